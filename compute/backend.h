@@ -1,0 +1,113 @@
+/* What a device must be able to do: the interface that compute/cpu and compute/cuda stand behind.
+ *
+ * Called by the engine only. A backend owns devices, memory and streams; it knows kernels (ir.h)
+ * and raw storage, nothing of arrays, sessions or requests. All calls are thread-safe unless said
+ * otherwise. Only backend.c knows which backends exist.
+ *
+ * Order: work of one stream runs in the order submitted. Across streams nothing is ordered except
+ * by the fences a job waits for. No call here blocks on the device; completion is told by callback.
+ */
+#ifndef ARRAYD_BACKEND_H
+#define ARRAYD_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+#include "compute/base/strb.h"
+#include "compute/ir.h"
+
+struct backend;
+struct stream;
+
+struct backend_device {
+    int index;
+    char name[128];
+    int64_t memory_total, memory_free; /* bytes */
+};
+
+struct backend_config {
+    int threads;             /* CPU: worker threads, 0 = one a core this process may run on */
+    int64_t memory_limit;    /* bytes of array memory, 0 = what the device has */
+    int64_t inline_elements; /* CPU: jobs up to this many point-operations run in submit() itself
+                                when nothing is queued before them; 0 = never */
+};
+
+/* A point in a stream's order: all work up to and including `ticket`. */
+struct fence {
+    struct stream *stream;
+    uint64_t ticket; /* 1, 2, … in the order submitted */
+};
+
+/* One piece of work. The submitter owns it and keeps it, the kernels and the memory alive until
+ * done() is called; done() is called exactly once, from any thread, possibly from inside submit(),
+ * and must not block. */
+struct job {
+    /* kernels, run one after the other */
+    struct ir_kernel *const *kernels;
+    uint32_t n_kernels;
+    void *const *slots; /* base address of each plan slot */
+    /* fences to wait for, besides the stream's own order */
+    const struct fence *waits;
+    uint32_t n_waits;
+    void (*done)(struct job *job);
+    void *user;
+    enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
+    double device_ms;     /* time the device spent on it, set before done() */
+
+    /* the backend's own, zero on entry */
+    struct job *next;
+    uint64_t ticket;
+    struct stream *stream;
+    void *private_data;
+};
+
+struct backend_ops {
+    const char *name; /* "cpu", "cuda" */
+
+    /* ERR_* with a message that says what is missing. */
+    enum err_code (*open)(const struct backend_config *config, struct backend **ret, struct err *e);
+    /* After every job is done and every stream and allocation released. */
+    void (*close)(struct backend *b);
+
+    int (*device_count)(struct backend *b);
+    void (*device_info)(struct backend *b, int device, struct backend_device *ret);
+
+    /* `size` bytes (> 0), 64-byte aligned, zeroed when asked. ERR_OUT_OF_MEMORY. The address is a
+     * host address when host_memory is true, else only the backend may follow it. */
+    enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
+                           struct err *e);
+    void (*free)(struct backend *b, int device, void *p, int64_t size);
+    bool host_memory;
+
+    enum err_code (*stream_new)(struct backend *b, int device, struct stream **ret, struct err *e);
+    void (*stream_free)(struct stream *s); /* nothing may be queued or running */
+
+    /* Queues a job; returns its ticket. Never fails: a failure is told through job->result. */
+    uint64_t (*submit)(struct stream *s, struct job *job);
+    /* Whether everything up to the fence has run. */
+    bool (*passed)(struct fence f);
+
+    /* What the kernel runs as: generated source, or for the interpreter its listing; kernel shape
+     * ("flat", "rows", …) into *ret_shape (static text); whether it is compiled and cached already.
+     */
+    void (*explain)(struct backend *b, const struct ir_kernel *k, struct strb *source,
+                    const char **ret_shape, bool *ret_cached);
+
+    /* Prometheus lines of its own (pool, cache), may be NULL. */
+    void (*metrics)(struct backend *b, struct strb *out);
+};
+
+struct backend {
+    const struct backend_ops *ops;
+};
+
+/* Opens "auto", "cpu" or "cuda". auto: CUDA when a usable GPU is there, else the CPU, with the
+ * reason in `note` (n bytes). ERR_BAD_FIELD for another name. */
+enum err_code backend_open(const char *name, const struct backend_config *config,
+                           struct backend **ret, char *note, size_t n, struct err *e) must_check;
+void backend_close(struct backend *b);
+
+extern const struct backend_ops backend_cpu_ops;
+
+#endif

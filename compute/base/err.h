@@ -1,0 +1,55 @@
+/* Errors as values: what went wrong, and where in the request.
+ *
+ * Used by every room. A `struct err` is owned by the caller (usually on the stack), is written only
+ * on failure and needs no release. No global state; thread-safe as far as the struct itself is. */
+#ifndef ARRAYD_BASE_ERR_H
+#define ARRAYD_BASE_ERR_H
+
+#include <stddef.h>
+
+enum err_code {
+    ERR_OK = 0,
+#define ERR(id, status, name, title) ERR_##id,
+#include "compute/base/err.def"
+#undef ERR
+    ERR_COUNT
+};
+
+struct err {
+    enum err_code code;
+    long offset;        /* character offset in an infix expression, -1 when there is none */
+    char pointer[256];  /* JSON pointer (RFC 6901) into the request body, "" when there is none */
+    char message[1024]; /* one sentence for a person, the problem's "detail" */
+};
+
+#define ERR_INIT                                                                                   \
+    {                                                                                              \
+        .offset = -1                                                                               \
+    }
+#define must_check __attribute__((warn_unused_result))
+
+/* Records code and a printf-style message; clears place information; returns `code`. `e` may be
+ * NULL. A message that does not fit is cut at a character boundary. */
+enum err_code err_set(struct err *e, enum err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* As err_set, with the character offset in an infix expression. */
+enum err_code err_at(struct err *e, enum err_code code, long offset, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* As err_set, with a JSON pointer to the offending member ("/shape/0"). */
+enum err_code err_field(struct err *e, enum err_code code, const char *pointer, const char *fmt,
+                        ...) __attribute__((format(printf, 4, 5)));
+
+/* Puts `prefix` ("/expr") before the pointer already there: called by an outer parser on the way
+ * up. Returns e->code. */
+enum err_code err_prefix(struct err *e, const char *prefix);
+
+/* The usual answer where an allocation failed; returns ERR_OUT_OF_MEMORY. */
+enum err_code err_oom(struct err *e);
+
+int err_status(enum err_code code);        /* HTTP status, 200 for ERR_OK */
+const char *err_name(enum err_code code);  /* wire token, "ok" for ERR_OK */
+const char *err_title(enum err_code code); /* RFC 9457 title */
+
+#endif

@@ -1,0 +1,130 @@
+/* A line is put together in one buffer and written with one write(2), so that lines of several
+ * threads never mix. A value that does not fit is cut. */
+#include "compute/base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static _Atomic int threshold = LOG_INFO;
+static _Atomic bool as_json;
+
+struct line {
+    size_t len;
+    char text[4096];
+};
+
+static void put(struct line *l, const char *s, size_t n)
+{
+    size_t room = sizeof l->text - 2 - l->len; /* keeps a place for the newline */
+    if (n > room)
+        n = room;
+    memcpy(l->text + l->len, s, n);
+    l->len += n;
+}
+
+static void puts_(struct line *l, const char *s)
+{
+    put(l, s, strlen(s));
+}
+
+static void put_quoted(struct line *l, const char *s)
+{
+    puts_(l, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') {
+            char e[2] = {'\\', (char)c};
+            put(l, e, 2);
+        } else if (c < 0x20 || c == 0x7f) {
+            char e[8];
+            snprintf(e, sizeof e, "\\u%04x", c);
+            puts_(l, e);
+        } else {
+            put(l, s, 1);
+        }
+    }
+    puts_(l, "\"");
+}
+
+static bool plain(const char *s)
+{
+    if (!*s)
+        return false;
+    for (; *s; s++)
+        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '\\' || *s == '=' || *s == 0x7f)
+            return false;
+    return true;
+}
+
+void log_set_level(enum log_level level)
+{
+    atomic_store(&threshold, (int)level);
+}
+
+void log_set_json(bool on)
+{
+    atomic_store(&as_json, on);
+}
+
+bool log_enabled(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&threshold, memory_order_relaxed);
+}
+
+void log_event(enum log_level level, const char *message, ...)
+{
+    if (!log_enabled(level))
+        return;
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    struct line l = {0};
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    char stamp[48];
+    size_t n = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(stamp + n, sizeof stamp - n, ".%03ldZ", now.tv_nsec / 1000000);
+
+    bool json = atomic_load(&as_json);
+    if (json) {
+        puts_(&l, "{\"time\":");
+        put_quoted(&l, stamp);
+        puts_(&l, ",\"level\":");
+        put_quoted(&l, names[level]);
+        puts_(&l, ",\"message\":");
+        put_quoted(&l, message);
+    } else {
+        puts_(&l, stamp);
+        puts_(&l, " ");
+        puts_(&l, names[level]);
+        puts_(&l, " ");
+        puts_(&l, message);
+    }
+    va_list ap;
+    va_start(ap, message);
+    for (const char *key; (key = va_arg(ap, const char *));) {
+        const char *value = va_arg(ap, const char *);
+        if (!value)
+            value = "";
+        puts_(&l, json ? "," : " ");
+        if (json)
+            put_quoted(&l, key);
+        else
+            puts_(&l, key);
+        puts_(&l, json ? ":" : "=");
+        if (!json && plain(value))
+            puts_(&l, value);
+        else
+            put_quoted(&l, value);
+    }
+    va_end(ap);
+    if (json)
+        puts_(&l, "}");
+    l.text[l.len++] = '\n';
+    ssize_t written = write(STDERR_FILENO, l.text, l.len);
+    (void)written; /* nowhere left to complain */
+}

@@ -1,0 +1,19 @@
+/* Structured logs on standard error: one line an event, `time level message key=value…` or, with
+ * log_set_json, one JSON object a line. Thread-safe. Only server/ logs; other rooms return errors.
+ */
+#ifndef ARRAYD_BASE_LOG_H
+#define ARRAYD_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+
+void log_set_level(enum log_level level); /* default LOG_INFO */
+void log_set_json(bool on);
+bool log_enabled(enum log_level level);
+
+/* `message` is a constant sentence; then key, value pairs of strings, ended by NULL:
+ * log_event(LOG_INFO, "ready", "listen", "127.0.0.1:7411", NULL). Values are quoted as needed. */
+void log_event(enum log_level level, const char *message, ...) __attribute__((sentinel));
+
+#endif

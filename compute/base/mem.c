@@ -1,0 +1,102 @@
+/* Counting wrapper over the libc allocator. The counters are relaxed atomics: they are statistics
+ * and a test switch, never used for synchronisation. */
+#include "compute/base/mem.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic int64_t live;
+static _Atomic int64_t fail_countdown; /* 0 = off, n = the nth from now fails, -1 = all fail */
+static _Atomic int64_t failed;
+static _Atomic bool fail_sticky;
+
+static bool refused(void)
+{
+    int64_t n = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    if (__builtin_expect(n == 0, 1))
+        return false;
+    if (n > 0) {
+        n = atomic_fetch_sub(&fail_countdown, 1);
+        if (n > 1 || n == 0)
+            return false;
+        if (n == 1)
+            atomic_store(&fail_countdown, atomic_load(&fail_sticky) ? -1 : 0);
+    }
+    atomic_fetch_add(&failed, 1);
+    return true;
+}
+
+void mem_fail_after(int64_t nth, bool sticky)
+{
+    atomic_store(&fail_sticky, sticky);
+    atomic_store(&failed, 0);
+    atomic_store(&fail_countdown, nth);
+}
+
+int64_t mem_failed(void)
+{
+    return atomic_load(&failed);
+}
+
+int64_t mem_live(void)
+{
+    return atomic_load(&live);
+}
+
+static void *counted(void *p)
+{
+    if (p)
+        atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+    return p;
+}
+
+void *mem_alloc(size_t size)
+{
+    return refused() ? NULL : counted(malloc(size ? size : 1));
+}
+
+void *mem_calloc(size_t n, size_t size)
+{
+    return refused() ? NULL : counted(calloc(n ? n : 1, size ? size : 1));
+}
+
+void *mem_realloc(void *p, size_t size)
+{
+    if (refused())
+        return NULL;
+    void *q = realloc(p, size ? size : 1);
+    return p ? q : counted(q);
+}
+
+void *mem_reallocarray(void *p, size_t n, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(n, size, &total))
+        return NULL;
+    return mem_realloc(p, total);
+}
+
+void mem_free(void *p)
+{
+    if (!p)
+        return;
+    atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    free(p);
+}
+
+char *mem_strdup(const char *s)
+{
+    return mem_strndup(s, strlen(s));
+}
+
+char *mem_strndup(const char *s, size_t n)
+{
+    n = strnlen(s, n);
+    char *p = mem_alloc(n + 1);
+    if (!p)
+        return NULL;
+    memcpy(p, s, n);
+    p[n] = '\0';
+    return p;
+}

@@ -1,0 +1,37 @@
+/* The only caller of malloc. Counts what is live and can be told to fail, so that tests can prove
+ * that every allocation failure is survived (sqlite's habit). Thread-safe. */
+#ifndef ARRAYD_BASE_MEM_H
+#define ARRAYD_BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* As the libc functions, except that a size of 0 gives a unique pointer and products are
+ * overflow-checked. NULL when there is no memory. */
+void *mem_alloc(size_t size) __attribute__((malloc, warn_unused_result));
+void *mem_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
+void *mem_realloc(void *p, size_t size) __attribute__((warn_unused_result));
+void *mem_reallocarray(void *p, size_t n, size_t size) __attribute__((warn_unused_result));
+void mem_free(void *p);
+char *mem_strdup(const char *s) __attribute__((warn_unused_result));
+char *mem_strndup(const char *s, size_t n) __attribute__((warn_unused_result));
+
+/* Live blocks from these functions. */
+int64_t mem_live(void);
+
+/* Fault injection: the nth allocation from now (1 = the next) fails, and, when `sticky`, all after
+ * it; 0 switches it off. mem_failed() tells how many were refused since. */
+void mem_fail_after(int64_t nth, bool sticky);
+int64_t mem_failed(void);
+
+/* For `_cleanup_free_ char *p`: releases at the end of the scope. */
+static inline void mem_freep(void *pp)
+{
+    void **p = pp;
+    mem_free(*p);
+    *p = NULL;
+}
+#define _cleanup_free_ __attribute__((cleanup(mem_freep)))
+
+#endif

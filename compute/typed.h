@@ -1,0 +1,112 @@
+/* The typed expression: what check.c makes of an untyped tree and lower.c compiles.
+ *
+ * A directed acyclic graph in one array, children before parents, identical nodes shared (hash
+ * consing), composite functions (laplacian, clip, mean, …) already expanded into these primitives,
+ * every conversion explicit. float16 and bfloat16 nodes still have their own type here; lower.c
+ * legalises them. Arena memory. */
+#ifndef ARRAYD_TYPED_H
+#define ARRAYD_TYPED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/dtype.h"
+#include "compute/layout.h"
+#include "compute/op.h"
+
+enum typed_kind {
+    T_CONST,   /* scalar `value`, rank 0 */
+    T_INPUT,   /* input number `input`, with its own shape */
+    T_OP,      /* op(args…): operands of one dtype (op.def), broadcast together */
+    T_CAST,    /* args[0] as `dtype` */
+    T_WHERE,   /* args[0] bool ? args[1] : args[2], both of `dtype` */
+    T_SHIFT,   /* result[i] = args[0][i + offsets], boundary `mode`; T_SHIFT's shape is args[0]'s;
+                  args[1]: the value for BOUNDARY_CONSTANT (a T_CONST of the same dtype) */
+    T_INDEX,   /* the element's index along `axis` of the enclosing scope (int64, `open`) */
+    T_UNRAVEL, /* args[0] (int64) unravelled in the enclosing scope's shape, along `axis` (`open`)
+                */
+    T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
+    T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; same dtype as args[0] */
+    T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
+};
+
+enum boundary_mode {
+    BOUNDARY_SELF,
+    BOUNDARY_CLAMP,
+    BOUNDARY_WRAP,
+    BOUNDARY_REFLECT,
+    BOUNDARY_SYMMETRIC,
+    BOUNDARY_CONSTANT
+};
+
+enum reduce_op { REDUCE_SUM, REDUCE_MIN, REDUCE_MAX, REDUCE_ANY, REDUCE_ALL };
+
+enum random_dist { RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_INTEGERS };
+struct random_params {
+    enum random_dist dist;
+    uint64_t seed;
+    struct scalar low, high; /* INTEGERS: int64/uint64 bounds [low, high); UNIFORM, NORMAL: unused
+                                (scaled by ordinary operations around the node) */
+};
+
+/* args[0]'s index along its axis k is start[k] + step[k]·i[src[k]], or start[k] where src[k] is -1.
+ * Each axis of the result is named by at most one k; unnamed ones are new (repeat the same data).
+ */
+struct affine {
+    int rank; /* of args[0] */
+    int8_t src[MAX_RANK];
+    int64_t start[MAX_RANK], step[MAX_RANK];
+};
+
+struct typed_node {
+    enum typed_kind kind;
+    enum dtype dtype;
+    /* An open node's shape is not known yet: it holds T_INDEX/T_UNRAVEL and no array, and takes the
+     * scope's shape (rank is 0 meanwhile). */
+    bool open;
+    int rank;
+    const int64_t *shape;
+    int n_args;
+    uint32_t args[3];
+    union {
+        enum op op;
+        struct scalar value;
+        uint32_t input;
+        struct {
+            const int64_t *offsets; /* rank of them */
+            enum boundary_mode mode;
+        } shift;
+        int axis; /* T_INDEX, T_UNRAVEL: ≥ 0 */
+        const struct affine *view;
+        struct {
+            enum reduce_op op;
+            uint32_t axes; /* bit k: axis k is reduced */
+            bool keepdims;
+        } reduce;
+        const struct random_params *random;
+    };
+};
+
+struct array;
+
+/* An array operand: a view with a dtype; `array` is what the resolver gave, opaque to check/lower.
+ */
+struct typed_input {
+    struct array *array;
+    enum dtype dtype;
+    struct view view;
+    const char *name; /* as written */
+};
+
+struct typed {
+    struct typed_node *nodes;
+    uint32_t n_nodes, cap_nodes;
+    struct typed_input *inputs;
+    uint32_t n_inputs, cap_inputs;
+    uint32_t root; /* its shape is final: never open */
+};
+
+const char *boundary_name(enum boundary_mode m);
+const char *reduce_name(enum reduce_op op);
+
+#endif
