@@ -1,0 +1,232 @@
+/* The engine: arrays on a device, expressions evaluated over them, transfers in and out.
+ *
+ * The one door from server/ to compute/. Thread-safe throughout; nothing here blocks on the device.
+ * Everything a stream is asked for happens in the order asked; between streams, whoever asked first
+ * goes first where they touch the same memory.
+ *
+ * Memory: array → buffer (identity, shared by views) → storage (one allocation). All are reference
+ * counted. Storage is charged to an account from creation until it is really released. All
+ * allocation happens when work is asked for, so a request that cannot be served fails then, with
+ * nothing changed. A write never disturbs a reader in flight: while a download holds the storage,
+ * the writer gets new memory (copy on write). */
+#ifndef ARRAYD_ENGINE_H
+#define ARRAYD_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/backend.h"
+#include "compute/base/arena.h"
+#include "compute/base/err.h"
+#include "compute/base/strb.h"
+#include "compute/check.h"
+#include "compute/expr.h"
+#include "compute/layout.h"
+
+struct engine;
+struct engine_stream;
+struct buffer;
+
+/* Bytes in use against a limit. Owned by the caller (a session), must outlive its arrays: it is
+ * reference-counted, storage holds a reference. limit 0: none. */
+struct account;
+struct account *account_new(int64_t limit);
+void account_ref(struct account *a);
+void account_unref(struct account *a);
+int64_t account_used(const struct account *a);
+int64_t account_limit(const struct account *a);
+
+struct engine_config {
+    const char *backend; /* "auto", "cpu", "cuda" */
+    struct backend_config device;
+    uint32_t max_inputs; /* distinct arrays an expression may name */
+    /* past these a kernel is cut by materialising a temporary; never an error */
+    uint32_t max_kernel_nodes;
+    uint32_t max_kernel_inputs;
+};
+#define ENGINE_CONFIG_DEFAULT                                                                      \
+    {                                                                                              \
+        .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
+        .device = {.inline_elements = 1 << 16},                                                    \
+    }
+
+enum err_code engine_open(const struct engine_config *config, struct engine **ret,
+                          struct err *e) must_check;
+void engine_close(struct engine *g); /* after all arrays, streams and work are released */
+
+const char *engine_backend(const struct engine *g); /* "cpu", "cuda" */
+const char *engine_note(const struct engine *g);    /* why `auto` chose it */
+int engine_device_count(const struct engine *g);
+void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
+int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */
+int64_t engine_jobs_in_flight(const struct engine *g);
+void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
+
+/* --- streams (one a session) --- */
+enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
+                                struct err *e) must_check;
+/* The caller lets go; queued work still runs. */
+void engine_stream_unref(struct engine_stream *s);
+
+/* Told once when the work is done (ERR_OK) or failed; any thread, possibly before the call that
+ * took the callback returns; must not block. device_ms: time on the device. */
+typedef void engine_done(void *user, enum err_code result, double device_ms);
+
+/* done() when everything asked of the stream so far is done. */
+void engine_sync(struct engine_stream *s, engine_done *done, void *user);
+
+/* --- arrays --- */
+
+/* An immutable description of elements in a buffer; the contents change, this does not. */
+struct array {
+    _Atomic uint32_t refs;
+    struct buffer *buffer;
+    enum dtype dtype;
+    struct view view;
+};
+
+struct array *array_ref(struct array *a); /* returns a */
+void array_unref(struct array *a);        /* NULL allowed */
+static inline void array_unrefp(struct array **a)
+{
+    array_unref(*a);
+}
+#define _cleanup_array_ __attribute__((cleanup(array_unrefp)))
+
+/* A view: shares the buffer. `v` must have come from array->view by layout.h's functions (with
+ * `dtype` another type only after view_reinterpret). NULL without memory. */
+struct array *array_view(struct array *a, enum dtype dtype, const struct view *v);
+
+int64_t array_nbytes(const struct array *a); /* size × itemsize */
+bool array_same_buffer(const struct array *a, const struct array *b);
+uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer plus work in flight */
+bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
+int array_device(const struct array *a);
+/* Changes with every write asked for, never repeats within the process: for ETag. */
+uint64_t array_version(const struct array *a);
+/* Whether the array is its whole buffer in C order. */
+bool array_is_whole(const struct array *a);
+
+/* A new contiguous array, zeroed. */
+enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
+                           int rank, const int64_t *shape, struct array **ret,
+                           struct err *e) must_check;
+
+/* Creators (create.c). All queue work and return at once. */
+enum err_code engine_full(struct engine_stream *s, struct account *account, struct scalar value,
+                          int rank, const int64_t *shape, struct array **ret,
+                          struct err *e) must_check;
+/* start + step·i for i = 0…n−1 with n = max(0, ceil((stop−start)/step)), computed in int64/uint64
+ * for integer types, else in float64, as numpy.arange; start/step in the dtype's domain.
+ * ERR_BAD_FIELD for step 0. */
+enum err_code engine_arange(struct engine_stream *s, struct account *account, enum dtype dtype,
+                            const struct literal *start, const struct literal *stop,
+                            const struct literal *step, struct array **ret,
+                            struct err *e) must_check;
+enum err_code engine_linspace(struct engine_stream *s, struct account *account, enum dtype dtype,
+                              const struct literal *start, const struct literal *stop, int64_t num,
+                              bool endpoint, struct array **ret, struct err *e) must_check;
+enum err_code engine_eye(struct engine_stream *s, struct account *account, enum dtype dtype,
+                         int64_t n, int64_t m, int64_t k, struct array **ret,
+                         struct err *e) must_check;
+struct random_spec {
+    enum random_dist dist;
+    uint64_t seed;
+    bool has_low, has_high; /* uniform, integers: bounds [low, high); normal: neither */
+    struct literal low, high;
+};
+/* uniform and normal: float16, bfloat16, float32, float64 (halves from float32); integers: integer
+ * types (and bounds that fit). ERR_BAD_DTYPE, ERR_BAD_FIELD. */
+enum err_code engine_random(struct engine_stream *s, struct account *account, enum dtype dtype,
+                            int rank, const int64_t *shape, const struct random_spec *spec,
+                            struct array **ret, struct err *e) must_check;
+
+/* Deep copy, contiguous. */
+enum err_code engine_copy(struct engine_stream *s, struct account *account, struct array *a,
+                          struct array **ret, struct err *e) must_check;
+
+/* Exchanges the memory of two arrays' buffers; views follow their array. ERR_CONFLICT unless dtype,
+ * shape, strides and offsets agree and the buffers have one size. */
+enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
+                          struct err *e) must_check;
+
+/* --- evaluation --- */
+
+struct eval_request {
+    const struct expr *expr;
+    const struct check_env *env;
+    int dtype; /* final astype, or -1 */
+    bool fast_math;
+    struct array *out;           /* write here instead of a new array, or NULL */
+    const struct view *out_view; /* region of `out` (from its view by view_index), or NULL: all */
+};
+
+/* Times of the stages, ms. */
+struct eval_times {
+    double check, lower, compile;
+};
+
+/* Checks, compiles and queues. Without `out` *ret is a new array (contents come when done() is
+ * told; use it at once in later work on any stream); with `out` *ret is `out` with a new reference.
+ * done may be NULL. Errors: check.h's; ERR_OVERLAP for an out that overlaps itself;
+ * ERR_DTYPE_MISMATCH for an out not castable by same_kind; ERR_SHAPE_MISMATCH; ERR_QUOTA,
+ * ERR_OUT_OF_MEMORY. */
+enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
+                              const struct eval_request *req, struct array **ret,
+                              struct eval_times *ret_times, engine_done *done, void *user,
+                              struct err *e) must_check;
+
+/* What evaluate would do. Everything lives in `arena`. */
+struct eval_explanation {
+    struct typed typed;
+    struct ir_plan *plan;
+    struct eval_times times;
+};
+enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
+                             struct eval_explanation *ret, struct err *e) must_check;
+/* Source, kernel shape, cached: backend's explain. */
+void engine_explain_kernel(struct engine *g, const struct ir_kernel *k, struct strb *source,
+                           const char **ret_shape, bool *ret_cached);
+
+/* --- transfers --- */
+
+/* A snapshot of an array being read in C order. `wake` is told (any thread, perhaps at once)
+ * whenever pull() may have more after it returned 0; it is never called after download_free. */
+struct download;
+enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                           void *user, struct download **ret, struct err *e) must_check;
+/* Up to n bytes from byte `offset` of the C-order contents; > 0 bytes written, 0: not ready yet
+ * (never at the end: the caller knows the length), -1: the device failed. Takes about a millisecond
+ * at most for n ≤ 1 MiB. One thread at a time. */
+int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n);
+uint64_t download_version(const struct download *d); /* array_version at the snapshot */
+double download_device_ms(const struct download *d); /* of the work waited for */
+void download_free(struct download *d);
+
+/* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,
+ * or failing half-way, changes nothing. */
+struct upload;
+enum err_code upload_new(struct engine_stream *s, struct account *account, int64_t nbytes,
+                         void (*wake)(void *user), void *user, struct upload **ret,
+                         struct err *e) must_check;
+/* Takes up to n bytes in order; returns how many (0: no staging free, wake() will be told). More
+ * than nbytes in all is the caller's mistake. */
+size_t upload_push(struct upload *u, const void *bytes, size_t n);
+/* Where the next bytes may be written directly, and how many (≥ 1 unless full); commit with
+ * upload_advance. NULL when the backend stages elsewhere: use upload_push. */
+void *upload_reserve(struct upload *u, size_t *ret_n);
+void upload_advance(struct upload *u, size_t n);
+/* The staged bytes as a new array; takes the upload. `fortran`: bytes are in Fortran order (the
+ * array is C-contiguous all the same); `swap`: bytes are big-endian. */
+enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
+                                const int64_t *shape, bool fortran, bool swap, struct array **ret,
+                                struct err *e) must_check;
+/* The staged bytes written to a region of an array (shape of `v`, elements of a's dtype); takes the
+ * upload. ERR_OVERLAP when the region overlaps itself. done may be NULL. */
+enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,
+                                 bool fortran, bool swap, engine_done *done, void *user,
+                                 struct err *e) must_check;
+void upload_abort(struct upload *take_u);
+
+#endif

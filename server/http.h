@@ -1,0 +1,163 @@
+/* HTTP as the handlers see it: requests, replies, bodies that stream, work that waits.
+ *
+ * http.c is the only user of libmicrohttpd. It owns every struct request; a handler borrows it
+ * until it has replied. Handlers may run on an HTTP thread or, for large bodies, on a worker
+ * thread, and must assume nothing about which. They never block: what takes long is offloaded or
+ * waits for the device by callback.
+ *
+ * Life of a request: headers checked (framing, Host, Origin, Expect, limits) → route → handler.
+ *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past 64 KiB).
+ *  - BODY_BUFFERED: the body is collected (up to the route's limit, 413), then handler(req) with
+ *    req->body set; bodies over `offload_bytes` run the handler on a worker.
+ *  - BODY_STREAM: handler(req) after the headers; it either replies (an error: the rest is drained)
+ *    or calls http_accept_body with a sink, whose end() replies.
+ * The handler must, before or after it returns, cause exactly one reply: http_reply_*, directly or
+ * from a continuation (http_wait … http_wake). */
+#ifndef ARRAYD_SERVER_HTTP_H
+#define ARRAYD_SERVER_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/arena.h"
+#include "compute/base/err.h"
+#include "compute/base/strb.h"
+
+struct request;
+struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
+
+enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_STREAM };
+
+typedef void handler_fn(struct request *req);
+
+struct route {
+    const char *method;  /* "GET" (HEAD is derived), "POST", … */
+    const char *pattern; /* "/v1/arrays/{ref}/data": {x} matches one non-empty segment */
+    enum body_policy body;
+    handler_fn *handler;
+    const char *label; /* for metrics: usually the pattern */
+};
+extern const struct route route_table[];
+extern const size_t route_count;
+
+struct query_param {
+    const char *key, *value; /* percent-decoded, NUL-free UTF-8; value "" when absent */
+};
+
+#define MAX_PATH_PARAMS 3
+
+struct request {
+    struct server *server;
+    struct arena *arena; /* request-scoped memory */
+    const struct route *route;
+    const char *method, *path;          /* raw path (no query), as sent */
+    const char *param[MAX_PATH_PARAMS]; /* the {…} segments, in order */
+    const struct query_param *query;
+    size_t n_query;
+    const char *body; /* BODY_BUFFERED: NUL-terminated, body_len bytes before the NUL */
+    size_t body_len;
+    int64_t content_length;      /* of a streamed body, -1 when chunked */
+    char id[40];                 /* X-Request-Id */
+    struct principal *principal; /* who asks; set before the handler runs (server/auth.h) */
+
+    /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
+    double t_parse, t_plan, t_compile, t_device, t_copy;
+
+    void *state;                     /* the handler's own, */
+    void (*state_free)(void *state); /* released with the request */
+};
+
+/* Request header by case-insensitive name, or NULL. Several of one name: joined by ", ". */
+const char *http_header(struct request *req, const char *name);
+
+/* Query parameter, or NULL. */
+const char *http_query(const struct request *req, const char *key);
+
+/* ERR_BAD_QUERY naming the first parameter that is not in the NULL-terminated list. */
+enum err_code http_query_only(const struct request *req, const char *const *allowed,
+                              struct err *e) must_check;
+
+/* --- replies; each ends the handler's part. Headers added before go with them. --- */
+
+/* Adds a response header (copied). Content-Length, Date, X-Request-Id and Server-Timing are
+ * http.c's. */
+void http_add_header(struct request *req, const char *name, const char *value);
+
+void http_reply_json(struct request *req, int status, struct strb *take_body);
+/* The same with another Content-Type. */
+void http_reply_text(struct request *req, int status, const char *content_type,
+                     struct strb *take_body);
+void http_reply_empty(struct request *req, int status);
+/* problem+json from an error; adds Retry-After for 429 and 503, Allow for 405 is http.c's. */
+void http_reply_error(struct request *req, const struct err *e);
+
+/* A body produced on demand. pull() writes up to n bytes of the body from `offset` on (offsets rise
+ * without gaps) and returns how many; 0: none ready, http.c suspends until http_source_wake; -1:
+ * the reply cannot be completed, the connection is cut. free() is called once at the end, also
+ * after a disconnect. pull() runs on an HTTP thread and must take at most about a millisecond. */
+struct http_source {
+    int64_t (*pull)(struct http_source *src, int64_t offset, char *buf, size_t n);
+    void (*free)(struct http_source *src);
+    struct request *req; /* set by http_reply_source; valid until free() */
+};
+void http_reply_source(struct request *req, int status, const char *content_type, int64_t length,
+                       struct http_source *take_src);
+void http_source_wake(struct http_source *src); /* any thread */
+
+/* Where a streamed body goes. push() takes up to n bytes and returns how many it took; 0: no room,
+ * http.c suspends until http_sink_wake. A sink that has found a mistake keeps the error and returns
+ * n (the rest is drained, up to 64 MiB or 2 s) with *ret_failed set, then end() is called at once
+ * to reply. end(): the whole body is here (or failed): reply. abort(): the client went away or
+ * timed out: nothing may have changed. Exactly one of end() and abort() is called. */
+struct http_sink {
+    size_t (*push)(struct http_sink *sink, const char *bytes, size_t n, bool *ret_failed);
+    void (*end)(struct http_sink *sink, struct request *req);
+    void (*abort)(struct http_sink *sink);
+    struct request *req;
+};
+void http_accept_body(struct request *req, struct http_sink *take_sink);
+void http_sink_wake(struct http_sink *sink); /* any thread */
+
+/* --- waiting --- */
+
+/* From inside a handler, end() or continuation: this request goes on later in `then` (on an HTTP
+ * thread), when http_wake(req) is called, from any thread, possibly before this handler returned.
+ * Everything that http_wake's caller wrote before is visible to `then`. Typical: http_wait(req,
+ * finish); engine_…(…, done = wake_cb, req). A request whose client went away still gets `then`. */
+void http_wait(struct request *req, handler_fn *then);
+void http_wake(struct request *req);
+
+/* Runs `work(req)` on a worker thread (it may reply, wait or offload again). For what takes more
+ * than about a millisecond of CPU: counting a large JSON reply, converting a large body. */
+void http_offload(struct request *req, handler_fn *work);
+
+/* --- the server side of it --- */
+
+struct http;
+struct http_config {
+    const char *const *listen; /* "127.0.0.1:7411", "[::1]:0", "unix:/run/arrayd.sock" */
+    size_t n_listen;
+    size_t max_header_bytes;    /* 431 */
+    double header_timeout_s;    /* 408 */
+    double body_idle_timeout_s; /* 408 */
+    int64_t min_body_rate;      /* bytes/s over body_rate_window_s, 408 */
+    double body_rate_window_s;
+    size_t max_json_body; /* BODY_BUFFERED limit, 413 */
+    size_t offload_bytes; /* BODY_BUFFERED bodies above run on a worker */
+    size_t max_connections;
+    int workers;                      /* worker threads */
+    double idle_timeout_s;            /* keep-alive connections */
+    const char *const *allowed_hosts; /* besides loopback names and literal listen addresses */
+    size_t n_allowed_hosts;
+    double drain_timeout_s; /* at stop: how long open requests may go on */
+};
+
+enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
+                         struct err *e) must_check;
+/* The addresses really bound ("127.0.0.1:41033" after ":0"); static until http_stop. */
+size_t http_addresses(const struct http *h, const char *const **ret);
+/* Stops taking connections, lets requests finish up to drain_timeout_s, cancels the rest, joins. */
+void http_stop(struct http *h);
+
+#endif
