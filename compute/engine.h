@@ -220,12 +220,12 @@ void upload_advance(struct upload *u, size_t n);
 /* The staged bytes as a new array; takes the upload. `fortran`: bytes are in Fortran order (the
  * array is C-contiguous all the same); `swap`: bytes are big-endian. */
 enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
-                                const int64_t *shape, bool fortran, bool swap, struct array **ret,
+                                const int64_t *shape, bool fortran, struct array **ret,
                                 struct err *e) must_check;
 /* The staged bytes written to a region of an array (shape of `v`, elements of a's dtype); takes the
  * upload. ERR_OVERLAP when the region overlaps itself. done may be NULL. */
 enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,
-                                 bool fortran, bool swap, engine_done *done, void *user,
+                                 bool fortran, engine_done *done, void *user,
                                  struct err *e) must_check;
 void upload_abort(struct upload *take_u);
 
