@@ -1,0 +1,118 @@
+/* The untyped tree's storage. Nodes, links and sources are arena arrays that grow by doubling: the
+ * arena keeps the outgrown copies, at most as much again, for the length of one request. */
+#include "compute/expr.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void expr_init(struct expr *x, struct arena *arena, size_t max_nodes, int max_nesting)
+{
+    *x = (struct expr){
+        .arena = arena, .root = EXPR_NOWHERE, .max_nodes = max_nodes, .max_nesting = max_nesting};
+}
+
+enum err_code expr_add_source(struct expr *x, const char *pointer, uint32_t *ret, struct err *e)
+{
+    char *copy = arena_strndup(x->arena, pointer, strlen(pointer));
+    if (!copy || arena_grow(x->arena, (void **)&x->sources, &x->cap_sources, x->n_sources,
+                            sizeof *x->sources))
+        return err_oom(e);
+    *ret = (uint32_t)x->n_sources;
+    x->sources[x->n_sources++] = copy;
+    return ERR_OK;
+}
+
+enum err_code expr_add(struct expr *x, const struct expr_node *node, const struct expr_link *links,
+                       size_t n_links, size_t n_keywords, uint32_t *ret, struct err *e)
+{
+    if (x->n_nodes >= x->max_nodes || x->n_nodes >= EXPR_NOWHERE - 1)
+        return err_at(e, ERR_EXPRESSION_TOO_LARGE, node->offset,
+                      "the expression has more than %zu nodes", x->max_nodes);
+    if (arena_grow(x->arena, (void **)&x->nodes, &x->cap_nodes, x->n_nodes, sizeof *x->nodes) ||
+        (n_links && arena_grow(x->arena, (void **)&x->links, &x->cap_links,
+                               x->n_links + n_links - 1, sizeof *x->links)))
+        return err_oom(e);
+    uint32_t id = (uint32_t)x->n_nodes++;
+    struct expr_node *n = &x->nodes[id];
+    *n = *node;
+    n->first_arg = (uint32_t)x->n_links;
+    n->n_args = (uint32_t)n_links;
+    n->n_keywords = (uint32_t)n_keywords;
+    n->parent = EXPR_NOWHERE;
+    for (size_t i = 0; i < n_links; i++) {
+        x->links[x->n_links++] = links[i];
+        x->nodes[links[i].node].parent = id;
+    }
+    *ret = id;
+    return ERR_OK;
+}
+
+enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node, struct err *e)
+{
+    char *copy = arena_strndup(x->arena, name, strlen(name));
+    if (!copy || arena_grow(x->arena, (void **)&x->lets, &x->cap_lets, x->n_lets, sizeof *x->lets))
+        return err_oom(e);
+    x->lets[x->n_lets++] = (struct expr_let){.name = copy, .node = node};
+    return ERR_OK;
+}
+
+/* Writes the source's pointer and the steps from the root to `node`. Where the whole path does not
+ * fit, the deepest ancestor that does is named: a shorter pointer is still a true one. */
+static void node_pointer(const struct expr *x, uint32_t node, char *buf, size_t n)
+{
+    const struct expr_node *at = &x->nodes[node];
+    const char *base = at->source < x->n_sources ? x->sources[at->source] : "";
+    if ((size_t)snprintf(buf, n, "%s", base) >= n) {
+        buf[0] = '\0';
+        return;
+    }
+    if (at->offset >= 0)
+        return;
+    size_t len = strlen(base), need = len;
+    for (uint32_t i = node; i != EXPR_NOWHERE; i = x->nodes[i].parent)
+        if (x->nodes[i].step)
+            need += strlen(x->nodes[i].step) + 1;
+    /* from the leaf up, each step's place is known from the total; what ends beyond is left out */
+    size_t cut = len;
+    for (uint32_t i = node; i != EXPR_NOWHERE; i = x->nodes[i].parent) {
+        const char *step = x->nodes[i].step;
+        if (!step)
+            continue;
+        size_t k = strlen(step), begin = need - k - 1;
+        if (need < n) {
+            buf[begin] = '/';
+            memcpy(buf + begin + 1, step, k);
+            if (need > cut)
+                cut = need;
+        }
+        need = begin;
+    }
+    buf[cut] = '\0';
+}
+
+enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum err_code code,
+                       const char *fmt, ...)
+{
+    if (!e)
+        return code;
+    char text[sizeof e->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (node >= x->n_nodes)
+        return err_set(e, code, "%s", text);
+    err_at(e, code, x->nodes[node].offset, "%s", text);
+    node_pointer(x, node, e->pointer, sizeof e->pointer);
+    return code;
+}
+
+uint32_t expr_keyword(const struct expr *x, const struct expr_node *call, const char *keyword)
+{
+    const struct expr_link *l = x->links + call->first_arg;
+    for (uint32_t i = call->n_args - call->n_keywords; i < call->n_args; i++)
+        if (strcmp(l[i].keyword, keyword) == 0)
+            return l[i].node;
+    return EXPR_NOWHERE;
+}
