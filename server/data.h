@@ -1,0 +1,38 @@
+/* Array bytes in and out of a request: upload sinks for octet-stream, .npy and JSON bodies, and
+ * download sources for the same three.
+ *
+ * Called by the handlers of arrays and data. Everything is streamed: memory is bounded whatever the
+ * body's size (the engine's staging aside). Objects live in the request's arena or belong to it and
+ * end with it. One thread at a time works on a request; wakes may come from any thread. */
+#ifndef ARRAYD_SERVER_DATA_H
+#define ARRAYD_SERVER_DATA_H
+
+#include <stdbool.h>
+
+#include "compute/engine.h"
+#include "server/http.h"
+
+/* How array bytes travel. */
+enum data_format {
+    DATA_SNIFF, /* no Content-Type: .npy when it begins with its magic, else octets */
+    DATA_OCTETS,
+    DATA_NPY,
+    DATA_JSON
+};
+
+/* The format that the request's Content-Type names (none: DATA_SNIFF). ERR_UNSUPPORTED_MEDIA_TYPE
+ * for another type. */
+enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e) must_check;
+
+/* Gets the new array (and owns it) when the whole body has arrived and was right; must reply. */
+typedef void data_created(struct request *req, struct array *take_a);
+
+/* For POST /v1/arrays and PUT /v1/arrays/{name} with DATA_OCTETS, DATA_NPY or DATA_SNIFF, called
+ * from the streamed handler after the headers: reads `dtype` and `shape` from the query, takes the
+ * body and makes a new array of it. Every error is replied to here; else created() is called once.
+ * The caller has checked the other query parameters and the name, and keeps `stream` and `account`
+ * alive until the request ends. req->state is left to the caller. */
+void data_accept_create(struct request *req, struct engine_stream *stream, struct account *account,
+                        enum data_format format, data_created *created);
+
+#endif
