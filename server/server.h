@@ -1,0 +1,29 @@
+/* Everything the daemon has, in one place: main.c makes it, every request points at it.
+ *
+ * The parts are made before the first request and outlive the last one; each is thread-safe by
+ * itself. */
+#ifndef ARRAYD_SERVER_SERVER_H
+#define ARRAYD_SERVER_SERVER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct auth;
+struct config;
+struct engine;
+struct http;
+struct metrics;
+
+struct server {
+    const struct config *config; /* server/config.h */
+    struct engine *engine;
+    struct auth *auth; /* principals, their sessions and handles */
+    struct http *http;
+    struct metrics *metrics;  /* server/metrics.h */
+    _Atomic bool draining;    /* SIGTERM came: /readyz says 503 */
+    _Atomic bool device_lost; /* set by whoever sees ERR_DEVICE_LOST */
+    int64_t started_us;       /* microseconds since 1970 */
+};
+
+#endif

@@ -1,0 +1,93 @@
+/* Sessions: who owns handles, in which order work runs, what memory it may take.
+ *
+ * One `struct sessions` a principal. A session is a handle space, an engine stream and an account;
+ * it is reference-counted: the table holds one reference, every request that works in it another,
+ * so a session that is deleted or expires under a request stays usable until the request ends (its
+ * handles are gone, though). Called by the handlers. Thread-safe. */
+#ifndef ARRAYD_SERVER_SESSION_H
+#define ARRAYD_SERVER_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+#include "compute/engine.h"
+#include "server/handles.h"
+
+struct request;
+struct sessions;
+
+#define SESSION_DEFAULT      "default" /* id of the session that every principal has */
+#define SESSION_NAME_MAX_LEN 128
+
+struct session_limits {
+    uint32_t max_sessions;  /* a principal, the default one not counted */
+    uint32_t max_arrays;    /* handles of a principal */
+    int64_t session_memory; /* bytes a session may use unless it says less; 0: no limit */
+};
+#define SESSION_LIMITS_DEFAULT                                                                     \
+    {                                                                                              \
+        .max_sessions = 1000, .max_arrays = 100000                                                 \
+    }
+
+/* Read-only for everybody but session.c. */
+struct session {
+    char id[ID_SIZE]; /* "default" or s-… */
+    char name[SESSION_NAME_MAX_LEN + 1];
+    uint64_t seq;
+    int64_t created_us;
+    double ttl_s;         /* 0: never expires */
+    int64_t memory_limit; /* 0: none */
+    int device;
+    struct engine_stream *stream;
+    struct account *account;
+    struct handle_space *handles;
+};
+
+struct session *session_ref(struct session *s); /* returns s */
+void session_unref(struct session *s);          /* NULL allowed; counts as a touch */
+static inline void session_unrefp(struct session **s)
+{
+    session_unref(*s);
+}
+#define _cleanup_session_ __attribute__((cleanup(session_unrefp)))
+
+/* The table, with its default session. */
+enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
+                           struct handles *handles, struct sessions **ret,
+                           struct err *e) must_check;
+void sessions_free(struct sessions *t); /* deletes every session; no request is left */
+int64_t sessions_count(struct sessions *t);
+
+/* The session a request works in: Arrayd-Session's, else the default one. A new reference; the
+ * session is touched. ERR_NOT_FOUND. */
+enum err_code session_of(struct request *req, struct session **ret, struct err *e) must_check;
+
+/* By id; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */
+enum err_code session_get(struct sessions *t, const char *id, bool touch, struct session **ret,
+                          struct err *e) must_check;
+
+struct session_spec {
+    const char *name; /* NULL: none */
+    double ttl_s;
+    int64_t memory_limit;
+    int device;
+};
+/* A new session, a new reference. ERR_QUOTA (too many), ERR_BAD_FIELD (no such device),
+ * ERR_OUT_OF_MEMORY. */
+enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
+                          struct err *e) must_check;
+
+/* Releases its handles and forgets it; the default session is followed by a new, empty one. */
+enum err_code session_delete(struct sessions *t, const char *id, struct err *e) must_check;
+
+/* As handle_list: references to up to `limit` sessions made after number `after`. */
+size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,
+                    bool *ret_more);
+
+/* Deletes what expired by now; returns the seconds until the next may expire (-1: none can). Also
+ * done by a thread of the table's own. */
+double sessions_sweep(struct sessions *t);
+
+#endif
