@@ -1,0 +1,192 @@
+"""Fixtures of the HTTP tests.
+
+    daemon        one daemon for the whole run: .host .port .pid .client()
+    api           a Client on it; afterwards every array and session the test left is deleted and
+                  the bytes in use must be back at what they were
+    daemon_with   a function that starts a daemon of its own: daemon_with("--memory-limit", "1MiB")
+    contract      the OpenAPI file
+
+The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
+daemon must end with exit status 0 on SIGTERM and leave no sanitizer report.
+"""
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from client import REPO, Client, Contract
+
+START_TIMEOUT = 60
+STOP_TIMEOUT = 60
+SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:)")
+CONTRACT = Contract()
+
+
+def find_binary():
+    named = os.environ.get("ARRAYD_BIN")
+    if named:
+        return named
+    built = sorted(REPO.glob("build*/server/arrayd"), key=lambda p: p.stat().st_mtime)
+    if not built:
+        pytest.exit("no arrayd to test: set ARRAYD_BIN or build into build/", returncode=2)
+    return str(built[-1])
+
+
+class Daemon:
+    """A running arrayd. Its log goes to a file, so that a full pipe can never stop it."""
+
+    def __init__(self, *args, listen="127.0.0.1:0"):
+        self.log_file = tempfile.NamedTemporaryFile("rb", prefix="arrayd-", suffix=".log")
+        command = [find_binary(), *([] if "--listen" in args else ["--listen", listen]), *args]
+        env = dict(os.environ)
+        env.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=0")
+        env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
+        with open(self.log_file.name, "wb") as log:
+            self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         env=env)
+        self.pid = self.proc.pid
+        self.host = self.port = self.unix = None
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.proc.kill()
+            self.proc.wait()
+            raise
+
+    def log(self):
+        with open(self.log_file.name, errors="replace") as f:
+            return f.read()
+
+    def wait_ready(self):
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline:
+            ready = re.search(r"^\S+ info ready\b(.*)$|^\{.*\"message\":\"ready\"(.*)$",
+                              self.log(), re.M)
+            if ready:
+                self.parse_ready(ready[1] or ready[2])
+                return
+            if self.proc.poll() is not None:
+                raise RuntimeError(f"arrayd ended with {self.proc.returncode}:\n{self.log()}")
+            time.sleep(0.005)
+        raise RuntimeError(f"arrayd did not become ready:\n{self.log()}")
+
+    def parse_ready(self, text):
+        listen = re.search(r"listen\"?[=:]\"?([^\"]*?)(\"|\s\w+=|\s*$)", text)
+        self.addresses = re.split(r"[\s,]+", listen[1].strip())
+        for address in self.addresses:
+            if address.startswith("unix:"):
+                self.unix = self.unix or address[5:]
+            elif self.port is None:
+                host, port = address.rsplit(":", 1)
+                self.host, self.port = host.strip("[]"), int(port)
+
+    def client(self, **kw):
+        if self.port is None:
+            kw.setdefault("unix", self.unix)
+        return Client(self.host, self.port, CONTRACT, **kw)
+
+    def stop(self, sig=signal.SIGTERM):
+        """Ends the daemon; it must end cleanly and in time."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(sig)
+        try:
+            status = self.proc.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.proc.kill()
+            self.proc.wait()
+            raise AssertionError(f"arrayd did not end on {sig!r}:\n{self.log()[-4000:]}") from None
+        log = self.log()
+        assert not SANITIZER.search(log), log[-8000:]
+        assert status == 0, f"exit status {status}:\n{log[-4000:]}"
+
+
+@pytest.fixture(scope="session")
+def contract():
+    return CONTRACT
+
+
+@pytest.fixture(scope="session")
+def daemon():
+    d = Daemon()
+    yield d
+    d.stop()
+
+
+@pytest.fixture
+def daemon_with():
+    """Starts daemons with options of their own; they are ended and checked after the test."""
+    started = []
+
+    def start(*args, **kw):
+        started.append(Daemon(*map(str, args), **kw))
+        return started[-1]
+
+    yield start
+    for d in started:
+        d.stop()
+
+
+def clean(c):
+    """Deletes every array of the session and every session but the default one."""
+    for a in c.list_all("/v1/arrays", "arrays"):
+        if a["read_only"]:
+            c.patch(f"/v1/arrays/{a['id']}", {"read_only": False})
+        r = c.delete(f"/v1/arrays/{a['id']}")
+        assert r.status == 204, r
+    for s in c.list_all("/v1/sessions", "sessions"):
+        if s["id"] != "default":
+            r = c.delete(f"/v1/sessions/{s['id']}")
+            assert r.status == 204, r
+
+
+def settle(c, want, seconds=5):
+    """Waits until the bytes in use are `want`: work in flight may hold memory a moment longer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        used = c.info()["bytes_in_use"]
+        if used == want or time.monotonic() > deadline:
+            return used
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def api(daemon):
+    assert daemon.proc.poll() is None, f"the daemon is gone:\n{daemon.log()[-8000:]}"
+    c = daemon.client()
+    before = c.info()["bytes_in_use"]
+    yield c
+    c.close()
+    assert daemon.proc.poll() is None, f"the daemon is gone:\n{daemon.log()[-8000:]}"
+    c = daemon.client()
+    clean(c)
+    used = settle(c, before)
+    c.close()
+    assert used == before, f"bytes in use: {used}, before the test {before}"
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "last: runs after everything else")
+    config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
+
+
+def whole_run(config):
+    """Whether every test of this folder was asked for."""
+    options = config.option
+    if options.keyword or options.markexpr or options.lf or options.ff:
+        return False
+    if any("::" in a or a.endswith(".py") for a in config.args):
+        return False
+    return not os.environ.get("ARRAYD_SUBSET")
+
+
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    for item in items:
+        if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):
+            item.add_marker(pytest.mark.skip(reason="only in the long run"))
+        if item.get_closest_marker("last") and not whole_run(config):
+            item.add_marker(pytest.mark.skip(reason="only where every test runs"))
