@@ -1,0 +1,68 @@
+/* What the daemon is told at its start: options, configuration file, defaults.
+ *
+ * One table (config.c) drives all of it: parsing of --options and of the file, --help, and what
+ * /v1/info lists. main.c makes the struct, everybody else reads it. It owns its strings. Constant
+ * after the start, so free of locks. */
+#ifndef ARRAYD_SERVER_CONFIG_H
+#define ARRAYD_SERVER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+#include "compute/base/log.h"
+#include "compute/base/strb.h"
+
+struct config_list {
+    char **items;
+    size_t n;
+};
+
+struct config {
+    struct config_list listen;
+    char *backend;
+    char *file; /* --config, NULL: none */
+    enum log_level log_level;
+    bool log_json;
+
+    /* device */
+    int64_t threads;         /* 0: one a core */
+    int64_t memory_limit;    /* bytes of array memory, 0: what the device has */
+    int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
+
+    /* sessions */
+    int64_t max_sessions, max_arrays;
+    int64_t session_memory; /* bytes, 0: no limit */
+
+    /* expressions and JSON */
+    int64_t max_nodes, max_nesting, max_inputs;
+    int64_t max_kernel_nodes, max_kernel_inputs;
+    int64_t max_inline; /* elements */
+    int64_t max_json_body, max_json_depth;
+
+    /* HTTP */
+    struct config_list allowed_host;
+    int64_t workers;
+    int64_t max_connections, connection_memory, max_header;
+    double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout;
+    int64_t min_body_rate, offload_body;
+};
+
+enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
+
+/* Defaults, then the file, then the command line. ERR_BAD_FIELD with a sentence for a person:
+ * unknown option or key, malformed value, unreadable file. On failure nothing needs release. */
+enum err_code config_load(int argc, char *const *argv, struct config *ret,
+                          enum config_action *ret_action, struct err *e) must_check;
+void config_free(struct config *c);
+
+/* The text of --help. */
+void config_help(struct strb *out);
+
+/* Calls visit for every number that limits what a client may do, as /v1/info lists them; `name` is
+ * the option's with underscores ("max_json_body"). Sizes are bytes, times are seconds. */
+void config_each_limit(const struct config *c,
+                       void (*visit)(void *user, const char *name, double value), void *user);
+
+#endif
