@@ -88,9 +88,9 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e) must_check;
 
-/* Changes name (unless NULL) and the read-only mark (0, 1; -1 leaves it). ERR_CONFLICT for a name
- * that another handle has. *ret is the handle afterwards. The name is one of the session that owns
- * the handle. */
+/* Changes name (unless NULL; "" takes it away) and the read-only mark (0, 1; -1 leaves it).
+ * ERR_CONFLICT for a name that another handle has. *ret is the handle afterwards. The name is one
+ * of the session that owns the handle. */
 enum err_code handle_update(struct handle_space *s, const char *ref, const char *name,
                             int read_only, struct handle *ret, struct err *e) must_check;
 

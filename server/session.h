@@ -18,8 +18,9 @@
 struct request;
 struct sessions;
 
-#define SESSION_DEFAULT      "default" /* id of the session that every principal has */
-#define SESSION_NAME_MAX_LEN 128
+/* Name of the session that every principal has; in paths and in Arrayd-Session it stands for that
+ * session's id. */
+#define SESSION_DEFAULT "default"
 
 struct session_limits {
     uint32_t max_sessions;  /* a principal, the default one not counted */
@@ -33,8 +34,9 @@ struct session_limits {
 
 /* Read-only for everybody but session.c. */
 struct session {
-    char id[ID_SIZE]; /* "default" or s-… */
-    char name[SESSION_NAME_MAX_LEN + 1];
+    char id[ID_SIZE];     /* s-… */
+    char name[NAME_SIZE]; /* "" when it has none */
+    bool is_default;
     uint64_t seq;
     int64_t created_us;
     double ttl_s;         /* 0: never expires */
@@ -46,7 +48,7 @@ struct session {
 };
 
 struct session *session_ref(struct session *s); /* returns s */
-void session_unref(struct session *s);          /* NULL allowed; counts as a touch */
+void session_unref(struct session *s);          /* NULL allowed */
 static inline void session_unrefp(struct session **s)
 {
     session_unref(*s);
@@ -64,7 +66,7 @@ int64_t sessions_count(struct sessions *t);
  * session is touched. ERR_NOT_FOUND. */
 enum err_code session_of(struct request *req, struct session **ret, struct err *e) must_check;
 
-/* By id; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */
+/* By id or SESSION_DEFAULT; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */
 enum err_code session_get(struct sessions *t, const char *id, bool touch, struct session **ret,
                           struct err *e) must_check;
 

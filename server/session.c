@@ -1,0 +1,384 @@
+/* Sessions. A table by id and a list in the order of creation, both under one lock that is held for
+ * look-ups only; streams, accounts and arrays are made and released outside of it.
+ *
+ * Expiry: a session with a time to live dies when nobody holds it and its last request lies that
+ * long back. A thread of the table's own sleeps until the earliest such moment; look-ups check too,
+ * so that an expired session is never served, however late the thread is. */
+#include "server/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/mem.h"
+#include "server/auth.h"
+#include "server/http.h"
+
+#define HASH_NONFATAL_OOM       1
+#define uthash_malloc(n)        mem_alloc(n)
+#define uthash_free(p, n)       mem_free(p)
+#define uthash_nonfatal_oom(el) ((void)(el))
+#include <uthash.h>
+#include <utlist.h>
+
+struct node {
+    struct session s; /* first: a session is its node */
+    _Atomic uint32_t refs;
+    double last_used; /* seconds, monotonic; under the table's lock */
+    struct node *prev, *next;
+    UT_hash_handle hh;
+};
+
+struct sessions {
+    struct engine *engine;
+    struct session_limits limits;
+    struct handles *handles;
+
+    pthread_mutex_t lock; /* all below */
+    struct node *by_id;
+    struct node *list;
+    struct node *dflt;
+    uint64_t next_seq;
+    pthread_cond_t changed; /* a session that may expire came, or the end */
+    bool stop;
+    pthread_t sweeper;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- one session --- */
+
+struct session *session_ref(struct session *s)
+{
+    atomic_fetch_add_explicit(&((struct node *)s)->refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void session_unref(struct session *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&((struct node *)s)->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    handle_space_free(s->handles);
+    engine_stream_unref(s->stream);
+    account_unref(s->account);
+    mem_free(s);
+}
+
+static enum err_code node_new(struct sessions *t, const struct session_spec *spec,
+                              struct node **ret, struct err *e)
+{
+    struct timespec real;
+    if (spec->device < 0 || spec->device >= engine_device_count(t->engine))
+        return err_field(e, ERR_BAD_FIELD, "/device", "there is no device %d", spec->device);
+    struct node *n = mem_calloc(1, sizeof *n);
+    if (!n)
+        return err_oom(e);
+    struct session *s = &n->s;
+    atomic_init(&n->refs, 1);
+    id_make('s', s->id);
+    if (spec->name)
+        strncpy(s->name, spec->name, NAME_SIZE - 1);
+    clock_gettime(CLOCK_REALTIME, &real);
+    s->created_us = (int64_t)real.tv_sec * 1000000 + real.tv_nsec / 1000;
+    s->ttl_s = spec->ttl_s;
+    s->memory_limit = spec->memory_limit;
+    if (t->limits.session_memory &&
+        (!s->memory_limit || s->memory_limit > t->limits.session_memory))
+        s->memory_limit = t->limits.session_memory;
+    s->device = spec->device;
+    enum err_code r = ERR_OK;
+    s->handles = handle_space_new(t->handles, s->id);
+    s->account = account_new(s->memory_limit);
+    if (!s->handles || !s->account)
+        r = err_oom(e);
+    else
+        r = engine_stream_new(t->engine, s->device, &s->stream, e);
+    if (r != ERR_OK) {
+        handle_space_free(s->handles);
+        if (s->account)
+            account_unref(s->account);
+        mem_free(n);
+        return r;
+    }
+    n->last_used = now_s();
+    *ret = n;
+    return ERR_OK;
+}
+
+/* Releases what the session has and the table's reference; the session is in no table any more. */
+static void node_retire(struct node *n)
+{
+    handle_space_close(n->s.handles);
+    session_unref(&n->s);
+}
+
+/* --- the table; these are called with the lock held --- */
+
+static bool table_add(struct sessions *t, struct node *n)
+{
+    HASH_ADD(hh, t->by_id, s.id, ID_SIZE - 1, n);
+    if (!n->hh.tbl)
+        return false;
+    n->s.seq = t->next_seq++;
+    DL_APPEND(t->list, n);
+    return true;
+}
+
+static void table_remove(struct sessions *t, struct node *n)
+{
+    HASH_DELETE(hh, t->by_id, n);
+    DL_DELETE(t->list, n);
+}
+
+static bool expired(const struct node *n, double now)
+{
+    return n->s.ttl_s > 0 && atomic_load(&((struct node *)n)->refs) == 1 &&
+           now - n->last_used >= n->s.ttl_s;
+}
+
+static struct node *lookup(struct sessions *t, const char *id)
+{
+    struct node *n = NULL;
+    if (strcmp(id, SESSION_DEFAULT) == 0)
+        return t->dflt;
+    if (id_is('s', id))
+        HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, n);
+    return n && !expired(n, now_s()) ? n : NULL;
+}
+
+static enum err_code no_session(const char *id, struct err *e)
+{
+    return err_set(e, ERR_NOT_FOUND, "there is no session '%.80s'", id);
+}
+
+double sessions_sweep(struct sessions *t)
+{
+    struct node *dead = NULL, *n, *tmp;
+    double now = now_s(), next = -1;
+    pthread_mutex_lock(&t->lock);
+    DL_FOREACH_SAFE(t->list, n, tmp)
+    {
+        if (n->s.ttl_s <= 0)
+            continue;
+        if (expired(n, now)) {
+            table_remove(t, n);
+            DL_APPEND(dead, n);
+            continue;
+        }
+        if (atomic_load(&n->refs) > 1) /* a request is at work in it */
+            n->last_used = now;
+        double left = n->last_used + n->s.ttl_s - now;
+        if (next < 0 || left < next)
+            next = left;
+    }
+    pthread_mutex_unlock(&t->lock);
+    DL_FOREACH_SAFE(dead, n, tmp)
+    {
+        node_retire(n);
+    }
+    return next;
+}
+
+static void *sweeper(void *arg)
+{
+    struct sessions *t = arg;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        pthread_mutex_unlock(&t->lock);
+        double wait = sessions_sweep(t);
+        pthread_mutex_lock(&t->lock);
+        if (t->stop)
+            break;
+        /* The bounds keep a request that just began from spinning the loop, and a session made
+         * between sweep and wait from being overlooked for long. */
+        wait = wait < 0 || wait > 5 ? 5 : wait < 0.01 ? 0.01 : wait;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        double ns = (double)until.tv_nsec + wait * 1e9;
+        until.tv_sec += (time_t)(ns / 1e9);
+        until.tv_nsec = (long)(ns - 1e9 * (double)(time_t)(ns / 1e9));
+        pthread_cond_timedwait(&t->changed, &t->lock, &until);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+/* --- the module's functions --- */
+
+enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
+                           struct handles *handles, struct sessions **ret, struct err *e)
+{
+    struct sessions *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return err_oom(e);
+    t->engine = engine;
+    t->limits = *limits;
+    t->handles = handles;
+    t->next_seq = 1;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, &attr);
+    pthread_condattr_destroy(&attr);
+
+    struct session_spec spec = {.name = SESSION_DEFAULT};
+    enum err_code r = node_new(t, &spec, &t->dflt, e);
+    if (r == ERR_OK && !table_add(t, t->dflt)) {
+        node_retire(t->dflt);
+        r = err_oom(e);
+    } else if (r == ERR_OK) {
+        t->dflt->s.is_default = true;
+        if (pthread_create(&t->sweeper, NULL, sweeper, t)) {
+            table_remove(t, t->dflt);
+            node_retire(t->dflt);
+            r = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
+        }
+    }
+    if (r != ERR_OK) {
+        pthread_cond_destroy(&t->changed);
+        pthread_mutex_destroy(&t->lock);
+        mem_free(t);
+        return r;
+    }
+    *ret = t;
+    return ERR_OK;
+}
+
+void sessions_free(struct sessions *t)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->sweeper, NULL);
+    struct node *n, *tmp;
+    DL_FOREACH_SAFE(t->list, n, tmp)
+    {
+        table_remove(t, n);
+        node_retire(n);
+    }
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+int64_t sessions_count(struct sessions *t)
+{
+    pthread_mutex_lock(&t->lock);
+    int64_t n = HASH_COUNT(t->by_id);
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+enum err_code session_get(struct sessions *t, const char *id, bool touch, struct session **ret,
+                          struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    struct node *n = lookup(t, id);
+    if (n) {
+        if (touch)
+            n->last_used = now_s();
+        *ret = session_ref(&n->s);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n ? ERR_OK : no_session(id, e);
+}
+
+enum err_code session_of(struct request *req, struct session **ret, struct err *e)
+{
+    const char *id = http_header(req, "Arrayd-Session");
+    return session_get(req->principal->sessions, id ? id : SESSION_DEFAULT, true, ret, e);
+}
+
+enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
+                          struct err *e)
+{
+    struct node *n;
+    enum err_code r = node_new(t, spec, &n, e);
+    if (r != ERR_OK)
+        return r;
+    pthread_mutex_lock(&t->lock);
+    if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
+        r = err_set(e, ERR_QUOTA, "there are %u sessions already, the most allowed",
+                    t->limits.max_sessions);
+    else if (!table_add(t, n))
+        r = err_oom(e);
+    if (r == ERR_OK) {
+        *ret = session_ref(&n->s);
+        pthread_cond_signal(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (r != ERR_OK)
+        node_retire(n);
+    return r;
+}
+
+enum err_code session_delete(struct sessions *t, const char *id, struct err *e)
+{
+    struct node *fresh = NULL;
+    struct session_spec spec = {.name = SESSION_DEFAULT};
+    pthread_mutex_lock(&t->lock);
+    struct node *n = lookup(t, id);
+    if (n && n == t->dflt) {
+        /* its successor first, so that a failure changes nothing */
+        pthread_mutex_unlock(&t->lock);
+        enum err_code r = node_new(t, &spec, &fresh, e);
+        if (r != ERR_OK)
+            return r;
+        fresh->s.is_default = true;
+        pthread_mutex_lock(&t->lock);
+        n = lookup(t, id); /* another request may have been faster */
+        if (n != t->dflt) {
+            pthread_mutex_unlock(&t->lock);
+            node_retire(fresh);
+            return no_session(id, e);
+        }
+        if (!table_add(t, fresh)) {
+            pthread_mutex_unlock(&t->lock);
+            node_retire(fresh);
+            return err_oom(e);
+        }
+        t->dflt = fresh;
+    }
+    if (n)
+        table_remove(t, n);
+    pthread_mutex_unlock(&t->lock);
+    if (!n)
+        return no_session(id, e);
+    node_retire(n);
+    return ERR_OK;
+}
+
+size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,
+                    bool *ret_more)
+{
+    size_t n = 0;
+    bool more = false;
+    double now = now_s();
+    struct node *x;
+    pthread_mutex_lock(&t->lock);
+    DL_FOREACH(t->list, x)
+    {
+        if (x->s.seq <= after || expired(x, now))
+            continue;
+        if (n == limit) {
+            more = true;
+            break;
+        }
+        ret[n++] = session_ref(&x->s);
+    }
+    pthread_mutex_unlock(&t->lock);
+    *ret_more = more;
+    return n;
+}
