@@ -1,16 +1,20 @@
 /* Array bytes in and out of a request: upload sinks for octet-stream, .npy and JSON bodies, and
  * download sources for the same three.
  *
- * Called by the handlers of arrays and data. Everything is streamed: memory is bounded whatever the
- * body's size (the engine's staging aside). Objects live in the request's arena or belong to it and
- * end with it. One thread at a time works on a request; wakes may come from any thread. */
+ * Called by the handlers of arrays, data and evaluate. Everything is streamed: memory is bounded
+ * whatever the body's size (the engine's staging aside). Objects live in the request's arena or
+ * belong to it and end with it. One thread at a time works on a request; wakes may come from any
+ * thread. */
 #ifndef ARRAYD_SERVER_DATA_H
 #define ARRAYD_SERVER_DATA_H
 
 #include <stdbool.h>
 
 #include "compute/engine.h"
+#include "protocol/media.h"
+#include "server/handles.h"
 #include "server/http.h"
+#include "server/session.h"
 
 /* How array bytes travel. */
 enum data_format {
@@ -24,6 +28,8 @@ enum data_format {
  * for another type. */
 enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e) must_check;
 
+/* --- in (data_upload.c) --- */
+
 /* Gets the new array (and owns it) when the whole body has arrived and was right; must reply. */
 typedef void data_created(struct request *req, struct array *take_a);
 
@@ -34,5 +40,20 @@ typedef void data_created(struct request *req, struct array *take_a);
  * alive until the request ends. req->state is left to the caller. */
 void data_accept_create(struct request *req, struct engine_stream *stream, struct account *account,
                         enum data_format format, data_created *created);
+
+/* For PUT …/data: takes the body and writes it to `region` of the handle's array; replies 204, or
+ * the error. Takes the session's and the handle's references. */
+void data_accept_into(struct request *req, struct session *take_session, struct handle *take_handle,
+                      const struct view *region, enum data_format format);
+
+/* --- out (data_download.c) --- */
+
+/* What data is offered as, the default first. */
+extern const enum media data_offers[3];
+
+/* Replies 200 with the array's contents as of now in C order, as `type` (one of data_offers).
+ * `resource`: this is GET …/data, with ETag and Range. Uses req->state. */
+void data_reply(struct request *req, struct engine_stream *stream, struct array *take_a,
+                enum media type, bool resource);
 
 #endif
