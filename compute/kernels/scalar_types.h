@@ -1,0 +1,93 @@
+/* Types, the macro layer between C and device code, and bit casts; part of scalar.h. */
+#ifndef ARRAYD_SCALAR_TYPES_H
+#define ARRAYD_SCALAR_TYPES_H
+
+#if defined(__CUDACC_RTC__)
+#define AR_FN  static inline __device__
+#define AR_INF __longlong_as_double(0x7ff0000000000000LL)
+#define AR_NAN __longlong_as_double(0x7ff8000000000000LL)
+#else
+#include <math.h>
+#define AR_FN  static inline __attribute__((unused))
+#define AR_INF __builtin_inf()
+#define AR_NAN __builtin_nan("")
+#endif
+
+/* long is 64 bits wide on every host we build for, and is what int64_t is there. */
+typedef unsigned char ar_bool;
+typedef signed char ar_i8;
+typedef short ar_i16;
+typedef int ar_i32;
+typedef long ar_i64;
+typedef unsigned char ar_u8;
+typedef unsigned short ar_u16;
+typedef unsigned int ar_u32;
+typedef unsigned long ar_u64;
+typedef unsigned short ar_f16;  /* raw bits, IEEE binary16 */
+typedef unsigned short ar_bf16; /* raw bits, the upper half of a float */
+typedef float ar_f32;
+typedef double ar_f64;
+struct ar_complex64 {
+    float re, im;
+};
+struct ar_complex128 {
+    double re, im;
+};
+typedef struct ar_complex64 ar_c64;
+typedef struct ar_complex128 ar_c128;
+
+#define AR_PASTE_(a, b, c, d) a##b##c##d
+#define AR_PASTE(a, b, c, d)  AR_PASTE_(a, b, c, d)
+/* ar_<OP>_<T> for the type a template is being compiled for. */
+#define AR_NAME(op) AR_PASTE(ar_, op, _, AR_T)
+
+AR_FN ar_u32 ar_bits_F32(ar_f32 x)
+{
+#if defined(__CUDACC_RTC__)
+    return __float_as_uint(x);
+#else
+    union {
+        ar_f32 f;
+        ar_u32 u;
+    } v = {x};
+    return v.u;
+#endif
+}
+AR_FN ar_f32 ar_from_bits_F32(ar_u32 u)
+{
+#if defined(__CUDACC_RTC__)
+    return __uint_as_float(u);
+#else
+    union {
+        ar_u32 u;
+        ar_f32 f;
+    } v = {u};
+    return v.f;
+#endif
+}
+AR_FN ar_u64 ar_bits_F64(ar_f64 x)
+{
+#if defined(__CUDACC_RTC__)
+    return (ar_u64)__double_as_longlong(x);
+#else
+    union {
+        ar_f64 f;
+        ar_u64 u;
+    } v = {x};
+    return v.u;
+#endif
+}
+AR_FN ar_f64 ar_from_bits_F64(ar_u64 u)
+{
+#if defined(__CUDACC_RTC__)
+    return __longlong_as_double((long long)u);
+#else
+    union {
+        ar_u64 u;
+        ar_f64 f;
+    } v = {u};
+    return v.f;
+#endif
+}
+
+#endif
