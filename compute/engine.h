@@ -217,8 +217,8 @@ size_t upload_push(struct upload *u, const void *bytes, size_t n);
  * upload_advance. NULL when the backend stages elsewhere: use upload_push. */
 void *upload_reserve(struct upload *u, size_t *ret_n);
 void upload_advance(struct upload *u, size_t n);
-/* The staged bytes as a new array; takes the upload. `fortran`: bytes are in Fortran order (the
- * array is C-contiguous all the same); `swap`: bytes are big-endian. */
+/* The staged bytes (little-endian) as a new array; takes the upload. `fortran`: they are in Fortran
+ * order (the array is C-contiguous all the same). */
 enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
                                 const int64_t *shape, bool fortran, struct array **ret,
                                 struct err *e) must_check;

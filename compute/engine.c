@@ -1,0 +1,363 @@
+/* The engine's frame: opening a backend, streams, and tasks: how work is ordered and completed.
+ *
+ * A task lists the storages it reads and writes. Submitting it under the engine's lock turns them
+ * into fences: a reader waits for the last writer, a writer for the last writer and all readers
+ * since, where those are on other streams and have not passed yet. Because submissions are totally
+ * ordered by the lock, fences only point backwards and no cycle can arise.
+ *
+ * A backend may finish a small job inside submit(), under the lock; the caller's callback is then
+ * told after unlocking, so that callbacks are free to call the engine. */
+#include "compute/engine_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/mem.h"
+
+enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
+
+double engine_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+uint64_t engine_next_version(struct engine *g)
+{
+    return atomic_fetch_add(&g->version, 1) + 1;
+}
+
+enum err_code engine_open(const struct engine_config *config, struct engine **ret, struct err *e)
+{
+    struct engine *g = mem_calloc(1, sizeof *g);
+    if (!g)
+        return err_oom(e);
+    g->config = *config;
+    /* An interpreter pays for recomputation sooner than a GPU does; both pay less than for memory.
+     */
+    g->fuse = (struct fuse_limits){.max_nodes = config->max_kernel_nodes,
+                                   .max_inputs = config->max_kernel_inputs,
+                                   .recompute = 32};
+    enum err_code code =
+        backend_open(config->backend, &config->device, &g->backend, g->note, sizeof g->note, e);
+    if (code != ERR_OK) {
+        mem_free(g);
+        return code;
+    }
+    if (pthread_mutex_init(&g->lock, NULL) != 0) {
+        backend_close(g->backend);
+        mem_free(g);
+        return err_oom(e);
+    }
+    *ret = g;
+    return ERR_OK;
+}
+
+/* Streams whose last reference went, possibly inside one of their own callbacks. */
+static void reap_streams(struct engine *g)
+{
+    struct engine_stream *s = atomic_exchange(&g->dead, NULL);
+    while (s) {
+        struct engine_stream *next = s->next_dead;
+        g->backend->ops->stream_free(s->stream);
+        mem_free(s);
+        s = next;
+    }
+}
+
+void engine_close(struct engine *g)
+{
+    if (!g)
+        return;
+    reap_streams(g);
+    backend_close(g->backend);
+    pthread_mutex_destroy(&g->lock);
+    mem_free(g);
+}
+
+const char *engine_backend(const struct engine *g)
+{
+    return g->backend->ops->name;
+}
+
+const char *engine_note(const struct engine *g)
+{
+    return g->note;
+}
+
+int engine_device_count(const struct engine *g)
+{
+    return g->backend->ops->device_count(g->backend);
+}
+
+void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
+{
+    g->backend->ops->device_info(g->backend, device, ret);
+}
+
+int64_t engine_bytes_in_use(const struct engine *g)
+{
+    return atomic_load(&g->bytes);
+}
+
+int64_t engine_jobs_in_flight(const struct engine *g)
+{
+    return atomic_load(&g->jobs);
+}
+
+void engine_metrics(struct engine *g, struct strb *out)
+{
+    strb_addf(out,
+              "# HELP arrayd_evaluations_total Expressions and copies queued.\n"
+              "# TYPE arrayd_evaluations_total counter\n"
+              "arrayd_evaluations_total %llu\n"
+              "# HELP arrayd_kernels_total Kernels queued.\n"
+              "# TYPE arrayd_kernels_total counter\n"
+              "arrayd_kernels_total %llu\n"
+              "# HELP arrayd_jobs_in_flight Pieces of device work queued or running.\n"
+              "# TYPE arrayd_jobs_in_flight gauge\n"
+              "arrayd_jobs_in_flight %lld\n",
+              (unsigned long long)atomic_load(&g->evaluations),
+              (unsigned long long)atomic_load(&g->kernels), (long long)atomic_load(&g->jobs));
+    if (g->backend->ops->metrics)
+        g->backend->ops->metrics(g->backend, out);
+}
+
+enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
+                                struct err *e)
+{
+    reap_streams(g);
+    if (device < 0 || device >= engine_device_count(g))
+        return err_set(e, ERR_BAD_FIELD, "there is no device %d, only %d", device,
+                       engine_device_count(g));
+    struct engine_stream *s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e);
+    enum err_code code = g->backend->ops->stream_new(g->backend, device, &s->stream, e);
+    if (code != ERR_OK) {
+        mem_free(s);
+        return code;
+    }
+    atomic_init(&s->refs, 1);
+    s->engine = g;
+    s->device = device;
+    *ret = s;
+    return ERR_OK;
+}
+
+void stream_ref(struct engine_stream *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void engine_stream_unref(struct engine_stream *s)
+{
+    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    struct engine *g = s->engine;
+    s->next_dead = atomic_load(&g->dead);
+    while (!atomic_compare_exchange_weak(&g->dead, &s->next_dead, s))
+        ;
+}
+
+/* --- tasks --- */
+
+struct task *task_new(struct engine_stream *s)
+{
+    struct arena *arena = arena_new(0);
+    struct task *t = arena ? arena_alloc(arena, sizeof *t) : NULL;
+    if (!t) {
+        arena_free(arena);
+        return NULL;
+    }
+    t->arena = arena;
+    t->stream = s;
+    stream_ref(s);
+    return t;
+}
+
+void task_free(struct task *t)
+{
+    if (!t)
+        return;
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        storage_unref(t->uses[i].storage);
+    engine_stream_unref(t->stream);
+    arena_free(t->arena);
+}
+
+bool task_use(struct task *t, struct storage *st, bool write)
+{
+    size_t cap = t->cap_uses;
+    if (arena_grow(t->arena, (void **)&t->uses, &cap, t->n_uses, sizeof *t->uses) < 0)
+        return false;
+    t->cap_uses = (uint32_t)cap;
+    t->uses[t->n_uses++] = (struct storage_use){storage_ref(st), write};
+    return true;
+}
+
+/* Lets go of everything, then tells the caller: bytes are back when it hears of it. */
+static void task_deliver(struct task *t)
+{
+    struct engine *g = t->stream->engine;
+    engine_done *done = t->done;
+    void *user = t->user;
+    enum err_code result = t->result;
+    double ms = t->device_ms;
+    task_free(t);
+    atomic_fetch_sub(&g->jobs, 1);
+    if (done)
+        done(user, result, ms);
+}
+
+static void job_done(struct job *job)
+{
+    struct task *t = job->user;
+    t->result = job->result;
+    t->device_ms = job->device_ms;
+    if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
+        task_deliver(t);
+}
+
+static bool mark_pending(const struct task *t, const struct mark *m)
+{
+    const struct engine *g = t->stream->engine;
+    return m->stream && m->stream != t->stream &&
+           !g->backend->ops->passed((struct fence){m->stream->stream, m->ticket});
+}
+
+/* Adds the fence unless a later one of its stream is there. */
+static void add_wait(struct fence *waits, uint32_t *n, const struct mark *m)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (waits[i].stream == m->stream->stream) {
+            if (waits[i].ticket < m->ticket)
+                waits[i].ticket = m->ticket;
+            return;
+        }
+    waits[(*n)++] = (struct fence){m->stream->stream, m->ticket};
+}
+
+static bool reserve_reader(struct storage *st)
+{
+    if (st->n_readers < st->cap_readers)
+        return true;
+    uint32_t cap = st->cap_readers ? st->cap_readers * 2 : 2;
+    struct mark *p = mem_reallocarray(st->readers, cap, sizeof *p);
+    if (!p)
+        return false;
+    st->readers = p;
+    st->cap_readers = cap;
+    return true;
+}
+
+/* Forgets marks that have passed, so that a long-lived array does not keep old streams alive. */
+static void prune(struct storage *st, const struct task *t)
+{
+    const struct backend_ops *ops = t->stream->engine->backend->ops;
+    for (uint32_t i = 0; i < st->n_readers;) {
+        struct mark *m = &st->readers[i];
+        if (m->stream != t->stream && ops->passed((struct fence){m->stream->stream, m->ticket})) {
+            engine_stream_unref(m->stream);
+            *m = st->readers[--st->n_readers];
+        } else {
+            i++;
+        }
+    }
+}
+
+static void set_mark(struct mark *m, struct engine_stream *s, uint64_t ticket)
+{
+    if (m->stream != s) {
+        if (m->stream)
+            engine_stream_unref(m->stream);
+        stream_ref(s);
+        m->stream = s;
+    }
+    m->ticket = ticket;
+}
+
+static void record(struct storage_use *u, struct engine_stream *s, uint64_t ticket)
+{
+    struct storage *st = u->storage;
+    if (u->write) {
+        for (uint32_t i = 0; i < st->n_readers; i++)
+            engine_stream_unref(st->readers[i].stream);
+        st->n_readers = 0;
+        set_mark(&st->writer, s, ticket);
+        return;
+    }
+    for (uint32_t i = 0; i < st->n_readers; i++)
+        if (st->readers[i].stream == s) {
+            st->readers[i].ticket = ticket;
+            return;
+        }
+    st->readers[st->n_readers] = (struct mark){0};
+    set_mark(&st->readers[st->n_readers++], s, ticket);
+}
+
+bool task_reserve(struct task *t)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        struct storage *st = t->uses[i].storage;
+        prune(st, t);
+        most += 1 + st->n_readers;
+        if (!reserve_reader(st))
+            return false;
+    }
+    t->waits = arena_alloc_array(t->arena, most, sizeof *t->waits);
+    return t->waits != NULL;
+}
+
+void task_submit_unlock(struct task *t)
+{
+    struct engine *g = t->stream->engine;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        struct storage *st = t->uses[i].storage;
+        if (mark_pending(t, &st->writer))
+            add_wait(t->waits, &n, &st->writer);
+        for (uint32_t r = 0; t->uses[i].write && r < st->n_readers; r++)
+            if (mark_pending(t, &st->readers[r]))
+                add_wait(t->waits, &n, &st->readers[r]);
+    }
+    t->job.waits = t->waits;
+    t->job.n_waits = n;
+    t->job.done = job_done;
+    t->job.user = t;
+    atomic_fetch_add(&g->jobs, 1);
+    struct engine_stream *s = t->stream;
+    stream_ref(s); /* the task may be gone when submit() returns on another thread */
+    atomic_store(&t->state, TASK_SUBMITTING);
+    uint64_t ticket = g->backend->ops->submit(s->stream, &t->job);
+    /* Not delivered before the exchange below, so the uses are still there. */
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        record(&t->uses[i], s, ticket);
+    pthread_mutex_unlock(&g->lock);
+    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
+        task_deliver(t);
+    engine_stream_unref(s);
+    reap_streams(g);
+}
+
+void engine_sync(struct engine_stream *s, engine_done *done, void *user)
+{
+    struct task *t = task_new(s);
+    if (!t) {
+        done(user, ERR_OUT_OF_MEMORY, 0);
+        return;
+    }
+    t->done = done;
+    t->user = user;
+    pthread_mutex_lock(&s->engine->lock);
+    if (!task_reserve(t)) {
+        pthread_mutex_unlock(&s->engine->lock);
+        task_free(t);
+        done(user, ERR_OUT_OF_MEMORY, 0);
+        return;
+    }
+    task_submit_unlock(t);
+}

@@ -1,0 +1,125 @@
+/* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
+ * evaluate.c, create.c and transfer.c only.
+ *
+ * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
+ * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
+ * caller's runs under the lock. */
+#ifndef ARRAYD_ENGINE_INTERNAL_H
+#define ARRAYD_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "compute/engine.h"
+#include "compute/fuse.h"
+
+/* A place in a stream's order that a storage was used at. */
+struct mark {
+    struct engine_stream *stream; /* holds a reference; NULL: none */
+    uint64_t ticket;
+};
+
+/* One allocation at a fixed address. */
+struct storage {
+    _Atomic uint32_t refs;
+    _Atomic uint32_t pins; /* downloads reading it: writers go elsewhere */
+    struct engine *engine;
+    struct account *account;
+    int device;
+    void *data; /* NULL when size is 0 */
+    int64_t size;
+    struct mark writer;
+    struct mark *readers; /* since the last write, one a stream */
+    uint32_t n_readers, cap_readers;
+};
+
+/* Identity of contents: what views share. */
+struct buffer {
+    _Atomic uint32_t refs; /* arrays */
+    struct engine *engine;
+    struct storage *storage;
+    int64_t nbytes;
+    int device;
+    _Atomic uint64_t version;
+};
+
+struct engine_stream {
+    _Atomic uint32_t refs;
+    struct engine *engine;
+    struct stream *stream;
+    int device;
+    struct engine_stream *next_dead;
+};
+
+struct engine {
+    struct backend *backend;
+    char note[256];
+    struct engine_config config;
+    struct fuse_limits fuse;
+    pthread_mutex_t lock;
+    _Atomic int64_t bytes, jobs;
+    _Atomic uint64_t version, evaluations, kernels;
+    struct engine_stream
+        *_Atomic dead; /* released by whoever submits next: never from a callback */
+};
+
+struct storage_use {
+    struct storage *storage;
+    bool write;
+};
+
+/* Work under construction, then in flight. Lives in its own arena, which goes with it. */
+struct task {
+    struct job job;
+    struct arena *arena;
+    struct engine_stream *stream;
+    struct storage_use *uses; /* a reference each */
+    uint32_t n_uses, cap_uses;
+    struct fence *waits; /* task_reserve's */
+    engine_done *done;
+    void *user;
+    double device_ms;
+    enum err_code result;
+    _Atomic int state;
+};
+
+/* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
+                          bool zero, struct storage **ret, struct err *e) must_check;
+struct storage *storage_ref(struct storage *st);
+void storage_unref(struct storage *st);
+static inline void storage_unrefp(struct storage **st)
+{
+    storage_unref(*st);
+}
+#define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
+
+/* An array over the whole of a storage (reference taken over on success only), C-contiguous. */
+struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
+                         const struct view *v, int64_t nbytes);
+
+void stream_ref(struct engine_stream *s);
+
+/* A task with an arena of its own; NULL without memory. */
+struct task *task_new(struct engine_stream *s);
+void task_free(struct task *t); /* one that was not submitted */
+/* Adds a use (takes a reference); false without memory. */
+bool task_use(struct task *t, struct storage *st, bool write);
+/* Submitting has two halves, both with g->lock held: task_reserve takes the memory it needs (false:
+ * none, nothing has happened), task_submit_unlock cannot fail; it unlocks. done() is told outside of
+ * the lock. In between the caller makes its own changes visible. */
+bool task_reserve(struct task *t) __attribute__((warn_unused_result));
+void task_submit_unlock(struct task *t);
+
+/* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
+ * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */
+enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
+                         bool fast_math, struct array *out, const struct view *out_view,
+                         struct array **ret, double *ret_lower_ms, struct err *e) must_check;
+
+/* A graph that is just the array. false without memory. */
+bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);
+
+uint64_t engine_next_version(struct engine *g);
+double engine_now_ms(void);
+
+#endif

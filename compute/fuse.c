@@ -1,0 +1,155 @@
+/* Cutting a graph into kernels.
+ *
+ * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason:
+ * a reduction ends a kernel; a subexpression read at several offsets would be computed once an
+ * offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the limits
+ * gives up its largest operand. Sizes are those of the expanded tree (shared nodes count each
+ * time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller. For
+ * a graph without shifts whose nodes all fit one kernel that bound is not used, since value
+ * numbering emits each node at most once there. */
+#include "compute/fuse.h"
+
+#include <string.h>
+
+static uint32_t weight(const struct typed_node *n)
+{
+    switch (n->kind) {
+    case T_CONST:
+    case T_VIEW:
+        return 0;
+    case T_RANDOM:
+        return 3 * FUSE_HEAVY;
+    case T_OP:
+        switch (n->op) {
+        case OP_ADD ... OP_MULTIPLY:
+        case OP_MAXIMUM:
+        case OP_MINIMUM:
+        case OP_BITWISE_AND ... OP_SQUARE:
+        case OP_CEIL ... OP_FRAC:
+        case OP_ISFINITE ... OP_IMAG:
+            return dtype_is_complex(n->dtype) ? 2 : 1;
+        case OP_DIVIDE:
+        case OP_SQRT:
+        case OP_RECIPROCAL:
+        case OP_COPYSIGN:
+            return 2;
+        default:
+            return FUSE_HEAVY;
+        }
+    default:
+        return 1;
+    }
+}
+
+/* Computing it again costs no more than loading it. */
+static bool trivial(const struct typed *t, const struct fuse_node *f, uint32_t i)
+{
+    for (;;) {
+        const struct typed_node *n = &t->nodes[i];
+        if (f[i].cut || n->kind == T_INPUT || n->kind == T_CONST || n->kind == T_INDEX)
+            return true;
+        if (n->kind != T_VIEW && n->kind != T_CAST)
+            return false;
+        i = n->args[0];
+    }
+}
+
+/* May become a temporary: constants and bare operands gain nothing by it. */
+static bool cuttable(const struct typed *t, const struct fuse_node *f, uint32_t i)
+{
+    return !trivial(t, f, i);
+}
+
+static uint32_t sat_add(uint32_t a, uint32_t b)
+{
+    uint32_t s;
+    return __builtin_add_overflow(a, b, &s) ? UINT32_MAX : s;
+}
+
+static bool closes_scope(enum typed_kind k)
+{
+    return k == T_SHIFT || k == T_REDUCE || k == T_VIEW;
+}
+
+/* Shapes that scope-dependent nodes are evaluated over, from the root down. */
+static void assign_scopes(const struct typed *t, struct fuse_node *f)
+{
+    f[t->root].scoped = true;
+    f[t->root].scope_rank = t->nodes[t->root].rank;
+    f[t->root].scope_shape = t->nodes[t->root].shape;
+    for (uint32_t i = t->root + 1; i-- > 0;) {
+        const struct typed_node *n = &t->nodes[i];
+        if (!f[i].scoped)
+            continue;
+        for (int a = 0; a < n->n_args; a++) {
+            struct fuse_node *c = &f[n->args[a]];
+            if (c->scoped)
+                continue;
+            c->scoped = true;
+            if (a == 0 && closes_scope(n->kind)) {
+                c->scope_rank = t->nodes[n->args[0]].rank;
+                c->scope_shape = t->nodes[n->args[0]].shape;
+            } else {
+                c->scope_rank = f[i].scope_rank;
+                c->scope_shape = f[i].scope_shape;
+            }
+        }
+    }
+}
+
+struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
+                            const struct fuse_limits *limits)
+{
+    uint32_t n_nodes = t->n_nodes;
+    struct fuse_node *f = arena_alloc_array(arena, n_nodes, sizeof *f);
+    uint32_t *cost = arena_alloc_array(arena, n_nodes, sizeof *cost);
+    uint32_t *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
+    uint32_t *shifts = arena_alloc_array(arena, n_nodes, sizeof *shifts);
+    if (!f || !cost || !loads || !shifts)
+        return NULL;
+
+    bool any_shift = false;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const struct typed_node *n = &t->nodes[i];
+        total += weight(n);
+        if (n->kind == T_SHIFT) {
+            any_shift = true;
+            shifts[n->args[0]]++;
+        }
+    }
+    bool fits = !any_shift && total <= limits->max_nodes && t->n_inputs <= limits->max_inputs;
+
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        const struct typed_node *n = &t->nodes[i];
+        f[i].depends = n->kind == T_INDEX || n->kind == T_UNRAVEL;
+        for (int a = 0; a < n->n_args; a++)
+            if (!(a == 0 && closes_scope(n->kind)))
+                f[i].depends |= f[n->args[a]].depends;
+
+        for (;;) {
+            cost[i] = weight(n);
+            loads[i] = n->kind == T_INPUT;
+            int largest = -1;
+            for (int a = 0; a < n->n_args; a++) {
+                uint32_t c = n->args[a];
+                cost[i] = sat_add(cost[i], f[c].cut ? 1 : cost[c]);
+                loads[i] = sat_add(loads[i], f[c].cut ? 1 : loads[c]);
+                if (cuttable(t, f, c) && (largest < 0 || cost[c] > cost[n->args[largest]]))
+                    largest = a;
+            }
+            if (fits || largest < 0 ||
+                (cost[i] <= limits->max_nodes && loads[i] <= limits->max_inputs))
+                break;
+            f[n->args[largest]].cut = true;
+        }
+        if (n->kind == T_REDUCE)
+            f[i].cut = true;
+        else if (shifts[i] > 1 && cuttable(t, f, i) &&
+                 (uint64_t)cost[i] * shifts[i] > limits->recompute)
+            f[i].cut = true;
+    }
+    f[t->root].cut = true;
+    assign_scopes(t, f);
+    return f;
+}

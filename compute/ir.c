@@ -1,0 +1,372 @@
+/* Building, measuring and printing of the IR. The builders share identical nodes, inputs and
+ * scalars as they go (value numbering), so that later passes need no separate elimination of common
+ * subexpressions. */
+#include "compute/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/ir_build.h"
+
+/* FNV-1a over the bytes of a node; nodes are zero-initialised, so padding compares equal. */
+static uint32_t node_hash(const struct ir_node *n)
+{
+    const unsigned char *p = (const unsigned char *)n;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < sizeof *n; i++)
+        h = (h ^ p[i]) * 16777619u;
+    return h;
+}
+
+void ir_builder_init(struct ir_builder *b, struct arena *arena, struct ir_kernel *k)
+{
+    *b = (struct ir_builder){.arena = arena, .k = k};
+}
+
+#define GROW(b, array, n)                                                                          \
+    grow((b), (void **)&(b)->k->array, &(b)->k->cap_##array, (b)->k->n_##array,                    \
+         sizeof *(b)->k->array)
+
+static bool grow(struct ir_builder *b, void **p, uint32_t *cap, uint32_t n, size_t elem)
+{
+    size_t c = *cap;
+    if (arena_grow(b->arena, p, &c, n, elem) < 0) {
+        b->oom = true;
+        return false;
+    }
+    *cap = (uint32_t)c;
+    return true;
+}
+
+static bool rehash(struct ir_builder *b)
+{
+    uint32_t size = b->table_size ? b->table_size * 2 : 64;
+    uint32_t *table = arena_alloc_array(b->arena, size, sizeof *table);
+    if (!table) {
+        b->oom = true;
+        return false;
+    }
+    for (uint32_t i = 0; i < b->k->n_nodes; i++) {
+        uint32_t h = node_hash(&b->k->nodes[i]) & (size - 1);
+        while (table[h])
+            h = (h + 1) & (size - 1);
+        table[h] = i + 1;
+    }
+    b->table = table;
+    b->table_size = size;
+    return true;
+}
+
+uint32_t ir_emit(struct ir_builder *b, const struct ir_node *n)
+{
+    struct ir_kernel *k = b->k;
+    if (b->oom || ((k->n_nodes + 1) * 2 > b->table_size && !rehash(b)))
+        return IR_NONE;
+    uint32_t h = node_hash(n) & (b->table_size - 1);
+    for (; b->table[h]; h = (h + 1) & (b->table_size - 1))
+        if (memcmp(&k->nodes[b->table[h] - 1], n, sizeof *n) == 0)
+            return b->table[h] - 1;
+    if (!GROW(b, nodes, k->n_nodes))
+        return IR_NONE;
+    k->nodes[k->n_nodes] = *n;
+    b->table[h] = ++k->n_nodes;
+    return k->n_nodes - 1;
+}
+
+uint32_t ir_emit_const(struct ir_builder *b, struct scalar value)
+{
+    struct ir_kernel *k = b->k;
+    uint32_t i = 0;
+    for (; i < k->n_scalars; i++)
+        if (k->scalars[i].dtype == value.dtype &&
+            memcmp(&k->scalars[i].v, &value.v, sizeof value.v) == 0)
+            break;
+    if (i == k->n_scalars) {
+        if (!GROW(b, scalars, i))
+            return IR_NONE;
+        k->scalars[k->n_scalars++] = value;
+    }
+    struct ir_node n = {.kind = IR_CONST, .dtype = (uint8_t)value.dtype, .scalar = i};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_load(struct ir_builder *b, uint32_t slot, enum dtype dtype, const struct view *v,
+                      uint32_t ctx)
+{
+    struct ir_kernel *k = b->k;
+    uint32_t i = 0;
+    for (; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        if (in->slot == slot && in->dtype == dtype && in->view.rank == v->rank &&
+            in->view.offset == v->offset &&
+            memcmp(in->view.strides, v->strides, sizeof *v->strides * v->rank) == 0 &&
+            memcmp(in->view.shape, v->shape, sizeof *v->shape * v->rank) == 0)
+            break;
+    }
+    if (i == k->n_inputs) {
+        if (!GROW(b, inputs, i))
+            return IR_NONE;
+        k->inputs[k->n_inputs++] = (struct ir_input){slot, dtype, *v};
+    }
+    struct ir_node n = {.kind = IR_LOAD, .dtype = (uint8_t)dtype, .input = i, .ctx = ctx};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_index(struct ir_builder *b, uint32_t ctx, int axis, int64_t start, int64_t step)
+{
+    struct ir_kernel *k = b->k;
+    uint32_t i = 0;
+    for (; i < k->n_indices; i++)
+        if (k->indices[i].start == start && k->indices[i].step == step)
+            break;
+    if (i == k->n_indices) {
+        if (!GROW(b, indices, i))
+            return IR_NONE;
+        k->indices[k->n_indices++] = (struct ir_index){start, step};
+    }
+    struct ir_node n = {
+        .kind = IR_INDEX, .dtype = DT_I64, .axis = (int16_t)axis, .index = i, .ctx = ctx};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_op(struct ir_builder *b, enum op op, enum dtype src, const uint32_t *args)
+{
+    struct ir_node n = {.kind = IR_OP,
+                        .dtype = (uint8_t)op_result_dtype(op, src),
+                        .src = (uint8_t)src,
+                        .op = (uint16_t)op,
+                        .n_args = op_table[op].nargs};
+    for (int i = 0; i < n.n_args; i++) {
+        if (args[i] == IR_NONE)
+            return IR_NONE;
+        n.args[i] = args[i];
+    }
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_cast(struct ir_builder *b, uint32_t arg, enum dtype to)
+{
+    if (arg == IR_NONE || b->k->nodes[arg].dtype == to)
+        return arg;
+    struct ir_node n = {.kind = IR_CAST,
+                        .dtype = (uint8_t)to,
+                        .src = b->k->nodes[arg].dtype,
+                        .n_args = 1,
+                        .args = {arg}};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_select(struct ir_builder *b, uint32_t cond, uint32_t x, uint32_t y)
+{
+    if (cond == IR_NONE || x == IR_NONE || y == IR_NONE)
+        return IR_NONE;
+    struct ir_node n = {
+        .kind = IR_SELECT, .dtype = b->k->nodes[x].dtype, .n_args = 3, .args = {cond, x, y}};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_emit_random(struct ir_builder *b, const struct random_params *p, enum dtype dtype,
+                        uint32_t index)
+{
+    struct ir_kernel *k = b->k;
+    if (index == IR_NONE || !GROW(b, randoms, k->n_randoms))
+        return IR_NONE;
+    k->randoms[k->n_randoms] = p;
+    struct ir_node n = {.kind = IR_RANDOM,
+                        .dtype = (uint8_t)dtype,
+                        .n_args = 1,
+                        .args = {index},
+                        .random = k->n_randoms++};
+    return ir_emit(b, &n);
+}
+
+uint32_t ir_add_ctx(struct ir_builder *b, const struct ir_ctx *ctx)
+{
+    struct ir_kernel *k = b->k;
+    for (uint32_t i = 0; i < k->n_ctxs; i++)
+        if (memcmp(&k->ctxs[i], ctx, sizeof *ctx) == 0)
+            return i;
+    if (!GROW(b, ctxs, k->n_ctxs))
+        return IR_NONE;
+    k->ctxs[k->n_ctxs] = *ctx;
+    return k->n_ctxs++;
+}
+
+bool ir_add_output(struct ir_builder *b, const struct ir_output *out)
+{
+    if (out->node == IR_NONE || !GROW(b, outputs, b->k->n_outputs))
+        return false;
+    b->k->outputs[b->k->n_outputs++] = *out;
+    return true;
+}
+
+/* Distinct elements a view can touch: extents along axes with a stride. */
+static int64_t distinct(const struct view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->rank; i++)
+        if (v->strides[i] != 0 || v->shape[i] == 0)
+            n *= v->shape[i];
+    return n;
+}
+
+int64_t ir_bytes_read(const struct ir_kernel *k)
+{
+    /* The same memory read through several contexts or views (the neighbours of a stencil) counts
+     * once: per slot, the largest operand. */
+    int64_t total = 0;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        int64_t best = distinct(&k->inputs[i].view);
+        bool first = true;
+        for (uint32_t j = 0; j < k->n_inputs && first; j++) {
+            if (k->inputs[j].slot != k->inputs[i].slot)
+                continue;
+            if (j < i)
+                first = false;
+            else if (distinct(&k->inputs[j].view) > best)
+                best = distinct(&k->inputs[j].view);
+        }
+        if (first)
+            total += best * (int64_t)dtype_size(k->inputs[i].dtype);
+    }
+    return total;
+}
+
+int64_t ir_bytes_written(const struct ir_kernel *k)
+{
+    int64_t total = 0;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        total += distinct(&k->outputs[i].view) * (int64_t)dtype_size(k->outputs[i].dtype);
+    return total;
+}
+
+const char *boundary_name(enum boundary_mode m)
+{
+    static const char *const names[] = {"self",    "clamp",     "wrap",
+                                        "reflect", "symmetric", "constant"};
+    return names[m];
+}
+
+const char *reduce_name(enum reduce_op op)
+{
+    static const char *const names[] = {"sum", "min", "max", "any", "all"};
+    return names[op];
+}
+
+static void print_list(struct strb *out, const int64_t *v, int n)
+{
+    strb_addc(out, '(');
+    for (int i = 0; i < n; i++) {
+        if (i)
+            strb_add(out, ", ");
+        strb_add_i64(out, v[i]);
+    }
+    strb_addc(out, ')');
+}
+
+static void print_view(struct strb *out, const struct view *v)
+{
+    strb_add(out, " strides ");
+    print_list(out, v->strides, v->rank);
+    strb_addf(out, " offset %lld", (long long)v->offset);
+}
+
+void ir_print_scalar(const struct scalar *s, struct strb *out)
+{
+    struct literal l = literal_from_scalar(*s);
+    switch (l.kind) {
+    case LIT_BOOL:
+        strb_add(out, l.i ? "True" : "False");
+        break;
+    case LIT_INT:
+        if (l.i < 0)
+            strb_add_i64(out, (int64_t)l.i);
+        else
+            strb_add_u64(out, (uint64_t)l.i);
+        break;
+    case LIT_FLOAT:
+        strb_addf(out, "%.17g", l.re);
+        break;
+    case LIT_COMPLEX:
+        strb_addf(out, "(%.17g%+.17gj)", l.re, l.im);
+        break;
+    }
+}
+
+static void print_node(const struct ir_kernel *k, uint32_t i, struct strb *out)
+{
+    const struct ir_node *n = &k->nodes[i];
+    strb_addf(out, "  %%%u = ", i);
+    switch ((enum ir_kind)n->kind) {
+    case IR_CONST:
+        strb_add(out, "const ");
+        ir_print_scalar(&k->scalars[n->scalar], out);
+        break;
+    case IR_LOAD:
+        strb_addf(out, "load in%u", n->input);
+        if (n->ctx)
+            strb_addf(out, " at ctx%u", n->ctx);
+        break;
+    case IR_INDEX:
+        strb_addf(out, "index %lld + %lld*", (long long)k->indices[n->index].start,
+                  (long long)k->indices[n->index].step);
+        strb_addf(out, "ctx%u[%d]", n->ctx, n->axis);
+        break;
+    case IR_INSIDE:
+        strb_addf(out, "inside ctx%u", n->ctx);
+        break;
+    case IR_OP:
+        strb_add(out, op_table[n->op].name);
+        break;
+    case IR_CAST:
+        strb_add(out, "cast");
+        break;
+    case IR_SELECT:
+        strb_add(out, "select");
+        break;
+    case IR_RANDOM:
+        strb_addf(out, "random seed %llu", (unsigned long long)k->randoms[n->random]->seed);
+        break;
+    }
+    for (int a = 0; a < n->n_args; a++)
+        strb_addf(out, " %%%u", n->args[a]);
+    strb_addf(out, " : %s\n", dtype_name(n->dtype));
+}
+
+void ir_print(const struct ir_kernel *k, struct strb *out)
+{
+    strb_add(out, "kernel over ");
+    print_list(out, k->shape, k->rank);
+    strb_add(out, k->fast_math ? " fast_math\n" : "\n");
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        strb_addf(out, "  in%u = slot%u %s", i, k->inputs[i].slot, dtype_name(k->inputs[i].dtype));
+        print_view(out, &k->inputs[i].view);
+        strb_addc(out, '\n');
+    }
+    for (uint32_t i = 1; i < k->n_ctxs; i++) {
+        const struct ir_ctx *c = &k->ctxs[i];
+        strb_addf(out, "  ctx%u = ctx%u[", i, c->parent);
+        for (int a = 0; a < c->rank; a++) {
+            strb_addf(out, "%s%lld", a ? ", " : "", (long long)c->start[a]);
+            if (c->src[a] >= 0)
+                strb_addf(out, "+%lld*i%d", (long long)c->step[a], c->src[a]);
+        }
+        strb_add(out, "] in ");
+        print_list(out, c->shape, c->rank);
+        strb_add(out, " shift ");
+        print_list(out, c->offset, c->rank);
+        strb_addf(out, " %s\n", boundary_name(c->mode));
+    }
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        print_node(k, i, out);
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        strb_addf(out, "  %s %%%u -> slot%u %s",
+                  o->kind == OUT_STORE ? "store" : reduce_name(o->reduce), o->node, o->slot,
+                  dtype_name(o->dtype));
+        print_view(out, &o->view);
+        if (o->kind == OUT_REDUCE)
+            strb_addf(out, " axes 0x%x", o->axes);
+        strb_addc(out, '\n');
+    }
+}

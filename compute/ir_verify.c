@@ -1,0 +1,140 @@
+/* The invariants of ir.h, checked one by one. Written against the header, not against lower.c, so
+ * that a mistake there does not excuse itself. */
+#include "compute/ir.h"
+
+#include <string.h>
+
+#define CHECK(cond, ...)                                                                           \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            const char *text_ = arena_printf(arena, __VA_ARGS__);                                  \
+            return text_ ? text_ : "invariant broken";                                             \
+        }                                                                                          \
+    } while (0)
+
+static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->n_ctxs > 0, "no context 0");
+    CHECK(k->ctxs[0].rank == k->rank, "context 0 has rank %d, not %d", k->ctxs[0].rank, k->rank);
+    for (uint32_t i = 0; i < k->n_ctxs; i++) {
+        const struct ir_ctx *c = &k->ctxs[i];
+        CHECK(c->rank >= 0 && c->rank <= MAX_RANK, "ctx%u: rank %d", i, c->rank);
+        CHECK(i == 0 || c->parent < i, "ctx%u: parent %u comes later", i, c->parent);
+        CHECK(c->mode <= BOUNDARY_CONSTANT, "ctx%u: mode %d", i, (int)c->mode);
+        for (int a = 0; a < c->rank; a++) {
+            CHECK(c->shape[a] >= 0, "ctx%u: extent %lld", i, (long long)c->shape[a]);
+            if (i == 0)
+                continue;
+            const struct ir_ctx *p = &k->ctxs[c->parent];
+            CHECK(c->src[a] < p->rank, "ctx%u: axis %d reads axis %d of rank %d", i, a, c->src[a],
+                  p->rank);
+            if (c->src[a] < 0 || p->shape[c->src[a]] == 0)
+                continue;
+            int64_t lo = c->start[a], hi = lo + c->step[a] * (p->shape[c->src[a]] - 1);
+            CHECK((lo < hi ? lo : hi) >= 0 && (lo < hi ? hi : lo) < c->shape[a],
+                  "ctx%u: axis %d leaves its shape before the shift", i, a);
+        }
+    }
+    return NULL;
+}
+
+static const char *verify_inputs(const struct ir_kernel *k, struct arena *arena)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        CHECK(in->dtype < DT_COUNT, "in%u: dtype %d", i, (int)in->dtype);
+        int64_t lo, hi;
+        view_extent(&in->view, &lo, &hi);
+        CHECK(lo >= 0, "in%u: reads before its buffer", i);
+    }
+    return NULL;
+}
+
+static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct arena *arena)
+{
+    const struct ir_node *n = &k->nodes[i];
+    CHECK(n->dtype < DT_COUNT, "%%%u: dtype %d", i, n->dtype);
+    for (int a = 0; a < n->n_args; a++)
+        CHECK(n->args[a] < i, "%%%u: argument %%%u comes later", i, n->args[a]);
+    switch ((enum ir_kind)n->kind) {
+    case IR_CONST:
+        CHECK(n->scalar < k->n_scalars, "%%%u: scalar %u of %u", i, n->scalar, k->n_scalars);
+        CHECK(k->scalars[n->scalar].dtype == n->dtype, "%%%u: scalar of another dtype", i);
+        return NULL;
+    case IR_LOAD:
+        CHECK(n->input < k->n_inputs, "%%%u: input %u of %u", i, n->input, k->n_inputs);
+        CHECK(n->ctx < k->n_ctxs, "%%%u: ctx%u of %u", i, n->ctx, k->n_ctxs);
+        CHECK(k->inputs[n->input].dtype == n->dtype, "%%%u: input of another dtype", i);
+        CHECK(k->inputs[n->input].view.rank == k->ctxs[n->ctx].rank,
+              "%%%u: input of rank %d under a context of rank %d", i, k->inputs[n->input].view.rank,
+              k->ctxs[n->ctx].rank);
+        return NULL;
+    case IR_INDEX:
+        CHECK(n->ctx < k->n_ctxs && n->axis < k->ctxs[n->ctx].rank, "%%%u: axis %d", i, n->axis);
+        CHECK(n->dtype == DT_I64 && n->index < k->n_indices, "%%%u: malformed index", i);
+        return NULL;
+    case IR_INSIDE:
+        CHECK(n->ctx > 0 && n->ctx < k->n_ctxs && n->dtype == DT_BOOL, "%%%u: malformed inside", i);
+        return NULL;
+    case IR_OP: {
+        CHECK(n->op < OP_COUNT && n->n_args == op_table[n->op].nargs, "%%%u: operation %u", i,
+              n->op);
+        CHECK(!dtype_is_half(n->src) || n->op == OP_NEXTAFTER, "%%%u: %s in half precision", i,
+              op_table[n->op].name);
+        CHECK(op_defined(n->op, n->src), "%%%u: %s of %s", i, op_table[n->op].name,
+              dtype_name(n->src));
+        for (int a = 0; a < n->n_args; a++)
+            CHECK(k->nodes[n->args[a]].dtype == n->src, "%%%u: operand %d is %s, not %s", i, a,
+                  dtype_name(k->nodes[n->args[a]].dtype), dtype_name(n->src));
+        CHECK(n->dtype == op_result_dtype(n->op, n->src), "%%%u: %s yields %s", i,
+              op_table[n->op].name, dtype_name(n->dtype));
+        return NULL;
+    }
+    case IR_CAST:
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == n->src && n->src != n->dtype,
+              "%%%u: malformed cast", i);
+        return NULL;
+    case IR_SELECT:
+        CHECK(n->n_args == 3 && k->nodes[n->args[0]].dtype == DT_BOOL &&
+                  k->nodes[n->args[1]].dtype == n->dtype && k->nodes[n->args[2]].dtype == n->dtype,
+              "%%%u: malformed select", i);
+        return NULL;
+    case IR_RANDOM:
+        CHECK(n->n_args == 1 && n->random < k->n_randoms && k->nodes[n->args[0]].dtype == DT_I64,
+              "%%%u: malformed random", i);
+        return NULL;
+    }
+    CHECK(false, "%%%u: kind %u", i, n->kind);
+}
+
+static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->n_outputs > 0, "no output");
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        CHECK(o->node < k->n_nodes && k->nodes[o->node].dtype == o->dtype, "output %u: node", i);
+        CHECK(o->view.rank == k->rank, "output %u: rank %d", i, o->view.rank);
+        int64_t lo, hi;
+        view_extent(&o->view, &lo, &hi);
+        CHECK(lo >= 0, "output %u: writes before its buffer", i);
+        for (int a = 0; a < k->rank; a++) {
+            bool reduced = o->kind == OUT_REDUCE && (o->axes >> a & 1);
+            CHECK(o->view.shape[a] == (reduced ? 1 : k->shape[a]), "output %u: extent of axis %d",
+                  i, a);
+            CHECK(!reduced || o->view.strides[a] == 0, "output %u: stride of reduced axis %d", i,
+                  a);
+        }
+    }
+    return NULL;
+}
+
+const char *ir_verify(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->rank >= 0 && k->rank <= MAX_RANK, "rank %d", k->rank);
+    const char *bad = verify_ctxs(k, arena);
+    if (!bad)
+        bad = verify_inputs(k, arena);
+    for (uint32_t i = 0; !bad && i < k->n_nodes; i++)
+        bad = verify_node(k, i, arena);
+    return bad ? bad : verify_outputs(k, arena);
+}

@@ -1,0 +1,352 @@
+/* Bytes in and out of arrays.
+ *
+ * A download is a snapshot: it pins the storage the array has at that moment, and writers that come
+ * later go to new storage (evaluate.c). An upload is staged in storage of its own; when the target
+ * is a whole buffer, the staging simply becomes the buffer's storage, else a kernel copies it in.
+ * Here staging and snapshot are host memory that the caller's thread touches directly; a device
+ * behind a bus puts its pinned slabs behind the same calls. */
+#include "compute/engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+
+/* Contiguous runs shorter than this are gathered by a kernel instead of byte by byte here. */
+#define SHORTEST_RUN 256
+
+struct download {
+    struct storage *storage;
+    struct view view;
+    size_t itemsize;
+    int64_t run; /* bytes of the innermost contiguous piece */
+    int outer;   /* axes outside of it */
+    uint64_t version;
+    void (*wake)(void *user);
+    void *user;
+    double device_ms;
+    _Atomic int state;     /* see below */
+    _Atomic uint32_t refs; /* the owner and the job in flight */
+    enum err_code result;
+};
+enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED, DOWNLOAD_FREED };
+
+/* Bytes that lie together at the end of the view's axes; *ret_outer axes lie outside of them. */
+static int64_t innermost_run(const struct view *v, size_t itemsize, int *ret_outer)
+{
+    int64_t run = 1;
+    int i = v->rank - 1;
+    for (; i >= 0 && (v->shape[i] == 1 || v->strides[i] == run); i--)
+        run *= v->shape[i];
+    *ret_outer = i + 1;
+    return run * (int64_t)itemsize;
+}
+
+static void download_drop(struct download *d)
+{
+    if (atomic_fetch_sub(&d->refs, 1) != 1)
+        return;
+    atomic_fetch_sub(&d->storage->pins, 1);
+    storage_unref(d->storage);
+    mem_free(d);
+}
+
+static void download_done(void *user, enum err_code result, double device_ms)
+{
+    struct download *d = user;
+    d->device_ms += device_ms;
+    int waiting = DOWNLOAD_WAITING;
+    if (atomic_compare_exchange_strong(&d->state, &waiting,
+                                       result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED) &&
+        d->wake)
+        d->wake(d->user);
+    download_drop(d);
+}
+
+static bool settled(const struct storage *st)
+{
+    const struct backend_ops *ops = st->engine->backend->ops;
+    return !st->writer.stream ||
+           ops->passed((struct fence){st->writer.stream->stream, st->writer.ticket});
+}
+
+enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                           void *user, struct download **ret, struct err *e)
+{
+    struct engine *g = s->engine;
+    _cleanup_array_ struct array *packed = NULL;
+    uint64_t version = array_version(a);
+    int outer;
+    int64_t run = innermost_run(&a->view, dtype_size(a->dtype), &outer);
+    if (run < SHORTEST_RUN && run < array_nbytes(a)) {
+        struct account *account = account_new(0); /* a passing copy, on nobody's quota */
+        if (!account)
+            return err_oom(e);
+        enum err_code code = engine_copy(s, account, a, &packed, e);
+        account_unref(account);
+        if (code != ERR_OK)
+            return code;
+        a = packed;
+        run = innermost_run(&a->view, dtype_size(a->dtype), &outer);
+    }
+    struct download *d = mem_calloc(1, sizeof *d);
+    struct task *t = task_new(s);
+    if (!d || !t) {
+        mem_free(d);
+        task_free(t);
+        return err_oom(e);
+    }
+    d->view = a->view;
+    d->itemsize = dtype_size(a->dtype);
+    d->run = run;
+    d->outer = outer;
+    d->wake = wake;
+    d->user = user;
+    atomic_init(&d->refs, 1);
+    t->done = download_done;
+    t->user = d;
+
+    pthread_mutex_lock(&g->lock);
+    struct storage *st = a->buffer->storage;
+    bool ready = settled(st);
+    if (!ready && (!task_use(t, st, false) || !task_reserve(t))) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        mem_free(d);
+        return err_oom(e);
+    }
+    d->version = packed ? version : array_version(a);
+    d->storage = storage_ref(st);
+    atomic_fetch_add(&st->pins, 1);
+    if (ready) {
+        atomic_init(&d->state, DOWNLOAD_READY);
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        if (wake)
+            wake(user);
+    } else {
+        atomic_init(&d->state, DOWNLOAD_WAITING);
+        atomic_fetch_add(&d->refs, 1);
+        task_submit_unlock(t);
+    }
+    *ret = d;
+    return ERR_OK;
+}
+
+void download_free(struct download *d)
+{
+    if (!d)
+        return;
+    atomic_exchange(&d->state, DOWNLOAD_FREED);
+    download_drop(d);
+}
+
+uint64_t download_version(const struct download *d)
+{
+    return d->version;
+}
+
+double download_device_ms(const struct download *d)
+{
+    return d->device_ms;
+}
+
+/* Address of the C-order byte `at` and how many bytes follow it contiguously. */
+static const char *locate(const struct download *d, int64_t at, int64_t *ret_n)
+{
+    int64_t within = at % d->run, rest = at / d->run, element = d->view.offset;
+    for (int i = d->outer - 1; i >= 0; i--) {
+        element += rest % d->view.shape[i] * d->view.strides[i];
+        rest /= d->view.shape[i];
+    }
+    *ret_n = d->run - within;
+    return (const char *)d->storage->data + element * (int64_t)d->itemsize + within;
+}
+
+int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
+{
+    switch (atomic_load(&d->state)) {
+    case DOWNLOAD_WAITING:
+        return 0;
+    case DOWNLOAD_READY:
+        break;
+    default:
+        return -1;
+    }
+    int64_t total = view_size(&d->view) * (int64_t)d->itemsize;
+    if (offset >= total)
+        return 0;
+    if ((int64_t)n > total - offset)
+        n = (size_t)(total - offset);
+    char *p = buf;
+    for (size_t left = n; left > 0;) {
+        int64_t piece;
+        const char *src = locate(d, offset, &piece);
+        size_t m = piece < (int64_t)left ? (size_t)piece : left;
+        memcpy(p, src, m);
+        p += m;
+        offset += (int64_t)m;
+        left -= m;
+    }
+    return (int64_t)n;
+}
+
+/* --- uploads --- */
+
+struct upload {
+    struct engine_stream *stream;
+    struct account *account;
+    struct storage *storage;
+    int64_t nbytes, filled;
+};
+
+enum err_code upload_new(struct engine_stream *s, struct account *account, int64_t nbytes,
+                         void (*wake)(void *user), void *user, struct upload **ret, struct err *e)
+{
+    (void)wake; /* host memory always has room */
+    (void)user;
+    struct upload *u = mem_calloc(1, sizeof *u);
+    if (!u)
+        return err_oom(e);
+    enum err_code code = storage_new(s->engine, account, s->device, nbytes, false, &u->storage, e);
+    if (code != ERR_OK) {
+        mem_free(u);
+        return code;
+    }
+    u->stream = s;
+    stream_ref(s);
+    u->account = account;
+    account_ref(account);
+    u->nbytes = nbytes;
+    *ret = u;
+    return ERR_OK;
+}
+
+void upload_abort(struct upload *u)
+{
+    if (!u)
+        return;
+    storage_unref(u->storage);
+    account_unref(u->account);
+    engine_stream_unref(u->stream);
+    mem_free(u);
+}
+
+void *upload_reserve(struct upload *u, size_t *ret_n)
+{
+    *ret_n = (size_t)(u->nbytes - u->filled);
+    return (char *)u->storage->data + u->filled;
+}
+
+void upload_advance(struct upload *u, size_t n)
+{
+    u->filled += (int64_t)n;
+}
+
+size_t upload_push(struct upload *u, const void *bytes, size_t n)
+{
+    size_t room;
+    void *p = upload_reserve(u, &room);
+    if (n > room)
+        n = room;
+    if (n)
+        memcpy(p, bytes, n);
+    upload_advance(u, n);
+    return n;
+}
+
+/* The staged bytes as an array of their own, by the shape they are meant to have. */
+static enum err_code staged_array(struct upload *u, enum dtype dtype, int rank,
+                                  const int64_t *shape, bool fortran, struct array **ret,
+                                  struct err *e)
+{
+    struct view v;
+    enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
+    if (code != ERR_OK)
+        return code;
+    if (view_size(&v) * (int64_t)dtype_size(dtype) != u->nbytes || u->filled != u->nbytes)
+        return err_set(e, ERR_LENGTH_MISMATCH, "%lld bytes were staged for an array of %lld",
+                       (long long)u->filled,
+                       (long long)(view_size(&v) * (int64_t)dtype_size(dtype)));
+    if (fortran) {
+        int64_t stride = 1;
+        for (int i = 0; i < rank; i++) {
+            v.strides[i] = stride;
+            stride *= shape[i];
+        }
+    }
+    struct array *a = array_over(u->stream->engine, u->storage, dtype, &v, u->nbytes);
+    if (!a)
+        return err_oom(e);
+    u->storage = NULL;
+    *ret = a;
+    return ERR_OK;
+}
+
+enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
+                                const int64_t *shape, bool fortran, struct array **ret,
+                                struct err *e)
+{
+    struct array *a = NULL;
+    enum err_code code = staged_array(take_u, dtype, rank, shape, fortran, &a, e);
+    if (code == ERR_OK && !view_is_contiguous(&a->view)) {
+        struct array *c = NULL;
+        code = engine_copy(take_u->stream, take_u->account, a, &c, e);
+        array_unref(a);
+        a = c;
+    }
+    if (code == ERR_OK)
+        *ret = a;
+    upload_abort(take_u);
+    return code;
+}
+
+/* The staging becomes the buffer's storage. */
+static void adopt(struct array *target, struct array *staged)
+{
+    struct engine *g = target->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    struct storage *old = target->buffer->storage;
+    target->buffer->storage = staged->buffer->storage;
+    staged->buffer->storage = old;
+    atomic_store(&target->buffer->version, engine_next_version(g));
+    pthread_mutex_unlock(&g->lock);
+}
+
+enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,
+                                 bool fortran, engine_done *done, void *user, struct err *e)
+{
+    _cleanup_array_ struct array *staged = NULL;
+    enum err_code code = ERR_OK;
+    if (view_self_overlaps(v))
+        code = err_set(e, ERR_OVERLAP, "elements of the target overlap each other");
+    if (code == ERR_OK)
+        code = staged_array(take_u, a->dtype, v->rank, v->shape, fortran, &staged, e);
+    struct engine_stream *s = take_u->stream;
+    stream_ref(s);
+    struct account *account = take_u->account;
+    account_ref(account);
+    upload_abort(take_u);
+    if (code == ERR_OK && view_is_contiguous(v) && view_is_contiguous(&staged->view) &&
+        array_nbytes(staged) == a->buffer->nbytes) {
+        adopt(a, staged);
+        if (done)
+            done(user, ERR_OK, 0);
+    } else if (code == ERR_OK) {
+        struct task *t = task_new(s);
+        struct typed *typed = t ? arena_alloc(t->arena, sizeof *typed) : NULL;
+        struct array *out = NULL;
+        if (!typed || !typed_input_only(t->arena, typed, staged)) {
+            task_free(t);
+            code = err_oom(e);
+        } else {
+            t->done = done;
+            t->user = user;
+            code = engine_run(t, typed, account, false, a, v, &out, NULL, e);
+            array_unref(out);
+        }
+    }
+    account_unref(account);
+    engine_stream_unref(s);
+    return code;
+}
