@@ -138,7 +138,7 @@ def clean(c):
         r = c.delete(f"/v1/arrays/{a['id']}")
         assert r.status == 204, r
     for s in c.list_all("/v1/sessions", "sessions"):
-        if s["id"] != "default":
+        if not s["default"]:
             r = c.delete(f"/v1/sessions/{s['id']}")
             assert r.status == 204, r
 
