@@ -240,19 +240,6 @@ int64_t ir_bytes_written(const struct ir_kernel *k)
     return total;
 }
 
-const char *boundary_name(enum boundary_mode m)
-{
-    static const char *const names[] = {"self",    "clamp",     "wrap",
-                                        "reflect", "symmetric", "constant"};
-    return names[m];
-}
-
-const char *reduce_name(enum reduce_op op)
-{
-    static const char *const names[] = {"sum", "min", "max", "any", "all"};
-    return names[op];
-}
-
 static void print_list(struct strb *out, const int64_t *v, int n)
 {
     strb_addc(out, '(');
