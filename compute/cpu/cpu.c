@@ -1,0 +1,179 @@
+/* The CPU backend's face: backend.h's table over the pool (threads, streams), the interpreter and
+ * the array memory. There is one device, the machine. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/backend.h"
+#include "compute/base/mem.h"
+#include "compute/cpu/cpu_memory.h"
+#include "compute/cpu/interp.h"
+#include "compute/cpu/loops.h"
+#include "compute/cpu/pool.h"
+
+struct cpu {
+    struct backend base;
+    struct pool *pool;
+    struct cpu_memory *memory;
+};
+
+static struct cpu *cpu_of(struct backend *b)
+{
+    return (struct cpu *)b;
+}
+
+static int default_threads(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+static void cpu_close(struct backend *b)
+{
+    struct cpu *c = cpu_of(b);
+    pool_free(c->pool);
+    cpu_memory_free(c->memory);
+    mem_free(c);
+}
+
+static enum err_code cpu_open(const struct backend_config *config, struct backend **ret,
+                              struct err *e)
+{
+    int threads = config->threads > 0 ? config->threads : default_threads();
+    struct cpu *c = mem_calloc(1, sizeof *c);
+    if (!c)
+        return err_oom(e);
+    c->base.ops = &backend_cpu_ops;
+    c->memory = cpu_memory_new(config->memory_limit);
+    c->pool = pool_new(threads, config->inline_elements);
+    if (!c->memory || !c->pool) {
+        cpu_close(&c->base);
+        return err_set(e, ERR_OUT_OF_MEMORY, "The CPU backend could not start %d threads", threads);
+    }
+    *ret = &c->base;
+    return ERR_OK;
+}
+
+static int cpu_device_count(struct backend *b)
+{
+    (void)b;
+    return 1;
+}
+
+static void cpu_device_info(struct backend *b, int device, struct backend_device *ret)
+{
+    struct cpu_memory_stats m;
+    struct pool_stats p;
+    cpu_memory_get_stats(cpu_of(b)->memory, &m);
+    pool_get_stats(cpu_of(b)->pool, &p);
+    *ret = (struct backend_device){
+        .index = device, .memory_total = m.limit, .memory_free = m.limit - m.live};
+    snprintf(ret->name, sizeof ret->name, "CPU, %d thread%s, %s", p.threads,
+             p.threads == 1 ? "" : "s", loop_isa());
+}
+
+static enum err_code cpu_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
+                               struct err *e)
+{
+    (void)device;
+    void *p = cpu_memory_get(cpu_of(b)->memory, size, zero);
+    if (!p)
+        return err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes",
+                       (long long)size);
+    *ret = p;
+    return ERR_OK;
+}
+
+static void cpu_free(struct backend *b, int device, void *p, int64_t size)
+{
+    (void)device;
+    cpu_memory_put(cpu_of(b)->memory, p, size);
+}
+
+static enum err_code cpu_stream_new(struct backend *b, int device, struct stream **ret,
+                                    struct err *e)
+{
+    (void)device;
+    struct stream *s = pool_stream_new(cpu_of(b)->pool);
+    if (!s)
+        return err_oom(e);
+    *ret = s;
+    return ERR_OK;
+}
+
+static void cpu_explain(struct backend *b, const struct ir_kernel *k, struct strb *source,
+                        const char **ret_shape, bool *ret_cached)
+{
+    struct pool_stats p;
+    pool_get_stats(cpu_of(b)->pool, &p);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        n = k->inputs[i].slot >= n ? k->inputs[i].slot + 1 : n;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        n = k->outputs[i].slot >= n ? k->outputs[i].slot + 1 : n;
+    /* Addresses of nothing: preparing a run computes with them but follows none. */
+    void **slots = mem_reallocarray(NULL, n + 1, sizeof *slots);
+    struct interp_run *run = NULL;
+    if (slots) {
+        for (uint32_t i = 0; i < n; i++)
+            slots[i] = (void *)((uintptr_t)(i + 1) << 32);
+        run = interp_new(k, slots, p.threads);
+    }
+    *ret_shape = "rows";
+    *ret_cached = true; /* there is nothing to compile */
+    if (run) {
+        *ret_shape = interp_shape(run);
+        interp_describe(run, source);
+    } else {
+        source->failed = true;
+    }
+    ir_print(k, source);
+    interp_free(run);
+    mem_free(slots);
+}
+
+static void cpu_metrics(struct backend *b, struct strb *out)
+{
+    struct cpu_memory_stats m;
+    struct pool_stats p;
+    cpu_memory_get_stats(cpu_of(b)->memory, &m);
+    pool_get_stats(cpu_of(b)->pool, &p);
+    const struct {
+        const char *name, *type, *help;
+        int64_t v;
+    } lines[] = {
+        {"arrayd_cpu_threads", "gauge", "Worker threads.", p.threads},
+        {"arrayd_cpu_jobs_total", "counter", "Jobs completed.", p.jobs},
+        {"arrayd_cpu_inline_jobs_total", "counter", "Jobs run by their submitter.", p.inline_jobs},
+        {"arrayd_cpu_kernels_total", "counter", "Kernels run.", p.kernels},
+        {"arrayd_cpu_units_total", "counter", "Units of kernels run by workers.", p.units},
+        {"arrayd_cpu_memory_live_bytes", "gauge", "Array memory in use.", m.live},
+        {"arrayd_cpu_memory_cached_bytes", "gauge", "Freed array memory kept for reuse.", m.cached},
+        {"arrayd_cpu_memory_cache_hits_total", "counter", "Large blocks reused.", m.hits},
+        {"arrayd_cpu_memory_cache_misses_total", "counter", "Large blocks mapped.", m.misses},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        strb_addf(out, "# HELP %s %s\n# TYPE %s %s\n%s %lld\n", lines[i].name, lines[i].help,
+                  lines[i].name, lines[i].type, lines[i].name, (long long)lines[i].v);
+}
+
+const struct backend_ops backend_cpu_ops = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .device_count = cpu_device_count,
+    .device_info = cpu_device_info,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .host_memory = true,
+    .stream_new = cpu_stream_new,
+    .stream_free = pool_stream_free,
+    .submit = pool_submit,
+    .passed = pool_passed,
+    .explain = cpu_explain,
+    .metrics = cpu_metrics,
+};

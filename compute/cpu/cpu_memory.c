@@ -1,0 +1,209 @@
+/* Small blocks come from mem.h with their own start remembered in front of them. Large ones are
+ * mapped, on 2 MiB boundaries and with huge pages asked for: a fault a 4 KiB page costs more than
+ * writing the page.
+ *
+ * Even so the first touch of fresh memory costs about as much as computing the result, so that
+ * freed large blocks are kept for a while (the most recently freed first) and given out again
+ * unzeroed for results, which are overwritten in whole, and zeroed for everybody else: nobody reads
+ * another's old data. The cache counts against the limit and gives way to live memory. A cached
+ * block holds its own list entry in its first bytes. */
+#include "compute/cpu/cpu_memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+
+#define ALIGN      64
+#define LARGE      (INT64_C(4) << 20)
+#define HUGE_PAGE  (INT64_C(2) << 20)
+#define GRAIN      (INT64_C(64) << 10) /* large sizes are rounded up to this */
+#define CACHE_MOST (INT64_C(2) << 30)
+
+struct cached {
+    struct cached *next;
+    int64_t size;
+};
+
+struct cpu_memory {
+    pthread_mutex_t lock;
+    int64_t cache_most;
+    struct cached *cache;
+    struct cpu_memory_stats stats;
+};
+
+static int64_t read_limit(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return INT64_MAX;
+    char text[64];
+    int64_t v = INT64_MAX;
+    if (fgets(text, sizeof text, f) && text[0] >= '0' && text[0] <= '9')
+        v = strtoll(text, NULL, 10);
+    fclose(f);
+    return v > 0 ? v : INT64_MAX;
+}
+
+static int64_t machine_memory(void)
+{
+    int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (int i = 0; i < 2; i++) {
+        int64_t v = read_limit(limits[i]);
+        if (v < total)
+            total = v;
+    }
+    return total;
+}
+
+struct cpu_memory *cpu_memory_new(int64_t limit)
+{
+    struct cpu_memory *m = mem_calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    pthread_mutex_init(&m->lock, NULL);
+    m->stats.limit = limit > 0 ? limit : machine_memory();
+    m->cache_most = m->stats.limit / 8 < CACHE_MOST ? m->stats.limit / 8 : CACHE_MOST;
+    return m;
+}
+
+static int64_t rounded(int64_t size)
+{
+    return size < LARGE ? size : (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+/* Unmaps cached blocks, oldest last in the list, until at most `most` bytes are cached. */
+static void trim(struct cpu_memory *m, int64_t most)
+{
+    while (m->cache && m->stats.cached > most) {
+        struct cached **at = &m->cache;
+        while ((*at)->next)
+            at = &(*at)->next;
+        struct cached *c = *at;
+        *at = NULL;
+        m->stats.cached -= c->size;
+        munmap(c, (size_t)c->size);
+    }
+}
+
+void cpu_memory_free(struct cpu_memory *m)
+{
+    if (!m)
+        return;
+    trim(m, 0);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+static void *map_large(int64_t size)
+{
+    char *raw = mmap(NULL, (size_t)(size + HUGE_PAGE), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    size_t head = (size_t)(-(uintptr_t)raw & (uintptr_t)(HUGE_PAGE - 1));
+    if (head)
+        munmap(raw, head);
+    if ((size_t)HUGE_PAGE - head)
+        munmap(raw + head + size, (size_t)HUGE_PAGE - head);
+    madvise(raw + head, (size_t)size, MADV_HUGEPAGE);
+    return raw + head;
+}
+
+static void *get_small(int64_t size, bool zero)
+{
+    char *raw = zero ? mem_calloc(1, (size_t)size + ALIGN + sizeof(void *))
+                     : mem_alloc((size_t)size + ALIGN + sizeof(void *));
+    if (!raw)
+        return NULL;
+    char *p = raw + sizeof(void *);
+    p += -(uintptr_t)p & (ALIGN - 1);
+    memcpy(p - sizeof(void *), &raw, sizeof raw);
+    return p;
+}
+
+/* The cached block that fits best without wasting more than a quarter. */
+static struct cached *take_cached(struct cpu_memory *m, int64_t size)
+{
+    struct cached **best = NULL;
+    for (struct cached **at = &m->cache; *at; at = &(*at)->next)
+        if ((*at)->size == size && !best)
+            best = at;
+    if (!best)
+        return NULL;
+    struct cached *c = *best;
+    *best = c->next;
+    m->stats.cached -= c->size;
+    return c;
+}
+
+void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
+{
+    int64_t whole = rounded(size);
+    pthread_mutex_lock(&m->lock);
+    if (whole > m->stats.limit - m->stats.live) {
+        pthread_mutex_unlock(&m->lock);
+        return NULL;
+    }
+    m->stats.live += whole;
+    m->stats.blocks++;
+    void *p = NULL;
+    if (whole >= LARGE) {
+        p = take_cached(m, whole);
+        *(p ? &m->stats.hits : &m->stats.misses) += 1;
+        trim(m, m->stats.limit - m->stats.live);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (p) {
+        if (zero)
+            memset(p, 0, (size_t)size);
+        return p;
+    }
+    p = whole >= LARGE ? map_large(whole) : get_small(size, zero);
+    if (!p) {
+        pthread_mutex_lock(&m->lock);
+        m->stats.live -= whole;
+        m->stats.blocks--;
+        pthread_mutex_unlock(&m->lock);
+    }
+    return p;
+}
+
+void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
+{
+    if (!p)
+        return;
+    int64_t whole = rounded(size);
+    bool keep = whole >= LARGE && whole <= m->cache_most;
+    if (!keep && whole >= LARGE) {
+        munmap(p, (size_t)whole);
+    } else if (!keep) {
+        void *raw;
+        memcpy(&raw, (char *)p - sizeof raw, sizeof raw);
+        mem_free(raw);
+    }
+    pthread_mutex_lock(&m->lock);
+    m->stats.live -= whole;
+    m->stats.blocks--;
+    if (keep) {
+        struct cached *c = p;
+        *c = (struct cached){.next = m->cache, .size = whole};
+        m->cache = c;
+        m->stats.cached += whole;
+        trim(m, m->cache_most);
+    }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret)
+{
+    pthread_mutex_lock(&m->lock);
+    *ret = m->stats;
+    pthread_mutex_unlock(&m->lock);
+}

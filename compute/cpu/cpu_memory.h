@@ -1,0 +1,27 @@
+/* The CPU backend's array memory: 64-byte aligned blocks, counted against a limit, with a small
+ * cache of freed large ones.
+ *
+ * Called by cpu.c. Thread-safe. */
+#ifndef ARRAYD_CPU_MEMORY_H
+#define ARRAYD_CPU_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cpu_memory;
+
+struct cpu_memory_stats {
+    int64_t limit, live, cached, blocks; /* bytes; blocks in number */
+    int64_t hits, misses;                /* large allocations served from the cache, and not */
+};
+
+/* `limit` bytes, 0: what the machine (or its container) has. NULL without memory. */
+struct cpu_memory *cpu_memory_new(int64_t limit);
+void cpu_memory_free(struct cpu_memory *m);
+
+/* size > 0; NULL when the limit or the machine's memory is exhausted. */
+void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero);
+void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size);
+void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret);
+
+#endif

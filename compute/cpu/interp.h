@@ -1,0 +1,48 @@
+/* The blocked interpreter: runs one IR kernel over its iteration space on the CPU.
+ *
+ * Called by pool.c. A run is one execution of one kernel on given memory: interp_new() looks at the
+ * geometry and cuts the work into units; any number of threads run units, each unit once, each
+ * thread with its own scratch; after all of them one thread calls interp_finish(). The kernel and
+ * the slots' memory belong to the caller and outlive the run. A run is shared between threads
+ * without locks (units write disjoint places); a scratch is used by one thread at a time. */
+#ifndef ARRAYD_CPU_INTERP_H
+#define ARRAYD_CPU_INTERP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/base/strb.h"
+#include "compute/ir.h"
+
+struct interp_run;
+
+/* A thread's registers and bound programs; grows as needed and is kept between runs. */
+struct interp_scratch;
+
+struct interp_scratch *interp_scratch_new(void); /* NULL without memory */
+void interp_scratch_free(struct interp_scratch *s);
+
+/* Prepares a run for about `threads` threads; NULL without memory. `slots` are the base addresses
+ * of the plan's slots. Results do not depend on `threads`, bit for bit. */
+struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads);
+void interp_free(struct interp_run *r);
+
+/* How many units there are (0: nothing to do but interp_finish). */
+int64_t interp_units(const struct interp_run *r);
+
+/* Runs one unit. False when memory ran out (the output is then undefined). */
+bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s) must_check;
+
+/* After every unit has returned: combines partial reductions. */
+bool interp_finish(struct interp_run *r, struct interp_scratch *s) must_check;
+
+/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
+const char *interp_shape(const struct interp_run *r);
+
+/* Points times nodes: what the inline decision and the metrics count. Saturates. */
+int64_t interp_cost(const struct ir_kernel *k);
+
+/* How the run is cut, in words, for explain. */
+void interp_describe(const struct interp_run *r, struct strb *out);
+
+#endif

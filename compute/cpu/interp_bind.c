@@ -1,0 +1,362 @@
+/* A box becomes a program: instructions in node order over registers, loads placed right before
+ * their first use, registers given out by liveness so that a kernel of hundreds of nodes keeps to a
+ * handful. In a box every IR_INSIDE is known, so its selects vanish and what only the other branch
+ * needed is not computed.
+ *
+ * Binding costs some tens of nanoseconds a node; a thread keeps its last few programs (units of one
+ * box follow each other). The registers of a slot are one piece of memory, sized so that together
+ * with the memory operands' blocks they fit L1. */
+#include <assert.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/cpu/interp_int.h"
+
+#define L1_BYTES    32768
+#define BLOCK_LEAST 256
+#define BLOCK_MOST  4096
+/* A row at least this long is worth stopping at its end, so that operands are used in place. */
+#define CUT_ROW    192
+#define ALIGNED(x) (((x) + 63) & ~(size_t)63)
+
+bool interp_reserve(void *pp, size_t *have, size_t size)
+{
+    void **p = pp;
+    if (*have >= size)
+        return true;
+    /* mem.h has no aligned allocation: the block's start is found again by ALIGNED. */
+    void *q = mem_alloc(size + size / 2 + 64);
+    if (!q)
+        return false;
+    mem_free(*p);
+    *p = q;
+    *have = size + size / 2;
+    return true;
+}
+
+struct interp_scratch *interp_scratch_new(void)
+{
+    return mem_calloc(1, sizeof(struct interp_scratch));
+}
+
+void interp_scratch_free(struct interp_scratch *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < BOUND_SLOTS; i++) {
+        mem_free(s->slots[i].memory);
+        mem_free(s->slots[i].registers);
+    }
+    mem_free(s->reduce);
+    mem_free(s->staging);
+    mem_free(s);
+}
+
+/* Room for everything in one allocation; the order is by falling alignment. */
+static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, uint32_t **ret_last,
+                  int64_t **ret_work)
+{
+    size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
+    size_t size = (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
+                  (nodes + 1) * sizeof(struct instr) + (2 * nodes + ops) * sizeof(uint32_t) + ops +
+                  nodes + r->n_stores;
+    if (!interp_reserve(&b->memory, &b->memory_size, size))
+        return false;
+    char *p = b->memory;
+    memset(p, 0, size);
+#define TAKE(field, n)                                                                             \
+    (field) = (void *)p;                                                                           \
+    p += (n) * sizeof *(field)
+    int64_t *all;
+    TAKE(all, words);
+    b->g.at = all;
+    b->g.st = all + ops;
+    *ret_work = all + ops * (size_t)(r->n_order + 1);
+    TAKE(b->filled, ops);
+    TAKE(b->filled_n, ops);
+    TAKE(b->ptr, nodes);
+    TAKE(b->reg, nodes);
+    TAKE(b->code, nodes + 1);
+    TAKE(b->alias, nodes);
+    TAKE(*ret_last, nodes);
+    TAKE(b->direct, ops);
+    TAKE(b->class_of, ops);
+    TAKE(*ret_need, nodes);
+    TAKE(b->computed, r->n_stores);
+#undef TAKE
+    return true;
+}
+
+static enum operand_class classify(const struct bound *b, uint32_t i)
+{
+    const struct operand *o = &b->run->operands[i];
+    const struct geometry *g = &b->g;
+    const int64_t *st = g->st + (size_t)i * (size_t)g->nd;
+    bool splat = true, packed = true;
+    int64_t run = o->itemsize;
+    if (b->run->pointwise && o->kind != OPERAND_STORE)
+        return CLASS_GATHER;
+    for (int d = g->nd - 1; d >= 0; d--) {
+        splat &= st[d] == 0;
+        packed &= st[d] == run;
+        run *= g->ext[d];
+    }
+    if (o->kind == OPERAND_STORE) {
+        bool in_place = g->q < 0 && (b->cut ? !g->nd || st[g->nd - 1] == o->itemsize : packed);
+        return in_place ? CLASS_DIRECT : CLASS_GATHER;
+    }
+    if (splat || o->kind == OPERAND_INSIDE)
+        return CLASS_SPLAT;
+    if (g->q >= 0)
+        return CLASS_GATHER;
+    int64_t inner = st[g->nd - 1];
+    if (o->kind == OPERAND_LOAD && (b->cut ? inner == o->itemsize : packed))
+        return CLASS_DIRECT;
+    return b->cut && inner == 0 ? CLASS_ROWFILL : CLASS_GATHER;
+}
+
+/* Which nodes the box needs, and whose values they are. */
+static void fold_and_mark(struct bound *b, bool *need)
+{
+    const struct interp_run *r = b->run;
+    const struct ir_kernel *k = r->k;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        b->alias[i] = i;
+        if (!r->live[i])
+            continue;
+        if (n->kind == IR_SELECT && !r->pointwise) {
+            uint32_t cond = b->alias[n->args[0]];
+            if (k->nodes[cond].kind == IR_INSIDE)
+                b->alias[i] = b->alias[n->args[b->g.at[r->operand_of[cond]] ? 1 : 2]];
+        } else if ((n->kind == IR_OP && n->op == OP_POSITIVE) ||
+                   (n->kind == IR_CAST && n->src == n->dtype)) {
+            b->alias[i] = b->alias[n->args[0]];
+        }
+    }
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        need[b->alias[k->outputs[i].node]] = true;
+    for (uint32_t i = k->n_nodes; i-- > 0;)
+        if (need[i])
+            for (int a = 0; a < k->nodes[i].n_args; a++)
+                need[b->alias[k->nodes[i].args[a]]] = true;
+}
+
+static loop_fn *loop_of(const struct ir_node *n)
+{
+    switch (n->kind) {
+    case IR_OP:
+        return loop_op(n->op, n->src);
+    case IR_CAST:
+        return loop_cast(n->src, n->dtype);
+    case IR_SELECT:
+        return loop_select(dtype_size(n->dtype));
+    default:
+        return NULL;
+    }
+}
+
+static void emit_operand(struct bound *b, uint32_t node, uint32_t *emitted)
+{
+    uint32_t o = b->run->operand_of[node];
+    if (o == UINT32_MAX || emitted[node] ||
+        (b->class_of[o] != CLASS_GATHER && b->class_of[o] != CLASS_ROWFILL))
+        return;
+    emitted[node] = 1;
+    if (!b->run->pointwise)
+        b->code[b->n_code++] = (struct instr){.kind = INSTR_GATHER, .dst = node, .operand = o};
+}
+
+static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
+{
+    const struct ir_kernel *k = b->run->k;
+    b->n_code = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        if (!need[i] || n->kind == IR_CONST || b->run->operand_of[i] != UINT32_MAX)
+            continue;
+        struct instr in = {.kind = n->kind == IR_RANDOM ? INSTR_RANDOM : INSTR_LOOP,
+                           .n_args = n->n_args,
+                           .dst = i,
+                           .fn = loop_of(n)};
+        assert(in.kind == INSTR_RANDOM || in.fn);
+        for (int a = 0; a < n->n_args; a++) {
+            in.args[a] = b->alias[n->args[a]];
+            emit_operand(b, in.args[a], emitted);
+        }
+        b->code[b->n_code++] = in;
+    }
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        emit_operand(b, b->alias[k->outputs[i].node], emitted);
+}
+
+static bool pinned(const struct bound *b, uint32_t node)
+{
+    uint32_t o = b->run->operand_of[node];
+    if (b->run->k->nodes[node].kind == IR_CONST)
+        return true;
+    return o != UINT32_MAX &&
+           (b->class_of[o] == CLASS_SPLAT || b->class_of[o] == CLASS_ROWFILL || b->run->pointwise);
+}
+
+static bool direct_operand(const struct bound *b, uint32_t node)
+{
+    uint32_t o = b->run->operand_of[node];
+    return o != UINT32_MAX && b->class_of[o] == CLASS_DIRECT;
+}
+
+/* Gives register numbers (plus one, as pointers for now) to nodes; returns how many there are. */
+static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last)
+{
+    const struct ir_kernel *k = b->run->k;
+    uint32_t n_regs = 0, n_free = 0;
+    uintptr_t *reg = (uintptr_t *)b->reg;
+    void **free_list = b->ptr; /* not in use yet */
+
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (need[i] && pinned(b, i))
+            reg[i] = ++n_regs;
+    memset(last, 0, k->n_nodes * sizeof *last);
+    for (uint32_t c = 0; c < b->n_code; c++)
+        for (int a = 0; a < b->code[c].n_args; a++)
+            last[b->code[c].args[a]] = c;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        last[b->alias[k->outputs[i].node]] = UINT32_MAX;
+
+    for (uint32_t c = 0; c < b->n_code; c++) {
+        const struct instr *in = &b->code[c];
+        uint32_t dst = in->dst;
+        size_t size = dtype_size(k->nodes[dst].dtype);
+        if (!reg[dst]) {
+            for (int a = 0; a < in->n_args && !reg[dst]; a++) {
+                uint32_t s = in->args[a];
+                if (reg[s] && !pinned(b, s) && last[s] == c && in->kind == INSTR_LOOP &&
+                    dtype_size(k->nodes[s].dtype) == size)
+                    reg[dst] = reg[s];
+            }
+            if (!reg[dst])
+                reg[dst] = n_free ? (uintptr_t)free_list[--n_free] : ++n_regs;
+        }
+        for (int a = 0; a < in->n_args; a++) {
+            uint32_t s = in->args[a];
+            bool again = false;
+            for (int e = 0; e < a; e++)
+                again |= in->args[e] == s;
+            if (!again && reg[s] && !pinned(b, s) && last[s] == c && reg[s] != reg[dst])
+                free_list[n_free++] = (void *)reg[s];
+        }
+    }
+    return n_regs;
+}
+
+static void fill_pinned(struct bound *b, const bool *need, size_t n)
+{
+    const struct interp_run *r = b->run;
+    const struct ir_kernel *k = r->k;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        if (!need[i])
+            continue;
+        uint32_t o = r->operand_of[i];
+        union value v = {0};
+        size_t size = dtype_size(k->nodes[i].dtype);
+        if (k->nodes[i].kind == IR_CONST) {
+            v = k->scalars[k->nodes[i].scalar].v;
+        } else if (o == UINT32_MAX || b->class_of[o] != CLASS_SPLAT) {
+            continue;
+        } else if (r->operands[o].kind == OPERAND_LOAD) {
+            memcpy(&v, (const void *)(intptr_t)b->g.at[o], size);
+        } else if (r->operands[o].kind == OPERAND_INDEX) {
+            v.i64 = b->g.at[o];
+        } else {
+            v.b = b->g.at[o] != 0;
+        }
+        loop_fill(b->reg[i], &v, size, n);
+    }
+}
+
+static bool bind(struct bound *b)
+{
+    const struct interp_run *r = b->run;
+    const struct ir_kernel *k = r->k;
+    bool *need;
+    uint32_t *last;
+    int64_t *work;
+    if (!carve(b, r, &need, &last, &work))
+        return false;
+    if (!interp_geometry(r, b->lo, b->box_ext, b->overrun, &b->g, work)) {
+        b->overrun = false;
+        interp_geometry(r, b->lo, b->box_ext, false, &b->g, work);
+    }
+    struct geometry *g = &b->g;
+    b->cut = g->q < 0 && (g->nd < 2 || g->ext[g->nd - 1] >= CUT_ROW);
+    fold_and_mark(b, need);
+    size_t widest = 1, memory_bytes = 0;
+    b->n_direct = 0;
+    for (uint32_t i = 0; i < r->n_operands; i++) {
+        bool store = r->operands[i].kind == OPERAND_STORE;
+        b->class_of[i] = (uint8_t)CLASS_DEAD;
+        b->filled[i] = 0;
+        b->filled_n[i] = 0;
+        if (!store && !need[r->operands[i].node])
+            continue;
+        b->class_of[i] = (uint8_t)classify(b, i);
+        if (b->class_of[i] == CLASS_DIRECT) {
+            memory_bytes += r->operands[i].itemsize;
+            if (!store)
+                b->direct[b->n_direct++] = i;
+        }
+    }
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (need[i] && dtype_size(k->nodes[i].dtype) > widest && !direct_operand(b, i))
+            widest = dtype_size(k->nodes[i].dtype);
+    write_code(b, need, last);
+    size_t n_regs = give_registers(b, need, last);
+
+    size_t blk = L1_BYTES / (n_regs * widest + memory_bytes + 1);
+    blk = blk < BLOCK_LEAST ? BLOCK_LEAST : blk > BLOCK_MOST ? BLOCK_MOST : blk & ~(size_t)63;
+    if (g->q >= 0)
+        blk = 1024;
+    if ((int64_t)blk > g->points)
+        blk = ((size_t)g->points + 15) & ~(size_t)15;
+    b->blk = (int64_t)blk;
+    size_t stride = ALIGNED(blk * widest);
+    if (!interp_reserve(&b->registers, &b->registers_size, n_regs * stride + 64))
+        return false;
+    char *base = (char *)ALIGNED((uintptr_t)b->registers);
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        uintptr_t number = (uintptr_t)b->reg[i];
+        b->ptr[i] = b->reg[i] = number ? base + (number - 1) * stride : NULL;
+    }
+    fill_pinned(b, need, (size_t)(g->points < b->blk ? g->points : b->blk));
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        b->computed[i] = k->n_outputs == 1 && b->n_code &&
+                         b->code[b->n_code - 1].kind != INSTR_GATHER &&
+                         b->code[b->n_code - 1].dst == b->alias[k->outputs[i].node];
+    return true;
+}
+
+struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
+                          struct interp_scratch *s)
+{
+    struct bound *b = &s->slots[slot];
+    int64_t key = box * 2 + overrun;
+    if (b->run_id == r->id && b->box == key)
+        return b;
+    b->run_id = 0;
+    b->run = r;
+    b->box = key;
+    b->overrun = overrun;
+    if (r->mode == MODE_GROUPED) {
+        int fast = r->order[r->n_order - 1];
+        int64_t c = box % r->n_cuts[fast];
+        interp_box(r, box / r->n_cuts[fast], b->lo, b->box_ext);
+        b->lo[fast] = r->cuts[fast][c];
+        b->box_ext[fast] = r->cuts[fast][c + 1] - b->lo[fast];
+    } else {
+        interp_box(r, box, b->lo, b->box_ext);
+    }
+    if (!bind(b))
+        return NULL;
+    b->run_id = r->id;
+    return b;
+}

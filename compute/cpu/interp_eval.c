@@ -1,0 +1,251 @@
+/* One block through the program. A block is a range of points that lies in one row of the fastest
+ * dimension (when rows are long: operands that are contiguous along it are then used where they
+ * lie), or runs on over several short rows, or is a two-dimensional tile. Operands that are not
+ * contiguous in it are copied into registers, whole rows at a time. */
+#include <string.h>
+
+#include "compute/cpu/interp_int.h"
+#include "compute/cpu/rows.h"
+
+void interp_locate(const struct bound *b, int64_t f, struct block *ret)
+{
+    ret->nq = 0;
+    for (int d = b->g.nd - 1; d > 0; d--) {
+        int64_t q = f / b->g.ext[d];
+        ret->c[d] = f - q * b->g.ext[d];
+        f = q;
+    }
+    ret->c[0] = f;
+}
+
+int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left)
+{
+    if (b->cut && b->g.nd > 1) {
+        int64_t e = b->g.ext[b->g.nd - 1];
+        int64_t rest = e - f % e;
+        if (rest < left)
+            left = rest;
+        /* Equal parts rather than a full block and a crumb. */
+        if (left > b->blk && left < 2 * b->blk)
+            return (left / 2 + 15) & ~(int64_t)15;
+    }
+    return left < b->blk ? left : b->blk;
+}
+
+static int64_t address(const struct bound *b, uint32_t o, const int64_t *c)
+{
+    const int64_t *st = b->g.st + (size_t)o * (size_t)b->g.nd;
+    int64_t a = b->g.at[o];
+    for (int d = 0; d < b->g.nd; d++)
+        a += st[d] * c[d];
+    return a;
+}
+
+/* np × nq elements of an operand into `dst`, packed. */
+static void fetch(const struct operand *o, void *dst, int64_t at, int64_t np, int64_t sp,
+                  int64_t nq, int64_t sq)
+{
+    if (o->kind == OPERAND_LOAD) {
+        if (nq == 1 && sp != o->itemsize && sp != 0)
+            loop_gather(dst, (const void *)(intptr_t)at, sp, o->itemsize, (size_t)np);
+        else
+            rows_gather(dst, (const char *)(intptr_t)at, o->itemsize, np, sp, nq, sq);
+        return;
+    }
+    int64_t *out = dst;
+    for (int64_t q = 0; q < nq; q++, at += sq, out += np)
+        loop_iota(out, at, sp, (size_t)np);
+}
+
+static void put(const struct operand *o, int64_t at, int64_t np, int64_t sp, int64_t nq, int64_t sq,
+                const void *src)
+{
+    rows_scatter((char *)(intptr_t)at, o->itemsize, np, sp, nq, sq, src);
+}
+
+/* Walks the rows that n points from c on touch: calls fetch or put for whole groups of rows. */
+static void walk_rows(const struct bound *b, uint32_t i, const int64_t *from, int64_t n,
+                      char *block, bool store)
+{
+    const struct operand *o = &b->run->operands[i];
+    const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
+    const int nd = b->g.nd;
+    if (nd == 0) {
+        if (store)
+            put(o, b->g.at[i], 1, o->itemsize, 1, 0, block);
+        else
+            fetch(o, block, b->g.at[i], 1, o->itemsize, 1, 0);
+        return;
+    }
+    int64_t c[MAX_RANK];
+    memcpy(c, from, (size_t)nd * sizeof *c);
+    const int64_t e = b->g.ext[nd - 1], si = st[nd - 1];
+    while (n > 0) {
+        int64_t at = address(b, i, c), np, nq = 1, sq = 0;
+        if (c[nd - 1] || n < e || nd == 1) {
+            np = e - c[nd - 1] < n ? e - c[nd - 1] : n;
+        } else {
+            np = e;
+            nq = n / e;
+            if (nq > b->g.ext[nd - 2] - c[nd - 2])
+                nq = b->g.ext[nd - 2] - c[nd - 2];
+            sq = st[nd - 2];
+        }
+        if (store)
+            put(o, at, np, si, nq, sq, block);
+        else
+            fetch(o, block, at, np, si, nq, sq);
+        n -= np * nq;
+        block += np * nq * o->itemsize;
+        if (nd == 1)
+            break;
+        c[nd - 1] = 0;
+        c[nd - 2] += nq;
+        for (int d = nd - 2; d > 0 && c[d] == b->g.ext[d]; d--) {
+            c[d] = 0;
+            c[d - 1]++;
+        }
+    }
+}
+
+static void gather(struct bound *b, uint32_t i, const struct block *blk, void *dst)
+{
+    const struct operand *o = &b->run->operands[i];
+    const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
+    if (blk->nq) {
+        fetch(o, dst, address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q]);
+        return;
+    }
+    if (b->class_of[i] == CLASS_ROWFILL) {
+        int64_t at = address(b, i, blk->c);
+        if (b->filled_n[i] >= blk->n && b->filled[i] == at)
+            return;
+        b->filled[i] = at;
+        b->filled_n[i] = blk->n;
+        fetch(o, dst, at, blk->n, 0, 1, 0);
+        return;
+    }
+    walk_rows(b, i, blk->c, blk->n, dst, false);
+}
+
+/* The slow way, for kernels with more boundary cases than points: every operand of every point by
+ * following its contexts. */
+static void gather_points(struct bound *b, const struct block *blk)
+{
+    const struct interp_run *r = b->run;
+    const struct ir_kernel *k = r->k;
+    int64_t point[MAX_RANK] = {0};
+    int64_t *coords = b->g.st + r->n_operands * (size_t)r->n_order;
+    bool *inside = (bool *)(coords + r->coords);
+    int64_t c[MAX_RANK];
+    memcpy(c, blk->c, (size_t)b->g.nd * sizeof *c);
+    for (int64_t j = 0; j < blk->n; j++) {
+        int64_t f = 0;
+        for (int d = 0; d < b->g.nd; d++)
+            f = f * b->g.ext[d] + c[d];
+        for (int i = r->n_order - 1; i >= 0; i--) {
+            point[r->order[i]] = f % k->shape[r->order[i]];
+            f /= k->shape[r->order[i]];
+        }
+        interp_coords(r, point, coords, inside);
+        for (uint32_t i = 0; i < r->n_operands - r->n_stores; i++) {
+            const struct operand *o = &r->operands[i];
+            if (b->class_of[i] != CLASS_GATHER)
+                continue;
+            int64_t v = interp_operand_at(r, o, coords, inside);
+            char *dst = (char *)b->reg[o->node] + j * o->itemsize;
+            if (o->kind == OPERAND_LOAD)
+                memcpy(dst, (const void *)(intptr_t)v, o->itemsize);
+            else if (o->kind == OPERAND_INDEX)
+                memcpy(dst, &v, sizeof v);
+            else
+                *(uint8_t *)dst = v != 0;
+        }
+        for (int d = b->g.nd - 1; d >= 0 && ++c[d] == b->g.ext[d] && d > 0; d--)
+            c[d] = 0;
+    }
+}
+
+void interp_eval(struct bound *b, const struct block *blk, void *out)
+{
+    const struct interp_run *r = b->run;
+    const struct ir_kernel *k = r->k;
+    if (r->pointwise)
+        gather_points(b, blk);
+    for (uint32_t i = 0; i < b->n_direct; i++) {
+        uint32_t o = b->direct[i];
+        b->ptr[r->operands[o].node] = (void *)(intptr_t)address(b, o, blk->c);
+    }
+    if (b->computed[0]) {
+        uint32_t node = b->alias[k->outputs[0].node];
+        b->ptr[node] = out ? out : b->reg[node];
+    }
+    size_t n = (size_t)blk->n;
+    for (const struct instr *in = b->code, *end = in + b->n_code; in < end; in++) {
+        if (in->kind == INSTR_LOOP) {
+            const void *args[3] = {b->ptr[in->args[0]], b->ptr[in->args[1]], b->ptr[in->args[2]]};
+            in->fn(b->ptr[in->dst], args, n);
+        } else if (in->kind == INSTR_GATHER) {
+            gather(b, in->operand, blk, b->ptr[in->dst]);
+        } else {
+            const struct ir_node *node = &k->nodes[in->dst];
+            loop_random(b->ptr[in->dst], node->dtype, k->randoms[node->random], b->ptr[in->args[0]],
+                        n);
+        }
+    }
+}
+
+static void store(struct bound *b, const struct block *blk)
+{
+    const struct interp_run *r = b->run;
+    for (uint32_t j = 0; j < r->n_stores; j++) {
+        uint32_t i = r->n_operands - r->n_stores + j;
+        const struct operand *o = &r->operands[i];
+        const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
+        uint32_t node = b->alias[r->k->outputs[j].node];
+        char *from = b->ptr[node];
+        if (blk->nq)
+            put(o, address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q], from);
+        else if (b->class_of[i] != CLASS_DIRECT)
+            walk_rows(b, i, blk->c, blk->n, from, true);
+        else if (from != (char *)(intptr_t)address(b, i, blk->c))
+            memcpy((void *)(intptr_t)address(b, i, blk->c), from, (size_t)blk->n * o->itemsize);
+    }
+}
+
+void interp_store_range(struct bound *b, int64_t f, int64_t end)
+{
+    const struct interp_run *r = b->run;
+    uint32_t out = r->n_operands - r->n_stores;
+    bool direct = r->n_stores == 1 && b->class_of[out] == CLASS_DIRECT;
+    struct block blk;
+    while (f < end) {
+        interp_locate(b, f, &blk);
+        blk.n = interp_block_size(b, f, end - f);
+        interp_eval(b, &blk, direct ? (void *)(intptr_t)address(b, out, blk.c) : NULL);
+        store(b, &blk);
+        f += blk.n;
+    }
+}
+
+void interp_store_tile(struct bound *b, int64_t tile)
+{
+    const struct geometry *g = &b->g;
+    int64_t across = (g->ext[g->p] + g->tp - 1) / g->tp, down = (g->ext[g->q] + g->tq - 1) / g->tq;
+    struct block blk;
+    blk.c[g->p] = tile % across * g->tp;
+    tile /= across;
+    blk.c[g->q] = tile % down * g->tq;
+    tile /= down;
+    for (int d = g->nd - 1; d >= 0; d--) {
+        if (d == g->p || d == g->q)
+            continue;
+        blk.c[d] = tile % g->ext[d];
+        tile /= g->ext[d];
+    }
+    blk.np = g->ext[g->p] - blk.c[g->p] < g->tp ? g->ext[g->p] - blk.c[g->p] : g->tp;
+    blk.nq = g->ext[g->q] - blk.c[g->q] < g->tq ? g->ext[g->q] - blk.c[g->q] : g->tq;
+    blk.n = blk.np * blk.nq;
+    interp_eval(b, &blk, NULL);
+    store(b, &blk);
+}

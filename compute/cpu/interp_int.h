@@ -1,0 +1,220 @@
+/* What the interpreter's files share; private to compute/cpu/interp*.c.
+ *
+ * The idea. Along every iteration axis the index contexts of a kernel change their behaviour only
+ * at a few places (where a shift leaves its array). Cut there, the iteration space falls into boxes
+ * in each of which every load is plainly affine (an address and a stride an axis) and every
+ * IR_INSIDE a constant. So all shift modes are dealt with once a kernel, in interp_cuts.c, and the
+ * inner machinery knows strided operands only.
+ *
+ *   interp_new  interp_plan.c   operands, cuts, axis order, way of running, units
+ *               interp_cuts.c   where contexts break
+ *   interp_unit interp_store.c, interp_reduce.c   walk a unit's part of a box, block by block
+ *               interp_bind.c   a box → program: instructions, registers, operand classes
+ *               interp_eval.c   runs the program on one block
+ *
+ * Points of a box are numbered linearly, f = 0 … in the run's axis order (outermost first); blocks
+ * and units are ranges of f. */
+#ifndef ARRAYD_CPU_INTERP_INT_H
+#define ARRAYD_CPU_INTERP_INT_H
+
+#include "compute/base/arena.h"
+#include "compute/cpu/interp.h"
+#include "compute/cpu/loops.h"
+
+enum operand_kind { OPERAND_LOAD, OPERAND_INDEX, OPERAND_INSIDE, OPERAND_STORE };
+
+/* Something that depends on the point: a load, an index, an inside flag, a place to store to. */
+struct operand {
+    enum operand_kind kind;
+    uint8_t itemsize;
+    uint32_t node;          /* STORE: the output's number */
+    uint32_t ctx;           /* STORE: 0 */
+    int rank;               /* of ctx */
+    char *base;             /* LOAD, STORE: element [0, …, 0] */
+    const int64_t *strides; /* LOAD, STORE: in elements */
+};
+
+enum interp_mode {
+    MODE_LINEAR,  /* each box by itself, units are ranges of f */
+    MODE_GROUPED, /* units are ranges of rows; all intervals of the fastest axis done together */
+    MODE_TILE,    /* each box by itself, units are ranges of two-dimensional tiles */
+    MODE_INNER,   /* reduction, fastest axes reduced: [kept][reduced] */
+    MODE_OUTER    /* reduction, fastest axes kept (lanes): [kept][reduced][lanes] */
+};
+
+struct interp_run {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    uint64_t id; /* never the same again in this process: the key of the bound programs */
+
+    struct operand *operands; /* loads, indices, inside flags, then the outputs */
+    uint32_t n_operands, n_stores;
+    uint32_t *operand_of; /* node → operand, UINT32_MAX */
+    bool *live;           /* node */
+    uint32_t n_live;
+
+    /* contexts */
+    bool plain;                 /* context 0 only */
+    bool any_shift;             /* some offset is not 0 */
+    bool *ctx_used;             /* by a live node or its descendants */
+    bool *ctx_shifts;           /* has a nonzero offset */
+    int64_t **offsets;          /* normalised: see interp_cuts.c */
+    uint32_t *ctx_at;           /* where a context's coordinates lie in a coordinate table */
+    uint32_t coords;            /* size of such a table */
+    int64_t *cuts[MAX_RANK];    /* n_cuts + 1 boundaries */
+    int32_t n_cuts[MAX_RANK];   /* intervals along an axis, ≥ 1 */
+    int32_t main_cut[MAX_RANK]; /* the longest */
+    bool pointwise;             /* too many boxes: every element's place is computed by itself */
+
+    /* walking */
+    enum interp_mode mode;
+    int order[MAX_RANK]; /* iteration axes of extent > 1, slowest first */
+    int n_order;
+    int first_reduced, n_reduced, n_lanes; /* reductions: positions in order */
+    int64_t points;
+    int64_t n_boxes;
+    int box_axes[MAX_RANK]; /* mixed radix of a box's number, most significant first */
+    int n_box_axes;
+    int64_t *first_unit; /* n_boxes + 1; reductions: of the groups or boxes, see there */
+    int64_t unit_size;   /* f's, rows or tiles a unit */
+    int64_t n_units;
+    bool may_overrun; /* GROUPED: rows may be run together (no operand is the output's memory) */
+    bool flat;        /* STORE: one box, everything contiguous */
+
+    /* reductions */
+    const struct reduce_loops *reduce;
+    enum dtype reduce_dtype;
+    int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
+    bool split;                        /* partial results, combined by interp_finish */
+    char *partials;
+    int64_t partial_size;
+};
+
+/* ---- geometry of a box ---- */
+
+struct geometry {
+    int nd;
+    int64_t ext[MAX_RANK];
+    int64_t points;
+    int64_t *at; /* operand → address, index value or inside flag at the box's corner */
+    int64_t *st; /* operand · nd + d → step along dimension d, in bytes (INDEX: in value) */
+    /* MODE_TILE: the register-inner and the other dimension of tiles, and their sizes */
+    int p, q;
+    int64_t tp, tq, n_tiles;
+};
+
+/* Corner and extents (by iteration axis) of a box. */
+void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext);
+
+/* Fills `g` for a box; g->at and g->st have room for n_operands and n_operands · rank. `overrun`:
+ * merges the two fastest axes as if the fastest had its whole extent in memory; false then means
+ * that the operands do not allow it. `work` has room for run->coords · 2. */
+bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
+                     bool overrun, struct geometry *g, int64_t *work);
+/* int64s that at, st and work need together. */
+size_t interp_geometry_words(const struct interp_run *r);
+
+/* Coordinates in every used context for a point; false flags go to inside[ctx] when not NULL. */
+void interp_coords(const struct interp_run *r, const int64_t *point, int64_t *coords,
+                   bool *ret_inside);
+/* An operand's address, value or flag, given those coordinates. */
+int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
+                          const int64_t *coords, const bool *inside);
+
+/* Normalised offsets, cuts, pointwise; false without memory. */
+bool interp_cut(struct interp_run *r);
+
+/* ---- a bound program ---- */
+
+enum operand_class {
+    CLASS_DEAD,
+    CLASS_SPLAT,   /* one value in the whole box: register filled once */
+    CLASS_DIRECT,  /* contiguous in every block: used where it lies */
+    CLASS_ROWFILL, /* one value a row: pinned register, refilled when the row changes */
+    CLASS_GATHER   /* copied into a register */
+};
+
+enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM };
+
+struct instr {
+    uint8_t kind;
+    uint8_t n_args;
+    uint32_t dst; /* node */
+    uint32_t args[3];
+    loop_fn *fn;
+    uint32_t operand; /* INSTR_GATHER */
+};
+
+struct bound {
+    uint64_t run_id;
+    int64_t box;
+    bool overrun;
+
+    const struct interp_run *run;
+    struct geometry g;
+    bool cut;    /* blocks never cross the ends of the fastest dimension */
+    int64_t blk; /* elements a register holds */
+    uint8_t *class_of;
+    uint32_t *alias; /* node → the node whose value it is */
+    void **ptr;      /* node → its values in the current block */
+    void **reg;      /* node → its register, NULL */
+    int64_t *filled; /* ROWFILL: operand → the address its register holds, and how far */
+    int64_t *filled_n;
+    uint32_t *direct; /* operands to point at in each block */
+    uint32_t n_direct;
+    struct instr *code;
+    uint32_t n_code;
+    bool *computed; /* output → may be written by the last instruction itself */
+    int64_t lo[MAX_RANK], box_ext[MAX_RANK];
+
+    void *memory; /* everything above */
+    size_t memory_size;
+    void *registers;
+    size_t registers_size;
+};
+
+#define BOUND_SLOTS 4
+struct interp_scratch {
+    struct bound slots[BOUND_SLOTS];
+    char *reduce; /* accumulators */
+    size_t reduce_size;
+    char *staging; /* a block of results on their way to strided memory */
+    size_t staging_size;
+};
+
+/* The program of a box, from the slot's cache or made anew; NULL without memory. */
+struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
+                          struct interp_scratch *s);
+
+/* Grows *p to at least `size` bytes, 64-byte aligned; contents are lost. */
+bool interp_reserve(void *pp, size_t *have, size_t size);
+
+/* ---- one block ---- */
+
+struct block {
+    int64_t n;
+    int64_t c[MAX_RANK]; /* the first point */
+    int64_t np, nq;      /* tile's extents; nq = 0: linear */
+};
+
+/* Coordinates of point f. */
+void interp_locate(const struct bound *b, int64_t f, struct block *ret);
+/* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `out`
+ * (may be NULL): where the last instruction of a single output may write. */
+void interp_eval(struct bound *b, const struct block *blk, void *out);
+/* How many points from f the next block may take, at most `left`. */
+int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
+
+/* Runs points [f, end), or a tile, of a storing kernel. */
+void interp_store_range(struct bound *b, int64_t f, int64_t end);
+void interp_store_tile(struct bound *b, int64_t tile);
+
+/* Cutting and running reductions (interp_reduce.c). */
+bool interp_reduce_plan(struct interp_run *r);
+bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
+
+/* Storing kernels (interp_store.c). */
+bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+
+#endif

@@ -1,0 +1,30 @@
+/* The CPU backend's threads and streams: who runs which unit of which job when.
+ *
+ * Called by cpu.c, which hands the calls of backend.h through; the meanings are given there. All
+ * functions are thread-safe. The pool owns its threads and streams; jobs belong to the submitter
+ * until done() has been called. */
+#ifndef ARRAYD_CPU_POOL_H
+#define ARRAYD_CPU_POOL_H
+
+#include "compute/backend.h"
+
+struct pool;
+
+struct pool_stats {
+    int threads;
+    int64_t jobs, inline_jobs, kernels, units; /* completed, since the start */
+    int64_t streams;                           /* in use */
+    double busy_ms;                            /* sum over jobs of their device time */
+};
+
+/* threads ≥ 1; inline_elements as in struct backend_config. NULL without memory or threads. */
+struct pool *pool_new(int threads, int64_t inline_elements);
+void pool_free(struct pool *p); /* when every job is done and every stream freed */
+
+struct stream *pool_stream_new(struct pool *p); /* NULL without memory */
+void pool_stream_free(struct stream *s);
+uint64_t pool_submit(struct stream *s, struct job *job);
+bool pool_passed(struct fence f);
+void pool_get_stats(struct pool *p, struct pool_stats *ret);
+
+#endif
