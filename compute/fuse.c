@@ -60,6 +60,18 @@ static bool cuttable(const struct typed *t, const struct fuse_node *f, uint32_t 
     return !trivial(t, f, i);
 }
 
+/* Operands of a would-be kernel: the first 64 inputs exactly, all else as an upper bound. */
+struct operands {
+    uint64_t inputs;
+    uint32_t others;
+};
+
+static uint32_t operand_count(const struct operands *o)
+{
+    uint32_t n = (uint32_t)__builtin_popcountll(o->inputs);
+    return o->others > UINT32_MAX - n ? UINT32_MAX : o->others + n;
+}
+
 static uint32_t sat_add(uint32_t a, uint32_t b)
 {
     uint32_t s;
@@ -103,7 +115,7 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
     uint32_t n_nodes = t->n_nodes;
     struct fuse_node *f = arena_alloc_array(arena, n_nodes, sizeof *f);
     uint32_t *cost = arena_alloc_array(arena, n_nodes, sizeof *cost);
-    uint32_t *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
+    struct operands *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
     uint32_t *shifts = arena_alloc_array(arena, n_nodes, sizeof *shifts);
     if (!f || !cost || !loads || !shifts)
         return NULL;
@@ -129,17 +141,22 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
 
         for (;;) {
             cost[i] = weight(n);
-            loads[i] = n->kind == T_INPUT;
+            loads[i] = (struct operands){0};
+            if (n->kind == T_INPUT && n->input < 64)
+                loads[i].inputs = 1ull << n->input;
+            else if (n->kind == T_INPUT)
+                loads[i].others = 1;
             int largest = -1;
             for (int a = 0; a < n->n_args; a++) {
                 uint32_t c = n->args[a];
                 cost[i] = sat_add(cost[i], f[c].cut ? 1 : cost[c]);
-                loads[i] = sat_add(loads[i], f[c].cut ? 1 : loads[c]);
+                loads[i].inputs |= f[c].cut ? 0 : loads[c].inputs;
+                loads[i].others = sat_add(loads[i].others, f[c].cut ? 1 : loads[c].others);
                 if (cuttable(t, f, c) && (largest < 0 || cost[c] > cost[n->args[largest]]))
                     largest = a;
             }
             if (fits || largest < 0 ||
-                (cost[i] <= limits->max_nodes && loads[i] <= limits->max_inputs))
+                (cost[i] <= limits->max_nodes && operand_count(&loads[i]) <= limits->max_inputs))
                 break;
             f[n->args[largest]].cut = true;
         }
