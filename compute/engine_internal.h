@@ -25,7 +25,7 @@ struct storage {
     struct engine *engine;
     struct account *account;
     int device;
-    void *data; /* NULL when size is 0 */
+    void *data; /* never NULL; not to be followed when size is 0 */
     int64_t size;
     struct mark writer;
     struct mark *readers; /* since the last write, one a stream */

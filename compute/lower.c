@@ -59,6 +59,18 @@ static uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t
                            const struct position *pos);
 static bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape);
 
+/* A scalar's shape may be NULL. */
+static void copy_extents(int64_t *to, const int64_t *from, int rank)
+{
+    if (rank > 0)
+        memcpy(to, from, sizeof *to * (size_t)rank);
+}
+
+static bool same_extents(int ra, const int64_t *a, int rb, const int64_t *b)
+{
+    return ra == rb && (ra == 0 || a == b || memcmp(a, b, sizeof *a * (size_t)ra) == 0);
+}
+
 static bool affine_equal(const struct affine *a, const struct affine *b)
 {
     if (a->rank != b->rank)
@@ -74,8 +86,7 @@ static const struct position *intern(struct lowering *l, struct kernel_state *ks
                                      int rank, const int64_t *shape, const struct affine *map)
 {
     for (struct position *p = ks->positions; p; p = p->next)
-        if (p->ctx == ctx && p->rank == rank &&
-            (p->shape == shape || memcmp(p->shape, shape, sizeof *shape * rank) == 0) &&
+        if (p->ctx == ctx && same_extents(p->rank, p->shape, rank, shape) &&
             affine_equal(&p->map, map))
             return p;
     struct position *p = arena_alloc(l->arena, sizeof *p);
@@ -169,7 +180,7 @@ static uint32_t emit_view_load(struct kernel_state *ks, const struct position *p
     struct affine m = node_map(pos, v->rank, v->shape);
     const struct ir_ctx *ctx = &ks->b.k->ctxs[pos->ctx];
     struct view at = {.rank = ctx->rank, .offset = v->offset};
-    memcpy(at.shape, ctx->shape, sizeof *ctx->shape * ctx->rank);
+    copy_extents(at.shape, ctx->shape, ctx->rank);
     for (int k = 0; k < v->rank; k++) {
         at.offset += v->strides[k] * m.start[k];
         if (m.src[k] >= 0)
@@ -265,7 +276,7 @@ static uint32_t lower_temp_load(struct lowering *l, struct kernel_state *ks, uin
     struct temp *t;
     for (int attempt = 0;; attempt++) {
         for (t = l->temps[i]; t; t = t->next)
-            if (t->rank == rank && memcmp(t->shape, shape, sizeof *shape * rank) == 0)
+            if (same_extents(t->rank, t->shape, rank, shape))
                 break;
         if (t)
             break;
@@ -407,14 +418,14 @@ static bool build_kernel(struct lowering *l, uint32_t i, int rank, const int64_t
         return false;
     k->fast_math = l->req->fast_math;
     k->rank = x ? x->rank : target->rank;
-    memcpy(k->shape, x ? x->shape : target->shape, sizeof *shape * k->rank);
+    copy_extents(k->shape, x ? x->shape : target->shape, k->rank);
     ir_builder_init(&ks->b, l->arena, k);
     ks->root = i;
 
     struct ir_ctx space;
     memset(&space, 0, sizeof space);
     space.rank = k->rank;
-    memcpy(space.shape, k->shape, sizeof *k->shape * k->rank);
+    copy_extents(space.shape, k->shape, k->rank);
     if (ir_add_ctx(&ks->b, &space) == IR_NONE)
         return false;
 
@@ -469,7 +480,7 @@ static bool lower_root(struct lowering *l)
     struct ir_plan *p = l->plan;
     p->dtype = root->dtype;
     p->rank = root->rank;
-    memcpy(p->shape, root->shape, sizeof *root->shape * root->rank);
+    copy_extents(p->shape, root->shape, root->rank);
     struct view whole;
     if (view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &whole, NULL) != ERR_OK)
         return false;

@@ -76,6 +76,8 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
             return code;
         }
     }
+    if (size == 0)
+        st->data = st; /* an address that nobody follows */
     atomic_init(&st->refs, 1);
     st->engine = g;
     st->account = account;

@@ -1,0 +1,515 @@
+/* Random expressions through the whole engine against the tree walk (walk.h), on a named backend:
+ *   property BACKEND [COUNT] [SEED]
+ * Graphs of random shapes, slices, broadcasts, shifts of every mode, index(), reductions and casts
+ * over int64 and float64, with kernels cut at random limits, into new arrays and into existing ones
+ * (also into one of the operands, through views). Values are small integers, so that every order of
+ * summation gives the same bits. Exit 77 when the backend is not available. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/check.h"
+#include "compute/engine_internal.h"
+#include "walk.h"
+
+static uint64_t rng_state;
+
+static uint64_t rng(void)
+{
+    rng_state ^= rng_state << 13;
+    rng_state ^= rng_state >> 7;
+    rng_state ^= rng_state << 17;
+    return rng_state;
+}
+
+static int64_t below(int64_t n)
+{
+    return n <= 0 ? 0 : (int64_t)(rng() % (uint64_t)n);
+}
+
+#define MAX_ARRAYS 3
+
+struct world {
+    struct engine *g;
+    struct engine_stream *s;
+    struct account *account;
+    struct array *arrays[MAX_ARRAYS]; /* views over the buffers below */
+    struct array *whole[MAX_ARRAYS];
+    int n;
+    void *copies[MAX_ARRAYS]; /* contents before the evaluation */
+    struct arena *arena;
+    struct typed *t;
+    int base_rank;
+    int64_t base[MAX_RANK];
+};
+
+static void fetch(struct world *w, struct array *a, void *to)
+{
+    struct download *d = NULL;
+    struct err e = ERR_INIT;
+    enum err_code code = download_new(w->s, a, NULL, NULL, &d, &e);
+    assert(code == ERR_OK);
+    (void)code;
+    int64_t n = array_nbytes(a), got, at = 0;
+    while (at < n) {
+        got = download_pull(d, at, (char *)to + at, (size_t)below(n - at) + 1);
+        assert(got >= 0);
+        at += got;
+    }
+    download_free(d);
+}
+
+static struct array *put(struct world *w, enum dtype dtype, int rank, const int64_t *shape,
+                         const void *bytes, int64_t n)
+{
+    struct upload *u = NULL;
+    struct array *a = NULL;
+    enum err_code code = upload_new(w->s, w->account, n, NULL, NULL, &u, NULL);
+    assert(code == ERR_OK);
+    size_t took = upload_push(u, bytes, (size_t)n);
+    assert((int64_t)took == n);
+    code = upload_finish_new(u, dtype, rank, shape, false, &a, NULL);
+    assert(code == ERR_OK);
+    (void)took;
+    (void)code;
+    return a;
+}
+
+/* A view with the base shape's extents on some axes, made by slicing a larger buffer. */
+static void make_array(struct world *w, int k)
+{
+    int rank = (int)below(w->base_rank + 1);
+    int64_t shape[MAX_RANK] = {0};
+    struct index_spec ix = {.n = rank};
+    bool transpose = below(3) == 0;
+    for (int a = 0; a < rank; a++) {
+        int64_t n = below(5) == 0 ? 1 : w->base[a + w->base_rank - rank];
+        int64_t step = 1 + below(2), before = below(2), after = below(2);
+        if (below(3)) {
+            step = 1;
+            before = after = 0;
+        }
+        shape[a] = before + (n ? (n - 1) * step + 1 : 0) + after;
+        ix.items[a] = (struct index_item){.kind = INDEX_SLICE,
+                                          .has_start = true,
+                                          .has_stop = true,
+                                          .has_step = true,
+                                          .start = before,
+                                          .stop = shape[a] - after,
+                                          .step = step};
+        if (below(4) == 0 && n > 0) { /* backwards */
+            ix.items[a].start = before + (n - 1) * step;
+            ix.items[a].stop = before - 1;
+            ix.items[a].has_stop = before > 0;
+            ix.items[a].step = -step;
+        }
+    }
+    struct view v, s;
+    int64_t order[MAX_RANK], stored[MAX_RANK];
+    for (int a = 0; a < rank; a++) {
+        order[a] = transpose ? rank - 1 - a : a;
+        stored[a] = shape[order[a]];
+    }
+    enum dtype dtype = below(2) ? DT_F64 : DT_I64;
+    int64_t n = 1;
+    for (int a = 0; a < rank; a++)
+        n *= shape[a];
+    union value *bytes = malloc(((size_t)n + 1) * 8);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = below(9) - 4;
+        if (dtype == DT_F64)
+            memcpy((char *)bytes + 8 * i, &(double){(double)x}, 8);
+        else
+            memcpy((char *)bytes + 8 * i, &x, 8);
+    }
+    w->whole[k] = put(w, dtype, rank, stored, bytes, n * 8);
+    free(bytes);
+    enum err_code code = view_permute(&w->whole[k]->view, rank, order, &v, NULL);
+    assert(code == ERR_OK);
+    code = view_index(&v, &ix, &s, NULL);
+    assert(code == ERR_OK);
+    (void)code;
+    w->arrays[k] = array_view(w->whole[k], dtype, &s);
+}
+
+static uint32_t add_node(struct world *w, struct typed_node n, int rank, const int64_t *shape)
+{
+    n.rank = rank;
+    int64_t *own = arena_alloc(w->arena, sizeof *own * MAX_RANK);
+    for (int k = 0; k < rank; k++)
+        own[k] = shape[k];
+    n.shape = own;
+    return typed_add(w->arena, w->t, &n);
+}
+
+static uint32_t cast_to(struct world *w, uint32_t i, enum dtype to)
+{
+    struct typed_node *x = &w->t->nodes[i];
+    if (x->dtype == to)
+        return i;
+    return add_node(
+        w,
+        (struct typed_node){.kind = T_CAST, .dtype = to, .open = x->open, .n_args = 1, .args = {i}},
+        x->rank, x->shape);
+}
+
+static uint32_t combine(struct world *w, uint32_t a, uint32_t b)
+{
+    static const enum op floats[] = {OP_ADD, OP_SUBTRACT, OP_MULTIPLY, OP_MAXIMUM, OP_LESS};
+    static const enum op ints[] = {OP_ADD,     OP_SUBTRACT, OP_MULTIPLY,
+                                   OP_MAXIMUM, OP_LESS,     OP_FLOOR_DIVIDE};
+    enum dtype dtype =
+        w->t->nodes[a].dtype == DT_F64 || w->t->nodes[b].dtype == DT_F64 ? DT_F64 : DT_I64;
+    a = cast_to(w, a, dtype);
+    b = cast_to(w, b, dtype);
+    enum op op = dtype == DT_F64 ? floats[below(5)] : ints[below(6)];
+    struct typed_node x = w->t->nodes[a], y = w->t->nodes[b];
+    int rank;
+    int64_t shape[MAX_RANK] = {0};
+    if (shape_broadcast(x.rank, x.shape, y.rank, y.shape, &rank, shape, NULL) != ERR_OK)
+        return a;
+    /* open only while no operand has a shape */
+    bool open =
+        (x.open || y.open) && (x.open || x.kind == T_CONST) && (y.open || y.kind == T_CONST);
+    uint32_t r = add_node(w,
+                          (struct typed_node){.kind = T_OP,
+                                              .dtype = op_result_dtype(op, dtype),
+                                              .open = open,
+                                              .n_args = 2,
+                                              .args = {a, b},
+                                              .op = op},
+                          rank, shape);
+    if (below(4) == 0 && w->t->nodes[r].dtype == DT_BOOL)
+        r = add_node(
+            w,
+            (struct typed_node){
+                .kind = T_WHERE, .dtype = dtype, .open = open, .n_args = 3, .args = {r, a, b}},
+            rank, shape);
+    return cast_to(w, r, dtype);
+}
+
+static uint32_t shift_node(struct world *w, uint32_t x)
+{
+    struct typed_node n = w->t->nodes[x];
+    if (n.open)
+        return x;
+    int64_t *offsets = arena_alloc(w->arena, sizeof *offsets * MAX_RANK);
+    for (int k = 0; k < n.rank; k++)
+        offsets[k] = below(2) ? below(5) - 2 : below(20) ? 0 : below(30) - 15;
+    struct typed_node s = {.kind = T_SHIFT, .dtype = n.dtype, .n_args = 1, .args = {x}};
+    s.shift.offsets = offsets;
+    s.shift.mode = (enum boundary_mode)below(6);
+    if (s.shift.mode == BOUNDARY_CONSTANT) {
+        struct scalar v = {.dtype = n.dtype};
+        if (n.dtype == DT_F64)
+            v.v.f64 = 7;
+        else
+            v.v.i64 = 7;
+        s.args[1] = typed_const(w->arena, w->t, v);
+        s.n_args = 2;
+    }
+    return add_node(w, s, n.rank, n.shape);
+}
+
+/* Slices, drops and inserts axes of an expression. */
+static uint32_t view_node(struct world *w, uint32_t x)
+{
+    struct typed_node n = w->t->nodes[x];
+    if (n.open)
+        return x;
+    struct affine *m = arena_alloc(w->arena, sizeof *m);
+    int64_t shape[MAX_RANK] = {0};
+    int rank = 0;
+    m->rank = n.rank;
+    for (int k = 0; k < n.rank; k++) {
+        int64_t len = n.shape[k];
+        if (len > 0 && below(6) == 0) { /* an integer */
+            m->src[k] = -1;
+            m->start[k] = below(len);
+            continue;
+        }
+        if (below(8) == 0)
+            shape[rank++] = 1;
+        m->src[k] = (int8_t)rank;
+        m->step[k] = 1;
+        shape[rank] = len;
+        if (len > 0 && below(4) == 0) {
+            m->start[k] = len - 1;
+            m->step[k] = -1;
+        }
+        rank++;
+    }
+    struct typed_node v = {.kind = T_VIEW, .dtype = n.dtype, .n_args = 1, .args = {x}};
+    v.view = m;
+    return add_node(w, v, rank, shape);
+}
+
+static uint32_t reduce_node(struct world *w, uint32_t x)
+{
+    struct typed_node n = w->t->nodes[x];
+    if (n.open || n.dtype == DT_BOOL)
+        return x;
+    struct typed_node r = {.kind = T_REDUCE, .dtype = n.dtype, .n_args = 1, .args = {x}};
+    int64_t shape[MAX_RANK] = {0};
+    int rank = 0;
+    r.reduce.keepdims = below(2);
+    bool empty = false;
+    for (int k = 0; k < n.rank; k++) {
+        if (below(2)) {
+            r.reduce.axes |= 1u << k;
+            empty |= n.shape[k] == 0;
+            if (r.reduce.keepdims)
+                shape[rank++] = 1;
+        } else {
+            shape[rank++] = n.shape[k];
+        }
+    }
+    r.reduce.op = n.dtype == DT_I64 || empty ? REDUCE_SUM : REDUCE_MAX;
+    return add_node(w, r, rank, shape);
+}
+
+static bool has_open_result(const struct world *w, uint32_t i)
+{
+    return w->t->nodes[i].open;
+}
+
+static void build_graph(struct world *w)
+{
+    w->t = arena_alloc(w->arena, sizeof *w->t);
+    uint32_t pool[64];
+    int n = 0;
+    w->t->inputs = arena_alloc_array(w->arena, MAX_ARRAYS, sizeof *w->t->inputs);
+    w->t->n_inputs = (uint32_t)w->n;
+    for (int k = 0; k < w->n; k++) {
+        struct array *a = w->arrays[k];
+        w->t->inputs[k] = (struct typed_input){a, a->dtype, a->view, "x"};
+        pool[n++] = add_node(
+            w, (struct typed_node){.kind = T_INPUT, .dtype = a->dtype, .input = (uint32_t)k},
+            a->view.rank, a->view.shape);
+    }
+    pool[n++] = typed_const(w->arena, w->t, (struct scalar){.dtype = DT_I64, .v.i64 = 3});
+    int steps = 1 + (int)below(10);
+    for (int i = 0; i < steps; i++) {
+        uint32_t x = pool[n - 1 - below(n < 4 ? n : 4)], y = pool[below(n)];
+        switch (below(8)) {
+        case 0:
+        case 1:
+            pool[n++] = shift_node(w, x);
+            break;
+        case 2:
+            pool[n++] = view_node(w, x);
+            break;
+        case 3:
+            pool[n++] = reduce_node(w, x);
+            break;
+        case 4: { /* index() stands in the scope of an array operand of full rank, at once */
+            struct typed_node s = w->t->nodes[x];
+            if (s.open || s.rank == 0)
+                break;
+            int64_t none[MAX_RANK] = {0};
+            uint32_t ix = add_node(
+                w,
+                (struct typed_node){
+                    .kind = T_INDEX, .dtype = DT_I64, .open = true, .axis = (int)below(s.rank)},
+                0, none);
+            /* closed by a shift of nothing, so that the scope is x's shape */
+            uint32_t sum = combine(w, ix, x);
+            struct typed_node c = w->t->nodes[sum];
+            int64_t *zero = arena_alloc(w->arena, sizeof *zero * MAX_RANK);
+            struct typed_node closed = {
+                .kind = T_SHIFT, .dtype = c.dtype, .n_args = 1, .args = {sum}};
+            closed.shift.offsets = zero;
+            pool[n++] = add_node(w, closed, c.rank, c.shape);
+            break;
+        }
+        default:
+            pool[n++] = combine(w, x, y);
+        }
+        if (has_open_result(w, pool[n - 1]))
+            n--;
+    }
+    w->t->root = cast_to(w, pool[n - 1], below(2) ? DT_F64 : w->t->nodes[pool[n - 1]].dtype);
+}
+
+static const void *memory_of(void *user, uint32_t input)
+{
+    return ((struct world *)user)->copies[input];
+}
+
+static int compare(const struct world *w, const struct walked *want, const char *got, enum dtype dt,
+                   const char *what)
+{
+    size_t size = dtype_size(dt);
+    for (int64_t i = 0; i < want->n; i++) {
+        union value v = {0};
+        memcpy(&v, got + i * (int64_t)size, size);
+        /* maximum(-0, 0) may be either */
+        bool same = dt == DT_F64 && (v.f64 == want->v[i].f64 ||
+                                     (v.f64 != v.f64 && want->v[i].f64 != want->v[i].f64));
+        if (memcmp(&v, &want->v[i], size) != 0 && !same) {
+            struct strb b = {0};
+            typed_print(w->t, &b);
+            fprintf(stderr,
+                    "%s: element %" PRId64 " of %" PRId64 " differs: got %016" PRIx64
+                    ", want %016" PRIx64 "\n%s\n",
+                    what, i, want->n, v.u64, want->v[i].u64, b.data ? b.data : "");
+            strb_free(&b);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The result written to a view that is (perhaps) an operand's memory; all of the buffer is
+ * compared. */
+static int run_into(struct world *w, const struct walked *want, int k)
+{
+    struct array *out = w->arrays[k];
+    const struct typed_node *root = &w->t->nodes[w->t->root];
+    struct view have, spread;
+    if (view_contiguous(root->rank, root->shape, 8, &have, NULL) != ERR_OK ||
+        view_broadcast_to(&have, out->view.rank, out->view.shape, &spread, NULL) != ERR_OK ||
+        root->dtype != out->dtype)
+        return 0;
+    struct task *task = task_new(w->s);
+    struct array *ret = NULL;
+    struct err e = ERR_INIT;
+    struct download *pin = NULL;
+    if (below(3) == 0) {
+        enum err_code pinned = download_new(w->s, w->whole[k], NULL, NULL, &pin, NULL);
+        assert(pinned == ERR_OK);
+        (void)pinned;
+    }
+    enum err_code code = engine_run(task, w->t, w->account, false, out, NULL, &ret, NULL, &e);
+    if (code != ERR_OK) {
+        fprintf(stderr, "engine_run into: %s\n", e.message);
+        return 1;
+    }
+    int64_t nbytes = array_nbytes(w->whole[k]);
+    char *expect = malloc((size_t)nbytes + 16), *got = malloc((size_t)nbytes + 16);
+    memcpy(expect, w->copies[k], (size_t)nbytes);
+    int64_t n = view_size(&out->view);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = out->view.offset, from = 0, rest = i;
+        for (int a = out->view.rank - 1; a >= 0; a--) {
+            int64_t x = rest % out->view.shape[a];
+            rest /= out->view.shape[a];
+            at += x * out->view.strides[a];
+            from += x * spread.strides[a];
+        }
+        memcpy(expect + at * 8, &want->v[from], 8);
+    }
+    fetch(w, w->whole[k], got);
+    int bad = 0;
+    for (int64_t i = 0; i < nbytes / 8 && !bad; i++) {
+        double x, y;
+        memcpy(&x, expect + 8 * i, 8);
+        memcpy(&y, got + 8 * i, 8);
+        bool same = out->dtype == DT_F64 && (x == y || (x != x && y != y));
+        if (memcmp(expect + 8 * i, got + 8 * i, 8) != 0 && !same) {
+            struct strb b = {0};
+            typed_print(w->t, &b);
+            fprintf(stderr, "into operand %d: byte %" PRId64 " differs\n%s\n", k, 8 * i, b.data);
+            strb_free(&b);
+            bad = 1;
+        }
+    }
+    if (pin && !bad) { /* the download still sees what was there */
+        for (int64_t at = 0; at < nbytes;)
+            at += download_pull(pin, at, got + at, (size_t)(nbytes - at));
+        if (memcmp(got, w->copies[k], (size_t)nbytes) != 0) {
+            fprintf(stderr, "a download in flight saw a later write\n");
+            bad = 1;
+        }
+    }
+    download_free(pin);
+    free(expect);
+    free(got);
+    array_unref(ret);
+    return bad;
+}
+
+static int one(struct world *w)
+{
+    w->base_rank = (int)below(4);
+    for (int k = 0; k < w->base_rank; k++)
+        w->base[k] = below(12) == 0 ? 0 : 1 + below(below(8) ? 7 : 70);
+    w->n = 1 + (int)below(MAX_ARRAYS);
+    for (int k = 0; k < w->n; k++) {
+        make_array(w, k);
+        w->copies[k] = malloc((size_t)array_nbytes(w->whole[k]) + 16);
+        fetch(w, w->whole[k], w->copies[k]);
+    }
+    struct task *task = task_new(w->s);
+    w->arena = arena_new(0);
+    build_graph(w);
+    w->g->fuse = (struct fuse_limits){.max_nodes = below(2) ? 400 : 3 + (uint32_t)below(20),
+                                      .max_inputs = below(2) ? 64 : 2,
+                                      .recompute = (uint32_t)below(64)};
+    const struct typed_node *root = &w->t->nodes[w->t->root];
+    struct walked want = walk(w->t, w->t->root, root->rank, root->shape, memory_of, w);
+    struct array *ret = NULL;
+    struct err e = ERR_INIT;
+    int bad = 0;
+    enum err_code code = engine_run(task, w->t, w->account, false, NULL, NULL, &ret, NULL, &e);
+    if (code != ERR_OK) {
+        fprintf(stderr, "engine_run: %s\n", e.message);
+        bad = 1;
+    } else {
+        char *got = malloc((size_t)array_nbytes(ret) + 16);
+        fetch(w, ret, got);
+        bad = compare(w, &want, got, root->dtype, "new array");
+        free(got);
+        array_unref(ret);
+    }
+    if (!bad)
+        bad = run_into(w, &want, (int)below(w->n));
+    walk_free(&want);
+    for (int k = 0; k < w->n; k++) {
+        array_unref(w->arrays[k]);
+        array_unref(w->whole[k]);
+        free(w->copies[k]);
+    }
+    arena_free(w->arena);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    const char *backend = argc > 1 ? argv[1] : "cpu";
+    int count = argc > 2 ? atoi(argv[2]) : 2000;
+    uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
+    struct world w = {0};
+    struct engine_config config = ENGINE_CONFIG_DEFAULT;
+    config.backend = backend;
+    struct err e = ERR_INIT;
+    if (engine_open(&config, &w.g, &e) != ERR_OK) {
+        fprintf(stderr, "skipped: %s\n", e.message);
+        return 77;
+    }
+    w.account = account_new(0);
+    enum err_code code = engine_stream_new(w.g, 0, &w.s, &e);
+    assert(code == ERR_OK && w.account);
+    (void)code;
+    int failed = 0;
+    for (int i = 0; i < count && failed < 5; i++) {
+        rng_state = (seed + (uint64_t)i) * 0x9E3779B97F4A7C15ull | 1;
+        for (int k = 0; k < 8; k++)
+            rng();
+        if (one(&w)) {
+            fprintf(stderr, "  (seed %" PRIu64 ")\n", seed + (uint64_t)i);
+            failed++;
+        }
+    }
+    if (engine_bytes_in_use(w.g) != 0) {
+        fprintf(stderr, "%" PRId64 " bytes still in use\n", engine_bytes_in_use(w.g));
+        failed++;
+    }
+    engine_stream_unref(w.s);
+    account_unref(w.account);
+    engine_close(w.g);
+    printf("property %s: %d expressions, %d failed\n", backend, count, failed);
+    return failed != 0;
+}

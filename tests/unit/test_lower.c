@@ -1,0 +1,302 @@
+/* compute/lower, fuse, ir, ir_verify: graphs built by hand, plans looked at. What kernels compute
+ * is tested by tests/backend/property. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compute/base/mem.h"
+#include "compute/check.h"
+#include "compute/ir_build.h"
+#include "compute/lower.h"
+
+static const struct fuse_limits limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 32};
+
+struct graph {
+    struct arena *arena;
+    struct typed t;
+    int rank;
+    const int64_t *shape;
+};
+
+static void begin(struct graph *g, int rank, const int64_t *shape, int n_inputs)
+{
+    memset(g, 0, sizeof *g);
+    g->arena = arena_new(0);
+    g->rank = rank;
+    g->shape = shape;
+    g->t.inputs = arena_alloc_array(g->arena, (size_t)n_inputs + 1, sizeof *g->t.inputs);
+}
+
+static uint32_t add(struct graph *g, struct typed_node n)
+{
+    n.rank = n.kind == T_CONST ? 0 : g->rank;
+    n.shape = g->shape;
+    uint32_t i = typed_add(g->arena, &g->t, &n);
+    assert_int_not_equal(i, EXPR_NOWHERE);
+    return i;
+}
+
+static uint32_t input(struct graph *g, enum dtype dtype)
+{
+    struct typed_input *in = &g->t.inputs[g->t.n_inputs];
+    in->dtype = dtype;
+    assert_int_equal(view_contiguous(g->rank, g->shape, dtype_size(dtype), &in->view, NULL),
+                     ERR_OK);
+    return add(g, (struct typed_node){.kind = T_INPUT, .dtype = dtype, .input = g->t.n_inputs++});
+}
+
+static uint32_t op2(struct graph *g, enum op op, uint32_t a, uint32_t b)
+{
+    enum dtype src = g->t.nodes[a].dtype;
+    return add(g, (struct typed_node){.kind = T_OP,
+                                      .dtype = op_result_dtype(op, src),
+                                      .n_args = 2,
+                                      .args = {a, b},
+                                      .op = op});
+}
+
+static uint32_t shift(struct graph *g, uint32_t x, int axis, int64_t by, enum boundary_mode mode)
+{
+    int64_t *offsets = arena_alloc_array(g->arena, (size_t)g->rank, sizeof *offsets);
+    offsets[axis] = by;
+    struct typed_node n = {.kind = T_SHIFT, .dtype = g->t.nodes[x].dtype, .n_args = 1, .args = {x}};
+    n.shift.offsets = offsets;
+    n.shift.mode = mode;
+    return add(g, n);
+}
+
+static struct ir_plan *plan(struct graph *g, uint32_t root, const struct fuse_limits *l)
+{
+    struct lower_request req = {.typed = &g->t, .limits = *l};
+    struct ir_plan *p = NULL;
+    struct err e = ERR_INIT;
+    g->t.root = root;
+    assert_int_equal(lower(g->arena, &req, &p, &e), ERR_OK);
+    for (uint32_t i = 0; i < p->n_kernels; i++) {
+        const char *bad = ir_verify(p->kernels[i], g->arena);
+        if (bad)
+            fail_msg("kernel %u: %s", i, bad);
+    }
+    return p;
+}
+
+static uint32_t count(const struct ir_kernel *k, enum ir_kind kind)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        n += k->nodes[i].kind == kind;
+    return n;
+}
+
+static const int64_t cube[3] = {8, 9, 10};
+
+static void a_stencil_is_one_kernel_reading_its_array_once(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32), sum = u;
+    for (int axis = 0; axis < 3; axis++) {
+        sum = op2(&g, OP_ADD, sum, shift(&g, u, axis, 1, BOUNDARY_CLAMP));
+        sum = op2(&g, OP_ADD, sum, shift(&g, u, axis, -1, BOUNDARY_CLAMP));
+    }
+    struct ir_plan *p = plan(&g, sum, &limits);
+    assert_int_equal(p->n_kernels, 1);
+    assert_int_equal(p->kernels[0]->n_inputs, 1);
+    assert_int_equal(p->kernels[0]->n_ctxs, 7);
+    assert_int_equal(count(p->kernels[0], IR_LOAD), 7);
+    assert_int_equal(ir_bytes_read(p->kernels[0]), 8 * 9 * 10 * 4);
+    assert_int_equal(ir_bytes_written(p->kernels[0]), 8 * 9 * 10 * 4);
+    arena_free(g.arena);
+}
+
+static void shared_nodes_are_computed_once(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t x = input(&g, DT_F32);
+    for (int i = 0; i < 20; i++) /* a tree of 2^20 */
+        x = op2(&g, OP_MULTIPLY, x, x);
+    struct ir_plan *p = plan(&g, x, &limits);
+    assert_int_equal(p->n_kernels, 1);
+    assert_int_equal(p->kernels[0]->n_nodes, 21);
+    arena_free(g.arena);
+}
+
+static void a_long_chain_is_cut_not_refused(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 2);
+    uint32_t u = input(&g, DT_F32), v = input(&g, DT_F32), x = u;
+    for (int i = 0; i < 10000; i++)
+        x = op2(&g, i % 2 ? OP_ADD : OP_MULTIPLY, x, v);
+    struct ir_plan *p = plan(&g, x, &limits);
+    assert_in_range(p->n_kernels, 10000 / 400, 10000 / 100);
+    for (uint32_t i = 0; i < p->n_kernels; i++)
+        assert_in_range(p->kernels[i]->n_nodes, 1, 500);
+    for (uint32_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].kind == SLOT_TEMP)
+            assert_in_range(p->slots[i].last - p->slots[i].first, 1, 2);
+    arena_free(g.arena);
+}
+
+static void too_many_operands_are_cut(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 40);
+    uint32_t x = input(&g, DT_F32);
+    for (int i = 1; i < 40; i++)
+        x = op2(&g, OP_ADD, x, input(&g, DT_F32));
+    struct fuse_limits few = limits;
+    few.max_inputs = 8;
+    struct ir_plan *p = plan(&g, x, &few);
+    assert_true(p->n_kernels > 4);
+    for (uint32_t i = 0; i < p->n_kernels; i++)
+        assert_in_range(p->kernels[i]->n_inputs, 1, 9);
+    arena_free(g.arena);
+}
+
+static void dear_shifted_expressions_become_temporaries(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32);
+    uint32_t cheap = op2(&g, OP_ADD, u, u);
+    uint32_t dear = op2(&g, OP_POW, op2(&g, OP_POW, u, u), u);
+    for (int pass = 0; pass < 2; pass++) {
+        uint32_t x = pass ? dear : cheap, sum = x;
+        for (int axis = 0; axis < 3; axis++)
+            sum = op2(&g, OP_ADD, sum, shift(&g, x, axis, 1, BOUNDARY_WRAP));
+        assert_int_equal(plan(&g, sum, &limits)->n_kernels, pass ? 2 : 1);
+    }
+    arena_free(g.arena);
+}
+
+static void halves_are_computed_in_float32(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 2);
+    uint32_t a = input(&g, DT_F16), b = input(&g, DT_F16);
+    struct ir_plan *p = plan(&g, op2(&g, OP_LESS, op2(&g, OP_ADD, a, b), b), &limits);
+    struct ir_kernel *k = p->kernels[0];
+    assert_int_equal(p->dtype, DT_BOOL);
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (k->nodes[i].kind == IR_OP)
+            assert_int_equal(k->nodes[i].src, DT_F32);
+    /* a and b widened, the sum rounded to float16 and widened again */
+    assert_int_equal(count(k, IR_CAST), 4);
+    arena_free(g.arena);
+}
+
+static void a_reduction_ends_a_kernel(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F64), square = op2(&g, OP_MULTIPLY, u, u);
+    static const int64_t ones[3] = {1, 1, 1};
+    struct typed_node r = {
+        .kind = T_REDUCE, .dtype = DT_F64, .rank = 3, .shape = ones, .n_args = 1, .args = {square}};
+    r.reduce.op = REDUCE_SUM;
+    r.reduce.axes = 7;
+    r.reduce.keepdims = true;
+    uint32_t sum = typed_add(g.arena, &g.t, &r);
+    struct ir_plan *p = plan(&g, op2(&g, OP_DIVIDE, u, sum), &limits);
+    assert_int_equal(p->n_kernels, 2);
+    assert_int_equal(p->kernels[0]->outputs[0].kind, OUT_REDUCE);
+    assert_int_equal(p->kernels[1]->n_inputs, 2);
+    assert_int_equal(ir_bytes_written(p->kernels[0]), 8);
+    arena_free(g.arena);
+}
+
+static void verify_finds_what_is_broken(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32);
+    struct ir_plan *p = plan(&g, op2(&g, OP_ADD, u, shift(&g, u, 2, 1, BOUNDARY_WRAP)), &limits);
+    struct ir_kernel *k = p->kernels[0], broken;
+    struct ir_node nodes[8];
+    struct ir_ctx ctxs[2];
+    assert_in_range(k->n_nodes, 3, 8);
+#define BREAK(what)                                                                                \
+    do {                                                                                           \
+        broken = *k;                                                                               \
+        memcpy(nodes, k->nodes, sizeof *nodes * k->n_nodes);                                       \
+        memcpy(ctxs, k->ctxs, sizeof ctxs);                                                        \
+        broken.nodes = nodes;                                                                      \
+        broken.ctxs = ctxs;                                                                        \
+        assert_null(ir_verify(&broken, g.arena));                                                  \
+        what;                                                                                      \
+        assert_non_null(ir_verify(&broken, g.arena));                                              \
+    } while (0)
+    BREAK(nodes[k->n_nodes - 1].args[0] = k->n_nodes - 1);
+    BREAK(nodes[k->n_nodes - 1].dtype = DT_F64);
+    BREAK(nodes[k->n_nodes - 1].src = DT_F16);
+    BREAK(nodes[0].input = 7);
+    BREAK(nodes[0].ctx = 9);
+    BREAK(ctxs[1].start[0] = 5);
+    BREAK(ctxs[1].parent = 1);
+    BREAK(broken.n_outputs = 0);
+    BREAK(broken.shape[0] = 3);
+#undef BREAK
+    _cleanup_strb_ struct strb text = {0};
+    ir_print(k, &text);
+    assert_non_null(strstr(text.data, "wrap"));
+    assert_non_null(strstr(text.data, "add %0 %1 : float32"));
+    arena_free(g.arena);
+}
+
+static void lowering_survives_want_of_memory(void **state)
+{
+    (void)state;
+    int64_t before = mem_live();
+    for (int n = 1;; n++) {
+        struct graph g;
+        begin(&g, 3, cube, 1);
+        uint32_t u = input(&g, DT_F32), x = u;
+        for (int i = 0; i < 300; i++)
+            x = op2(&g, OP_ADD, shift(&g, x, i % 3, 1, BOUNDARY_CLAMP), u);
+        g.t.root = x;
+        struct lower_request req = {.typed = &g.t, .limits = limits};
+        struct ir_plan *p = NULL;
+        struct err e = ERR_INIT;
+        mem_fail_after(n, true);
+        enum err_code code = lower(g.arena, &req, &p, &e);
+        bool refused = mem_failed() > 0;
+        mem_fail_after(0, false);
+        arena_free(g.arena);
+        assert_int_equal(mem_live(), before);
+        if (!refused) {
+            assert_int_equal(code, ERR_OK);
+            break;
+        }
+        assert_int_equal(code, ERR_OUT_OF_MEMORY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stencil_is_one_kernel_reading_its_array_once),
+        cmocka_unit_test(shared_nodes_are_computed_once),
+        cmocka_unit_test(a_long_chain_is_cut_not_refused),
+        cmocka_unit_test(too_many_operands_are_cut),
+        cmocka_unit_test(dear_shifted_expressions_become_temporaries),
+        cmocka_unit_test(halves_are_computed_in_float32),
+        cmocka_unit_test(a_reduction_ends_a_kernel),
+        cmocka_unit_test(verify_finds_what_is_broken),
+        cmocka_unit_test(lowering_survives_want_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
