@@ -1,0 +1,56 @@
+# What the deploy scripts share: where things are, and how missing packages are installed.
+# Sourced by bash; `root` is the repository's root.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# Debian's and Ubuntu's packages, by what they are for.
+build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev nettle-dev
+    libinih-dev uthash-dev libsleef-dev)
+test_packages=(libcmocka-dev clang-format python3 python3-pytest python3-numpy python3-numexpr
+    python3-yaml python3-jsonschema curl)
+demo_packages=(python3 python3-numpy python-matplotlib-data curl)
+
+# The system's own Python: another one may come first on PATH and lack the packages.
+python=/usr/bin/python3
+
+installed() {
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Installs those of the named packages that are missing; says nothing when none is.
+need_packages() {
+    local missing=() package sudo=()
+    command -v dpkg-query >/dev/null || {
+        echo "this is not Debian or Ubuntu: install by hand what corresponds to: $*" >&2
+        return 0
+    }
+    for package; do
+        installed "$package" || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    echo "installing ${missing[*]}"
+    [ "$(id -u)" = 0 ] || sudo=(sudo)
+    local log
+    log=$(mktemp)
+    if ! "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1; then
+        # The package lists of a fresh machine are empty.
+        "${sudo[@]}" apt-get update >"$log" 2>&1 || { cat "$log" >&2; rm -f "$log"; return 1; }
+        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1 ||
+            { cat "$log" >&2; rm -f "$log"; return 1; }
+    fi
+    rm -f "$log"
+}
+
+# configure FOLDER OPTION…: sets a build folder up, or changes the options of one that is there.
+configure() {
+    local folder=$1
+    shift
+    if [ -f "$folder/build.ninja" ]; then
+        meson configure "$folder" "$@" >/dev/null
+    else
+        rm -rf "$folder"
+        meson setup "$folder" "$root" "$@" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; return 1; }
+        rm -f "$folder.log"
+    fi
+}

@@ -1,0 +1,52 @@
+"""README.md and docs/: links lead somewhere, and what is named in them exists."""
+import re
+
+from lintlib import ROOT, finish, read
+
+findings = []
+pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def anchor(heading):
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors(path):
+    return {anchor(h) for h in re.findall(r"^#+ (.*)$", path.read_text(), re.M)}
+
+
+for page in pages:
+    name = page.relative_to(ROOT).as_posix()
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:", target):
+            continue
+        path, _, section = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists():
+            findings.append(f"{name}: {target} leads nowhere")
+        elif section and file.suffix == ".md" and section not in anchors(file):
+            findings.append(f"{name}: {target}: no such section")
+    for fence in re.findall(r"^```(\w*)$", text, re.M)[::2]:
+        if not fence:
+            findings.append(f"{name}: a fenced block without a language")
+
+# Every option of the daemon is in the operator's page, and nothing else is.
+if (ROOT / "server" / "config.c").exists():
+    table = set(re.findall(r'^\s*(?:\w+\()?\{?"([a-z][a-z-]+)",', read("server/config.c"), re.M))
+    documented = set(re.findall(r"^\| `([a-z-]+)`", read("docs/operating.md"), re.M))
+    findings.extend(f"docs/operating.md: the option {o} is not described" for o in sorted(table - documented))
+    findings.extend(f"docs/operating.md: there is no option {o}" for o in sorted(documented - table))
+
+# Every error code is explained to users.
+codes = set(re.findall(r'^ERR\(\w+, \d+, "(\w+)"', read("compute/base/err.def"), re.M))
+explained = set(re.findall(r"^\| `(\w+)` \|", read("docs/errors.md"), re.M))
+findings.extend(f"docs/errors.md: {c} is not explained" for c in sorted(codes - explained))
+findings.extend(f"docs/errors.md: there is no code {c}" for c in sorted(explained - codes))
+# Every function of the expression language is in its page.
+names = set(re.findall(r'^OP\(\w+, "(\w+)"', read("compute/op.def"), re.M))
+names |= set(re.findall(r'^FUNC\(\w+, "(\w+)"', read("compute/func.def"), re.M))
+page = read("docs/expressions.md")
+findings.extend(f"docs/expressions.md: {n} is not described"
+                for n in sorted(names) if not re.search(rf"`[^`]*\b{n}\b[^`]*`", page))
+finish(findings, "docs")

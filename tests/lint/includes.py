@@ -1,0 +1,55 @@
+"""The direction of the arrows: who may include whom.
+
+compute/base includes nothing else of the project, compute only itself, protocol compute too,
+server everything but a backend's inside; only backend.c knows that cpu/ and cuda/ exist; each
+outside library has the one module that may include it. Includes are path-qualified from the root.
+"""
+import re
+
+from lintlib import ROOT, finish, line_of, read, sources, without_comments
+
+MAY = {
+    "compute/base": ("compute/base",),
+    "compute": ("compute",),
+    "protocol": ("protocol", "compute"),
+    "server": ("server", "protocol", "compute"),
+    "tests": ("tests", "server", "protocol", "compute"),
+    "clients": ("clients",),
+}
+LIBRARIES = [  # (header, who may include it)
+    (r"cjson/|cJSON", r"protocol/json[^/]*\.c"),
+    (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*"),
+    (r"dlfcn\.h", r"compute/cuda/loader\.c|tests/fake/.*"),
+    (r"ini\.h", r"server/config\.c"),
+    (r"nettle/", r"(server|compute/cuda)/[^/]*\.c"),
+    (r"cmocka", r"tests/.*"),
+]
+
+
+def room(path):
+    text = path.as_posix()
+    return max((r for r in MAY if text.startswith(r + "/")), key=len)
+
+
+findings = []
+for path in sources(".c", ".h", ".def", ".cuh"):
+    text = read(path)
+    for match in re.finditer(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">]+)[">]',
+                             without_comments(text, strings=False), re.M):
+        kind, target = match.groups()
+        where = f"{path}:{line_of(text, match.start())}"
+        if kind == "<":
+            for header, who in LIBRARIES:
+                if re.match(header, target) and not re.fullmatch(who, path.as_posix()):
+                    findings.append(f"{where}: only {who} may include <{target}>")
+            continue
+        if "/" not in target or not (ROOT / target).is_file():
+            findings.append(f'{where}: "{target}" is not a path from the root')
+            continue
+        if not target.startswith(tuple(r + "/" for r in MAY[room(path)])):
+            findings.append(f'{where}: {room(path)} must not include "{target}"')
+        for backend in ("compute/cpu", "compute/cuda"):
+            own = path.as_posix().startswith(backend + "/") or path.parts[0] == "tests"
+            if target.startswith(backend + "/") and not own and path.as_posix() != "compute/backend.c":
+                findings.append(f'{where}: only backend.c knows "{target}"')
+finish(findings, "includes")

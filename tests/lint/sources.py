@@ -1,0 +1,41 @@
+"""House rules that a reader would otherwise have to check: one allocator, short files, openings."""
+import re
+
+from lintlib import finish, line_of, read, sources, without_comments
+
+MAX_LINES = 600
+COLUMNS = 100
+# Tables that a generator wrote are data, not text to be read.
+GENERATED = re.compile(r"_table\.h$|^tests/golden/|^tests/fuzz/corpus/")
+ALLOCATORS = re.compile(r"(?<![\w.>])(malloc|calloc|realloc|reallocarray|free|strdup|strndup|asprintf|"
+                        r"vasprintf|posix_memalign|aligned_alloc|memalign|open_memstream)\s*\(")
+LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bnot implemented\b|\bnot yet implemented\b", re.I)
+SHELL = ("deploy", ".ci")
+
+findings = []
+for path in sources(".c", ".h", ".def", ".cuh", ".py", ".build"):
+    name = path.as_posix()
+    text = read(path)
+    generated = GENERATED.search(name)
+    lines = text.split("\n")
+    if len(lines) - 1 > MAX_LINES and not generated:
+        findings.append(f"{name}: {len(lines) - 1} lines, more than {MAX_LINES}")
+    if "\t" in text and not generated:
+        findings.append(f"{name}:{line_of(text, text.index(chr(9)))}: a tab")
+    if text and not text.endswith("\n"):
+        findings.append(f"{name}: no newline at the end")
+    for number, line in enumerate(lines, 1):
+        if line != line.rstrip():
+            findings.append(f"{name}:{number}: blanks at the end of the line")
+        if path.suffix in (".c", ".h") and len(line) > COLUMNS and not generated and "http" not in line:
+            findings.append(f"{name}:{number}: {len(line)} columns")
+    if path.suffix in (".c", ".h") and not text.startswith("/*"):
+        findings.append(f"{name}: does not open with what it is")
+    if path.parts[0] != "tests":
+        for match in LEFTOVERS.finditer(text):
+            findings.append(f"{name}:{line_of(text, match.start())}: {match.group(0)}")
+        if path.suffix in (".c", ".h") and name != "compute/base/mem.c":
+            for match in ALLOCATORS.finditer(without_comments(text)):
+                findings.append(f"{name}:{line_of(text, match.start())}: {match.group(1)}() "
+                                "outside compute/base/mem.c")
+finish(findings, "sources")
