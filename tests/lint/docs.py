@@ -31,12 +31,14 @@ for page in pages:
         if not fence:
             findings.append(f"{name}: a fenced block without a language")
 
-# Every option of the daemon is in the operator's page, and nothing else is.
-if (ROOT / "server" / "config.c").exists():
-    table = set(re.findall(r'^\s*(?:\w+\()?\{?"([a-z][a-z-]+)",', read("server/config.c"), re.M))
-    documented = set(re.findall(r"^\| `([a-z-]+)`", read("docs/operating.md"), re.M))
-    findings.extend(f"docs/operating.md: the option {o} is not described" for o in sorted(table - documented))
-    findings.extend(f"docs/operating.md: there is no option {o}" for o in sorted(documented - table))
+# Every option of the daemon is in the operator's page with its default, and nothing else is.
+table = dict(re.findall(r'^\s*\{"([a-z-]+)", SET_\w+, \w+, AT\(\w+\), ("[^"]*"|NULL)', read("server/config.c"), re.M))
+table = {name: "" if value == "NULL" else value.replace('"', "`") for name, value in table.items()}
+documented = dict(re.findall(r"^\| `([a-z-]+)` \| (`[^`]*`|) *\|", read("docs/operating.md"), re.M))
+findings.extend(f"docs/operating.md: the option {o} is not described" for o in sorted(table.keys() - documented))
+findings.extend(f"docs/operating.md: there is no option {o}" for o in sorted(documented.keys() - table))
+findings.extend(f"docs/operating.md: the default of {o} is {table[o]}"
+                for o in sorted(table.keys() & documented) if table[o] != documented[o])
 
 # Every error code is explained to users.
 codes = set(re.findall(r'^ERR\(\w+, \d+, "(\w+)"', read("compute/base/err.def"), re.M))

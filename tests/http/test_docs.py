@@ -1,0 +1,59 @@
+"""Every command in README.md and docs/ is run against a daemon.
+
+The ```sh blocks of a page run in order in one shell, in an empty folder, with the address of a daemon
+of the page's own in place of the one written there. A command that starts the daemon is started with
+its options on a free port; the deploy scripts are looked up, not run.
+"""
+import re
+import subprocess
+
+import pytest
+
+from client import REPO
+from conftest import find_binary
+
+PAGES = ["README.md", *sorted(p.relative_to(REPO).as_posix() for p in (REPO / "docs").glob("*.md"))]
+ADDRESS = "127.0.0.1:7411"
+
+
+def blocks(page):
+    return re.findall(r"^```sh\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S)
+
+
+def test_there_are_commands():
+    assert sum(len(blocks(page)) for page in PAGES) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands(page, daemon_with, tmp_path):
+    if not blocks(page):
+        pytest.skip("no commands")
+    daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock")
+    script = ["set -euo pipefail"]
+    for line in "".join(blocks(page)).splitlines():
+        if line.startswith("./deploy/"):
+            path = REPO / line.split()[0]
+            assert path.is_file() and path.stat().st_mode & 0o111, line
+        elif line.startswith("./build/server/arrayd"):
+            start(line.split()[1:], daemon_with, tmp_path)
+        elif line.startswith("curl "):
+            script.append(line.replace("curl ", "curl -sS --fail-with-body --max-time 60 ", 1))
+            script.append("echo")
+        else:
+            script.append(line.replace("$(curl ", "$(curl -sS --fail-with-body --max-time 60 "))
+    text = "\n".join(script).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
+    done = subprocess.run(["bash", "-x", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+def start(options, daemon_with, folder):
+    options = [o.replace(ADDRESS, "127.0.0.1:0").replace("unix:", f"unix:{folder}/second-") for o in options]
+    daemon_with(*options).stop()
+
+
+def test_the_options_of_the_help_are_the_documented_ones():
+    help_text = subprocess.run([find_binary(), "--help"], capture_output=True, text=True, check=True).stdout
+    offered = set(re.findall(r"--([a-z][a-z-]+)", help_text)) - {"help", "version"}
+    documented = set(re.findall(r"^\| `([a-z-]+)`", (REPO / "docs/operating.md").read_text(), re.M))
+    assert documented <= offered
