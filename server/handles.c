@@ -37,7 +37,8 @@ struct name_node {
 
 struct entry {
     char id[ID_SIZE];
-    char view_of[ID_SIZE];
+    char view_of[ID_SIZE]; /* "" when it was not made as a view */
+    char base[ID_SIZE];    /* where the chain of views begins */
     bool read_only;
     int64_t created_us;
     uint64_t seq;
@@ -166,9 +167,19 @@ static enum err_code find_or_fail(struct handle_space *s, const char *ref, struc
     return *ret ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", ref);
 }
 
+/* Marked itself, or a view of what is: the mark would protect nothing if a view could undo it. */
+static bool is_protected(const struct entry *x)
+{
+    if (x->read_only || !x->view_of[0])
+        return x->read_only;
+    const struct entry *parent = find_id(x->space->table, x->view_of);
+    const struct entry *base = find_id(x->space->table, x->base);
+    return (parent && parent->read_only) || (base && base->read_only);
+}
+
 static void snapshot(const struct entry *x, struct handle *ret)
 {
-    *ret = (struct handle){.read_only = x->read_only,
+    *ret = (struct handle){.read_only = is_protected(x),
                            .created_us = x->created_us,
                            .seq = x->seq,
                            .array = array_ref(x->array)};
@@ -416,6 +427,8 @@ static enum err_code insert(struct handle_space *s, struct entry *x, const char 
         HASH_DELETE(hh, t->by_id, x);
         return err_oom(e);
     }
+    const struct entry *parent = x->view_of[0] ? find_id(t, x->view_of) : NULL;
+    memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
     x->name = node;
     x->seq = t->next_seq++;
     s->order[s->n_order++] = (struct order_item){x->seq, x};
@@ -510,7 +523,7 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     struct array *gone = NULL;
     pthread_mutex_lock(&s->table->lock);
     enum err_code r = find_or_fail(s, id, &x, e);
-    if (r == ERR_OK && x->read_only)
+    if (r == ERR_OK && is_protected(x))
         r = err_set(e, ERR_READ_ONLY, "the array is read-only");
     else if (r == ERR_OK && x->array != old)
         r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");

@@ -34,10 +34,10 @@ struct handle {
     char name[NAME_SIZE];  /* "" when it has none */
     char session[ID_SIZE]; /* the session that owns it */
     char view_of[ID_SIZE]; /* the array it was made from, while that exists; else "" */
-    bool read_only;
-    int64_t created_us;  /* microseconds since 1970 */
-    uint64_t seq;        /* order of creation */
-    struct array *array; /* a reference of the holder's */
+    bool read_only;        /* no writes: it is marked, or what it is a view of is */
+    int64_t created_us;    /* microseconds since 1970 */
+    uint64_t seq;          /* order of creation */
+    struct array *array;   /* a reference of the holder's */
 };
 void handle_clear(struct handle *h); /* gives the reference back */
 #define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
@@ -99,7 +99,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref, const char 
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
                                struct array *array, struct handle *ret, struct err *e) must_check;
 
-/* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY. */
+/* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
+ * go). */
 enum err_code handle_remove(struct handle_space *s, const char *ref, struct err *e) must_check;
 
 /* Up to `limit` handles of the session that were made after the one numbered `after`

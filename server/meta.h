@@ -6,17 +6,17 @@
 
 #include <stdint.h>
 
-#include "compute/base/strb.h"
+#include "protocol/json_writer.h"
 #include "server/handles.h"
 #include "server/http.h"
 
-/* The metadata object of GET /v1/arrays/{ref}. */
-void meta_add(struct strb *out, const struct handle *h);
+/* The metadata object of GET /v1/arrays/{ref}, as one value. */
+void meta_put(struct json_writer *w, const struct handle *h);
 
 /* Replies with it; 201 gets `Location: /v1/arrays/{id}`. */
 void meta_reply(struct request *req, int status, const struct handle *h);
 
-/* "2026-01-31T12:00:00.123Z" with its quotes. */
-void meta_add_time(struct strb *out, int64_t us);
+/* A member "key": "2026-01-31T12:00:00.123Z". */
+void meta_put_time(struct json_writer *w, const char *key, int64_t us);
 
 #endif

@@ -1,0 +1,100 @@
+/* What handlers share: negotiation, bodies, pages, references. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "protocol/media.h"
+#include "server/auth.h"
+#include "server/handlers.h"
+
+enum err_code handler_accepts_json(struct request *req, struct err *e)
+{
+    static const enum media offer[] = {MEDIA_JSON};
+    enum media chosen;
+    return media_negotiate(http_header(req, "Accept"), offer, 1, &chosen, e);
+}
+
+enum err_code handler_plain(struct request *req, struct err *e)
+{
+    static const char *const none[] = {NULL};
+    enum err_code r = http_query_only(req, none, e);
+    return r == ERR_OK ? handler_accepts_json(req, e) : r;
+}
+
+enum err_code handler_body(struct request *req, bool optional, struct json *ret, struct err *e)
+{
+    *ret = (struct json){0};
+    if (optional && req->body_len == 0)
+        return ERR_OK;
+    enum err_code r = media_require_json(http_header(req, "Content-Type"), e);
+    struct json doc;
+    if (r != ERR_OK || (r = json_parse(req->arena, req->body, req->body_len, NULL, &doc, e)))
+        return r;
+    if (json_kind(doc) != JSON_OBJECT)
+        return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");
+    *ret = doc;
+    return ERR_OK;
+}
+
+/* All of `s` as a decimal number up to `max`. */
+static bool decimal(const char *s, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+    if (!*s)
+        return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9' || v > (max - (uint64_t)(*s - '0')) / 10)
+            return false;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    *ret = v;
+    return true;
+}
+
+enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
+{
+    static const char *const allowed[] = {"limit", "after", NULL};
+    enum err_code r = http_query_only(req, allowed, e);
+    if (r != ERR_OK)
+        return r;
+    uint64_t limit = LIST_LIMIT;
+    const char *text = http_query(req, "limit");
+    if (text && (!decimal(text, LIST_MAX, &limit) || limit == 0))
+        return err_set(e, ERR_BAD_FIELD, "'limit' must be an integer from 1 to %d", LIST_MAX);
+    struct page page = {.after = LIST_FROM_TOP, .limit = (size_t)limit};
+    text = http_query(req, "after");
+    if (text && !decimal(text, UINT64_MAX, &page.after))
+        return err_set(e, ERR_BAD_FIELD, "'after' must be the 'next' of the page before");
+    *ret = page;
+    return ERR_OK;
+}
+
+enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
+                            struct err *e)
+{
+    struct session *s;
+    enum err_code r = session_of(req, &s, e);
+    if (r != ERR_OK)
+        return r;
+    r = handle_get(s->handles, req->param[0], ret_h, e);
+    if (r != ERR_OK) {
+        session_unref(s);
+        return r;
+    }
+    *ret_s = s;
+    return ERR_OK;
+}
+
+enum err_code handler_name(struct json body, const char **ret, struct err *e)
+{
+    struct json v = json_member(body, "name");
+    const char *name = NULL;
+    if (json_present(v)) {
+        enum err_code r = json_get_string(v, &name, NULL, e);
+        if (r != ERR_OK)
+            return r;
+        if ((r = name_check(name, e)) != ERR_OK)
+            return err_prefix(e, "/name");
+    }
+    *ret = name;
+    return ERR_OK;
+}

@@ -1,0 +1,50 @@
+/* The handlers that routes.c names, and the few things they all do with a request.
+ *
+ * A handler checks in this order: query, Accept, session and {ref}, body; it changes something only
+ * when nothing can fail any more. */
+#ifndef ARRAYD_SERVER_HANDLERS_H
+#define ARRAYD_SERVER_HANDLERS_H
+
+#include "protocol/json.h"
+#include "server/http.h"
+#include "server/session.h"
+
+/* handlers_service.c */
+handler_fn service_healthz, service_readyz, service_info, service_openapi;
+
+/* handlers_sessions.c */
+handler_fn session_post, session_list_get, session_one_get, session_one_delete, session_sync_post;
+
+/* handlers_arrays.c; array_post and array_put are streamed (handlers_create.c) */
+handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, array_copy,
+    array_swap, array_views_post;
+handler_fn array_post, array_put;
+
+/* --- what they share (handler_util.c) --- */
+
+/* No query parameters at all, and a client that takes JSON: ERR_BAD_QUERY, ERR_NOT_ACCEPTABLE. */
+enum err_code handler_plain(struct request *req, struct err *e) must_check;
+/* The Accept half of it. */
+enum err_code handler_accepts_json(struct request *req, struct err *e) must_check;
+
+/* The buffered body as an object; `optional`: an empty body is an absent value. Errors as
+ * media_require_json and json_parse; ERR_BAD_FIELD when it is not an object. */
+enum err_code handler_body(struct request *req, bool optional, struct json *ret,
+                           struct err *e) must_check;
+
+/* ?limit= and ?after= of a list. `after` is the number of the last entry of the page before. */
+struct page {
+    uint64_t after;
+    size_t limit;
+};
+enum err_code handler_page(struct request *req, struct page *ret, struct err *e) must_check;
+
+/* The session of the request and the handle that path parameter 0 names. On failure neither needs
+ * releasing. */
+enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
+                            struct err *e) must_check;
+
+/* The optional member "name": NULL when there is none, else checked. ERR_BAD_NAME with a place. */
+enum err_code handler_name(struct json body, const char **ret, struct err *e) must_check;
+
+#endif

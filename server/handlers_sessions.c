@@ -1,0 +1,208 @@
+/* /v1/sessions: making, listing, deleting sessions, and waiting for their work. */
+#include <math.h>
+#include <stdio.h>
+
+#include "protocol/json_writer.h"
+#include "server/auth.h"
+#include "server/handlers.h"
+#include "server/meta.h"
+
+static void put_session(struct json_writer *w, const struct session *s)
+{
+    json_open_object(w);
+    json_put_member_string(w, "id", s->id);
+    json_put_member_string(w, "name", s->name[0] ? s->name : NULL);
+    json_put_member_bool(w, "default", s->is_default);
+    if (s->ttl_s > 0) {
+        json_put_member_double(w, "ttl_s", s->ttl_s);
+    } else {
+        json_put_key(w, "ttl_s");
+        json_put_null(w);
+    }
+    if (s->memory_limit) {
+        json_put_member_i64(w, "memory_limit", s->memory_limit);
+    } else {
+        json_put_key(w, "memory_limit");
+        json_put_null(w);
+    }
+    json_put_member_i64(w, "device", s->device);
+    meta_put_time(w, "created", s->created_us);
+    json_put_member_i64(w, "bytes_in_use", account_used(s->account));
+    json_put_member_i64(w, "arrays", handle_space_count(s->handles));
+    json_close_object(w);
+}
+
+static void reply_session(struct request *req, int status, const struct session *s)
+{
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    put_session(&w, s);
+    if (status == 201) {
+        char location[32 + ID_SIZE];
+        snprintf(location, sizeof location, "/v1/sessions/%s", s->id);
+        http_add_header(req, "Location", location);
+    }
+    http_reply_json(req, status, &out);
+}
+
+static enum err_code read_spec(struct json body, struct session_spec *ret, struct err *e)
+{
+    struct session_spec spec = {0};
+    struct json v;
+    int64_t i;
+    enum err_code r = ERR_OK;
+    if (!json_present(body)) {
+        *ret = spec;
+        return ERR_OK;
+    }
+    if ((r = JSON_MEMBERS(body, e, "name", "ttl_s", "memory_limit", "device")) != ERR_OK ||
+        (r = handler_name(body, &spec.name, e)) != ERR_OK)
+        return r;
+    if (json_present(v = json_member(body, "ttl_s"))) {
+        if ((r = json_get_double(v, &spec.ttl_s, e)) != ERR_OK)
+            return r;
+        if (!(spec.ttl_s > 0) || isinf(spec.ttl_s))
+            return json_err(v, e, ERR_BAD_FIELD, "ttl_s must be a number of seconds above 0");
+    }
+    if (json_present(v = json_member(body, "memory_limit"))) {
+        if ((r = json_get_i64(v, 1, INT64_MAX, &spec.memory_limit, e)) != ERR_OK)
+            return r;
+    }
+    if (json_present(v = json_member(body, "device"))) {
+        if ((r = json_get_i64(v, 0, INT32_MAX, &i, e)) != ERR_OK)
+            return r;
+        spec.device = (int)i;
+    }
+    *ret = spec;
+    return ERR_OK;
+}
+
+void session_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    struct session_spec spec;
+    _cleanup_session_ struct session *s = NULL;
+    if (handler_plain(req, &e) != ERR_OK || handler_body(req, true, &body, &e) != ERR_OK ||
+        read_spec(body, &spec, &e) != ERR_OK ||
+        session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    reply_session(req, 201, s);
+}
+
+void session_list_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    if (handler_page(req, &page, &e) != ERR_OK || handler_accepts_json(req, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct session **s = arena_alloc_array(req->arena, page.limit, sizeof *s);
+    if (!s) {
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    bool more;
+    size_t n = session_list(req->principal->sessions, page.after, page.limit, s, &more);
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, "sessions");
+    json_open_list(&w);
+    for (size_t i = 0; i < n; i++)
+        put_session(&w, s[i]);
+    json_close_list(&w);
+    if (more) {
+        char next[24];
+        snprintf(next, sizeof next, "%llu", (unsigned long long)s[n - 1]->seq);
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < n; i++)
+        session_unref(s[i]);
+    http_reply_json(req, 200, &out);
+}
+
+void session_one_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    if (handler_plain(req, &e) != ERR_OK ||
+        session_get(req->principal->sessions, req->param[0], false, &s, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        reply_session(req, 200, s);
+}
+
+void session_one_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    if (http_query_only(req, none, &e) != ERR_OK ||
+        session_delete(req->principal->sessions, req->param[0], &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}
+
+/* --- sync --- */
+
+struct sync {
+    struct request *req;
+    struct session *session;
+    enum err_code result;
+    double device_ms;
+};
+
+static void sync_free(void *state)
+{
+    session_unref(((struct sync *)state)->session);
+}
+
+static void sync_done(void *user, enum err_code result, double device_ms)
+{
+    struct sync *y = user;
+    y->result = result;
+    y->device_ms = device_ms;
+    http_wake(y->req);
+}
+
+static void sync_reply(struct request *req)
+{
+    struct sync *y = req->state;
+    req->t_device = y->device_ms;
+    if (y->result == ERR_OK) {
+        reply_session(req, 200, y->session);
+        return;
+    }
+    struct err e = ERR_INIT;
+    err_set(&e, y->result, "the session's work could not be finished");
+    http_reply_error(req, &e);
+}
+
+void session_sync_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct session *s;
+    if (handler_plain(req, &e) != ERR_OK ||
+        session_get(req->principal->sessions, req->param[0], true, &s, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct sync *y = arena_alloc(req->arena, sizeof *y);
+    if (!y) {
+        session_unref(s);
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    *y = (struct sync){.req = req, .session = s};
+    req->state = y;
+    req->state_free = sync_free;
+    http_wait(req, sync_reply);
+    engine_sync(s->stream, sync_done, y);
+}

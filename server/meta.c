@@ -1,0 +1,80 @@
+/* Metadata as JSON. */
+#include "server/meta.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "protocol/json_writer.h"
+
+void meta_put_time(struct json_writer *w, const char *key, int64_t us)
+{
+    time_t s = (time_t)(us / 1000000);
+    struct tm tm;
+    char text[64];
+    gmtime_r(&s, &tm);
+    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(text + n, sizeof text - n, ".%03dZ", (int)(us / 1000 % 1000));
+    json_put_member_string(w, key, text);
+}
+
+/* ghost, boundary and spacing have no other values yet than those of an array made without. */
+static void put_geometry(struct json_writer *w, int rank)
+{
+    static const char none[] = "[{\"type\":\"none\"},{\"type\":\"none\"}]";
+    json_put_key(w, "ghost");
+    json_open_list(w);
+    for (int i = 0; i < rank; i++)
+        json_put_i64(w, 0);
+    json_close_list(w);
+    json_put_key(w, "boundary");
+    json_open_list(w);
+    for (int i = 0; i < rank; i++)
+        json_put_raw(w, none, sizeof none - 1);
+    json_close_list(w);
+    json_put_key(w, "spacing");
+    json_open_list(w);
+    for (int i = 0; i < rank; i++)
+        json_put_i64(w, 1);
+    json_close_list(w);
+}
+
+void meta_put(struct json_writer *w, const struct handle *h)
+{
+    const struct array *a = h->array;
+    int rank = a->view.rank;
+    json_open_object(w);
+    json_put_member_string(w, "id", h->id);
+    json_put_member_string(w, "name", h->name[0] ? h->name : NULL);
+    json_put_member_string(w, "dtype", dtype_name(a->dtype));
+    json_put_key(w, "shape");
+    json_put_i64_list(w, (size_t)rank, a->view.shape);
+    json_put_key(w, "strides");
+    json_put_i64_list(w, (size_t)rank, a->view.strides);
+    json_put_member_i64(w, "offset", a->view.offset);
+    json_put_member_i64(w, "size", view_size(&a->view));
+    json_put_member_i64(w, "nbytes", array_nbytes(a));
+    json_put_member_i64(w, "itemsize", (int64_t)dtype_size(a->dtype));
+    put_geometry(w, rank);
+    if (h->view_of[0])
+        json_put_member_string(w, "view_of", h->view_of);
+    json_put_member_i64(w, "references", array_buffer_refs(a));
+    json_put_member_string(w, "session", h->session);
+    meta_put_time(w, "created", h->created_us);
+    json_put_member_bool(w, "read_only", h->read_only);
+    json_put_member_string(w, "location", "device");
+    json_put_member_i64(w, "device", array_device(a));
+    json_close_object(w);
+}
+
+void meta_reply(struct request *req, int status, const struct handle *h)
+{
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    meta_put(&w, h);
+    if (status == 201) {
+        char location[32 + ID_SIZE];
+        snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
+        http_add_header(req, "Location", location);
+    }
+    http_reply_json(req, status, &out);
+}
