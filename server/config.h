@@ -43,8 +43,9 @@ struct config {
 
     /* HTTP */
     struct config_list allowed_host;
+    int64_t unix_mode;
     int64_t workers;
-    int64_t max_connections, connection_memory, max_header;
+    int64_t max_connections, max_header;
     double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout;
     int64_t min_body_rate, offload_body;
 };

@@ -150,6 +150,7 @@ struct http_config {
     double idle_timeout_s;            /* keep-alive connections */
     const char *const *allowed_hosts; /* besides loopback names and literal listen addresses */
     size_t n_allowed_hosts;
+    int unix_mode;          /* permissions of Unix sockets */
     double drain_timeout_s; /* at stop: how long open requests may go on */
 };
 

@@ -1,0 +1,424 @@
+/* Options and the configuration file from one table.
+ *
+ * A row says where a setting lives, how its text is read, what it is without being set and what
+ * --help says. The names are the same on the command line and in the file. The file is read before
+ * the command line is applied, so the latter wins; a list given on the command line replaces the
+ * file's. */
+#include "server/config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <ini.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "compute/base/mem.h"
+
+enum kind { SET_TEXT, SET_LIST, SET_FLAG, SET_LEVEL, SET_COUNT, SET_SIZE, SET_OCTAL, SET_SECONDS };
+
+struct setting {
+    const char *name;
+    enum kind kind;
+    bool limit; /* in /v1/info */
+    size_t offset;
+    const char *initial; /* NULL: none */
+    double lo, hi;
+    const char *argument, *help;
+};
+
+#define AT(field) offsetof(struct config, field)
+#define ANY       9007199254740992.0
+
+static const struct setting settings[] = {
+    {"listen", SET_LIST, false, AT(listen), "127.0.0.1:7411", 0, 0, "ADDR:PORT|unix:PATH",
+     "where to listen; may be given several times; port 0 takes a free one"},
+    {"backend", SET_TEXT, false, AT(backend), "auto", 0, 0, "auto|cpu|cuda",
+     "what computes; auto: CUDA where there is a usable GPU"},
+    {"config", SET_TEXT, false, AT(file), NULL, 0, 0, "FILE",
+     "configuration file: lines of 'name = value', the names are these options'"},
+    {"threads", SET_COUNT, false, AT(threads), "0", 0, 4096, "N",
+     "threads of the CPU backend; 0: one a core"},
+    {"memory-limit", SET_SIZE, true, AT(memory_limit), "0", 0, ANY, "SIZE",
+     "array memory in all; 0: what the device has"},
+    {"log-level", SET_LEVEL, false, AT(log_level), "info", 0, 0, "error|warn|info|debug",
+     "debug has a line for every request"},
+    {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "one JSON object a line"},
+
+    {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",
+     "sessions besides the default one"},
+    {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N", "array handles"},
+    {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
+     "array memory of one session; 0: no limit"},
+
+    {"max-nodes", SET_COUNT, true, AT(max_nodes), "10000", 1, 1e7, "N", "nodes of an expression"},
+    {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, 400, "N",
+     "brackets, calls, unary operators and ** within each other"},
+    {"max-inputs", SET_COUNT, true, AT(max_inputs), "64", 1, 4096, "N", "arrays of an expression"},
+    {"max-inline", SET_COUNT, true, AT(max_inline), "65536", 0, 1e9, "N",
+     "elements of a result that is returned inline"},
+    {"max-json-body", SET_SIZE, true, AT(max_json_body), "16MiB", 1024, 4294967296.0, "SIZE",
+     "a JSON body, array data aside"},
+    {"max-json-depth", SET_COUNT, true, AT(max_json_depth), "1000", 1, 1000, "N",
+     "lists and objects within each other"},
+    {"max-kernel-nodes", SET_COUNT, false, AT(max_kernel_nodes), "400", 8, 1e6, "N",
+     "nodes past which a kernel is cut in two"},
+    {"max-kernel-inputs", SET_COUNT, false, AT(max_kernel_inputs), "64", 2, 1024, "N",
+     "arrays past which a kernel is cut in two"},
+    {"inline-elements", SET_COUNT, false, AT(inline_elements), "65536", 0, 1e9, "N",
+     "CPU: work up to this many point operations runs where it is asked for"},
+
+    {"allowed-host", SET_LIST, false, AT(allowed_host), NULL, 0, 0, "NAME",
+     "a name clients may use in Host besides localhost and the addresses listened on"},
+    {"unix-mode", SET_OCTAL, false, AT(unix_mode), "0600", 0, 0777, "MODE",
+     "permissions of Unix sockets"},
+    {"workers", SET_COUNT, false, AT(workers), "2", 1, 256, "N",
+     "threads for large JSON bodies and the like"},
+    {"max-connections", SET_COUNT, true, AT(max_connections), "1000", 1, 100000, "N",
+     "connections; past them everything but health and metrics is answered 503"},
+    {"max-header", SET_SIZE, true, AT(max_header), "64KiB", 512, 65536, "SIZE",
+     "a request's header"},
+    {"header-timeout", SET_SECONDS, true, AT(header_timeout), "10", 0.1, 3600, "SECONDS",
+     "for the whole header to arrive"},
+    {"body-timeout", SET_SECONDS, true, AT(body_timeout), "30", 0.1, 3600, "SECONDS",
+     "without a byte of the body"},
+    {"min-body-rate", SET_SIZE, true, AT(min_body_rate), "1KiB", 0, ANY, "SIZE",
+     "bytes a second of a body, on average over body-rate-window"},
+    {"body-rate-window", SET_SECONDS, true, AT(body_rate_window), "30", 0.5, 3600, "SECONDS",
+     "see min-body-rate"},
+    {"idle-timeout", SET_SECONDS, true, AT(idle_timeout), "75", 0.1, 86400, "SECONDS",
+     "until an idle connection is closed"},
+    {"offload-body", SET_SIZE, false, AT(offload_body), "64KiB", 0, ANY, "SIZE",
+     "bodies past this are handled by a worker thread"},
+    {"drain-timeout", SET_SECONDS, false, AT(drain_timeout), "10", 0, 3600, "SECONDS",
+     "for open requests to end after SIGTERM"},
+};
+
+#define N_SETTINGS (sizeof settings / sizeof *settings)
+enum { OPT_HELP = 1000, OPT_VERSION };
+
+/* --- values --- */
+
+static enum err_code bad(const struct setting *s, const char *value, const char *want,
+                         struct err *e)
+{
+    return err_set(e, ERR_BAD_FIELD, "%s: '%.100s' is not %s", s->name, value, want);
+}
+
+static bool parse_size(const char *text, double *ret)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {
+        {"", 1},     {"B", 1},         {"K", 1024},      {"KiB", 1024},   {"kB", 1e3},
+        {"KB", 1e3}, {"M", 1 << 20},   {"MiB", 1 << 20}, {"MB", 1e6},     {"G", 1 << 30},
+        {"GB", 1e9}, {"GiB", 1 << 30}, {"T", 0x1p40},    {"TiB", 0x1p40}, {"TB", 1e12},
+    };
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    double v = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i].suffix)) {
+            *ret = v * units[i].factor;
+            return isfinite(*ret);
+        }
+    return false;
+}
+
+static enum err_code set_list(struct config_list *l, const char *value, struct err *e)
+{
+    char **items = mem_reallocarray(l->items, l->n + 1, sizeof *items);
+    if (!items)
+        return err_oom(e);
+    l->items = items;
+    items[l->n] = mem_strdup(value);
+    if (!items[l->n])
+        return err_oom(e);
+    l->n++;
+    return ERR_OK;
+}
+
+static void clear_list(struct config_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        mem_free(l->items[i]);
+    mem_free(l->items);
+    *l = (struct config_list){0};
+}
+
+static enum err_code set_number(const struct setting *s, void *at, const char *value, struct err *e)
+{
+    char *end = NULL, want[128];
+    double v = 0;
+    bool ok = true;
+    errno = 0;
+    switch (s->kind) {
+    case SET_SIZE:
+        ok = parse_size(value, &v);
+        v = floor(v);
+        break;
+    case SET_SECONDS:
+        v = strtod(value, &end);
+        break;
+    case SET_OCTAL:
+        v = (double)strtol(value, &end, 8);
+        break;
+    default:
+        v = (double)strtoll(value, &end, 10);
+        break;
+    }
+    if (end && (end == value || *end))
+        ok = false;
+    if (!ok || errno || !(v >= s->lo && v <= s->hi)) {
+        if (s->kind == SET_OCTAL)
+            snprintf(want, sizeof want, "an octal mode from 0 to 0777");
+        else
+            snprintf(want, sizeof want, "a %s from %.15g to %.15g",
+                     s->kind == SET_SIZE      ? "size (bytes, KiB, MiB, GiB)"
+                     : s->kind == SET_SECONDS ? "number of seconds"
+                                              : "number",
+                     s->lo, s->hi);
+        return bad(s, value, want, e);
+    }
+    if (s->kind == SET_SECONDS)
+        *(double *)at = v;
+    else
+        *(int64_t *)at = (int64_t)v;
+    return ERR_OK;
+}
+
+static enum err_code set_value(struct config *c, const struct setting *s, const char *value,
+                               struct err *e)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    static const char *const on[] = {"yes", "true", "on", "1"}, *const off[] = {"no", "false",
+                                                                                "off", "0"};
+    void *at = (char *)c + s->offset;
+    switch (s->kind) {
+    case SET_TEXT: {
+        char *copy = mem_strdup(value);
+        if (!copy)
+            return err_oom(e);
+        mem_free(*(char **)at);
+        *(char **)at = copy;
+        return ERR_OK;
+    }
+    case SET_LIST:
+        if (!*value)
+            return bad(s, value, "a value", e);
+        return set_list(at, value, e);
+    case SET_FLAG:
+        for (size_t i = 0; i < 4; i++)
+            if (!strcasecmp(value, on[i]) || !strcasecmp(value, off[i])) {
+                *(bool *)at = !strcasecmp(value, on[i]);
+                return ERR_OK;
+            }
+        return bad(s, value, "yes or no", e);
+    case SET_LEVEL:
+        for (int i = 0; i < 4; i++)
+            if (!strcmp(value, levels[i])) {
+                *(enum log_level *)at = (enum log_level)i;
+                return ERR_OK;
+            }
+        return bad(s, value, "one of error, warn, info, debug", e);
+    default:
+        return set_number(s, at, value, e);
+    }
+}
+
+static enum err_code defaults(struct config *c, bool lists, struct err *e)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!s->initial || (s->kind == SET_LIST) != lists)
+            continue;
+        if (lists && ((struct config_list *)((char *)c + s->offset))->n)
+            continue;
+        enum err_code rc = set_value(c, s, s->initial, e);
+        if (rc)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* --- the file --- */
+
+struct reader {
+    struct config *c;
+    const char *path;
+    bool seen[N_SETTINGS];
+    struct err *e;
+    enum err_code rc;
+};
+
+static int on_line(void *user, const char *section, const char *name, const char *value)
+{
+    struct reader *r = user;
+    if (r->rc)
+        return 0; /* the first mistake is the one told */
+    if (*section) {
+        r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: there are no sections, but found [%.64s]",
+                        r->path, section);
+        return 0;
+    }
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (strcmp(s->name, name) != 0 || !strcmp(name, "config"))
+            continue;
+        if (r->seen[i] && s->kind != SET_LIST) {
+            r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: '%s' is set twice", r->path, name);
+            return 0;
+        }
+        r->seen[i] = true;
+        struct err e = ERR_INIT;
+        r->rc = set_value(r->c, s, value, &e);
+        if (r->rc)
+            err_set(r->e, r->rc, "%s: %s", r->path, e.message);
+        return r->rc == ERR_OK;
+    }
+    r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: unknown setting '%.64s'", r->path, name);
+    return 0;
+}
+
+static enum err_code read_file(struct config *c, const char *path, struct err *e)
+{
+    struct reader r = {.c = c, .path = path, .e = e};
+    int line = ini_parse(path, on_line, &r);
+    if (r.rc)
+        return r.rc;
+    if (line < 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
+    if (line > 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: line %d is not 'name = value'", path, line);
+    return ERR_OK;
+}
+
+/* --- the command line --- */
+
+static void options(struct option *o)
+{
+    size_t n = 0;
+    for (; n < N_SETTINGS; n++)
+        o[n] = (struct option){settings[n].name,
+                               settings[n].kind == SET_FLAG ? optional_argument : required_argument,
+                               NULL, (int)n + 1};
+    o[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
+    o[n++] = (struct option){"version", no_argument, NULL, OPT_VERSION};
+    o[n] = (struct option){0};
+}
+
+/* Two passes: the first finds --config, the second applies everything else. */
+static enum err_code command_line(int argc, char *const *argv, struct config *c, bool apply,
+                                  enum config_action *ret_action, struct err *e)
+{
+    struct option o[N_SETTINGS + 3];
+    bool seen[N_SETTINGS] = {0};
+    options(o);
+    optind = 0;
+    opterr = 0;
+    for (;;) {
+        int at = optind ? optind : 1;
+        int k = getopt_long(argc, argv, "+:", o, NULL);
+        if (k == -1)
+            break;
+        if (k == OPT_HELP || k == OPT_VERSION) {
+            *ret_action = k == OPT_HELP ? CONFIG_HELP : CONFIG_VERSION;
+            continue;
+        }
+        if (k == ':')
+            return err_set(e, ERR_BAD_FIELD, "option '%.64s' needs a value", argv[at]);
+        if (k < 1 || k > (int)N_SETTINGS)
+            return err_set(e, ERR_BAD_FIELD, "unknown option '%.64s': see --help", argv[at]);
+        const struct setting *s = &settings[k - 1];
+        bool is_file = s->offset == AT(file);
+        if (is_file == apply)
+            continue;
+        if (s->kind == SET_LIST && !seen[k - 1])
+            clear_list((struct config_list *)((char *)c + s->offset));
+        seen[k - 1] = true;
+        struct err inner = ERR_INIT;
+        enum err_code rc = set_value(c, s, optarg ? optarg : "yes", &inner);
+        if (rc)
+            return err_set(e, rc, "--%s", inner.message);
+    }
+    if (optind < argc)
+        return err_set(e, ERR_BAD_FIELD, "unexpected argument '%.64s': see --help", argv[optind]);
+    return ERR_OK;
+}
+
+enum err_code config_load(int argc, char *const *argv, struct config *ret,
+                          enum config_action *ret_action, struct err *e)
+{
+    struct config c = {0};
+    enum config_action action = CONFIG_RUN;
+    enum err_code rc = defaults(&c, false, e);
+    if (!rc)
+        rc = command_line(argc, argv, &c, false, &action, e);
+    if (!rc && c.file && action == CONFIG_RUN)
+        rc = read_file(&c, c.file, e);
+    if (!rc)
+        rc = command_line(argc, argv, &c, true, &action, e);
+    if (!rc)
+        rc = defaults(&c, true, e);
+    if (rc) {
+        config_free(&c);
+        return rc;
+    }
+    *ret = c;
+    *ret_action = action;
+    return ERR_OK;
+}
+
+void config_free(struct config *c)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        void *at = (char *)c + settings[i].offset;
+        if (settings[i].kind == SET_TEXT)
+            mem_free(*(char **)at);
+        else if (settings[i].kind == SET_LIST)
+            clear_list(at);
+    }
+    *c = (struct config){0};
+}
+
+/* --- what there is --- */
+
+void config_help(struct strb *out)
+{
+    strb_add(out, "arrayd: arrays on a device, for many clients, over HTTP\n\n"
+                  "usage: arrayd [option]...\n\n"
+                  "Every option may also be a line 'name = value' in the file of --config.\n\n");
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        strb_addf(out, "  --%s%s%s\n        %s", s->name, s->argument ? " " : "",
+                  s->argument ? s->argument : "", s->help);
+        if (s->initial && s->kind != SET_FLAG)
+            strb_addf(out, " (default: %s)", s->initial);
+        strb_addc(out, '\n');
+    }
+    strb_add(out, "  --help\n        this text\n  --version\n        the version\n");
+}
+
+void config_each_limit(const struct config *c,
+                       void (*visit)(void *user, const char *name, double value), void *user)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!s->limit)
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s", s->name);
+        for (char *p = name; *p; p++)
+            if (*p == '-')
+                *p = '_';
+        const void *at = (const char *)c + s->offset;
+        visit(user, name,
+              s->kind == SET_SECONDS ? *(const double *)at : (double)*(const int64_t *)at);
+    }
+}

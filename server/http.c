@@ -1,0 +1,469 @@
+/* The HTTP front: libmicrohttpd's callbacks, start and stop.
+ *
+ * One daemon with its own epoll thread a listener; nothing on that thread blocks. A request goes
+ * through the stages of enum stage (http_impl.h) in calls of on_access: a first one with the
+ * header, one for each piece of the body, a last one. A reply can be handed over only in the last
+ * call (in the first it would cost the connection), so it waits in the request until then; where
+ * libmicrohttpd must be overridden, it is written by hand (http_raw_reply).
+ *
+ * Connections past max_connections are accepted up to a reserve, in which health and metrics are
+ * answered and everything else gets 503; past the reserve accepting pauses.
+ *
+ * The neighbours: http_check.c (first look), http_route.c, http_body.c (bodies in, sources out),
+ * http_reply.c, http_wait.c (suspension, workers), http_watch.c (deadlines), http_listen.c. */
+#include <microhttpd.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+#include "server/auth.h"
+#include "server/http_impl.h"
+#include "server/metrics.h"
+
+#define CONNECTION_MEMORY (128u << 10) /* more is zeroed with every request and costs more */
+#define STUCK_S           60.0 /* at stop: how long to wait for work that cannot be stopped */
+
+uint64_t http_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+double http_now(void)
+{
+    return (double)http_now_ns() * 1e-9;
+}
+
+int64_t http_now_ms_coarse(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* --- a request's way --- */
+
+/* The first of all: what is served even when nothing else is. */
+static bool vital(const struct rq *q)
+{
+    const char *p = q->r.path;
+    return !strcmp(p, "/healthz") || !strcmp(p, "/readyz") || !strcmp(p, "/metrics");
+}
+
+/* A reply is there and the body has not been read. */
+static bool reply_early(struct rq *q)
+{
+    if (q->expect || (q->must_close && !q->has_body)) {
+        atomic_store(&q->phase, PHASE_WORK); /* the client waits, or there is nothing to drain */
+        return http_queue(q);
+    }
+    if (q->must_close) { /* where this message ends is not known; what follows is thrown away */
+        http_raw_reply(q);
+        atomic_store(&q->phase, PHASE_CUT);
+        return true;
+    }
+    q->stage = STAGE_DRAIN;
+    atomic_store(&q->phase, PHASE_DRAIN);
+    return true;
+}
+
+static void begin_body(struct rq *q)
+{
+    q->stage = STAGE_BODY;
+    atomic_store(&q->last_byte, http_now_ms_coarse());
+    atomic_store(&q->phase, PHASE_BODY);
+}
+
+static bool after_stream_handler(struct rq *q)
+{
+    if (q->replied)
+        return reply_early(q);
+    begin_body(q);
+    return true;
+}
+
+/* What can be refused on sight of the header. */
+static enum err_code admit(struct rq *q, struct err *e)
+{
+    struct http *h = q->http;
+    if (!vital(q)) {
+        if (atomic_load(&h->stopping)) {
+            q->must_close = true;
+            return err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        }
+        if (q->conn->excess) {
+            q->must_close = true;
+            return err_set(e, ERR_OVERLOADED, "too many connections: the limit is %zu",
+                           h->config.max_connections);
+        }
+    }
+    int64_t limit = q->r.route->body == BODY_BUFFERED ? (int64_t)h->config.max_json_body
+                    : q->r.route->body == BODY_NONE   ? NONE_BODY_MAX
+                                                      : INT64_MAX;
+    if (q->r.content_length > limit)
+        return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
+                       (long long)limit);
+    return auth_identify(&q->r, e);
+}
+
+static bool start(struct rq *q, const char *method, const char *version)
+{
+    struct err e = ERR_INIT;
+    q->checked = true;
+    if (!http_phase(q, PHASE_HEADERS, PHASE_WORK))
+        return false; /* too late */
+    enum err_code rc = http_check(q, method, version, &e);
+    if (!rc) {
+        http_route(q);
+        if (!q->r.route)
+            return reply_early(q);
+        rc = admit(q, &e);
+    }
+    if (rc) {
+        http_reply_error(&q->r, &e);
+        return reply_early(q);
+    }
+    if (q->r.route->body != BODY_STREAM) {
+        begin_body(q);
+        return true;
+    }
+    q->stage = STAGE_STREAM_HANDLER;
+    if (http_run(q, q->r.route->handler) == RUN_PARKED)
+        return true;
+    return after_stream_handler(q);
+}
+
+static void run_on_worker(struct request *r)
+{
+    http_offload(r, r->route->handler);
+}
+
+/* The body is complete. */
+static enum run_result handle(struct rq *q)
+{
+    q->stage = STAGE_HANDLER;
+    if (q->r.route->body == BODY_STREAM)
+        return http_sink_end(q);
+    q->r.body = q->buf ? q->buf : "";
+    return http_run(q, q->r.body_len > q->http->config.offload_bytes ? run_on_worker
+                                                                     : q->r.route->handler);
+}
+
+/* A call without bytes: the body is complete, or a suspended request goes on. */
+static bool go_on(struct rq *q)
+{
+    switch (q->stage) {
+    case STAGE_STREAM_HANDLER:
+        return http_continue(q) == RUN_PARKED || after_stream_handler(q);
+    case STAGE_BODY:
+        if (!http_phase(q, PHASE_BODY, PHASE_WORK))
+            return false;
+        return handle(q) == RUN_PARKED || http_queue(q);
+    case STAGE_HANDLER:
+        return http_continue(q) == RUN_PARKED || http_queue(q);
+    case STAGE_DRAIN:
+        return http_phase(q, PHASE_DRAIN, PHASE_WORK) && http_queue(q);
+    case STAGE_QUEUED:
+        return true;
+    case STAGE_START: /* the reply was written by hand */
+    case STAGE_SINK_END:
+        break;
+    }
+    return false;
+}
+
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                 const char *method, const char *version, const char *data,
+                                 size_t *n, void **con_cls)
+{
+    (void)cls, (void)mhd, (void)url;
+    struct rq *q = *con_cls;
+    if (!q)
+        return MHD_NO; /* no memory for it */
+    struct http *h = q->http;
+    bool ok, was = http_enter(q, &ok);
+    if (ok)
+        ok = !q->checked ? start(q, method, version) : *n ? http_body_bytes(q, data, n) : go_on(q);
+    http_leave(h, was);
+    return ok ? MHD_YES : MHD_NO;
+}
+
+/* The request line has arrived, still as it was sent. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct listener *l = cls;
+    struct http *h = l->http;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct conn *c = info ? info->socket_context : NULL;
+    struct rq *q = c ? rq_new(h, c, mhd, uri ? uri : "") : NULL;
+    if (!q)
+        return NULL;
+    atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
+    atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
+    atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
+    pthread_mutex_lock(&c->lock);
+    c->rq = q;
+    c->first = !c->used;
+    c->used = true;
+    c->idle_bytes = 0;
+    c->partial_since = 0;
+    pthread_mutex_unlock(&c->lock);
+    return q;
+}
+
+void rq_end(struct rq *q)
+{
+    struct http *h = q->http;
+    double seconds = (double)(http_now_ns() - q->begun_ns) * 1e-9;
+    int64_t in = atomic_load(&q->received), out = atomic_load(&q->sent);
+    bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
+    int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
+    metrics_request(h->server->metrics, q->r.route, status, seconds, in, out);
+    if (log_enabled(LOG_DEBUG)) {
+        char s[16], i[24], o[24], ms[32];
+        snprintf(s, sizeof s, "%d", status);
+        snprintf(i, sizeof i, "%lld", (long long)in);
+        snprintf(o, sizeof o, "%lld", (long long)out);
+        snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
+        log_event(LOG_DEBUG, "request", "id", q->r.id, "traceparent",
+                  q->traceparent ? q->traceparent : "", "method", q->r.method, "path", q->r.path,
+                  "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, NULL);
+    }
+    rq_free(q);
+    atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)cls, (void)mhd, (void)why;
+    struct rq *q = *con_cls;
+    *con_cls = NULL;
+    if (!q)
+        return;
+    struct http *h = q->http;
+    bool ok, was = http_enter(q, &ok);
+    struct conn *c = q->conn;
+    pthread_mutex_lock(&c->lock);
+    c->rq = NULL;
+    c->idle_since = http_now();
+    pthread_mutex_unlock(&c->lock);
+    if (q->then)
+        http_orphan(q);
+    else
+        rq_end(q);
+    http_leave(h, was);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct listener *l = cls;
+    struct http *h = l->http;
+    struct conn *c = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        c = mem_calloc(1, sizeof *c);
+        *socket_context = c;
+        if (!c || !info) {
+            mem_free(c);
+            *socket_context = NULL;
+            return; /* its first request will find no context and be closed */
+        }
+        pthread_mutex_init(&c->lock, NULL);
+        c->listener = l;
+        c->fd = info->connect_fd;
+        c->opened = http_now();
+        int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
+        c->excess = n > (int64_t)h->config.max_connections;
+        pthread_mutex_lock(&h->lock);
+        c->next = h->conns;
+        if (c->next)
+            c->next->prev = c;
+        else
+            pthread_cond_signal(&h->watch_wake);
+        h->conns = c;
+        pthread_mutex_unlock(&h->lock);
+    } else if (c) {
+        pthread_mutex_lock(&h->lock);
+        if (c->prev)
+            c->prev->next = c->next;
+        else
+            h->conns = c->next;
+        if (c->next)
+            c->next->prev = c->prev;
+        pthread_mutex_unlock(&h->lock);
+        atomic_fetch_sub(&h->connections, 1);
+        pthread_mutex_destroy(&c->lock);
+        mem_free(c);
+        *socket_context = NULL;
+    }
+}
+
+/* --- start and stop --- */
+
+static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *s)
+{
+    (void)cls, (void)mhd;
+    return strlen(s);
+}
+
+static bool start_daemon(struct http *h, struct listener *l)
+{
+    const struct http_config *c = &h->config;
+    double idle = c->idle_timeout_s;
+    if (idle < c->body_idle_timeout_s)
+        idle = c->body_idle_timeout_s;
+    if (idle < c->header_timeout_s)
+        idle = c->header_timeout_s;
+    l->mhd = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
+        on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        l, MHD_OPTION_END);
+    return l->mhd != NULL;
+}
+
+static void http_free(struct http *h)
+{
+    http_listen_close(h);
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        mem_free(h->listeners[i].unix_path);
+        mem_free(h->listeners[i].address);
+    }
+    for (size_t i = 0; i < h->n_hosts; i++)
+        mem_free(h->hosts[i]);
+    mem_free(h->hosts);
+    mem_free(h->addresses);
+    mem_free(h->listeners);
+    pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->work_lock);
+    pthread_cond_destroy(&h->watch_wake);
+    pthread_cond_destroy(&h->work_wake);
+    mem_free(h);
+}
+
+enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
+                         struct err *e)
+{
+    struct http *h = mem_calloc(1, sizeof *h);
+    if (!h)
+        return err_oom(e);
+    h->server = server;
+    h->config = *config;
+    h->device_name =
+        server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->watch_wake, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_cond_init(&h->work_wake, NULL);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->work_lock, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    enum err_code rc = http_listen(h, e);
+    if (!rc)
+        rc = http_hosts_init(h, e);
+    if (!rc)
+        rc = http_workers_start(h, e);
+    if (!rc)
+        rc = http_watch_start(h, e);
+    if (rc) {
+        http_watch_stop(h);
+        http_workers_stop(h);
+        http_free(h);
+        return rc;
+    }
+    *ret = server->http = h; /* a request may come before this function returns */
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (!start_daemon(h, &h->listeners[i])) {
+            http_stop(h);
+            *ret = server->http = NULL;
+            return err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
+        }
+    return ERR_OK;
+}
+
+size_t http_addresses(const struct http *h, const char *const **ret)
+{
+    *ret = h->addresses;
+    return h->n_listeners;
+}
+
+void http_gauges(struct http *h, struct metrics_gauges *ret)
+{
+    ret->connections = atomic_load(&h->connections);
+    ret->in_flight = atomic_load(&h->in_flight);
+    ret->suspended = atomic_load(&h->suspended);
+    pthread_mutex_lock(&h->work_lock);
+    ret->queued_work = h->n_work;
+    pthread_mutex_unlock(&h->work_lock);
+}
+
+static bool wait_zero(const _Atomic int64_t *what, double seconds)
+{
+    double until = http_now() + seconds;
+    while (atomic_load(what) > 0) {
+        if (http_now() > until)
+            return false;
+        usleep(2000);
+    }
+    return true;
+}
+
+/* Cuts suspended uploads and downloads. Requests that wait for work are left: who works for them
+ * holds them, and they are resumed when it is done. */
+static void cut_transfers(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    for (struct conn *c = h->conns; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq && atomic_load(&c->rq->io) == IO_PARKED)
+            http_io_drop(c->rq);
+        pthread_mutex_unlock(&c->lock);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+void http_stop(struct http *h)
+{
+    atomic_store(&h->stopping, true);
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].mhd)
+            MHD_quiesce_daemon(h->listeners[i].mhd);
+    http_listen_close(h);
+    wait_zero(&h->in_flight, h->config.drain_timeout_s);
+    /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
+    atomic_store(&h->cutting, true);
+    double until = http_now() + STUCK_S;
+    while (atomic_load(&h->inside) > 0 && http_now() < until)
+        usleep(100);
+    while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && http_now() < until) {
+        cut_transfers(h);
+        usleep(2000);
+    }
+    if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0) {
+        log_event(LOG_ERROR, "work does not end; leaving without it", NULL);
+        _exit(1);
+    }
+    http_watch_stop(h);
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].mhd)
+            MHD_stop_daemon(h->listeners[i].mhd);
+    http_workers_stop(h);
+    http_free(h);
+}

@@ -1,0 +1,192 @@
+/* Bodies on their way in, and sources on their way out.
+ *
+ * libmicrohttpd hands over whatever lies in the connection's buffer; what is not taken is offered
+ * again after the connection was resumed. So back pressure costs nothing: leave the bytes, suspend,
+ * and let whoever makes room resume. Nothing here ever holds more of a streamed body than that
+ * buffer. */
+#include <microhttpd.h>
+
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "server/http_impl.h"
+
+#define BLOCK_SHARED (128u << 10) /* of a download while others are served: their tail latency */
+#define SHARED_NS    100000000ull /* how long after another connection's request that holds */
+
+bool http_phase(struct rq *q, enum phase from, enum phase to)
+{
+    int expected = (int)from;
+    return atomic_compare_exchange_strong(&q->phase, &expected, (int)to);
+}
+
+static void refuse(struct rq *q, enum err_code code, const char *detail)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, code, "%s", detail);
+    http_reply_error(&q->r, &e);
+    q->stage = STAGE_DRAIN;
+    http_phase(q, PHASE_BODY, PHASE_DRAIN);
+}
+
+/* Grows by doubling, but never past what was announced: a client that claims much and sends little
+ * costs little. */
+static bool buffer(struct rq *q, const char *bytes, size_t n)
+{
+    size_t limit = q->http->config.max_json_body, need = q->r.body_len + n;
+    if (need > limit) {
+        refuse(q, ERR_TOO_LARGE, "the body is larger than this route takes: see max_json_body");
+        return true;
+    }
+    if (need + 1 > q->buf_cap) {
+        size_t cap = q->buf_cap ? q->buf_cap * 2 : 4096;
+        size_t whole = q->chunked ? limit : (size_t)q->r.content_length;
+        while (cap < need + 1)
+            cap *= 2;
+        if (cap > whole + 1)
+            cap = whole + 1;
+        char *p = mem_realloc(q->buf, cap);
+        if (!p) {
+            refuse(q, ERR_OUT_OF_MEMORY, "no memory left for this body");
+            return true;
+        }
+        q->buf = p;
+        q->buf_cap = cap;
+    }
+    memcpy(q->buf + q->r.body_len, bytes, n);
+    q->r.body_len = need;
+    q->buf[need] = '\0';
+    return true;
+}
+
+static void call_end(struct request *r)
+{
+    struct rq *q = rq_of(r);
+    q->sink_done = true;
+    q->sink->end(q->sink, r);
+}
+
+enum run_result http_sink_end(struct rq *q)
+{
+    return http_run(q, call_end);
+}
+
+/* After a failed sink's end(): the reply is there, the rest of the body is not wanted. */
+static void sink_ended(struct rq *q)
+{
+    q->stage = STAGE_DRAIN;
+    http_phase(q, PHASE_WORK, PHASE_DRAIN);
+}
+
+static bool push(struct rq *q, const char *bytes, size_t *n)
+{
+    while (*n) {
+        bool failed = false;
+        size_t k = q->sink->push(q->sink, bytes, *n, &failed);
+        if (failed) {
+            if (!http_phase(q, PHASE_BODY, PHASE_WORK))
+                return true; /* cut meanwhile */
+            /* One byte stays, so that this function is called again once end() has replied. */
+            *n = 1;
+            q->stage = STAGE_SINK_END;
+            if (http_sink_end(q) == RUN_PARKED)
+                return true;
+            sink_ended(q);
+            *n = 0;
+            return true;
+        }
+        if (k == 0) {
+            if (http_io_park(q))
+                return true;
+            continue;
+        }
+        bytes += k;
+        *n -= k;
+        atomic_fetch_add_explicit(&q->received, (int64_t)k, memory_order_relaxed);
+    }
+    return true;
+}
+
+bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
+{
+    atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
+    if (q->stage == STAGE_SINK_END) {
+        if (http_continue(q) == RUN_PARKED)
+            return true;
+        sink_ended(q);
+    }
+    if (q->stage == STAGE_BODY && atomic_load(&q->phase) != PHASE_CUT) {
+        size_t had = *n;
+        switch (q->r.route->body) {
+        case BODY_STREAM:
+            return push(q, bytes, n);
+        case BODY_BUFFERED:
+            *n = 0;
+            atomic_fetch_add_explicit(&q->received, (int64_t)had, memory_order_relaxed);
+            return buffer(q, bytes, had);
+        case BODY_NONE:
+            *n = 0;
+            if (atomic_fetch_add_explicit(&q->received, (int64_t)had, memory_order_relaxed) +
+                    (int64_t)had >
+                NONE_BODY_MAX)
+                refuse(q, ERR_TOO_LARGE, "this route takes no body");
+            return true;
+        }
+    }
+    /* Nobody wants it. */
+    q->drained += (int64_t)*n;
+    *n = 0;
+    if (q->drained > DRAIN_BYTES) {
+        if (http_phase(q, PHASE_DRAIN, PHASE_CUT)) {
+            http_raw_reply(q);
+            q->drained = 0;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
+void http_accept_body(struct request *req, struct http_sink *take_sink)
+{
+    take_sink->req = req;
+    rq_of(req)->sink = take_sink;
+}
+
+/* Whether somebody else has asked for something lately, or is being served. */
+static bool others_active(const struct rq *q)
+{
+    struct http *h = q->http;
+    if (atomic_load_explicit(&h->in_flight, memory_order_relaxed) > 1)
+        return true;
+    return atomic_load_explicit(&h->last_conn, memory_order_relaxed) != (uintptr_t)q->conn &&
+           http_now_ns() - atomic_load_explicit(&h->last_begun_ns, memory_order_relaxed) <
+               SHARED_NS;
+}
+
+static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
+{
+    if (max > BLOCK_SHARED && others_active(q))
+        max = BLOCK_SHARED;
+    for (;;) {
+        int64_t k = q->src->pull(q->src, (int64_t)pos, buf, max);
+        if (k > 0) {
+            atomic_fetch_add_explicit(&q->sent, k, memory_order_relaxed);
+            return k;
+        }
+        if (k < 0 || atomic_load(&q->http->cutting))
+            return -1;
+        if (http_io_park(q))
+            return 0;
+    }
+}
+
+int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    struct rq *q = cls;
+    struct http *h = q->http;
+    bool ok, was = http_enter(q, &ok);
+    int64_t k = ok ? pull(q, pos, buf, max) : -1;
+    http_leave(h, was);
+    return k >= 0 ? k : MHD_CONTENT_READER_END_WITH_ERROR;
+}

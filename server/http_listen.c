@@ -1,0 +1,222 @@
+/* Sockets to listen on, and the names under which a browser may know them.
+ *
+ * The sockets are bound here and handed to libmicrohttpd: so a port of 0, Unix sockets and their
+ * permissions, and the refusal of addresses that others could reach are all in one place. */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "server/http_impl.h"
+
+#define BACKLOG 1024
+
+/* --- Unix sockets --- */
+
+/* Removes a socket that a daemon which is no more left behind. */
+static enum err_code clear_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return ERR_OK;
+    if (!S_ISSOCK(st.st_mode))
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: there is a file that is not a socket", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int failed = fd < 0 || connect(fd, (const struct sockaddr *)addr, sizeof *addr) != 0;
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!failed)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: another daemon listens there", path);
+    if (why != ECONNREFUSED)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
+    unlink(path);
+    return ERR_OK;
+}
+
+static enum err_code listen_unix(struct listener *l, const char *path, int mode, struct err *e)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    if (!*path || strlen(path) >= sizeof addr.sun_path)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: the path must have 1 to %zu bytes", path,
+                       sizeof addr.sun_path - 1);
+    strcpy(addr.sun_path, path);
+    enum err_code rc = clear_stale(path, &addr, e);
+    if (rc)
+        return rc;
+    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (l->fd < 0)
+        return err_set(e, ERR_INTERNAL, "unix:%s: %s", path, strerror(errno));
+    /* Bound for nobody first, so that there is no moment with other permissions. The umask is the
+     * whole process's, but only main's thread is there yet. */
+    mode_t old = umask(0777);
+    int failed = bind(l->fd, (struct sockaddr *)&addr, sizeof addr);
+    int why = errno;
+    umask(old);
+    if (!failed) {
+        l->unix_path = mem_strdup(path);
+        if (!l->unix_path) {
+            unlink(path);
+            return err_oom(e);
+        }
+        failed = chmod(path, (mode_t)mode) != 0 || listen(l->fd, BACKLOG) != 0;
+        why = errno;
+    }
+    if (failed)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
+    size_t n = strlen(path) + 6;
+    l->address = mem_alloc(n);
+    if (!l->address)
+        return err_oom(e);
+    snprintf(l->address, n, "unix:%s", path);
+    return ERR_OK;
+}
+
+/* --- TCP --- */
+
+static bool loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24) == 127;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)a)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
+}
+
+static enum err_code bound_address(struct listener *l, struct err *e)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_storage storage;
+    } a;
+    socklen_t len = sizeof a;
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getsockname(l->fd, &a.any, &len) != 0 ||
+        getnameinfo(&a.any, len, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return err_set(e, ERR_INTERNAL, "cannot tell the address of a listening socket");
+    size_t n = strlen(host) + strlen(port) + 4;
+    l->address = mem_alloc(n);
+    if (!l->address)
+        return err_oom(e);
+    snprintf(l->address, n, a.any.sa_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return ERR_OK;
+}
+
+static enum err_code listen_tcp(struct listener *l, const char *text, struct err *e)
+{
+    const char *colon = strrchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    char host[256];
+    if (!colon || n == 0 || n >= sizeof host || !colon[1] ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1) || atol(colon + 1) > 65535)
+        return err_set(e, ERR_BAD_FIELD, "'%s' is not ADDR:PORT or unix:PATH", text);
+    if (text[0] == '[' && text[n - 1] == ']') {
+        text++;
+        n -= 2;
+    } else if (memchr(text, ':', n)) {
+        return err_set(e, ERR_BAD_FIELD, "'%s': an IPv6 address goes in brackets", text);
+    }
+    memcpy(host, text, n);
+    host[n] = '\0';
+
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    int rc = getaddrinfo(host, colon + 1, &hints, &found);
+    if (rc != 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", host, gai_strerror(rc));
+    enum err_code code = ERR_OK;
+    if (!loopback(found->ai_addr)) {
+        code = err_set(e, ERR_BAD_FIELD,
+                       "%s is not a loopback address: this version has no accounts, so anybody who "
+                       "can reach it could use it; listen on 127.0.0.1 or unix:PATH and put a "
+                       "tunnel or an authenticating proxy before it",
+                       host);
+    } else {
+        int on = 1;
+        l->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (l->fd >= 0) {
+            setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+            if (found->ai_family == AF_INET6)
+                setsockopt(l->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+        }
+        if (l->fd < 0 || bind(l->fd, found->ai_addr, found->ai_addrlen) != 0 ||
+            listen(l->fd, BACKLOG) != 0)
+            code = err_set(e, ERR_BAD_FIELD, "%s:%s: %s", host, colon + 1, strerror(errno));
+    }
+    freeaddrinfo(found);
+    return code ? code : bound_address(l, e);
+}
+
+/* --- all of them --- */
+
+enum err_code http_listen(struct http *h, struct err *e)
+{
+    h->listeners = mem_calloc(h->config.n_listen, sizeof *h->listeners);
+    h->addresses = mem_calloc(h->config.n_listen, sizeof *h->addresses);
+    if (!h->listeners || !h->addresses)
+        return err_oom(e);
+    for (size_t i = 0; i < h->config.n_listen; i++) {
+        struct listener *l = &h->listeners[i];
+        const char *text = h->config.listen[i];
+        l->http = h;
+        l->fd = -1;
+        h->n_listeners = i + 1;
+        enum err_code rc = !strncmp(text, "unix:", 5)
+                               ? listen_unix(l, text + 5, h->config.unix_mode, e)
+                               : listen_tcp(l, text, e);
+        if (rc)
+            return rc;
+        h->addresses[i] = l->address;
+    }
+    return ERR_OK;
+}
+
+void http_listen_close(struct http *h)
+{
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        struct listener *l = &h->listeners[i];
+        if (l->fd >= 0)
+            close(l->fd);
+        l->fd = -1;
+        if (l->unix_path)
+            unlink(l->unix_path);
+    }
+}
+
+/* --- names --- */
+
+static bool add_host(struct http *h, const char *name, size_t n)
+{
+    char *copy = mem_strndup(name, n);
+    if (!copy)
+        return false;
+    for (char *p = copy; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    h->hosts[h->n_hosts++] = copy;
+    return true;
+}
+
+enum err_code http_hosts_init(struct http *h, struct err *e)
+{
+    static const char *const always[] = {"localhost", "127.0.0.1", "[::1]"};
+    size_t n_always = sizeof always / sizeof *always;
+    h->hosts = mem_calloc(n_always + h->n_listeners + h->config.n_allowed_hosts, sizeof *h->hosts);
+    bool ok = h->hosts != NULL;
+    for (size_t i = 0; ok && i < n_always; i++)
+        ok = add_host(h, always[i], strlen(always[i]));
+    for (size_t i = 0; ok && i < h->n_listeners; i++)
+        if (!h->listeners[i].unix_path)
+            ok = add_host(h, h->addresses[i],
+                          (size_t)(strrchr(h->addresses[i], ':') - h->addresses[i]));
+    for (size_t i = 0; ok && i < h->config.n_allowed_hosts; i++)
+        ok = add_host(h, h->config.allowed_hosts[i], strlen(h->config.allowed_hosts[i]));
+    return ok ? ERR_OK : err_oom(e);
+}

@@ -1,0 +1,303 @@
+/* Requests that wait: for the device, for a worker, for room in a sink, for bytes of a source.
+ *
+ * Waiting means that the connection is suspended, which only its listener's thread may do, inside a
+ * callback; anybody may resume it. Between "the handler asked to wait" and "the connection is
+ * suspended" the wake may already have come. Therefore every wait is a small state machine in one
+ * atomic, in which exactly one party wins the step that matters:
+ *
+ *     then:  NONE → ARMED (http_wait) → PARKED (suspended) → WOKEN (http_wake) → NONE (then runs)
+ *                            └──────────────────────────────────┘ wake came first: no suspension
+ *     io:    RUN → PARKED (suspended) → RUN (wake); RUN → PENDING (wake came first) → RUN
+ *
+ * Whoever takes a request out of PARKED resumes the connection, and he alone, so a connection is
+ * never resumed twice and never after it has gone: while it is suspended nobody can free it.
+ *
+ * libmicrohttpd reads from a resumed connection before it calls us, and closes it without a word
+ * when the client has gone. Then the continuation still has to run: the request becomes an orphan,
+ * which workers bring to its end. */
+#include <microhttpd.h>
+
+#include "compute/base/mem.h"
+#include "server/http_impl.h"
+
+static void suspend(struct rq *q)
+{
+    if (q->orphan)
+        return;
+    q->suspended = true;
+    atomic_fetch_add(&q->http->suspended, 1);
+    MHD_suspend_connection(q->mhd);
+}
+
+/* Stopping needs to know that no connection is suspended and none will be. So the count falls only
+ * after a callback has ended, when it has risen again if the callback suspended; and `inside` tells
+ * when every callback that may not have seen `cutting` is over. */
+bool http_enter(struct rq *q, bool *ret_ok)
+{
+    struct http *h = q->http;
+    atomic_fetch_add(&h->inside, 1);
+    bool was = q->suspended;
+    q->suspended = false;
+    *ret_ok = !atomic_load(&q->dropped) && (!atomic_load(&h->cutting) || q->stage >= STAGE_HANDLER);
+    return was;
+}
+
+void http_leave(struct http *h, bool was_suspended)
+{
+    if (was_suspended)
+        atomic_fetch_sub(&h->suspended, 1);
+    atomic_fetch_sub(&h->inside, 1);
+}
+
+bool http_done(const struct rq *q)
+{
+    return q->replied || (q->stage == STAGE_STREAM_HANDLER && q->sink);
+}
+
+/* --- workers --- */
+
+static void enqueue(struct rq *q)
+{
+    struct http *h = q->http;
+    pthread_mutex_lock(&h->work_lock);
+    q->next_work = NULL;
+    if (h->work_tail)
+        h->work_tail->next_work = q;
+    else
+        h->work_head = q;
+    h->work_tail = q;
+    h->n_work++;
+    pthread_cond_signal(&h->work_wake);
+    pthread_mutex_unlock(&h->work_lock);
+}
+
+static void orphan_end(struct rq *q)
+{
+    struct http *h = q->http;
+    rq_end(q);
+    atomic_fetch_sub(&h->orphans, 1);
+}
+
+static handler_fn *take_then(struct rq *q)
+{
+    handler_fn *then = q->then;
+    q->then = NULL;
+    atomic_store(&q->wait, WAIT_NONE);
+    return then;
+}
+
+static void forgot(struct rq *q)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_INTERNAL, "the request was left without a reply");
+    http_reply_error(&q->r, &e);
+}
+
+/* One request on a worker: until it replied or waits. */
+static void work_on(struct rq *q)
+{
+    for (;;) {
+        handler_fn *fn = q->work;
+        q->work = NULL;
+        if (!fn)
+            fn = take_then(q); /* an orphan's */
+        fn(&q->r);
+        if (q->work && !http_done(q))
+            continue;
+        if (!http_done(q) && atomic_load(&q->wait) == WAIT_NONE)
+            forgot(q);
+        if (http_done(q))
+            break;
+        int expected = WAIT_ARMED;
+        if (atomic_compare_exchange_strong(&q->wait, &expected, WAIT_PARKED))
+            return;
+        if (!q->orphan)
+            break; /* `then` belongs on the listener's thread */
+    }
+    if (q->orphan)
+        orphan_end(q);
+    else
+        MHD_resume_connection(q->mhd);
+}
+
+static void *worker(void *arg)
+{
+    struct http *h = arg;
+    pthread_mutex_lock(&h->work_lock);
+    for (;;) {
+        struct rq *q = h->work_head;
+        if (!q) {
+            if (h->work_stop)
+                break;
+            pthread_cond_wait(&h->work_wake, &h->work_lock);
+            continue;
+        }
+        h->work_head = q->next_work;
+        if (!h->work_head)
+            h->work_tail = NULL;
+        h->n_work--;
+        pthread_mutex_unlock(&h->work_lock);
+        work_on(q);
+        pthread_mutex_lock(&h->work_lock);
+    }
+    pthread_mutex_unlock(&h->work_lock);
+    return NULL;
+}
+
+enum err_code http_workers_start(struct http *h, struct err *e)
+{
+    int n = h->config.workers > 0 ? h->config.workers : 1;
+    h->workers = mem_calloc((size_t)n, sizeof *h->workers);
+    if (!h->workers)
+        return err_oom(e);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, THREAD_STACK);
+    for (; h->n_workers < n; h->n_workers++)
+        if (pthread_create(&h->workers[h->n_workers], &attr, worker, h) != 0)
+            break;
+    pthread_attr_destroy(&attr);
+    return h->n_workers == n ? ERR_OK : err_set(e, ERR_INTERNAL, "cannot start worker threads");
+}
+
+void http_workers_stop(struct http *h)
+{
+    pthread_mutex_lock(&h->work_lock);
+    h->work_stop = true;
+    pthread_cond_broadcast(&h->work_wake);
+    pthread_mutex_unlock(&h->work_lock);
+    for (int i = 0; i < h->n_workers; i++)
+        pthread_join(h->workers[i], NULL);
+    mem_free(h->workers);
+    h->workers = NULL;
+    h->n_workers = 0;
+}
+
+/* --- what handlers call --- */
+
+void http_wait(struct request *req, handler_fn *then)
+{
+    struct rq *q = rq_of(req);
+    q->then = then;
+    atomic_store(&q->wait, WAIT_ARMED);
+}
+
+void http_wake(struct request *req)
+{
+    struct rq *q = rq_of(req);
+    int s = atomic_load(&q->wait);
+    while (s == WAIT_ARMED || s == WAIT_PARKED) {
+        if (!atomic_compare_exchange_weak(&q->wait, &s, WAIT_WOKEN))
+            continue;
+        if (s == WAIT_ARMED)
+            return; /* who is about to park sees it; the request is no longer ours to touch */
+        if (q->orphan)
+            enqueue(q);
+        else
+            MHD_resume_connection(q->mhd);
+        return;
+    }
+}
+
+void http_offload(struct request *req, handler_fn *work)
+{
+    rq_of(req)->work = work;
+}
+
+static void io_wake(struct rq *q)
+{
+    int s = atomic_load(&q->io);
+    for (;;) {
+        if (s == IO_PENDING)
+            return;
+        struct MHD_Connection *mhd = q->mhd;
+        if (!atomic_compare_exchange_weak(&q->io, &s, s == IO_PARKED ? IO_RUN : IO_PENDING))
+            continue;
+        if (s == IO_PARKED)
+            MHD_resume_connection(mhd);
+        return;
+    }
+}
+
+void http_sink_wake(struct http_sink *sink)
+{
+    io_wake(rq_of(sink->req));
+}
+
+void http_source_wake(struct http_source *src)
+{
+    io_wake(rq_of(src->req));
+}
+
+/* --- what the front calls --- */
+
+bool http_io_park(struct rq *q)
+{
+    int expected = IO_PENDING;
+    if (atomic_compare_exchange_strong(&q->io, &expected, IO_RUN))
+        return false;
+    suspend(q);
+    expected = IO_RUN;
+    if (!atomic_compare_exchange_strong(&q->io, &expected, IO_PARKED)) {
+        atomic_store(&q->io, IO_RUN);
+        MHD_resume_connection(q->mhd);
+    }
+    return true;
+}
+
+void http_io_drop(struct rq *q)
+{
+    atomic_store(&q->dropped, true);
+    struct MHD_Connection *mhd = q->mhd;
+    int expected = IO_PARKED;
+    if (atomic_compare_exchange_strong(&q->io, &expected, IO_RUN))
+        MHD_resume_connection(mhd);
+}
+
+enum run_result http_run(struct rq *q, handler_fn *fn)
+{
+    for (;;) {
+        fn(&q->r);
+        if (http_done(q))
+            return RUN_DONE;
+        if (q->work) {
+            suspend(q);
+            enqueue(q);
+            return RUN_PARKED;
+        }
+        int s = atomic_load(&q->wait);
+        if (s == WAIT_NONE) {
+            forgot(q);
+            return RUN_DONE;
+        }
+        if (s == WAIT_ARMED) {
+            struct MHD_Connection *mhd = q->mhd;
+            bool orphan = q->orphan;
+            suspend(q);
+            if (atomic_compare_exchange_strong(&q->wait, &s, WAIT_PARKED))
+                return RUN_PARKED;
+            if (!orphan) {
+                MHD_resume_connection(mhd); /* woken while it was being suspended */
+                return RUN_PARKED;
+            }
+        }
+        fn = take_then(q);
+    }
+}
+
+enum run_result http_continue(struct rq *q)
+{
+    if (http_done(q))
+        return RUN_DONE;
+    return http_run(q, take_then(q));
+}
+
+void http_orphan(struct rq *q)
+{
+    q->orphan = true;
+    q->mhd = NULL;
+    q->conn = NULL;
+    atomic_fetch_add(&q->http->orphans, 1);
+    if (http_continue(q) == RUN_DONE)
+        orphan_end(q);
+}

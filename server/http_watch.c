@@ -1,0 +1,195 @@
+/* Deadlines and abandoned connections.
+ *
+ * libmicrohttpd knows one timeout, of idleness, which a slow drip of bytes keeps at bay and which
+ * does not run while a connection is suspended. So one thread looks at every connection a few times
+ * a second: has the header come in time, does the body come at all and fast enough, is the socket
+ * of a suspended upload or download still connected. It never touches a request's own state: it
+ * writes the 408 to the socket by hand, after winning the request's phase, and shuts the socket
+ * down, which libmicrohttpd then sees as a close. */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "server/http_impl.h"
+
+#define TICK_S 0.2
+
+static void timeout_reply(struct conn *c, const char *id, const char *detail)
+{
+    struct err e = ERR_INIT;
+    char own[33];
+    if (!id) {
+        http_new_id(own);
+        id = own;
+    }
+    err_set(&e, ERR_TIMEOUT, "%s", detail);
+    http_raw_error(c->fd, id, &e);
+}
+
+/* A half-closed socket is not gone: its owner may be waiting for the reply. */
+static bool gone(int fd)
+{
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
+/* Bytes ever received on a TCP connection; 0 where that is not known. */
+static uint64_t received(int fd)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0)
+        return 0;
+    return info.tcpi_bytes_received;
+}
+
+/* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first
+ * line is complete, so the kernel's count tells that it has begun. */
+static void watch_idle(struct conn *c, const struct http_config *cfg, double now)
+{
+    if (!c->used) {
+        if (now - c->opened > cfg->header_timeout_s) {
+            timeout_reply(c, NULL, "no request came in time");
+            shutdown(c->fd, SHUT_RDWR);
+        }
+        return;
+    }
+    if (now - c->idle_since > cfg->idle_timeout_s) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
+    uint64_t bytes = received(c->fd);
+    if (!c->idle_bytes) {
+        c->idle_bytes = bytes;
+    } else if (bytes > c->idle_bytes) {
+        if (c->partial_since == 0)
+            c->partial_since = now;
+        if (now - c->partial_since > cfg->header_timeout_s) {
+            timeout_reply(c, NULL, "the request's header did not come in time");
+            shutdown(c->fd, SHUT_RDWR);
+        }
+    }
+}
+
+/* Why a body comes too slowly, or NULL. */
+static const char *too_slow(struct rq *q, const struct http_config *cfg, double now)
+{
+    int64_t idle_ms =
+        http_now_ms_coarse() - atomic_load_explicit(&q->last_byte, memory_order_relaxed);
+    if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
+        return "the rest of the body did not come in time";
+    if (now < q->next_sample)
+        return NULL;
+    q->next_sample = now + cfg->body_rate_window_s / RATE_SAMPLES;
+    for (int i = RATE_SAMPLES; i > 0; i--)
+        q->samples[i] = q->samples[i - 1];
+    q->samples[0] = atomic_load_explicit(&q->received, memory_order_relaxed);
+    if (q->n_samples < RATE_SAMPLES) {
+        q->n_samples++;
+        return NULL;
+    }
+    double wanted = (double)cfg->min_body_rate * cfg->body_rate_window_s;
+    return (double)(q->samples[0] - q->samples[RATE_SAMPLES]) < wanted ? "the body comes too slowly"
+                                                                       : NULL;
+}
+
+static void watch_request(struct conn *c, struct rq *q, const struct http_config *cfg, double now)
+{
+    enum phase phase = (enum phase)atomic_load(&q->phase);
+    bool parked = atomic_load(&q->io) == IO_PARKED;
+    if (phase != q->seen_phase || q->phase_since == 0) {
+        q->seen_phase = phase;
+        q->phase_since = now;
+        q->n_samples = 0;
+        q->next_sample = 0;
+    }
+    const char *why = NULL;
+    switch (phase) {
+    case PHASE_HEADERS:
+        if (now - (c->first ? c->opened : (double)q->begun_ns * 1e-9) > cfg->header_timeout_s)
+            why = "the request's header did not come in time";
+        break;
+    case PHASE_BODY:
+        if (parked) { /* it is we who keep the client waiting */
+            q->n_samples = 0;
+            q->next_sample = 0;
+            atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
+            if (gone(c->fd))
+                http_io_drop(q);
+        } else {
+            why = too_slow(q, cfg, now);
+        }
+        break;
+    case PHASE_DRAIN:
+        if (now - q->phase_since > DRAIN_S && http_phase(q, PHASE_DRAIN, PHASE_CUT))
+            http_raw_reply(q);
+        break;
+    case PHASE_WORK:
+        if (parked && gone(c->fd))
+            http_io_drop(q);
+        break;
+    case PHASE_CUT:
+        if (now - q->phase_since > DRAIN_S) {
+            shutdown(c->fd, SHUT_RDWR);
+            if (parked)
+                http_io_drop(q);
+        }
+        break;
+    }
+    if (why && http_phase(q, phase, PHASE_CUT))
+        timeout_reply(c, phase == PHASE_HEADERS ? NULL : q->r.id, why);
+}
+
+static void *watch(void *arg)
+{
+    struct http *h = arg;
+    pthread_mutex_lock(&h->lock);
+    while (!h->watch_stop) {
+        if (!h->conns) {
+            pthread_cond_wait(&h->watch_wake, &h->lock);
+            continue;
+        }
+        double now = http_now();
+        for (struct conn *c = h->conns; c; c = c->next) {
+            pthread_mutex_lock(&c->lock);
+            if (c->rq)
+                watch_request(c, c->rq, &h->config, now);
+            else
+                watch_idle(c, &h->config, now);
+            pthread_mutex_unlock(&c->lock);
+        }
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += (long)(TICK_S * 1e9);
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        while (!h->watch_stop && pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
+            ;
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+enum err_code http_watch_start(struct http *h, struct err *e)
+{
+    if (pthread_create(&h->watch, NULL, watch, h) != 0)
+        return err_set(e, ERR_INTERNAL, "cannot start a thread");
+    h->watch_started = true;
+    return ERR_OK;
+}
+
+void http_watch_stop(struct http *h)
+{
+    if (!h->watch_started)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->watch_stop = true;
+    pthread_cond_broadcast(&h->watch_wake);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->watch, NULL);
+    h->watch_started = false;
+}

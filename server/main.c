@@ -1,0 +1,177 @@
+/* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
+ *
+ * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
+ * interrupts anything. The first SIGTERM or SIGINT drains, a second one ends at once. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+#include "server/auth.h"
+#include "server/config.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+static int complain(const struct err *e, int status)
+{
+    fprintf(stderr, "arrayd: %s\n", e->message);
+    return status;
+}
+
+static enum err_code open_engine(const struct config *c, struct engine **ret, struct err *e)
+{
+    struct engine_config ec = ENGINE_CONFIG_DEFAULT;
+    ec.backend = c->backend;
+    ec.device.threads = (int)c->threads;
+    ec.device.memory_limit = c->memory_limit;
+    ec.device.inline_elements = c->inline_elements;
+    ec.max_inputs = (uint32_t)c->max_inputs;
+    ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
+    ec.max_kernel_inputs = (uint32_t)c->max_kernel_inputs;
+    return engine_open(&ec, ret, e);
+}
+
+static enum err_code open_auth(const struct config *c, struct server *s, struct err *e)
+{
+    struct session_limits limits = SESSION_LIMITS_DEFAULT;
+    limits.max_sessions = (uint32_t)c->max_sessions;
+    limits.max_arrays = (uint32_t)c->max_arrays;
+    limits.session_memory = c->session_memory;
+    return auth_new(s->engine, &limits, &s->auth, e);
+}
+
+static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
+{
+    struct http_config hc = {
+        .listen = (const char *const *)c->listen.items,
+        .n_listen = c->listen.n,
+        .unix_mode = (int)c->unix_mode,
+        .max_header_bytes = (size_t)c->max_header,
+        .header_timeout_s = c->header_timeout,
+        .body_idle_timeout_s = c->body_timeout,
+        .min_body_rate = c->min_body_rate,
+        .body_rate_window_s = c->body_rate_window,
+        .max_json_body = (size_t)c->max_json_body,
+        .offload_bytes = (size_t)c->offload_body,
+        .max_connections = (size_t)c->max_connections,
+        .workers = (int)c->workers,
+        .idle_timeout_s = c->idle_timeout,
+        .allowed_hosts = (const char *const *)c->allowed_host.items,
+        .n_allowed_hosts = c->allowed_host.n,
+        .drain_timeout_s = c->drain_timeout,
+    };
+    return http_start(s, &hc, &s->http, e);
+}
+
+static void log_ready(const struct server *s)
+{
+    _cleanup_strb_ struct strb listen = {0};
+    const char *const *addresses;
+    size_t n = http_addresses(s->http, &addresses);
+    for (size_t i = 0; i < n; i++)
+        strb_addf(&listen, "%s%s", i ? "," : "", addresses[i]);
+    log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "backend",
+              engine_backend(s->engine), "note", engine_note(s->engine), "version", ARRAYD_VERSION,
+              NULL);
+}
+
+/* A connection is a descriptor. */
+static void raise_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+/* A second signal while the first one's work is under way. */
+static void *impatient(void *arg)
+{
+    int sig;
+    sigwait(arg, &sig);
+    _exit(EXIT_FAILED);
+}
+
+static void wait_for_signal(struct server *s, sigset_t *signals)
+{
+    int sig = 0;
+    sigwait(signals, &sig);
+    atomic_store(&s->draining, true);
+    log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
+    pthread_t t;
+    if (pthread_create(&t, NULL, impatient, signals) == 0)
+        pthread_detach(t);
+}
+
+static int run(const struct config *config)
+{
+    struct err e = ERR_INIT;
+    struct server s = {.config = config};
+    struct timespec now;
+    static sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    clock_gettime(CLOCK_REALTIME, &now);
+    s.started_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+
+    int status = EXIT_OK;
+    s.metrics = metrics_new();
+    enum err_code rc = s.metrics ? ERR_OK : err_oom(&e);
+    if (!rc)
+        rc = open_engine(config, &s.engine, &e);
+    if (!rc)
+        rc = open_auth(config, &s, &e);
+    if (!rc)
+        rc = open_http(config, &s, &e);
+    if (rc) {
+        status = complain(&e, rc == ERR_BAD_FIELD ? EXIT_USAGE : EXIT_FAILED);
+    } else {
+        log_ready(&s);
+        wait_for_signal(&s, &signals);
+        http_stop(s.http);
+    }
+    if (s.auth)
+        auth_free(s.auth);
+    if (s.engine)
+        engine_close(s.engine);
+    metrics_free(s.metrics);
+    if (!rc)
+        log_event(LOG_INFO, "stopped", NULL);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct config config;
+    struct err e = ERR_INIT;
+    enum config_action action;
+    if (config_load(argc, argv, &config, &action, &e))
+        return complain(&e, EXIT_USAGE);
+    int status = EXIT_OK;
+    if (action == CONFIG_HELP) {
+        _cleanup_strb_ struct strb text = {0};
+        config_help(&text);
+        fputs(text.failed ? "" : text.data, stdout);
+    } else if (action == CONFIG_VERSION) {
+        puts("arrayd " ARRAYD_VERSION);
+    } else {
+        log_set_level(config.log_level);
+        log_set_json(config.log_json);
+        raise_descriptors();
+        status = run(&config);
+    }
+    config_free(&config);
+    return status;
+}

@@ -1,0 +1,186 @@
+/* Counters are kept a route: a matrix of status codes and a histogram of latencies, all relaxed
+ * atomics in one allocation. Any status not listed counts as "other". */
+#include "server/metrics.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+#include "server/auth.h"
+#include "server/server.h"
+
+static const short statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404,
+                                 405, 406, 408, 409, 411, 413, 414, 415, 416, 417,
+                                 422, 429, 431, 500, 501, 503, 505, 507, 0 /* none sent */};
+#define N_STATUSES (sizeof statuses / sizeof *statuses)
+
+static const double bounds[] = {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3,
+                                50e-3, 100e-3, 250e-3, 500e-3, 1,    2.5,    5,    10,    30};
+#define N_BOUNDS (sizeof bounds / sizeof *bounds)
+
+struct route_metrics {
+    _Atomic uint64_t by_status[N_STATUSES + 1]; /* the last: any other */
+    _Atomic uint64_t bucket[N_BOUNDS + 1];
+    _Atomic uint64_t sum_ns;
+};
+
+struct metrics {
+    _Atomic uint64_t bytes_in, bytes_out;
+    size_t n_routes; /* one more than route_count: what matched none */
+    struct route_metrics routes[];
+};
+
+struct metrics *metrics_new(void)
+{
+    struct metrics *m = mem_calloc(1, sizeof *m + (route_count + 1) * sizeof m->routes[0]);
+    if (m)
+        m->n_routes = route_count + 1;
+    return m;
+}
+
+void metrics_free(struct metrics *m)
+{
+    mem_free(m);
+}
+
+static void add(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static uint64_t get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void metrics_request(struct metrics *m, const struct route *route, int status, double seconds,
+                     int64_t bytes_in, int64_t bytes_out)
+{
+    struct route_metrics *r = &m->routes[route ? (size_t)(route - route_table) : route_count];
+    size_t s = 0, b = 0;
+    while (s < N_STATUSES && statuses[s] != status)
+        s++;
+    while (b < N_BOUNDS && seconds > bounds[b])
+        b++;
+    add(&r->by_status[s], 1);
+    add(&r->bucket[b], 1);
+    add(&r->sum_ns, (uint64_t)(seconds * 1e9));
+    add(&m->bytes_in, (uint64_t)bytes_in);
+    add(&m->bytes_out, (uint64_t)bytes_out);
+}
+
+/* --- text --- */
+
+static void family(struct strb *out, const char *name, const char *type, const char *help)
+{
+    strb_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void gauge(struct strb *out, const char *name, const char *help, double value)
+{
+    family(out, name, "gauge", help);
+    strb_addf(out, "%s %.15g\n", name, value);
+}
+
+static void labels(struct strb *out, size_t i)
+{
+    if (i < route_count)
+        strb_addf(out, "route=\"%s\",method=\"%s\"", route_table[i].label, route_table[i].method);
+    else
+        strb_add(out, "route=\"none\",method=\"any\"");
+}
+
+static void write_routes(struct metrics *m, struct strb *out)
+{
+    family(out, "arrayd_http_requests_total", "counter",
+           "Requests that have ended, by route and status (0: no reply could be sent).");
+    for (size_t i = 0; i < m->n_routes; i++)
+        for (size_t s = 0; s <= N_STATUSES; s++) {
+            uint64_t n = get(&m->routes[i].by_status[s]);
+            if (!n)
+                continue;
+            strb_add(out, "arrayd_http_requests_total{");
+            labels(out, i);
+            if (s < N_STATUSES)
+                strb_addf(out, ",status=\"%d\"} %" PRIu64 "\n", statuses[s], n);
+            else
+                strb_addf(out, ",status=\"other\"} %" PRIu64 "\n", n);
+        }
+    family(out, "arrayd_http_request_seconds", "histogram",
+           "Time from a request's first line to the end of its reply.");
+    for (size_t i = 0; i < m->n_routes; i++) {
+        const struct route_metrics *r = &m->routes[i];
+        uint64_t n = 0, counts[N_BOUNDS + 1];
+        for (size_t b = 0; b <= N_BOUNDS; b++)
+            n += counts[b] = get(&r->bucket[b]);
+        if (!n)
+            continue;
+        uint64_t below = 0;
+        for (size_t b = 0; b < N_BOUNDS; b++) {
+            below += counts[b];
+            strb_add(out, "arrayd_http_request_seconds_bucket{");
+            labels(out, i);
+            strb_addf(out, ",le=\"%g\"} %" PRIu64 "\n", bounds[b], below);
+        }
+        strb_add(out, "arrayd_http_request_seconds_bucket{");
+        labels(out, i);
+        strb_addf(out, ",le=\"+Inf\"} %" PRIu64 "\narrayd_http_request_seconds_sum{", n);
+        labels(out, i);
+        strb_addf(out, "} %.9g\narrayd_http_request_seconds_count{",
+                  (double)get(&r->sum_ns) * 1e-9);
+        labels(out, i);
+        strb_addf(out, "} %" PRIu64 "\n", n);
+    }
+    family(out, "arrayd_http_bytes_in_total", "counter", "Bytes of request bodies.");
+    strb_addf(out, "arrayd_http_bytes_in_total %" PRIu64 "\n", get(&m->bytes_in));
+    family(out, "arrayd_http_bytes_out_total", "counter", "Bytes of reply bodies.");
+    strb_addf(out, "arrayd_http_bytes_out_total %" PRIu64 "\n", get(&m->bytes_out));
+}
+
+static double uptime(const struct server *server)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9 - (double)server->started_us * 1e-6;
+}
+
+void metrics_write(struct metrics *m, struct server *server, struct strb *out)
+{
+    struct metrics_gauges g = {0};
+    http_gauges(server->http, &g);
+    family(out, "arrayd_info", "gauge", "Version and backend, as labels.");
+    strb_addf(out, "arrayd_info{version=\"%s\",backend=\"%s\"} 1\n", ARRAYD_VERSION,
+              engine_backend(server->engine));
+    gauge(out, "arrayd_uptime_seconds", "Time since the start.", uptime(server));
+    gauge(out, "arrayd_bytes_in_use", "Array memory alive, temporaries included.",
+          (double)engine_bytes_in_use(server->engine));
+    gauge(out, "arrayd_arrays", "Array handles.", (double)auth_arrays(server->auth));
+    gauge(out, "arrayd_sessions", "Sessions, default ones included.",
+          (double)auth_sessions(server->auth));
+    gauge(out, "arrayd_http_connections", "Open connections.", (double)g.connections);
+    gauge(out, "arrayd_http_requests_in_flight", "Requests begun and not ended.",
+          (double)g.in_flight);
+    gauge(out, "arrayd_http_requests_waiting",
+          "Of these, suspended: for the device, a worker or the client.", (double)g.suspended);
+    gauge(out, "arrayd_http_worker_queue", "Requests that wait for a worker thread.",
+          (double)g.queued_work);
+    write_routes(m, out);
+    engine_metrics(server->engine, out);
+}
+
+void metrics_get(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    if (http_query_only(req, none, &e)) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct strb out = {0};
+    metrics_write(req->server->metrics, req->server, &out);
+    http_reply_text(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+}

@@ -1,0 +1,31 @@
+/* Counters of the HTTP front, and GET /metrics.
+ *
+ * http*.c count; the handler writes them together with the engine's and the sessions' figures in
+ * Prometheus' text format 0.0.4. Counters are relaxed atomics: no locks, any thread. */
+#ifndef ARRAYD_SERVER_METRICS_H
+#define ARRAYD_SERVER_METRICS_H
+
+#include <stdint.h>
+
+#include "compute/base/strb.h"
+#include "server/http.h"
+
+struct metrics;
+
+struct metrics *metrics_new(void); /* for the routes of route_table; NULL without memory */
+void metrics_free(struct metrics *m);
+
+/* One request has ended. `route` NULL: none matched. Status 0: no reply could be sent. */
+void metrics_request(struct metrics *m, const struct route *route, int status, double seconds,
+                     int64_t bytes_in, int64_t bytes_out);
+
+/* Gauges that http.c keeps, read when the text is written. */
+struct metrics_gauges {
+    int64_t connections, in_flight, suspended, queued_work;
+};
+void http_gauges(struct http *h, struct metrics_gauges *ret);
+
+void metrics_write(struct metrics *m, struct server *server, struct strb *out);
+handler_fn metrics_get; /* GET /metrics */
+
+#endif
