@@ -43,6 +43,9 @@
 FLOAT_UNARY(LOOP_UNARY, F32, ar_f32)
 FLOAT_BINARY(LOOP_BINARY, F32, ar_f32)
 LOOP_BINARY(HYPOT, F32, ar_f32, ar_f32)
+/* the only operation of halves; see scalar_half.h */
+LOOP_BINARY(NEXTAFTER, F16, ar_f16, ar_f16)
+LOOP_BINARY(NEXTAFTER, BF16, ar_bf16, ar_bf16)
 FLOAT_UNARY(LOOP_UNARY, F64, ar_f64)
 FLOAT_BINARY(LOOP_BINARY, F64, ar_f64)
 
@@ -51,6 +54,8 @@ void LOOPS_FILL(float)(struct loop_table *t)
     FLOAT_UNARY(LOOP_SET, F32, )
     FLOAT_BINARY(LOOP_SET, F32, )
     LOOP_SET(HYPOT, F32, , )
+    LOOP_SET(NEXTAFTER, F16, , )
+    LOOP_SET(NEXTAFTER, BF16, , )
     FLOAT_UNARY(LOOP_SET, F64, )
     FLOAT_BINARY(LOOP_SET, F64, )
 }

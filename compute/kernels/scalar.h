@@ -8,7 +8,7 @@
  *   ar_<OP>_<T>(a[, b])       ar_ADD_F32, ar_ISNAN_C64: identifiers as in the two tables
  *   ar_cast_<FROM>_<TO>(x)    astype
  *   ar_philox(…), ar_uniform_F32 …   scalar_random.h
- * float16 and bfloat16 have casts only: their arithmetic is legalised to float32.
+ * float16 and bfloat16 have casts and nextafter only: the rest is legalised to float32.
  *
  * A compilation that needs few types may define AR_SUBSET and then AR_USE_<T> for those types
  * (I8 … C128; BOOL, F32 and F64 are always there, a type's casts come with it), and AR_USE_CMATH

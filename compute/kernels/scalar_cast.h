@@ -1,8 +1,8 @@
 /* astype between all types, ar_cast_<FROM>_<TO>; part of scalar.h.
  *
  * Integers wrap; float to integer truncates, saturates, NaN is 0; anything to bool is x != 0;
- * complex to real drops the imaginary part (the checker refuses it where the contract does). To the
- * halves each value is rounded once, whatever it comes from. */
+ * complex to real drops the imaginary part (the checker refuses it where the contract does). Floats
+ * are rounded to the halves once, whatever they come from. */
 #ifndef ARRAYD_SCALAR_CAST_H
 #define ARRAYD_SCALAR_CAST_H
 
@@ -127,22 +127,22 @@ AR_SATURATE_ALL(F64, ar_f64)
 #define AR_SAT_F32(T, t, v) ar_saturate_F32_##T(v)
 #define AR_SAT_F64(T, t, v) ar_saturate_F64_##T(v)
 
-/* Integers: beyond 65519 float16 is infinite, below 2^24 float32 is exact, so float32 between them
- * rounds once; bfloat16 needs the sticky bit from 32 bits on. */
-#define AR_CAST_INT(F, f, to_bf16)                                                                 \
+/* Integers go to the halves by way of float32, as NumPy and ml_dtypes have it; float16 is infinite
+ * from 65520 on, so for it that is exact. */
+#define AR_CAST_INT(F, f)                                                                          \
     AR_CAST_TO_INTS(F, f, x, AR_WRAP)                                                              \
     AR_CAST_TO_FLOATS(F, f, x)                                                                     \
     AR_CAST(F, f, F16, ar_f16, ar_f32_to_f16((ar_f32)x))                                           \
-    AR_CAST(F, f, BF16, ar_bf16, to_bf16)
-AR_CAST_INT(BOOL, ar_bool, ar_f32_to_bf16((ar_f32)x))
-AR_CAST_INT(I8, ar_i8, ar_f32_to_bf16((ar_f32)x))
-AR_CAST_INT(I16, ar_i16, ar_f32_to_bf16((ar_f32)x))
-AR_CAST_INT(I32, ar_i32, ar_f64_to_bf16((ar_f64)x))
-AR_CAST_INT(I64, ar_i64, ar_f64_to_bf16(ar_i64_to_f64_odd(x)))
-AR_CAST_INT(U8, ar_u8, ar_f32_to_bf16((ar_f32)x))
-AR_CAST_INT(U16, ar_u16, ar_f32_to_bf16((ar_f32)x))
-AR_CAST_INT(U32, ar_u32, ar_f64_to_bf16((ar_f64)x))
-AR_CAST_INT(U64, ar_u64, ar_f64_to_bf16(ar_u64_to_f64_odd(x)))
+    AR_CAST(F, f, BF16, ar_bf16, ar_f32_to_bf16((ar_f32)x))
+AR_CAST_INT(BOOL, ar_bool)
+AR_CAST_INT(I8, ar_i8)
+AR_CAST_INT(I16, ar_i16)
+AR_CAST_INT(I32, ar_i32)
+AR_CAST_INT(I64, ar_i64)
+AR_CAST_INT(U8, ar_u8)
+AR_CAST_INT(U16, ar_u16)
+AR_CAST_INT(U32, ar_u32)
+AR_CAST_INT(U64, ar_u64)
 
 AR_CAST_TO_INTS(F16, ar_f16, ar_f16_to_f32(x), AR_SAT_F32)
 AR_CAST_TO_FLOATS(F16, ar_f16, ar_f16_to_f32(x))

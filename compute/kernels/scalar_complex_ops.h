@@ -56,16 +56,18 @@ AR_FN AR_R AR_NAME(ROUND)(AR_R a)
 {
     return AR_MAKE(AR_PART(ROUND)(a.re), AR_PART(ROUND)(a.im));
 }
-/* x/|x|; one infinite part gives a unit, two give NaN */
+/* x/|x|; one infinite part gives a unit (also beside a NaN, |x| is infinite then), two give NaN */
 AR_FN AR_R AR_NAME(SIGN)(AR_R a)
 {
     ar_f64 re = a.re, im = a.im, ar = fabs(re), ai = fabs(im);
-    if (re != re || im != im || (ar == AR_INF && ai == AR_INF))
+    if (ar == AR_INF && ai == AR_INF)
         return AR_MAKE((AR_P)AR_NAN, (AR_P)AR_NAN);
     if (ar == AR_INF)
         return AR_MAKE(re > 0 ? 1 : -1, 0);
     if (ai == AR_INF)
         return AR_MAKE(0, im > 0 ? 1 : -1);
+    if (re != re || im != im)
+        return AR_MAKE((AR_P)AR_NAN, (AR_P)AR_NAN);
     if (ar == 0 && ai == 0)
         return AR_MAKE(0, 0);
     /* scaled, for the modulus may overflow, or be a subnormal of few bits */

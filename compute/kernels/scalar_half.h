@@ -71,18 +71,23 @@ AR_FN ar_bf16 ar_f64_to_bf16(ar_f64 x)
     return ar_f32_to_bf16(ar_f64_to_f32_odd(x));
 }
 
-/* Integers → float64 rounded to odd, for the same reason: beyond 2^53 the bits that do not fit are
- * gathered into one sticky bit. */
-AR_FN ar_f64 ar_u64_to_f64_odd(ar_u64 x)
+/* nextafter is the one operation that cannot be computed in float32 and rounded: there the next
+ * number is nearer. Bits of one sign are ordered as integers. */
+AR_FN ar_u16 ar_half_next(ar_u16 a, ar_u16 b, ar_f32 x, ar_f32 y)
 {
-    ar_u64 sticky = (x & ~(ar_u64)0x7ff) | ((x & 0x7ff) ? (ar_u64)0x800 : 0);
-    return (ar_f64)(x >> 53 ? sticky : x);
+    ar_u16 up = (ar_u16)((x < y) == (x > 0) ? a + 1 : a - 1);
+    ar_u16 r = x == 0 ? (ar_u16)((b & 0x8000u) | 1) : up;
+    r = x == y ? b : r;
+    r = y != y ? b : r;
+    return x != x ? a : r;
 }
-AR_FN ar_f64 ar_i64_to_f64_odd(ar_i64 x)
+AR_FN ar_f16 ar_NEXTAFTER_F16(ar_f16 a, ar_f16 b)
 {
-    ar_u64 u = (ar_u64)x;
-    ar_f64 m = ar_u64_to_f64_odd(x < 0 ? 0 - u : u);
-    return x < 0 ? -m : m;
+    return ar_half_next(a, b, ar_f16_to_f32(a), ar_f16_to_f32(b));
+}
+AR_FN ar_bf16 ar_NEXTAFTER_BF16(ar_bf16 a, ar_bf16 b)
+{
+    return ar_half_next(a, b, ar_bf16_to_f32(a), ar_bf16_to_f32(b));
 }
 
 #endif
