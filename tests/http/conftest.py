@@ -170,6 +170,7 @@ def api(daemon):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "last: runs after everything else")
+    config.addinivalue_line("markers", "release_only: too much for the short run under sanitizers")
     config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
 
 
