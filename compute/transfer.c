@@ -90,12 +90,8 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
         run = innermost_run(&a->view, dtype_size(a->dtype), &outer);
     }
     struct download *d = mem_calloc(1, sizeof *d);
-    struct task *t = task_new(s);
-    if (!d || !t) {
-        mem_free(d);
-        task_free(t);
+    if (!d)
         return err_oom(e);
-    }
     d->view = a->view;
     d->itemsize = dtype_size(a->dtype);
     d->run = run;
@@ -103,33 +99,35 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     d->wake = wake;
     d->user = user;
     atomic_init(&d->refs, 1);
-    t->done = download_done;
-    t->user = d;
 
     pthread_mutex_lock(&g->lock);
     struct storage *st = a->buffer->storage;
-    bool ready = settled(st);
-    if (!ready && (!task_use(t, st, false) || !task_reserve(t))) {
-        pthread_mutex_unlock(&g->lock);
-        task_free(t);
-        mem_free(d);
-        return err_oom(e);
+    struct task *t = NULL;
+    if (!settled(st)) { /* told by a job behind everything the storage waits for */
+        t = task_new(s);
+        if (!t || !task_use(t, st, false) || !task_reserve(t)) {
+            pthread_mutex_unlock(&g->lock);
+            task_free(t);
+            mem_free(d);
+            return err_oom(e);
+        }
+        t->done = download_done;
+        t->user = d;
     }
     d->version = packed ? version : array_version(a);
     d->storage = storage_ref(st);
     atomic_fetch_add(&st->pins, 1);
-    if (ready) {
-        atomic_init(&d->state, DOWNLOAD_READY);
-        pthread_mutex_unlock(&g->lock);
-        task_free(t);
-        if (wake)
-            wake(user);
-    } else {
+    *ret = d;
+    if (t) {
         atomic_init(&d->state, DOWNLOAD_WAITING);
         atomic_fetch_add(&d->refs, 1);
         task_submit_unlock(t);
+    } else {
+        atomic_init(&d->state, DOWNLOAD_READY);
+        pthread_mutex_unlock(&g->lock);
+        if (wake)
+            wake(user);
     }
-    *ret = d;
     return ERR_OK;
 }
 
