@@ -28,6 +28,10 @@ enum data_format {
  * for another type. */
 enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e) must_check;
 
+/* --- the routes (handlers_data.c) --- */
+
+handler_fn data_get, data_put;
+
 /* --- in (data_upload.c) --- */
 
 /* Gets the new array (and owns it) when the whole body has arrived and was right; must reply. */

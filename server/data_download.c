@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "compute/base/mem.h"
@@ -187,7 +188,7 @@ static enum range_kind parse_range(const char *h, int64_t length, int64_t *ret_f
                                    int64_t *ret_count)
 {
     int64_t from, to = length - 1;
-    if (strncmp(h, "bytes=", 6) != 0)
+    if (strncasecmp(h, "bytes=", 6) != 0)
         return RANGE_WHOLE;
     const char *p = h + 6;
     p += strspn(p, " \t");

@@ -1,0 +1,108 @@
+/* The elements are fetched whole into the request's memory, then printed. For a small result of
+ * small work both happen at once, on the thread that asked: no wait, no second buffer. Only a large
+ * list is printed by a worker, so that it holds nobody up. */
+#include "server/encode.h"
+
+#include <string.h>
+
+#include "protocol/json_writer.h"
+#include "protocol/numlist.h"
+#include "server/gate.h"
+
+#define OFFLOAD_ELEMENTS 8192
+#define TYPICAL_ELEMENT  11 /* bytes of text, to size the buffer once */
+
+struct encoding {
+    struct gate gate;
+    struct download *download;
+    enum dtype dtype;
+    struct view view; /* contiguous */
+    unsigned char *bytes;
+    size_t n, have;
+};
+
+static void encoding_free(void *state)
+{
+    struct encoding *s = state;
+    if (s->download)
+        download_free(s->download);
+    s->download = NULL;
+}
+
+static void print(struct request *req)
+{
+    struct encoding *s = req->state;
+    struct strb out = {0};
+    int64_t elements = view_size(&s->view);
+    strb_reserve(&out, (size_t)elements * TYPICAL_ELEMENT + 128);
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_member_string(&w, "dtype", dtype_name(s->dtype));
+    json_put_key(&w, "shape");
+    json_put_i64_list(&w, (size_t)s->view.rank, s->view.shape);
+    if (s->view.rank == 0) {
+        struct scalar value = {.dtype = s->dtype};
+        memcpy(&value.v, s->bytes, s->n);
+        json_put_key(&w, "value");
+        json_put_scalar(&w, &value);
+    } else {
+        json_put_key(&w, "data");
+        numlist_add(&out, s->dtype, &s->view, s->bytes);
+        w.comma = true;
+    }
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+static void fetch(struct request *req)
+{
+    struct encoding *s = req->state;
+    struct err e = ERR_INIT;
+    while (s->have < s->n) {
+        gate_arm(&s->gate);
+        int64_t got =
+            download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
+        if (got < 0) {
+            err_set(&e, ERR_DEVICE_LOST, "the device failed while it computed the result");
+            http_reply_error(req, &e);
+            return;
+        }
+        if (got == 0) {
+            gate_wait(&s->gate, fetch);
+            return;
+        }
+        s->have += (size_t)got;
+    }
+    if (s->download)
+        req->t_device = download_device_ms(s->download);
+    if (view_size(&s->view) > OFFLOAD_ELEMENTS)
+        http_offload(req, print);
+    else
+        print(req);
+}
+
+void encode_reply(struct request *req, struct engine_stream *stream, struct array *take_a)
+{
+    struct err e = ERR_INIT;
+    struct encoding *s = arena_alloc(req->arena, sizeof *s);
+    enum err_code c = s ? ERR_OK : err_oom(&e);
+    if (!c) {
+        gate_init(&s->gate, req);
+        req->state = s;
+        req->state_free = encoding_free;
+        s->dtype = take_a->dtype;
+        s->n = (size_t)array_nbytes(take_a);
+        c = view_contiguous(take_a->view.rank, take_a->view.shape, dtype_size(s->dtype), &s->view,
+                            &e);
+    }
+    if (!c && s->n) {
+        s->bytes = arena_alloc(req->arena, s->n);
+        c = s->bytes ? download_new(stream, take_a, gate_wake, &s->gate, &s->download, &e)
+                     : err_oom(&e);
+    }
+    array_unref(take_a);
+    if (c)
+        http_reply_error(req, &e);
+    else
+        fetch(req);
+}

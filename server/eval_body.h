@@ -1,0 +1,40 @@
+/* The body of evaluate and explain, read and checked as far as that goes without typing the
+ * expression.
+ *
+ * Called by handlers_evaluate.c and handlers_explain.c. Text and trees live in the request's arena;
+ * references (session, arrays, `out`) are the struct's until eval_body_clear. */
+#ifndef ARRAYD_SERVER_EVAL_BODY_H
+#define ARRAYD_SERVER_EVAL_BODY_H
+
+#include "compute/engine.h"
+#include "compute/expr.h"
+#include "protocol/media.h"
+#include "server/handles.h"
+#include "server/http.h"
+#include "server/resolve.h"
+#include "server/session.h"
+
+/* The routes. */
+handler_fn evaluate_post, explain_post;
+
+struct eval_body {
+    struct session *session;
+    struct resolver resolver;
+    struct expr expr;
+    struct check_env env;
+    const char *name;  /* or NULL */
+    bool has_out;      /* then: */
+    struct handle out; /* where to write, */
+    struct view region;
+    bool inline_data;
+    enum media reply;            /* MEDIA_JSON, or how the data itself is wanted */
+    struct eval_request request; /* points into this struct */
+};
+
+/* Reads the request; on failure nothing needs clearing. `explain`: the reply is JSON in any case.
+ * Sets req->t_parse. `ret` must stay where it is. */
+enum err_code eval_body_read(struct request *req, bool explain, struct eval_body *ret,
+                             struct err *e) must_check;
+void eval_body_clear(struct eval_body *b);
+
+#endif

@@ -1,0 +1,120 @@
+/* GET and PUT /v1/arrays/{ref}/data: which elements, in which form; the bytes are data_*.c's. */
+#include <string.h>
+
+#include "protocol/index.h"
+#include "protocol/media.h"
+#include "server/data.h"
+#include "server/handlers.h"
+
+enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e)
+{
+    const char *value = http_header(req, "Content-Type");
+    enum media type;
+    enum err_code c = media_content_type(value, &type, e);
+    if (c)
+        return c;
+    switch (type) {
+    case MEDIA_NONE:
+        *ret = DATA_SNIFF;
+        return ERR_OK;
+    case MEDIA_OCTETS:
+        *ret = DATA_OCTETS;
+        return ERR_OK;
+    case MEDIA_NPY:
+        *ret = DATA_NPY;
+        return ERR_OK;
+    case MEDIA_JSON:
+        *ret = DATA_JSON;
+        return ERR_OK;
+    default:
+        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
+                       "array data come as application/octet-stream, application/x-npy or "
+                       "application/json, not as %.64s",
+                       value);
+    }
+}
+
+/* The elements that ?index= means. */
+static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
+                               struct err *e)
+{
+    const char *text = http_query(req, "index");
+    if (!text) {
+        *ret = a->view;
+        return ERR_OK;
+    }
+    struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
+    if (!spec)
+        return err_oom(e);
+    enum err_code c = index_parse(text, strlen(text), spec, e);
+    return c ? c : view_index(&a->view, spec, ret, e);
+}
+
+static enum err_code only_index(struct request *req, struct err *e)
+{
+    static const char *const allowed[] = {"index", NULL};
+    return http_query_only(req, allowed, e);
+}
+
+static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
+                                 struct array **ret_a, struct err *e)
+{
+    enum err_code c = only_index(req, e);
+    if (!c)
+        c = media_negotiate(http_header(req, "Accept"), data_offers,
+                            sizeof data_offers / sizeof *data_offers, ret_type, e);
+    if (c)
+        return c;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    c = handler_array(req, &s, &h, e);
+    if (c)
+        return c;
+    struct view v;
+    c = region_of(req, h.array, &v, e);
+    if (c)
+        return c;
+    struct array *a = array_view(h.array, h.array->dtype, &v);
+    if (!a)
+        return err_oom(e);
+    *ret_a = a;
+    *ret_s = session_ref(s);
+    return ERR_OK;
+}
+
+void data_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    enum media type;
+    _cleanup_session_ struct session *s = NULL;
+    struct array *a = NULL;
+    if (prepare_get(req, &type, &s, &a, &e))
+        http_reply_error(req, &e);
+    else
+        data_reply(req, s->stream, a, type, true);
+}
+
+void data_put(struct request *req)
+{
+    struct err e = ERR_INIT;
+    enum data_format format;
+    struct session *s = NULL;
+    struct handle h = {0};
+    struct view region;
+    enum err_code c = only_index(req, &e);
+    if (!c)
+        c = data_format_of(req, &format, &e);
+    if (!c)
+        c = handler_array(req, &s, &h, &e);
+    if (!c && h.read_only)
+        c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
+    if (!c)
+        c = region_of(req, h.array, &region, &e);
+    if (!c) {
+        data_accept_into(req, s, &h, &region, format);
+        return;
+    }
+    handle_clear(&h);
+    session_unref(s);
+    http_reply_error(req, &e);
+}

@@ -1,0 +1,73 @@
+/* POST /v1/evaluate: computes an expression into a new array, an existing one, or the reply.
+ *
+ * Nothing here waits unless a value is asked for: the array's handle is made while its contents are
+ * still being computed. A small evaluation on the CPU is over when engine_evaluate returns, and
+ * then a reply with the value goes out from here without a suspension. */
+#include "server/config.h"
+#include "server/data.h"
+#include "server/encode.h"
+#include "server/eval_body.h"
+#include "server/meta.h"
+#include "server/server.h"
+
+/* A handle for the result, and its metadata. */
+static enum err_code reply_handle(struct request *req, const struct eval_body *b, struct array *a,
+                                  struct err *e)
+{
+    struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE};
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
+    if (!c)
+        meta_reply(req, 201, &h);
+    return c;
+}
+
+/* What the client gets for the result. */
+static enum err_code reply_result(struct request *req, const struct eval_body *b,
+                                  struct array *take_a, struct err *e)
+{
+    _cleanup_array_ struct array *a = take_a;
+    if (b->has_out) {
+        meta_reply(req, 200, &b->out);
+        return ERR_OK;
+    }
+    if (b->name)
+        return reply_handle(req, b, a, e);
+    if (b->reply != MEDIA_JSON) {
+        data_reply(req, b->session->stream, array_ref(a), b->reply, false);
+        return ERR_OK;
+    }
+    if (a->view.rank && !b->inline_data)
+        return reply_handle(req, b, a, e);
+    int64_t size = view_size(&a->view), max = req->server->config->max_inline;
+    if (size > max)
+        return err_set(e, ERR_INLINE_TOO_LARGE,
+                       "the result has %lld elements, at most %lld are returned inline; ask for "
+                       "it as application/octet-stream or application/x-npy, or leave it in an "
+                       "array",
+                       (long long)size, (long long)max);
+    encode_reply(req, b->session->stream, array_ref(a));
+    return ERR_OK;
+}
+
+void evaluate_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct eval_body b;
+    struct eval_times times = {0};
+    struct array *a;
+    enum err_code c = eval_body_read(req, false, &b, &e);
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times, NULL, NULL,
+                        &e);
+    req->t_plan = times.check + times.lower;
+    req->t_compile = times.compile;
+    if (!c)
+        c = reply_result(req, &b, a, &e);
+    eval_body_clear(&b);
+    if (c)
+        http_reply_error(req, &e);
+}

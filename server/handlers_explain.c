@@ -1,0 +1,252 @@
+/* POST /v1/explain: what evaluate would do with the same body, without doing it.
+ *
+ * "tree" is the typed expression, nested. It is a graph: a node that has been written once, or that
+ * lies deeper than a JSON reader should have to go, appears as {"ref": id}; "nodes" lists every
+ * node once, children first. */
+#include <string.h>
+
+#include "protocol/json_writer.h"
+#include "server/eval_body.h"
+#include "server/server.h"
+
+#define TREE_DEPTH 100
+
+static const char *kind_name(const struct typed_node *n)
+{
+    switch (n->kind) {
+    case T_CONST:
+        return "const";
+    case T_INPUT:
+        return "input";
+    case T_OP:
+        return op_table[n->op].name;
+    case T_CAST:
+        return "astype";
+    case T_WHERE:
+        return "where";
+    case T_SHIFT:
+        return "shift";
+    case T_INDEX:
+        return "index";
+    case T_UNRAVEL:
+        return "unravel_index";
+    case T_VIEW:
+        return "getitem";
+    case T_REDUCE:
+        return reduce_name(n->reduce.op);
+    case T_RANDOM:
+        return "random";
+    }
+    return "?";
+}
+
+static void put_list(struct json_writer *w, const char *key, int n, const int64_t *v)
+{
+    json_put_key(w, key);
+    json_put_i64_list(w, (size_t)n, v);
+}
+
+static void put_view(struct json_writer *w, const struct affine *v)
+{
+    int64_t src[MAX_RANK];
+    for (int k = 0; k < v->rank; k++)
+        src[k] = v->src[k];
+    put_list(w, "axes", v->rank, src);
+    put_list(w, "start", v->rank, v->start);
+    put_list(w, "step", v->rank, v->step);
+}
+
+static void put_reduce(struct json_writer *w, const struct typed_node *n, int rank)
+{
+    json_put_key(w, "axis");
+    json_open_list(w);
+    for (int k = 0; k < rank; k++)
+        if (n->reduce.axes >> k & 1)
+            json_put_i64(w, k);
+    json_close_list(w);
+    json_put_member_bool(w, "keepdims", n->reduce.keepdims);
+}
+
+/* Everything of a node but its arguments. */
+static void put_node(struct json_writer *w, const struct typed *t, uint32_t id)
+{
+    const struct typed_node *n = &t->nodes[id];
+    json_put_member_i64(w, "id", id);
+    json_put_member_string(w, "op", kind_name(n));
+    json_put_member_string(w, "dtype", dtype_name(n->dtype));
+    if (!n->open)
+        put_list(w, "shape", n->rank, n->shape);
+    switch (n->kind) {
+    case T_CONST:
+        json_put_key(w, "value");
+        json_put_scalar(w, &n->value);
+        break;
+    case T_INPUT:
+        json_put_member_string(w, "name", t->inputs[n->input].name);
+        break;
+    case T_SHIFT:
+        put_list(w, "offsets", t->nodes[n->args[0]].rank, n->shift.offsets);
+        json_put_member_string(w, "boundary", boundary_name(n->shift.mode));
+        break;
+    case T_INDEX:
+    case T_UNRAVEL:
+        json_put_member_i64(w, "axis", n->axis);
+        break;
+    case T_VIEW:
+        put_view(w, n->view);
+        break;
+    case T_REDUCE:
+        put_reduce(w, n, t->nodes[n->args[0]].rank);
+        break;
+    default:
+        break;
+    }
+}
+
+static void put_tree(struct json_writer *w, const struct typed *t, uint32_t id, int depth,
+                     bool *written)
+{
+    const struct typed_node *n = &t->nodes[id];
+    json_open_object(w);
+    if (n->n_args && (depth >= TREE_DEPTH || written[id])) {
+        json_put_member_i64(w, "ref", id);
+    } else {
+        written[id] = true;
+        put_node(w, t, id);
+        if (n->n_args) {
+            json_put_key(w, "args");
+            json_open_list(w);
+            for (int i = 0; i < n->n_args; i++)
+                put_tree(w, t, n->args[i], depth + 1, written);
+            json_close_list(w);
+        }
+    }
+    json_close_object(w);
+}
+
+static void put_nodes(struct json_writer *w, const struct typed *t)
+{
+    json_open_list(w);
+    for (uint32_t id = 0; id < t->n_nodes; id++) {
+        const struct typed_node *n = &t->nodes[id];
+        json_open_object(w);
+        put_node(w, t, id);
+        json_put_key(w, "args");
+        json_open_list(w);
+        for (int i = 0; i < n->n_args; i++)
+            json_put_i64(w, n->args[i]);
+        json_close_list(w);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+/* Which operand a slot is: an array's name, or the temporary of a kernel before. */
+static void put_inputs(struct json_writer *w, const struct eval_explanation *x,
+                       const struct ir_kernel *k)
+{
+    json_put_key(w, "inputs");
+    json_open_list(w);
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_slot *slot = &x->plan->slots[k->inputs[i].slot];
+        json_open_object(w);
+        json_put_key(w, "name");
+        if (slot->kind == SLOT_INPUT)
+            json_put_string(w, x->typed.inputs[slot->index].name);
+        else
+            json_put_null(w);
+        json_put_member_string(w, "dtype", dtype_name(k->inputs[i].dtype));
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+static bool put_kernel(struct json_writer *w, struct engine *engine,
+                       const struct eval_explanation *x, uint32_t i)
+{
+    const struct ir_kernel *k = x->plan->kernels[i];
+    _cleanup_strb_ struct strb source = {0};
+    _cleanup_strb_ struct strb ir = {0};
+    const char *shape = "";
+    bool cached = false;
+    engine_explain_kernel(engine, k, &source, &shape, &cached);
+    ir_print(k, &ir);
+    if (source.failed || ir.failed)
+        return false;
+    json_open_object(w);
+    json_put_member_i64(w, "index", i);
+    json_put_member_string(w, "shape", shape);
+    put_list(w, "iteration", k->rank, k->shape);
+    json_put_member_i64(w, "nodes", k->n_nodes);
+    put_inputs(w, x, k);
+    json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
+    json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
+    json_put_member_bool(w, "cached", cached);
+    json_put_member_string(w, "source", source.data ? source.data : "");
+    json_put_member_string(w, "ir", ir.data ? ir.data : "");
+    json_close_object(w);
+    return true;
+}
+
+static enum err_code put_explanation(struct request *req, const struct eval_explanation *x,
+                                     struct strb *out, struct err *e)
+{
+    const struct typed *t = &x->typed;
+    struct json_writer w = JSON_WRITER(out);
+    bool *written = arena_alloc(req->arena, t->n_nodes ? t->n_nodes : 1);
+    _cleanup_strb_ struct strb text = {0};
+    typed_print(t, &text);
+    if (!written || text.failed)
+        return err_oom(e);
+    int64_t bytes_read = 0, bytes_written = 0;
+    json_open_object(&w);
+    json_put_key(&w, "tree");
+    put_tree(&w, t, t->root, 0, written);
+    json_put_key(&w, "nodes");
+    put_nodes(&w, t);
+    json_put_member_string(&w, "text", text.data ? text.data : "");
+    json_put_key(&w, "kernels");
+    json_open_list(&w);
+    for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
+        if (!put_kernel(&w, req->server->engine, x, i))
+            return err_oom(e);
+        bytes_read += ir_bytes_read(x->plan->kernels[i]);
+        bytes_written += ir_bytes_written(x->plan->kernels[i]);
+    }
+    json_close_list(&w);
+    json_put_member_i64(&w, "bytes_read", bytes_read);
+    json_put_member_i64(&w, "bytes_written", bytes_written);
+    json_put_key(&w, "result");
+    json_open_object(&w);
+    json_put_member_string(&w, "dtype", dtype_name(t->nodes[t->root].dtype));
+    put_list(&w, "shape", t->nodes[t->root].rank, t->nodes[t->root].shape);
+    json_close_object(&w);
+    json_close_object(&w);
+    return out->failed ? err_oom(e) : ERR_OK;
+}
+
+void explain_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct eval_body b;
+    struct eval_explanation x;
+    struct strb out = {0};
+    enum err_code c = eval_body_read(req, true, &b, &e);
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    c = engine_explain(req->server->engine, &b.request, req->arena, &x, &e);
+    if (!c) {
+        req->t_plan = x.times.check + x.times.lower;
+        req->t_compile = x.times.compile;
+        c = put_explanation(req, &x, &out, &e);
+    }
+    eval_body_clear(&b);
+    if (!c) {
+        http_reply_json(req, 200, &out);
+        return;
+    }
+    strb_free(&out);
+    http_reply_error(req, &e);
+}

@@ -1,0 +1,43 @@
+/* What names in an expression mean: the request's "bind", then the session's arrays.
+ *
+ * Called by the handlers of evaluate and explain (through eval_body.h); its callback is the
+ * check_env's. A name means one array throughout a request, whatever happens to the handles
+ * meanwhile: the resolver holds a reference to each array it gave until resolver_clear. Memory is
+ * the request's arena; one thread at a time. */
+#ifndef ARRAYD_SERVER_RESOLVE_H
+#define ARRAYD_SERVER_RESOLVE_H
+
+#include <stddef.h>
+
+#include "compute/base/arena.h"
+#include "compute/check.h"
+#include "protocol/json.h"
+#include "server/handles.h"
+
+struct resolved {
+    const char *name;
+    struct binding binding; /* arrays: one reference is held */
+};
+
+struct resolver {
+    struct arena *arena;
+    struct handle_space *space;
+    struct resolved *bound; /* sorted by name */
+    size_t n_bound;
+    struct resolved *seen; /* the session's arrays that were asked for */
+    size_t n_seen, cap_seen;
+};
+
+void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space);
+void resolver_clear(struct resolver *r);
+
+/* Reads "bind": an object of names and arrays (id or name), weak scalars or typed constants. `bind`
+ * may be absent. ERR_BAD_FIELD, ERR_BAD_NAME, ERR_NOT_FOUND (no such array), ERR_INEXACT_NUMBER …,
+ * with the pointer. */
+enum err_code resolver_bind(struct resolver *r, struct json bind, struct err *e) must_check;
+
+/* check_env.resolve; `user` is the resolver. */
+enum err_code resolver_resolve(void *user, const char *name, struct binding *ret,
+                               struct err *e) must_check;
+
+#endif
