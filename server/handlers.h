@@ -15,10 +15,15 @@ handler_fn service_healthz, service_readyz, service_info, service_openapi;
 /* handlers_sessions.c */
 handler_fn session_post, session_list_get, session_one_get, session_one_delete, session_sync_post;
 
-/* handlers_arrays.c; array_post and array_put are streamed (handlers_create.c) */
+/* handlers_arrays.c */
 handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, array_copy,
-    array_swap, array_views_post;
-handler_fn array_post, array_put;
+    array_swap;
+
+/* handlers_views.c */
+handler_fn array_views_post;
+
+/* handlers_create.c: POST /v1/arrays and PUT /v1/arrays/{ref}, streamed */
+handler_fn array_create;
 
 /* --- what they share (handler_util.c) --- */
 

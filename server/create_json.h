@@ -1,0 +1,51 @@
+/* The JSON body of a create request, without the array data: which creator, with what.
+ *
+ * Called by handlers_create.c. Memory is the request's arena; pure but for looking up `like`. */
+#ifndef ARRAYD_SERVER_CREATE_JSON_H
+#define ARRAYD_SERVER_CREATE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/engine.h"
+#include "protocol/json.h"
+#include "server/session.h"
+
+enum creator {
+    CREATE_ZEROS,
+    CREATE_FILL,
+    CREATE_DATA,
+    CREATE_ARANGE,
+    CREATE_LINSPACE,
+    CREATE_EYE,
+    CREATE_RANDOM
+};
+
+struct create_spec {
+    enum creator creator; /* "like" is zeros with the shape and dtype of another array */
+    int dtype;            /* -1: by content (CREATE_DATA only) */
+    bool has_shape;
+    int rank;
+    int64_t shape[MAX_RANK];
+    struct scalar fill;
+    struct literal start, stop, step; /* arange, linspace */
+    int64_t num;
+    bool endpoint;
+    int64_t n, m, k; /* eye */
+    struct random_spec random;
+};
+
+/* Checks the whole body and resolves defaults. `has_data`: there was a "data" member. Every error
+ * has its place. */
+enum err_code create_spec_read(struct json body, bool has_data, struct session *session,
+                               struct create_spec *ret, struct err *e) must_check;
+
+/* Makes the array (not for CREATE_DATA). Queues work and returns at once. */
+enum err_code create_spec_run(const struct create_spec *spec, struct session *session,
+                              struct array **ret, struct err *e) must_check;
+
+/* ERR_SHAPE_MISMATCH at "/shape" unless the shape given, if one was, is this one. */
+enum err_code create_spec_shape(const struct create_spec *spec, int rank, const int64_t *shape,
+                                struct err *e) must_check;
+
+#endif

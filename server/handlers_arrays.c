@@ -1,0 +1,250 @@
+/* /v1/arrays: lists, metadata, names, and what happens to whole arrays (resize, copy, swap). */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/handlers.h"
+#include "server/meta.h"
+
+void array_list_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    _cleanup_session_ struct session *s = NULL;
+    struct handle *h = NULL;
+    enum err_code r = handler_page(req, &page, &e);
+    if (r == ERR_OK && (r = handler_accepts_json(req, &e)) == ERR_OK)
+        r = session_of(req, &s, &e);
+    if (r == ERR_OK && !(h = arena_alloc_array(req->arena, page.limit, sizeof *h)))
+        r = err_oom(&e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    bool more;
+    size_t n = handle_list(s->handles, page.after, page.limit, h, &more);
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, "arrays");
+    json_open_list(&w);
+    for (size_t i = 0; i < n; i++)
+        meta_put(&w, &h[i]);
+    json_close_list(&w);
+    if (more) {
+        char next[24];
+        snprintf(next, sizeof next, "%llu", (unsigned long long)h[n - 1].seq);
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < n; i++)
+        handle_clear(&h[i]);
+    http_reply_json(req, 200, &out);
+}
+
+void array_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    if (handler_plain(req, &e) != ERR_OK || handler_array(req, &s, &h, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        meta_reply(req, 200, &h);
+}
+
+void array_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    if (http_query_only(req, none, &e) != ERR_OK || session_of(req, &s, &e) != ERR_OK ||
+        handle_remove(s->handles, req->param[0], &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}
+
+static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
+                                struct err *e)
+{
+    const char *name = NULL;
+    int read_only = -1;
+    struct json v;
+    enum err_code r = JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing");
+    if (r != ERR_OK)
+        return r;
+    if (json_kind(json_member(body, "name")) == JSON_NULL)
+        name = "";
+    else if ((r = handler_name(body, &name, e)) != ERR_OK)
+        return r;
+    if (json_present(v = json_member(body, "read_only"))) {
+        bool b;
+        if ((r = json_get_bool(v, &b, e)) != ERR_OK)
+            return r;
+        read_only = b;
+    }
+    v = json_member(body, "location");
+    if (json_equals(v, "host"))
+        return json_err(v, e, ERR_BAD_FIELD,
+                        "moving to host memory is not available in this "
+                        "version");
+    if (json_present(v) && !json_equals(v, "device"))
+        return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
+    static const char *const missing[] = {"boundary", "spacing"};
+    for (int i = 0; i < 2; i++)
+        if (json_present(json_member(body, missing[i])))
+            return json_err_member(body, missing[i], e, ERR_BAD_FIELD,
+                                   "'%s' is not available in this version", missing[i]);
+    *ret_name = name;
+    *ret_read_only = read_only;
+    return ERR_OK;
+}
+
+void array_patch(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    const char *name = NULL;
+    int read_only = -1;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0}, after = {0};
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+        (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
+        (r = handle_update(s->handles, h.id, name, read_only, &after, &e)) == ERR_CONFLICT)
+        err_prefix(&e, "/name");
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        meta_reply(req, 200, &after);
+}
+
+static enum err_code must_be_writable(const struct handle *h, struct err *e)
+{
+    if (!h->read_only)
+        return ERR_OK;
+    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+}
+
+/* --- resize --- */
+
+/* The array that takes the old one's place: the same elements where there are as many, else zeros.
+ */
+static enum err_code resized(struct session *s, struct array *a, const struct view *shape,
+                             struct array **ret, struct err *e)
+{
+    if (view_size(shape) != view_size(&a->view))
+        return engine_zeros(s->stream, s->account, a->dtype, shape->rank, shape->shape, ret, e);
+    _cleanup_array_ struct array *whole = NULL;
+    enum err_code r = ERR_OK;
+    if (view_is_contiguous(&a->view))
+        whole = array_ref(a);
+    else
+        r = engine_copy(s->stream, s->account, a, &whole, e);
+    struct view v;
+    if (r == ERR_OK)
+        r = view_reshape(&whole->view, shape->rank, shape->shape, &v, e);
+    if (r != ERR_OK)
+        return r;
+    struct array *b = array_view(whole, a->dtype, &v);
+    if (!b)
+        return err_oom(e);
+    *ret = b;
+    return ERR_OK;
+}
+
+static enum err_code read_resize(struct json body, const struct array *a, struct view *ret,
+                                 struct err *e)
+{
+    struct json v;
+    int rank;
+    int64_t shape[MAX_RANK];
+    enum err_code r = JSON_MEMBERS(body, e, "shape");
+    if (r != ERR_OK || (r = json_require(body, "shape", &v, e)) != ERR_OK ||
+        (r = json_get_shape(v, 0, &rank, shape, e)) != ERR_OK)
+        return r;
+    r = view_contiguous(rank, shape, dtype_size(a->dtype), ret, e);
+    return r == ERR_OK ? r : err_prefix(e, "/shape");
+}
+
+void array_resize(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    struct view shape;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0}, after = {0};
+    _cleanup_array_ struct array *fresh = NULL;
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+        (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
+        (r = must_be_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
+        r = err_set(&e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
+    if (r == ERR_OK && (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK)
+        r = handle_set_array(s->handles, h.id, h.array, fresh, &after, &e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    /* let go of the old memory before the reply tells the number of references */
+    handle_clear(&h);
+    meta_reply(req, 200, &after);
+}
+
+/* --- copy --- */
+
+void array_copy(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    const char *name = NULL;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0}, made = {0};
+    _cleanup_array_ struct array *copy = NULL;
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK)
+        r = handler_body(req, true, &body, &e);
+    if (r == ERR_OK && json_present(body) && (r = JSON_MEMBERS(body, &e, "name")) == ERR_OK &&
+        (r = handler_name(body, &name, &e)) == ERR_OK && name &&
+        (r = handle_check_name(s->handles, name, NAME_NEW, &e)) != ERR_OK)
+        err_prefix(&e, "/name");
+    if (r == ERR_OK && (r = engine_copy(s->stream, s->account, h.array, &copy, &e)) == ERR_OK) {
+        struct handle_spec spec = {.name = name, .policy = NAME_NEW};
+        r = handle_add(s->handles, copy, &spec, &made, NULL, &e);
+    }
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        meta_reply(req, 201, &made);
+}
+
+/* --- swap --- */
+
+void array_swap(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body, v;
+    const char *ref;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle a = {0}, b = {0};
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = handler_array(req, &s, &a, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+        (r = JSON_MEMBERS(body, &e, "with")) == ERR_OK &&
+        (r = json_require(body, "with", &v, &e)) == ERR_OK &&
+        (r = json_get_string(v, &ref, NULL, &e)) == ERR_OK &&
+        (r = handle_get(s->handles, ref, &b, &e)) != ERR_OK)
+        err_prefix(&e, "/with");
+    if (r == ERR_OK && (r = must_be_writable(&a, &e)) == ERR_OK &&
+        (r = must_be_writable(&b, &e)) != ERR_OK)
+        err_prefix(&e, "/with");
+    if (r == ERR_OK && (r = engine_swap(s->stream, a.array, b.array, &e)) != ERR_OK &&
+        !e.pointer[0])
+        err_prefix(&e, "/with");
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        meta_reply(req, 200, &a);
+}

@@ -1,0 +1,198 @@
+/* POST /v1/arrays and PUT /v1/arrays/{name}: three kinds of body, one new array.
+ *
+ * Bytes (octet-stream, .npy) are data.c's. A JSON body may hold a nested list larger than memory
+ * should see twice, so it is streamed too: the splitter (json_body.h) turns the list into elements
+ * as it comes and keeps only the small members as text. When the whole body is right, elements are
+ * copied into the engine's staging memory, waiting for it where it is short, and the array gets its
+ * handle last. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "protocol/json_body.h"
+#include "server/config.h"
+#include "server/create.h"
+#include "server/create_json.h"
+#include "server/data.h"
+#include "server/gate.h"
+#include "server/handlers.h"
+#include "server/server.h"
+
+#define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
+
+struct create {
+    struct http_sink sink; /* first */
+    struct create_target target;
+    struct json_body *body;
+    int64_t taken;
+    bool failed;
+    struct err err;
+    struct create_spec spec;
+    struct json_array_data data; /* .data is ours until it is uploaded */
+    size_t pushed, nbytes;
+    struct upload *upload;
+    struct gate gate;
+};
+
+static void create_free(void *state)
+{
+    struct create *c = state;
+    if (c->upload)
+        upload_abort(c->upload);
+    json_body_free(c->body);
+    mem_free(c->data.data);
+    create_target_clear(&c->target);
+}
+
+/* Also told by data.c, when bytes have become an array. */
+static void finish(struct request *req, struct array *take_array)
+{
+    struct create *c = req->state;
+    create_reply(req, &c->target, take_array);
+}
+
+/* Copies what the staging memory has room for; goes on when there is more room. */
+static void push_data(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    gate_arm(&c->gate);
+    while (c->pushed < c->nbytes) {
+        size_t n = upload_push(c->upload, (char *)c->data.data + c->pushed, c->nbytes - c->pushed);
+        if (n == 0) {
+            gate_wait(&c->gate, push_data);
+            return;
+        }
+        c->pushed += n;
+    }
+    struct upload *u = c->upload;
+    struct array *a;
+    c->upload = NULL;
+    mem_free(c->data.data);
+    c->data.data = NULL;
+    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &a, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        finish(req, a);
+}
+
+static enum err_code begin_data(struct create *c, struct json_array *reader, struct err *e)
+{
+    enum err_code r = json_array_take(reader, c->spec.dtype, &c->data, e);
+    if (r != ERR_OK)
+        return err_prefix(e, "/data");
+    if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK)
+        return r;
+    c->nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
+    struct session *s = c->target.session;
+    return upload_new(s->stream, s->account, (int64_t)c->nbytes, gate_wake, &c->gate, &c->upload,
+                      e);
+}
+
+static void finish_json(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct json doc;
+    struct json_array *reader;
+    struct array *a;
+    const char *name;
+    enum err_code r = json_body_finish(c->body, req->arena, &doc, &reader, &e);
+    if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
+        r = json_err(doc, &e, ERR_BAD_FIELD, "the body must be a JSON object");
+    if (r == ERR_OK)
+        r = create_spec_read(doc, reader != NULL, c->target.session, &c->spec, &e);
+    if (r == ERR_OK)
+        r = handler_name(doc, &name, &e);
+    if (r == ERR_OK && name)
+        r = create_target_name(&c->target, name, &e);
+    if (r == ERR_OK && c->spec.creator == CREATE_DATA) {
+        if ((r = begin_data(c, reader, &e)) == ERR_OK) {
+            json_body_free(c->body);
+            c->body = NULL;
+            push_data(req);
+            return;
+        }
+    } else if (r == ERR_OK) {
+        r = create_spec_run(&c->spec, c->target.session, &a, &e);
+    }
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        finish(req, a);
+}
+
+static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, bool *ret_failed)
+{
+    struct create *c = (struct create *)sink;
+    if (!c->failed && json_body_feed(c->body, bytes, n, &c->err) != ERR_OK)
+        c->failed = true;
+    c->taken += (int64_t)n;
+    *ret_failed = c->failed;
+    return n;
+}
+
+static void sink_end(struct http_sink *sink, struct request *req)
+{
+    struct create *c = (struct create *)sink;
+    if (c->failed)
+        http_reply_error(req, &c->err);
+    else if (c->taken > OFFLOAD_BYTES)
+        http_offload(req, finish_json);
+    else
+        finish_json(req);
+}
+
+static void sink_abort(struct http_sink *sink)
+{
+    (void)sink; /* nothing has happened; the state goes with the request */
+}
+
+/* What the session may still take, as a bound for elements that are not an array yet. */
+static int64_t data_room(const struct request *req, const struct session *s)
+{
+    struct backend_device d;
+    engine_device_info(req->server->engine, s->device, &d);
+    int64_t room = d.memory_free > 0 ? d.memory_free : 1, limit = account_limit(s->account);
+    if (limit && limit - account_used(s->account) < room)
+        room = limit - account_used(s->account);
+    return room > 0 ? room : 1; /* 0 would mean no bound */
+}
+
+void array_create(struct request *req)
+{
+    static const char *const json_query[] = {"name", NULL};
+    static const char *const bytes_query[] = {"name", "dtype", "shape", NULL};
+    struct err e = ERR_INIT;
+    enum data_format format;
+    struct create *c = arena_alloc(req->arena, sizeof *c);
+    enum err_code r = c ? ERR_OK : err_oom(&e);
+    if (r == ERR_OK && (r = handler_accepts_json(req, &e)) == ERR_OK &&
+        (r = data_format_of(req, &format, &e)) == ERR_OK &&
+        (r = http_query_only(req, format == DATA_JSON ? json_query : bytes_query, &e)) == ERR_OK)
+        r = create_target_init(req, &c->target, &e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    c->sink =
+        (struct http_sink){.push = sink_push, .end = sink_end, .abort = sink_abort, .req = req};
+    c->err = (struct err)ERR_INIT;
+    gate_init(&c->gate, req);
+    req->state = c;
+    req->state_free = create_free;
+    if (format != DATA_JSON) {
+        struct session *s = c->target.session;
+        data_accept_create(req, s->stream, s->account, format, finish);
+        return;
+    }
+    struct json_body_limits limits = {
+        .max_text = (size_t)req->server->config->max_json_body,
+        .max_data_bytes = data_room(req, c->target.session),
+    };
+    if (!(c->body = json_body_new(&limits))) {
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    http_accept_body(req, &c->sink);
+}
