@@ -7,5 +7,24 @@ const struct route route_table[] = {
     {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz"},
     {"GET", "/readyz", BODY_NONE, service_readyz, "/readyz"},
     {"GET", "/metrics", BODY_NONE, metrics_get, "/metrics"},
+    {"GET", "/openapi.json", BODY_NONE, service_openapi, "/openapi.json"},
+    {"GET", "/v1/info", BODY_NONE, service_info, "/v1/info"},
+
+    {"POST", "/v1/sessions", BODY_BUFFERED, session_post, "/v1/sessions"},
+    {"GET", "/v1/sessions", BODY_NONE, session_list_get, "/v1/sessions"},
+    {"GET", "/v1/sessions/{id}", BODY_NONE, session_one_get, "/v1/sessions/{id}"},
+    {"DELETE", "/v1/sessions/{id}", BODY_NONE, session_one_delete, "/v1/sessions/{id}"},
+    {"POST", "/v1/sessions/{id}/sync", BODY_NONE, session_sync_post, "/v1/sessions/{id}/sync"},
+
+    {"POST", "/v1/arrays", BODY_STREAM, array_create, "/v1/arrays"},
+    {"GET", "/v1/arrays", BODY_NONE, array_list_get, "/v1/arrays"},
+    {"PUT", "/v1/arrays/{ref}", BODY_STREAM, array_create, "/v1/arrays/{ref}"},
+    {"GET", "/v1/arrays/{ref}", BODY_NONE, array_get, "/v1/arrays/{ref}"},
+    {"PATCH", "/v1/arrays/{ref}", BODY_BUFFERED, array_patch, "/v1/arrays/{ref}"},
+    {"DELETE", "/v1/arrays/{ref}", BODY_NONE, array_delete, "/v1/arrays/{ref}"},
+    {"POST", "/v1/arrays/{ref}/resize", BODY_BUFFERED, array_resize, "/v1/arrays/{ref}/resize"},
+    {"POST", "/v1/arrays/{ref}/views", BODY_BUFFERED, array_views_post, "/v1/arrays/{ref}/views"},
+    {"POST", "/v1/arrays/{ref}/copy", BODY_BUFFERED, array_copy, "/v1/arrays/{ref}/copy"},
+    {"POST", "/v1/arrays/{ref}/swap", BODY_BUFFERED, array_swap, "/v1/arrays/{ref}/swap"},
 };
 const size_t route_count = sizeof route_table / sizeof *route_table;
