@@ -34,8 +34,8 @@ size_t numtext_elem(enum dtype t, const void *p, char *buf);
  * sign, digits, at most one point (".5" and "5." included), an optional exponent. */
 double numtext_parse_f64(const char *p, size_t n);
 
-/* As numtext_parse_f64, but rounded to odd: what is not exact has its last bit set, so that
- * rounding on to a narrower type is right. */
+/* As numtext_parse_f64, but never on a midpoint of a narrower type unless exactly (rounded to odd
+ * where that matters), so that rounding on to float32 or a half is right. */
 double numtext_parse_odd(const char *p, size_t n);
 
 /* Rounds v (from numtext_parse_odd, or exact) to f16, bf16 or f32 bits, half to even. */
