@@ -64,7 +64,8 @@ static bool reply_early(struct rq *q)
         atomic_store(&q->phase, PHASE_WORK); /* the client waits, or there is nothing to drain */
         return http_queue(q);
     }
-    if (q->must_close) { /* where this message ends is not known; what follows is thrown away */
+    /* Where this message ends is not known, or it is too long to be read to its end. */
+    if (q->must_close || q->r.content_length > DRAIN_BYTES) {
         http_raw_reply(q);
         atomic_store(&q->phase, PHASE_CUT);
         return true;
@@ -117,6 +118,7 @@ static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
     q->checked = true;
+    atomic_fetch_sub(&q->conn->listener->in_headers, 1);
     if (!http_phase(q, PHASE_HEADERS, PHASE_WORK))
         return false; /* too late */
     enum err_code rc = http_check(q, method, version, &e);
@@ -206,6 +208,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     struct rq *q = c ? rq_new(h, c, mhd, uri ? uri : "") : NULL;
     if (!q)
         return NULL;
+    atomic_fetch_add(&l->in_headers, 1);
     atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
     atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
     atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
@@ -256,6 +259,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     c->rq = NULL;
     c->idle_since = http_now();
     pthread_mutex_unlock(&c->lock);
+    if (!q->checked)
+        atomic_fetch_sub(&c->listener->in_headers, 1);
     if (q->then)
         http_orphan(q);
     else
@@ -274,6 +279,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         c = mem_calloc(1, sizeof *c);
         *socket_context = c;
+        http_pages_enter(l);
         if (!c || !info) {
             mem_free(c);
             *socket_context = NULL;

@@ -21,19 +21,21 @@ struct MHD_Daemon;
 struct MHD_Response;
 struct rq;
 
-#define DRAIN_BYTES   (64ll << 20) /* of an unwanted body, so that the client sees the reply */
-#define DRAIN_S       2.0
-#define NONE_BODY_MAX (64ll << 10) /* of a body that the route ignores */
-#define RATE_SAMPLES  6
-#define THREAD_STACK  (16u << 20)
-#define RESERVE_CONNS 64 /* past max_connections, for health and metrics */
+#define DRAIN_BYTES    (64ll << 20) /* of an unwanted body, so that the client sees the reply */
+#define DRAIN_S        2.0
+#define NONE_BODY_MAX  (64ll << 10) /* of a body that the route ignores */
+#define RATE_SAMPLES   6
+#define HTTP_NO_TIMING "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000"
+#define THREAD_STACK   (16u << 20)
+#define RESERVE_CONNS  64 /* past max_connections, for health and metrics */
 
 struct listener {
     struct http *http;
     struct MHD_Daemon *mhd;
     int fd;
-    char *unix_path; /* NULL: TCP */
-    char *address;   /* as really bound */
+    char *unix_path;        /* NULL: TCP */
+    char *address;          /* as really bound */
+    _Atomic int in_headers; /* requests whose header is still arriving */
 };
 
 /* Which side may end the request. The listener's thread moves it on; the watch thread may move
@@ -58,6 +60,7 @@ struct conn {
     bool used;                 /* a request has been served */
     bool first;                /* the one being served is the first */
     uint64_t idle_bytes;       /* TCP: received when the watch first saw it idle; 0: not yet */
+    int n_closed;              /* looks in a row that found it closed by the client */
     double partial_since;      /* bytes of a next request began to arrive; 0: none */
 };
 
@@ -233,6 +236,9 @@ void http_io_drop(struct rq *q); /* resumes it, if parked, to be dropped */
 void http_orphan(struct rq *q);
 enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
+
+/* http_pages.c: libmicrohttpd's own error pages; called on the listener's thread. */
+void http_pages_enter(struct listener *l);
 
 /* http_watch.c */
 enum err_code http_watch_start(struct http *h, struct err *e) must_check;

@@ -346,8 +346,7 @@ void http_raw_error(int fd, const char *id, const struct err *e)
 {
     _cleanup_strb_ struct strb out = {0}, body = {0};
     problem_write(e, &body);
-    raw_head(&out, err_status(e->code), id,
-             "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000");
+    raw_head(&out, err_status(e->code), id, HTTP_NO_TIMING);
     strb_addf(&out, "Content-Type: application/problem+json\r\nContent-Length: %zu\r\n\r\n",
               body.len);
     strb_addn(&out, body.data ? body.data : "", body.len);

@@ -9,6 +9,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -35,6 +36,21 @@ static bool gone(int fd)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
+/* The client has closed its side, and everything it had sent has been read. libmicrohttpd, on its
+ * edge-triggered epoll, often does not notice: it forgets the socket after a read that did not fill
+ * its buffer, and the close that came with those bytes is not told again. */
+static bool closed(struct conn *c)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+    int unread = 0;
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) &&
+        ioctl(c->fd, FIONREAD, &unread) == 0 && unread == 0)
+        c->n_closed++;
+    else
+        c->n_closed = 0;
+    return c->n_closed > 1; /* what was read last may be on its way to a handler just now */
+}
+
 /* Bytes ever received on a TCP connection; 0 where that is not known. */
 static uint64_t received(int fd)
 {
@@ -49,6 +65,10 @@ static uint64_t received(int fd)
  * line is complete, so the kernel's count tells that it has begun. */
 static void watch_idle(struct conn *c, const struct http_config *cfg, double now)
 {
+    if (closed(c)) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
     if (!c->used) {
         if (now - c->opened > cfg->header_timeout_s) {
             timeout_reply(c, NULL, "no request came in time");
@@ -104,6 +124,10 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         q->phase_since = now;
         q->n_samples = 0;
         q->next_sample = 0;
+    }
+    if (phase != PHASE_WORK && !parked && closed(c)) {
+        shutdown(c->fd, SHUT_RDWR); /* a request that will never be complete */
+        return;
     }
     const char *why = NULL;
     switch (phase) {

@@ -1,0 +1,117 @@
+/* The peer of the HTTP benchmarks: libmicrohttpd with as little around it as can be, in the same
+ * shape as the daemon uses it (one epoll thread, 128 KiB a connection). Whatever the daemon costs
+ * beyond this is its own.
+ *
+ *     http_bare [PORT]        prints the port, runs until it is killed
+ *
+ * GET /hello · POST /echo (the body back) · PUT /sink (takes bytes, memcpy, replies with how many)
+ * · GET /source?n=BYTES (1 MiB blocks, memcpy from a buffer) */
+#include <microhttpd.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK (1u << 20)
+
+struct body {
+    size_t len, cap;
+    char *data;
+};
+
+static char scratch[BLOCK], pattern[BLOCK];
+
+static int64_t produce(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    (void)cls, (void)pos;
+    if (max > BLOCK)
+        max = BLOCK;
+    memcpy(buf, pattern, max);
+    return (int64_t)max;
+}
+
+static enum MHD_Result reply(struct MHD_Connection *c, const char *type, struct MHD_Response *r)
+{
+    MHD_add_response_header(r, "Content-Type", type);
+    enum MHD_Result ok = MHD_queue_response(c, 200, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char *url,
+                                 const char *method, const char *version, const char *data,
+                                 size_t *n, void **con)
+{
+    (void)cls, (void)version;
+    struct body *b = *con;
+    if (!b) {
+        *con = calloc(1, sizeof *b);
+        return *con ? MHD_YES : MHD_NO;
+    }
+    if (*n) {
+        if (!strcmp(url, "/sink")) {
+            for (size_t at = 0; at < *n; at += BLOCK) {
+                size_t k = *n - at < BLOCK ? *n - at : BLOCK;
+                memcpy(scratch, data + at, k);
+            }
+        } else {
+            if (b->len + *n > b->cap) {
+                b->cap = (b->len + *n) * 2;
+                b->data = realloc(b->data, b->cap);
+                if (!b->data)
+                    return MHD_NO;
+            }
+            memcpy(b->data + b->len, data, *n);
+        }
+        b->len += *n;
+        *n = 0;
+        return MHD_YES;
+    }
+    if (!strcmp(url, "/sink")) {
+        char text[32];
+        int len = snprintf(text, sizeof text, "%zu", b->len);
+        return reply(c, "application/json",
+                     MHD_create_response_from_buffer((size_t)len, text, MHD_RESPMEM_MUST_COPY));
+    }
+    if (!strcmp(url, "/source")) {
+        const char *size = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
+        return reply(c, "application/octet-stream",
+                     MHD_create_response_from_callback(size ? strtoull(size, NULL, 10) : 0, BLOCK,
+                                                       produce, NULL, NULL));
+    }
+    if (!strcmp(method, "POST") && b->len)
+        return reply(c, "application/json",
+                     MHD_create_response_from_buffer(b->len, b->data, MHD_RESPMEM_MUST_COPY));
+    return reply(
+        c, "application/json",
+        MHD_create_response_from_buffer(15, (void *)"{\"status\":\"ok\"}", MHD_RESPMEM_PERSISTENT));
+}
+
+static void on_completed(void *cls, struct MHD_Connection *c, void **con,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)cls, (void)c, (void)why;
+    struct body *b = *con;
+    if (b)
+        free(b->data);
+    free(b);
+    *con = NULL;
+}
+
+int main(int argc, char **argv)
+{
+    memset(pattern, 'x', sizeof pattern);
+    struct MHD_Daemon *d = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC,
+        (uint16_t)(argc > 1 ? atoi(argv[1]) : 0), NULL, NULL, on_access, NULL,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(128 << 10), MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_CONNECTION_TIMEOUT, 60u, MHD_OPTION_END);
+    if (!d)
+        return 1;
+    printf("%u\n", (unsigned)MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT)->port);
+    fflush(stdout);
+    for (;;)
+        pause();
+}
