@@ -178,12 +178,14 @@ static bool split_host(const char *s, size_t n, const char **ret_port, size_t *r
 {
     size_t h = 0;
     if (n && s[0] == '[') {
-        while (h < n && s[h] != ']')
+        while (h < n && s[h] != ']' && (isxdigit((unsigned char)s[h]) || strchr("[:.", s[h])))
             h++;
+        if (h < n && s[h] != ']')
+            return false;
         if (h++ == n)
             return false;
     } else {
-        while (h < n && s[h] != ':')
+        while (h < n && (isalnum((unsigned char)s[h]) || strchr("-._", s[h])))
             h++;
     }
     *ret_host_len = h;

@@ -1,0 +1,316 @@
+"""HTTP as bytes: what a well-made client never sends, and what must happen then.
+
+Plain sockets, because a client library would refuse to send most of this. Every refusal must be a
+complete problem+json reply with the documented status and code, followed by a close wherever the
+end of the message is in doubt; nothing that was smuggled in may ever be answered.
+"""
+import json
+import re
+import socket
+
+import pytest
+
+HOST = b"Host: localhost\r\n"
+CLOSE = b"Connection: close\r\n"
+
+
+class Reply:
+    def __init__(self, raw, closed):
+        head, _, rest = raw.partition(b"\r\n\r\n")
+        lines = head.decode("latin1").split("\r\n")
+        self.version, status, self.reason = (lines[0].split(" ", 2) + ["", ""])[:3]
+        self.status = int(status or 0)
+        self.headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(":")
+            self.headers[name.strip().lower()] = value.strip()
+        self.closed = closed
+        length = int(self.headers.get("content-length", 0))
+        self.body, self.rest = rest[:length], rest[length:]
+
+    @property
+    def code(self):
+        return json.loads(self.body)["code"]
+
+
+def talk(daemon, data, timeout=5, half_close=False):
+    """Sends bytes on a connection of their own, and everything that comes back until the close."""
+    with socket.create_connection((daemon.host, daemon.port), timeout) as s:
+        try:
+            s.sendall(data)
+            if half_close:
+                s.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the reply may be there all the same
+        raw = b""
+        closed = False
+        while True:
+            try:
+                part = s.recv(1 << 16)
+            except TimeoutError:
+                break
+            except ConnectionResetError:
+                closed = True
+                break
+            if not part:
+                closed = True
+                break
+            raw += part
+    return raw, closed
+
+
+def ask(daemon, data, **kw):
+    raw, closed = talk(daemon, data, **kw)
+    return Reply(raw, closed)
+
+
+def request(line, *headers, body=b""):
+    return line + b"\r\n" + b"".join(h + b"\r\n" for h in headers) + b"\r\n" + body
+
+
+def post(*headers, body=b"", path=b"/v1/evaluate"):
+    return request(b"POST " + path + b" HTTP/1.1", b"Host: localhost",
+                   b"Content-Type: application/json", *headers, body=body)
+
+
+GET = b"GET /healthz HTTP/1.1"
+SMUGGLED = b"GET /v1/info HTTP/1.1\r\n" + HOST + b"\r\n"
+
+BAD = {
+    "two content-lengths": (post(b"Content-Length: 2", b"Content-Length: 3", body=b"{}"), 400),
+    "two equal content-lengths": (post(b"Content-Length: 2", b"Content-Length: 2", body=b"{}"), 400),
+    "length and chunked": (post(b"Content-Length: 5", b"Transfer-Encoding: chunked",
+                                body=b"0\r\n\r\n"), 400),
+    "chunked and length": (post(b"Transfer-Encoding: chunked", b"Content-Length: 5",
+                                body=b"0\r\n\r\n"), 400),
+    "two codings": (post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked",
+                         body=b"0\r\n\r\n"), 400),
+    "gzip, chunked": (post(b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"), 501),
+    "identity": (post(b"Transfer-Encoding: identity", body=b""), 501),
+    "xchunked": (post(b"Transfer-Encoding: xchunked", body=b"0\r\n\r\n"), 501),
+    "chunked in 1.0": (request(b"POST /v1/evaluate HTTP/1.0", b"Host: localhost",
+                               b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"), 400),
+    "negative length": (post(b"Content-Length: -1"), 400),
+    "signed length": (post(b"Content-Length: +2", body=b"{}"), 400),
+    "hex length": (post(b"Content-Length: 0x2", body=b"{}"), 400),
+    "list length": (post(b"Content-Length: 2, 2", body=b"{}"), 400),
+    "empty length": (post(b"Content-Length:", body=b"{}"), 400),
+    "no host": (request(GET), 400),
+    "two hosts": (request(GET, b"Host: localhost", b"Host: localhost"), 400),
+    "host with a path": (request(GET, b"Host: localhost/x"), 400),
+    "blank in a name": (request(GET, b"Host : localhost"), 400),
+    "odd name": (request(GET, b"Host: localhost", b"X@Y: 1"), 400),
+    "header without colon": (request(GET, b"Host: localhost", b"nonsense"), 400),
+    "control character": (request(GET, b"Host: localhost", b"X: a\x01b"), 400),
+    "NUL in the target": (request(b"GET /healthz\0/x HTTP/1.1", b"Host: localhost"), 400),
+    "two blanks": (request(b"GET  /healthz HTTP/1.1", b"Host: localhost"), 400),
+    "blank in the target": (request(b"GET /healthz x HTTP/1.1", b"Host: localhost"), 400),
+    "fragment": (request(b"GET /healthz#x HTTP/1.1", b"Host: localhost"), 400),
+    "bytes past ASCII": (request(b"GET /healthz\xff HTTP/1.1", b"Host: localhost"), 400),
+    "HTTP/2.0": (request(b"GET /healthz HTTP/2.0", b"Host: localhost"), 505),
+    "HTTP/1.2": (request(b"GET /healthz HTTP/1.2", b"Host: localhost"), 505),
+    "HTTP/0.9": (request(b"GET /healthz HTTP/0.9", b"Host: localhost"), 505),
+    "malformed version": (request(b"GET /healthz HTTQ/1.1", b"Host: localhost"), 400),
+    "unknown method": (request(b"BREW /healthz HTTP/1.1", b"Host: localhost"), 501),
+    "lower-case method": (request(b"get /healthz HTTP/1.1", b"Host: localhost"), 501),
+    "bad chunk size": (post(b"Transfer-Encoding: chunked", body=b"xyz\r\n{}\r\n0\r\n\r\n"), 400),
+    "bad chunk end": (post(b"Transfer-Encoding: chunked", body=b"2\r\n{}xx0\r\n\r\n"), 400),
+}
+
+
+def check_problem(r, status):
+    assert r.status == status, r.body
+    assert r.headers["content-type"] == "application/problem+json"
+    assert re.fullmatch(r"[0-9a-f]{32}", r.headers["x-request-id"])
+    assert "dur=" in r.headers["server-timing"]
+    problem = json.loads(r.body)
+    assert problem["status"] == status
+    assert problem["title"] and problem["detail"]
+    return problem
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_framing_is_refused_and_closed(daemon, name):
+    data, status = BAD[name]
+    r = ask(daemon, data + SMUGGLED)
+    assert check_problem(r, status)["code"] == "bad_framing"
+    assert r.closed
+    assert r.rest == b"", "something behind a message without a certain end was answered"
+
+
+def test_absolute_form_is_refused(daemon):
+    r = ask(daemon, request(b"GET http://localhost/healthz HTTP/1.1", b"Host: localhost",
+                            b"Connection: close"))
+    check_problem(r, 400)
+
+
+@pytest.mark.parametrize("target", [b"/healthz%00", b"/health%7a", b"/v1/%61rrays", b"/%2e%2e/x"])
+def test_escapes_in_a_path_are_refused(daemon, target):
+    r = ask(daemon, request(b"GET " + target + b" HTTP/1.1", b"Host: localhost",
+                            b"Connection: close"))
+    check_problem(r, 400)
+
+
+@pytest.mark.parametrize("query", [b"limit=1&limit=2", b"limit=%zz", b"limit=%4", b"limit=%", b"a%00=1",
+                                   b"limit=%ff", b"after=%c3%28", b"limit=1&lim%69t=2"])
+def test_bad_queries(daemon, query):
+    r = ask(daemon, request(b"GET /v1/arrays?" + query + b" HTTP/1.1", b"Host: localhost",
+                            b"Connection: close"))
+    assert check_problem(r, 400)["code"] == "bad_query"
+
+
+def test_unknown_query_key(daemon):
+    r = ask(daemon, request(b"GET /healthz?x=1 HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert check_problem(r, 400)["code"] == "bad_query"
+
+
+@pytest.mark.parametrize("host,status", [
+    (b"localhost", 200), (b"LOCALHOST:1", 200), (b"127.0.0.1", 200), (b"[::1]:7411", 200),
+    (b"localhost.", 200), (b"evil.example", 403), (b"localhost.evil.example", 403),
+    (b"127.0.0.1.nip.io", 403), (b"", 400), (b"localhost:x", 400), (b"[::1", 400),
+    (b"a b", 400), (b"localhost:123456", 400)])
+def test_host_is_one_of_ours(daemon, host, status):
+    r = ask(daemon, request(GET, b"Host: " + host, b"Connection: close"))
+    assert r.status == status
+    if status == 403:
+        assert check_problem(r, 403)["code"] == "forbidden"
+
+
+@pytest.mark.parametrize("origin,status", [
+    (b"http://localhost:99", 200), (b"http://127.0.0.1:99", 200), (b"http://LOCALHOST:99", 200),
+    (b"http://localhost", 403), (b"http://localhost:98", 403), (b"http://evil.example", 403),
+    (b"http://evil.example:99", 403), (b"null", 403), (b"file://", 403),
+    (b"http://localhost:99.evil.example", 403)])
+def test_foreign_pages_are_refused(daemon, origin, status):
+    r = ask(daemon, request(GET, b"Host: localhost:99", b"Origin: " + origin, b"Connection: close"))
+    assert r.status == status
+    if status == 403:
+        assert check_problem(r, 403)["code"] == "forbidden"
+
+
+def test_http10(daemon):
+    r = ask(daemon, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert r.status == 200 and r.closed
+    raw, closed = talk(daemon, b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", timeout=0.5)
+    assert Reply(raw, closed).status == 200 and not closed
+
+
+def test_half_close_still_gets_the_reply(daemon):
+    assert ask(daemon, request(GET, b"Host: localhost"), half_close=True).status == 200
+
+
+def test_pipelined_requests_are_answered_in_order(daemon):
+    paths = [b"/healthz", b"/nothing", b"/readyz", b"/v1/info"]
+    data = b"".join(request(b"GET " + p + b" HTTP/1.1", b"Host: localhost", b"X-Request-Id: n%d" % i)
+                    for i, p in enumerate(paths))
+    raw, _ = talk(daemon, data + request(GET, b"Host: localhost", b"Connection: close"))
+    ids, statuses = [], []
+    while raw:
+        r = Reply(raw, True)
+        ids.append(r.headers["x-request-id"])
+        statuses.append(r.status)
+        raw = r.rest
+    assert ids[:4] == ["n0", "n1", "n2", "n3"] and len(ids) == 5
+    assert statuses == [200, 404, 200, 200, 200]
+
+
+def test_head_has_the_length_and_no_body(daemon):
+    get = ask(daemon, request(b"GET /openapi.json HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    raw, _ = talk(daemon, request(b"HEAD /openapi.json HTTP/1.1", b"Host: localhost",
+                                  b"Connection: close"))
+    head = Reply(raw, True)
+    assert head.status == 200 and head.body == b"" and raw.endswith(b"\r\n\r\n")
+    assert head.headers["content-length"] == get.headers["content-length"]
+    assert head.headers["content-type"] == get.headers["content-type"]
+    raw, _ = talk(daemon, request(b"HEAD /nothing HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert Reply(raw, True).status == 404 and raw.endswith(b"\r\n\r\n")
+
+
+def test_options_and_405_tell_the_methods(daemon):
+    r = ask(daemon, request(b"OPTIONS /v1/arrays HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert r.status == 204 and r.body == b""
+    assert set(r.headers["allow"].split(", ")) == {"GET", "HEAD", "POST", "OPTIONS"}
+    r = ask(daemon, request(b"DELETE /v1/arrays HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert check_problem(r, 405)["code"] == "method_not_allowed"
+    assert set(r.headers["allow"].split(", ")) == {"GET", "HEAD", "POST", "OPTIONS"}
+    assert ask(daemon, request(b"OPTIONS * HTTP/1.1", b"Host: localhost",
+                               b"Connection: close")).status == 204
+    r = ask(daemon, request(b"OPTIONS /nothing HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert check_problem(r, 404)["code"] == "not_found"
+
+
+@pytest.mark.parametrize("path", [b"/v1", b"/v1/", b"/v1/arrays/", b"/v1/arrays//data", b"//healthz",
+                                  b"/healthz/", b"/HEALTHZ", b"/v1/arrays/a/data/b", b"/..", b"/"])
+def test_paths_are_compared_exactly(daemon, path):
+    r = ask(daemon, request(b"GET " + path + b" HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert check_problem(r, 404)["code"] == "not_found"
+
+
+def test_expect_continue(daemon):
+    body = b'{"expr": "1 + 1"}'
+    head = post(b"Expect: 100-continue", b"Content-Length: %d" % len(body), b"Connection: close")
+    with socket.create_connection((daemon.host, daemon.port), 5) as s:
+        s.sendall(head)
+        assert s.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        s.sendall(body)
+        assert s.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+def test_expect_continue_is_refused_without_reading_the_body(daemon):
+    r = ask(daemon, post(b"Expect: 100-continue", b"Content-Length: 99999999999"))
+    assert check_problem(r, 413)["code"] == "too_large"
+    r = ask(daemon, request(b"PUT /v1/nothing HTTP/1.1", b"Host: localhost", b"Expect: 100-continue",
+                            b"Content-Length: 10"))
+    assert check_problem(r, 404)["code"] == "not_found"
+    r = ask(daemon, post(b"Expect: 200-ok", b"Content-Length: 2", b"Connection: close", body=b"{}"))
+    assert check_problem(r, 417)["code"] == "expectation_failed"
+
+
+def test_chunked_body(daemon):
+    chunks = b"7;ext=1\r\n{\"expr\"\r\n9\r\n: \"1 + 1\"\r\n1\r\n}\r\n0\r\nTrailer: x\r\n\r\n"
+    r = ask(daemon, post(b"Transfer-Encoding: chunked", b"Connection: close", body=chunks))
+    assert r.status == 200 and json.loads(r.body)["value"] == 2
+
+
+def test_header_limits(daemon):
+    fits = b"X: " + b"a" * 60000
+    assert ask(daemon, request(GET, b"Host: localhost", b"Connection: close", fits)).status == 200
+    for extra in ([b"X: " + b"a" * 66000], [b"X: " + b"a" * 1000000], [b"X: 1"] * 20000):
+        r = ask(daemon, request(GET, b"Host: localhost", *extra))
+        assert check_problem(r, 431)["code"] == "headers_too_large"
+        assert r.closed
+    r = ask(daemon, request(b"GET /" + b"a" * 300000 + b" HTTP/1.1", b"Host: localhost"))
+    assert check_problem(r, 414)["code"] == "uri_too_long"
+
+
+def test_request_id(daemon):
+    def sent(value):
+        return ask(daemon, request(GET, b"Host: localhost", b"Connection: close",
+                                   b"X-Request-Id: " + value)).headers["x-request-id"]
+
+    assert sent(b"abc-123.x_Y") == "abc-123.x_Y"
+    for unfit in (b"", b"a" * 40, b"a b", b"a,b", b"a;b"):
+        assert re.fullmatch(r"[0-9a-f]{32}", sent(unfit))
+    ids = {sent(b"") for _ in range(20)}
+    assert len(ids) == 20
+
+
+def test_body_on_a_route_that_takes_none(daemon):
+    r = ask(daemon, request(GET, b"Host: localhost", b"Connection: close", b"Content-Length: 5",
+                            body=b"hello"))
+    assert r.status == 200
+    big = b"x" * 70000
+    r = ask(daemon, request(GET, b"Host: localhost", b"Content-Length: %d" % len(big),
+                            b"Connection: close", body=big))
+    assert check_problem(r, 413)["code"] == "too_large"
+    r = ask(daemon, request(GET, b"Host: localhost", b"Transfer-Encoding: chunked",
+                            b"Connection: close", body=b"%x\r\n" % len(big) + big + b"\r\n0\r\n\r\n"))
+    assert check_problem(r, 413)["code"] == "too_large"
+
+
+def test_garbage_is_closed_and_harms_nobody(daemon):
+    for junk in (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n", b"hello\r\n\r\n", b"\0" * 100 + b"\n",
+                 b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
+        raw, closed = talk(daemon, junk)
+        assert closed and (not raw or raw.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")))
+    assert ask(daemon, request(GET, b"Host: localhost", b"Connection: close")).status == 200
