@@ -1,0 +1,754 @@
+/* The interpreter against a plain per-point reading of ir.h: random kernels over random shapes,
+ * strides, chains of index contexts and reductions, plus chosen shapes for every way of running. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compute/base/mem.h"
+#include "compute/cpu/interp.h"
+#include "compute/cpu/loops.h"
+#include "compute/ir_build.h"
+
+#define MAX_SLOTS 16
+
+static uint64_t rng_state;
+
+static uint64_t rng(void)
+{
+    uint64_t z = rng_state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static int64_t between(int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(rng() % (uint64_t)(hi - lo + 1));
+}
+
+static bool chance(int percent)
+{
+    return between(0, 99) < percent;
+}
+
+/* ---- the plain reading ---- */
+
+static int64_t fold_axis(enum boundary_mode mode, int64_t v, int64_t n)
+{
+    while (v < 0 || v >= n) {
+        switch (mode) {
+        case BOUNDARY_WRAP:
+            v = v < 0 ? v + n : v - n;
+            break;
+        case BOUNDARY_REFLECT:
+            v = n == 1 ? 0 : v < 0 ? -v : 2 * n - 2 - v;
+            break;
+        case BOUNDARY_SYMMETRIC:
+            v = v < 0 ? -1 - v : 2 * n - 1 - v;
+            break;
+        default:
+            v = v < 0 ? 0 : n - 1;
+        }
+    }
+    return v;
+}
+
+/* Coordinates of `point` in a context; returns whether its own shift stayed inside. */
+static bool plain_ctx(const struct ir_kernel *k, uint32_t c, const int64_t *point, int64_t *q)
+{
+    if (c == 0) {
+        memcpy(q, point, (size_t)k->rank * sizeof *q);
+        return true;
+    }
+    const struct ir_ctx *x = &k->ctxs[c];
+    int64_t p[MAX_RANK];
+    plain_ctx(k, x->parent, point, p);
+    bool inside = true;
+    for (int i = 0; i < x->rank; i++) {
+        q[i] = x->start[i] + (x->src[i] < 0 ? 0 : x->step[i] * p[x->src[i]]);
+        assert_true(q[i] >= 0 && q[i] < x->shape[i]);
+        inside &= q[i] + x->offset[i] >= 0 && q[i] + x->offset[i] < x->shape[i];
+    }
+    for (int i = 0; i < x->rank; i++)
+        if (x->mode == BOUNDARY_SELF)
+            q[i] += inside ? x->offset[i] : 0;
+        else
+            q[i] = fold_axis(x->mode, q[i] + x->offset[i], x->shape[i]);
+    return inside;
+}
+
+static void plain_point(const struct ir_kernel *k, char *const *slots, const int64_t *point,
+                        union value *v)
+{
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        const void *args[3];
+        int64_t q[MAX_RANK];
+        for (int a = 0; a < n->n_args; a++)
+            args[a] = &v[n->args[a]];
+        switch (n->kind) {
+        case IR_CONST:
+            v[i] = k->scalars[n->scalar].v;
+            break;
+        case IR_LOAD: {
+            const struct ir_input *in = &k->inputs[n->input];
+            plain_ctx(k, n->ctx, point, q);
+            int64_t at = in->view.offset;
+            for (int d = 0; d < in->view.rank; d++)
+                at += q[d] * in->view.strides[d];
+            size_t size = dtype_size(in->dtype);
+            memcpy(&v[i], slots[in->slot] + at * (int64_t)size, size);
+            break;
+        }
+        case IR_INDEX:
+            plain_ctx(k, n->ctx, point, q);
+            v[i].i64 = k->indices[n->index].start +
+                       (n->axis < 0 ? 0 : k->indices[n->index].step * q[n->axis]);
+            break;
+        case IR_INSIDE:
+            v[i].b = plain_ctx(k, n->ctx, point, q);
+            break;
+        case IR_OP:
+            loop_op(n->op, n->src)(&v[i], args, 1);
+            break;
+        case IR_CAST:
+            loop_cast(n->src, n->dtype)(&v[i], args, 1);
+            break;
+        case IR_SELECT:
+            loop_select(dtype_size(n->dtype))(&v[i], args, 1);
+            break;
+        case IR_RANDOM:
+            loop_random(&v[i], n->dtype, k->randoms[n->random], args[0], 1);
+            break;
+        }
+    }
+}
+
+static bool next_point(const struct ir_kernel *k, int64_t *point)
+{
+    for (int a = k->rank - 1; a >= 0; a--) {
+        if (++point[a] < k->shape[a])
+            return true;
+        point[a] = 0;
+    }
+    return false;
+}
+
+static void combine(enum reduce_op op, enum dtype t, union value *acc, const union value *v)
+{
+    const void *args[2] = {acc, v};
+    static const enum op ops[] = {[REDUCE_SUM] = OP_ADD,
+                                  [REDUCE_MIN] = OP_MINIMUM,
+                                  [REDUCE_MAX] = OP_MAXIMUM,
+                                  [REDUCE_ANY] = OP_LOGICAL_OR,
+                                  [REDUCE_ALL] = OP_LOGICAL_AND};
+    union value out;
+    loop_op(ops[op], t)(&out, args, 1);
+    memcpy(acc, &out, dtype_size(t));
+}
+
+/* Runs the kernel point by point. The output may be an input's memory, which must be read first. */
+static void plain_run(const struct ir_kernel *k, char *const *slots)
+{
+    int64_t points = 1, point[MAX_RANK] = {0};
+    for (int a = 0; a < k->rank; a++)
+        points *= k->shape[a];
+    union value *v = mem_calloc(k->n_nodes, sizeof *v);
+    for (uint32_t j = 0; j < k->n_outputs; j++) {
+        const struct ir_output *o = &k->outputs[j];
+        size_t size = dtype_size(o->dtype);
+        char *base = slots[o->slot] + o->view.offset * (int64_t)size;
+        if (o->kind == OUT_REDUCE) {
+            /* Start every output from the identity. */
+            const struct reduce_loops *rl = loop_reduce(o->reduce, o->dtype);
+            _Alignas(16) char state[64];
+            union value identity;
+            rl->init(state);
+            rl->finish(state, &identity);
+            struct ir_kernel kept = *k;
+            bool empty = false;
+            for (int a = 0; a < k->rank; a++) {
+                if (o->axes >> a & 1)
+                    kept.shape[a] = 1;
+                empty |= kept.shape[a] == 0;
+            }
+            int64_t p[MAX_RANK] = {0};
+            if (!empty)
+                do {
+                    int64_t at = 0;
+                    for (int a = 0; a < k->rank; a++)
+                        at += p[a] * o->view.strides[a];
+                    memcpy(base + at * (int64_t)size, &identity, size);
+                } while (next_point(&kept, p));
+        }
+        if (points == 0)
+            continue;
+        do {
+            plain_point(k, slots, point, v);
+            int64_t at = 0;
+            for (int a = 0; a < k->rank; a++)
+                at += o->kind == OUT_REDUCE && o->axes >> a & 1 ? 0 : point[a] * o->view.strides[a];
+            union value *to = (union value *)(void *)(base + at * (int64_t)size), x;
+            if (o->kind == OUT_REDUCE) {
+                memcpy(&x, to, size);
+                combine(o->reduce, o->dtype, &x, &v[o->node]);
+                memcpy(to, &x, size);
+            } else {
+                memcpy(to, &v[o->node], size);
+            }
+        } while (next_point(k, point));
+    }
+    mem_free(v);
+}
+
+/* ---- building ---- */
+
+struct setup {
+    struct arena *arena;
+    struct ir_kernel k;
+    struct ir_builder b;
+    int n_slots;
+    int64_t bytes[MAX_SLOTS];
+    char *slots[MAX_SLOTS], *copy[MAX_SLOTS], *want;
+    uint32_t out_slot;
+};
+
+static void start(struct setup *s, int rank, const int64_t *shape)
+{
+    memset(s, 0, sizeof *s);
+    s->arena = arena_new(0);
+    assert_non_null(s->arena);
+    s->k.rank = rank;
+    struct ir_ctx c = {.rank = rank};
+    for (int i = 0; i < rank; i++) {
+        s->k.shape[i] = c.shape[i] = shape[i];
+        c.src[i] = (int8_t)i;
+        c.step[i] = 1;
+    }
+    ir_builder_init(&s->b, s->arena, &s->k);
+    assert_int_equal(ir_add_ctx(&s->b, &c), 0);
+}
+
+static void fill_random(char *p, int64_t bytes, enum dtype t)
+{
+    size_t size = dtype_size(t);
+    union value table[61];
+    for (int i = 0; i < 61; i++)
+        table[i] = scalar_cast((struct scalar){.dtype = DT_I64, .v.i64 = between(-9, 9)}, t).v;
+    for (int64_t i = 0, n = bytes / (int64_t)size; i < n; i++)
+        memcpy(p + i * (int64_t)size, &table[(i + (i >> 7)) % 61], size);
+}
+
+/* A slot that holds the view (whose offset it sets), with a margin. */
+static uint32_t add_slot(struct setup *s, enum dtype t, struct view *v)
+{
+    int64_t lo = 0, hi = 0;
+    for (int i = 0; i < v->rank; i++) {
+        int64_t reach = (v->shape[i] > 0 ? v->shape[i] - 1 : 0) * v->strides[i];
+        *(reach < 0 ? &lo : &hi) += reach;
+    }
+    v->offset = between(0, 3) - lo;
+    s->bytes[s->n_slots] = (v->offset + hi + 1 + between(0, 3)) * (int64_t)dtype_size(t);
+    s->slots[s->n_slots] = mem_alloc((size_t)s->bytes[s->n_slots]);
+    fill_random(s->slots[s->n_slots], s->bytes[s->n_slots], t);
+    return (uint32_t)s->n_slots++;
+}
+
+/* Strides of a permuted array with gaps and turned axes; `repeats` allows stride 0. */
+static struct view random_view(int rank, const int64_t *shape, bool repeats)
+{
+    struct view v = {.rank = rank};
+    int order[MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        order[i] = i;
+    if (chance(40))
+        for (int i = rank - 1; i > 0; i--) {
+            int j = (int)between(0, i), t = order[i];
+            order[i] = order[j];
+            order[j] = t;
+        }
+    int64_t stride = chance(80) ? 1 : between(1, 3);
+    bool dense = chance(60);
+    for (int i = rank - 1; i >= 0; i--) {
+        int a = order[i];
+        v.shape[a] = shape[a];
+        v.strides[a] = stride;
+        stride *= (shape[a] > 0 ? shape[a] : 1) + (dense || v.shape[a] == 1 ? 0 : between(0, 2));
+        if (!dense && chance(20))
+            v.strides[a] = -v.strides[a];
+        if (repeats && !dense && chance(20))
+            v.strides[a] = 0;
+    }
+    return v;
+}
+
+static uint32_t random_ctx(struct setup *s)
+{
+    int64_t size = 1;
+    uint32_t parent = (uint32_t)between(0, s->k.n_ctxs - 1);
+    const struct ir_ctx *p = &s->k.ctxs[parent];
+    struct ir_ctx c;
+    memset(&c, 0, sizeof c);
+    c.parent = parent;
+    c.rank = chance(80) ? p->rank : (int)between(0, 4);
+    bool used[MAX_RANK] = {0}, simple = chance(60) && c.rank == p->rank;
+    for (int i = 0; i < c.rank; i++) {
+        int src = simple ? i : p->rank ? (int)between(-1, p->rank - 1) : -1;
+        if (src >= 0 && used[src])
+            src = -1;
+        c.src[i] = (int8_t)src;
+        if (src < 0) {
+            c.shape[i] = between(1, 4);
+            c.start[i] = between(0, c.shape[i] - 1);
+            continue;
+        }
+        used[src] = true;
+        c.step[i] = simple ? 1 : between(-2, 2);
+        int64_t reach = (p->shape[src] - 1) * c.step[i];
+        c.start[i] = (reach < 0 ? -reach : 0) + (simple ? 0 : between(0, 2));
+        c.shape[i] = c.start[i] + (reach > 0 ? reach : 0) + 1 + (simple ? 0 : between(0, 2));
+    }
+    for (int i = 0; i < c.rank; i++)
+        size *= c.shape[i];
+    if (size > 40000)
+        return parent;
+    c.mode = (enum boundary_mode)between(BOUNDARY_SELF, BOUNDARY_CONSTANT);
+    if (chance(75))
+        for (int i = 0; i < c.rank; i++)
+            if (chance(60))
+                c.offset[i] = chance(80) ? between(-2, 2) : between(-40, 40);
+    return ir_add_ctx(&s->b, &c);
+}
+
+static bool has_extent_0(const struct ir_kernel *k)
+{
+    for (int i = 0; i < k->rank; i++)
+        if (k->shape[i] == 0)
+            return true;
+    return false;
+}
+
+static void random_nodes(struct setup *s, bool gentle)
+{
+    static const enum dtype types[] = {DT_F32, DT_F32, DT_F32,  DT_F64, DT_I32, DT_I64,
+                                       DT_U8,  DT_I16, DT_BOOL, DT_C64, DT_C128};
+    struct ir_builder *b = &s->b;
+    int n_ctx = chance(30) || has_extent_0(&s->k) ? 0 : (int)between(1, 4);
+    for (int i = 0; i < n_ctx; i++)
+        random_ctx(s);
+    int loads = (int)between(1, 5);
+    for (int i = 0; i < loads; i++) {
+        uint32_t c = (uint32_t)between(0, s->k.n_ctxs - 1);
+        enum dtype t = types[between(0, sizeof types / sizeof types[0] - 1)];
+        struct view v = random_view(s->k.ctxs[c].rank, s->k.ctxs[c].shape, true);
+        uint32_t slot = add_slot(s, t, &v);
+        ir_emit_load(b, slot, t, &v, c);
+    }
+    if (chance(40)) {
+        uint32_t c = (uint32_t)between(0, s->k.n_ctxs - 1);
+        int rank = s->k.ctxs[c].rank;
+        ir_emit_index(b, c, rank ? (int)between(-1, rank - 1) : -1, between(-5, 5), between(-3, 3));
+    }
+    if (s->k.n_ctxs > 1 && chance(50)) {
+        struct ir_node n;
+        memset(&n, 0, sizeof n);
+        n.kind = IR_INSIDE;
+        n.dtype = DT_BOOL;
+        n.ctx = (uint32_t)between(1, s->k.n_ctxs - 1);
+        ir_emit(b, &n);
+    }
+    if (chance(50))
+        ir_emit_const(b, scalar_cast((struct scalar){.dtype = DT_I64, .v.i64 = between(-4, 4)},
+                                     types[between(0, 4)]));
+    int more = chance(10) ? 60 : (int)between(1, 12);
+    for (int i = 0; i < more; i++) {
+        static const enum op ops[] = {OP_ADD,  OP_SUBTRACT, OP_MAXIMUM,  OP_MINIMUM,
+                                      OP_LESS, OP_EQUAL,    OP_MULTIPLY, OP_POSITIVE};
+        uint32_t x = (uint32_t)between(0, s->k.n_nodes - 1),
+                 y = (uint32_t)between(0, s->k.n_nodes - 1);
+        enum dtype t = s->k.nodes[x].dtype;
+        if (s->k.nodes[y].dtype != t)
+            y = ir_emit_cast(b, y, t);
+        enum op op = ops[between(0, gentle ? 5 : 7)];
+        uint32_t cond = (uint32_t)between(0, s->k.n_nodes - 1);
+        if (s->k.nodes[cond].dtype == DT_BOOL && chance(60))
+            ir_emit_select(b, cond, x, y);
+        else if (op_defined(op, t))
+            ir_emit_op(b, op, t, (uint32_t[]){x, y});
+    }
+}
+
+/* ---- running and comparing ---- */
+
+static bool run_interp(struct setup *s, int threads)
+{
+    void *slots[MAX_SLOTS];
+    for (int i = 0; i < s->n_slots; i++)
+        slots[i] = s->slots[i];
+    struct interp_run *r = interp_new(&s->k, slots, threads);
+    if (!r)
+        return false;
+    struct interp_scratch *scratch[2] = {interp_scratch_new(), interp_scratch_new()};
+    bool ok = scratch[0] && scratch[1];
+    int64_t n = interp_units(r);
+    /* Backwards and on two threads' memories in turn: units must not depend on each other. */
+    for (int64_t u = n; u-- > 0 && ok;)
+        ok = interp_unit(r, threads & 1 ? u : n - 1 - u, scratch[u & 1]);
+    ok = ok && interp_finish(r, scratch[0]);
+    interp_scratch_free(scratch[0]);
+    interp_scratch_free(scratch[1]);
+    interp_free(r);
+    return ok;
+}
+
+static void check_setup(struct setup *s, uint64_t seed)
+{
+    const char *bad = ir_verify(&s->k, s->arena);
+    if (bad)
+        fail_msg("seed %llu: %s", (unsigned long long)seed, bad);
+    for (int i = 0; i < s->n_slots; i++) {
+        s->copy[i] = mem_alloc((size_t)s->bytes[i]);
+        memcpy(s->copy[i], s->slots[i], (size_t)s->bytes[i]);
+    }
+    plain_run(&s->k, s->copy);
+    char *in_place = mem_alloc((size_t)s->bytes[s->out_slot]);
+    memcpy(in_place, s->slots[s->out_slot], (size_t)s->bytes[s->out_slot]);
+    for (int threads = 1; threads <= 4; threads += 3) {
+        memcpy(s->slots[s->out_slot], in_place, (size_t)s->bytes[s->out_slot]);
+        assert_true(run_interp(s, threads));
+        for (int i = 0; i < s->n_slots; i++) {
+            if (!memcmp(s->slots[i], s->copy[i], (size_t)s->bytes[i]))
+                continue;
+            struct strb text = {0};
+            ir_print(&s->k, &text);
+            size_t size = dtype_size(s->k.outputs[0].dtype);
+            for (int64_t j = 0; j < s->bytes[i]; j += (int64_t)size)
+                if (memcmp(s->slots[i] + j, s->copy[i] + j, size)) {
+                    print_message("slot %d of %lld bytes differs at element %lld\n", i,
+                                  (long long)s->bytes[i], (long long)(j / (int64_t)size));
+                    break;
+                }
+            fail_msg("seed %llu, %d threads:\n%s", (unsigned long long)seed, threads, text.data);
+        }
+    }
+    mem_free(in_place);
+}
+
+static void finish(struct setup *s)
+{
+    for (int i = 0; i < s->n_slots; i++) {
+        mem_free(s->slots[i]);
+        mem_free(s->copy[i]);
+    }
+    arena_free(s->arena);
+}
+
+static void random_shape(int *ret_rank, int64_t *shape)
+{
+    int rank = (int)between(0, 5);
+    int64_t points = 1, most = chance(10) ? 30000 : 2000;
+    for (int i = 0; i < rank; i++) {
+        static const int64_t extents[] = {1, 2, 3, 4, 5, 7, 16, 17, 33, 64, 200, 257, 1030};
+        shape[i] = extents[between(0, sizeof extents / sizeof extents[0] - 1)];
+        if (points * shape[i] > most)
+            shape[i] = between(1, 3);
+        if (chance(1))
+            shape[i] = 0;
+        points *= shape[i] ? shape[i] : 1;
+    }
+    *ret_rank = rank;
+}
+
+static void add_store(struct setup *s, uint32_t node)
+{
+    struct ir_output o = {.kind = OUT_STORE, .node = node, .dtype = s->k.nodes[node].dtype};
+    /* Sometimes in place, over an input read at the same element and nowhere else. */
+    if (chance(25)) {
+        for (uint32_t i = 0; i < s->k.n_nodes; i++) {
+            const struct ir_node *n = &s->k.nodes[i];
+            if (n->kind != IR_LOAD || n->ctx || n->dtype != o.dtype)
+                continue;
+            const struct ir_input *in = &s->k.inputs[n->input];
+            if (view_self_overlaps(&in->view))
+                continue;
+            o.view = in->view;
+            o.slot = in->slot;
+            s->out_slot = o.slot;
+            ir_add_output(&s->b, &o);
+            return;
+        }
+    }
+    o.view = random_view(s->k.rank, s->k.shape, false);
+    o.slot = add_slot(s, o.dtype, &o.view);
+    s->out_slot = o.slot;
+    ir_add_output(&s->b, &o);
+}
+
+static bool add_reduce(struct setup *s, uint32_t node)
+{
+    enum dtype t = s->k.nodes[node].dtype;
+    struct ir_output o = {.kind = OUT_REDUCE,
+                          .node = node,
+                          .dtype = t,
+                          .reduce = (enum reduce_op)between(REDUCE_SUM, REDUCE_ALL)};
+    if (t == DT_BOOL)
+        o.reduce = chance(50) ? REDUCE_ANY : REDUCE_ALL;
+    else if (o.reduce > REDUCE_MAX)
+        o.reduce = REDUCE_SUM;
+    if (!loop_reduce(o.reduce, t))
+        o.reduce = REDUCE_SUM;
+    if (!loop_reduce(o.reduce, t))
+        return false;
+    o.axes = (uint32_t)rng() & ((1u << s->k.rank) - 1);
+    if (chance(30))
+        o.axes = (1u << s->k.rank) - 1;
+    int64_t shape[MAX_RANK];
+    for (int a = 0; a < s->k.rank; a++)
+        shape[a] = o.axes >> a & 1 ? 1 : s->k.shape[a];
+    o.view = random_view(s->k.rank, shape, false);
+    for (int a = 0; a < s->k.rank; a++)
+        if (o.axes >> a & 1)
+            o.view.strides[a] = 0;
+    o.slot = add_slot(s, t, &o.view);
+    s->out_slot = o.slot;
+    return ir_add_output(&s->b, &o);
+}
+
+static void test_random_stores(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        rng_state = seed;
+        struct setup s;
+        int rank;
+        int64_t shape[MAX_RANK];
+        random_shape(&rank, shape);
+        start(&s, rank, shape);
+        random_nodes(&s, false);
+        add_store(&s, s.k.n_nodes - 1);
+        assert_false(s.b.oom);
+        check_setup(&s, seed);
+        finish(&s);
+    }
+}
+
+static void test_random_reductions(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 10001; seed <= 11500; seed++) {
+        rng_state = seed;
+        struct setup s;
+        int rank;
+        int64_t shape[MAX_RANK];
+        random_shape(&rank, shape);
+        start(&s, rank, shape);
+        random_nodes(&s, true);
+        if (add_reduce(&s, s.k.n_nodes - 1)) {
+            assert_false(s.b.oom);
+            check_setup(&s, seed);
+        }
+        finish(&s);
+    }
+}
+
+/* ---- chosen shapes ---- */
+
+static uint32_t shifted(struct setup *s, int axis, int64_t by, enum boundary_mode mode)
+{
+    struct ir_ctx c;
+    memset(&c, 0, sizeof c);
+    c.rank = s->k.rank;
+    c.mode = mode;
+    for (int i = 0; i < c.rank; i++) {
+        c.shape[i] = s->k.shape[i];
+        c.src[i] = (int8_t)i;
+        c.step[i] = 1;
+    }
+    c.offset[axis] = by;
+    return ir_add_ctx(&s->b, &c);
+}
+
+static void laplacian(struct setup *s, enum dtype t, enum boundary_mode mode, bool in_place)
+{
+    struct view v;
+    assert_int_equal(view_contiguous(s->k.rank, s->k.shape, dtype_size(t), &v, NULL), ERR_OK);
+    struct view u = v;
+    uint32_t slot = add_slot(s, t, &u), sum = IR_NONE;
+    for (int a = 0; a < s->k.rank; a++)
+        for (int d = -1; d <= 1; d += 2) {
+            uint32_t x = ir_emit_load(&s->b, slot, t, &u, shifted(s, a, d, mode));
+            sum = sum == IR_NONE ? x : ir_emit_op(&s->b, OP_ADD, t, (uint32_t[]){sum, x});
+        }
+    struct ir_output o = {.kind = OUT_STORE, .node = sum, .dtype = t, .view = v};
+    o.slot = s->out_slot = add_slot(s, t, &o.view);
+    if (in_place) {
+        uint32_t x = ir_emit_load(&s->b, o.slot, t, &o.view, 0);
+        o.node = ir_emit_op(&s->b, OP_SUBTRACT, t, (uint32_t[]){sum, x});
+    }
+    ir_add_output(&s->b, &o);
+}
+
+static void test_stencils(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t shape[3];
+    } cases[] = {{1, {70000}},     {1, {5}},          {2, {40, 500}},   {2, {300, 40}},
+                 {2, {3, 3}},      {3, {12, 20, 70}}, {3, {4, 5, 300}}, {3, {20, 1, 64}},
+                 {3, {1, 30, 30}}, {2, {2, 40000}},   {2, {1000, 2}},   {3, {30, 30, 30}}};
+    rng_state = 7;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int mode = BOUNDARY_SELF; mode <= BOUNDARY_CONSTANT; mode++) {
+            struct setup s;
+            start(&s, cases[i].rank, cases[i].shape);
+            laplacian(&s, mode & 1 ? DT_F32 : DT_F64, (enum boundary_mode)mode,
+                      (mode + i) % 3 == 0);
+            check_setup(&s, i * 10 + (uint64_t)mode);
+            finish(&s);
+        }
+}
+
+/* Shapes that make every partition of reductions: many and few outputs, short and long runs. */
+static void test_large_reductions(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t shape[3];
+        uint32_t axes;
+    } cases[] = {{1, {400000}, 1},      {2, {3, 150000}, 2},   {2, {150000, 3}, 1},
+                 {2, {150000, 3}, 2},   {2, {150000, 3}, 3},   {2, {500, 700}, 1},
+                 {2, {500, 700}, 2},    {3, {90, 70, 50}, 5},  {3, {90, 70, 50}, 2},
+                 {3, {2, 90000, 3}, 2}, {3, {60000, 2, 3}, 2}, {3, {40000, 4, 3}, 5},
+                 {2, {1200, 300}, 1},   {2, {2, 200000}, 1},   {3, {10, 2000, 20}, 2},
+                 {2, {300000, 1}, 1},   {3, {1, 1, 1}, 7},     {2, {100, 3000}, 1}};
+    rng_state = 9;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int shift = 0; shift < 2; shift++) {
+            struct setup s;
+            start(&s, cases[i].rank, cases[i].shape);
+            struct view v;
+            assert_int_equal(view_contiguous(s.k.rank, s.k.shape, 4, &v, NULL), ERR_OK);
+            struct view u = v;
+            uint32_t slot = add_slot(&s, DT_F32, &u);
+            uint32_t x = ir_emit_load(&s.b, slot, DT_F32, &u, 0);
+            for (int a = 0; a < s.k.rank && shift; a++) {
+                uint32_t y = ir_emit_load(&s.b, slot, DT_F32, &u, shifted(&s, a, 1, BOUNDARY_WRAP));
+                x = ir_emit_op(&s.b, OP_ADD, DT_F32, (uint32_t[]){x, y});
+            }
+            int64_t kept[3];
+            for (int a = 0; a < s.k.rank; a++)
+                kept[a] = cases[i].axes >> a & 1 ? 1 : s.k.shape[a];
+            struct ir_output o = {.kind = OUT_REDUCE,
+                                  .node = x,
+                                  .dtype = DT_F32,
+                                  .reduce = i % 3 == 2 ? REDUCE_MAX : REDUCE_SUM,
+                                  .axes = cases[i].axes};
+            assert_int_equal(view_contiguous(s.k.rank, kept, 4, &o.view, NULL), ERR_OK);
+            for (int a = 0; a < s.k.rank; a++)
+                if (o.axes >> a & 1)
+                    o.view.strides[a] = 0;
+            o.slot = s.out_slot = add_slot(&s, DT_F32, &o.view);
+            ir_add_output(&s.b, &o);
+            check_setup(&s, i);
+            finish(&s);
+        }
+}
+
+static void test_transposed(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{70, 90, 1}, {33, 64, 5}, {5, 40, 40}, {9, 9, 500}};
+    rng_state = 11;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (int p = 0; p < 6; p++) {
+            struct setup s;
+            start(&s, 3, shapes[i]);
+            struct view v, u = {.rank = 3};
+            assert_int_equal(view_contiguous(3, s.k.shape, 4, &v, NULL), ERR_OK);
+            static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                            {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+            int64_t stride = 1;
+            for (int d = 2; d >= 0; d--) {
+                int a = order[p][d];
+                u.shape[a] = s.k.shape[a];
+                u.strides[a] = stride;
+                stride *= u.shape[a];
+            }
+            struct view w = v;
+            uint32_t slot = add_slot(&s, DT_F32, &w), other = add_slot(&s, DT_F32, &u);
+            uint32_t x = ir_emit_load(&s.b, slot, DT_F32, &w, 0);
+            uint32_t y = ir_emit_load(&s.b, other, DT_F32, &u,
+                                      p & 1 ? shifted(&s, 1, 2, BOUNDARY_CLAMP) : 0);
+            uint32_t z = ir_emit_index(&s.b, 0, 1, 3, 2);
+            x = ir_emit_op(&s.b, OP_ADD, DT_F32, (uint32_t[]){x, y});
+            x = ir_emit_op(&s.b, OP_ADD, DT_F32, (uint32_t[]){x, ir_emit_cast(&s.b, z, DT_F32)});
+            struct ir_output o = {.kind = OUT_STORE, .node = x, .dtype = DT_F32, .view = v};
+            o.slot = s.out_slot = add_slot(&s, DT_F32, &o.view);
+            ir_add_output(&s.b, &o);
+            check_setup(&s, i * 10 + (uint64_t)p);
+            finish(&s);
+        }
+}
+
+/* Every allocation of a run may fail: no crash, no leak, and it works afterwards. */
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        rng_state = 5;
+        struct setup s;
+        start(&s, 2, (int64_t[]){400, 500});
+        if (kind == 0) {
+            laplacian(&s, DT_F32, BOUNDARY_SELF, false);
+        } else {
+            struct view v;
+            assert_int_equal(view_contiguous(2, s.k.shape, 4, &v, NULL), ERR_OK);
+            uint32_t slot = add_slot(&s, DT_F32, &v);
+            uint32_t x = ir_emit_load(&s.b, slot, DT_F32, &v, 0);
+            struct ir_output o = {.kind = OUT_REDUCE, .node = x, .dtype = DT_F32, .axes = 3};
+            o.view.rank = 2;
+            o.view.shape[0] = o.view.shape[1] = 1;
+            if (kind == 2) {
+                o.axes = 1;
+                o.view.shape[1] = 500;
+                o.view.strides[1] = 1;
+            }
+            o.slot = s.out_slot = add_slot(&s, DT_F32, &o.view);
+            ir_add_output(&s.b, &o);
+        }
+        int64_t before = mem_live();
+        int n = 1;
+        for (;; n++) {
+            mem_fail_after(n, false);
+            bool ok = run_interp(&s, 2);
+            bool refused = mem_failed() > 0;
+            mem_fail_after(0, false);
+            assert_int_equal(mem_live(), before);
+            if (!refused) {
+                assert_true(ok);
+                break;
+            }
+            assert_false(ok);
+            assert_true(n < 1000);
+        }
+        assert_true(n > 3);
+        check_setup(&s, 0);
+        finish(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_stores), cmocka_unit_test(test_random_reductions),
+        cmocka_unit_test(test_stencils),      cmocka_unit_test(test_large_reductions),
+        cmocka_unit_test(test_transposed),    cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
