@@ -1,12 +1,12 @@
 /* Loops of the elementary functions of float32 and float64.
  *
- * Three ways, by what the build and the instruction set have: vecmath.h's functions, vectorised by
- * the compiler, where there is FMA; SLEEF's vector functions; scalar.h's meaning (the C library).
- * The vector ways hold for arguments in [low, high] only, per function: SLEEF is wrong or takes
- * another path for all lanes at once beyond (found with the golden tables). A chunk is looked
- * through first; the rare arguments outside are computed by scalar.h, and the vector function gets
- * 1 in their place, so that no element's result depends on its neighbours. Tails go through a
- * padded copy for the same reason. */
+ * Three ways: with FMA vecmath.h's functions, vectorised by the compiler, and for the others
+ * SLEEF's vector functions if the build has it; else scalar.h's meaning, the C library (without FMA
+ * SLEEF is slower than that). The vector ways hold for arguments in [low, high] only, per function:
+ * SLEEF is wrong or takes another path for all lanes at once beyond (found with the golden tables).
+ * A chunk is looked through first; the rare arguments outside are computed by scalar.h, and the
+ * vector function gets 1 in their place, so that no element's result depends on its neighbours.
+ * Tails go through a padded copy for the same reason. */
 #include <string.h>
 
 #include "compute/cpu/loops_math.h"
@@ -19,6 +19,8 @@
     X(TAN, F32, -VM_TRIG_F32, VM_TRIG_F32)                                                         \
     X(LOG, F32, 0x1p-126f, 0x1.fffffep+127f)                                                       \
     X(SIGMOID, F32, -INFINITY, INFINITY)                                                           \
+    X(TANH, F32, -INFINITY, INFINITY)                                                              \
+    X(ERF, F32, -INFINITY, INFINITY)                                                               \
     X(EXP, F64, -INFINITY, INFINITY)                                                               \
     X(SIN, F64, -VM_TRIG_F64, VM_TRIG_F64)                                                         \
     X(COS, F64, -VM_TRIG_F64, VM_TRIG_F64)                                                         \
@@ -32,25 +34,41 @@
     LOOP_CHUNKED(OP, T, low, high)
 #include "compute/cpu/vecmath.h"
 OWN_UNARY(OWN)
-#define SLEEF_HOT(X)
+/* exact results, so that either way gives the same bits */
+#define OWN_MODULO(X)                                                                              \
+    X(FLOOR_DIVIDE, F32)                                                                           \
+    X(REMAINDER, F32)                                                                              \
+    X(FMOD, F32)                                                                                   \
+    X(FLOOR_DIVIDE, F64)                                                                           \
+    X(REMAINDER, F64)                                                                              \
+    X(FMOD, F64)
+#define MODULO(OP, T)                                                                              \
+    static void chunked_##OP##_##T(void *out, const void *const *args, size_t n)                   \
+    {                                                                                              \
+        REAL_##T *o = out;                                                                         \
+        const REAL_##T *a = args[0], *b = args[1];                                                 \
+        for (size_t m; n != 0; o += m, a += m, b += m, n -= m) {                                   \
+            REAL_##T y[MATH_CHUNK];                                                                \
+            m = n < MATH_CHUNK ? n : MATH_CHUNK;                                                   \
+            int ok = 1;                                                                            \
+            for (size_t i = 0; i < m; i++)                                                         \
+                ok &= vm_fmod_ok_##T(a[i], b[i]);                                                  \
+            for (size_t i = 0; i < m; i++)                                                         \
+                y[i] = vm_##OP##_##T(a[i], b[i]);                                                  \
+            for (size_t i = 0; !ok && i < m; i++)                                                  \
+                if (!vm_fmod_ok_##T(a[i], b[i]))                                                   \
+                    y[i] = ar_##OP##_##T(a[i], b[i]);                                              \
+            memcpy(o, y, m * sizeof *o);                                                           \
+        }                                                                                          \
+    }
+OWN_MODULO(MODULO)
 #else
 #define OWN_UNARY(X)
-/* Without FMA these are SLEEF's too. sin and cos take other paths beyond 125 (float32), 15. */
-#define SLEEF_HOT(X)                                                                               \
-    X(EXP, F32, exp, u10, -INFINITY, INFINITY)                                                     \
-    X(SIN, F32, sin, u10, -124, 124)                                                               \
-    X(COS, F32, cos, u10, -124, 124)                                                               \
-    X(TAN, F32, tan, u10, -124, 124)                                                               \
-    X(LOG, F32, log, u10, -INFINITY, INFINITY)                                                     \
-    X(EXP, F64, exp, u10, -INFINITY, INFINITY)                                                     \
-    X(SIN, F64, sin, u10, -14.9, 14.9)                                                             \
-    X(COS, F64, cos, u10, -14.9, 14.9)                                                             \
-    X(TAN, F64, tan, u10, -14.9, 14.9)
+#define OWN_MODULO(X)
 #endif
 
 #if defined(HAVE_SLEEF)
 #define SLEEF_UNARY(X)                                                                             \
-    SLEEF_HOT(X)                                                                                   \
     X(CBRT, F32, cbrt, u10, -INFINITY, INFINITY)                                                   \
     X(EXPM1, F32, expm1, u10, -INFINITY, INFINITY)                                                 \
     X(LOG1P, F32, log1p, u10, -INFINITY, 1e37f)                                                    \
@@ -61,11 +79,9 @@ OWN_UNARY(OWN)
     X(ATAN, F32, atan, u10, -INFINITY, INFINITY)                                                   \
     X(SINH, F32, sinh, u10, -88, 88)                                                               \
     X(COSH, F32, cosh, u10, -88, 88)                                                               \
-    X(TANH, F32, tanh, u10, -INFINITY, INFINITY)                                                   \
     X(ASINH, F32, asinh, u10, -1e18f, 1e18f)                                                       \
     X(ACOSH, F32, acosh, u10, -INFINITY, 1e18f)                                                    \
     X(ATANH, F32, atanh, u10, -INFINITY, INFINITY)                                                 \
-    X(ERF, F32, erf, u10, -INFINITY, INFINITY)                                                     \
     X(GAMMA, F32, tgamma, u10, -30, INFINITY)                                                      \
     X(LGAMMA, F32, lgamma, u10, 0, 1e30f)                                                          \
     X(CBRT, F64, cbrt, u10, -INFINITY, INFINITY)                                                   \
@@ -95,9 +111,28 @@ OWN_UNARY(OWN)
     X(HYPOT, F64, hypot, u05, -INFINITY, INFINITY)
 SLEEF_UNARY(SLEEF_LOOP)
 SLEEF_BINARY(SLEEF_LOOP2)
+
+/* the larger + log1p(exp(-difference)) */
+#define LOGADDEXP(T, ABS, limit)                                                                   \
+    static void block_LOGADDEXP_##T(REAL_##T *out, const REAL_##T *a, const REAL_##T *b, size_t n) \
+    {                                                                                              \
+        REAL_##T e[MATH_CHUNK];                                                                    \
+        for (size_t i = 0; i < n; i++)                                                             \
+            e[i] = vm_EXP_##T(-ABS(a[i] - b[i]));                                                  \
+        block_LOG1P_##T(e, e, n);                                                                  \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) out[i] =                               \
+            (a[i] > b[i] ? a[i] : b[i]) + e[i];                                                    \
+    }                                                                                              \
+    LOOP_CHUNKED2(LOGADDEXP, T, -limit, limit)
+LOGADDEXP(F32, fabsf, 3e38f)
+LOGADDEXP(F64, fabs, 1e308)
+#define SLEEF_COMPOSED(X)                                                                          \
+    X(LOGADDEXP, F32)                                                                              \
+    X(LOGADDEXP, F64)
 #else
 #define SLEEF_UNARY(X)
 #define SLEEF_BINARY(X)
+#define SLEEF_COMPOSED(X)
 #endif
 
 /* What has no vector form is a loop over scalar.h. The table is filled with these first. */
@@ -148,4 +183,6 @@ void LOOPS_FILL(math)(struct loop_table *t)
     OWN_UNARY(SET_CHUNKED)
     SLEEF_UNARY(SET_CHUNKED)
     SLEEF_BINARY(SET_CHUNKED)
+    SLEEF_COMPOSED(SET_CHUNKED)
+    OWN_MODULO(SET_CHUNKED)
 }

@@ -12,7 +12,7 @@
 /* The widest vector of any instruction set: chunks are padded to it. */
 enum { MATH_CHUNK = 256, MATH_PAD = 16 };
 
-#if defined(HAVE_SLEEF) && defined(__SSE2__)
+#if defined(HAVE_SLEEF) && defined(__FMA__)
 #include <immintrin.h>
 #include <sleef.h>
 #if defined(__AVX512F__)
@@ -20,23 +20,18 @@ enum { MATH_CHUNK = 256, MATH_PAD = 16 };
 #define VECTOR_F64         __m512d
 #define SLEEF_F32(fn, acc) Sleef_##fn##f16_##acc##avx512f
 #define SLEEF_F64(fn, acc) Sleef_##fn##d8_##acc##avx512f
-#elif defined(__AVX2__)
+#else
 #define VECTOR_F32         __m256
 #define VECTOR_F64         __m256d
 #define SLEEF_F32(fn, acc) Sleef_##fn##f8_##acc##avx2
 #define SLEEF_F64(fn, acc) Sleef_##fn##d4_##acc##avx2
-#else
-#define VECTOR_F32         __m128
-#define VECTOR_F64         __m128d
-#define SLEEF_F32(fn, acc) Sleef_##fn##f4_##acc##sse2
-#define SLEEF_F64(fn, acc) Sleef_##fn##d2_##acc##sse2
 #endif
 #else
 #undef HAVE_SLEEF
 #endif
 
 #define DEFINE_CHUNKS(T)                                                                           \
-    static inline __attribute__((always_inline)) void chunks_##T(                                  \
+    static inline __attribute__((always_inline, unused)) void chunks_##T(                          \
         void *out, const void *const *args, size_t n, REAL_##T low, REAL_##T high,                 \
         void (*vector)(REAL_##T *, const REAL_##T *, size_t), REAL_##T (*scalar)(REAL_##T))        \
     {                                                                                              \

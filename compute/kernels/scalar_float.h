@@ -166,24 +166,31 @@ AR_FN AR_R AR_NAME(FMOD)(AR_R a, AR_R b)
 {
     return AR_M(fmod)(a, b);
 }
-/* Python's: the remainder has the divisor's sign; the quotient is made from the exact remainder, so
- * that a == b·(a // b) + a % b as nearly as floats allow (the rules of CPython's float_divmod). */
-AR_FN AR_R AR_NAME(REMAINDER)(AR_R a, AR_R b)
+/* Python's: the remainder has the divisor's sign; the quotient is made from the exact remainder r =
+ * fmod(a, b), so that a == b·(a // b) + a % b as nearly as floats allow (the rules of CPython's
+ * float_divmod). */
+AR_FN AR_R AR_NAME(REMAINDER_FROM)(AR_R r, AR_R b)
 {
-    AR_R r = AR_M(fmod)(a, b);
     AR_R fixed = (b < 0) != (r < 0) ? r + b : r;
     r = r == 0 ? AR_NAME(COPYSIGN)(0, b) : fixed;
     return b == 0 ? (AR_R)AR_NAN : r;
 }
-AR_FN AR_R AR_NAME(FLOOR_DIVIDE)(AR_R a, AR_R b)
+AR_FN AR_R AR_NAME(FLOOR_DIVIDE_FROM)(AR_R r, AR_R a, AR_R b)
 {
-    AR_R r = AR_M(fmod)(a, b);
     AR_R q = (a - r) / b;
-    q = r != 0 && (b < 0) != (r < 0) ? q - 1 : q;
+    q = (r != 0) & ((b < 0) != (r < 0)) ? q - 1 : q;
     AR_R f = AR_M(floor)(q);
     f = q - f > (AR_R)0.5 ? f + 1 : f;
     f = q == 0 ? AR_NAME(COPYSIGN)(0, a / b) : f;
     return b == 0 ? a / b : f;
+}
+AR_FN AR_R AR_NAME(REMAINDER)(AR_R a, AR_R b)
+{
+    return AR_NAME(REMAINDER_FROM)(AR_M(fmod)(a, b), b);
+}
+AR_FN AR_R AR_NAME(FLOOR_DIVIDE)(AR_R a, AR_R b)
+{
+    return AR_NAME(FLOOR_DIVIDE_FROM)(AR_M(fmod)(a, b), a, b);
 }
 
 #define AR_UNARY(op, fn)                                                                           \
