@@ -420,17 +420,6 @@ void http_gauges(struct http *h, struct metrics_gauges *ret)
     pthread_mutex_unlock(&h->work_lock);
 }
 
-static bool wait_zero(const _Atomic int64_t *what, double seconds)
-{
-    double until = http_now() + seconds;
-    while (atomic_load(what) > 0) {
-        if (http_now() > until)
-            return false;
-        usleep(2000);
-    }
-    return true;
-}
-
 /* Cuts suspended uploads and downloads. Requests that wait for work are left: who works for them
  * holds them, and they are resumed when it is done. */
 static void cut_transfers(struct http *h)
@@ -452,10 +441,12 @@ void http_stop(struct http *h)
         if (h->listeners[i].mhd)
             MHD_quiesce_daemon(h->listeners[i].mhd);
     http_listen_close(h);
-    wait_zero(&h->in_flight, h->config.drain_timeout_s);
+    double until = http_now() + h->config.drain_timeout_s;
+    while (atomic_load(&h->in_flight) > 0 && http_now() < until && !atomic_load(&h->server->hurry))
+        usleep(2000);
     /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
-    double until = http_now() + STUCK_S;
+    until = http_now() + STUCK_S;
     while (atomic_load(&h->inside) > 0 && http_now() < until)
         usleep(100);
     while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && http_now() < until) {

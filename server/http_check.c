@@ -133,7 +133,7 @@ static enum err_code check_length(struct rq *q, const struct known *k, bool http
     }
     if (k->n_length) {
         size_t n = strlen(k->length);
-        if (n == 0 || n > 18 || strspn(k->length, "0123456789") != n)
+        if (!http_is_length(k->length, n))
             return err_set(e, ERR_BAD_FRAMING, "Content-Length is not a number");
         int64_t v = 0;
         for (size_t i = 0; i < n; i++)

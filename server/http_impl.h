@@ -238,6 +238,7 @@ enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
 
 /* http_pages.c: libmicrohttpd's own error pages; called on the listener's thread. */
+bool http_is_length(const char *value, size_t n); /* a Content-Length */
 void http_pages_enter(struct listener *l);
 
 /* http_watch.c */

@@ -1,12 +1,17 @@
-/* Errors that libmicrohttpd answers by itself, before any callback of ours: a request line or a
- * chunk it cannot parse, a header larger than its memory. It sends a page of HTML, and 0.9.75
- * offers no way to say otherwise. But it makes that page through its own exported function, so a
- * function of the same name in the program takes the call (ordinary ELF symbol resolution, as with
- * malloc), and the client gets problem+json like for every other error. Where the linker resolves
- * the call inside the library, its page goes out as before; nothing else depends on this. */
+/* Two functions of libmicrohttpd that the program provides in its place.
+ *
+ * It answers some mistakes by itself, before any callback of ours: a request line or a chunk it
+ * cannot parse, a header larger than its memory. It sends a page of HTML then, and for a malformed
+ * Content-Length 0.9.75 even sends the reply's header twice. It offers no way to say otherwise, but
+ * it goes through its own exported functions, so functions of the same names in the program take
+ * the calls (ordinary ELF symbol resolution, as with malloc): the one that makes the page makes
+ * problem+json, and the one that looks up a header does not show it a malformed Content-Length,
+ * which http_check.c then refuses in its own words. Where the linker resolves these calls inside
+ * the library everything is as it was; nothing else depends on it. */
 #include <microhttpd.h>
 
 #include <string.h>
+#include <strings.h>
 
 #include "compute/base/mem.h"
 #include "protocol/problem.h"
@@ -71,4 +76,56 @@ struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
     MHD_add_response_header(r, "X-Request-Id", id);
     MHD_add_response_header(r, "Server-Timing", HTTP_NO_TIMING);
     return r;
+}
+
+/* --- looking up a header --- */
+
+struct lookup {
+    const char *key;
+    size_t key_size;
+    const char *value;
+    size_t value_size;
+    bool found;
+};
+
+static enum MHD_Result compare(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                               const char *value, size_t value_size)
+{
+    (void)kind;
+    struct lookup *l = cls;
+    if (key_size != l->key_size || (key != l->key && strncasecmp(key, l->key, key_size) != 0))
+        return MHD_YES;
+    l->found = true;
+    l->value = value;
+    l->value_size = value_size;
+    return MHD_NO;
+}
+
+bool http_is_length(const char *value, size_t n)
+{
+    if (n == 0 || n > 18)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (value[i] < '0' || value[i] > '9')
+            return false;
+    return true;
+}
+
+enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *connection,
+                                              enum MHD_ValueKind kind, const char *key,
+                                              size_t key_size, const char **value_ptr,
+                                              size_t *value_size_ptr)
+{
+    struct lookup l = {.key = key, .key_size = key ? key_size : 0};
+    MHD_get_connection_values_n(connection, kind, compare, &l);
+    if (!l.found)
+        return MHD_NO;
+    if (kind == MHD_HEADER_KIND && key_size == 14 && !strncasecmp(key, "Content-Length", 14) &&
+        !http_is_length(l.value, l.value_size))
+        return MHD_NO;
+    if (value_ptr)
+        *value_ptr = l.value;
+    if (value_size_ptr)
+        *value_size_ptr = l.value_size;
+    return MHD_YES;
 }

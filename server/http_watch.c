@@ -76,7 +76,7 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
         }
         return;
     }
-    if (now - c->idle_since > cfg->idle_timeout_s) {
+    if (now - c->idle_since > cfg->idle_timeout_s && c->partial_since == 0) {
         shutdown(c->fd, SHUT_RDWR);
         return;
     }

@@ -1,7 +1,8 @@
 /* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
  *
  * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
- * interrupts anything. The first SIGTERM or SIGINT drains, a second one ends at once. */
+ * interrupts anything. The first SIGTERM or SIGINT drains, a second one cuts what is still open, a
+ * third ends the process at once. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -94,11 +95,19 @@ static void raise_descriptors(void)
     }
 }
 
-/* A second signal while the first one's work is under way. */
+struct impatience {
+    sigset_t *signals;
+    _Atomic bool *hurry;
+};
+
+/* Signals while the first one's work is under way: the second cuts short, the third ends it. */
 static void *impatient(void *arg)
 {
+    struct impatience *i = arg;
     int sig;
-    sigwait(arg, &sig);
+    sigwait(i->signals, &sig);
+    atomic_store(i->hurry, true);
+    sigwait(i->signals, &sig);
     _exit(EXIT_FAILED);
 }
 
@@ -108,15 +117,19 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
     sigwait(signals, &sig);
     atomic_store(&s->draining, true);
     log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
+    /* static: the thread may outlive everything but the process */
+    static struct impatience i;
+    i = (struct impatience){signals, &s->hurry};
     pthread_t t;
-    if (pthread_create(&t, NULL, impatient, signals) == 0)
+    if (pthread_create(&t, NULL, impatient, &i) == 0)
         pthread_detach(t);
 }
 
 static int run(const struct config *config)
 {
     struct err e = ERR_INIT;
-    struct server s = {.config = config};
+    static struct server s; /* static: see wait_for_signal */
+    s.config = config;
     struct timespec now;
     static sigset_t signals;
     sigemptyset(&signals);

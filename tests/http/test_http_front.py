@@ -12,8 +12,8 @@ import time
 
 import pytest
 
-from conftest import Daemon, find_binary
-from test_framing import GET, Reply, ask, check_problem, post, request, talk
+from conftest import find_binary
+from test_framing import GET, Reply, ask, check_problem, post, request
 
 CHUNK = b"x" * 65536
 
