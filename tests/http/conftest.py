@@ -177,7 +177,7 @@ def pytest_configure(config):
 def whole_run(config):
     """Whether every test of this folder was asked for."""
     options = config.option
-    if options.keyword or options.markexpr or options.lf or options.ff:
+    if any(getattr(options, o, False) for o in ("keyword", "markexpr", "lf", "failedfirst")):
         return False
     if any("::" in a or a.endswith(".py") for a in config.args):
         return False
