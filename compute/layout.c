@@ -119,8 +119,8 @@ static int64_t slice_bounds(const struct index_item *it, int64_t n, int64_t step
     return start > stop ? (int64_t)((uint64_t)(start - stop - 1) / (0 - (uint64_t)step)) + 1 : 0;
 }
 
-enum err_code view_index(const struct view *v, const struct index_spec *ix, struct view *ret,
-                         struct err *e)
+enum err_code index_resolve(int rank, const int64_t *shape, const struct index_spec *ix,
+                            struct index_map *ret, struct err *e)
 {
     int used = 0, ellipses = 0, added = 0, dropped = 0;
     for (int i = 0; i < ix->n; i++) {
@@ -132,57 +132,72 @@ enum err_code view_index(const struct view *v, const struct index_spec *ix, stru
     }
     if (ellipses > 1)
         return err_set(e, ERR_BAD_INDEX, "an index may hold one '...' only");
-    if (used > v->rank)
+    if (used > rank)
         return err_set(e, ERR_BAD_INDEX, "too many indices: %d for an array of rank %d", used,
-                       v->rank);
-    if (v->rank - dropped + added > MAX_RANK)
+                       rank);
+    if (rank - dropped + added > MAX_RANK)
         return err_set(e, ERR_BAD_SHAPE, "the result would have rank %d: the largest rank is %d",
-                       v->rank - dropped + added, MAX_RANK);
-    struct view r = {.offset = v->offset};
-    bool empty = false;
-    int64_t moved = 0;
+                       rank - dropped + added, MAX_RANK);
+    struct index_map m = {0};
     int axis = 0;
     for (int i = 0; i <= ix->n; i++) {
         static const struct index_item rest = {.kind = INDEX_ELLIPSIS};
         const struct index_item *it = i < ix->n ? &ix->items[i] : &rest;
-        int64_t n, step, start;
+        int64_t n, start;
         switch (it->kind) {
         case INDEX_NEWAXIS:
-            r.shape[r.rank++] = 1;
+            m.axis[m.rank] = -1;
+            m.shape[m.rank++] = 1;
             break;
         case INDEX_ELLIPSIS: /* also what is left at the end */
-            for (int left = i < ix->n ? v->rank - used : v->rank - axis; left > 0; left--) {
-                empty |= v->shape[axis] == 0;
-                r.shape[r.rank] = v->shape[axis];
-                r.strides[r.rank++] = v->strides[axis++];
+            for (int left = i < ix->n ? rank - used : rank - axis; left > 0; left--) {
+                m.step[axis] = 1;
+                m.shape[m.rank] = shape[axis];
+                m.axis[m.rank++] = (int8_t)axis++;
             }
             break;
         case INDEX_INT:
-            n = v->shape[axis];
+            n = shape[axis];
             start = it->start < 0 ? it->start + n : it->start;
             if (start < 0 || start >= n)
                 return err_set(e, ERR_BAD_INDEX,
                                "index %lld is out of range for axis %d of extent %lld",
                                (long long)it->start, axis, (long long)n);
-            moved += n > 1 ? start * v->strides[axis] : 0;
-            axis++;
+            m.step[axis] = 1;
+            m.start[axis++] = start;
             break;
         case INDEX_SLICE:
-            step = it->has_step ? it->step : 1;
-            if (step == 0)
+            if (it->has_step && it->step == 0)
                 return err_set(e, ERR_BAD_INDEX, "a slice's step cannot be 0");
-            n = slice_bounds(it, v->shape[axis], step, &start);
-            empty |= n == 0;
-            if (n > 0 && v->shape[axis] > 1)
-                moved += start * v->strides[axis];
-            r.shape[r.rank] = n;
-            r.strides[r.rank++] = n > 1 ? v->strides[axis] * step : v->strides[axis];
-            axis++;
+            n = slice_bounds(it, shape[axis], it->has_step ? it->step : 1, &start);
+            m.start[axis] = n > 0 ? start : 0;
+            m.step[axis] = n > 1 && it->has_step ? it->step : 1;
+            m.shape[m.rank] = n;
+            m.axis[m.rank++] = (int8_t)axis++;
             break;
         }
     }
-    if (!empty)
-        r.offset += moved;
+    *ret = m;
+    return ERR_OK;
+}
+
+enum err_code view_index(const struct view *v, const struct index_spec *ix, struct view *ret,
+                         struct err *e)
+{
+    struct index_map m;
+    enum err_code rc = index_resolve(v->rank, v->shape, ix, &m, e);
+    if (rc)
+        return rc;
+    struct view r = {.rank = m.rank, .offset = v->offset};
+    for (int k = 0; k < m.rank; k++) {
+        r.shape[k] = m.shape[k];
+        if (m.axis[k] >= 0)
+            r.strides[k] = v->strides[m.axis[k]] * m.step[m.axis[k]];
+    }
+    if (view_size(&r) > 0)
+        for (int k = 0; k < v->rank; k++)
+            if (v->shape[k] > 1)
+                r.offset += m.start[k] * v->strides[k];
     *ret = r;
     return ERR_OK;
 }

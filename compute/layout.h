@@ -43,6 +43,19 @@ int64_t view_size(const struct view *v);       /* elements */
 bool view_is_contiguous(const struct view *v); /* C order; extents 0 and 1 place no demand */
 bool view_same_shape(const struct view *a, const struct view *b);
 
+/* What an index spec means for a shape, as a map from the result's index i to the source's: along
+ * source axis k it is start[k] + step[k]·i[r] with axis[r] = k, or start[k] where no r names k. */
+struct index_map {
+    int rank; /* of the result */
+    int64_t shape[MAX_RANK];
+    int8_t axis[MAX_RANK]; /* by result axis: the source's axis, or -1 for a new one */
+    int64_t start[MAX_RANK], step[MAX_RANK]; /* by source axis; step 1 where nothing is stepped */
+};
+
+/* Errors as view_index. Where the result is empty the starts mean nothing. */
+enum err_code index_resolve(int rank, const int64_t *shape, const struct index_spec *ix,
+                            struct index_map *ret, struct err *e) must_check;
+
 /* The view that NumPy's basic indexing gives. ERR_BAD_INDEX: too many indices, integer out of
  * range, step 0, two ellipses; ERR_BAD_SHAPE when the result's rank exceeds 32. */
 enum err_code view_index(const struct view *v, const struct index_spec *ix, struct view *ret,
