@@ -1,0 +1,319 @@
+"""Random expressions against NumPy, in both spellings.
+
+Each expression is grown together with its value, so every node knows what NumPy makes of it. The
+dtype rules are spelled out here (NumPy before 2.0 looks at values where the contract does not), so
+NumPy only ever sees operands of one dtype. `exact` expressions hold integers, + - * /, square
+roots, comparisons, selections, shifts and views, and must agree to the bit (all NaNs are alike);
+`smooth` ones hold transcendental functions and float reductions and must agree closely.
+"""
+import itertools
+
+import numpy as np
+import pytest
+
+from client import OCTETS
+
+SHAPE = (4, 6)
+SHAPES = [SHAPE, SHAPE, SHAPE, (1, 6), (6,), (4, 1), ()]
+RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+MODES = ["self", "clamp", "wrap", "reflect", "symmetric", "constant"]
+
+
+class Weak:
+    """A literal before it meets an array."""
+
+    def __init__(self, value):
+        self.value = value
+        self.kind = {bool: "b", int: "i", float: "f"}[type(value)]
+
+
+class Node:
+    def __init__(self, text, tree, value):
+        self.text, self.tree, self.value = text, tree, value
+
+    @property
+    def weak(self):
+        return isinstance(self.value, Weak)
+
+    @property
+    def dtype(self):
+        return self.value.dtype
+
+    @property
+    def ndim(self):
+        return self.value.ndim
+
+
+def common(a, b):
+    """The dtype two operands (one of them an array) are computed in."""
+    if not a.weak and not b.weak:
+        return np.promote_types(a.dtype, b.dtype)
+    array, lit = (a, b) if b.weak else (b, a)
+    if RANK[lit.value.kind] <= RANK[array.dtype.kind]:
+        return array.dtype
+    return np.dtype("int64" if lit.value.kind == "i" else "float64")
+
+
+def as_type(x, t):
+    return np.asarray(x.value.value if x.weak else x.value).astype(t)
+
+
+def shifted(a, offsets, mode, value=0):
+    index, inside = [], np.ones(a.shape, bool)
+    for axis, (n, o) in enumerate(zip(a.shape, offsets)):
+        q = np.arange(n) + o
+        inside &= ((q >= 0) & (q < n)).reshape([-1 if k == axis else 1 for k in range(a.ndim)])
+        if mode == "wrap":
+            q %= n
+        elif mode == "reflect":
+            q = np.zeros_like(q) if n == 1 else q % (2 * n - 2)
+            q = np.where(q < n, q, 2 * n - 2 - q)
+        elif mode == "symmetric":
+            q %= 2 * n
+            q = np.where(q < n, q, 2 * n - 1 - q)
+        index.append(np.clip(q, 0, n - 1))
+    moved = a[np.ix_(*index)]
+    if mode == "self":
+        return np.where(inside, moved, a)
+    if mode == "constant":
+        return np.where(inside, moved, np.asarray(value).astype(a.dtype)).astype(a.dtype)
+    return moved
+
+
+class Grower:
+    def __init__(self, rng, arrays, smooth):
+        self.rng, self.arrays, self.smooth = rng, arrays, smooth
+
+    def pick(self, options):
+        return options[self.rng.integers(len(options))]
+
+    def leaf(self, array=False):
+        if not array and self.rng.random() < 0.25:
+            v = self.pick([0, 1, 2, 3, 5, 0.5, 1.25, 2.0])
+            return Node(repr(v), v, Weak(v))
+        name = self.pick(sorted(self.arrays))
+        return Node(name, name, self.arrays[name])
+
+    def grow(self, depth, array=False):
+        if depth == 0:
+            return self.leaf(array)
+        makers = [self.binary, self.binary, self.binary, self.compare, self.where, self.unary,
+                  self.shift, self.view, self.minmax, self.cast, self.reduce]
+        if self.smooth:
+            makers += [self.function, self.function, self.mean]
+        for _ in range(20):
+            node = self.pick(makers)(depth - 1)
+            if node is not None:
+                return node
+        return self.leaf(True)
+
+    def pair(self, depth):
+        a, b = self.grow(depth, array=True), self.grow(depth)
+        if not b.weak:
+            try:
+                np.broadcast_shapes(a.value.shape, b.value.shape)
+            except ValueError:
+                return None
+        return (b, a) if self.rng.random() < 0.5 else (a, b)
+
+    def binary(self, depth):
+        two = self.pair(depth)
+        if two is None:
+            return None
+        a, b = two
+        t = common(a, b)
+        ops = [("+", "add", np.add), ("*", "multiply", np.multiply)]
+        if t.kind != "b":
+            ops += [("-", "subtract", np.subtract)]
+        if t.kind in "iu":
+            ops += [("//", "floor_divide", np.floor_divide), ("%", "remainder", np.remainder),
+                    ("^", "bitwise_xor", np.bitwise_xor)]
+        if t.kind in "biu":
+            ops += [("&", "bitwise_and", np.bitwise_and), ("|", "bitwise_or", np.bitwise_or)]
+        if t.kind == "f":
+            ops += [("/", "divide", np.divide)]
+        sign, name, f = self.pick(ops)
+        return Node(f"({a.text} {sign} {b.text})", {"op": name, "args": [a.tree, b.tree]},
+                    np.asarray(f(as_type(a, t), as_type(b, t))))
+
+    def compare(self, depth):
+        two = self.pair(depth)
+        if two is None or self.smooth:
+            return None
+        a, b = two
+        t = common(a, b)
+        sign, name, f = self.pick([("<", "less", np.less), (">=", "greater_equal", np.greater_equal),
+                                   ("==", "equal", np.equal), ("!=", "not_equal", np.not_equal)])
+        if t.kind == "f" and "u" in (getattr(a.value, "dtype", t).kind, getattr(b.value, "dtype", t).kind):
+            return None  # int64 with uint64 is compared exactly; here it would be in float64
+        return Node(f"({a.text} {sign} {b.text})", {"op": name, "args": [a.tree, b.tree]},
+                    np.asarray(f(as_type(a, t), as_type(b, t))))
+
+    def minmax(self, depth):
+        two = self.pair(depth)
+        if two is None:
+            return None
+        a, b = two
+        t = common(a, b)
+        name, f = self.pick([("maximum", np.maximum), ("minimum", np.minimum)])
+        return Node(f"{name}({a.text}, {b.text})", {"op": name, "args": [a.tree, b.tree]},
+                    np.asarray(f(as_type(a, t), as_type(b, t))))
+
+    def where(self, depth):
+        c, two = self.grow(depth, array=True), self.pair(depth)
+        if two is None or (self.smooth and c.dtype.kind == "f"):
+            return None
+        a, b = two
+        t = common(a, b)
+        try:
+            value = np.where(c.value != 0, as_type(a, t), as_type(b, t))
+        except ValueError:
+            return None
+        return Node(f"where({c.text}, {a.text}, {b.text})",
+                    {"op": "where", "args": [c.tree, a.tree, b.tree]}, np.asarray(value))
+
+    def unary(self, depth):
+        x = self.grow(depth, array=True)
+        kind = x.dtype.kind
+        options = [("abs({})", "abs", np.abs)]
+        if kind != "b":
+            options += [("(-{})", "negative", np.negative), ("sign({})", "sign", np.sign)]
+        if kind in "biu":
+            options += [("(~{})", "bitwise_invert", np.invert)]
+        if kind == "f":
+            options += [("sqrt({})", "sqrt", np.sqrt), ("floor({})", "floor", np.floor),
+                        ("isnan({})", "isnan", np.isnan), ("round({})", "round", np.rint)]
+            if self.smooth:
+                options = options[:3]
+        text, name, f = self.pick(options)
+        return Node(text.format(x.text), {"op": name, "args": [x.tree]}, np.asarray(f(x.value)))
+
+    def shift(self, depth):
+        x = self.grow(depth, array=True)
+        if x.ndim == 0:
+            return None
+        offsets = [int(k) for k in self.rng.integers(-3, 4, x.ndim)]
+        mode = self.pick(MODES)
+        return Node(f"shift({x.text}, {offsets}, boundary='{mode}')",
+                    {"op": "shift", "args": [x.tree, offsets], "boundary": mode},
+                    shifted(x.value, offsets, mode))
+
+    def view(self, depth):
+        x = self.grow(depth, array=True)
+        if x.ndim == 0 or x.value.shape[-1] != SHAPE[-1]:
+            return None
+        index = self.pick(["..., ::-1", "..., :1", "None", "-1", "::-1"])
+        return Node(f"({x.text})[{index}]", {"op": "getitem", "args": [x.tree], "index": index},
+                    np.asarray(eval(f"v[{index}]", {"v": x.value})))
+
+    def cast(self, depth):
+        x = self.grow(depth, array=True)
+        t = self.pick(["int32", "int64", "float32", "float64", "uint8", "bool", "float16"])
+        if x.dtype.kind == "f" and np.dtype(t).kind != "f":
+            return None  # NumPy leaves out-of-range floats open
+        return Node(f"astype({x.text}, '{t}')", {"op": "astype", "args": [x.tree], "dtype": t},
+                    x.value.astype(t))
+
+    def reduce(self, depth):
+        x = self.grow(depth, array=True)
+        if x.ndim == 0:
+            return None
+        axis = self.pick([None, 0, -1])
+        name = self.pick(["max", "min", "any", "all"] + (["sum"] if x.dtype.kind in "biu" else []))
+        f = {"max": np.max, "min": np.min, "any": np.any, "all": np.all, "sum": np.sum}[name]
+        if self.smooth and x.dtype.kind == "f" and name in ("any", "all"):
+            return None
+        value = np.asarray(f(x.value, axis=axis, keepdims=True))
+        return Node(f"{name}({x.text}, axis={axis}, keepdims=True)",
+                    {"op": name, "args": [x.tree], "axis": axis, "keepdims": True}, value)
+
+    def mean(self, depth):
+        x = self.grow(depth, array=True)
+        if x.ndim == 0 or x.dtype == "float16":
+            return None
+        return Node(f"mean({x.text}, axis=0, keepdims=True)",
+                    {"op": "mean", "args": [x.tree], "axis": 0, "keepdims": True},
+                    np.asarray(np.mean(x.value, axis=0, keepdims=True)))
+
+    def function(self, depth):
+        x = self.grow(depth, array=True)
+        name = self.pick(["sin", "cos", "tanh", "atan", "exp"])
+        v = x.value if x.dtype.kind == "f" else x.value.astype("float64")
+        if v.dtype == "float16":
+            return None
+        if name == "exp":
+            return Node(f"exp(-abs({x.text}))",
+                        {"op": "exp", "args": [{"op": "negative", "args": [{"op": "abs", "args": [x.tree]}]}]},
+                        np.exp(-np.abs(v))) if x.dtype.kind == "f" else None
+        f = {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "atan": np.arctan}[name]
+        return Node(f"{name}({x.text})", {"op": name, "args": [x.tree]}, np.asarray(f(v)))
+
+
+def arrays(rng, dtypes):
+    made = {}
+    for k, (dtype, shape) in enumerate(itertools.islice(zip(itertools.cycle(dtypes), SHAPES), len(SHAPES))):
+        t = np.dtype(dtype)
+        if t.kind == "b":
+            a = rng.random(shape) < 0.5
+        elif t.kind in "iu":
+            a = rng.integers(max(np.iinfo(t).min, -9), 10, shape)
+        else:
+            a = np.round(rng.standard_normal(shape) * 4, 2)
+        made[f"v{k}"] = np.asarray(a).astype(t)
+    return made
+
+
+EXACT = [["int32"], ["float32"], ["float64", "float32"], ["int8", "int64", "uint16"],
+         ["bool", "int32", "float32"], ["uint8", "float16"], ["int64", "uint64"],
+         ["float16", "float64", "int16", "bool"]]
+SMOOTH = [["float64"], ["float64", "int32"], ["float64", "bool", "uint8"]]
+
+
+@pytest.mark.parametrize("smooth,dtypes", [(False, d) for d in EXACT] + [(True, d) for d in SMOOTH],
+                         ids=lambda p: p if isinstance(p, bool) else "-".join(p))
+def test_random(api, smooth, dtypes):
+    rng = np.random.default_rng([RANK[np.dtype(d).kind] * 100 + np.dtype(d).itemsize for d in dtypes])
+    data = arrays(rng, dtypes)
+    bind = {name: api.upload(a)["id"] for name, a in data.items()}
+    grower = Grower(rng, data, smooth)
+    with np.errstate(all="ignore"):
+        for _ in range(120):
+            node = grower.grow(int(rng.integers(1, 5)), array=True)
+            check(api, bind, node, smooth)
+
+
+def check(api, bind, node, smooth):
+    want = node.value
+    if want.size == 0:
+        return
+    used = {k: v for k, v in bind.items() if k in node.text}
+    replies = []
+    for body in ({"expr": node.text}, {"tree": node.tree}):
+        r = api.post("/v1/evaluate", {**body, "bind": used}, accept=OCTETS)
+        assert r.status == 200, f"{node.text}: {r}"
+        replies.append(r.body)
+    assert replies[0] == replies[1], node.text
+    assert len(replies[0]) == want.nbytes, f"{node.text}: expected {want.dtype} {want.shape}"
+    got = np.frombuffer(replies[0], want.dtype).reshape(want.shape)
+    if smooth and want.dtype.kind == "f":
+        rtol = {2: 2e-2, 4: 1e-4, 8: 1e-9}[want.dtype.itemsize]
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol, err_msg=node.text)
+    else:
+        np.testing.assert_array_equal(got, want, err_msg=node.text)
+
+
+def test_dtype_and_shape_of_the_reply(api):
+    """The metadata say what the bytes are."""
+    rng = np.random.default_rng(7)
+    data = arrays(rng, ["float32", "int16", "bool", "uint8"])
+    bind = {name: api.upload(a)["id"] for name, a in data.items()}
+    grower = Grower(rng, data, False)
+    with np.errstate(all="ignore"):
+        for _ in range(60):
+            node = grower.grow(3, array=True)
+            if node.ndim == 0 or node.value.size == 0:
+                continue
+            r = api.post("/v1/evaluate", {"expr": node.text, "bind": bind})
+            meta = api.expect(201, r).json()
+            assert (meta["dtype"], meta["shape"]) == (node.dtype.name, list(node.value.shape)), node.text
+            api.expect(204, api.delete(f"/v1/arrays/{meta['id']}"))
