@@ -55,6 +55,12 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
 /* What data is offered as, the default first. */
 extern const enum media data_offers[3];
 
+/* Elements, or for an empty array innermost empty lists, that its JSON text has: (1000, 0) has no
+ * element, but a thousand lists. */
+int64_t data_json_items(const struct view *v);
+/* JSON_EMPTY_MAX of the latter are said, no more. */
+#define JSON_EMPTY_MAX (1 << 24)
+
 /* Replies 200 with the array's contents as of now in C order, as `type` (one of data_offers).
  * `resource`: this is GET …/data, with ETag and Range. Uses req->state. */
 void data_reply(struct request *req, struct engine_stream *stream, struct array *take_a,

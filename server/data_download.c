@@ -221,6 +221,14 @@ static enum range_kind parse_range(const char *h, int64_t length, int64_t *ret_f
 
 /* --- JSON text --- */
 
+int64_t data_json_items(const struct view *v)
+{
+    int64_t n = 1;
+    for (int k = 0; k < v->rank && v->shape[k]; k++)
+        n *= v->shape[k];
+    return n;
+}
+
 static struct text_maker *maker_new(const struct data_source *s)
 {
     struct text_maker *m = mem_calloc(1, sizeof *m);
@@ -421,7 +429,11 @@ static void first_block(struct request *req)
     }
     if (s->download)
         req->t_device = download_device_ms(s->download);
-    if ((int64_t)s->first_have == s->count) {
+    bool lists = s->type == MEDIA_JSON && !s->nbytes;
+    if (lists && data_json_items(&s->view) > JSON_EMPTY_MAX) {
+        fail(req, ERR_INLINE_TOO_LARGE, "the array has no elements, but too many empty lists");
+    } else if ((int64_t)s->first_have == s->count &&
+               !(lists && data_json_items(&s->view) > FIRST_BLOCK)) {
         reply_small(s);
     } else if (s->type != MEDIA_JSON) {
         stream(s, (int64_t)s->head_len + s->count);

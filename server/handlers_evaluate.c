@@ -39,7 +39,7 @@ static enum err_code reply_result(struct request *req, const struct eval_body *b
     }
     if (a->view.rank && !b->inline_data)
         return reply_handle(req, b, a, e);
-    int64_t size = view_size(&a->view), max = req->server->config->max_inline;
+    int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
     if (size > max)
         return err_set(e, ERR_INLINE_TOO_LARGE,
                        "the result has %lld elements, at most %lld are returned inline; ask for "
