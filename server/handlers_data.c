@@ -29,7 +29,7 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
     default:
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
                        "array data come as application/octet-stream, application/x-npy or "
-                       "application/json, not as %.64s",
+                       "application/json (curl --json), not as %.64s",
                        value);
     }
 }
