@@ -25,12 +25,19 @@ struct scan {
     struct json_limits limits;
     struct frame *stack;
     uint32_t depth;
+    size_t hole_at, hole_len; /* bytes the client sent that were left out of the text */
     struct err *e;
 };
 
+/* A position as the client counts it. */
+static size_t shown(const struct scan *c, size_t at)
+{
+    return at >= c->hole_at ? at + c->hole_len : at;
+}
+
 static enum err_code malformed(struct scan *c, size_t at, const char *why)
 {
-    return err_set(c->e, ERR_BAD_JSON, "malformed JSON at byte %zu: %s", at, why);
+    return err_set(c->e, ERR_BAD_JSON, "malformed JSON at byte %zu: %s", shown(c, at), why);
 }
 
 static enum err_code add(struct scan *c, enum json_kind kind, size_t pos, size_t len, int flags)
@@ -85,7 +92,7 @@ static enum err_code scan_string(struct scan *c, int flags)
         if (err)
             return err;
         json_pointer(c->doc, (uint32_t)c->doc->n_nodes - 1, at);
-        return err_field(c->e, ERR_BAD_FIELD, at, "%s at byte %zu", why, start + used);
+        return err_field(c->e, ERR_BAD_FIELD, at, "%s at byte %zu", why, shown(c, start + used));
     }
     c->i = start + used;
     return add(c, JSON_STRING, start, len, flags);
@@ -140,7 +147,7 @@ static enum err_code duplicate(struct scan *c, uint32_t key)
 {
     const struct json_node *k = &c->doc->nodes[key];
     return err_set(c->e, ERR_BAD_JSON, "the member \"%.*s\" at byte %zu stands there twice",
-                   (int)(k->len > 100 ? 100 : k->len), c->doc->text + k->pos, (size_t)k->pos - 1);
+                   (int)(k->len > 100 ? 100 : k->len), c->doc->text + k->pos, shown(c, k->pos - 1));
 }
 
 static enum err_code check_duplicates(struct scan *c, uint32_t object)
@@ -275,12 +282,21 @@ static enum err_code scan_text(struct scan *c)
 enum err_code json_parse(struct arena *arena, const char *text, size_t n,
                          const struct json_limits *limits, struct json *ret, struct err *e)
 {
+    return json_parse_around(arena, text, n, SIZE_MAX, 0, limits, ret, e);
+}
+
+enum err_code json_parse_around(struct arena *arena, const char *text, size_t n, size_t hole_at,
+                                size_t hole_len, const struct json_limits *limits, struct json *ret,
+                                struct err *e)
+{
     if (n > INT32_MAX)
         return err_set(e, ERR_TOO_LARGE, "the JSON text is larger than 2 GiB");
     struct scan c = {
         .arena = arena,
         .n = n,
         .limits = limits ? *limits : (struct json_limits){JSON_MAX_DEPTH, JSON_MAX_NODES},
+        .hole_at = hole_at,
+        .hole_len = hole_len,
         .e = e,
     };
     c.doc = arena_alloc(arena, sizeof *c.doc);

@@ -29,6 +29,9 @@ struct json_array;
 struct json_array *json_array_new(int dtype, int64_t max_bytes);
 void json_array_free(struct json_array *r); /* NULL is allowed */
 
+/* The value begins at this byte of the body (messages tell positions); 0 unless set. */
+void json_array_start_at(struct json_array *r, uint64_t position);
+
 /* Takes the next n bytes. Stops behind the value's end: *ret_used < n (white space behind it is
  * not consumed); *ret_done tells that the value is complete. A number at the outermost level ends
  * only with the byte after it. */

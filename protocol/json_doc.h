@@ -29,4 +29,10 @@ void json_pointer(const struct json_doc *doc, uint32_t node, char *buf);
 /* Appends "/token", escaped; false (and nothing appended) when it does not fit. */
 bool json_pointer_add(char *buf, const char *token, size_t n);
 
+/* json_parse of a text from which json_body.c took `hole_len` bytes before position `hole_at`:
+ * messages tell positions in what the client sent. */
+enum err_code json_parse_around(struct arena *arena, const char *text, size_t n, size_t hole_at,
+                                size_t hole_len, const struct json_limits *limits, struct json *ret,
+                                struct err *e) must_check;
+
 #endif

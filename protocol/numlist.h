@@ -21,8 +21,7 @@ struct numlist {
     struct view view;
     const unsigned char *base;
     int64_t index[MAX_RANK];
-    int level;     /* lists open now */
-    int open_from; /* lists still to be opened before the next element, -1: none */
+    int level; /* lists open now */
     bool done;
 };
 
@@ -32,10 +31,12 @@ void numlist_init(struct numlist *l, enum dtype dtype, const struct view *view, 
 /* Writes the next piece, at most cap (≥ NUMLIST_MIN) bytes, and returns its length; 0: all said. */
 size_t numlist_next(struct numlist *l, char *buf, size_t cap);
 
-/* Length of the whole text, without making it. */
+/* Length of the whole text, without keeping it. */
 uint64_t numlist_length(enum dtype dtype, const struct view *view, const void *base);
 
-/* The whole text, for small arrays. */
+/* The whole text, for small arrays. One without elements but with more than NUMLIST_EMPTY_MAX bytes
+ * of brackets ((2^40, 0)) fails the builder. */
+#define NUMLIST_EMPTY_MAX (16u << 20)
 void numlist_add(struct strb *out, enum dtype dtype, const struct view *view, const void *base);
 
 #endif
