@@ -25,6 +25,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
         loops_cast_int_##name(t);                                                                  \
         loops_reduce_##name(t);                                                                    \
         loops_misc_##name(t);                                                                      \
+        loops_random_##name(t);                                                                    \
     }
 FILL_ALL(baseline)
 #if defined(__x86_64__)

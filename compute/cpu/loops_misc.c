@@ -1,4 +1,4 @@
-/* Selects, index ramps and random numbers. */
+/* Selects and index ramps. */
 #include "compute/cpu/loops_table.h"
 #include "compute/kernels/scalar.h"
 
@@ -40,31 +40,6 @@ static void iota(int64_t *out, int64_t start, int64_t step, size_t n)
         out[i] = (int64_t)((uint64_t)start + (uint64_t)step * i);
 }
 
-#define RANDOM_LOOP(R, expr)                                                                       \
-    {                                                                                              \
-        R *o = out;                                                                                \
-        for (size_t i = 0; i < n; i++) {                                                           \
-            struct ar_philox w = ar_philox(p->seed, index[i]);                                     \
-            o[i] = expr;                                                                           \
-        }                                                                                          \
-    }
-static void fill_random(void *out, enum dtype t, const struct random_params *p,
-                        const int64_t *index, size_t n)
-{
-    if (p->dist == RANDOM_INTEGERS) {
-        uint64_t low = p->low.v.u64, high = p->high.v.u64; /* int64 has the same bits */
-        RANDOM_LOOP(ar_u64, ar_integers(w, low, high))
-    } else if (p->dist == RANDOM_UNIFORM && t == DT_F32) {
-        RANDOM_LOOP(ar_f32, ar_uniform_F32(w))
-    } else if (p->dist == RANDOM_UNIFORM) {
-        RANDOM_LOOP(ar_f64, ar_uniform_F64(w))
-    } else if (t == DT_F32) {
-        RANDOM_LOOP(ar_f32, ar_normal_F32(w))
-    } else {
-        RANDOM_LOOP(ar_f64, ar_normal_F64(w))
-    }
-}
-
 void LOOPS_FILL(misc)(struct loop_table *t)
 {
     t->select[0] = select_1;
@@ -73,5 +48,4 @@ void LOOPS_FILL(misc)(struct loop_table *t)
     t->select[3] = select_8;
     t->select[4] = select_16;
     t->iota = iota;
-    t->random = fill_random;
 }

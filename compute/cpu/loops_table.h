@@ -33,7 +33,8 @@ struct loop_table {
     void loops_cast_##isa(struct loop_table *t);                                                   \
     void loops_cast_int_##isa(struct loop_table *t);                                               \
     void loops_reduce_##isa(struct loop_table *t);                                                 \
-    void loops_misc_##isa(struct loop_table *t);
+    void loops_misc_##isa(struct loop_table *t);                                                   \
+    void loops_random_##isa(struct loop_table *t);
 LOOPS_DECLARE(baseline)
 LOOPS_DECLARE(avx2)
 LOOPS_DECLARE(avx512)
