@@ -27,8 +27,24 @@ static bool is_token(const char *s, size_t n)
 
 struct collect {
     struct rq *q;
-    bool failed, bad_name, bad_value;
+    bool failed, bad_name, bad_value, folded;
 };
+
+/* A line that continues the one before is appended by libmicrohttpd 0.9.75 to that one's name, in
+ * new memory: then nothing but blanks between name and value is no longer what lies there. */
+static bool folded(const char *key, size_t key_size, const char *value)
+{
+#if MHD_VERSION < 0x01000000
+    const char *p = key + key_size + 1;
+    if (value < p || value - p > (1 << 17))
+        return true;
+    while (p < value && (*p == ' ' || *p == '\t'))
+        p++;
+    return p != value;
+#else
+    return false;
+#endif
+}
 
 static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *key,
                                       size_t key_size, const char *value, size_t value_size)
@@ -36,6 +52,8 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     (void)kind;
     struct collect *c = cls;
     struct rq *q = c->q;
+    if (value && folded(key, key_size, value))
+        c->folded = true;
     /* Copies: a continuation may outlive the connection, whose memory these lie in. */
     if (!value)
         value_size = 0;
@@ -49,6 +67,12 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     memcpy(copy, key, key_size);
     if (value_size)
         memcpy(copy + key_size + 1, value, value_size);
+    /* Blanks at the end belong to no value. But where the message ends is libmicrohttpd's to say,
+     * which keeps them, so these two must please us both. */
+    if (strcasecmp(copy, "Content-Length") != 0 && strcasecmp(copy, "Transfer-Encoding") != 0)
+        for (char *end = copy + key_size + 1 + value_size;
+             end > copy + key_size + 1 && (end[-1] == ' ' || end[-1] == '\t');)
+            *--end = '\0';
     q->headers[q->n_headers++] = (struct header){copy, copy + key_size + 1};
     if (!is_token(key, key_size) || strlen(key) != key_size)
         c->bad_name = true;
@@ -395,6 +419,8 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     if (!rc && q->header_bytes > q->http->config.max_header_bytes)
         rc = err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes",
                      q->http->config.max_header_bytes);
+    if (!rc && c.folded)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header line is continued on the next");
     if (!rc && c.bad_name)
         rc = err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
     if (!rc && c.bad_value)

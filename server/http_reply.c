@@ -18,7 +18,8 @@
 #include "protocol/problem.h"
 #include "server/http_impl.h"
 
-#define SOURCE_BLOCK (1u << 20)
+#define SOURCE_BLOCK   (1u << 20)
+#define ARENA_PER_BODY 64 /* what a request may use, beside its largest body: a tree is some 40 */
 
 /* --- requests --- */
 
@@ -59,7 +60,7 @@ struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, co
     struct rq *q = mem_calloc(1, sizeof *q);
     if (!q)
         return NULL;
-    q->r.arena = arena_new(0);
+    q->r.arena = arena_new(ARENA_PER_BODY * h->config.max_json_body);
     q->uri = q->r.arena ? arena_strndup(q->r.arena, uri, strlen(uri)) : NULL;
     if (!q->uri) {
         arena_free(q->r.arena);

@@ -95,6 +95,9 @@ BAD = {
     "hex length": (post(b"Content-Length: 0x2", body=b"{}"), 400),
     "list length": (post(b"Content-Length: 2, 2", body=b"{}"), 400),
     "huge length": (post(b"Content-Length: 99999999999999999999999", body=b"{}"), 400),
+    "length and a blank": (post(b"Content-Length: 2 ", body=b"{}"), 400),
+    "folded length": (post(b"Content-Length: 2", b" 3", body=b"{}"), 400),
+    "chunked and a blank": (post(b"Transfer-Encoding: chunked ", body=b"0\r\n\r\n"), 501),
     "empty length": (post(b"Content-Length:", body=b"{}"), 400),
     "no host": (request(GET), 400),
     "two hosts": (request(GET, b"Host: localhost", b"Host: localhost"), 400),
@@ -167,7 +170,7 @@ def test_unknown_query_key(daemon):
 
 @pytest.mark.parametrize("host,status", [
     (b"localhost", 200), (b"LOCALHOST:1", 200), (b"127.0.0.1", 200), (b"[::1]:7411", 200),
-    (b"localhost.", 200), (b"evil.example", 403), (b"localhost.evil.example", 403),
+    (b"localhost.", 200), (b"localhost \t", 200), (b"evil.example", 403), (b"localhost.evil.example", 403),
     (b"127.0.0.1.nip.io", 403), (b"", 400), (b"localhost:x", 400), (b"[::1", 400),
     (b"a b", 400), (b"localhost:123456", 400)])
 def test_host_is_one_of_ours(daemon, host, status):
