@@ -1,4 +1,6 @@
 /* The table of routes: method, path, what happens to the body, handler, name in metrics. */
+#include "server/data.h"
+#include "server/eval_body.h"
 #include "server/handlers.h"
 #include "server/http.h"
 #include "server/metrics.h"
@@ -26,5 +28,10 @@ const struct route route_table[] = {
     {"POST", "/v1/arrays/{ref}/views", BODY_BUFFERED, array_views_post, "/v1/arrays/{ref}/views"},
     {"POST", "/v1/arrays/{ref}/copy", BODY_BUFFERED, array_copy, "/v1/arrays/{ref}/copy"},
     {"POST", "/v1/arrays/{ref}/swap", BODY_BUFFERED, array_swap, "/v1/arrays/{ref}/swap"},
+    {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
+    {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
+
+    {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate"},
+    {"POST", "/v1/explain", BODY_BUFFERED, explain_post, "/v1/explain"},
 };
 const size_t route_count = sizeof route_table / sizeof *route_table;
