@@ -22,9 +22,9 @@ enum typed_kind {
     T_WHERE,   /* args[0] bool ? args[1] : args[2], both of `dtype` */
     T_SHIFT,   /* result[i] = args[0][i + offsets], boundary `mode`; T_SHIFT's shape is args[0]'s;
                   args[1]: the value for BOUNDARY_CONSTANT (a T_CONST of the same dtype) */
-    T_INDEX,   /* the element's index along `axis` of the enclosing scope (int64, `open`) */
-    T_UNRAVEL, /* args[0] (int64) unravelled in the enclosing scope's shape, along `axis` (`open`)
-                */
+    T_INDEX,   /* the element's index along `axis` of the enclosing scope (int64), which is also
+                  this node's shape */
+    T_UNRAVEL, /* args[0] (int64) unravelled in the enclosing scope's shape, along `axis` */
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
     T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; same dtype as args[0] */
     T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
@@ -61,8 +61,9 @@ struct affine {
 struct typed_node {
     enum typed_kind kind;
     enum dtype dtype;
-    /* An open node's shape is not known yet: it holds T_INDEX/T_UNRAVEL and no array, and takes the
-     * scope's shape (rank is 0 meanwhile). */
+    /* Inside the checker: the shape is not known yet, the node holds T_INDEX/T_UNRAVEL and no array
+     * (rank is 0 meanwhile). In a finished graph no node is open: T_INDEX, T_UNRAVEL and all
+     * between them and their scope's root have the scope's shape. */
     bool open;
     int rank;
     const int64_t *shape;
@@ -103,7 +104,7 @@ struct typed {
     uint32_t n_nodes, cap_nodes;
     struct typed_input *inputs;
     uint32_t n_inputs, cap_inputs;
-    uint32_t root; /* its shape is final: never open */
+    uint32_t root; /* the last node; every node is needed for it */
 };
 
 const char *boundary_name(enum boundary_mode m);
