@@ -525,6 +525,8 @@ int main(void)
     enum isa best = isa_choose(NULL);
     for (int i = 0; i < ISA_COUNT; i++) {
         const char *name = isa_name((enum isa)i);
+        if (name == NULL)
+            return 1;
         if ((enum isa)i > best) {
             printf("%s: this processor has none, skipped\n", name);
             continue;
