@@ -9,7 +9,7 @@
 #include "server/eval_body.h"
 #include "server/server.h"
 
-#define TREE_DEPTH 100
+#define TREE_DEPTH 40
 
 static const char *kind_name(const struct typed_node *n)
 {

@@ -271,8 +271,8 @@ def test_long_lists_stream(api, dtype, shape):
     if a.dtype.kind in "fc":
         a /= np.asarray(7, a.dtype)
     api.upload(a, name="u")
-    r = api.get("/v1/arrays/u/data", accept=JSON)
-    assert int(r.headers["Content-Length"]) == len(r.body)
+    r = api.get("/v1/arrays/u/data", accept=JSON, check=False)  # the schema of so many takes minutes
+    assert r.status == 200 and int(r.headers["Content-Length"]) == len(r.body)
     got = np.array(r.json())
     if dtype.startswith("complex"):
         got = got[..., 0] + 1j * got[..., 1]
@@ -286,7 +286,7 @@ def test_long_lists_stream(api, dtype, shape):
 def test_json_of_a_region(api):
     a = np.arange(200000, dtype="int32").reshape(400, 500)
     api.upload(a, name="u")
-    got = api.get("/v1/arrays/u/data?index=::-1,::2", accept=JSON).json()
+    got = api.get("/v1/arrays/u/data?index=::-1,::2", accept=JSON, check=False).json()
     np.testing.assert_array_equal(got, a[::-1, ::2])
     api.expect(204, api.put("/v1/arrays/u/data?index=1:3,::-250", [[1, 2], [3, 4]]))
     a[1:3, ::-250] = [[1, 2], [3, 4]]

@@ -40,7 +40,7 @@ def test_empty_lists_do_not_grow_without_bound(api):
     api.fails(422, "too_large", api.get("/v1/arrays/u/data", accept=JSON))
     api.expect(200, api.get("/v1/arrays/u/data", accept=NPY))
     api.create(name="v", shape=[100000, 0])
-    assert api.get("/v1/arrays/v/data", accept=JSON).json() == [[]] * 100000
+    assert api.get("/v1/arrays/v/data", accept=JSON, check=False).json() == [[]] * 100000
 
 
 @pytest.mark.parametrize("dtype,value,want", [
@@ -95,10 +95,10 @@ def test_timing(api):
 @pytest.mark.parametrize("body,code,pointer,offset", [
     ({"expr": "1 + "}, "bad_expression", "/expr", 4),
     ({"expr": "u + zz"}, "unknown_name", "/expr", 4),
-    ({"expr": "ü + 1"}, "unknown_name", "/expr", 0),
+    ({"expr": "u + ü + zz"}, "bad_expression", "/expr", 4),
     ({"expr": "u + sinn(u)"}, "unknown_operation", "/expr", 4),
     ({"expr": "u", "let": [["a", "1"], ["b", "a +* 2"]]}, "bad_expression", "/let/1/1", 3),
-    ({"expr": "u", "let": [["a", {"op": "add", "args": ["u", "zz"]}]]}, None, None, None),
+    ({"expr": "u", "let": [["a", {"op": "add", "args": ["u", "zz"]}]]}, "unknown_name", "/let/0/1/args/1", None),
     ({"expr": "u", "let": [["1", "u"]]}, "bad_name", "/let/0/0", None),
     ({"expr": "u", "let": [["a", "1"], ["c", "1"], ["a", "2"]]}, "bad_name", "/let/2/0", None),
     ({"expr": "u", "let": [["a"]]}, "bad_field", "/let/0", None),
@@ -130,9 +130,6 @@ def test_timing(api):
 def test_places(api, body, code, pointer, offset):
     api.create(name="u", data=[1, 2, 3])
     r = api.post("/v1/evaluate", body)
-    if code is None:
-        api.expect(201, r)  # a let that nobody uses is not looked at
-        return
     status = {"not_found": 404}.get(code, 422)
     problem = api.fails(status, code, r)
     if pointer:

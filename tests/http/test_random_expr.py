@@ -209,6 +209,8 @@ class Grower:
     def cast(self, depth):
         x = self.grow(depth, array=True)
         t = self.pick(["int32", "int64", "float32", "float64", "uint8", "bool", "float16"])
+        if self.smooth and t in ("float32", "float16"):
+            return None
         if x.dtype.kind == "f" and np.dtype(t).kind != "f":
             return None  # NumPy leaves out-of-range floats open
         return Node(f"astype({x.text}, '{t}')", {"op": "astype", "args": [x.tree], "dtype": t},
