@@ -37,6 +37,8 @@ static enum err_code reserve(struct json_elems *x, size_t n, size_t size, struct
     size_t cap = x->cap ? x->cap : 64;
     while (cap < n)
         cap *= 2;
+    if (cap > x->max_bytes / size)
+        cap = x->max_bytes / size;
     void *p = mem_reallocarray(x->data, cap, size);
     if (!p)
         return err_oom(e);

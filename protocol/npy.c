@@ -196,9 +196,9 @@ static enum err_code read_text(const struct npy_reader *r, struct npy_header *re
     int64_t nonzero = (int64_t)dtype_size(h.dtype);
     h.size = 1;
     for (int d = 0; d < h.rank; d++) {
-        h.size = h.size && h.shape[d] ? h.size * h.shape[d] : 0;
         if (h.shape[d] && __builtin_mul_overflow(nonzero, h.shape[d], &nonzero))
             return err_set(e, ERR_BAD_NPY, "the .npy shape is larger than 64 bits can count");
+        h.size = h.shape[d] ? h.size * h.shape[d] : 0;
     }
     h.nbytes = h.size * (int64_t)dtype_size(h.dtype);
     h.big_endian = h.big_endian && dtype_size(dtype_real(h.dtype)) > 1;
