@@ -56,7 +56,7 @@ void create_reply(struct request *req, struct create_target *take_t, struct arra
     if (handle_add(take_t->session->handles, take_array, &spec, &h, &replaced, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply(req, replaced ? 200 : 201, &h);
+        meta_reply_located(req, replaced ? 200 : 201, &h);
     array_unref(take_array);
     create_target_clear(take_t);
 }

@@ -66,15 +66,25 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_close_object(w);
 }
 
-void meta_reply(struct request *req, int status, const struct handle *h)
+static void reply(struct request *req, int status, const struct handle *h, bool located)
 {
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     meta_put(&w, h);
-    if (status == 201) {
+    if (located) {
         char location[32 + ID_SIZE];
         snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
         http_add_header(req, "Location", location);
     }
     http_reply_json(req, status, &out);
+}
+
+void meta_reply(struct request *req, int status, const struct handle *h)
+{
+    reply(req, status, h, status == 201);
+}
+
+void meta_reply_located(struct request *req, int status, const struct handle *h)
+{
+    reply(req, status, h, true);
 }

@@ -17,6 +17,15 @@
 static struct server server;
 static struct principal *who;
 
+/* The one thing that session.c asks of http.c. */
+static const char *session_header;
+const char *http_header(struct request *req, const char *name)
+{
+    (void)req;
+    assert_string_equal(name, "Arrayd-Session");
+    return session_header;
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -118,6 +127,36 @@ static void the_default_session(void **state)
     assert_int_equal(handle_space_count(d->handles), 0);
     assert_int_equal(sessions_count(who->sessions), 1);
     session_unref(d);
+    end();
+}
+
+static void requests_name_their_session(void **state)
+{
+    (void)state;
+    begin(3, 0);
+    struct request req = {.server = &server, .principal = who};
+    struct session *own = make(&(struct session_spec){0}), *s = NULL;
+    struct err e = ERR_INIT;
+    session_header = NULL;
+    assert_int_equal(session_of(&req, &s, &e), ERR_OK);
+    assert_true(s->is_default);
+    session_unref(s);
+    session_header = own->id;
+    assert_int_equal(session_of(&req, &s, &e), ERR_OK);
+    assert_ptr_equal(s, own);
+    session_unref(s);
+    static const char *const bad[] = {"",
+                                      "s-",
+                                      "s-0000000000000000000000",
+                                      "a-0000000000000000000000",
+                                      "Default",
+                                      "default, default"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        session_header = bad[i];
+        assert_int_equal(session_of(&req, &s, &e), ERR_NOT_FOUND);
+    }
+    session_header = NULL;
+    session_unref(own);
     end();
 }
 
@@ -284,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_session),
+        cmocka_unit_test(requests_name_their_session),
         cmocka_unit_test(a_deleted_session_lives_until_its_requests_end),
         cmocka_unit_test(limits),
         cmocka_unit_test(expiry),
