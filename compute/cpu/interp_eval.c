@@ -228,24 +228,49 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
     }
 }
 
-void interp_store_tile(struct bound *b, int64_t tile)
+static void place_tile(const struct bound *b, int64_t tile, struct block *ret)
 {
     const struct geometry *g = &b->g;
     int64_t across = (g->ext[g->p] + g->tp - 1) / g->tp, down = (g->ext[g->q] + g->tq - 1) / g->tq;
-    struct block blk;
-    blk.c[g->p] = tile % across * g->tp;
+    ret->c[g->p] = tile % across * g->tp;
     tile /= across;
-    blk.c[g->q] = tile % down * g->tq;
+    ret->c[g->q] = tile % down * g->tq;
     tile /= down;
     for (int d = g->nd - 1; d >= 0; d--) {
         if (d == g->p || d == g->q)
             continue;
-        blk.c[d] = tile % g->ext[d];
+        ret->c[d] = tile % g->ext[d];
         tile /= g->ext[d];
     }
-    blk.np = g->ext[g->p] - blk.c[g->p] < g->tp ? g->ext[g->p] - blk.c[g->p] : g->tp;
-    blk.nq = g->ext[g->q] - blk.c[g->q] < g->tq ? g->ext[g->q] - blk.c[g->q] : g->tq;
-    blk.n = blk.np * blk.nq;
-    interp_eval(b, &blk, NULL);
-    store(b, &blk);
+    ret->np = g->ext[g->p] - ret->c[g->p] < g->tp ? g->ext[g->p] - ret->c[g->p] : g->tp;
+    ret->nq = g->ext[g->q] - ret->c[g->q] < g->tq ? g->ext[g->q] - ret->c[g->q] : g->tq;
+    ret->n = ret->np * ret->nq;
+}
+
+/* A tile's rows lie far apart, where the processor foresees nothing: it has to be told, a tile
+ * ahead. */
+static void prefetch_tile(const struct bound *b, int64_t tile)
+{
+    const struct interp_run *r = b->run;
+    struct block blk;
+    place_tile(b, tile, &blk);
+    for (uint32_t i = 0; i < r->n_operands; i++) {
+        const struct operand *o = &r->operands[i];
+        const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
+        if (b->class_of[i] == CLASS_GATHER && (o->kind == OPERAND_LOAD || o->kind == OPERAND_STORE))
+            rows_prefetch((const char *)(intptr_t)address(b, i, blk.c), o->itemsize, blk.np,
+                          st[b->g.p], blk.nq, st[b->g.q], o->kind == OPERAND_STORE);
+    }
+}
+
+void interp_store_tiles(struct bound *b, int64_t from, int64_t to)
+{
+    struct block blk;
+    for (int64_t tile = from; tile < to; tile++) {
+        place_tile(b, tile, &blk);
+        if (tile + 1 < to)
+            prefetch_tile(b, tile + 1);
+        interp_eval(b, &blk, NULL);
+        store(b, &blk);
+    }
 }

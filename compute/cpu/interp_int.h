@@ -205,9 +205,9 @@ void interp_eval(struct bound *b, const struct block *blk, void *out);
 /* How many points from f the next block may take, at most `left`. */
 int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
 
-/* Runs points [f, end), or a tile, of a storing kernel. */
+/* Runs points [f, end), or tiles [from, to), of a storing kernel. */
 void interp_store_range(struct bound *b, int64_t f, int64_t end);
-void interp_store_tile(struct bound *b, int64_t tile);
+void interp_store_tiles(struct bound *b, int64_t from, int64_t to);
 
 /* Cutting and running reductions (interp_reduce.c). */
 bool interp_reduce_plan(struct interp_run *r);

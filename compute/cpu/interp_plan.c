@@ -21,6 +21,8 @@
 /* Rows at least this long need no grouping: their edge boxes are too few to matter. */
 #define GROUPED_ROW 32768
 #define NARROW      8
+/* In the choice of the axis order a store's strides come first. */
+#define OUTPUT_WEIGHT 1e6
 
 static _Atomic uint64_t next_id = 1;
 
@@ -322,7 +324,7 @@ static void choose_order(struct interp_run *r, int64_t *words)
             const struct operand *o = &r->operands[i];
             if ((o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE) || o->ctx != 0)
                 continue;
-            double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : 4;
+            double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : OUTPUT_WEIGHT;
             for (int j = 0; j < r->n_order; j++)
                 cost[r->order[j]] += w * (double)magnitude(o->strides[r->order[j]]) * o->itemsize;
         }
@@ -342,7 +344,7 @@ static void choose_order(struct interp_run *r, int64_t *words)
                 const struct operand *o = &r->operands[i];
                 if (o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE)
                     continue;
-                double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : 4;
+                double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : OUTPUT_WEIGHT;
                 cost[a] += w * (double)magnitude(interp_operand_at(r, o, coords, inside) - base[i]);
             }
         }

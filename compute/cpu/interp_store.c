@@ -72,8 +72,7 @@ bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
     if (!b)
         return false;
     if (r->mode == MODE_TILE && b->g.q >= 0) {
-        for (int64_t t = from; t < to && t < b->g.n_tiles; t++)
-            interp_store_tile(b, t);
+        interp_store_tiles(b, from, to < b->g.n_tiles ? to : b->g.n_tiles);
         return true;
     }
     if (r->mode == MODE_TILE) {

@@ -12,20 +12,29 @@
 #include "compute/cpu/loops_math.h"
 
 #if defined(__FMA__)
+/* right for every argument: no chunks needed */
+#define OWN_TOTAL(X)                                                                               \
+    X(EXP, F32)                                                                                    \
+    X(SIGMOID, F32)                                                                                \
+    X(TANH, F32)                                                                                   \
+    X(ERF, F32)                                                                                    \
+    X(EXP, F64)                                                                                    \
+    X(SIGMOID, F64)
+#define TOTAL(OP, T)                                                                               \
+    static void chunked_##OP##_##T(void *out, const void *const *args, size_t n)                   \
+    {                                                                                              \
+        REAL_##T *o = out;                                                                         \
+        const REAL_##T *a = args[0];                                                               \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) o[i] = vm_##OP##_##T(a[i]);            \
+    }
 #define OWN_UNARY(X)                                                                               \
-    X(EXP, F32, -INFINITY, INFINITY)                                                               \
     X(SIN, F32, -VM_TRIG_F32, VM_TRIG_F32)                                                         \
     X(COS, F32, -VM_TRIG_F32, VM_TRIG_F32)                                                         \
     X(TAN, F32, -VM_TRIG_F32, VM_TRIG_F32)                                                         \
     X(LOG, F32, 0x1p-126f, 0x1.fffffep+127f)                                                       \
-    X(SIGMOID, F32, -INFINITY, INFINITY)                                                           \
-    X(TANH, F32, -INFINITY, INFINITY)                                                              \
-    X(ERF, F32, -INFINITY, INFINITY)                                                               \
-    X(EXP, F64, -INFINITY, INFINITY)                                                               \
     X(SIN, F64, -VM_TRIG_F64, VM_TRIG_F64)                                                         \
     X(COS, F64, -VM_TRIG_F64, VM_TRIG_F64)                                                         \
-    X(TAN, F64, -VM_TRIG_F64, VM_TRIG_F64)                                                         \
-    X(SIGMOID, F64, -INFINITY, INFINITY)
+    X(TAN, F64, -VM_TRIG_F64, VM_TRIG_F64)
 #define OWN(OP, T, low, high)                                                                      \
     static void block_##OP##_##T(REAL_##T *out, const REAL_##T *in, size_t n)                      \
     {                                                                                              \
@@ -33,6 +42,7 @@
     }                                                                                              \
     LOOP_CHUNKED(OP, T, low, high)
 #include "compute/cpu/vecmath.h"
+OWN_TOTAL(TOTAL)
 OWN_UNARY(OWN)
 /* exact results, so that either way gives the same bits */
 #define OWN_MODULO(X)                                                                              \
@@ -63,6 +73,7 @@ OWN_UNARY(OWN)
     }
 OWN_MODULO(MODULO)
 #else
+#define OWN_TOTAL(X)
 #define OWN_UNARY(X)
 #define OWN_MODULO(X)
 #endif
@@ -180,6 +191,7 @@ void LOOPS_FILL(math)(struct loop_table *t)
     SCALAR_UNARY(LOOP_SET, F64, )
     SCALAR_BINARY(LOOP_SET, F64, )
 #define SET_CHUNKED(OP, T, ...) t->op[OP_##OP][DT_##T] = chunked_##OP##_##T;
+    OWN_TOTAL(SET_CHUNKED)
     OWN_UNARY(SET_CHUNKED)
     SLEEF_UNARY(SET_CHUNKED)
     SLEEF_BINARY(SET_CHUNKED)

@@ -102,3 +102,25 @@ void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq
         break;
     }
 }
+
+void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
+                   bool write)
+{
+    if ((sq < 0 ? -sq : sq) < (sp < 0 ? -sp : sp)) {
+        int64_t n = np, s = sp;
+        np = nq;
+        sp = sq;
+        nq = n;
+        sq = s;
+    }
+    int64_t bytes = (np - 1) * sp, lo = bytes < 0 ? bytes : 0, hi = bytes < 0 ? 0 : bytes;
+    for (int64_t q = 0; q < nq; q++, at += sq) {
+        const char *end = at + hi + itemsize;
+        for (const char *line = at + lo - ((uintptr_t)(at + lo) & 63); line < end; line += 64) {
+            if (write)
+                __builtin_prefetch(line, 1);
+            else
+                __builtin_prefetch(line);
+        }
+    }
+}

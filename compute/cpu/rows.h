@@ -5,6 +5,7 @@
 #ifndef ARRAYD_CPU_ROWS_H
 #define ARRAYD_CPU_ROWS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,5 +16,9 @@ void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_
 /* The element at dst + p·sp + q·sq = src[q][p] (packed). */
 void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
                   const void *src);
+
+/* Asks the cache for those np × nq elements, to be read or written soon. */
+void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
+                   bool write);
 
 #endif

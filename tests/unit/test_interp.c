@@ -613,6 +613,35 @@ static void test_stencils(void **state)
         }
 }
 
+/* A shift of a shift of a shift, every pair of modes, several axes at once. */
+static void test_chains(void **state)
+{
+    (void)state;
+    rng_state = 8;
+    for (int m = 0; m < 36; m++) {
+        struct setup s;
+        start(&s, 2, (int64_t[]){60, 70});
+        struct view v;
+        assert_int_equal(view_contiguous(2, s.k.shape, 4, &v, NULL), ERR_OK);
+        struct view u = v;
+        uint32_t slot = add_slot(&s, DT_F32, &u), parent = 0;
+        static const int64_t offsets[3][2] = {{1, -3}, {-2, 2}, {4, 1}};
+        for (int i = 0; i < 3; i++) {
+            struct ir_ctx c = s.k.ctxs[0];
+            c.parent = parent;
+            c.mode = (enum boundary_mode)(i == 1 ? m / 6 : m % 6);
+            memcpy(c.offset, offsets[i], sizeof offsets[i]);
+            parent = ir_add_ctx(&s.b, &c);
+        }
+        uint32_t x = ir_emit_load(&s.b, slot, DT_F32, &u, parent);
+        struct ir_output o = {.kind = OUT_STORE, .node = x, .dtype = DT_F32, .view = v};
+        o.slot = s.out_slot = add_slot(&s, DT_F32, &o.view);
+        ir_add_output(&s.b, &o);
+        check_setup(&s, (uint64_t)m);
+        finish(&s);
+    }
+}
+
 /* Shapes that make every partition of reductions: many and few outputs, short and long runs. */
 static void test_large_reductions(void **state)
 {
@@ -748,7 +777,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_stores), cmocka_unit_test(test_random_reductions),
         cmocka_unit_test(test_stencils),      cmocka_unit_test(test_large_reductions),
-        cmocka_unit_test(test_transposed),    cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_transposed),    cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
