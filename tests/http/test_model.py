@@ -52,7 +52,7 @@ class Walk:
 
     def create(self):
         a = self.random_array([self.rng.randint(0, 6) for _ in range(self.rng.randint(0, 3))], self.rng.choice(TYPES))
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.5 or not a.size:
             meta = self.api.upload(a)
         else:
             meta = self.api.create(data=a.tolist(), dtype=str(a.dtype), shape=list(a.shape))
@@ -74,7 +74,7 @@ class Walk:
         else:
             body["broadcast_to"] = [self.rng.randint(1, 2), *a.shape]
             v = np.broadcast_to(a, body["broadcast_to"])
-            v = np.lib.stride_tricks.as_strided(v, v.shape, v.strides, writeable=True)
+            v = np.lib.stride_tricks.as_strided(a, v.shape, v.strides)
         meta = self.api.expect(201, self.api.post(f"/v1/arrays/{i}/views", body)).json()
         self.note("view", i, body, "->", meta["id"])
         assert meta["shape"] == list(v.shape)
@@ -131,7 +131,7 @@ class Walk:
     def evaluate(self):
         i = self.pick()
         self.note("evaluate", i)
-        r = self.api.expect(201, self.api.post("/v1/evaluate", {"expr": "x - 1", "bind": {"x": i}}))
+        r = self.api.expect(201, self.api.post("/v1/evaluate", {"expr": "x - 1", "bind": {"x": i}, "name": f"r{len(self.steps)}"}))
         a = self.model[i]
         with np.errstate(all="ignore"):
             self.model[r.json()["id"]] = np.array(a - np.ones((), a.dtype))
