@@ -90,7 +90,7 @@ static const struct setting settings[] = {
      "see min-body-rate"},
     {"idle-timeout", SET_SECONDS, true, AT(idle_timeout), "75", 0.1, 86400, "SECONDS",
      "until an idle connection is closed"},
-    {"offload-body", SET_SIZE, false, AT(offload_body), "64KiB", 0, ANY, "SIZE",
+    {"offload-body", SET_SIZE, false, AT(offload_body), "2KiB", 0, ANY, "SIZE",
      "bodies past this are handled by a worker thread"},
     {"drain-timeout", SET_SECONDS, false, AT(drain_timeout), "10", 0, 3600, "SECONDS",
      "for open requests to end after SIGTERM"},
