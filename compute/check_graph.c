@@ -174,7 +174,7 @@ static enum err_code add(struct checker *c, uint32_t place, struct typed_node *n
 static enum err_code add_elementwise(struct checker *c, uint32_t place, struct typed_node *n,
                                      uint32_t *ret)
 {
-    int64_t shape[MAX_RANK];
+    int64_t shape[MAX_RANK] = {0};
     unsigned flags = 0;
     n->rank = 0;
     n->shape = shape;

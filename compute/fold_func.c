@@ -1,180 +1,95 @@
-/* The C library's functions under the names of op.def, and the few it lacks. */
+/* The functions of kernels/scalar.h, so that a literal and an array element mean the same. */
 #include "compute/fold_func.h"
 
 #include <assert.h>
-#include <math.h>
 
-static double sigmoid(double x)
-{
-    double t = exp(-fabs(x));
-    return x < 0 ? t / (1 + t) : 1 / (1 + t);
-}
+#include "compute/kernels/scalar.h"
+
+#define FUNCTIONS_BOTH(X)                                                                          \
+    X(RECIPROCAL)                                                                                  \
+    X(SQRT)                                                                                        \
+    X(RSQRT)                                                                                       \
+    X(EXP)                                                                                         \
+    X(EXPM1)                                                                                       \
+    X(LOG)                                                                                         \
+    X(LOG1P)                                                                                       \
+    X(LOG2)                                                                                        \
+    X(LOG10)                                                                                       \
+    X(SIN)                                                                                         \
+    X(COS)                                                                                         \
+    X(TAN)                                                                                         \
+    X(ASIN)                                                                                        \
+    X(ACOS)                                                                                        \
+    X(ATAN)                                                                                        \
+    X(SINH)                                                                                        \
+    X(COSH)                                                                                        \
+    X(TANH)                                                                                        \
+    X(ASINH)                                                                                       \
+    X(ACOSH)                                                                                       \
+    X(ATANH)                                                                                       \
+    X(SIGMOID)
+#define FUNCTIONS_REAL(X)  X(FRAC) X(CBRT) X(ERF) X(GAMMA) X(LGAMMA)
+#define FUNCTIONS_REAL2(X) X(ATAN2) X(HYPOT) X(COPYSIGN) X(NEXTAFTER) X(LOGADDEXP)
 
 double fold_real(enum op op, double x)
 {
-    int sign;
     switch (op) {
-    case OP_RECIPROCAL:
-        return 1 / x;
-    case OP_FRAC:
-        return x - trunc(x);
-    case OP_SQRT:
-        return sqrt(x);
-    case OP_RSQRT:
-        return 1 / sqrt(x);
-    case OP_CBRT:
-        return cbrt(x);
-    case OP_EXP:
-        return exp(x);
-    case OP_EXPM1:
-        return expm1(x);
-    case OP_LOG:
-        return log(x);
-    case OP_LOG1P:
-        return log1p(x);
-    case OP_LOG2:
-        return log2(x);
-    case OP_LOG10:
-        return log10(x);
-    case OP_SIN:
-        return sin(x);
-    case OP_COS:
-        return cos(x);
-    case OP_TAN:
-        return tan(x);
-    case OP_ASIN:
-        return asin(x);
-    case OP_ACOS:
-        return acos(x);
-    case OP_ATAN:
-        return atan(x);
-    case OP_SINH:
-        return sinh(x);
-    case OP_COSH:
-        return cosh(x);
-    case OP_TANH:
-        return tanh(x);
-    case OP_ASINH:
-        return asinh(x);
-    case OP_ACOSH:
-        return acosh(x);
-    case OP_ATANH:
-        return atanh(x);
-    case OP_SIGMOID:
-        return sigmoid(x);
-    case OP_ERF:
-        return erf(x);
-    case OP_GAMMA:
-        return tgamma(x);
-    case OP_LGAMMA:
-        return lgamma_r(x, &sign);
+#define X(id)                                                                                      \
+    case OP_##id:                                                                                  \
+        return ar_##id##_F64(x);
+        FUNCTIONS_BOTH(X)
+        FUNCTIONS_REAL(X)
+#undef X
     default:
         assert(!"an operation without a function of one double");
-        return NAN;
+        return 0;
     }
 }
 
 double fold_real2(enum op op, double x, double y)
 {
     switch (op) {
-    case OP_ATAN2:
-        return atan2(x, y);
-    case OP_HYPOT:
-        return hypot(x, y);
-    case OP_COPYSIGN:
-        return copysign(x, y);
-    case OP_NEXTAFTER:
-        return nextafter(x, y);
-    case OP_LOGADDEXP:
-        if (isnan(x) || isnan(y))
-            return x + y;
-        return x == y ? x + M_LN2 : fmax(x, y) + log1p(exp(-fabs(x - y)));
+#define X(id)                                                                                      \
+    case OP_##id:                                                                                  \
+        return ar_##id##_F64(x, y);
+        FUNCTIONS_REAL2(X)
+#undef X
     default:
         assert(!"an operation without a function of two doubles");
-        return NAN;
+        return 0;
     }
 }
 
-double complex fold_cmul(double complex a, double complex b)
+static ar_c128 to_ar(double complex z)
 {
-    return CMPLX(creal(a) * creal(b) - cimag(a) * cimag(b),
-                 creal(a) * cimag(b) + cimag(a) * creal(b));
+    return (ar_c128){creal(z), cimag(z)};
 }
 
-double complex fold_cdiv(double complex a, double complex b)
+static double complex from_ar(ar_c128 z)
 {
-    double re = creal(b), im = cimag(b);
-    if (fabs(re) >= fabs(im)) {
-        double r = im / re, d = re + im * r;
-        return CMPLX((creal(a) + cimag(a) * r) / d, (cimag(a) - creal(a) * r) / d);
-    }
-    double r = re / im, d = re * r + im;
-    return CMPLX((creal(a) * r + cimag(a)) / d, (cimag(a) * r - creal(a)) / d);
-}
-
-/* exp(z) − 1 without cancellation near 0. */
-static double complex complex_expm1(double complex z)
-{
-    double x = creal(z), y = cimag(z), s = sin(y / 2);
-    return CMPLX(expm1(x) * cos(y) - 2 * s * s, exp(x) * sin(y));
-}
-
-static double complex complex_log1p(double complex z)
-{
-    double x = creal(z), y = cimag(z);
-    double re = hypot(x, y) < 0.5 ? log1p(x * (2 + x) + y * y) / 2 : log(hypot(1 + x, y));
-    return CMPLX(re, atan2(y, 1 + x));
+    return CMPLX(z.re, z.im);
 }
 
 double complex fold_complex(enum op op, double complex z)
 {
     switch (op) {
-    case OP_RECIPROCAL:
-        return fold_cdiv(1, z);
-    case OP_SQRT:
-        return csqrt(z);
-    case OP_RSQRT:
-        return fold_cdiv(1, csqrt(z));
-    case OP_EXP:
-        return cexp(z);
-    case OP_EXPM1:
-        return complex_expm1(z);
-    case OP_LOG:
-        return clog(z);
-    case OP_LOG1P:
-        return complex_log1p(z);
-    case OP_LOG2:
-        return clog(z) / M_LN2;
-    case OP_LOG10:
-        return clog(z) / M_LN10;
-    case OP_SIN:
-        return csin(z);
-    case OP_COS:
-        return ccos(z);
-    case OP_TAN:
-        return ctan(z);
-    case OP_ASIN:
-        return casin(z);
-    case OP_ACOS:
-        return cacos(z);
-    case OP_ATAN:
-        return catan(z);
-    case OP_SINH:
-        return csinh(z);
-    case OP_COSH:
-        return ccosh(z);
-    case OP_TANH:
-        return ctanh(z);
-    case OP_ASINH:
-        return casinh(z);
-    case OP_ACOSH:
-        return cacosh(z);
-    case OP_ATANH:
-        return catanh(z);
-    case OP_SIGMOID:
-        return creal(z) < 0 ? fold_cdiv(cexp(z), 1 + cexp(z)) : fold_cdiv(1, 1 + cexp(-z));
+#define X(id)                                                                                      \
+    case OP_##id:                                                                                  \
+        return from_ar(ar_##id##_C128(to_ar(z)));
+        FUNCTIONS_BOTH(X)
+#undef X
     default:
         assert(!"an operation without a function of a complex number");
-        return NAN;
+        return 0;
     }
+}
+
+double complex fold_cmul(double complex a, double complex b)
+{
+    return from_ar(ar_MULTIPLY_C128(to_ar(a), to_ar(b)));
+}
+
+double complex fold_cdiv(double complex a, double complex b)
+{
+    return from_ar(ar_DIVIDE_C128(to_ar(a), to_ar(b)));
 }

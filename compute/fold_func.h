@@ -12,8 +12,8 @@ double fold_real(enum op op, double x);
 double fold_real2(enum op op, double x, double y);
 double complex fold_complex(enum op op, double complex z);
 
-/* Without C's recovery of infinities out of NaN parts, as Python and NumPy have it; the quotient is
- * scaled (Smith 1962) so that it overflows only when the result does. */
+/* As the arrays have them: no infinities recovered out of NaN parts, a quotient that overflows only
+ * when the result does. */
 double complex fold_cmul(double complex a, double complex b);
 double complex fold_cdiv(double complex a, double complex b);
 

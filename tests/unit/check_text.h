@@ -15,15 +15,18 @@ static const struct {
     int rank;
     int64_t shape[3];
 } check_arrays[] = {
-    {"b", DT_BOOL, 2, {4, 5}},   {"i8", DT_I8, 2, {4, 5}},    {"i16", DT_I16, 2, {4, 5}},
-    {"i32", DT_I32, 2, {4, 5}},  {"i64", DT_I64, 2, {4, 5}},  {"u8", DT_U8, 2, {4, 5}},
-    {"u16", DT_U16, 2, {4, 5}},  {"u32", DT_U32, 2, {4, 5}},  {"u64", DT_U64, 2, {4, 5}},
-    {"f16", DT_F16, 2, {4, 5}},  {"bf16", DT_BF16, 2, {4, 5}}, {"f32", DT_F32, 2, {4, 5}},
-    {"f64", DT_F64, 2, {4, 5}},  {"c64", DT_C64, 2, {4, 5}},  {"c128", DT_C128, 2, {4, 5}},
-    {"u", DT_F32, 2, {4, 5}},    {"v", DT_F32, 2, {4, 5}},    {"row", DT_F32, 1, {5}},
-    {"col", DT_F32, 2, {4, 1}},  {"s", DT_F32, 0, {0}},       {"s64", DT_F64, 0, {0}},
-    {"none", DT_F32, 2, {0, 5}}, {"cube", DT_F32, 3, {2, 3, 4}},
-    {"e", DT_F32, 1, {3}}, /* hides the constant */
+    {"b", DT_BOOL, 2, {4, 5}},      {"i8", DT_I8, 2, {4, 5}},
+    {"i16", DT_I16, 2, {4, 5}},     {"i32", DT_I32, 2, {4, 5}},
+    {"i64", DT_I64, 2, {4, 5}},     {"u8", DT_U8, 2, {4, 5}},
+    {"u16", DT_U16, 2, {4, 5}},     {"u32", DT_U32, 2, {4, 5}},
+    {"u64", DT_U64, 2, {4, 5}},     {"f16", DT_F16, 2, {4, 5}},
+    {"bf16", DT_BF16, 2, {4, 5}},   {"f32", DT_F32, 2, {4, 5}},
+    {"f64", DT_F64, 2, {4, 5}},     {"c64", DT_C64, 2, {4, 5}},
+    {"c128", DT_C128, 2, {4, 5}},   {"u", DT_F32, 2, {4, 5}},
+    {"v", DT_F32, 2, {4, 5}},       {"row", DT_F32, 1, {5}},
+    {"col", DT_F32, 2, {4, 1}},     {"s", DT_F32, 0, {0}},
+    {"s64", DT_F64, 0, {0}},        {"none", DT_F32, 2, {0, 5}},
+    {"cube", DT_F32, 3, {2, 3, 4}}, {"e", DT_F32, 1, {3}}, /* hides the constant */
 };
 
 static enum err_code check_resolve(void *user, const char *name, struct binding *ret, struct err *e)
@@ -34,8 +37,7 @@ static enum err_code check_resolve(void *user, const char *name, struct binding 
     } else if (strcmp(name, "k") == 0) {
         *ret = (struct binding){.kind = BINDING_LITERAL, .lit = {.kind = LIT_INT, .i = 1}};
     } else if (strcmp(name, "t64") == 0) {
-        *ret = (struct binding){.kind = BINDING_SCALAR,
-                                .scalar = {.dtype = DT_F64, .v.f64 = 0.25}};
+        *ret = (struct binding){.kind = BINDING_SCALAR, .scalar = {.dtype = DT_F64, .v.f64 = 0.25}};
     } else if (strcmp(name, "theirs") == 0) {
         return err_set(e, ERR_FORBIDDEN, "not yours");
     }
