@@ -261,7 +261,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     pthread_mutex_unlock(&c->lock);
     if (!q->checked)
         atomic_fetch_sub(&c->listener->in_headers, 1);
-    if (q->then)
+    if (q->then || q->work)
         http_orphan(q);
     else
         rq_end(q);

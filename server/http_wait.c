@@ -254,21 +254,37 @@ void http_io_drop(struct rq *q)
         MHD_resume_connection(mhd);
 }
 
-enum run_result http_run(struct rq *q, handler_fn *fn)
+/* The first time that a request would be suspended with its body read, it goes back to
+ * libmicrohttpd instead, which finds nothing to do and calls again at once. By then it no longer
+ * has the socket down for reading. Suspended without that, it would read from the socket when it is
+ * resumed, and drop a client that had closed its sending side after the request. */
+static bool yield_first(struct rq *q)
+{
+    if (q->yielded || q->orphan || q->stage != STAGE_HANDLER)
+        return false;
+    q->yielded = true;
+    q->suspended = true; /* as far as stopping is concerned */
+    atomic_fetch_add(&q->http->suspended, 1);
+    return true;
+}
+
+/* What comes after a handler or a continuation has returned. */
+enum run_result http_continue(struct rq *q)
 {
     for (;;) {
-        fn(&q->r);
         if (http_done(q))
             return RUN_DONE;
+        int s = atomic_load(&q->wait);
+        if (!q->work && s == WAIT_NONE) {
+            forgot(q);
+            return RUN_DONE;
+        }
+        if ((q->work || s == WAIT_ARMED) && yield_first(q))
+            return RUN_PARKED;
         if (q->work) {
             suspend(q);
             enqueue(q);
             return RUN_PARKED;
-        }
-        int s = atomic_load(&q->wait);
-        if (s == WAIT_NONE) {
-            forgot(q);
-            return RUN_DONE;
         }
         if (s == WAIT_ARMED) {
             struct MHD_Connection *mhd = q->mhd;
@@ -281,15 +297,14 @@ enum run_result http_run(struct rq *q, handler_fn *fn)
                 return RUN_PARKED;
             }
         }
-        fn = take_then(q);
+        take_then(q)(&q->r);
     }
 }
 
-enum run_result http_continue(struct rq *q)
+enum run_result http_run(struct rq *q, handler_fn *fn)
 {
-    if (http_done(q))
-        return RUN_DONE;
-    return http_run(q, take_then(q));
+    fn(&q->r);
+    return http_continue(q);
 }
 
 void http_orphan(struct rq *q)

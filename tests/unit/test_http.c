@@ -183,6 +183,22 @@ static void every_way_of_replying(void **state)
     expect("GET", "/twice/x", NULL, 0, 404, NULL);
     expect("GET", "/twice//y", NULL, 0, 404, NULL);
 
+    /* a client that closes its sending side still gets what it asked for */
+    static const char *const patient[] = {"/hello", "/wait?us=20000", "/twice/a/b?us=20000",
+                                          "/offload?wait=1&us=20000", "/source?n=5&lazy=1"};
+    for (size_t i = 0; i < sizeof patient / sizeof *patient; i++) {
+        char line[256], reply[1024];
+        int fd = dial();
+        snprintf(line, sizeof line, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", patient[i]);
+        send_all(fd, line, strlen(line));
+        usleep(i % 2 ? 1000 : 0);
+        shutdown(fd, SHUT_WR);
+        ssize_t k = recv(fd, reply, sizeof reply, MSG_WAITALL);
+        assert_true(k > 12);
+        assert_memory_equal(reply, "HTTP/1.1 200", 12);
+        close(fd);
+    }
+
     /* a source that breaks: the client sees a short body, never a wrong one */
     char got[64];
     size_t n;
