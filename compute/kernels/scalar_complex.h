@@ -31,6 +31,13 @@ AR_FN ar_i64 ar_exponent(ar_f64 a, ar_f64 b)
 AR_FN ar_c128 ar_cdiv(ar_c128 a, ar_c128 b)
 {
     ar_f64 ar = fabs(a.re), ai = fabs(a.im), br = fabs(b.re), bi = fabs(b.im);
+    ar_f64 am = ar > ai ? ar : ai, bm = br > bi ? br : bi;
+    if (am < 0x1p+500 && am > 0x1p-500 && bm < 0x1p+400 && bm > 0x1p-400 &&
+        ar + ai + br + bi < 0x1p+600) {
+        /* nearly always: scaling would change nothing */
+        ar_f64 den = b.re * b.re + b.im * b.im;
+        return ar_c128_of((a.re * b.re + a.im * b.im) / den, (a.im * b.re - a.re * b.im) / den);
+    }
     int a_finite = ar < AR_INF && ai < AR_INF, b_finite = br < AR_INF && bi < AR_INF;
     if (a_finite && b_finite && (br > 0 || bi > 0)) {
         /* subnormals are lifted first, for exponents of them mean nothing */
