@@ -177,8 +177,9 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
 }
 
 /* Closes the kernel in work, if any, and opens the next. True: it has units for several threads and
- * is open; false: the job ran to its end. Kernels of one unit are run on the spot. */
-static bool advance(struct task *t, struct interp_scratch *scratch, int threads)
+ * is open; false: the job ran to its end. Kernels of one unit, and all when `in_line`, are run on
+ * the spot. */
+static bool advance(struct task *t, struct interp_scratch *scratch, int threads, bool in_line)
 {
     struct job *job = stream_of(t)->head;
     for (;;) {
@@ -196,7 +197,7 @@ static bool advance(struct task *t, struct interp_scratch *scratch, int threads)
             return false;
         }
         t->n_units = interp_units(t->run);
-        if (threads > 1 && t->n_units > 1) {
+        if (!in_line && t->n_units > 1) {
             atomic_store(&t->next_unit, 0);
             return true;
         }
@@ -254,7 +255,7 @@ static void *work(void *user)
                 continue;
             pthread_mutex_unlock(&p->lock);
         }
-        bool again = advance(t, w->scratch, p->n_workers);
+        bool again = advance(t, w->scratch, p->n_workers, false);
         if (!again)
             complete(p, stream_of(t), false);
         pthread_mutex_lock(&p->lock);
@@ -327,7 +328,7 @@ uint64_t pool_submit(struct stream *s, struct job *job)
     if (!spare) {
         atomic_store(&s->task.failed, true);
     } else {
-        bool open = advance(&s->task, spare->scratch, 1);
+        bool open = advance(&s->task, spare->scratch, 1, true);
         assert(!open);
         (void)open;
         pthread_mutex_lock(&p->lock);

@@ -3,7 +3,8 @@
  * Every case is checked against a plain loop first, then timed; "fraction" is the fewest bytes it
  * must move, over its time, over the rate of a copy by as many threads measured in the same run
  * (bytes read plus bytes written).
- * Usage: bench_compute [--threads N] [--edge N] [--repeat N] [case…]; arrays have edge³ elements. */
+ * Usage: bench_compute [--threads N] [--edge N] [--repeat N] [case…]; arrays have edge³ elements.
+ */
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
@@ -94,9 +95,9 @@ static double copy_rate(struct bench *x)
     size_t bytes = (size_t)x->n * 4, part = bytes / (size_t)n;
     pthread_barrier_init(&barrier, NULL, (unsigned)n + 1);
     for (int i = 0; i < n; i++) {
-        parts[i] = (struct copy_part){(char *)x->slots[OUT] + part * (size_t)i,
-                                      (char *)x->slots[A] + part * (size_t)i, part, &barrier,
-                                      repeat};
+        parts[i] =
+            (struct copy_part){(char *)x->slots[OUT] + part * (size_t)i,
+                               (char *)x->slots[A] + part * (size_t)i, part, &barrier, repeat};
         pthread_create(&threads[i], NULL, copy_thread, &parts[i]);
     }
     for (int i = 0; i < repeat; i++) {
