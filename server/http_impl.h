@@ -100,7 +100,6 @@ struct rq {
     _Atomic bool dropped; /* stopping, or the client is gone: end it at the next call */
     bool orphan;          /* libmicrohttpd let go while `then` was still to come */
     bool suspended;       /* as the listener's thread left it */
-    bool yielded;         /* see http_wait.c */
     uint64_t begun_ns;
 
     const char *uri; /* raw, with the query */

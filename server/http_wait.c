@@ -12,9 +12,9 @@
  * Whoever takes a request out of PARKED resumes the connection, and he alone, so a connection is
  * never resumed twice and never after it has gone: while it is suspended nobody can free it.
  *
- * libmicrohttpd reads from a resumed connection before it calls us, and closes it without a word
- * when the client has gone. Then the continuation still has to run: the request becomes an orphan,
- * which workers bring to its end. */
+ * libmicrohttpd may close a resumed connection before it calls us again, when the socket has failed
+ * meanwhile. The continuation still has to run: the request becomes an orphan, which workers bring
+ * to its end. */
 #include <microhttpd.h>
 
 #include "compute/base/mem.h"
@@ -254,20 +254,6 @@ void http_io_drop(struct rq *q)
         MHD_resume_connection(mhd);
 }
 
-/* The first time that a request would be suspended with its body read, it goes back to
- * libmicrohttpd instead, which finds nothing to do and calls again at once. By then it no longer
- * has the socket down for reading. Suspended without that, it would read from the socket when it is
- * resumed, and drop a client that had closed its sending side after the request. */
-static bool yield_first(struct rq *q)
-{
-    if (q->yielded || q->orphan || q->stage != STAGE_HANDLER)
-        return false;
-    q->yielded = true;
-    q->suspended = true; /* as far as stopping is concerned */
-    atomic_fetch_add(&q->http->suspended, 1);
-    return true;
-}
-
 /* What comes after a handler or a continuation has returned. */
 enum run_result http_continue(struct rq *q)
 {
@@ -279,8 +265,6 @@ enum run_result http_continue(struct rq *q)
             forgot(q);
             return RUN_DONE;
         }
-        if ((q->work || s == WAIT_ARMED) && yield_first(q))
-            return RUN_PARKED;
         if (q->work) {
             suspend(q);
             enqueue(q);
