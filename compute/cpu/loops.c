@@ -99,29 +99,38 @@ struct pair {
     uint64_t lo, hi;
 };
 
+/* The value repeated in 16 bytes, stored as often as it fits; a multiplication repeats. */
 void loop_fill(void *out, const union value *v, size_t itemsize, size_t n)
 {
+    struct pair x;
     switch (itemsize) {
     case 1:
         memset(out, v->u8, n);
-        break;
+        return;
     case 2:
-        for (size_t i = 0; i < n; i++)
-            ((uint16_t *)out)[i] = v->u16;
+        x.lo = x.hi = v->u16 * UINT64_C(0x0001000100010001);
         break;
     case 4:
-        for (size_t i = 0; i < n; i++)
-            ((uint32_t *)out)[i] = v->u32;
+        x.lo = x.hi = v->u32 * UINT64_C(0x0000000100000001);
         break;
     case 8:
-        for (size_t i = 0; i < n; i++)
-            ((uint64_t *)out)[i] = v->u64;
+        x.lo = x.hi = v->u64;
         break;
     default:
-        for (size_t i = 0; i < n; i++)
-            memcpy((char *)out + 16 * i, v->raw, 16);
+        memcpy(&x, v->raw, sizeof x);
         break;
     }
+    char *p = out;
+    size_t bytes = n * itemsize;
+    for (; bytes >= 4 * sizeof x; bytes -= 4 * sizeof x, p += 4 * sizeof x) {
+        memcpy(p, &x, sizeof x);
+        memcpy(p + sizeof x, &x, sizeof x);
+        memcpy(p + 2 * sizeof x, &x, sizeof x);
+        memcpy(p + 3 * sizeof x, &x, sizeof x);
+    }
+    for (; bytes >= sizeof x; bytes -= sizeof x, p += sizeof x)
+        memcpy(p, &x, sizeof x);
+    memcpy(p, &x, bytes);
 }
 
 #define GATHER(type)                                                                               \
@@ -139,7 +148,13 @@ void loop_fill(void *out, const union value *v, size_t itemsize, size_t n)
 #define SCATTER(type)                                                                              \
     {                                                                                              \
         const type *o = in;                                                                        \
-        for (size_t i = 0; i < n; i++, p += stride)                                                \
+        size_t i = 0;                                                                              \
+        for (; i + 4 <= n; i += 4, p += 4 * stride) {                                              \
+            type a = o[i], b = o[i + 1], c = o[i + 2], d = o[i + 3];                               \
+            *(type *)p = a, *(type *)(p + stride) = b;                                             \
+            *(type *)(p + 2 * stride) = c, *(type *)(p + 3 * stride) = d;                          \
+        }                                                                                          \
+        for (; i < n; i++, p += stride)                                                            \
             *(type *)p = o[i];                                                                     \
     }
 
