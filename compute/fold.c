@@ -206,9 +206,15 @@ static double complex complex_power(double complex a, double complex b)
     return n < 0 ? fold_cdiv(1, r) : r;
 }
 
+static bool complex_finite(double complex z)
+{
+    return isfinite(creal(z)) && isfinite(cimag(z));
+}
+
 static enum err_code arith_complex(enum op op, double complex a, double complex b,
                                    struct literal *ret, struct err *e)
 {
+    double complex z;
     switch (op) {
     case OP_ADD:
         *ret = lit_complex(a + b);
@@ -227,7 +233,10 @@ static enum err_code arith_complex(enum op op, double complex a, double complex 
     case OP_POW:
         if (a == 0 && (creal(b) < 0 || cimag(b) != 0))
             return by_zero(e);
-        *ret = lit_complex(b == 0 ? CMPLX(1, 0) : complex_power(a, b));
+        z = b == 0 ? CMPLX(1, 0) : complex_power(a, b);
+        if (!complex_finite(z) && complex_finite(a) && complex_finite(b))
+            return err_set(e, ERR_BAD_EXPRESSION, "the literal power overflows");
+        *ret = lit_complex(z);
         break;
     default:
         return undefined(op, "complex numbers", e);

@@ -86,4 +86,82 @@ static inline enum err_code check_text(struct arena *arena, const char *text, in
     return check_expr(arena, &x, &env, dtype, ret, e);
 }
 
+/* What typed.h promises of a finished graph; NULL when it holds, else what does not. */
+static inline const char *check_sound(const struct typed *t)
+{
+    if (t->root != t->n_nodes - 1)
+        return "the root is not last";
+    for (uint32_t i = 0; i < t->n_nodes; i++) {
+        const struct typed_node *n = &t->nodes[i], *a = n->n_args ? &t->nodes[n->args[0]] : NULL;
+        int64_t shape[MAX_RANK] = {0};
+        int rank = 0;
+        if (n->open)
+            return "an open node";
+        for (int k = 0; k < n->n_args; k++) {
+            const struct typed_node *arg = &t->nodes[n->args[k]];
+            if (n->args[k] >= i)
+                return "an argument after its user";
+            if (n->kind != T_SHIFT && n->kind != T_VIEW && n->kind != T_REDUCE &&
+                shape_broadcast(rank, shape, arg->rank, arg->shape, &rank, shape, NULL))
+                return "shapes that do not broadcast";
+            if (n->kind == T_OP && arg->dtype != a->dtype)
+                return "operands of two types";
+        }
+        switch (n->kind) {
+        case T_OP:
+            if (!op_defined(n->op, a->dtype) || n->dtype != op_result_dtype(n->op, a->dtype))
+                return "an operation that is not defined for its type";
+            break;
+        case T_WHERE:
+            if (a->dtype != DT_BOOL || t->nodes[n->args[1]].dtype != n->dtype ||
+                t->nodes[n->args[2]].dtype != n->dtype)
+                return "where of other types";
+            break;
+        case T_INDEX:
+        case T_UNRAVEL:
+            if (n->axis < 0 || n->axis >= n->rank)
+                return "an axis that the scope lacks";
+            continue; /* the shape is the scope's */
+        case T_SHIFT:
+            if (n->dtype != a->dtype || n->rank != a->rank ||
+                memcmp(n->shape, a->shape, (size_t)n->rank * sizeof *n->shape) != 0 ||
+                n->n_args != (n->shift.mode == BOUNDARY_CONSTANT ? 2 : 1))
+                return "a shift of another shape";
+            continue;
+        case T_REDUCE:
+            if (n->dtype != a->dtype || n->reduce.axes == 0)
+                return "a reduction of another type, or of no axis";
+            continue;
+        case T_VIEW:
+            if (n->view->rank != a->rank || n->dtype != a->dtype)
+                return "a view of another array";
+            for (int k = 0; k < a->rank; k++) {
+                int src = n->view->src[k];
+                int64_t last =
+                    n->view->start[k] + (src < 0 ? 0 : n->view->step[k] * (n->shape[src] - 1));
+                bool empty = false;
+                for (int r = 0; r < n->rank; r++)
+                    empty |= n->shape[r] == 0;
+                if (!empty && (n->view->start[k] < 0 || n->view->start[k] >= a->shape[k] ||
+                               last < 0 || last >= a->shape[k]))
+                    return "a view beyond its array";
+            }
+            continue;
+        case T_CONST:
+            if (n->rank != 0)
+                return "a constant with a shape";
+            continue;
+        default:
+            continue;
+        }
+        /* elementwise: its operands' shape, or wider where it holds an index() */
+        int wider;
+        int64_t both[MAX_RANK];
+        if (shape_broadcast(rank, shape, n->rank, n->shape, &wider, both, NULL) ||
+            wider != n->rank || (wider && memcmp(both, n->shape, (size_t)wider * sizeof *both)))
+            return "an operation of another shape than its operands";
+    }
+    return NULL;
+}
+
 #endif
