@@ -44,6 +44,15 @@
 #include "compute/cpu/vecmath.h"
 OWN_TOTAL(TOTAL)
 OWN_UNARY(OWN)
+/* both arguments finite */
+#define OWN_BINARY(X) X(POW, F32, -0x1.fffffep+127f, 0x1.fffffep+127f)
+#define OWN2(OP, T, low, high)                                                                     \
+    static void block_##OP##_##T(REAL_##T *out, const REAL_##T *a, const REAL_##T *b, size_t n)    \
+    {                                                                                              \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) out[i] = vm_##OP##_##T(a[i], b[i]);    \
+    }                                                                                              \
+    LOOP_CHUNKED2(OP, T, low, high)
+OWN_BINARY(OWN2)
 /* exact results, so that either way gives the same bits */
 #define OWN_MODULO(X)                                                                              \
     X(FLOOR_DIVIDE, F32)                                                                           \
@@ -75,6 +84,7 @@ OWN_MODULO(MODULO)
 #else
 #define OWN_TOTAL(X)
 #define OWN_UNARY(X)
+#define OWN_BINARY(X)
 #define OWN_MODULO(X)
 #endif
 
@@ -115,7 +125,6 @@ OWN_MODULO(MODULO)
     X(LGAMMA, F64, lgamma, u10, 0, 1e300)
 /* both arguments in [low, high] */
 #define SLEEF_BINARY(X)                                                                            \
-    X(POW, F32, pow, u10, -INFINITY, INFINITY)                                                     \
     X(ATAN2, F32, atan2, u10, -INFINITY, INFINITY)                                                 \
     X(POW, F64, pow, u10, -INFINITY, INFINITY)                                                     \
     X(ATAN2, F64, atan2, u10, -INFINITY, INFINITY)                                                 \
@@ -193,6 +202,7 @@ void LOOPS_FILL(math)(struct loop_table *t)
 #define SET_CHUNKED(OP, T, ...) t->op[OP_##OP][DT_##T] = chunked_##OP##_##T;
     OWN_TOTAL(SET_CHUNKED)
     OWN_UNARY(SET_CHUNKED)
+    OWN_BINARY(SET_CHUNKED)
     SLEEF_UNARY(SET_CHUNKED)
     SLEEF_BINARY(SET_CHUNKED)
     SLEEF_COMPOSED(SET_CHUNKED)

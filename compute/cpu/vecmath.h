@@ -211,6 +211,49 @@ static inline float vm_ERF_F32(float x)
     return ar_COPYSIGN_F32(a < 1.0f ? a * p : 1.0f - vm_EXP_F32(q), x);
 }
 
+/* Finite arguments. 2^(y·log2|x|) in float64, which leaves 28 correct bits at the largest exponent,
+ * so that results that are floats come out exact; subnormal arguments are normal there, and the
+ * conversion back does the rounding, overflow and underflow. */
+static inline float vm_POW_F32(float x, float y)
+{
+    double a = (double)fabsf(x);
+    ar_u64 u = ar_bits_F64(a) - 0x3fe6a09e667f3bcd;
+    double e = (double)((ar_i32)(u >> 32) >> 20);
+    double f = ar_from_bits_F64((u & 0xfffffffffffff) + 0x3fe6a09e667f3bcd) - 1.0;
+    double p = FMA(f, 0x1.45cef00c994b1p-4, -0x1.27c55a8a0d13fp-3);
+    p = FMA(p, f, 0x1.27dac83b9b3b3p-3);
+    p = FMA(p, f, -0x1.24641bf9072dcp-3);
+    p = FMA(p, f, 0x1.452632a4c1cebp-3);
+    p = FMA(p, f, -0x1.7153e5a940557p-3);
+    p = FMA(p, f, 0x1.a64064127ab4ep-3);
+    p = FMA(p, f, -0x1.ec71f4e570f73p-3);
+    p = FMA(p, f, 0x1.27764bd8abb74p-2);
+    p = FMA(p, f, -0x1.7154723f54e69p-2);
+    p = FMA(p, f, 0x1.ec709eceaa03ep-2);
+    p = FMA(p, f, -0x1.715476554f380p-1);
+    p = FMA(p, f, 0x1.715476529fcbap+0);
+    double l = FMA(p, f, e);
+    l = a == 0 ? -0x1p+1000 : l; /* so low that any power of it is decided */
+    double t = (double)y * l;
+    t = t < -160.0 ? -160.0 : t;
+    t = t > 160.0 ? 160.0 : t;
+    double s = t + ROUNDER_F64, n = s - ROUNDER_F64, r = t - n;
+    ar_i32 k = (ar_i32)(ar_bits_F64(s) - ar_bits_F64(ROUNDER_F64));
+    p = FMA(r, 0x1.44990c26e697dp-13, 0x1.5f48f41b68403p-10);
+    p = FMA(p, r, 0x1.3b2995e25f5cbp-7);
+    p = FMA(p, r, 0x1.c6aecbfc2c2c5p-5);
+    p = FMA(p, r, 0x1.ebfbe10e46c9dp-3);
+    p = FMA(p, r, 0x1.62e430d0882e0p-1);
+    p = FMA(p, r, 0x1.ffffffff4e0cdp-1);
+    float v = (float)(p * vm_pow2_F64(k));
+    /* the sign of an odd power; no real power where the exponent is not whole */
+    float w = fabsf(y) < 0x1p+24f ? y : 0.0f;
+    ar_u32 odd = (ar_i32)w & 1 ? (ar_u32)0x80000000 : 0;
+    int whole = truncf(y) == y;
+    v = ar_from_bits_F32(ar_bits_F32(v) | (whole ? odd & ar_bits_F32(x) : 0));
+    return (x < 0) & !whole ? (float)AR_NAN : v;
+}
+
 /* fmod is exact, whichever way it is computed: a - q·b in one rounding is the remainder while the
  * quotient is an integer the type holds; where the division rounded it up, one divisor is added
  * back. vm_fmod_ok tells where that holds. */
