@@ -66,7 +66,7 @@ static enum err_code add(struct reader *r, struct json v, struct expr_node node,
 static const char *step_of(struct reader *r, const char *prefix, size_t index, const char *name)
 {
     if (!name)
-        return arena_printf(r->x->arena, "%s%zu", prefix, index);
+        return arena_printf(r->x->arena, "%s%zu", prefix ? prefix : "", index);
     char buf[JSON_POINTER_MAX] = "";
     json_pointer_add(buf, name, strlen(name));
     return arena_strndup(r->x->arena, buf[0] ? buf + 1 : "", sizeof buf);
