@@ -97,38 +97,91 @@ struct decimal {
     int exponent;
 };
 
-/* digits · 10^exponent as text. Fixed notation from 1e-4 up to below 1e16, as Python has it. */
-static size_t put_decimal(char *buf, struct decimal d)
+static const uint64_t powers_of_ten[18] = {
+    1,
+    10,
+    100,
+    1000,
+    10000,
+    100000,
+    1000000,
+    10000000,
+    100000000,
+    1000000000,
+    10000000000,
+    100000000000,
+    1000000000000,
+    10000000000000,
+    100000000000000,
+    1000000000000000,
+    10000000000000000,
+    100000000000000000,
+};
+
+/* v < 10^8 as eight digits (0 to 9, not text), the first in the lowest byte: halves, quarters and
+ * eighths of the number side by side in one word. */
+static inline uint64_t eight_digits(uint32_t v)
 {
-    while (d.digits % 10 == 0) {
-        d.digits /= 10;
-        d.exponent++;
-    }
+    uint64_t x = (uint64_t)(v % 10000) << 32 | v / 10000;
+    uint64_t t = (x * 10486 >> 20) & 0x7F0000007F;
+    x = t | (x - t * 100) << 16;
+    t = (x * 103 >> 10) & 0x000F000F000F000F;
+    return t | (x - t * 10) << 8;
+}
+
+#define ZEROS 0x3030303030303030u
+
+/* digits · 10^exponent as text, of at most 17 digits, or 9 unless `wide`. Fixed notation from 1e-4
+ * up to below 1e16, as Python has it. All digits are made at once, left-aligned with zeros behind,
+ * in registers, so that nothing depends on how many there are; whole words are stored, past the
+ * text's end too, but within NUMTEXT_MAX. */
+static inline __attribute__((always_inline)) size_t put_decimal(char *buf, struct decimal d,
+                                                                bool wide)
+{
     int n = count_digits(d.digits), point = n + d.exponent;
-    char *p = buf;
-    if (point > 0 && point <= 16) {
-        if (d.exponent >= 0) { /* 1200.0 */
-            put_digits(p, d.digits, n);
-            memset(p + n, '0', (size_t)d.exponent);
-            p += point;
-            memcpy(p, ".0", 2);
-            return (size_t)(p + 2 - buf);
+    uint64_t v = d.digits * powers_of_ten[(wide ? 17 : 9) - n], upper, lower = 0, first;
+    if (wide) {
+        uint64_t rest = v % 10000000000000000u;
+        first = v / 10000000000000000u;
+        upper = eight_digits((uint32_t)(rest / 100000000));
+        lower = eight_digits((uint32_t)(rest % 100000000));
+    } else {
+        first = v / 100000000;
+        upper = eight_digits((uint32_t)(v % 100000000));
+    }
+    /* digits without the zeros behind them */
+    n = lower ? 17 - __builtin_clzll(lower) / 8 : upper ? 9 - __builtin_clzll(upper) / 8 : 1;
+    upper |= ZEROS;
+    lower |= ZEROS;
+    unsigned __int128 text =
+        (unsigned __int128)(upper >> 56 | lower << 8) << 64 | (upper << 8 | (first + '0'));
+    char seventeenth = (char)(lower >> 56);
+    if (point > 0 && point <= 16) { /* 12.34, 1200.0 */
+        memcpy(buf, &text, 16);
+        buf[point] = '.';
+        text = text >> 8 * (point - 1) >> 8;
+        memcpy(buf + point + 1, &text, 8);
+        if (wide && point <= 8) {
+            uint64_t rest = (uint64_t)(text >> 64);
+            memcpy(buf + point + 9, &rest, 8);
         }
-        put_digits(p + 1, d.digits, n); /* 12.34: make room for the point */
-        memmove(p, p + 1, (size_t)point);
-        p[point] = '.';
-        return (size_t)n + 1;
+        if (wide || point == 16)
+            buf[17] = seventeenth;
+        return (size_t)(n > point ? n + 1 : point + 2);
     }
     if (point <= 0 && point > -4) { /* 0.0012 */
-        memcpy(p, "0.000", 5);
-        p += 2 - point;
-        put_digits(p, d.digits, n);
-        return (size_t)(p + n - buf);
+        memcpy(buf, "0.000000", 8);
+        memcpy(buf + 2 - point, &text, 16);
+        if (wide)
+            buf[18 - point] = seventeenth;
+        return (size_t)(n + 2 - point);
     }
-    put_digits(p + 1, d.digits, n); /* 1.5e300 */
-    p[0] = p[1];
-    if (n > 1)
-        p[1] = '.';
+    char *p = buf; /* 1.5e300 */
+    p[0] = (char)text;
+    p[1] = '.';
+    text >>= 8;
+    memcpy(p + 2, &text, 16);
+    p[17] = seventeenth;
     p += n > 1 ? n + 1 : 1;
     *p++ = 'e';
     return (size_t)(p - buf) + numtext_i64(point - 1, p);
@@ -169,19 +222,13 @@ static inline __attribute__((always_inline)) struct decimal shortest(uint64_t c,
         vb = round_to_odd_64(g1, cb << h);
         vbr = round_to_odd_64(g1, cbr << h);
     }
-    uint64_t lower = vbl + !even, upper = vbr - !even, s = vb / 4;
-    if (s >= 10) {
-        uint64_t sp = s / 10;
-        bool up = lower <= 40 * sp, wp = 40 * sp + 40 <= upper;
-        if (up != wp)
-            return (struct decimal){sp + wp, k + 1};
-    }
+    /* Both answers are worked out and one is taken: which it is follows no pattern. */
+    uint64_t lower = vbl + !even, upper = vbr - !even, s = vb / 4, sp = s / 10, mid = 4 * s + 2;
+    bool up = lower <= 40 * sp, wp = 40 * sp + 40 <= upper, shorter = (s >= 10) & (up != wp);
     bool u = lower <= 4 * s, w = 4 * s + 4 <= upper;
-    if (u != w)
-        return (struct decimal){s + w, k};
-    uint64_t mid = 4 * s + 2;
-    bool round_up = vb > mid || (vb == mid && (s & 1) != 0);
-    return (struct decimal){s + round_up, k};
+    bool round_up = (vb > mid) | ((vb == mid) & ((s & 1) != 0));
+    uint64_t longer = s + (((u != w) & w) | ((u == w) & round_up));
+    return (struct decimal){shorter ? sp + wp : longer, k + shorter};
 }
 
 static size_t put_word(char *buf, const char *word)
@@ -191,21 +238,13 @@ static size_t put_word(char *buf, const char *word)
     return n;
 }
 
-/* Sign, then the special values; true when the number is said. */
-static bool put_special(char *buf, size_t *n, bool negative, bool max_exponent, bool zero,
-                        bool zero_fraction)
+/* What has no digits: NaN, infinities and zeros. */
+static size_t put_special(char *buf, bool negative, bool zero, bool zero_fraction)
 {
-    if (max_exponent && !zero_fraction) {
-        *n = put_word(buf, "NaN");
-        return true;
-    }
-    if (negative)
-        buf[(*n)++] = '-';
-    if (max_exponent)
-        *n += put_word(buf + *n, "Infinity");
-    else if (zero)
-        *n += put_word(buf + *n, "0.0");
-    return max_exponent || zero;
+    if (!zero && !zero_fraction)
+        return put_word(buf, "NaN");
+    *buf = '-';
+    return negative + put_word(buf + negative, zero ? "0.0" : "Infinity");
 }
 
 size_t numtext_f64(double v, char *buf)
@@ -214,31 +253,34 @@ size_t numtext_f64(double v, char *buf)
     memcpy(&bits, &v, sizeof bits);
     uint64_t fraction = bits & ((1ull << 52) - 1);
     int exponent = (int)(bits >> 52 & 0x7FF);
-    size_t n = 0;
-    if (put_special(buf, &n, bits >> 63, exponent == 0x7FF, bits << 1 == 0, fraction == 0))
-        return n;
+    bool negative = bits >> 63;
+    if (exponent == 0x7FF || bits << 1 == 0)
+        return put_special(buf, negative, bits << 1 == 0, fraction == 0);
+    *buf = '-';
+    buf += negative;
     uint64_t c = exponent ? fraction | 1ull << 52 : fraction;
     int q = (exponent ? exponent : 1) - 1075;
     if (q <= 0 && -q < 53 && (c & ((1ull << -q) - 1)) == 0) /* a small integer */
-        return n + put_decimal(buf + n, (struct decimal){c >> -q, 0});
-    return n + put_decimal(buf + n, shortest(c, q, fraction == 0 && exponent > 1, true));
+        return negative + put_decimal(buf, (struct decimal){c >> -q, 0}, true);
+    return negative + put_decimal(buf, shortest(c, q, fraction == 0 && exponent > 1, true), true);
 }
 
 /* float32 and the halves: `bits` with `fraction_bits` below the exponent field. */
-static size_t put_narrow(char *buf, uint32_t bits, int fraction_bits, int exponent_bits)
+static inline __attribute__((always_inline)) size_t put_narrow(char *buf, uint32_t bits,
+                                                               int fraction_bits, int exponent_bits)
 {
     uint32_t fraction = bits & ((1u << fraction_bits) - 1);
     int max = (1 << exponent_bits) - 1, exponent = (int)(bits >> fraction_bits) & max;
     bool negative = bits >> (fraction_bits + exponent_bits) & 1;
-    size_t n = 0;
-    if (put_special(buf, &n, negative, exponent == max, exponent == 0 && fraction == 0,
-                    fraction == 0))
-        return n;
+    if (exponent == max || (exponent == 0 && fraction == 0))
+        return put_special(buf, negative, exponent == 0, fraction == 0);
+    *buf = '-';
+    buf += negative;
     uint32_t c = exponent ? fraction | 1u << fraction_bits : fraction;
     int q = (exponent ? exponent : 1) - (max >> 1) - fraction_bits;
     if (q <= 0 && -q <= fraction_bits && (c & ((1u << -q) - 1)) == 0)
-        return n + put_decimal(buf + n, (struct decimal){c >> -q, 0});
-    return n + put_decimal(buf + n, shortest(c, q, fraction == 0 && exponent > 1, false));
+        return negative + put_decimal(buf, (struct decimal){c >> -q, 0}, false);
+    return negative + put_decimal(buf, shortest(c, q, fraction == 0 && exponent > 1, false), false);
 }
 
 size_t numtext_f32(float v, char *buf)
@@ -273,8 +315,16 @@ static size_t quoted(char *buf, size_t n)
 size_t numtext_elem(enum dtype t, const void *p, char *buf)
 {
     union value v;
-    memcpy(&v, p, dtype_size(t));
     size_t n;
+    if (t == DT_F32) { /* the common ones without a call for their size */
+        memcpy(&v.f32, p, sizeof v.f32);
+        return quoted(buf, numtext_f32(v.f32, buf));
+    }
+    if (t == DT_F64) {
+        memcpy(&v.f64, p, sizeof v.f64);
+        return quoted(buf, numtext_f64(v.f64, buf));
+    }
+    memcpy(&v, p, dtype_size(t));
     switch (t) {
     case DT_BOOL:
         return put_word(buf, v.b ? "true" : "false");
@@ -298,10 +348,6 @@ size_t numtext_elem(enum dtype t, const void *p, char *buf)
         return quoted(buf, numtext_f16(v.u16, buf));
     case DT_BF16:
         return quoted(buf, numtext_bf16(v.u16, buf));
-    case DT_F32:
-        return quoted(buf, numtext_f32(v.f32, buf));
-    case DT_F64:
-        return quoted(buf, numtext_f64(v.f64, buf));
     case DT_C64:
     case DT_C128:
         buf[0] = '[';
@@ -312,6 +358,8 @@ size_t numtext_elem(enum dtype t, const void *p, char *buf)
             buf[n++] = part ? ']' : ',';
         }
         return n;
+    case DT_F32:
+    case DT_F64:
     case DT_COUNT:
         break;
     }
