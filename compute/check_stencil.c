@@ -227,7 +227,7 @@ enum err_code stencil_one_sided(struct checker *c, const struct call *call, bool
                                 struct cval *ret)
 {
     uint32_t x, s;
-    int axis;
+    int axis = 0;
     struct edge edge;
     TRY(closed_operand(c, call->param[0], &x));
     TRY(axis_param(c, call->param[1], c->t->nodes[x].rank, &axis));
@@ -270,7 +270,7 @@ static enum err_code as_float(struct checker *c, uint32_t place, uint32_t *x)
 enum err_code stencil_central(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x, id[2];
-    int axis;
+    int axis = 0;
     struct edge edge;
     struct cval h = cval_int(1, call->node), r;
     TRY(closed_operand(c, call->param[0], &x));

@@ -334,20 +334,26 @@ enum err_code scalar_from_literal(enum dtype t, const struct literal *l, struct 
     if (l->kind == LIT_COMPLEX && !dtype_is_complex(t))
         return err_set(e, ERR_LITERAL_RANGE, "the complex number %.17g%+.17gj does not fit %s",
                        l->re, l->im, dtype_name(t));
-    if (l->kind == LIT_FLOAT && dtype_kind(t) < KIND_FLOAT)
-        return err_set(e, ERR_LITERAL_RANGE, "%.17g does not fit %s", l->re, dtype_name(t));
+    __int128 i = l->i;
+    if (l->kind == LIT_FLOAT && dtype_kind(t) < KIND_FLOAT) {
+        /* a whole number fits, however it is written; JSON writers print 2.0 for 2 */
+        if (!(fabs(l->re) < 0x1p100 && l->re == trunc(l->re)))
+            return err_set(e, ERR_LITERAL_RANGE, "%.17g does not fit %s", l->re, dtype_name(t));
+        i = (__int128)l->re;
+        integral = true;
+    }
     if (dtype_kind(t) < KIND_FLOAT) {
         __int128 lo = 0, hi = 1;
         char buf[42];
         if (t != DT_BOOL)
             integer_limits(t, &lo, &hi);
-        if (l->i < lo || l->i > hi)
-            return err_set(e, ERR_LITERAL_RANGE, "%s does not fit %s", int128_text(l->i, buf),
+        if (i < lo || i > hi)
+            return err_set(e, ERR_LITERAL_RANGE, "%s does not fit %s", int128_text(i, buf),
                            dtype_name(t));
     }
     *ret = wide_to(
         (struct wide){
-            .integral = integral, .i = l->i, .re = l->re, .im = l->kind == LIT_COMPLEX ? l->im : 0},
+            .integral = integral, .i = i, .re = l->re, .im = l->kind == LIT_COMPLEX ? l->im : 0},
         t);
     return ERR_OK;
 }

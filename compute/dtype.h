@@ -97,8 +97,8 @@ enum err_code dtype_of_literal(const struct literal *l, enum dtype *ret, struct 
 bool dtype_can_cast_same_kind(enum dtype from, enum dtype to);
 
 /* A literal as a value of `t`. ERR_LITERAL_RANGE when an integer does not fit an integer type (300
- * for uint8), or when a float or complex literal meets a lower kind (0.5 for int32). Floats beyond
- * the range become inf; NaN stays. */
+ * for uint8), or when a float or complex literal meets a lower kind that cannot hold its value (0.5
+ * for int32; 2.0 is an integer there). Floats beyond the range become inf; NaN stays. */
 enum err_code scalar_from_literal(enum dtype t, const struct literal *l, struct scalar *ret,
                                   struct err *e) must_check;
 

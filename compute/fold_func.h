@@ -7,6 +7,10 @@
 
 #include "compute/op.h"
 
+#ifndef CMPLX /* clang with glibc's headers */
+#define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
+#endif
+
 /* The operation must be one that computes in floats (rule FLOAT of op.def, divide aside). */
 double fold_real(enum op op, double x);
 double fold_real2(enum op op, double x, double y);

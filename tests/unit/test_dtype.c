@@ -117,6 +117,14 @@ static void literals_must_fit(void **state)
     assert_int_equal(scalar_from_literal(DT_I32, &half, &s, &e), ERR_LITERAL_RANGE);
     assert_string_equal(e.message, "0.5 does not fit int32");
     assert_int_equal(scalar_from_literal(DT_BOOL, &two, &s, &e), ERR_LITERAL_RANGE);
+    struct literal whole = lit_f(-3.0), large = lit_f(300.0), nan = lit_f(NAN),
+                   inf = lit_f(INFINITY);
+    assert_int_equal(scalar_from_literal(DT_I8, &whole, &s, &e), ERR_OK);
+    assert_int_equal(s.v.i8, -3);
+    assert_int_equal(scalar_from_literal(DT_U8, &whole, &s, &e), ERR_LITERAL_RANGE);
+    assert_int_equal(scalar_from_literal(DT_U8, &large, &s, &e), ERR_LITERAL_RANGE);
+    assert_int_equal(scalar_from_literal(DT_I64, &nan, &s, &e), ERR_LITERAL_RANGE);
+    assert_int_equal(scalar_from_literal(DT_I64, &inf, &s, &e), ERR_LITERAL_RANGE);
     assert_int_equal(scalar_from_literal(DT_F64, &z, &s, &e), ERR_LITERAL_RANGE);
     assert_int_equal(scalar_from_literal(DT_F32, &big, &s, &e), ERR_OK);
     assert_true(isinf(s.v.f32));
