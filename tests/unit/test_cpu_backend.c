@@ -65,9 +65,9 @@ static void test_open(void **state)
     }
 }
 
-static bool all_zero(const char *p, int64_t n)
+static bool all_zero(const char *p, size_t n)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (p[i])
             return false;
     return true;
@@ -79,17 +79,17 @@ static void test_memory(void **state)
     struct backend *b = open_cpu(256 * MIB);
     static const int64_t sizes[] = {1, 63, 4096, 100000, 4 * MIB, 8 * MIB + 12345, 20 * MIB};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        int64_t n = sizes[i];
+        size_t n = (size_t)sizes[i];
         void *p, *q;
         assert_int_equal(b->ops->alloc(b, 0, n, true, &p, NULL), ERR_OK);
         assert_int_equal((uintptr_t)p % 64, 0);
         assert_true(all_zero(p, n));
-        memset(p, 0xa5, (size_t)n);
+        memset(p, 0xa5, n);
         b->ops->free(b, 0, p, n);
         /* Somebody else's old data must not be seen. */
         assert_int_equal(b->ops->alloc(b, 0, n, true, &p, NULL), ERR_OK);
         assert_true(all_zero(p, n));
-        memset(p, 0xa5, (size_t)n);
+        memset(p, 0xa5, n);
         b->ops->free(b, 0, p, n);
         assert_int_equal(b->ops->alloc(b, 0, n, false, &q, NULL), ERR_OK);
         if (n >= 4 * MIB)
