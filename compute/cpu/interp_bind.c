@@ -58,8 +58,8 @@ static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
     size_t size = (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
-                  (nodes + 1) * sizeof(struct instr) + (2 * nodes + ops) * sizeof(uint32_t) + ops +
-                  nodes + r->n_stores;
+                  (nodes + 1) * sizeof(struct instr) + (2 * nodes + 2 * ops) * sizeof(uint32_t) +
+                  ops + nodes + r->n_stores;
     if (!interp_reserve(&b->memory, &b->memory_size, size))
         return false;
     char *p = b->memory;
@@ -80,6 +80,7 @@ static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     TAKE(b->alias, nodes);
     TAKE(*ret_last, nodes);
     TAKE(b->direct, ops);
+    TAKE(b->ahead, ops);
     TAKE(b->class_of, ops);
     TAKE(*ret_need, nodes);
     TAKE(b->computed, r->n_stores);
@@ -274,6 +275,26 @@ static void fill_pinned(struct bound *b, const bool *need, size_t n)
     }
 }
 
+static uint32_t slot_of(const struct bound *b, uint32_t operand)
+{
+    const struct ir_kernel *k = b->run->k;
+    return k->inputs[k->nodes[b->run->operands[operand].node].input].slot;
+}
+
+static void choose_ahead(struct bound *b)
+{
+    b->n_ahead = 0;
+    for (uint32_t j = 0; j < b->n_direct; j++) {
+        uint32_t i = b->direct[j], same = 0;
+        while (same < b->n_ahead && slot_of(b, b->ahead[same]) != slot_of(b, i))
+            same++;
+        if (same == b->n_ahead)
+            b->ahead[b->n_ahead++] = i;
+        else if (b->g.at[b->ahead[same]] < b->g.at[i])
+            b->ahead[same] = i;
+    }
+}
+
 static bool bind(struct bound *b)
 {
     const struct interp_run *r = b->run;
@@ -306,6 +327,7 @@ static bool bind(struct bound *b)
                 b->direct[b->n_direct++] = i;
         }
     }
+    choose_ahead(b);
     for (uint32_t i = 0; i < k->n_nodes; i++)
         if (need[i] && dtype_size(k->nodes[i].dtype) > widest && !direct_operand(b, i))
             widest = dtype_size(k->nodes[i].dtype);

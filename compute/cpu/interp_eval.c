@@ -208,8 +208,26 @@ static void store(struct bound *b, const struct block *blk)
             put(o, address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q], from);
         else if (b->class_of[i] != CLASS_DIRECT)
             walk_rows(b, i, blk->c, blk->n, from, true);
+        else if (r->stream)
+            rows_stream((char *)(intptr_t)address(b, i, blk->c), from,
+                        (size_t)blk->n * o->itemsize);
         else if (from != (char *)(intptr_t)address(b, i, blk->c))
             memcpy((void *)(intptr_t)address(b, i, blk->c), from, (size_t)blk->n * o->itemsize);
+    }
+}
+
+/* A block's operands are touched in bursts, one operation after the other, which gives the
+ * processor's own prefetching little to go by; it also stops at every page. So the next block's
+ * operands are asked for while this one is computed; of several loads of one array, as in a
+ * stencil, the foremost alone. */
+static void prefetch_ahead(const struct bound *b, const struct block *blk)
+{
+    for (uint32_t j = 0; j < b->n_ahead; j++) {
+        uint32_t i = b->ahead[j];
+        size_t bytes = (size_t)blk->n * b->run->operands[i].itemsize;
+        const char *at = (const char *)(intptr_t)address(b, i, blk->c) + bytes;
+        for (size_t k = 0; k < bytes; k += 64)
+            __builtin_prefetch(at + k);
     }
 }
 
@@ -217,11 +235,13 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
     const struct interp_run *r = b->run;
     uint32_t out = r->n_operands - r->n_stores;
-    bool direct = r->n_stores == 1 && b->class_of[out] == CLASS_DIRECT;
+    bool direct = r->n_stores == 1 && b->class_of[out] == CLASS_DIRECT && !r->stream;
     struct block blk;
     while (f < end) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
+        if (r->large)
+            prefetch_ahead(b, &blk);
         interp_eval(b, &blk, direct ? (void *)(intptr_t)address(b, out, blk.c) : NULL);
         store(b, &blk);
         f += blk.n;

@@ -79,6 +79,8 @@ struct interp_run {
     int64_t unit_size;   /* f's, rows or tiles a unit */
     int64_t n_units;
     bool may_overrun; /* GROUPED: rows may be run together (no operand is the output's memory) */
+    bool large;       /* more memory than the caches hold: prefetch */
+    bool stream;      /* LINEAR: and the output, which is not an input, goes past them */
     bool flat;        /* STORE: one box, everything contiguous */
 
     /* reductions */
@@ -162,6 +164,8 @@ struct bound {
     int64_t *filled_n;
     uint32_t *direct; /* operands to point at in each block */
     uint32_t n_direct;
+    uint32_t *ahead; /* those worth prefetching: the foremost of each slot */
+    uint32_t n_ahead;
     struct instr *code;
     uint32_t n_code;
     bool *computed; /* output → may be written by the last instruction itself */

@@ -21,6 +21,10 @@
 /* Rows at least this long need no grouping: their edge boxes are too few to matter. */
 #define GROUPED_ROW 32768
 #define NARROW      8
+/* From here on memory is slower than the caches' prefetchers alone can make it. */
+#define LARGE_POINTS 524288
+/* Results that would only push other data out of the caches. */
+#define STREAM_BYTES (INT64_C(32) << 20)
 /* In the choice of the axis order a store's strides come first. */
 #define OUTPUT_WEIGHT 1e6
 
@@ -407,6 +411,9 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     if (r->mode == MODE_GROUPED && !split_narrow(r, fast))
         return false;
 
+    r->large = r->points >= LARGE_POINTS;
+    r->stream = r->mode == MODE_LINEAR && r->may_overrun && k->n_outputs == 1 &&
+                r->points * r->operands[r->n_operands - 1].itemsize >= STREAM_BYTES;
     r->n_boxes = 1;
     for (int a = 0; a < k->rank; a++) {
         if (r->n_cuts[a] == 1 || r->pointwise || (r->mode == MODE_GROUPED && a == fast))

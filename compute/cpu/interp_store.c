@@ -7,6 +7,7 @@
  * operand) and is overwritten by the columns' own boxes at the end of the unit. That is forbidden
  * where the output is an input's memory. */
 #include "compute/cpu/interp_int.h"
+#include "compute/cpu/rows.h"
 
 static int64_t box_of(const struct interp_run *r, int64_t unit)
 {
@@ -80,5 +81,7 @@ bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
         to *= 1024;
     }
     interp_store_range(b, from, to < b->g.points ? to : b->g.points);
+    if (r->stream)
+        rows_stream_end();
     return true;
 }

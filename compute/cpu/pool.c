@@ -2,10 +2,13 @@
  *
  * Every stream has at most one job in work, its head, and therefore one `task`, which is part of
  * the stream: running a job needs no allocation here. A task whose current kernel still has units
- * to give stands in a ring; workers take tasks from the ring in turn, grab units by an atomic
- * counter, and go on to the next task after each unit when there are several, so that a small job
- * does not wait for a large one. Who leaves a task last, with no units left, closes the kernel and
- * opens the next one or completes the job. A fresh job enters the ring as a task without a kernel.
+ * to give stands in a ring; workers take tasks from the ring in turn, grab units by atomic
+ * counters, and go on to the next task after each unit when there are several, so that a small job
+ * does not wait for a large one. The units are dealt out in as many lanes as there are threads: a
+ * worker follows its own lane, so that it meets its neighbourhood's data again in its cache, and
+ * helps in the others when that is used up. Who leaves a task last, with no units left, closes the
+ * kernel and opens the next one or completes the job. A fresh job enters the ring as a task without
+ * a kernel.
  *
  * Nobody ever sleeps for a job: a head whose fences have not passed lies in the `blocked` list,
  * which every completion looks through. One mutex guards all of this; units are some tens of
@@ -26,11 +29,19 @@
 #include "compute/base/mem.h"
 #include "compute/cpu/interp.h"
 
+#define MOST_LANES 64
+
+struct lane {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+};
+
 struct task {
     struct interp_run *run; /* NULL: the job's next kernel has to be opened */
     uint32_t kernel;        /* the one to open next */
     int64_t n_units;
-    _Atomic int64_t next_unit;
+    struct lane *lanes;    /* the stream's, pool->n_lanes of them */
+    _Atomic int64_t given; /* units taken */
     _Atomic bool failed;
     int users; /* workers inside, under the lock */
     bool in_ring;
@@ -55,11 +66,13 @@ struct scratch_node {
 
 struct worker {
     struct pool *pool;
+    int lane;
     pthread_t thread;
     struct interp_scratch *scratch;
 };
 
 struct pool {
+    int n_lanes;
     pthread_mutex_t lock;
     pthread_cond_t work;
     bool stop;
@@ -158,7 +171,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     s->head = job->next;
     if (!s->head)
         s->tail = NULL;
-    *t = (struct task){0};
+    *t = (struct task){.lanes = t->lanes};
     atomic_store(&s->passed, job->ticket);
     consider_head(p, s);
     for (struct stream **at = &p->blocked; *at;) {
@@ -179,9 +192,11 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
 /* Closes the kernel in work, if any, and opens the next. True: it has units for several threads and
  * is open; false: the job ran to its end. Kernels of one unit, and all when `in_line`, are run on
  * the spot. */
-static bool advance(struct task *t, struct interp_scratch *scratch, int threads, bool in_line)
+static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line)
 {
     struct job *job = stream_of(t)->head;
+    const struct pool *p = stream_of(t)->pool;
+    const int n_lanes = p->n_lanes;
     for (;;) {
         if (t->run) {
             if (!atomic_load(&t->failed) && !interp_finish(t->run, scratch))
@@ -191,14 +206,19 @@ static bool advance(struct task *t, struct interp_scratch *scratch, int threads,
         }
         if (t->kernel == job->n_kernels || atomic_load(&t->failed))
             return false;
-        t->run = interp_new(job->kernels[t->kernel++], job->slots, threads);
+        t->run = interp_new(job->kernels[t->kernel++], job->slots, in_line ? 1 : n_lanes);
         if (!t->run) {
             atomic_store(&t->failed, true);
             return false;
         }
         t->n_units = interp_units(t->run);
         if (!in_line && t->n_units > 1) {
-            atomic_store(&t->next_unit, 0);
+            for (int i = 0; i < n_lanes; i++) {
+                atomic_store_explicit(&t->lanes[i].next, t->n_units * i / n_lanes,
+                                      memory_order_relaxed);
+                t->lanes[i].end = t->n_units * (i + 1) / n_lanes;
+            }
+            atomic_store(&t->given, 0);
             return true;
         }
         for (int64_t u = 0; u < t->n_units && !atomic_load(&t->failed); u++)
@@ -209,13 +229,32 @@ static bool advance(struct task *t, struct interp_scratch *scratch, int threads,
 
 /* ---- workers ---- */
 
+/* A unit from the worker's own lane, else from the next that has one; -1. */
+static int64_t take_unit(const struct pool *p, struct task *t, int *lane)
+{
+    if (atomic_load_explicit(&t->given, memory_order_relaxed) >= t->n_units)
+        return -1;
+    for (int i = 0; i < p->n_lanes; i++) {
+        struct lane *l = &t->lanes[*lane];
+        int64_t u = -1;
+        if (atomic_load_explicit(&l->next, memory_order_relaxed) < l->end)
+            u = atomic_fetch_add(&l->next, 1);
+        if (u >= 0 && u < l->end) {
+            atomic_fetch_add(&t->given, 1);
+            return u;
+        }
+        *lane = (*lane + 1) % p->n_lanes;
+    }
+    return -1;
+}
+
 /* Takes units until there are none left or others wait for their turn. */
-static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *scratch)
+static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *scratch, int lane)
 {
     int64_t n = 0;
     do {
-        int64_t u = atomic_fetch_add(&t->next_unit, 1);
-        if (u >= t->n_units)
+        int64_t u = take_unit(p, t, &lane);
+        if (u < 0)
             break;
         n++;
         if (!atomic_load_explicit(&t->failed, memory_order_relaxed) &&
@@ -245,17 +284,17 @@ static void *work(void *user)
         } else {
             t->users++;
             pthread_mutex_unlock(&p->lock);
-            int64_t n = run_units(p, t, w->scratch);
+            int64_t n = run_units(p, t, w->scratch, w->lane);
             pthread_mutex_lock(&p->lock);
             p->stats.units += n;
-            bool empty = atomic_load(&t->next_unit) >= t->n_units;
+            bool empty = atomic_load(&t->given) >= t->n_units;
             if (empty)
                 ring_remove(p, t);
             if (--t->users || !empty)
                 continue;
             pthread_mutex_unlock(&p->lock);
         }
-        bool again = advance(t, w->scratch, p->n_workers, false);
+        bool again = advance(t, w->scratch, false);
         if (!again)
             complete(p, stream_of(t), false);
         pthread_mutex_lock(&p->lock);
@@ -328,7 +367,7 @@ uint64_t pool_submit(struct stream *s, struct job *job)
     if (!spare) {
         atomic_store(&s->task.failed, true);
     } else {
-        bool open = advance(&s->task, spare->scratch, 1, true);
+        bool open = advance(&s->task, spare->scratch, true);
         assert(!open);
         (void)open;
         pthread_mutex_lock(&p->lock);
@@ -347,6 +386,15 @@ bool pool_passed(struct fence f)
 
 /* ---- life ---- */
 
+/* The lanes lie behind the stream, on cache lines of their own. */
+static struct stream *stream_alloc(int n_lanes)
+{
+    struct stream *s = mem_calloc(1, sizeof *s + (size_t)(n_lanes + 1) * sizeof(struct lane));
+    if (s)
+        s->task.lanes = (struct lane *)(((uintptr_t)(s + 1) + 63) & ~(uintptr_t)63);
+    return s;
+}
+
 struct stream *pool_stream_new(struct pool *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -354,7 +402,7 @@ struct stream *pool_stream_new(struct pool *p)
     if (s) {
         p->free_streams = s->next;
         s->next = NULL;
-    } else if ((s = mem_calloc(1, sizeof *s))) {
+    } else if ((s = stream_alloc(p->n_lanes))) {
         s->pool = p;
         s->all = p->streams;
         p->streams = s;
@@ -404,13 +452,14 @@ struct pool *pool_new(int threads, int64_t inline_elements)
     if (!p)
         return NULL;
     p->inline_elements = inline_elements;
+    p->n_lanes = threads < MOST_LANES ? threads : MOST_LANES;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
     for (int i = 0; i < threads; i++) {
         struct worker *w = &p->workers[i];
         w->pool = p;
+        w->lane = i % p->n_lanes;
         w->scratch = interp_scratch_new();
-        /* n_workers is read by the threads: it is final before the first job can come. */
         if (!w->scratch || pthread_create(&w->thread, NULL, work, w)) {
             interp_scratch_free(w->scratch);
             pool_free(p);

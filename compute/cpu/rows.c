@@ -4,6 +4,9 @@
 #include "compute/cpu/rows.h"
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 struct item16 {
     uint64_t lo, hi;
@@ -124,3 +127,37 @@ void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int6
         }
     }
 }
+
+#ifdef __SSE2__
+void rows_stream(char *dst, const char *src, size_t bytes)
+{
+    size_t head = -(uintptr_t)dst & 63;
+    if (head > bytes)
+        head = bytes;
+    memcpy(dst, src, head);
+    dst += head;
+    src += head;
+    bytes -= head;
+    for (; bytes >= 64; bytes -= 64, dst += 64, src += 64) {
+        const __m128i *from = (const __m128i *)(const void *)src;
+        __m128i *to = (__m128i *)(void *)dst;
+        for (int i = 0; i < 4; i++)
+            _mm_stream_si128(to + i, _mm_loadu_si128(from + i));
+    }
+    memcpy(dst, src, bytes);
+}
+
+void rows_stream_end(void)
+{
+    _mm_sfence();
+}
+#else
+void rows_stream(char *dst, const char *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+}
+
+void rows_stream_end(void)
+{
+}
+#endif

@@ -21,4 +21,9 @@ void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq
 void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
                    bool write);
 
+/* memcpy past the caches, for results larger than they are: the lines written are not read first.
+ * rows_stream_end() must follow before another thread is told. */
+void rows_stream(char *dst, const char *src, size_t bytes);
+void rows_stream_end(void);
+
 #endif
