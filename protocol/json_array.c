@@ -282,6 +282,8 @@ static enum err_code value(struct json_array *r, const char *p, size_t n, size_t
         }
         if (len == 0)
             return malformed(r, at + bad, why, e);
+        if (number_byte(p[len]))
+            return malformed(r, at + len, "malformed number", e);
         *ret_used = len;
         return number(r, p, len, e);
     }

@@ -228,7 +228,8 @@ static inline __attribute__((always_inline)) struct decimal shortest(uint64_t c,
     bool u = lower <= 4 * s, w = 4 * s + 4 <= upper;
     bool round_up = (vb > mid) | ((vb == mid) & ((s & 1) != 0));
     uint64_t longer = s + (((u != w) & w) | ((u == w) & round_up));
-    return (struct decimal){shorter ? sp + wp : longer, k + shorter};
+    uint64_t take_shorter = 0 - (uint64_t)shorter; /* a mask: gcc makes a branch of ?: */
+    return (struct decimal){longer ^ ((longer ^ (sp + wp)) & take_shorter), k + shorter};
 }
 
 static size_t put_word(char *buf, const char *word)

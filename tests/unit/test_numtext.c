@@ -83,7 +83,7 @@ static void check_f32(float v)
 static void random_floats_print_short_and_read_back(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60000; i++) {
+    for (int i = 0; i < 20000; i++) {
         uint64_t r = next_random();
         double d;
         float f;
@@ -183,7 +183,7 @@ static void any_decimal_reads_as_libc_reads_it(void **state)
 {
     (void)state;
     char text[1400];
-    for (int i = 0; i < 60000; i++) {
+    for (int i = 0; i < 20000; i++) {
         uint64_t r = next_random();
         double d;
         memcpy(&d, &r, 8);
