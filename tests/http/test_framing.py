@@ -5,6 +5,8 @@ complete problem+json reply with the documented status and code, followed by a c
 end of the message is in doubt; nothing that was smuggled in may ever be answered.
 """
 import json
+import os
+import random
 import re
 import socket
 
@@ -316,4 +318,61 @@ def test_garbage_is_closed_and_harms_nobody(daemon):
     for junk in (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n", b"hello\r\n\r\n", b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
         raw, closed = talk(daemon, junk)
         assert closed and (not raw or raw.startswith((b"HTTP/1.1 4", b"HTTP/1.1 5")))
+    assert ask(daemon, request(GET, b"Host: localhost", b"Connection: close")).status == 200
+
+
+SEEDS = [
+    request(GET, b"Host: localhost"),
+    post(b"Content-Length: 14", body=b'{"expr":"1+1"}'),
+    post(b"Transfer-Encoding: chunked", body=b'7;a=b\r\n{"expr"\r\n7\r\n:"1+1"}\r\n0\r\nT: x\r\n\r\n'),
+    request(b"PUT /v1/arrays/mutant?dtype=uint8&shape=3 HTTP/1.1", b"Host: localhost",
+            b"Content-Type: application/octet-stream", b"Content-Length: 3", b"Expect: 100-continue",
+            body=b"abc"),
+    request(b"GET /v1/arrays?limit=1&after=%32 HTTP/1.1", b"Host: localhost",
+            b"Accept: application/json;q=0.5, */*", b"Origin: http://localhost"),
+    request(b"GET /v1/arrays/mutant/data?index=1:2 HTTP/1.1", b"Host: localhost",
+            b"Range: bytes=0-1"),
+]
+TOKENS = [b"\r\n", b"\n", b"\0", b" ", b"\t", b":", b"Content-Length: 3\r\n", b"%00", b"%", b"&",
+          b"Transfer-Encoding: chunked\r\n", b"a" * 5000, b"\xff", b"0\r\n\r\n", b";", b"-1",
+          b"Expect: 100-continue\r\n", b"Connection: close\r\n", HOST, b"HTTP/1.0", b"HEAD ",
+          b"OPTIONS ", b"9" * 21]
+
+
+def mutant(r):
+    d = bytearray(b"".join(r.choice(SEEDS) for _ in range(r.randrange(1, 4))))
+    for _ in range(r.randrange(6)):
+        at = r.randrange(len(d) + 1)
+        kind = r.randrange(4)
+        if kind == 0:
+            d[at:at] = r.choice(TOKENS)
+        elif kind == 1:
+            del d[at:at + r.randrange(1, 10)]
+        elif kind == 2 and at < len(d):
+            d[at] = r.randrange(256)
+        else:
+            there = r.randrange(len(d) + 1)
+            d[at:at] = d[there:there + r.randrange(40)]
+    return bytes(d)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mutated_requests(daemon, api, seed):
+    """Whatever comes in, what goes out are whole replies with known statuses, and the daemon lives."""
+    r = random.Random(seed)
+    for _ in range(int(os.environ.get("ARRAYD_MUTANTS", "60"))):
+        data = mutant(r)
+        raw, _ = talk(daemon, data, timeout=0.02, half_close=r.random() < 0.5)
+        if b"HEAD " in data:
+            continue  # its replies have lengths without bodies
+        while raw:
+            if raw.startswith(b"HTTP/1.1 100 Continue\r\n\r\n"):
+                raw = raw[25:]
+                continue
+            reply = Reply(raw, True)
+            assert reply.version == "HTTP/1.1" and 200 <= reply.status <= 505, (data, raw)
+            assert reply.status != 500, (data, raw)
+            assert "x-request-id" in reply.headers and "server-timing" in reply.headers, (data, raw)
+            assert len(reply.body) == int(reply.headers.get("content-length", 0)), (data, raw)
+            raw = reply.rest
     assert ask(daemon, request(GET, b"Host: localhost", b"Connection: close")).status == 200
