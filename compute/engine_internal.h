@@ -105,8 +105,8 @@ void task_free(struct task *t); /* one that was not submitted */
 /* Adds a use (takes a reference); false without memory. */
 bool task_use(struct task *t, struct storage *st, bool write);
 /* Submitting has two halves, both with g->lock held: task_reserve takes the memory it needs (false:
- * none, nothing has happened), task_submit_unlock cannot fail; it unlocks. done() is told outside of
- * the lock. In between the caller makes its own changes visible. */
+ * none, nothing has happened), task_submit_unlock cannot fail; it unlocks. done() is told outside
+ * of the lock. In between the caller makes its own changes visible. */
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
 void task_submit_unlock(struct task *t);
 

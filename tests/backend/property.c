@@ -12,7 +12,7 @@
 
 #include "compute/check.h"
 #include "compute/engine_internal.h"
-#include "walk.h"
+#include "tests/backend/walk.h"
 
 static uint64_t rng_state;
 

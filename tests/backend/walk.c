@@ -1,5 +1,5 @@
 /* The obvious way, written against typed.h and api.md, not against lower.c. */
-#include "walk.h"
+#include "tests/backend/walk.h"
 
 #include <assert.h>
 #include <math.h>
