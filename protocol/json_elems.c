@@ -2,8 +2,8 @@
  * narrowest of bool, int64, uint64, float64 that holds everything so far, and widened in place when
  * something larger turns up. A float64 forgets what a later conversion may need in two cases: an
  * integer beyond 2^53, and a value that lies on a midpoint of float32 or a half only because it was
- * rounded there. Both are rare; the text of such elements is kept and read again when the dtype
- * turns out to want it. */
+ * rounded there; an int64 forgets the sign of "-0". All are rare; the text of such elements is kept
+ * and read again when the dtype turns out to want it. */
 #include "protocol/json_elems.h"
 
 #include <math.h>
@@ -173,6 +173,7 @@ static enum err_code widen_to_float(struct json_elems *x, struct err *e)
     if (x->store == DT_BOOL)
         return widen_bools(x, DT_F64, e);
     int64_t *ints = x->data;
+    size_t zeros = x->n_kept; /* so far only "-0" was kept */
     for (size_t i = 0; i < x->n; i++) {
         bool is_signed = x->store == DT_I64;
         double d = is_signed ? (double)ints[i] : (double)(uint64_t)ints[i];
@@ -181,16 +182,19 @@ static enum err_code widen_to_float(struct json_elems *x, struct err *e)
             size_t n =
                 is_signed ? numtext_i64(ints[i], text) : numtext_u64((uint64_t)ints[i], text);
             enum err_code err = keep_text(x, i, text, n, e);
-            if (err) {
-                x->n_kept = 0;
+            if (err)
                 return err;
-            }
         }
     }
     for (size_t i = 0; i < x->n; i++) {
         double d = x->store == DT_I64 ? (double)ints[i] : (double)(uint64_t)ints[i];
         memcpy(&ints[i], &d, sizeof d);
     }
+    for (size_t k = 0; k < zeros; k++)
+        ((double *)x->data)[x->kept[k].index] = -0.0;
+    if (zeros)
+        memmove(x->kept, x->kept + zeros, (x->n_kept - zeros) * sizeof *x->kept);
+    x->n_kept -= zeros;
     x->store = DT_F64;
     return ERR_OK;
 }
@@ -240,7 +244,9 @@ static enum err_code infer_number(struct json_elems *x, const char *p, size_t n,
         x->store = DT_U64; /* what there is so far is not negative: the same bits */
     if (fits && (x->store == DT_U64 ? i >= 0 : i <= INT64_MAX)) {
         uint64_t v = (uint64_t)i;
-        return append(x, &v, e);
+        if (i == 0 && p[0] == '-')
+            err = keep_text(x, x->n, p, n, e);
+        return err ? err : append(x, &v, e);
     }
 as_float:
     if (!x->too_big && (!fits || i > INT64_MAX || x->store == DT_U64)) {

@@ -123,6 +123,10 @@ static void values_become_the_dtype_asked_for_exactly(void **state)
               "bfloat16 (3,) [1.01,1.0,0.3]");
     both_ways("[9223372036854775807,1]", DT_BF16, "bfloat16 (2,) [9.22e18,1.0]");
     both_ways("[9007199791611905]", DT_F32, "float32 (1,) [9007200000000000.0]");
+    both_ways("[-0,9007199254740993,-0.0,-0]", DT_F64,
+              "float64 (4,) [-0.0,9007199254740992.0,-0.0,-0.0]");
+    both_ways("[-0,1]", DT_F32, "float32 (2,) [-0.0,1.0]");
+    both_ways("[-0,true]", DT_U8, "uint8 (2,) [0,1]");
     both_ways("[true,\"NaN\"]", DT_F16, "float16 (2,) [1.0,\"NaN\"]");
     both_ways("[[1,2],[3.5,\"-Infinity\"]]", DT_C64,
               "complex64 (2,) [[1.0,2.0],[3.5,\"-Infinity\"]]");
