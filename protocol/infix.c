@@ -175,6 +175,8 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
             keyword = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
             if (!keyword)
                 return err_oom(p->e);
+            if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
+                return bad(p, "no parameter has this name"); /* trees use it for themselves */
             for (size_t i = base; i < p->n_links; i++)
                 if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
                     return bad(p, "the keyword argument is given twice");

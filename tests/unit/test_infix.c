@@ -181,6 +181,7 @@ static void mistakes_have_code_offset_and_advice(void **state)
         {"f(x=1, a)", ERR_BAD_EXPRESSION, 7, "positional"},
         {"f(x=1, x=2)", ERR_BAD_EXPRESSION, 7, "twice"},
         {"f(*a)", ERR_BAD_EXPRESSION, 2, "one by one"},
+        {"f(a, args=b)", ERR_BAD_EXPRESSION, 5, "parameter"},
         {"(a)(b)", ERR_BAD_EXPRESSION, 3, "called"},
         {"2(b)", ERR_BAD_EXPRESSION, 1, "called"},
         {"a @ b", ERR_BAD_EXPRESSION, 2, "dot"},
