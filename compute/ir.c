@@ -29,14 +29,7 @@ void ir_builder_init(struct ir_builder *b, struct arena *arena, struct ir_kernel
 
 static bool grow(struct ir_builder *b, void **p, uint32_t *cap, uint32_t n, size_t elem)
 {
-    if (n < *cap)
-        return true;
-    /* Contexts and operands are large and few: they start at one, nodes at sixteen. */
-    size_t c = *cap ? *cap : elem > 256 ? 1 : 0;
-    if (!*cap && c && !(*p = arena_alloc(b->arena, elem))) {
-        b->oom = true;
-        return false;
-    }
+    size_t c = *cap;
     if (arena_grow(b->arena, p, &c, n, elem) < 0) {
         b->oom = true;
         return false;

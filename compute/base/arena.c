@@ -126,7 +126,7 @@ int arena_grow(struct arena *a, void **p, size_t *cap, size_t n, size_t elem_siz
 {
     if (n < *cap)
         return 0;
-    size_t want = *cap ? *cap * 2 : 16;
+    size_t want = *cap ? *cap * 2 : elem_size > 256 ? 1 : 16; /* zeroing is not free */
     while (want <= n)
         want *= 2;
     void *q = arena_alloc_array(a, want, elem_size);
