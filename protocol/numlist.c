@@ -71,8 +71,18 @@ size_t numlist_next(struct numlist *l, char *buf, size_t cap)
         const unsigned char *row = l->base + at * (int64_t)item;
         int64_t step = v->strides[last] * (int64_t)item, i = l->index[last],
                 extent = v->shape[last];
+        bool run = l->dtype == DT_F32 && step == (int64_t)sizeof(float) &&
+                   (uintptr_t)row % _Alignof(float) == 0;
         for (;;) {
-            n += numtext_elem(l->dtype, row + i * step, buf + n);
+            if (run && n + most + NUMTEXT_RUN_ELEM <= cap) {
+                size_t room = (cap - n - most) / NUMTEXT_RUN_ELEM;
+                int64_t k = extent - i < (int64_t)room ? extent - i : (int64_t)room;
+                n += numtext_f32_run((const float *)(const void *)(row + i * step), (size_t)k,
+                                     buf + n);
+                i += k - 1;
+            } else {
+                n += numtext_elem(l->dtype, row + i * step, buf + n);
+            }
             if (++i == extent)
                 break;
             buf[n++] = ',';

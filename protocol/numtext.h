@@ -30,6 +30,11 @@ size_t numtext_u64(uint64_t v, char *buf);
 #define NUMTEXT_ELEM_MAX (2 * NUMTEXT_MAX + 3)
 size_t numtext_elem(enum dtype t, const void *p, char *buf);
 
+/* n float32 elements as numtext_elem writes them, commas between, at buf; returns the length. Needs
+ * room for NUMTEXT_RUN_ELEM bytes an element and NUMTEXT_ELEM_MAX more. */
+#define NUMTEXT_RUN_ELEM 18
+size_t numtext_f32_run(const float *v, size_t n, char *buf);
+
 /* n bytes of number text as JSON or Python write it, already known to be well-formed: an optional
  * sign, digits, at most one point (".5" and "5." included), an optional exponent. */
 double numtext_parse_f64(const char *p, size_t n);
