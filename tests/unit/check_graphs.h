@@ -1,0 +1,125 @@
+/* Whole typed graphs as typed_print shows them, for test_check.c: cases where the expansion is the
+ * point. */
+#ifndef ARRAYD_TESTS_CHECK_GRAPHS_H
+#define ARRAYD_TESTS_CHECK_GRAPHS_H
+
+static const struct {
+    const char *text, *want;
+} graphs[] = {
+    {"u*u + u*u", /* written twice, computed once */
+     "%0 = input float32 (4, 5) u\n"
+     "%1 = multiply float32 (4, 5) %0 %0\n"
+     "%2 = add float32 (4, 5) %1 %1\n"
+     "return %2\n"},
+    {"x=v*2; u", /* an unused let leaves nothing behind */
+     "%0 = input float32 (4, 5) u\n"
+     "return %0\n"},
+    {"u**2", "%0 = input float32 (4, 5) u\n"
+             "%1 = square float32 (4, 5) %0\n"
+             "return %1\n"},
+    {"u**3/4", "%0 = input float32 (4, 5) u\n"
+               "%1 = square float32 (4, 5) %0\n"
+               "%2 = multiply float32 (4, 5) %1 %0\n"
+               "%3 = const float32 () 0.25\n"
+               "%4 = multiply float32 (4, 5) %2 %3\n"
+               "return %4\n"},
+    {"u/3", "%0 = input float32 (4, 5) u\n"
+            "%1 = const float32 () 3\n"
+            "%2 = divide float32 (4, 5) %0 %1\n"
+            "return %2\n"},
+    {"u**0.5", "%0 = input float32 (4, 5) u\n"
+               "%1 = const float32 () 0.5\n"
+               "%2 = pow float32 (4, 5) %0 %1\n"
+               "return %2\n"},
+    {"+floor(real(i8))", "%0 = input int8 (4, 5) i8\n"
+                         "return %0\n"},
+    {"i64 < u64", "%0 = input int64 (4, 5) i64\n"
+                  "%1 = input uint64 (4, 5) u64\n"
+                  "%2 = const int64 () 0\n"
+                  "%3 = less bool (4, 5) %0 %2\n"
+                  "%4 = cast uint64 (4, 5) %0\n"
+                  "%5 = less bool (4, 5) %4 %1\n"
+                  "%6 = logical_or bool (4, 5) %3 %5\n"
+                  "return %6\n"},
+    {"u64 <= i8", "%0 = input uint64 (4, 5) u64\n"
+                  "%1 = input int8 (4, 5) i8\n"
+                  "%2 = const int8 () 0\n"
+                  "%3 = less bool (4, 5) %1 %2\n"
+                  "%4 = cast uint64 (4, 5) %1\n"
+                  "%5 = less_equal bool (4, 5) %0 %4\n"
+                  "%6 = logical_not bool (4, 5) %3\n"
+                  "%7 = logical_and bool (4, 5) %6 %5\n"
+                  "return %7\n"},
+    {"where(i8, u, 0)", "%0 = input int8 (4, 5) i8\n"
+                        "%1 = input float32 (4, 5) u\n"
+                        "%2 = const int8 () 0\n"
+                        "%3 = not_equal bool (4, 5) %0 %2\n"
+                        "%4 = const float32 () 0\n"
+                        "%5 = where float32 (4, 5) %3 %1 %4\n"
+                        "return %5\n"},
+    {"mean(f16, axis=1)", "%0 = input float16 (4, 5) f16\n"
+                          "%1 = cast float32 (4, 5) %0\n"
+                          "%2 = sum float32 (4,) %1 axes [1]\n"
+                          "%3 = const float32 () 5\n"
+                          "%4 = divide float32 (4,) %2 %3\n"
+                          "%5 = cast float16 (4,) %4\n"
+                          "return %5\n"},
+    {"laplacian(row, boundary='wrap')", "%0 = input float32 (5,) row\n"
+                                        "%1 = shift float32 (5,) %0 [1] wrap\n"
+                                        "%2 = shift float32 (5,) %0 [-1] wrap\n"
+                                        "%3 = const float32 () 2\n"
+                                        "%4 = multiply float32 (5,) %3 %0\n"
+                                        "%5 = subtract float32 (5,) %1 %4\n"
+                                        "%6 = add float32 (5,) %5 %2\n"
+                                        "return %6\n"},
+    {"central_diff(row, 0, spacing=0.3)", "%0 = input float32 (5,) row\n"
+                                          "%1 = shift float32 (5,) %0 [1] self\n"
+                                          "%2 = shift float32 (5,) %0 [-1] self\n"
+                                          "%3 = subtract float32 (5,) %1 %2\n"
+                                          "%4 = const float32 () 0.600000024\n"
+                                          "%5 = divide float32 (5,) %3 %4\n"
+                                          "return %5\n"},
+    /* far offsets come back into range */
+    {"shift(u, [1000, -1], 'reflect')", "%0 = input float32 (4, 5) u\n"
+                                        "%1 = shift float32 (4, 5) %0 [4, -1] reflect\n"
+                                        "return %1\n"},
+    {"shift(u, [9223372036854775807, -7], 'wrap')", "%0 = input float32 (4, 5) u\n"
+                                                    "%1 = shift float32 (4, 5) %0 [3, -2] wrap\n"
+                                                    "return %1\n"},
+    {"shift(u, [-9223372036854775808, 0])", "%0 = input float32 (4, 5) u\n"
+                                            "%1 = shift float32 (4, 5) %0 [-4, 0] self\n"
+                                            "return %1\n"},
+    {"shift(i8, [0, 1], 'constant', -1)", "%0 = input int8 (4, 5) i8\n"
+                                          "%1 = const int8 () -1\n"
+                                          "%2 = shift int8 (4, 5) %0 %1 [0, 1] constant\n"
+                                          "return %2\n"},
+    {"shift(u, [4, 0], 'wrap')", "%0 = input float32 (4, 5) u\n"
+                                 "return %0\n"},
+    {"u[:, ...]", "%0 = input float32 (4, 5) u\n"
+                  "return %0\n"},
+    {"u[2, None, ::-2]", "%0 = input float32 (4, 5) u\n"
+                         "%1 = view float32 (1, 3) %0 [2, 4 + -2*i1]\n"
+                         "return %1\n"},
+    /* index() is of the whole expression's shape, also beside a narrower operand */
+    {"astype(index(0), 'float32')*row + u", "%0 = input float32 (5,) row\n"
+                                            "%1 = input float32 (4, 5) u\n"
+                                            "%2 = index int64 (4, 5) axis 0\n"
+                                            "%3 = cast float32 (4, 5) %2\n"
+                                            "%4 = multiply float32 (4, 5) %3 %0\n"
+                                            "%5 = add float32 (4, 5) %4 %1\n"
+                                            "return %5\n"},
+    /* one let, two scopes, two shapes */
+    {"i=index(-1); sum(i*i8) + i*i8[0]", "%0 = input int8 (4, 5) i8\n"
+                                         "%1 = cast int64 (4, 5) %0\n"
+                                         "%2 = index int64 (4, 5) axis 1\n"
+                                         "%3 = multiply int64 (4, 5) %2 %1\n"
+                                         "%4 = sum int64 () %3 axes [0, 1]\n"
+                                         "%5 = view int8 (5,) %0 [0, i0]\n"
+                                         "%6 = cast int64 (5,) %5\n"
+                                         "%7 = index int64 (5,) axis 0\n"
+                                         "%8 = multiply int64 (5,) %7 %6\n"
+                                         "%9 = add int64 (5,) %4 %8\n"
+                                         "return %9\n"},
+};
+
+#endif
