@@ -58,8 +58,8 @@ static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
     size_t size = (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
-                  (nodes + 1) * sizeof(struct instr) + (2 * nodes + 2 * ops) * sizeof(uint32_t) +
-                  ops + nodes + r->n_stores;
+                  (nodes + 1) * sizeof(struct instr) + (3 * nodes + 2 * ops) * sizeof(uint32_t) +
+                  ops + 3 * nodes + r->n_stores;
     if (!interp_reserve(&b->memory, &b->memory_size, size))
         return false;
     char *p = b->memory;
@@ -79,12 +79,16 @@ static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     TAKE(b->code, nodes + 1);
     TAKE(b->alias, nodes);
     TAKE(*ret_last, nodes);
+    TAKE(b->chain, nodes);
     TAKE(b->direct, ops);
     TAKE(b->ahead, ops);
     TAKE(b->class_of, ops);
     TAKE(*ret_need, nodes);
+    TAKE(b->chain_length, nodes);
+    TAKE(b->absorbed, nodes);
     TAKE(b->computed, r->n_stores);
 #undef TAKE
+    assert(p == (char *)b->memory + size);
     return true;
 }
 
@@ -174,17 +178,20 @@ static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
     b->n_code = 0;
     for (uint32_t i = 0; i < k->n_nodes; i++) {
         const struct ir_node *n = &k->nodes[i];
-        if (!need[i] || n->kind == IR_CONST || b->run->operand_of[i] != UINT32_MAX)
+        if (!need[i] || b->absorbed[i] || n->kind == IR_CONST ||
+            b->run->operand_of[i] != UINT32_MAX)
             continue;
         struct instr in = {.kind = n->kind == IR_RANDOM ? INSTR_RANDOM : INSTR_LOOP,
                            .n_args = n->n_args,
                            .dst = i,
                            .fn = loop_of(n)};
-        assert(in.kind == INSTR_RANDOM || in.fn);
-        for (int a = 0; a < n->n_args; a++) {
+        for (int a = 0; a < n->n_args; a++)
             in.args[a] = b->alias[n->args[a]];
+        if (b->chain_length[i] > 1)
+            interp_chain_instr(b, i, &in);
+        assert(in.kind == INSTR_RANDOM || in.fn);
+        for (int a = 0; a < in.n_args; a++)
             emit_operand(b, in.args[a], emitted);
-        }
         b->code[b->n_code++] = in;
     }
     for (uint32_t i = 0; i < k->n_outputs; i++)
@@ -331,6 +338,8 @@ static bool bind(struct bound *b)
     for (uint32_t i = 0; i < k->n_nodes; i++)
         if (need[i] && dtype_size(k->nodes[i].dtype) > widest && !direct_operand(b, i))
             widest = dtype_size(k->nodes[i].dtype);
+    interp_find_chains(b, need, last);
+    memset(last, 0, k->n_nodes * sizeof *last);
     write_code(b, need, last);
     size_t n_regs = give_registers(b, need, last);
 

@@ -166,6 +166,23 @@ static void gather_points(struct bound *b, const struct block *blk)
     }
 }
 
+/* A block's operands are touched in bursts, one operation after the other, which gives the
+ * processor's own prefetching little to go by; it also stops at every page. So the next block's
+ * operands are asked for while this one is computed, some lines before each instruction: a core can
+ * wait for some 16 lines at once and stalls beyond that. Of several loads of one array, as in a
+ * stencil, the foremost alone is asked for. */
+static void prefetch_part(const struct bound *b, const struct block *blk, uint32_t part)
+{
+    for (uint32_t j = 0; j < b->n_ahead; j++) {
+        uint32_t i = b->ahead[j];
+        int64_t bytes = blk->n * b->run->operands[i].itemsize;
+        const char *at = (const char *)b->ptr[b->run->operands[i].node] + bytes;
+        int64_t step = (bytes / b->n_code + 63) & ~(int64_t)63, from = step * part;
+        for (int64_t k = from; k < from + step && k < bytes; k += 64)
+            __builtin_prefetch(at + k);
+    }
+}
+
 void interp_eval(struct bound *b, const struct block *blk, void *out)
 {
     const struct interp_run *r = b->run;
@@ -181,9 +198,13 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
         b->ptr[node] = out ? out : b->reg[node];
     }
     size_t n = (size_t)blk->n;
+    const bool ahead = r->large && b->n_code > 1;
     for (const struct instr *in = b->code, *end = in + b->n_code; in < end; in++) {
+        if (ahead)
+            prefetch_part(b, blk, (uint32_t)(in - b->code));
         if (in->kind == INSTR_LOOP) {
-            const void *args[3] = {b->ptr[in->args[0]], b->ptr[in->args[1]], b->ptr[in->args[2]]};
+            const void *args[4] = {b->ptr[in->args[0]], b->ptr[in->args[1]], b->ptr[in->args[2]],
+                                   b->ptr[in->args[3]]};
             in->fn(b->ptr[in->dst], args, n);
         } else if (in->kind == INSTR_GATHER) {
             gather(b, in->operand, blk, b->ptr[in->dst]);
@@ -216,21 +237,6 @@ static void store(struct bound *b, const struct block *blk)
     }
 }
 
-/* A block's operands are touched in bursts, one operation after the other, which gives the
- * processor's own prefetching little to go by; it also stops at every page. So the next block's
- * operands are asked for while this one is computed; of several loads of one array, as in a
- * stencil, the foremost alone. */
-static void prefetch_ahead(const struct bound *b, const struct block *blk)
-{
-    for (uint32_t j = 0; j < b->n_ahead; j++) {
-        uint32_t i = b->ahead[j];
-        size_t bytes = (size_t)blk->n * b->run->operands[i].itemsize;
-        const char *at = (const char *)(intptr_t)address(b, i, blk->c) + bytes;
-        for (size_t k = 0; k < bytes; k += 64)
-            __builtin_prefetch(at + k);
-    }
-}
-
 void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
     const struct interp_run *r = b->run;
@@ -240,8 +246,6 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
     while (f < end) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        if (r->large)
-            prefetch_ahead(b, &blk);
         interp_eval(b, &blk, direct ? (void *)(intptr_t)address(b, out, blk.c) : NULL);
         store(b, &blk);
         f += blk.n;

@@ -142,7 +142,7 @@ struct instr {
     uint8_t kind;
     uint8_t n_args;
     uint32_t dst; /* node */
-    uint32_t args[3];
+    uint32_t args[4];
     loop_fn *fn;
     uint32_t operand; /* INSTR_GATHER */
 };
@@ -168,7 +168,10 @@ struct bound {
     uint32_t n_ahead;
     struct instr *code;
     uint32_t n_code;
-    bool *computed; /* output → may be written by the last instruction itself */
+    uint32_t *chain;       /* node → the argument it takes in, UINT32_MAX */
+    uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
+    bool *absorbed;        /* node → computed by its only user */
+    bool *computed;        /* output → may be written by the last instruction itself */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
     void *memory; /* everything above */
@@ -189,6 +192,11 @@ struct interp_scratch {
 /* The program of a box, from the slot's cache or made anew; NULL without memory. */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);
+
+/* Fills chain, chain_length and absorbed; `uses` is scratch. */
+void interp_find_chains(struct bound *b, const bool *need, uint32_t *uses);
+/* Function and arguments of the chain that ends in `node` (length ≥ 2). */
+void interp_chain_instr(const struct bound *b, uint32_t node, struct instr *in);
 
 /* Grows *p to at least `size` bytes, 64-byte aligned; contents are lost. */
 bool interp_reserve(void *pp, size_t *have, size_t size);
