@@ -103,6 +103,18 @@ def test_the_default_session_needs_no_header(api):
     assert api.clone(session=meta["session"]).meta("u")["id"] == meta["id"]
 
 
+def test_the_default_session_goes_by_its_name(api):
+    api.create(name="u", shape=[1])
+    session = api.expect(200, api.get("/v1/sessions/default")).json()
+    assert session["default"] is True and session["name"] == "default" and session["arrays"] == 1
+    assert api.clone(session="default").meta("u")["session"] == session["id"]
+    api.expect(200, api.post("/v1/sessions/default/sync"))
+    api.expect(204, api.delete("/v1/sessions/default"))
+    api.fails(404, "not_found", api.get("/v1/arrays/u"))
+    assert api.get("/v1/sessions/default").json()["arrays"] == 0
+    api.create(name="u", shape=[1])
+
+
 def test_session_lifecycle(api):
     r = api.expect(201, api.post("/v1/sessions", {"name": "batch", "ttl_s": 600, "memory_limit": 1 << 20,
                                                   "device": 0}))
