@@ -317,8 +317,15 @@ enum err_code ops_where(struct checker *c, const struct call *call, struct cval 
     for (int k = 0; k < 3; k++)
         TRY(check_value(c, call->param[k], &args[k]));
     if (args[0].weak && args[1].weak && args[2].weak) {
-        *ret = args[fold_truth(&args[0].lit) ? 1 : 2];
+        bool first = fold_truth(&args[0].lit);
+        enum literal_kind other = args[first ? 2 : 1].lit.kind;
+        *ret = args[first ? 1 : 2];
         ret->place = call->node;
+        /* The kind is both branches', whichever is taken. */
+        if (other >= LIT_FLOAT && ret->lit.kind < LIT_FLOAT)
+            ret->lit = (struct literal){.re = fold_double(&ret->lit)};
+        if (ret->lit.kind < other)
+            ret->lit.kind = other;
         return ERR_OK;
     }
     enum dtype t = DT_BOOL;

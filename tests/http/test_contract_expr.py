@@ -59,7 +59,7 @@ with np.errstate(all="ignore"):
         ("clip(f32, min=0)", np.maximum(F32, np_f32(0))), ("clip(f32, max=0.5)", np.minimum(F32, np_f32(0.5))),
         ("clip(f32, None, 1)", np.minimum(F32, np_f32(1))), ("abs(c64)", np.abs(C64)), ("real(c64) + imag(c64)", C64.real + C64.imag),
         ("conj(c64) * 2j", np.conj(C64) * np.complex64(2j)), ("f32 * 1j", F32 * np.complex64(1j)), ("i32 + 1j", I32 + 1j),
-        ("pi", np.float64(math.pi)), ("e", np.float64(math.e)), ("f32 * pi", F32 * np_f32(math.pi)), ("True", np.bool_(True)),
+        ("pi", np.float64(math.pi)), ("where(True, 1, 2.5)", np.float64(1)), ("where(False, True, 2)", np.int64(2)), ("where(True, 1, 2j)", np.complex128(1)), ("e", np.float64(math.e)), ("f32 * pi", F32 * np_f32(math.pi)), ("True", np.bool_(True)),
         ("True + True", np.int64(2)), ("3 > 2", np.bool_(True)), ("1e3", np.float64(1000)), ("0x10 + 0b11 + 0o7 + 1_000", np.int64(1026)),
         (".5 + 5.", np.float64(5.5)), ("i8 + -128", (I8.astype("i4") - 128).astype("int8")), ("u8 + 255", U8 + np.uint8(255)),
         ("f32 * 1e300", F32 * np_f32(np.inf)), ("sqrt(2) * f32", np_f32(math.sqrt(2)) * F32), ("i32 + 0.5", I32 + 0.5),
