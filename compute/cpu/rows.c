@@ -157,7 +157,5 @@ void rows_stream(char *dst, const char *src, size_t bytes)
     memcpy(dst, src, bytes);
 }
 
-void rows_stream_end(void)
-{
-}
+void rows_stream_end(void) {}
 #endif
