@@ -39,10 +39,10 @@ def find_binary():
 class Daemon:
     """A running arrayd. Its log goes to a file, so that a full pipe can never stop it."""
 
-    def __init__(self, *args, listen="127.0.0.1:0"):
+    def __init__(self, *args, listen="127.0.0.1:0", environment=()):
         self.log_file = tempfile.NamedTemporaryFile("rb", prefix="arrayd-", suffix=".log")
         command = [find_binary(), *([] if "--listen" in args else ["--listen", listen]), *args]
-        env = dict(os.environ)
+        env = {**os.environ, **dict(environment)}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=0")
         env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
         with open(self.log_file.name, "wb") as log:

@@ -381,6 +381,18 @@ def test_shifts_cost_no_temporary(api):
     assert r["kernels"][0]["bytes_written"] == 40000
 
 
+@pytest.mark.parametrize("keys", ["expr", "ir", "expr,ir", "", "nothing"])
+def test_traces(daemon_with, keys):
+    d = daemon_with(environment={"ARRAYD_TRACE": keys})
+    c = d.client()
+    c.create(name="u", data=[1.0, 2.0])
+    c.evaluate("u * 3 - u")
+    log = d.log()
+    assert ("[expr]" in log) == ("expr" in keys) and ("[ir]" in log) == ("ir" in keys)
+    assert ("multiply" in log) == (keys in ("expr", "ir", "expr,ir"))
+    c.close()
+
+
 def test_explain_is_cached_after_evaluate(api):
     api.create(name="u", shape=[10], dtype="float32")
     body = {"expr": "u * 3 - u / 7"}
