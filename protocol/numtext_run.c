@@ -28,10 +28,11 @@
 
 struct block {
     uint32_t bits[BLOCK];
+    int32_t power[BLOCK]; /* of ten, to scale by */
+    double scaling[BLOCK];
     int32_t odd[BLOCK];                                /* the interval's ends do not count */
     double scaled[BLOCK], half[BLOCK];                 /* the value, half its interval's width */
     double digits[BLOCK];                              /* the answer, 10^8 … 10^9 */
-    int32_t point[BLOCK];                              /* digits before the point, may be ≤ 0 */
     int32_t other[BLOCK];                              /* not for us */
     uint32_t first[BLOCK], upper[BLOCK], lower[BLOCK]; /* digits: one, four, four */
 };
@@ -40,7 +41,8 @@ struct block {
 static const double powers[14] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
                                   1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
 
-/* Scales by the power of ten that leaves nine digits. */
+/* Scales by the power of ten that leaves nine digits. Gathers from the table have loops of their
+ * own: where they depend on a comparison, gcc does not vectorise them. */
 CLONES static void scale(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
@@ -51,17 +53,24 @@ CLONES static void scale(struct block *b)
         u.bits = b->bits[i] & 0x7FFFFFFF;
         /* from the float above 1e-4 to below 1e9, powers of two excepted */
         int32_t out = (u.bits < 0x38D1B718) | (u.bits >= 0x4E6E6B28) | ((u.bits & 0x7FFFFF) == 0);
-        u.bits = out ? 0x3FC00000 : u.bits;                      /* 1.5 */
-        top.bits = u.bits & 0x7F800000;                          /* the power of two below */
-        int estimate = ((int)(u.bits >> 23) - 127) * 1233 >> 12; /* floor(log10), or one less */
-        double x = (double)u.f;
-        estimate += x * powers[8 - estimate] >= 1e9;
-        double scaling = powers[8 - estimate];
+        u.bits = out ? 0x3FC00000 : u.bits; /* 1.5 */
+        top.bits = u.bits & 0x7F800000;     /* the power of two below */
         b->other[i] = out;
-        b->scaled[i] = x * scaling;
-        b->half[i] = (double)top.f * 0x1p-24 * scaling;
         b->odd[i] = (int32_t)(u.bits & 1);
-        b->point[i] = estimate + 1;
+        /* 8 less floor(log10), or one more */
+        b->power[i] = 8 - (((int32_t)(u.bits >> 23) - 127) * 1233 >> 12);
+        b->scaled[i] = (double)u.f;
+        b->half[i] = (double)top.f * 0x1p-24;
+    }
+    for (int i = 0; i < BLOCK; i++)
+        b->scaling[i] = powers[b->power[i]];
+    for (int i = 0; i < BLOCK; i++)
+        b->power[i] -= b->scaled[i] * b->scaling[i] >= 1e9;
+    for (int i = 0; i < BLOCK; i++)
+        b->scaling[i] = powers[b->power[i]];
+    for (int i = 0; i < BLOCK; i++) {
+        b->scaled[i] *= b->scaling[i];
+        b->half[i] *= b->scaling[i];
     }
 }
 
@@ -71,14 +80,17 @@ CLONES static void shorten(struct block *b)
     for (int i = 0; i < BLOCK; i++) {
         double s = b->scaled[i], h = b->half[i], low = s - h, high = s + h, width = 2 * h;
         double fine = width >= 100 ? 100 : width >= 10 ? 10 : 1, coarse = fine * 10;
-        /* the last multiple of `coarse` not above the interval; quotients may be rounded up */
-        double m = (double)(int32_t)(high / coarse) * coarse;
+        double per_fine = width >= 100 ? 0.01 : width >= 10 ? 0.1 : 1;
+        /* the last multiple of `coarse` not above the interval; quotients may be one off */
+        double m = (double)(int32_t)(high * (per_fine * 0.1)) * coarse;
         m = m > high ? m - coarse : m;
+        m = m + coarse <= high ? m + coarse : m;
         /* an end that does not count */
         m = (b->odd[i] != 0 && m == high) ? m - coarse : m;
         bool in = (m > low) | ((m == low) & (b->odd[i] == 0));
-        double f = (double)(int32_t)(s / fine);
+        double f = (double)(int32_t)(s * per_fine);
         f = f * fine > s ? f - 1 : f;
+        f = (f + 1) * fine <= s ? f + 1 : f;
         double rest = 2 * (s - f * fine);
         double is_odd = f - 2 * (double)(int32_t)(f * 0.5);
         double up = (rest > fine) | ((rest == fine) & (is_odd != 0)) ? 1 : 0;
@@ -148,7 +160,7 @@ size_t numtext_f32_run(const float *v, size_t n, char *buf)
             } else {
                 *p = '-';
                 p += b.bits[i] >> 31;
-                p += put(p, b.first[i], b.upper[i], b.lower[i], b.point[i]);
+                p += put(p, b.first[i], b.upper[i], b.lower[i], 9 - b.power[i]);
             }
             *p++ = ',';
         }
