@@ -32,7 +32,7 @@ int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left)
     return left < b->blk ? left : b->blk;
 }
 
-static int64_t address(const struct bound *b, uint32_t o, const int64_t *c)
+int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c)
 {
     const int64_t *st = b->g.st + (size_t)o * (size_t)b->g.nd;
     int64_t a = b->g.at[o];
@@ -81,7 +81,7 @@ static void walk_rows(const struct bound *b, uint32_t i, const int64_t *from, in
     memcpy(c, from, (size_t)nd * sizeof *c);
     const int64_t e = b->g.ext[nd - 1], si = st[nd - 1];
     while (n > 0) {
-        int64_t at = address(b, i, c), np, nq = 1, sq = 0;
+        int64_t at = interp_address(b, i, c), np, nq = 1, sq = 0;
         if (c[nd - 1] || n < e || nd == 1) {
             np = e - c[nd - 1] < n ? e - c[nd - 1] : n;
         } else {
@@ -113,11 +113,11 @@ static void gather(struct bound *b, uint32_t i, const struct block *blk, void *d
     const struct operand *o = &b->run->operands[i];
     const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
     if (blk->nq) {
-        fetch(o, dst, address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q]);
+        fetch(o, dst, interp_address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q]);
         return;
     }
     if (b->class_of[i] == CLASS_ROWFILL) {
-        int64_t at = address(b, i, blk->c);
+        int64_t at = interp_address(b, i, blk->c);
         if (b->filled_n[i] >= blk->n && b->filled[i] == at)
             return;
         b->filled[i] = at;
@@ -191,7 +191,7 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
         gather_points(b, blk);
     for (uint32_t i = 0; i < b->n_direct; i++) {
         uint32_t o = b->direct[i];
-        b->ptr[r->operands[o].node] = (void *)(intptr_t)address(b, o, blk->c);
+        b->ptr[r->operands[o].node] = (void *)(intptr_t)interp_address(b, o, blk->c);
     }
     if (b->computed[0]) {
         uint32_t node = b->alias[k->outputs[0].node];
@@ -226,14 +226,15 @@ static void store(struct bound *b, const struct block *blk)
         uint32_t node = b->alias[r->k->outputs[j].node];
         char *from = b->ptr[node];
         if (blk->nq)
-            put(o, address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q], from);
+            put(o, interp_address(b, i, blk->c), blk->np, st[b->g.p], blk->nq, st[b->g.q], from);
         else if (b->class_of[i] != CLASS_DIRECT)
             walk_rows(b, i, blk->c, blk->n, from, true);
         else if (r->stream)
-            rows_stream((char *)(intptr_t)address(b, i, blk->c), from,
+            rows_stream((char *)(intptr_t)interp_address(b, i, blk->c), from,
                         (size_t)blk->n * o->itemsize);
-        else if (from != (char *)(intptr_t)address(b, i, blk->c))
-            memcpy((void *)(intptr_t)address(b, i, blk->c), from, (size_t)blk->n * o->itemsize);
+        else if (from != (char *)(intptr_t)interp_address(b, i, blk->c))
+            memcpy((void *)(intptr_t)interp_address(b, i, blk->c), from,
+                   (size_t)blk->n * o->itemsize);
     }
 }
 
@@ -246,7 +247,7 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
     while (f < end) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, direct ? (void *)(intptr_t)address(b, out, blk.c) : NULL);
+        interp_eval(b, &blk, direct ? (void *)(intptr_t)interp_address(b, out, blk.c) : NULL);
         store(b, &blk);
         f += blk.n;
     }
@@ -282,7 +283,7 @@ static void prefetch_tile(const struct bound *b, int64_t tile)
         const struct operand *o = &r->operands[i];
         const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
         if (b->class_of[i] == CLASS_GATHER && (o->kind == OPERAND_LOAD || o->kind == OPERAND_STORE))
-            rows_prefetch((const char *)(intptr_t)address(b, i, blk.c), o->itemsize, blk.np,
+            rows_prefetch((const char *)(intptr_t)interp_address(b, i, blk.c), o->itemsize, blk.np,
                           st[b->g.p], blk.nq, st[b->g.q], o->kind == OPERAND_STORE);
     }
 }

@@ -78,10 +78,10 @@ struct interp_run {
     int64_t *first_unit; /* n_boxes + 1; reductions: of the groups or boxes, see there */
     int64_t unit_size;   /* f's, rows or tiles a unit */
     int64_t n_units;
-    bool may_overrun; /* GROUPED: rows may be run together (no operand is the output's memory) */
-    bool large;       /* more memory than the caches hold: prefetch */
-    bool stream;      /* LINEAR: and the output, which is not an input, goes past them */
-    bool flat;        /* STORE: one box, everything contiguous */
+    bool in_place; /* an input is the output's memory */
+    bool large;    /* more memory than the caches hold: prefetch */
+    bool stream;   /* LINEAR: and the output, which is not an input, goes past them */
+    bool flat;     /* STORE: one box, everything contiguous */
 
     /* reductions */
     const struct reduce_loops *reduce;
@@ -211,6 +211,8 @@ struct block {
 
 /* Coordinates of point f. */
 void interp_locate(const struct bound *b, int64_t f, struct block *ret);
+/* An operand's address (or index value) there. */
+int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c);
 /* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `out`
  * (may be NULL): where the last instruction of a single output may write. */
 void interp_eval(struct bound *b, const struct block *blk, void *out);

@@ -95,11 +95,9 @@ static void list_operands(struct interp_run *r, void *const *slots)
                              .base = (char *)slots[out->slot] + out->view.offset * (int64_t)size,
                              .strides = out->view.strides};
     }
-    /* In place: an element is read before it is written, but never after. */
-    r->may_overrun = true;
     for (uint32_t i = 0; i < k->n_inputs; i++)
         for (uint32_t j = 0; j < k->n_outputs; j++)
-            r->may_overrun &= slots[k->inputs[i].slot] != slots[k->outputs[j].slot];
+            r->in_place |= slots[k->inputs[i].slot] == slots[k->outputs[j].slot];
 }
 
 int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
@@ -411,8 +409,8 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     if (r->mode == MODE_GROUPED && !split_narrow(r, fast))
         return false;
 
-    r->large = r->points >= LARGE_POINTS;
-    r->stream = r->mode == MODE_LINEAR && r->may_overrun && k->n_outputs == 1 &&
+    r->stream = (r->mode == MODE_LINEAR || r->mode == MODE_GROUPED) && !r->in_place &&
+                k->n_outputs == 1 &&
                 r->points * r->operands[r->n_operands - 1].itemsize >= STREAM_BYTES;
     r->n_boxes = 1;
     for (int a = 0; a < k->rank; a++) {
@@ -491,6 +489,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     }
     if (r->points == 0)
         return r;
+    r->large = r->points >= LARGE_POINTS;
     if (!interp_cut(r))
         goto fail;
     size_t n_words = r->n_operands * (size_t)(k->rank + 2) + 2 * (size_t)r->coords + k->n_ctxs + 8;

@@ -265,7 +265,8 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     if (to > outer)
         to = outer;
     size_t state_size = r->reduce->state_size;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, (size_t)(to - from) * state_size + 64))
+    if (!interp_reserve(&s->reduce, &s->reduce_size, (size_t)(to - from) * state_size + 64) ||
+        !interp_reserve(&s->staging, &s->staging_size, MOST_STATES * 16))
         return false;
     char *states = s->reduce;
     for (int64_t j = 0; j < to - from; j++)
@@ -278,11 +279,10 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         sizes(r, b->box_ext, &box_outer, &reduced, &lanes);
         eat_many(r, b, states, from, to, reduced);
     }
-    for (int64_t j = from; j < to; j++) {
-        int64_t run, stride;
-        r->reduce->finish(states + (size_t)(j - from) * state_size,
-                          kept_address(r, lo, ext, j, &run, &stride));
-    }
+    size_t item = dtype_size(r->reduce_dtype);
+    for (int64_t j = 0; j < to - from; j++)
+        r->reduce->finish(states + (size_t)j * state_size, s->staging + (size_t)j * item);
+    write_lanes(r, lo, ext, from, s->staging, to - from);
     return true;
 }
 

@@ -1,11 +1,13 @@
 /* Units of storing kernels.
  *
- * A stencil's unit is a group of rows: first the middle of the rows, where every load is inside,
- * then the columns at either end, which are still in cache. When the rows follow each other in
- * memory for every operand, the middle is run as one long row that overruns the row ends: what it
- * computes in the end columns is nonsense (read from the neighbouring rows, always inside the
- * operand) and is overwritten by the columns' own boxes at the end of the unit. That is forbidden
- * where the output is an input's memory. */
+ * A stencil's unit is a group of rows: the middle of the rows, where every load is inside, and the
+ * columns at either end. When the rows follow each other in memory for every operand, the middle is
+ * run as one long row that overruns the row ends: what it computes in the end columns is nonsense
+ * (read from the neighbouring rows, always inside the operand). The columns are therefore computed
+ * first and put in its place block by block, before the block is written, so that memory sees each
+ * element once and in order, also when the output is an input's memory. */
+#include <string.h>
+
 #include "compute/cpu/interp_int.h"
 #include "compute/cpu/rows.h"
 
@@ -22,6 +24,127 @@ static int64_t box_of(const struct interp_run *r, int64_t unit)
     return lo;
 }
 
+static void copy_item(char *to, const char *from, size_t size)
+{
+    switch (size) {
+    case 4:
+        memcpy(to, from, 4);
+        break;
+    case 8:
+        memcpy(to, from, 8);
+        break;
+    default:
+        memcpy(to, from, size);
+        break;
+    }
+}
+
+/* The end columns of rows [from, to), as they follow the middle of a row in memory: first those
+ * right of it, then those left of the next row's. */
+struct ends {
+    char *values; /* column · rows + row − from */
+    int64_t rows, from, columns, right;
+    size_t item;
+};
+
+static const char *end_value(const struct ends *e, int64_t column, int64_t row)
+{
+    return e->values + (size_t)(column * e->rows + row - e->from) * e->item;
+}
+
+/* Computes rows [from, to) of one interval of the fastest axis into the columns from `column`. */
+static void collect(struct bound *b, struct ends *e, int64_t column, int64_t width)
+{
+    uint32_t node = b->alias[b->run->k->outputs[0].node];
+    struct block blk;
+    for (int64_t f = e->from * width, end = f + e->rows * width; f < end; f += blk.n) {
+        interp_locate(b, f, &blk);
+        blk.n = interp_block_size(b, f, end - f);
+        interp_eval(b, &blk, NULL);
+        const char *values = b->ptr[node];
+        for (int64_t i = 0; i < blk.n; i++)
+            copy_item((char *)end_value(e, column + (f + i) % width, (f + i) / width),
+                      values + (size_t)i * e->item, e->item);
+    }
+}
+
+static bool compute_ends(struct interp_run *r, int64_t box, struct ends *e,
+                         struct interp_scratch *s)
+{
+    const int fast = r->order[r->n_order - 1];
+    const int64_t n = r->n_cuts[fast], main = r->main_cut[fast], full = r->k->shape[fast];
+    const int64_t lo = r->cuts[fast][main], hi = r->cuts[fast][main + 1];
+    e->columns = full - (hi - lo);
+    e->right = full - hi;
+    e->item = r->operands[r->n_operands - 1].itemsize;
+    if (!interp_reserve(&s->staging, &s->staging_size,
+                        (size_t)(e->columns * e->rows) * e->item + 64))
+        return false;
+    e->values = s->staging;
+    int slot = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i == main)
+            continue;
+        slot = slot % (BOUND_SLOTS - 1) + 1;
+        struct bound *b = interp_bind(r, box * n + i, false, slot, s);
+        if (!b)
+            return false;
+        int64_t x = r->cuts[fast][i];
+        collect(b, e, x < lo ? e->right + x : x - hi, b->box_ext[fast]);
+    }
+    return true;
+}
+
+/* Puts the end columns into a block of `n` elements that begins `at` elements after the middle of
+ * row `row`. */
+static void patch(const struct ends *e, char *block, int64_t at, int64_t n, int64_t row,
+                  int64_t full)
+{
+    int64_t width = full - e->columns;
+    for (int64_t t = at / full; t * full + width < at + n; t++)
+        for (int64_t j = 0; j < e->columns; j++) {
+            int64_t i = t * full + width + j - at;
+            if (i >= 0 && i < n)
+                copy_item(block + (size_t)i * e->item, end_value(e, j, row + t + (j >= e->right)),
+                          e->item);
+        }
+}
+
+/* Rows [row, row + rows), which follow each other in memory; f: the first one's middle. */
+static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64_t row,
+                         int64_t rows, int64_t full)
+{
+    const struct interp_run *r = b->run;
+    const uint32_t out = r->n_operands - 1;
+    const uint32_t node = b->alias[r->k->outputs[0].node];
+    const int64_t width = full - e->columns, end = (rows - 1) * full + width;
+    char *first = NULL;
+    struct block blk;
+    for (int64_t at = 0; at < end; at += blk.n) {
+        interp_locate(b, f + at, &blk);
+        blk.n = interp_block_size(b, f + at, end - at);
+        char *to = (char *)(intptr_t)interp_address(b, out, blk.c);
+        if (at == 0)
+            first = to;
+        /* Blocks that end with a cache line are written in whole lines. */
+        int64_t over = (int64_t)(((uintptr_t)to + (size_t)blk.n * e->item) & 63) / (int64_t)e->item;
+        if (blk.n > 64 && at + blk.n < end)
+            blk.n -= over;
+        interp_eval(b, &blk, NULL);
+        patch(e, b->ptr[node], at, blk.n, row, full);
+        if (r->stream)
+            rows_stream(to, b->ptr[node], (size_t)blk.n * e->item);
+        else
+            memcpy(to, b->ptr[node], (size_t)blk.n * e->item);
+    }
+    /* Before the first middle and after the last. */
+    const int64_t left = e->columns - e->right;
+    for (int64_t j = 0; j < left; j++)
+        copy_item(first - (size_t)(left - j) * e->item, end_value(e, e->right + j, row), e->item);
+    for (int64_t j = 0; j < e->right; j++)
+        copy_item(first + (size_t)(end + j) * e->item, end_value(e, j, row + rows - 1), e->item);
+}
+
 static bool grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
                     struct interp_scratch *s)
 {
@@ -29,27 +152,24 @@ static bool grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
     const int64_t n = r->n_cuts[fast], main = r->main_cut[fast];
     const int64_t full = r->k->shape[fast];
 
-    struct bound *b = interp_bind(r, box * n + main, r->may_overrun, 0, s);
+    struct bound *b = interp_bind(r, box * n + main, true, 0, s);
     if (!b)
         return false;
     int64_t width = b->box_ext[fast], high = b->box_ext[next];
-    if (b->overrun) {
+    if (b->overrun && b->computed[0] && b->class_of[r->n_operands - 1] == CLASS_DIRECT) {
+        struct ends e = {.from = from, .rows = to - from};
+        if (!compute_ends(r, box, &e, s))
+            return false;
         int64_t plane = (high - 1) * full + width;
         for (int64_t row = from; row < to;) {
             int64_t y = row % high, rows = high - y < to - row ? high - y : to - row;
-            int64_t f = row / high * plane + y * full;
-            interp_store_range(b, f, f + (rows - 1) * full + width);
+            overrun_rows(b, &e, row / high * plane + y * full, row, rows, full);
             row += rows;
         }
-    } else {
-        interp_store_range(b, from * width, to * width);
+        return true;
     }
-    int slot = 0;
     for (int64_t i = 0; i < n; i++) {
-        if (i == main)
-            continue;
-        slot = slot % (BOUND_SLOTS - 1) + 1;
-        b = interp_bind(r, box * n + i, false, slot, s);
+        b = interp_bind(r, box * n + i, false, 1 + i % (BOUND_SLOTS - 1), s);
         if (!b)
             return false;
         width = b->box_ext[fast];
@@ -67,7 +187,10 @@ bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
         interp_box(r, box, lo, ext);
         for (int i = 0; i < r->n_order - 1; i++)
             rows *= ext[r->order[i]];
-        return grouped(r, box, from, to < rows ? to : rows, s);
+        bool ok = grouped(r, box, from, to < rows ? to : rows, s);
+        if (r->stream)
+            rows_stream_end();
+        return ok;
     }
     struct bound *b = interp_bind(r, box, false, 0, s);
     if (!b)
