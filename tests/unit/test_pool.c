@@ -370,12 +370,124 @@ static void test_out_of_memory(void **state)
     sem_destroy(&sem);
 }
 
+/* A stencil or a sum over many units gives the same bits on any number of threads. */
+static void run_parallel(int threads, bool sum, enum boundary_mode mode, const double *in,
+                         double *out, int64_t rows, int64_t cols)
+{
+    struct arena *arena = arena_new(0);
+    struct ir_kernel k = {.rank = 2, .shape = {rows, cols}};
+    struct ir_ctx c = {.rank = 2, .shape = {rows, cols}, .src = {0, 1}, .step = {1, 1}};
+    struct view v = {.rank = 2, .shape = {rows, cols}, .strides = {cols, 1}};
+    struct ir_builder b;
+    ir_builder_init(&b, arena, &k);
+    ir_add_ctx(&b, &c);
+    uint32_t x = ir_emit_load(&b, 0, DT_F64, &v, 0);
+    for (int axis = 0; axis < 2; axis++)
+        for (int by = -1; by < 2; by += 2) {
+            struct ir_ctx s = c;
+            s.offset[axis] = by;
+            s.mode = mode;
+            uint32_t y = ir_emit_load(&b, 0, DT_F64, &v, ir_add_ctx(&b, &s));
+            x = ir_emit_op(&b, OP_ADD, DT_F64, (uint32_t[]){x, y});
+        }
+    struct ir_output o = {.node = x, .slot = 1, .dtype = DT_F64, .view = v};
+    if (sum) {
+        o.kind = OUT_REDUCE;
+        o.axes = 3;
+        o.view = (struct view){.rank = 2, .shape = {1, 1}};
+    }
+    assert_true(ir_add_output(&b, &o));
+    struct ir_kernel *list[1] = {&k};
+    void *slots[2] = {(void *)(uintptr_t)in, out};
+    struct pool *p = pool_new(threads, 0);
+    struct stream *s = pool_stream_new(p);
+    sem_t sem;
+    sem_init(&sem, 0, 0);
+    struct counted job = {.sem = &sem};
+    job.job = (struct job){
+        .kernels = list, .n_kernels = 1, .slots = slots, .done = counted_done, .user = &job};
+    pool_submit(s, &job.job);
+    wait_for(&sem, 1);
+    assert_int_equal(job.job.result, ERR_OK);
+    pool_stream_free(s);
+    pool_free(p);
+    arena_free(arena);
+    sem_destroy(&sem);
+}
+
+static void test_parallel(void **state)
+{
+    (void)state;
+    /* The second is large enough for streaming stores, and its rows begin anywhere in a line. */
+    static const int64_t shapes[][2] = {{700, 600}, {2200, 2001}, {3, 200000}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        int64_t rows = shapes[i][0], cols = shapes[i][1];
+        size_t n = (size_t)(rows * cols);
+        double *in = mem_alloc(n * sizeof *in), *one = mem_calloc(n + 1, sizeof *one),
+               *three = mem_calloc(n + 1, sizeof *three);
+        for (size_t j = 0; j < n; j++)
+            in[j] = (double)((j * 2654435761u) % 1000003) * 1e-3;
+        for (int sum = 0; sum < 2; sum++) {
+            run_parallel(1, sum, BOUNDARY_CLAMP, in, one, rows, cols);
+            run_parallel(3, sum, BOUNDARY_CLAMP, in, three, rows, cols);
+            assert_memory_equal(one, three, (sum ? 1 : n) * sizeof *one);
+        }
+        run_parallel(2, false, BOUNDARY_WRAP, in, three, rows, cols);
+        for (int64_t y = 0; y < rows; y++)
+            for (int64_t x = 0; x < cols; x++) {
+                double want = in[y * cols + x];
+                want += in[(y + rows - 1) % rows * cols + x];
+                want += in[(y + 1) % rows * cols + x];
+                want += in[y * cols + (x + cols - 1) % cols];
+                want += in[y * cols + (x + 1) % cols];
+                if (three[y * cols + x] != want)
+                    fail_msg("(%d, %d) is %g, not %g", (int)y, (int)x, three[y * cols + x], want);
+            }
+        assert_true(three[n] == 0);
+        mem_free(in);
+        mem_free(one);
+        mem_free(three);
+    }
+}
+
+/* Results larger than the caches take another way to memory; this one begins and ends anywhere. */
+static void test_streamed(void **state)
+{
+    (void)state;
+    enum { N = 8500003 };
+    float *x = mem_alloc(N * sizeof *x), *y = mem_calloc(N + 2, sizeof *y);
+    for (int i = 0; i < N; i++)
+        x[i] = (float)(i & 0xffff);
+    void *slots[2] = {x, y + 1};
+    struct adder a;
+    adder_init(&a, N, 1, 0, 1, 0);
+    struct pool *p = pool_new(2, 0);
+    struct stream *s = pool_stream_new(p);
+    sem_t sem;
+    sem_init(&sem, 0, 0);
+    struct counted c;
+    prepare(&c, &a, 1, slots, &sem, NULL);
+    pool_submit(s, &c.job);
+    wait_for(&sem, 1);
+    for (int i = 0; i < N; i++)
+        if (y[i + 1] != x[i] + 1)
+            fail_msg("%d: %g", i, y[i + 1]);
+    assert_true(y[0] == 0 && y[N + 1] == 0);
+    pool_stream_free(s);
+    pool_free(p);
+    arena_free(a.arena);
+    mem_free(x);
+    mem_free(y);
+    sem_destroy(&sem);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),  cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_inline), cmocka_unit_test(test_fair),
-        cmocka_unit_test(test_many),   cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_inline),   cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_many),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_parallel), cmocka_unit_test(test_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
