@@ -94,7 +94,7 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--edge", type=int, default=256)
     p.add_argument("--rounds", type=int, default=10)
-    options = p.parse_args()
+    options = p.parse_intermixed_args()
     numexpr.set_num_threads(options.threads)
     rng = np.random.default_rng(0)
     shape = (options.edge,) * 3
