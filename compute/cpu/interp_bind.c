@@ -14,7 +14,10 @@
 
 #define L1_BYTES    32768
 #define BLOCK_LEAST 256
-#define BLOCK_MOST  4096
+/* Where memory is the bound, short blocks: what is prefetched between two instructions must not be
+ * much more than what a core can wait for. */
+#define BLOCK_STREAMED 640
+#define BLOCK_MOST     4096
 /* A row at least this long is worth stopping at its end, so that operands are used in place. */
 #define CUT_ROW    192
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
@@ -345,6 +348,8 @@ static bool bind(struct bound *b)
 
     size_t blk = L1_BYTES / (n_regs * widest + memory_bytes + 1);
     blk = blk < BLOCK_LEAST ? BLOCK_LEAST : blk > BLOCK_MOST ? BLOCK_MOST : blk & ~(size_t)63;
+    if (r->large && b->n_code > 1 && blk > BLOCK_STREAMED)
+        blk = BLOCK_STREAMED;
     if (g->q >= 0)
         blk = 1024;
     if ((int64_t)blk > g->points)
