@@ -3,6 +3,9 @@
  * Nothing here waits unless a value is asked for: the array's handle is made while its contents are
  * still being computed. A small evaluation on the CPU is over when engine_evaluate returns, and
  * then a reply with the value goes out from here without a suspension. */
+#include <stdio.h>
+
+#include "protocol/json_writer.h"
 #include "server/config.h"
 #include "server/data.h"
 #include "server/encode.h"
@@ -10,35 +13,50 @@
 #include "server/meta.h"
 #include "server/server.h"
 
+/* Room for the metadata of any array is got beforehand: once the result is written or named, the
+ * reply must not fail. */
+#define META_MAX 4096
+
+static void reply_meta(struct request *req, int status, const struct handle *h, struct strb *take)
+{
+    struct json_writer w = JSON_WRITER(take);
+    meta_put(&w, h);
+    char location[32 + ID_SIZE];
+    snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
+    if (status == 201)
+        http_add_header(req, "Location", location);
+    http_reply_json(req, status, take);
+}
+
 /* A handle for the result, and its metadata. */
 static enum err_code reply_handle(struct request *req, const struct eval_body *b, struct array *a,
-                                  struct err *e)
+                                  struct strb *take, struct err *e)
 {
     struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE};
     _cleanup_handle_ struct handle h = {0};
     enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
     if (!c)
-        meta_reply(req, 201, &h);
+        reply_meta(req, 201, &h, take);
     return c;
 }
 
-/* What the client gets for the result. */
+/* What the client gets for the result. `meta` has room for metadata where they may be asked for. */
 static enum err_code reply_result(struct request *req, const struct eval_body *b,
-                                  struct array *take_a, struct err *e)
+                                  struct array *take_a, struct strb *meta, struct err *e)
 {
     _cleanup_array_ struct array *a = take_a;
     if (b->has_out) {
-        meta_reply(req, 200, &b->out);
+        reply_meta(req, 200, &b->out, meta);
         return ERR_OK;
     }
     if (b->name)
-        return reply_handle(req, b, a, e);
+        return reply_handle(req, b, a, meta, e);
     if (b->reply != MEDIA_JSON) {
         data_reply(req, b->session->stream, array_ref(a), b->reply, false);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)
-        return reply_handle(req, b, a, e);
+        return reply_handle(req, b, a, meta, e);
     int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
     if (size > max)
         return err_set(e, ERR_INLINE_TOO_LARGE,
@@ -56,17 +74,22 @@ void evaluate_post(struct request *req)
     struct eval_body b;
     struct eval_times times = {0};
     struct array *a;
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code c = eval_body_read(req, false, &b, &e);
     if (c) {
         http_reply_error(req, &e);
         return;
     }
-    c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times, NULL, NULL,
-                        &e);
+    bool maybe_meta = b.has_out || b.name || (b.reply == MEDIA_JSON && !b.inline_data);
+    if (maybe_meta && !strb_reserve(&meta, META_MAX))
+        c = err_oom(&e);
+    if (!c)
+        c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times, NULL,
+                            NULL, &e);
     req->t_plan = times.check + times.lower;
     req->t_compile = times.compile;
     if (!c)
-        c = reply_result(req, &b, a, &e);
+        c = reply_result(req, &b, a, &meta, &e);
     eval_body_clear(&b);
     if (c)
         http_reply_error(req, &e);

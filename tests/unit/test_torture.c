@@ -1,0 +1,253 @@
+/* The whole daemon in one process, with every allocation of a request failing once: the reply is
+ * the right one, 507, or a closed connection; a request that failed has changed nothing; and
+ * memory, arrays and bytes in use are back where they were. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+#include "protocol/npy.h"
+#include "server/auth.h"
+#include "server/config.h"
+#include "server/metrics.h"
+#include "server/routes.c"
+#include "server/server.h"
+
+#define JSON   "Content-Type: application/json\r\n"
+#define OCTETS "Content-Type: application/octet-stream\r\n"
+#define NPY    "Content-Type: application/x-npy\r\n"
+#define N      1000
+
+static struct server server;
+static struct config config;
+static int port;
+
+static void start(void)
+{
+    char *const argv[] = {(char *)"arrayd", (char *)"--listen", (char *)"127.0.0.1:0", NULL};
+    struct err e = ERR_INIT;
+    enum config_action action;
+    assert_int_equal(config_load(3, argv, &config, &action, &e), ERR_OK);
+    struct engine_config ec = ENGINE_CONFIG_DEFAULT;
+    ec.backend = "cpu";
+    ec.device.threads = 2;
+    struct session_limits limits = SESSION_LIMITS_DEFAULT;
+    struct http_config hc = {.listen = (const char *const *)config.listen.items,
+                             .n_listen = config.listen.n,
+                             .max_header_bytes = 65536,
+                             .header_timeout_s = 20,
+                             .body_idle_timeout_s = 20,
+                             .body_rate_window_s = 30,
+                             .max_json_body = 1 << 20,
+                             .offload_bytes = 1000,
+                             .max_connections = 100,
+                             .workers = 2,
+                             .idle_timeout_s = 20,
+                             .drain_timeout_s = 1};
+    server.config = &config;
+    server.metrics = metrics_new();
+    assert_non_null(server.metrics);
+    assert_int_equal(engine_open(&ec, &server.engine, &e), ERR_OK);
+    assert_int_equal(auth_new(server.engine, &limits, &server.auth, &e), ERR_OK);
+    assert_int_equal(http_start(&server, &hc, &server.http, &e), ERR_OK);
+    const char *const *addresses;
+    assert_int_equal(http_addresses(server.http, &addresses), 1);
+    port = atoi(strrchr(addresses[0], ':') + 1);
+}
+
+static void stop(void)
+{
+    http_stop(server.http);
+    auth_free(server.auth);
+    engine_close(server.engine);
+    metrics_free(server.metrics);
+    config_free(&config);
+}
+
+/* Status (0: closed without a reply); the body into ret. */
+static int ask(const char *method, const char *target, const char *headers, const void *body,
+               size_t n, char *ret, size_t cap, size_t *ret_n)
+{
+    char head[1024];
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval t = {.tv_sec = 20};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    int k = snprintf(head, sizeof head,
+                     "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s"
+                     "Content-Length: %zu\r\n\r\n",
+                     method, target, headers, n);
+    if (send(fd, head, (size_t)k, MSG_NOSIGNAL) == k && n)
+        while (n) {
+            ssize_t sent = send(fd, body, n, MSG_NOSIGNAL);
+            if (sent <= 0)
+                break;
+            body = (const char *)body + sent;
+            n -= (size_t)sent;
+        }
+    static char raw[2 << 20];
+    size_t len = 0;
+    for (ssize_t got;
+         len < sizeof raw - 1 && (got = recv(fd, raw + len, sizeof raw - 1 - len, 0)) > 0;)
+        len += (size_t)got;
+    close(fd);
+    raw[len] = '\0';
+    char *end = strstr(raw, "\r\n\r\n");
+    *ret_n = 0;
+    if (!end)
+        return 0;
+    size_t m = len - (size_t)(end + 4 - raw);
+    *ret_n = m < cap ? m : cap;
+    memcpy(ret, end + 4, *ret_n);
+    return atoi(raw + 9);
+}
+
+static char reply[2 << 20];
+static size_t reply_len;
+
+static int send_simple(const char *method, const char *target)
+{
+    return ask(method, target, "", NULL, 0, reply, sizeof reply, &reply_len);
+}
+
+static void settle(int64_t bytes)
+{
+    for (int i = 0; i < 2000 && engine_bytes_in_use(server.engine) != bytes; i++)
+        usleep(1000);
+    assert_int_equal(engine_bytes_in_use(server.engine), bytes);
+}
+
+static float u[N];
+
+static void contents(float *ret)
+{
+    assert_int_equal(send_simple("GET", "/v1/arrays/u/data"), 200);
+    assert_int_equal(reply_len, sizeof u);
+    memcpy(ret, reply, sizeof u);
+}
+
+static void restore(void)
+{
+    assert_int_equal(
+        ask("PUT", "/v1/arrays/u/data", OCTETS, u, sizeof u, reply, sizeof reply, &reply_len), 204);
+}
+
+/* Sends the request until no allocation fails any more. */
+static void torture(const char *method, const char *target, const char *headers, const void *body,
+                    size_t n, int status)
+{
+    int64_t bytes = engine_bytes_in_use(server.engine), arrays = auth_arrays(server.auth);
+    float now[N];
+    for (int64_t nth = 1;; nth++) {
+        mem_fail_after(nth, false);
+        int got = ask(method, target, headers, body, n, reply, sizeof reply, &reply_len);
+        int64_t failed = mem_failed();
+        mem_fail_after(0, false);
+        if (got != status && got != 507 && got != 0)
+            fail_msg("%s %s, allocation %d: %d %.300s", method, target, (int)nth, got, reply);
+        send_simple("DELETE", "/v1/arrays/n");
+        contents(now);
+        if (got == 507 && memcmp(now, u, sizeof u) != 0)
+            fail_msg("%s %s %.*s, allocation %d: refused, but written", method, target,
+                     (int)(n < 100 ? n : 0), (const char *)body, (int)nth);
+        if (memcmp(now, u, sizeof u) != 0)
+            restore();
+        settle(bytes);
+        assert_int_equal(auth_arrays(server.auth), arrays);
+        if (!failed) {
+            assert_int_equal(got, status);
+            break;
+        }
+        assert_true(nth < 5000);
+    }
+}
+
+static void torture_json(const char *target, const char *body, const char *accept, int status)
+{
+    char headers[200];
+    snprintf(headers, sizeof headers, JSON "Accept: %s\r\n", accept);
+    torture("POST", target, headers, body, strlen(body), status);
+}
+
+static void every_allocation_fails_once(void **state)
+{
+    (void)state;
+    int64_t live = mem_live();
+    start();
+    for (int i = 0; i < N; i++)
+        u[i] = (float)i / 3;
+    assert_int_equal(ask("POST", "/v1/arrays?dtype=float32&shape=1000&name=u", OCTETS, u, sizeof u,
+                         reply, sizeof reply, &reply_len),
+                     201);
+    int64_t bytes = engine_bytes_in_use(server.engine);
+
+    /* uploads */
+    torture("POST", "/v1/arrays?dtype=float32&shape=1000&name=n", OCTETS, u, sizeof u, 201);
+    torture("POST", "/v1/arrays?dtype=float32&shape=1000&name=n", "", u, sizeof u, 201);
+    torture("POST", "/v1/arrays?dtype=bool&shape=4000&name=n", OCTETS, u, sizeof u, 201);
+    char npy[NPY_WRITE_MAX + sizeof u];
+    const int64_t shape[] = {N};
+    size_t head = npy_write_header(DT_F32, 1, shape, npy);
+    memcpy(npy + head, u, sizeof u);
+    torture("POST", "/v1/arrays?name=n", NPY, npy, head + sizeof u, 201);
+    *(char *)memchr(npy, '<', head) = '>';
+    torture("POST", "/v1/arrays?name=n", NPY, npy, head + sizeof u, 201);
+    float other[N] = {1};
+    torture("PUT", "/v1/arrays/u/data", OCTETS, other, sizeof other, 204);
+    torture("PUT", "/v1/arrays/u/data?index=::-2", OCTETS, other, sizeof other / 2, 204);
+    torture("PUT", "/v1/arrays/u/data?index=:3", JSON, "[1, 2.5, 1e3]", 13, 204);
+
+    /* downloads */
+    torture("GET", "/v1/arrays/u/data", "", NULL, 0, 200);
+    torture("GET", "/v1/arrays/u/data?index=::-3", "Accept: application/x-npy\r\n", NULL, 0, 200);
+    torture("GET", "/v1/arrays/u/data", "Accept: application/json\r\n", NULL, 0, 200);
+    torture("GET", "/v1/arrays/u/data", "Range: bytes=10-20\r\n", NULL, 0, 206);
+
+    /* expressions */
+    torture_json("/v1/evaluate", "{\"expr\":\"u*2\",\"inline\":true}", "*/*", 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"sum(exp(u)) + k\",\"bind\":{\"k\":[1,2]}}", "*/*",
+                 200);
+    torture_json("/v1/evaluate",
+                 "{\"expr\":\"u - m\",\"let\":[[\"m\",\"mean(u)\"]],\"name\":\"n\"}", "*/*", 201);
+    torture_json("/v1/evaluate", "{\"expr\":\"v[::-1]\",\"bind\":{\"v\":\"u\"},\"out\":\"u\"}",
+                 "*/*", 200);
+    torture_json("/v1/evaluate",
+                 "{\"tree\":{\"op\":\"shift\",\"args\":[\"u\",[1]],\"boundary\":\"wrap\"}}",
+                 "application/x-npy", 200);
+    torture_json("/v1/explain", "{\"expr\":\"where(u > 1, u, laplacian(u)) / max(u)\"}", "*/*",
+                 200);
+    settle(bytes);
+
+    /* past the first block: streamed, and counted first as JSON */
+    static const char big[] = "{\"name\":\"big\",\"shape\":[50000],\"dtype\":\"int32\"}";
+    assert_int_equal(
+        ask("POST", "/v1/arrays", JSON, big, strlen(big), reply, sizeof reply, &reply_len), 201);
+    torture("GET", "/v1/arrays/big/data", "", NULL, 0, 200);
+    torture("GET", "/v1/arrays/big/data", "Accept: application/json\r\n", NULL, 0, 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"big + 1\",\"inline\":true}", "*/*", 200);
+    stop();
+    assert_int_equal(mem_live(), live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocation_fails_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
