@@ -2,6 +2,7 @@
  * dimension (when rows are long: operands that are contiguous along it are then used where they
  * lie), or runs on over several short rows, or is a two-dimensional tile. Operands that are not
  * contiguous in it are copied into registers, whole rows at a time. */
+#include <assert.h>
 #include <string.h>
 
 #include "compute/cpu/interp_int.h"
@@ -70,13 +71,7 @@ static void walk_rows(const struct bound *b, uint32_t i, const int64_t *from, in
     const struct operand *o = &b->run->operands[i];
     const int64_t *st = b->g.st + (size_t)i * (size_t)b->g.nd;
     const int nd = b->g.nd;
-    if (nd == 0) {
-        if (store)
-            put(o, b->g.at[i], 1, o->itemsize, 1, 0, block);
-        else
-            fetch(o, block, b->g.at[i], 1, o->itemsize, 1, 0);
-        return;
-    }
+    assert(nd > 0); /* a single point is filled once or written in place */
     int64_t c[MAX_RANK];
     memcpy(c, from, (size_t)nd * sizeof *c);
     const int64_t e = b->g.ext[nd - 1], si = st[nd - 1];

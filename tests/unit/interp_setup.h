@@ -152,6 +152,11 @@ static void random_nodes(struct setup *s, bool gentle)
         int rank = s->k.ctxs[c].rank;
         ir_emit_index(b, c, rank ? (int)between(-1, rank - 1) : -1, between(-5, 5), between(-3, 3));
     }
+    if (!gentle && chance(15)) {
+        uint32_t i = ir_emit_index(b, 0, s->k.rank - 1, 7, 3);
+        static const struct random_params p = {.dist = RANDOM_UNIFORM, .seed = 42};
+        ir_emit_random(b, &p, DT_F32, i);
+    }
     if (s->k.n_ctxs > 1 && chance(50)) {
         struct ir_node n;
         memset(&n, 0, sizeof n);

@@ -22,6 +22,14 @@ static void test_random_stores(void **state)
         random_shape(&rank, shape);
         start(&s, rank, shape);
         random_nodes(&s, false);
+        if (chance(10)) { /* a second output */
+            uint32_t node = (uint32_t)between(0, s.k.n_nodes - 1);
+            struct ir_output o = {.kind = OUT_STORE, .node = node};
+            o.dtype = s.k.nodes[node].dtype;
+            o.view = random_view(rank, shape, false);
+            o.slot = add_slot(&s, o.dtype, &o.view);
+            ir_add_output(&s.b, &o);
+        }
         add_store(&s, s.k.n_nodes - 1);
         assert_false(s.b.oom);
         check_setup(&s, seed);
