@@ -51,6 +51,9 @@ struct job {
     const struct fence *waits;
     uint32_t n_waits;
     void (*done)(struct job *job);
+    /* Told just before the job's fence passes, result and device_ms set; as done(), must not block.
+     */
+    void (*measured)(struct job *job);
     void *user;
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
     double device_ms;     /* time the device spent on it, set before done() */
@@ -73,12 +76,19 @@ struct backend_ops {
     int (*device_count)(struct backend *b);
     void (*device_info)(struct backend *b, int device, struct backend_device *ret);
 
-    /* `size` bytes (> 0), 64-byte aligned, zeroed when asked. ERR_OUT_OF_MEMORY. The address is a
-     * host address when host_memory is true, else only the backend may follow it. */
+    /* `size` bytes (> 0), 64-byte aligned, zeroed when asked. ERR_OUT_OF_MEMORY. Only the backend
+     * may follow the address; see host(). */
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
-    bool host_memory;
+
+    /* Where the host finds device memory, or NULL when it cannot reach it. Contents are valid once
+     * the fences of their writers have passed. */
+    void *(*host)(struct backend *b, void *p);
+
+    /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
+     * cheaper: what arithmetic costs here beside memory. */
+    uint32_t recompute;
 
     enum err_code (*stream_new)(struct backend *b, int device, struct stream **ret, struct err *e);
     void (*stream_free)(struct stream *s); /* nothing may be queued or running */
@@ -107,6 +117,10 @@ struct backend {
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e) must_check;
 void backend_close(struct backend *b);
+
+/* The validating front of ops->submit: in debug builds every kernel is verified (ir_verify) and the
+ * slots it names are there; ARRAYD_TRACE=launch says what goes out. */
+uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job);
 
 extern const struct backend_ops backend_cpu_ops;
 

@@ -212,6 +212,15 @@ static void task_deliver(struct task *t)
         done(user, result, ms);
 }
 
+/* Whoever waits for what was written can tell how long it took. */
+static void job_measured(struct job *job)
+{
+    struct task *t = job->user;
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        if (t->uses[i].write)
+            atomic_store(&t->uses[i].storage->written_ms, job->device_ms);
+}
+
 static void job_done(struct job *job)
 {
     struct task *t = job->user;
@@ -327,6 +336,7 @@ void task_submit_unlock(struct task *t)
     t->job.waits = t->waits;
     t->job.n_waits = n;
     t->job.done = job_done;
+    t->job.measured = job_measured;
     t->job.user = t;
     atomic_fetch_add(&g->jobs, 1);
     struct engine_stream *s = t->stream;

@@ -201,7 +201,11 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
  * at most for n ≤ 1 MiB. One thread at a time. */
 int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n);
 uint64_t download_version(const struct download *d); /* array_version at the snapshot */
-double download_device_ms(const struct download *d); /* of the work waited for */
+/* Device time of the work that made the contents, once pull() has given bytes; 0 when it was over
+ * before the download began, unless `own`: the caller had asked for that work itself. */
+double download_device_ms(const struct download *d, bool own);
+/* Why pull() said -1: ERR_DEVICE_LOST, or ERR_OUT_OF_MEMORY. */
+enum err_code download_result(const struct download *d);
 void download_free(struct download *d);
 
 /* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,

@@ -21,7 +21,8 @@ struct mark {
 /* One allocation at a fixed address. */
 struct storage {
     _Atomic uint32_t refs;
-    _Atomic uint32_t pins; /* downloads reading it: writers go elsewhere */
+    _Atomic uint32_t pins;     /* downloads reading it: writers go elsewhere */
+    _Atomic double written_ms; /* device time of the work that wrote it last */
     struct engine *engine;
     struct account *account;
     int device;
@@ -40,6 +41,8 @@ struct buffer {
     int64_t nbytes;
     int device;
     _Atomic uint64_t version;
+    /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
+    _Atomic bool loose_bool;
 };
 
 struct engine_stream {

@@ -21,6 +21,9 @@ static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
         CHECK(c->rank >= 0 && c->rank <= MAX_RANK, "ctx%u: rank %d", i, c->rank);
         CHECK(i == 0 || c->parent < i, "ctx%u: parent %u comes later", i, c->parent);
         CHECK(c->mode <= BOUNDARY_CONSTANT, "ctx%u: mode %d", i, (int)c->mode);
+        bool nothing = false; /* an empty space is never walked */
+        for (int a = 0; i > 0 && a < k->ctxs[c->parent].rank; a++)
+            nothing |= k->ctxs[c->parent].shape[a] == 0;
         for (int a = 0; a < c->rank; a++) {
             CHECK(c->shape[a] >= 0, "ctx%u: extent %lld", i, (long long)c->shape[a]);
             if (i == 0)
@@ -28,7 +31,7 @@ static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
             const struct ir_ctx *p = &k->ctxs[c->parent];
             CHECK(c->src[a] < p->rank, "ctx%u: axis %d reads axis %d of rank %d", i, a, c->src[a],
                   p->rank);
-            if (c->src[a] < 0 || p->shape[c->src[a]] == 0)
+            if (c->src[a] < 0 || nothing)
                 continue;
             int64_t lo = c->start[a], hi = lo + c->step[a] * (p->shape[c->src[a]] - 1);
             CHECK((lo < hi ? lo : hi) >= 0 && (lo < hi ? hi : lo) < c->shape[a],

@@ -301,7 +301,8 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
         return ir_emit_const(&ks->b, n->value);
     case T_INPUT: {
         const struct typed_input *in = &l->t->inputs[n->input];
-        return emit_view_load(ks, pos, n->input, in->dtype, &in->view);
+        return ir_emit_cast(&ks->b, emit_view_load(ks, pos, n->input, in->dtype, &in->view),
+                            n->dtype);
     }
     case T_INDEX:
         return lower_index(ks, pos, n->axis);

@@ -46,14 +46,14 @@ int64_t account_limit(const struct account *a)
 
 static enum err_code account_charge(struct account *a, int64_t size, struct err *e)
 {
-    int64_t used = atomic_fetch_add(&a->used, size);
-    if (a->limit && (size > a->limit || used > a->limit - size)) {
-        atomic_fetch_sub(&a->used, size);
-        return err_set(e, ERR_QUOTA,
-                       "%lld bytes more would exceed the session's memory_limit of %lld bytes "
-                       "(%lld in use)",
-                       (long long)size, (long long)a->limit, (long long)used);
-    }
+    int64_t limit = a->limit ? a->limit : INT64_MAX, used = atomic_load(&a->used);
+    do {
+        if (size > limit - used)
+            return err_set(e, ERR_QUOTA,
+                           "%lld bytes more would exceed the session's memory_limit of %lld bytes "
+                           "(%lld in use)",
+                           (long long)size, (long long)limit, (long long)used);
+    } while (!atomic_compare_exchange_weak(&a->used, &used, used + size));
     return ERR_OK;
 }
 
@@ -164,6 +164,8 @@ struct array *array_view(struct array *a, enum dtype dtype, const struct view *v
     atomic_fetch_add_explicit(&n->buffer->refs, 1, memory_order_relaxed);
     n->dtype = dtype;
     n->view = *v;
+    if (dtype != a->dtype && (dtype == DT_BOOL || a->dtype == DT_BOOL))
+        atomic_store(&n->buffer->loose_bool, true);
     return n;
 }
 

@@ -12,19 +12,18 @@
 
 #include "compute/base/mem.h"
 
-/* Contiguous runs shorter than this are gathered by a kernel instead of byte by byte here. */
-#define SHORTEST_RUN 256
-
 struct download {
     struct storage *storage;
+    const char *bytes; /* of the storage, for the host */
     struct view view;
     size_t itemsize;
+    bool loose_bool;
     int64_t run; /* bytes of the innermost contiguous piece */
     int outer;   /* axes outside of it */
     uint64_t version;
     void (*wake)(void *user);
     void *user;
-    double device_ms;
+    bool waited;           /* the contents were not there when it began */
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
     enum err_code result;
@@ -54,7 +53,7 @@ static void download_drop(struct download *d)
 static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
-    d->device_ms += device_ms;
+    (void)device_ms; /* of a job that only marks the end */
     int waiting = DOWNLOAD_WAITING;
     if (atomic_compare_exchange_strong(&d->state, &waiting,
                                        result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED) &&
@@ -74,28 +73,13 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
                            void *user, struct download **ret, struct err *e)
 {
     struct engine *g = s->engine;
-    _cleanup_array_ struct array *packed = NULL;
-    uint64_t version = array_version(a);
-    int outer;
-    int64_t run = innermost_run(&a->view, dtype_size(a->dtype), &outer);
-    if (run < SHORTEST_RUN && run < array_nbytes(a)) {
-        struct account *account = account_new(0); /* a passing copy, on nobody's quota */
-        if (!account)
-            return err_oom(e);
-        enum err_code code = engine_copy(s, account, a, &packed, e);
-        account_unref(account);
-        if (code != ERR_OK)
-            return code;
-        a = packed;
-        run = innermost_run(&a->view, dtype_size(a->dtype), &outer);
-    }
     struct download *d = mem_calloc(1, sizeof *d);
     if (!d)
         return err_oom(e);
     d->view = a->view;
     d->itemsize = dtype_size(a->dtype);
-    d->run = run;
-    d->outer = outer;
+    d->run = innermost_run(&a->view, d->itemsize, &d->outer);
+    d->loose_bool = a->dtype == DT_BOOL && atomic_load(&a->buffer->loose_bool);
     d->wake = wake;
     d->user = user;
     atomic_init(&d->refs, 1);
@@ -114,9 +98,11 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
         t->done = download_done;
         t->user = d;
     }
-    d->version = packed ? version : array_version(a);
+    d->version = array_version(a);
     d->storage = storage_ref(st);
+    d->bytes = g->backend->ops->host(g->backend, st->data);
     atomic_fetch_add(&st->pins, 1);
+    d->waited = t != NULL;
     *ret = d;
     if (t) {
         atomic_init(&d->state, DOWNLOAD_WAITING);
@@ -144,21 +130,57 @@ uint64_t download_version(const struct download *d)
     return d->version;
 }
 
-double download_device_ms(const struct download *d)
+double download_device_ms(const struct download *d, bool own)
 {
-    return d->device_ms;
+    return own || d->waited ? atomic_load(&d->storage->written_ms) : 0;
 }
 
-/* Address of the C-order byte `at` and how many bytes follow it contiguously. */
-static const char *locate(const struct download *d, int64_t at, int64_t *ret_n)
+/* n pieces of `size` bytes, `stride` bytes apart, side by side. */
+static void pack(char *to, const char *from, int64_t stride, int64_t size, int64_t n)
 {
-    int64_t within = at % d->run, rest = at / d->run, element = d->view.offset;
-    for (int i = d->outer - 1; i >= 0; i--) {
-        element += rest % d->view.shape[i] * d->view.strides[i];
-        rest /= d->view.shape[i];
+#define PACK(bytes)                                                                                \
+    case bytes:                                                                                    \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            memcpy(to + i * bytes, from + i * stride, bytes);                                      \
+        return
+    switch (size) {
+        PACK(1);
+        PACK(2);
+        PACK(4);
+        PACK(8);
+        PACK(16);
+    default:
+        for (int64_t i = 0; i < n; i++)
+            memcpy(to + i * size, from + i * stride, (size_t)size);
     }
-    *ret_n = d->run - within;
-    return (const char *)d->storage->data + element * (int64_t)d->itemsize + within;
+#undef PACK
+}
+
+/* Writes up to n bytes from C-order byte `at` on: the pieces along the innermost axis that is not
+ * contiguous, as far as that axis goes. Returns how many. */
+static int64_t pack_axis(const struct download *d, int64_t at, char *to, int64_t n)
+{
+    int64_t within = at % d->run, piece = at / d->run, element = d->view.offset;
+    int64_t stride = 0, pieces = 1;
+    for (int i = d->outer - 1; i >= 0; i--) {
+        int64_t x = piece % d->view.shape[i];
+        piece /= d->view.shape[i];
+        element += x * d->view.strides[i];
+        if (i == d->outer - 1) {
+            stride = d->view.strides[i] * (int64_t)d->itemsize;
+            pieces = d->view.shape[i] - x;
+        }
+    }
+    const char *from = d->bytes + element * (int64_t)d->itemsize;
+    if (within > 0 || n < d->run) {
+        int64_t part = d->run - within < n ? d->run - within : n;
+        memcpy(to, from + within, (size_t)part);
+        return part;
+    }
+    if (pieces > n / d->run)
+        pieces = n / d->run;
+    pack(to, from, stride, d->run, pieces);
+    return pieces * d->run;
 }
 
 int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
@@ -176,16 +198,11 @@ int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
         return 0;
     if ((int64_t)n > total - offset)
         n = (size_t)(total - offset);
-    char *p = buf;
-    for (size_t left = n; left > 0;) {
-        int64_t piece;
-        const char *src = locate(d, offset, &piece);
-        size_t m = piece < (int64_t)left ? (size_t)piece : left;
-        memcpy(p, src, m);
-        p += m;
-        offset += (int64_t)m;
-        left -= m;
-    }
+    for (int64_t done = 0; done < (int64_t)n;)
+        done += pack_axis(d, offset + done, (char *)buf + done, (int64_t)n - done);
+    if (d->loose_bool)
+        for (size_t i = 0; i < n; i++)
+            ((unsigned char *)buf)[i] = ((unsigned char *)buf)[i] != 0;
     return (int64_t)n;
 }
 
@@ -232,8 +249,9 @@ void upload_abort(struct upload *u)
 
 void *upload_reserve(struct upload *u, size_t *ret_n)
 {
+    struct backend *b = u->stream->engine->backend;
     *ret_n = (size_t)(u->nbytes - u->filled);
-    return (char *)u->storage->data + u->filled;
+    return (char *)b->ops->host(b, u->storage->data) + u->filled;
 }
 
 void upload_advance(struct upload *u, size_t n)

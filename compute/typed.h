@@ -91,7 +91,8 @@ struct typed_node {
 struct array;
 
 /* An array operand: a view with a dtype; `array` is what the resolver gave, opaque to check/lower.
- */
+ * `dtype` is what the memory is read as: its T_INPUT nodes' type, except for bools that may be any
+ * byte, which are read as uint8 and become x != 0. */
 struct typed_input {
     struct array *array;
     enum dtype dtype;

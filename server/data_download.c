@@ -49,6 +49,7 @@ struct data_source {
     struct http_source source; /* first */
     struct request *req;
     struct gate gate;
+    bool resource;          /* an array's own data, not a fresh result */
     _Atomic bool streaming; /* wakes go to the source, else to the gate */
     struct download *download;
     enum dtype dtype;
@@ -326,16 +327,20 @@ static void json_count(struct request *req);
 
 static void json_count_on(struct request *req)
 {
-    http_offload(req, json_count);
+    http_offload_long(req, json_count);
 }
 
 static void stream(struct data_source *s, int64_t length);
 
-/* On a worker: the text's length. */
+/* On a worker, a slice at a time: the text's length. */
 static void json_count(struct request *req)
 {
     struct data_source *s = req->state;
-    for (;;) {
+    for (uint64_t begun = 0;;) {
+        if (http_slice_over(&begun)) {
+            json_count_on(req);
+            return;
+        }
         gate_arm(&s->gate);
         int r = maker_next(s);
         if (r < 0) {
@@ -415,6 +420,7 @@ static void first_block(struct request *req)
     struct data_source *s = req->state;
     while (s->first_have < s->first_want) {
         gate_arm(&s->gate);
+        uint64_t begun = http_now_ns();
         int64_t got = download_pull(s->download, s->skip + (int64_t)s->first_have,
                                     s->first + s->first_have, s->first_want - s->first_have);
         if (got < 0) {
@@ -425,10 +431,11 @@ static void first_block(struct request *req)
             gate_wait(&s->gate, first_block);
             return;
         }
+        http_took(&req->t_copy, begun);
         s->first_have += (size_t)got;
     }
     if (s->download)
-        req->t_device = download_device_ms(s->download);
+        req->t_device = download_device_ms(s->download, !s->resource);
     bool lists = s->type == MEDIA_JSON && !s->nbytes;
     if (lists && data_json_items(&s->view) > JSON_EMPTY_MAX) {
         fail(req, ERR_INLINE_TOO_LARGE, "the array has no elements, but too many empty lists");
@@ -440,7 +447,7 @@ static void first_block(struct request *req)
     } else {
         s->maker = maker_new(s);
         if (s->maker)
-            http_offload(req, json_count);
+            http_offload_long(req, json_count);
         else
             fail(req, ERR_OUT_OF_MEMORY, "out of memory");
     }
@@ -513,6 +520,7 @@ void data_reply(struct request *req, struct engine_stream *engine_stream, struct
     if (!c) {
         s->req = req;
         s->type = type;
+        s->resource = resource;
         s->status = 200;
         gate_init(&s->gate, req);
         req->state = s;

@@ -60,6 +60,7 @@ static void fetch(struct request *req)
     struct err e = ERR_INIT;
     while (s->have < s->n) {
         gate_arm(&s->gate);
+        uint64_t begun = http_now_ns();
         int64_t got =
             download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
         if (got < 0) {
@@ -71,10 +72,11 @@ static void fetch(struct request *req)
             gate_wait(&s->gate, fetch);
             return;
         }
+        http_took(&req->t_copy, begun);
         s->have += (size_t)got;
     }
     if (s->download)
-        req->t_device = download_device_ms(s->download);
+        req->t_device = download_device_ms(s->download, true);
     if (view_size(&s->view) > OFFLOAD_ELEMENTS)
         http_offload(req, print);
     else

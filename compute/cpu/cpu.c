@@ -94,6 +94,12 @@ static void cpu_free(struct backend *b, int device, void *p, int64_t size)
     cpu_memory_put(cpu_of(b)->memory, p, size);
 }
 
+static void *cpu_host(struct backend *b, void *p)
+{
+    (void)b;
+    return p;
+}
+
 static enum err_code cpu_stream_new(struct backend *b, int device, struct stream **ret,
                                     struct err *e)
 {
@@ -169,7 +175,8 @@ const struct backend_ops backend_cpu_ops = {
     .device_info = cpu_device_info,
     .alloc = cpu_alloc,
     .free = cpu_free,
-    .host_memory = true,
+    .host = cpu_host,
+    .recompute = 32,
     .stream_new = cpu_stream_new,
     .stream_free = pool_stream_free,
     .submit = pool_submit,

@@ -4,8 +4,9 @@
  *
  * Even so the first touch of fresh memory costs about as much as computing the result, so that
  * freed large blocks are kept for a while (the most recently freed first) and given out again
- * unzeroed for results, which are overwritten in whole, and zeroed for everybody else: nobody reads
- * another's old data. The cache counts against the limit and gives way to live memory. A cached
+ * unzeroed for results, which are overwritten in whole. Who asks for zeros gets fresh pages, which
+ * the kernel clears as they are touched: nobody reads another's old data, and no thread clears
+ * gigabytes. The cache counts against the limit and gives way to live memory. A cached
  * block holds its own list entry in its first bytes. */
 #include "compute/cpu/cpu_memory.h"
 
@@ -128,19 +129,18 @@ static void *get_small(int64_t size, bool zero)
     return p;
 }
 
-/* The cached block that fits best without wasting more than a quarter. */
+/* A cached block of just this size. */
 static struct cached *take_cached(struct cpu_memory *m, int64_t size)
 {
-    struct cached **best = NULL;
-    for (struct cached **at = &m->cache; *at; at = &(*at)->next)
-        if ((*at)->size == size && !best)
-            best = at;
-    if (!best)
-        return NULL;
-    struct cached *c = *best;
-    *best = c->next;
-    m->stats.cached -= c->size;
-    return c;
+    for (struct cached **at = &m->cache; *at; at = &(*at)->next) {
+        struct cached *c = *at;
+        if (c->size != size)
+            continue;
+        *at = c->next;
+        m->stats.cached -= size;
+        return c;
+    }
+    return NULL;
 }
 
 void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
@@ -155,16 +155,13 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     m->stats.blocks++;
     void *p = NULL;
     if (whole >= LARGE) {
-        p = take_cached(m, whole);
+        p = zero ? NULL : take_cached(m, whole);
         *(p ? &m->stats.hits : &m->stats.misses) += 1;
         trim(m, m->stats.limit - m->stats.live);
     }
     pthread_mutex_unlock(&m->lock);
-    if (p) {
-        if (zero)
-            memset(p, 0, (size_t)size);
+    if (p)
         return p;
-    }
     p = whole >= LARGE ? map_large(whole) : get_small(size, zero);
     if (!p) {
         pthread_mutex_lock(&m->lock);

@@ -161,6 +161,8 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     struct job *job = s->head;
     job->result = atomic_load(&t->failed) ? ERR_OUT_OF_MEMORY : ERR_OK;
     job->device_ms = elapsed_ms(&t->start);
+    if (job->measured)
+        job->measured(job);
 
     pthread_mutex_lock(&p->lock);
     p->stats.jobs++;

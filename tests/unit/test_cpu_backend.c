@@ -34,7 +34,7 @@ static void test_open(void **state)
     assert_int_equal(backend_open("auto", &config, &b, note, sizeof note, &e), ERR_OK);
     assert_string_equal(note, "no CUDA backend in this build");
     assert_string_equal(b->ops->name, "cpu");
-    assert_true(b->ops->host_memory);
+    assert_ptr_equal(backend_cpu_ops.host(NULL, &e), &e); /* host memory */
     assert_int_equal(b->ops->device_count(b), 1);
     struct backend_device d;
     b->ops->device_info(b, 0, &d);
