@@ -1,13 +1,12 @@
 /* Small blocks come from mem.h with their own start remembered in front of them. Large ones are
- * mapped, on 2 MiB boundaries and with huge pages asked for: a fault a 4 KiB page costs more than
- * writing the page.
+ * mapped, the largest on 2 MiB boundaries and with huge pages asked for: a fault a 4 KiB page costs
+ * more than writing the page.
  *
  * Even so the first touch of fresh memory costs about as much as computing the result, so that
  * freed large blocks are kept for a while (the most recently freed first) and given out again
  * unzeroed for results, which are overwritten in whole. Who asks for zeros gets fresh pages, which
  * the kernel clears as they are touched: nobody reads another's old data, and no thread clears
- * gigabytes. The cache counts against the limit and gives way to live memory. A cached
- * block holds its own list entry in its first bytes. */
+ * gigabytes. The cache counts against the limit and gives way to live memory. */
 #include "compute/cpu/cpu_memory.h"
 
 #include <pthread.h>
@@ -19,21 +18,24 @@
 
 #include "compute/base/mem.h"
 
-#define ALIGN      64
-#define LARGE      (INT64_C(4) << 20)
-#define HUGE_PAGE  (INT64_C(2) << 20)
-#define GRAIN      (INT64_C(64) << 10) /* large sizes are rounded up to this */
-#define CACHE_MOST (INT64_C(2) << 30)
+#define ALIGN        64
+#define LARGE        (INT64_C(512) << 10) /* mapped, not from the heap: it really goes when freed */
+#define HUGE_LEAST   (INT64_C(4) << 20)   /* worth huge pages */
+#define HUGE_PAGE    (INT64_C(2) << 20)
+#define GRAIN        (INT64_C(64) << 10) /* large sizes are rounded up to this */
+#define CACHE_MOST   (INT64_C(2) << 30)
+#define CACHE_BLOCKS 64
 
 struct cached {
-    struct cached *next;
+    void *p;
     int64_t size;
 };
 
 struct cpu_memory {
     pthread_mutex_t lock;
     int64_t cache_most;
-    struct cached *cache;
+    struct cached cache[CACHE_BLOCKS]; /* the oldest first */
+    int n_cached;
     struct cpu_memory_stats stats;
 };
 
@@ -69,7 +71,8 @@ struct cpu_memory *cpu_memory_new(int64_t limit)
     if (!m)
         return NULL;
     pthread_mutex_init(&m->lock, NULL);
-    m->stats.limit = limit > 0 ? limit : machine_memory();
+    m->stats.limit =
+        limit > 0 ? limit : machine_memory() / 10 * 9; /* the daemon itself needs some */
     m->cache_most = m->stats.limit / 8 < CACHE_MOST ? m->stats.limit / 8 : CACHE_MOST;
     return m;
 }
@@ -79,17 +82,23 @@ static int64_t rounded(int64_t size)
     return size < LARGE ? size : (size + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* Unmaps cached blocks, oldest last in the list, until at most `most` bytes are cached. */
+/* Takes entry i out of the cache. */
+static void *uncache(struct cpu_memory *m, int i)
+{
+    struct cached c = m->cache[i];
+    m->n_cached--;
+    for (; i < m->n_cached; i++)
+        m->cache[i] = m->cache[i + 1];
+    m->stats.cached -= c.size;
+    return c.p;
+}
+
+/* Unmaps cached blocks, the oldest first, until at most `most` bytes are cached. */
 static void trim(struct cpu_memory *m, int64_t most)
 {
-    while (m->cache && m->stats.cached > most) {
-        struct cached **at = &m->cache;
-        while ((*at)->next)
-            at = &(*at)->next;
-        struct cached *c = *at;
-        *at = NULL;
-        m->stats.cached -= c->size;
-        munmap(c, (size_t)c->size);
+    while (m->n_cached && m->stats.cached > most) {
+        int64_t size = m->cache[0].size;
+        munmap(uncache(m, 0), (size_t)size);
     }
 }
 
@@ -104,6 +113,11 @@ void cpu_memory_free(struct cpu_memory *m)
 
 static void *map_large(int64_t size)
 {
+    if (size < HUGE_LEAST) {
+        void *p =
+            mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return p == MAP_FAILED ? NULL : p;
+    }
     char *raw = mmap(NULL, (size_t)(size + HUGE_PAGE), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
@@ -129,17 +143,12 @@ static void *get_small(int64_t size, bool zero)
     return p;
 }
 
-/* A cached block of just this size. */
-static struct cached *take_cached(struct cpu_memory *m, int64_t size)
+/* A cached block of just this size, the newest. */
+static void *take_cached(struct cpu_memory *m, int64_t size)
 {
-    for (struct cached **at = &m->cache; *at; at = &(*at)->next) {
-        struct cached *c = *at;
-        if (c->size != size)
-            continue;
-        *at = c->next;
-        m->stats.cached -= size;
-        return c;
-    }
+    for (int i = m->n_cached - 1; i >= 0; i--)
+        if (m->cache[i].size == size)
+            return uncache(m, i);
     return NULL;
 }
 
@@ -189,9 +198,11 @@ void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
     m->stats.live -= whole;
     m->stats.blocks--;
     if (keep) {
-        struct cached *c = p;
-        *c = (struct cached){.next = m->cache, .size = whole};
-        m->cache = c;
+        if (m->n_cached == CACHE_BLOCKS) {
+            int64_t oldest = m->cache[0].size;
+            munmap(uncache(m, 0), (size_t)oldest);
+        }
+        m->cache[m->n_cached++] = (struct cached){p, whole};
         m->stats.cached += whole;
         trim(m, m->cache_most);
     }
