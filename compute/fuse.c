@@ -18,24 +18,9 @@ static uint32_t weight(const struct typed_node *n)
     case T_VIEW:
         return 0;
     case T_RANDOM:
-        return 3 * FUSE_HEAVY;
+        return 24;
     case T_OP:
-        switch (n->op) {
-        case OP_ADD ... OP_MULTIPLY:
-        case OP_MAXIMUM:
-        case OP_MINIMUM:
-        case OP_BITWISE_AND ... OP_SQUARE:
-        case OP_CEIL ... OP_FRAC:
-        case OP_ISFINITE ... OP_IMAG:
-            return dtype_is_complex(n->dtype) ? 2 : 1;
-        case OP_DIVIDE:
-        case OP_SQRT:
-        case OP_RECIPROCAL:
-        case OP_COPYSIGN:
-            return 2;
-        default:
-            return FUSE_HEAVY;
-        }
+        return op_cost(n->op, n->dtype);
     default:
         return 1;
     }

@@ -7,12 +7,11 @@
 
 /* A kernel past these is cut; see fuse_mark. */
 struct fuse_limits {
-    uint32_t max_nodes;  /* weighted: a transcendental counts FUSE_HEAVY */
+    uint32_t max_nodes;  /* weighted by op_cost */
     uint32_t max_inputs; /* distinct operands, counted as an upper bound */
     uint32_t recompute;  /* weighted nodes a shifted subexpression may repeat before a temporary is
                             cheaper than computing it once a neighbour */
 };
-#define FUSE_HEAVY 8
 
 /* What is known of each typed node. */
 struct fuse_node {

@@ -50,3 +50,27 @@ bool op_defined(enum op op, enum dtype t)
                                             [KIND_COMPLEX] = KINDS_C};
     return op_table[op].kinds & of_kind[dtype_kind(t)];
 }
+
+uint32_t op_cost(enum op op, enum dtype t)
+{
+    bool complex_ = dtype_is_complex(t);
+    switch (op) {
+    case OP_ADD ... OP_MULTIPLY:
+    case OP_MAXIMUM:
+    case OP_MINIMUM:
+    case OP_BITWISE_AND ... OP_SQUARE:
+    case OP_CEIL ... OP_FRAC:
+    case OP_ISFINITE ... OP_IMAG:
+        return complex_ ? 2 : 1;
+    case OP_DIVIDE:
+    case OP_SQRT:
+    case OP_RECIPROCAL:
+    case OP_COPYSIGN:
+        return complex_ ? 8 : 2;
+    case OP_GAMMA:
+    case OP_LGAMMA:
+        return 32;
+    default:
+        return complex_ ? 64 : 8;
+    }
+}

@@ -47,4 +47,8 @@ enum dtype op_result_dtype(enum op op, enum dtype t);
 /* Whether the operation is defined for operands of `t` (after conversion). */
 bool op_defined(enum op op, enum dtype t);
 
+/* What one element of it costs beside an addition, roughly: for deciding where to cut kernels and
+ * what is small. 1 for additions and comparisons to some tens for complex transcendentals. */
+uint32_t op_cost(enum op op, enum dtype t);
+
 #endif

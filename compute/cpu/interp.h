@@ -39,7 +39,7 @@ bool interp_finish(struct interp_run *r, struct interp_scratch *s) must_check;
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);
 
-/* Points times nodes: what the inline decision and the metrics count. Saturates. */
+/* Points times what its nodes cost (op_cost): what the inline decision counts. Saturates. */
 int64_t interp_cost(const struct ir_kernel *k);
 
 /* How the run is cut, in words, for explain. */

@@ -528,7 +528,11 @@ bool interp_finish(struct interp_run *r, struct interp_scratch *s)
 
 int64_t interp_cost(const struct ir_kernel *k)
 {
-    int64_t cost = k->n_nodes ? k->n_nodes : 1;
+    int64_t cost = 1;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
+                : k->nodes[i].kind == IR_RANDOM ? 24
+                                                : 1;
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(cost, k->shape[a], &cost))
             return INT64_MAX;
