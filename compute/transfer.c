@@ -54,6 +54,7 @@ static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
     (void)device_ms; /* of a job that only marks the end */
+    d->result = result;
     int waiting = DOWNLOAD_WAITING;
     if (atomic_compare_exchange_strong(&d->state, &waiting,
                                        result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED) &&
@@ -115,6 +116,11 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
             wake(user);
     }
     return ERR_OK;
+}
+
+enum err_code download_result(const struct download *d)
+{
+    return d->result;
 }
 
 void download_free(struct download *d)

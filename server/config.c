@@ -44,7 +44,7 @@ static const struct setting settings[] = {
     {"memory-limit", SET_SIZE, true, AT(memory_limit), "0", 0, ANY, "SIZE",
      "array memory in all; 0: what the device has"},
     {"log-level", SET_LEVEL, false, AT(log_level), "info", 0, 0, "error|warn|info|debug",
-     "debug has a line for every request"},
+     "debug has a line for every request, info for those with a traceparent, warn for 5xx"},
     {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "one JSON object a line"},
 
     {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",

@@ -12,6 +12,7 @@
 
 #include "compute/engine.h"
 #include "protocol/media.h"
+#include "server/gate.h"
 #include "server/handles.h"
 #include "server/http.h"
 #include "server/session.h"
@@ -49,6 +50,18 @@ void data_accept_create(struct request *req, struct engine_stream *stream, struc
  * the error. Takes the session's and the handle's references. */
 void data_accept_into(struct request *req, struct session *take_session, struct handle *take_handle,
                       const struct view *region, enum data_format format);
+
+/* Elements in memory on their way into an upload's staging. */
+struct data_staging {
+    struct request *req;
+    struct gate *gate; /* which the upload wakes */
+    struct upload *upload;
+    const char *from;
+    size_t n, pushed;
+};
+/* Copies what there is room for, a slice at a time. True when all is there; else the caller returns
+ * and the request goes on in `again`, which calls this again. */
+bool data_stage(struct data_staging *s, handler_fn *again);
 
 /* --- out (data_download.c) --- */
 

@@ -24,6 +24,7 @@
 #include "protocol/numlist.h"
 #include "server/data.h"
 #include "server/gate.h"
+#include "server/server.h"
 
 #define FIRST_BLOCK 65536 /* contents up to this are answered from memory */
 #define TEXT_BLOCK  32768 /* JSON text made at a time */
@@ -105,14 +106,24 @@ static void fail(struct request *req, enum err_code code, const char *text)
     http_reply_error(req, &e);
 }
 
+/* pull() said -1 before the reply began. */
+static void device_failed(struct data_source *s)
+{
+    if (download_result(s->download) == ERR_OUT_OF_MEMORY)
+        fail(s->req, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
+    else
+        fail(s->req, ERR_DEVICE_LOST, "the device failed while the data were read");
+}
+
 /* --- ETag and the conditions --- */
 
 static uint32_t process_mark;
 
 static void make_mark(void)
 {
-    if (getrandom(&process_mark, sizeof process_mark, 0) != sizeof process_mark)
-        process_mark = (uint32_t)(uintptr_t)&process_mark;
+    /* interrupted only before the kernel's pool is ready */
+    while (getrandom(&process_mark, sizeof process_mark, 0) != sizeof process_mark)
+        ;
 }
 
 static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
@@ -220,6 +231,13 @@ static enum range_kind parse_range(const char *h, int64_t length, int64_t *ret_f
     return RANGE_PART;
 }
 
+/* In the middle of a reply its connection is all that can be cut; /readyz tells why. */
+static void note_loss(const struct data_source *s)
+{
+    if (download_result(s->download) == ERR_DEVICE_LOST)
+        atomic_store(&s->req->server->device_lost, true);
+}
+
 /* --- JSON text --- */
 
 int64_t data_json_items(const struct view *v)
@@ -280,6 +298,8 @@ static int maker_fill(struct data_source *s)
     while (m->have < want) {
         int64_t got = download_pull(s->download, from + (int64_t)m->have, m->window + m->have,
                                     want - m->have);
+        if (got < 0)
+            note_loss(s);
         if (got <= 0)
             return got < 0 ? -1 : 0;
         m->have += (size_t)got;
@@ -344,7 +364,7 @@ static void json_count(struct request *req)
         gate_arm(&s->gate);
         int r = maker_next(s);
         if (r < 0) {
-            fail(req, ERR_DEVICE_LOST, "the device failed while the data were read");
+            device_failed(s);
             return;
         }
         if (r == 0) {
@@ -378,7 +398,10 @@ static int64_t bytes_pull(struct http_source *src, int64_t offset, char *buf, si
     }
     if ((int64_t)n > s->count - offset)
         n = (size_t)(s->count - offset);
-    return download_pull(s->download, s->skip + offset, buf, n);
+    int64_t got = download_pull(s->download, s->skip + offset, buf, n);
+    if (got < 0)
+        note_loss(s);
+    return got;
 }
 
 /* Hands the download over to a source. */
@@ -424,7 +447,7 @@ static void first_block(struct request *req)
         int64_t got = download_pull(s->download, s->skip + (int64_t)s->first_have,
                                     s->first + s->first_have, s->first_want - s->first_have);
         if (got < 0) {
-            fail(req, ERR_DEVICE_LOST, "the device failed while the data were read");
+            device_failed(s);
             return;
         }
         if (got == 0) {

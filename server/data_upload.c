@@ -23,6 +23,7 @@
 
 #define STAGE_BYTES       16384 /* a multiple of every element size */
 #define OFFLOAD_COPY_SIZE (1 << 20)
+#define COPY_PIECE        (1 << 18) /* far less than a slice of work */
 
 struct upload_sink {
     struct http_sink sink; /* first: http.c knows the object by it */
@@ -49,7 +50,7 @@ struct upload_sink {
     struct npy_header header;
     struct json_array *json;
     struct json_array_data elements; /* what the JSON said; data is ours until pushed */
-    int64_t pushed;
+    struct data_staging staging;
 
     struct upload *upload;  /* once the length is known */
     int64_t taken;          /* bytes of the body so far */
@@ -277,6 +278,7 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
 {
     struct upload_sink *s = (struct upload_sink *)sink;
     size_t used = 0;
+    uint64_t begun = http_now_ns();
     while (used < n && !s->failed) {
         const unsigned char *p = (const unsigned char *)bytes + used;
         size_t took;
@@ -293,6 +295,8 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
         if (!took)
             break;
     }
+    if (s->upload)
+        http_took(&s->req->t_copy, begun);
     *ret_failed = s->failed;
     return s->failed ? n : used;
 }
@@ -316,6 +320,7 @@ static void finish(struct upload_sink *s)
     struct request *req = s->req;
     struct err e = ERR_INIT;
     struct upload *u = s->upload;
+    uint64_t begun = http_now_ns();
     s->upload = NULL;
     if (s->created) {
         struct array *a;
@@ -323,6 +328,7 @@ static void finish(struct upload_sink *s)
             reply_failed(s, &e);
             return;
         }
+        http_took(&req->t_copy, begun);
         data_created *created = s->created;
         sink_release(s);
         created(req, a);
@@ -344,6 +350,7 @@ static void finish(struct upload_sink *s)
         reply_failed(s, &e);
         return;
     }
+    http_took(&req->t_copy, begun);
     sink_release(s);
     http_reply_empty(req, 204);
 }
@@ -364,20 +371,34 @@ static void return_state(struct upload_sink *s)
     s->req->state_free = s->caller_state_free;
 }
 
+bool data_stage(struct data_staging *s, handler_fn *again)
+{
+    uint64_t begun = http_now_ns();
+    bool over = false;
+    while (s->pushed < s->n && !over) {
+        gate_arm(s->gate);
+        size_t left = s->n - s->pushed, took = upload_push(s->upload, s->from + s->pushed,
+                                                           left < COPY_PIECE ? left : COPY_PIECE);
+        if (!took) {
+            http_took(&s->req->t_copy, begun);
+            gate_wait(s->gate, again);
+            return false;
+        }
+        s->pushed += took;
+        over = http_slice_over(&begun);
+    }
+    http_took(&s->req->t_copy, begun);
+    if (s->pushed < s->n)
+        http_offload_long(s->req, again);
+    return s->pushed == s->n;
+}
+
 /* Pushes the elements that JSON brought; the request goes on here after a wait. */
 static void push_elements(struct request *req)
 {
     struct upload_sink *s = req->state;
-    while (s->pushed < s->nbytes) {
-        gate_arm(&s->gate);
-        size_t took = upload_push(s->upload, (char *)s->elements.data + s->pushed,
-                                  (size_t)(s->nbytes - s->pushed));
-        if (!took) {
-            gate_wait(&s->gate, push_elements);
-            return;
-        }
-        s->pushed += (int64_t)took;
-    }
+    if (!data_stage(&s->staging, push_elements))
+        return;
     return_state(s);
     finish(s);
 }
@@ -426,8 +447,15 @@ static void finish_json(struct upload_sink *s)
         return;
     }
     borrow_state(s);
+    s->staging = (struct data_staging){
+        .req = s->req,
+        .gate = &s->gate,
+        .upload = s->upload,
+        .from = s->elements.data,
+        .n = (size_t)s->nbytes,
+    };
     if (s->nbytes > OFFLOAD_COPY_SIZE)
-        http_offload(s->req, push_elements);
+        http_offload_long(s->req, push_elements);
     else
         push_elements(s->req);
 }

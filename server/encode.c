@@ -64,7 +64,10 @@ static void fetch(struct request *req)
         int64_t got =
             download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
         if (got < 0) {
-            err_set(&e, ERR_DEVICE_LOST, "the device failed while it computed the result");
+            if (download_result(s->download) == ERR_OUT_OF_MEMORY)
+                err_set(&e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
+            else
+                err_set(&e, ERR_DEVICE_LOST, "the device failed while it computed the result");
             http_reply_error(req, &e);
             return;
         }

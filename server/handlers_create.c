@@ -28,7 +28,7 @@ struct create {
     struct err err;
     struct create_spec spec;
     struct json_array_data data; /* .data is ours until it is uploaded */
-    size_t pushed, nbytes;
+    struct data_staging staging;
     struct upload *upload;
     struct gate gate;
 };
@@ -55,15 +55,8 @@ static void push_data(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    gate_arm(&c->gate);
-    while (c->pushed < c->nbytes) {
-        size_t n = upload_push(c->upload, (char *)c->data.data + c->pushed, c->nbytes - c->pushed);
-        if (n == 0) {
-            gate_wait(&c->gate, push_data);
-            return;
-        }
-        c->pushed += n;
-    }
+    if (!data_stage(&c->staging, push_data))
+        return;
     struct upload *u = c->upload;
     struct array *a;
     c->upload = NULL;
@@ -82,10 +75,17 @@ static enum err_code begin_data(struct create *c, struct json_array *reader, str
         return err_prefix(e, "/data");
     if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK)
         return r;
-    c->nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
+    size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
     struct session *s = c->target.session;
-    return upload_new(s->stream, s->account, (int64_t)c->nbytes, gate_wake, &c->gate, &c->upload,
-                      e);
+    r = upload_new(s->stream, s->account, (int64_t)nbytes, gate_wake, &c->gate, &c->upload, e);
+    c->staging = (struct data_staging){
+        .req = c->gate.req,
+        .gate = &c->gate,
+        .upload = c->upload,
+        .from = c->data.data,
+        .n = nbytes,
+    };
+    return r;
 }
 
 static void finish_json(struct request *req)
@@ -137,7 +137,7 @@ static void sink_end(struct http_sink *sink, struct request *req)
     if (c->failed)
         http_reply_error(req, &c->err);
     else if (c->taken > OFFLOAD_BYTES)
-        http_offload(req, finish_json);
+        http_offload_long(req, finish_json);
     else
         finish_json(req);
 }

@@ -27,6 +27,7 @@
 #include "server/metrics.h"
 
 #define CONNECTION_MEMORY (128u << 10) /* more is zeroed with every request and costs more */
+#define LONG_BODY         (128u << 10) /* parsing more is long work */
 #define STUCK_S           60.0 /* at stop: how long to wait for work that cannot be stopped */
 
 uint64_t http_now_ns(void)
@@ -144,7 +145,10 @@ static bool start(struct rq *q, const char *method, const char *version)
 
 static void run_on_worker(struct request *r)
 {
-    http_offload(r, r->route->handler);
+    if (r->body_len > LONG_BODY)
+        http_offload_long(r, r->route->handler);
+    else
+        http_offload(r, r->route->handler);
 }
 
 /* The body is complete. */
@@ -230,13 +234,14 @@ void rq_end(struct rq *q)
     bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
     int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
     metrics_request(h->server->metrics, q->r.route, status, seconds, in, out);
-    if (log_enabled(LOG_DEBUG)) {
+    enum log_level level = status >= 500 ? LOG_WARN : q->traceparent ? LOG_INFO : LOG_DEBUG;
+    if (log_enabled(level)) {
         char s[16], i[24], o[24], ms[32];
         snprintf(s, sizeof s, "%d", status);
         snprintf(i, sizeof i, "%lld", (long long)in);
         snprintf(o, sizeof o, "%lld", (long long)out);
         snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
-        log_event(LOG_DEBUG, "request", "id", q->r.id, "traceparent",
+        log_event(level, "request", "id", q->r.id, "traceparent",
                   q->traceparent ? q->traceparent : "", "method", q->r.method, "path", q->r.path,
                   "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, NULL);
     }

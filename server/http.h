@@ -89,7 +89,8 @@ void http_reply_json(struct request *req, int status, struct strb *take_body);
 void http_reply_text(struct request *req, int status, const char *content_type,
                      struct strb *take_body);
 void http_reply_empty(struct request *req, int status);
-/* problem+json from an error; adds Retry-After for 429 and 503, Allow for 405 is http.c's. */
+/* problem+json from an error; adds Retry-After for 429 and 503, Allow for 405 is http.c's.
+ * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). */
 void http_reply_error(struct request *req, const struct err *e);
 
 /* A body produced on demand. pull() writes up to n bytes of the body from `offset` on (offsets rise
@@ -129,8 +130,22 @@ void http_wait(struct request *req, handler_fn *then);
 void http_wake(struct request *req);
 
 /* Runs `work(req)` on a worker thread (it may reply, wait or offload again). For what takes more
- * than about a millisecond of CPU: counting a large JSON reply, converting a large body. */
+ * than about a millisecond of CPU: counting a large JSON reply, converting a large body.
+ * http_offload_long is for what may take longer: such work comes after the other, and one worker is
+ * kept free of it where there are several. Work that can be cut does so: it offloads itself again
+ * every WORK_SLICE_MS or so. */
+#define WORK_SLICE_MS 1
 void http_offload(struct request *req, handler_fn *work);
+void http_offload_long(struct request *req, handler_fn *work);
+bool http_slice_over(uint64_t *begun_ns); /* 0 at first: starts the clock */
+
+uint64_t http_now_ns(void); /* monotonic */
+
+/* Adds the time since begun_ns (http_now_ns) to one of the fields of Server-Timing. */
+static inline void http_took(double *field, uint64_t begun_ns)
+{
+    *field = (*field > 0 ? *field : 0) + (double)(http_now_ns() - begun_ns) * 1e-6;
+}
 
 /* --- the server side of it --- */
 

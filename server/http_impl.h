@@ -125,6 +125,7 @@ struct rq {
 
     /* continuations */
     handler_fn *then, *work;
+    bool long_work;
     _Atomic int wait, io;
     struct rq *next_work;
 
@@ -157,8 +158,12 @@ struct http {
 
     pthread_mutex_t work_lock;
     pthread_cond_t work_wake;
-    struct rq *work_head, *work_tail;
-    int64_t n_work; /* queued */
+    struct work_queue {
+        struct rq *head, *tail;
+    } short_work, long_work;
+    int64_t n_work;   /* queued in both */
+    int long_running; /* workers at long work */
+    int short_run;    /* short jobs begun in a row while long ones waited */
     bool work_stop;
     pthread_t *workers;
     int n_workers;
@@ -181,7 +186,6 @@ static inline const struct rq *rq_of_const(const struct request *r)
 }
 
 double http_now(void); /* seconds, monotonic */
-uint64_t http_now_ns(void);
 int64_t http_now_ms_coarse(void);
 
 /* http_listen.c: binds; on failure nothing stays open. */

@@ -190,6 +190,8 @@ void http_reply_empty(struct request *req, int status)
 void http_reply_error(struct request *req, const struct err *e)
 {
     struct rq *q = rq_of(req);
+    if (e->code == ERR_DEVICE_LOST)
+        atomic_store(&q->http->server->device_lost, true);
     if (!take_reply(q, err_status(e->code), "application/problem+json"))
         return;
     if (q->status == 429 || q->status == 503)

@@ -12,6 +12,10 @@
  * Whoever takes a request out of PARKED resumes the connection, and he alone, so a connection is
  * never resumed twice and never after it has gone: while it is suspended nobody can free it.
  *
+ * Workers serve two queues. Short work goes first; long work, which tells so or has run a slice and
+ * comes back, never takes the last worker, so that no number of long jobs keeps a short one waiting
+ * for more than what it costs itself. It has its turn every few short jobs, so it cannot starve.
+ *
  * libmicrohttpd may close a resumed connection before it calls us again, when the socket has failed
  * meanwhile. The continuation still has to run: the request becomes an orphan, which workers bring
  * to its end. */
@@ -19,6 +23,8 @@
 
 #include "compute/base/mem.h"
 #include "server/http_impl.h"
+
+#define SHORT_IN_A_ROW 8 /* then one long job where one waits */
 
 static void suspend(struct rq *q)
 {
@@ -60,15 +66,39 @@ static void enqueue(struct rq *q)
 {
     struct http *h = q->http;
     pthread_mutex_lock(&h->work_lock);
+    struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
     q->next_work = NULL;
-    if (h->work_tail)
-        h->work_tail->next_work = q;
+    if (w->tail)
+        w->tail->next_work = q;
     else
-        h->work_head = q;
-    h->work_tail = q;
+        w->head = q;
+    w->tail = q;
     h->n_work++;
     pthread_cond_signal(&h->work_wake);
     pthread_mutex_unlock(&h->work_lock);
+}
+
+/* The next job, or NULL where none may begin now. */
+static struct rq *take_work(struct http *h)
+{
+    int most = h->config.workers > 1 ? h->config.workers - 1 : 1;
+    bool may_long = h->long_work.head && h->long_running < most;
+    struct work_queue *w = &h->short_work;
+    if (may_long && (!w->head || h->short_run >= SHORT_IN_A_ROW)) {
+        w = &h->long_work;
+        h->short_run = 0;
+    } else if (w->head) {
+        h->short_run = may_long ? h->short_run + 1 : 0;
+    } else {
+        return NULL;
+    }
+    struct rq *q = w->head;
+    w->head = q->next_work;
+    if (!w->head)
+        w->tail = NULL;
+    h->n_work--;
+    h->long_running += w == &h->long_work;
+    return q;
 }
 
 static void orphan_end(struct rq *q)
@@ -102,8 +132,10 @@ static void work_on(struct rq *q)
         if (!fn)
             fn = take_then(q); /* an orphan's */
         fn(&q->r);
-        if (q->work && !http_done(q))
-            continue;
+        if (q->work && !http_done(q)) {
+            enqueue(q); /* others have their turn */
+            return;
+        }
         if (!http_done(q) && atomic_load(&q->wait) == WAIT_NONE)
             forgot(q);
         if (http_done(q))
@@ -125,20 +157,22 @@ static void *worker(void *arg)
     struct http *h = arg;
     pthread_mutex_lock(&h->work_lock);
     for (;;) {
-        struct rq *q = h->work_head;
+        struct rq *q = take_work(h);
         if (!q) {
             if (h->work_stop)
                 break;
             pthread_cond_wait(&h->work_wake, &h->work_lock);
             continue;
         }
-        h->work_head = q->next_work;
-        if (!h->work_head)
-            h->work_tail = NULL;
-        h->n_work--;
+        bool was_long = q->long_work;
         pthread_mutex_unlock(&h->work_lock);
         work_on(q);
         pthread_mutex_lock(&h->work_lock);
+        if (was_long) {
+            h->long_running--;
+            if (h->long_work.head)
+                pthread_cond_signal(&h->work_wake);
+        }
     }
     pthread_mutex_unlock(&h->work_lock);
     return NULL;
@@ -201,7 +235,24 @@ void http_wake(struct request *req)
 
 void http_offload(struct request *req, handler_fn *work)
 {
-    rq_of(req)->work = work;
+    struct rq *q = rq_of(req);
+    q->work = work;
+    q->long_work = false;
+}
+
+void http_offload_long(struct request *req, handler_fn *work)
+{
+    struct rq *q = rq_of(req);
+    q->work = work;
+    q->long_work = true;
+}
+
+bool http_slice_over(uint64_t *begun_ns)
+{
+    uint64_t now = http_now_ns();
+    if (!*begun_ns)
+        *begun_ns = now;
+    return now - *begun_ns >= WORK_SLICE_MS * 1000000u;
 }
 
 static void io_wake(struct rq *q)

@@ -23,7 +23,7 @@ struct server {
     struct metrics *metrics;  /* server/metrics.h */
     _Atomic bool draining;    /* SIGTERM came: /readyz says 503 */
     _Atomic bool hurry;       /* a second signal: what is still open is cut, not drained */
-    _Atomic bool device_lost; /* set by whoever sees ERR_DEVICE_LOST */
+    _Atomic bool device_lost; /* a reply or a download met ERR_DEVICE_LOST */
     int64_t started_us;       /* microseconds since 1970 */
 };
 

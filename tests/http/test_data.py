@@ -1,5 +1,6 @@
 """Data in and out, beyond the contract's own rules: odd chunks, odd files, limits, conditions."""
 import json
+import re
 import socket
 import struct
 import threading
@@ -415,6 +416,11 @@ def test_server_timing_tells_about_the_work(api):
     api.create(name="u", shape=[100000])
     api.expect(201, api.post("/v1/evaluate", {"expr": "exp(u)", "name": "v"}))
     assert "cpu" in api.get("/v1/arrays/v/data").headers["Server-Timing"]
+    big = api.request("PUT", "/v1/arrays/u/data", bytes(800000), content_type=OCTETS)
+    for r in (big, api.get("/v1/arrays/v/data"), api.post("/v1/evaluate", {"expr": "u[:60000]", "inline": True}),
+              api.request("PUT", "/v1/arrays/u/data?index=:50000", json.dumps([1] * 50000).encode(), content_type=JSON)):
+        assert float(re.search(r"\bcopy;dur=([\d.]+)", r.headers["Server-Timing"])[1]) > 0, r
+    assert "copy" not in api.get("/v1/arrays/v").headers["Server-Timing"]
 
 
 def test_json_body_text_is_not_kept(api):

@@ -373,6 +373,24 @@ def test_configuration_file(daemon_with, tmp_path):
     assert r.status == 200 and json.loads(r.body)["limits"]["max_inline"] == 12
 
 
+def test_log_without_debug(daemon_with):
+    """At the default level: requests of a trace, and whatever is the daemon's fault."""
+    d = daemon_with("--memory-limit", "1MiB")
+    parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    close = b"Connection: close"
+    ask(d, request(b"GET /healthz HTTP/1.1", b"Host: localhost", close, b"traceparent: " + parent))
+    ask(d, request(b"GET /healthz HTTP/1.1", b"Host: localhost", close, b"X-Request-Id: silent"))
+    ask(d, request(b"GET /nothing HTTP/1.1", b"Host: localhost", close, b"X-Request-Id: silent"))
+    body = b'{"shape":[1000000]}'
+    r = ask(d, post(close, b"X-Request-Id: toolarge",
+                    b"Content-Length: %d" % len(body), body=body, path=b"/v1/arrays"))
+    assert r.status == 507
+    d.stop()
+    assert re.search(r"^\S+ info request .*traceparent=%s .*path=/healthz status=200" % parent.decode(), d.log(), re.M)
+    assert re.search(r"^\S+ warn request id=toolarge .*status=507", d.log(), re.M)
+    assert "silent" not in d.log()
+
+
 def test_access_log(daemon_with):
     d = daemon_with("--log-level", "debug")
     parent = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

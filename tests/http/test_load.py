@@ -97,6 +97,34 @@ def test_small_requests_beside_big_ones(api, work):
 
 
 @pytest.mark.release_only
+def test_counting_texts_holds_up_no_evaluation(daemon_with):
+    """A text is counted before it is sent, which takes a second or two here: a body large enough
+    for a worker thread must not wait for one of them to have finished."""
+    d = daemon_with("--workers", 2)
+    c = d.client()
+    c.create(name="x", shape=[6_000_000], dtype="float64", random={"distribution": "normal", "seed": 1})
+    body = {"expr": "1" + " + 1" * 750}  # 3 KiB
+    c.expect(200, c.post("/v1/evaluate", body))
+    downloads = []
+    for _ in range(4):
+        s = socket.create_connection((d.host, d.port))
+        s.sendall(b"GET /v1/arrays/x/data HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n")
+        downloads.append(s)
+    times, end = [], time.monotonic() + 1
+    while time.monotonic() < end:
+        start = time.monotonic()
+        c.expect(200, c.post("/v1/evaluate", body))
+        times.append(time.monotonic() - start)
+        time.sleep(0.002)
+    times.sort()
+    for s in downloads:
+        s.close()
+    c.expect(204, c.delete("/v1/arrays/x"))
+    c.close()
+    assert times[len(times) // 2] < 0.1 and times[-1] < 0.4, (len(times), times[len(times) // 2], times[-1])
+
+
+@pytest.mark.release_only
 def test_memory_is_bounded_while_streaming(daemon_with):
     d = daemon_with()
     c = d.client()

@@ -272,7 +272,15 @@ static void accept_later(struct request *r)
     ring_later(wake_request, r, delay(r));
 }
 
+static void lose_device(struct request *r)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_DEVICE_LOST, "it fell off the bus");
+    http_reply_error(r, &e);
+}
+
 const struct route route_table[] = {
+    {"GET", "/lose", BODY_NONE, lose_device, "/lose"},
     {"GET", "/hello", BODY_NONE, hello, "/hello"},
     {"POST", "/echo", BODY_BUFFERED, echo, "/echo"},
     {"GET", "/wait", BODY_NONE, wait_then, "/wait"},

@@ -365,12 +365,23 @@ static void survives_memory_failures(void **state)
     assert_int_equal(mem_live(), live);
 }
 
+static void a_lost_device_is_remembered(void **state)
+{
+    (void)state;
+    assert_int_equal(start(), ERR_OK);
+    assert_false(atomic_load(&server.device_lost));
+    expect("GET", "/lose", NULL, 0, 503, NULL);
+    assert_true(atomic_load(&server.device_lost)); /* what /readyz looks at */
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_way_of_replying),
         cmocka_unit_test(clients_that_leave_harm_nobody),
         cmocka_unit_test(stops_while_everything_is_going_on),
+        cmocka_unit_test(a_lost_device_is_remembered),
         cmocka_unit_test(survives_memory_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
