@@ -398,7 +398,7 @@ def test_access_log(daemon_with):
                           b"X-Request-Id: findme", b"traceparent: " + parent)).status == 200
     ask(d, request(b"GET /nothing HTTP/1.1", b"Host: localhost", b"Connection: close"))
     d.stop()
-    line = re.search(r"^\S+ debug request id=findme .*$", d.log(), re.M)[0]
+    line = re.search(r"^\S+ info request id=findme .*$", d.log(), re.M)[0]
     for part in (f"traceparent={parent.decode()}", "method=GET", "path=/healthz", "status=200", "ms="):
         assert part in line
     assert re.search(r"^\S+ debug request .*path=/nothing status=404", d.log(), re.M)
