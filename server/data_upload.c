@@ -10,9 +10,7 @@
  * Lengths are checked as early as they can be: from Content-Length before the body, from a .npy
  * header when it is complete, else at the end. JSON is read into elements first, because only its
  * end tells whether the shape is right; that costs one copy of the region. */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -493,26 +491,6 @@ static void accept_body(struct upload_sink *s)
     http_accept_body(s->req, &s->sink);
 }
 
-/* "2,3" of ?shape=; empty is rank 0. */
-static enum err_code parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
-{
-    int rank = 0;
-    const char *p = text;
-    while (*p) {
-        if (rank == MAX_RANK)
-            return err_set(e, ERR_BAD_SHAPE, "shape has more than %d extents", MAX_RANK);
-        char *end;
-        errno = 0;
-        long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
-        if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
-            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
-        ret_shape[rank++] = v;
-        p = *end ? end + 1 : end;
-    }
-    *ret_rank = rank;
-    return ERR_OK;
-}
-
 static enum err_code read_query(struct upload_sink *s, struct err *e)
 {
     const char *dtype = http_query(s->req, "dtype"), *shape = http_query(s->req, "shape");
@@ -527,7 +505,7 @@ static enum err_code read_query(struct upload_sink *s, struct err *e)
         int64_t *extents = arena_alloc_array(s->req->arena, MAX_RANK, sizeof *extents);
         if (!extents)
             return err_oom(e);
-        enum err_code c = parse_shape(shape, &s->rank, extents, e);
+        enum err_code c = data_parse_shape(shape, &s->rank, extents, e);
         if (c)
             return c;
         s->shaped = true;

@@ -1,4 +1,6 @@
 /* GET and PUT /v1/arrays/{ref}/data: which elements, in which form; the bytes are data_*.c's. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/index.h"
@@ -32,6 +34,26 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
                        "application/json (curl --json), not as %.64s",
                        value);
     }
+}
+
+/* "2,3" of ?shape=; empty is rank 0. */
+static enum err_code parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
+{
+    int rank = 0;
+    const char *p = text;
+    while (*p) {
+        if (rank == MAX_RANK)
+            return err_set(e, ERR_BAD_SHAPE, "shape has more than %d extents", MAX_RANK);
+        char *end;
+        errno = 0;
+        long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
+        if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
+            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
+        ret_shape[rank++] = v;
+        p = *end ? end + 1 : end;
+    }
+    *ret_rank = rank;
+    return ERR_OK;
 }
 
 /* The elements that ?index= means. */
