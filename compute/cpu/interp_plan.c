@@ -18,6 +18,8 @@
 /* Points a unit: some tens of microseconds of a cheap kernel. */
 #define UNIT_POINTS 65536
 #define UNIT_LEAST  4096
+/* From this cost a point on, units get smaller: they are what others wait for. */
+#define UNIT_COST 48
 /* Rows at least this long need no grouping: their edge boxes are too few to matter. */
 #define GROUPED_ROW 32768
 #define NARROW      8
@@ -384,6 +386,16 @@ static bool split_narrow(struct interp_run *r, int axis)
     return true;
 }
 
+static int64_t point_cost(const struct ir_kernel *k)
+{
+    int64_t cost = 1;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
+                : k->nodes[i].kind == IR_RANDOM ? 24
+                                                : 1;
+    return cost;
+}
+
 static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
 {
     const struct ir_kernel *k = r->k;
@@ -419,7 +431,9 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         r->box_axes[r->n_box_axes++] = a;
         r->n_boxes *= r->n_cuts[a];
     }
-    int64_t per = UNIT_POINTS;
+    int64_t per = UNIT_POINTS, cost = point_cost(k);
+    if (cost > UNIT_COST)
+        per = per / cost * UNIT_COST < UNIT_LEAST ? UNIT_LEAST : per / cost * UNIT_COST;
     int64_t fair = r->points / (4 * (int64_t)threads);
     if (fair < per)
         per = fair < UNIT_LEAST ? UNIT_LEAST : (fair + 1023) / 1024 * 1024;
@@ -528,11 +542,7 @@ bool interp_finish(struct interp_run *r, struct interp_scratch *s)
 
 int64_t interp_cost(const struct ir_kernel *k)
 {
-    int64_t cost = 1;
-    for (uint32_t i = 0; i < k->n_nodes; i++)
-        cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
-                : k->nodes[i].kind == IR_RANDOM ? 24
-                                                : 1;
+    int64_t cost = point_cost(k);
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(cost, k->shape[a], &cost))
             return INT64_MAX;
