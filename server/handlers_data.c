@@ -36,8 +36,7 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
     }
 }
 
-/* "2,3" of ?shape=; empty is rank 0. */
-static enum err_code parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
+enum err_code data_parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
 {
     int rank = 0;
     const char *p = text;
@@ -70,6 +69,22 @@ static enum err_code region_of(struct request *req, const struct array *a, struc
         return err_oom(e);
     enum err_code c = index_parse(text, strlen(text), spec, e);
     return c ? c : view_index(&a->view, spec, ret, e);
+}
+
+/* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
+ */
+static enum err_code check_dtype(struct request *req, const struct array *a, struct err *e)
+{
+    const char *text = http_query(req, "dtype");
+    if (!text)
+        return ERR_OK;
+    int t = dtype_from_name(text, strlen(text));
+    if (t < 0)
+        return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.64s\"", text);
+    if (t != (int)a->dtype)
+        return err_set(e, ERR_DTYPE_MISMATCH, "the array is %s, the data are said to be %s",
+                       dtype_name(a->dtype), dtype_name((enum dtype)t));
+    return ERR_OK;
 }
 
 static enum err_code only_index(struct request *req, struct err *e)
@@ -123,13 +138,16 @@ void data_put(struct request *req)
     struct session *s = NULL;
     struct handle h = {0};
     struct view region;
-    enum err_code c = only_index(req, &e);
+    static const char *const allowed[] = {"index", "dtype", NULL};
+    enum err_code c = http_query_only(req, allowed, &e);
     if (!c)
         c = data_format_of(req, &format, &e);
     if (!c)
         c = handler_array(req, &s, &h, &e);
     if (!c && h.read_only)
         c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
+    if (!c)
+        c = check_dtype(req, h.array, &e);
     if (!c)
         c = region_of(req, h.array, &region, &e);
     if (!c) {
