@@ -58,7 +58,9 @@ static enum err_code by_zero(struct err *e)
 
 static enum err_code too_large(struct err *e)
 {
-    return err_set(e, ERR_BAD_EXPRESSION, "the literal arithmetic leaves the range of 127 bits");
+    return err_set(e, ERR_BAD_EXPRESSION,
+                   "integers of literals are exact to 127 bits, this one is larger; "
+                   "write one operand as a float, as in 2.0**200");
 }
 
 static enum err_code int_power(__int128 base, __int128 exp, struct literal *ret, struct err *e)

@@ -35,6 +35,10 @@ struct json_body *json_body_new(const struct json_body_limits *limits)
         b->limits = *limits;
     if (!b->limits.max_text)
         b->limits.max_text = TEXT_MAX;
+    if (!b->limits.json.max_depth)
+        b->limits.json.max_depth = JSON_MAX_DEPTH;
+    if (!b->limits.json.max_nodes)
+        b->limits.json.max_nodes = JSON_MAX_NODES;
     b->hole_at = SIZE_MAX;
     return b;
 }
@@ -86,7 +90,7 @@ static enum err_code dtype_so_far(struct json_body *b, int *ret, struct err *e)
     if (text.failed || !arena)
         return err_oom(e);
     struct json doc;
-    enum err_code err = json_parse(arena, text.data, text.len, NULL, &doc, e);
+    enum err_code err = json_parse(arena, text.data, text.len, &b->limits.json, &doc, e);
     if (err)
         return err;
     struct json v = json_member(doc, "dtype");
@@ -193,7 +197,7 @@ enum err_code json_body_finish(struct json_body *b, struct arena *arena, struct 
         return err_set(e, ERR_BAD_JSON, "malformed JSON at byte %llu: the text ends early",
                        (unsigned long long)b->position);
     enum err_code err = json_parse_around(arena, b->text.data ? b->text.data : "", b->text.len,
-                                          b->hole_at, b->hole_len, NULL, ret, e);
+                                          b->hole_at, b->hole_len, &b->limits.json, ret, e);
     if (!err)
         *ret_data = b->data;
     return err;

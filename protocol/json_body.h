@@ -15,8 +15,9 @@
 struct json_body;
 
 struct json_body_limits {
-    size_t max_text;        /* bytes outside of `data`: ERR_TOO_LARGE past it; 0: 16 MiB */
-    int64_t max_data_bytes; /* bytes of elements: ERR_QUOTA past it; 0: none */
+    size_t max_text;         /* bytes outside of `data`: ERR_TOO_LARGE past it; 0: 16 MiB */
+    struct json_limits json; /* outside of `data`; zeros: json.h's */
+    int64_t max_data_bytes;  /* bytes of elements: ERR_QUOTA past it; 0: none */
 };
 
 struct json_body *json_body_new(const struct json_body_limits *limits); /* NULL without memory */

@@ -63,6 +63,8 @@ static const struct setting settings[] = {
      "a JSON body, array data aside"},
     {"max-json-depth", SET_COUNT, true, AT(max_json_depth), "1000", 1, 1000, "N",
      "lists and objects within each other"},
+    {"max-json-values", SET_COUNT, true, AT(max_json_values), "2097152", 1, 1e9, "N",
+     "values and member names of a JSON body, array data aside"},
     {"max-kernel-nodes", SET_COUNT, false, AT(max_kernel_nodes), "400", 8, 1e6, "N",
      "nodes past which a kernel is cut in two"},
     {"max-kernel-inputs", SET_COUNT, false, AT(max_kernel_inputs), "64", 2, 1024, "N",

@@ -39,7 +39,7 @@ struct config {
     int64_t max_nodes, max_nesting, max_inputs;
     int64_t max_kernel_nodes, max_kernel_inputs;
     int64_t max_inline; /* elements */
-    int64_t max_json_body, max_json_depth;
+    int64_t max_json_body, max_json_depth, max_json_values;
 
     /* HTTP */
     struct config_list allowed_host;

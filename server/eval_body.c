@@ -34,9 +34,7 @@ static double now_ms(void)
 
 static enum err_code body_object(struct request *req, struct json *ret, struct err *e)
 {
-    const struct config *config = req->server->config;
-    struct json_limits limits = {.max_depth = (uint32_t)config->max_json_depth,
-                                 .max_nodes = JSON_MAX_NODES};
+    struct json_limits limits = handler_json_limits(req);
     enum err_code c = media_require_json(http_header(req, "Content-Type"), e);
     if (!c)
         c = json_parse(req->arena, req->body, req->body_len, &limits, ret, e);

@@ -4,7 +4,9 @@
 
 #include "protocol/media.h"
 #include "server/auth.h"
+#include "server/config.h"
 #include "server/handlers.h"
+#include "server/server.h"
 
 enum err_code handler_accepts_json(struct request *req, struct err *e)
 {
@@ -20,14 +22,24 @@ enum err_code handler_plain(struct request *req, struct err *e)
     return r == ERR_OK ? handler_accepts_json(req, e) : r;
 }
 
+struct json_limits handler_json_limits(const struct request *req)
+{
+    const struct config *c = req->server->config;
+    return (struct json_limits){
+        .max_depth = (uint32_t)c->max_json_depth,
+        .max_nodes = (uint32_t)c->max_json_values,
+    };
+}
+
 enum err_code handler_body(struct request *req, bool optional, struct json *ret, struct err *e)
 {
     *ret = (struct json){0};
     if (optional && req->body_len == 0)
         return ERR_OK;
     enum err_code r = media_require_json(http_header(req, "Content-Type"), e);
+    struct json_limits limits = handler_json_limits(req);
     struct json doc;
-    if (r != ERR_OK || (r = json_parse(req->arena, req->body, req->body_len, NULL, &doc, e)))
+    if (r != ERR_OK || (r = json_parse(req->arena, req->body, req->body_len, &limits, &doc, e)))
         return r;
     if (json_kind(doc) != JSON_OBJECT)
         return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");

@@ -37,6 +37,9 @@ enum err_code handler_accepts_json(struct request *req, struct err *e) must_chec
 enum err_code handler_body(struct request *req, bool optional, struct json *ret,
                            struct err *e) must_check;
 
+/* The configured limits of JSON bodies. */
+struct json_limits handler_json_limits(const struct request *req);
+
 /* ?limit= and ?after= of a list. `after` is the number of the last entry of the page before. */
 struct page {
     uint64_t after;

@@ -73,6 +73,13 @@ static enum err_code begin_data(struct create *c, struct json_array *reader, str
     enum err_code r = json_array_take(reader, c->spec.dtype, &c->data, e);
     if (r != ERR_OK)
         return err_prefix(e, "/data");
+    if (!c->data.size && c->spec.has_shape && c->spec.rank > c->data.rank &&
+        !memcmp(c->spec.shape, c->data.shape, sizeof *c->spec.shape * (size_t)c->data.rank) &&
+        c->data.rank && c->data.shape[c->data.rank - 1] == 0) {
+        /* lists cannot spell what comes after an extent of 0: [] stands for (0, 3) too */
+        c->data.rank = c->spec.rank;
+        memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
+    }
     if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK)
         return r;
     size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
@@ -186,6 +193,7 @@ void array_create(struct request *req)
         return;
     }
     struct json_body_limits limits = {
+        .json = handler_json_limits(req),
         .max_text = (size_t)req->server->config->max_json_body,
         .max_data_bytes = data_room(req, c->target.session),
     };

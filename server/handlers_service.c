@@ -24,10 +24,17 @@ static void reply_status(struct request *req, const char *status)
     http_reply_json(req, 200, &out);
 }
 
+/* Probes send whatever Accept they like and look at the status. */
+static enum err_code no_query(struct request *req, struct err *e)
+{
+    static const char *const none[] = {NULL};
+    return http_query_only(req, none, e);
+}
+
 void service_healthz(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (handler_plain(req, &e) != ERR_OK)
+    if (no_query(req, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         reply_status(req, "ok");
@@ -36,7 +43,7 @@ void service_healthz(struct request *req)
 void service_readyz(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (handler_plain(req, &e) != ERR_OK)
+    if (no_query(req, &e) != ERR_OK)
         http_reply_error(req, &e);
     else if (atomic_load(&req->server->draining)) {
         err_set(&e, ERR_DRAINING, "the daemon is shutting down");

@@ -90,7 +90,10 @@ static enum err_code apply(struct json body, enum dtype *dtype, struct view *vie
 {
     struct json v = json_member(body, "ghost");
     enum err_code r = ERR_OK;
-    if (json_present(v))
+    bool ghost = false;
+    if (json_present(v) && (r = json_get_bool(v, &ghost, e)) != ERR_OK)
+        return r;
+    if (ghost)
         return json_err(v, e, ERR_BAD_FIELD, "ghost cells are not available in this version");
     if (json_present(v = json_member(body, "index")))
         r = step_index(v, view, e);

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -112,6 +113,10 @@ static enum err_code admit(struct rq *q, struct err *e)
     if (q->r.content_length > limit)
         return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
                        (long long)limit);
+    const char *coding = http_header(&q->r, "Content-Encoding");
+    if (coding && q->r.route->body != BODY_NONE && strcasecmp(coding, "identity") != 0)
+        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
+                       "Content-Encoding %.64s is not understood: send the body as it is", coding);
     return auth_identify(&q->r, e);
 }
 

@@ -331,7 +331,7 @@ def test_content_type_is_parsed(api, kind):
     assert api.expect(200, r).json()["value"] == 2
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/v1/info", "/v1/arrays", "/v1/sessions", "/v1/arrays/u",
+@pytest.mark.parametrize("path", ["/v1/info", "/v1/arrays", "/v1/sessions", "/v1/arrays/u",
                                   "/v1/arrays/u/data"])
 def test_406(api, path):
     api.create(name="u", shape=[1])
