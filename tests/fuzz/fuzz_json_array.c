@@ -63,7 +63,7 @@ static void arrays(const char *p, size_t n, int dtype, size_t chunk)
 
 static enum err_code read_body(const char *p, size_t n, size_t chunk, bool *ret_streamed)
 {
-    struct json_body_limits limits = {1 << 20, 1 << 20};
+    struct json_body_limits limits = {.max_text = 1 << 20, .max_data_bytes = 1 << 20};
     struct json_body *b = json_body_new(&limits);
     struct arena *arena = arena_new(0);
     struct json_array *data = NULL;
