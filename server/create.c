@@ -53,10 +53,12 @@ void create_reply(struct request *req, struct create_target *take_t, struct arra
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
                                .policy = take_t->put ? NAME_REPLACE : NAME_NEW};
     _cleanup_handle_ struct handle h = {0};
-    if (handle_add(take_t->session->handles, take_array, &spec, &h, &replaced, &e) != ERR_OK)
+    _cleanup_strb_ struct strb meta = {0};
+    if (meta_reserve(&meta, &e) != ERR_OK ||
+        handle_add(take_t->session->handles, take_array, &spec, &h, &replaced, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply_located(req, replaced ? 200 : 201, &h);
+        meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
     array_unref(take_array);
     create_target_clear(take_t);
 }

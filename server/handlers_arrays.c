@@ -108,16 +108,18 @@ void array_patch(struct request *req)
     int read_only = -1;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, after = {0};
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
+        (r = meta_reserve(&meta, &e)) == ERR_OK &&
         (r = handle_update(s->handles, h.id, name, read_only, &after, &e)) == ERR_CONFLICT)
         err_prefix(&e, "/name");
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply(req, 200, &after);
+        meta_reply_reserved(req, 200, &after, false, &meta);
 }
 
 static enum err_code must_be_writable(const struct handle *h, struct err *e)
@@ -176,13 +178,15 @@ void array_resize(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, after = {0};
     _cleanup_array_ struct array *fresh = NULL;
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
         (r = must_be_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
         r = err_set(&e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
-    if (r == ERR_OK && (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
+        (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK)
         r = handle_set_array(s->handles, h.id, h.array, fresh, &after, &e);
     if (r != ERR_OK) {
         http_reply_error(req, &e);
@@ -190,7 +194,7 @@ void array_resize(struct request *req)
     }
     /* let go of the old memory before the reply tells the number of references */
     handle_clear(&h);
-    meta_reply(req, 200, &after);
+    meta_reply_reserved(req, 200, &after, false, &meta);
 }
 
 /* --- copy --- */
@@ -203,6 +207,7 @@ void array_copy(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *copy = NULL;
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK)
         r = handler_body(req, true, &body, &e);
@@ -210,14 +215,15 @@ void array_copy(struct request *req)
         (r = handler_name(body, &name, &e)) == ERR_OK && name &&
         (r = handle_check_name(s->handles, name, NAME_NEW, &e)) != ERR_OK)
         err_prefix(&e, "/name");
-    if (r == ERR_OK && (r = engine_copy(s->stream, s->account, h.array, &copy, &e)) == ERR_OK) {
+    if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
+        (r = engine_copy(s->stream, s->account, h.array, &copy, &e)) == ERR_OK) {
         struct handle_spec spec = {.name = name, .policy = NAME_NEW};
         r = handle_add(s->handles, copy, &spec, &made, NULL, &e);
     }
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply(req, 201, &made);
+        meta_reply_reserved(req, 201, &made, true, &meta);
 }
 
 /* --- swap --- */
@@ -229,6 +235,7 @@ void array_swap(struct request *req)
     const char *ref;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle a = {0}, b = {0};
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &a, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
@@ -240,11 +247,13 @@ void array_swap(struct request *req)
     if (r == ERR_OK && (r = must_be_writable(&a, &e)) == ERR_OK &&
         (r = must_be_writable(&b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
+    if (r == ERR_OK)
+        r = meta_reserve(&meta, &e);
     if (r == ERR_OK && (r = engine_swap(s->stream, a.array, b.array, &e)) != ERR_OK &&
         !e.pointer[0])
         err_prefix(&e, "/with");
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply(req, 200, &a);
+        meta_reply_reserved(req, 200, &a, false, &meta);
 }

@@ -3,30 +3,12 @@
  * Nothing here waits unless a value is asked for: the array's handle is made while its contents are
  * still being computed. A small evaluation on the CPU is over when engine_evaluate returns, and
  * then a reply with the value goes out from here without a suspension. */
-#include <stdio.h>
-
-#include "protocol/json_writer.h"
 #include "server/config.h"
 #include "server/data.h"
 #include "server/encode.h"
 #include "server/eval_body.h"
 #include "server/meta.h"
 #include "server/server.h"
-
-/* Room for the metadata of any array is got beforehand: once the result is written or named, the
- * reply must not fail. */
-#define META_MAX 4096
-
-static void reply_meta(struct request *req, int status, const struct handle *h, struct strb *take)
-{
-    struct json_writer w = JSON_WRITER(take);
-    meta_put(&w, h);
-    char location[32 + ID_SIZE];
-    snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
-    if (status == 201)
-        http_add_header(req, "Location", location);
-    http_reply_json(req, status, take);
-}
 
 /* A handle for the result, and its metadata. */
 static enum err_code reply_handle(struct request *req, const struct eval_body *b, struct array *a,
@@ -36,7 +18,7 @@ static enum err_code reply_handle(struct request *req, const struct eval_body *b
     _cleanup_handle_ struct handle h = {0};
     enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
     if (!c)
-        reply_meta(req, 201, &h, take);
+        meta_reply_reserved(req, 201, &h, true, take);
     return c;
 }
 
@@ -46,7 +28,7 @@ static enum err_code reply_result(struct request *req, const struct eval_body *b
 {
     _cleanup_array_ struct array *a = take_a;
     if (b->has_out) {
-        reply_meta(req, 200, &b->out, meta);
+        meta_reply_reserved(req, 200, &b->out, false, meta);
         return ERR_OK;
     }
     if (b->name)
@@ -81,8 +63,8 @@ void evaluate_post(struct request *req)
         return;
     }
     bool maybe_meta = b.has_out || b.name || (b.reply == MEDIA_JSON && !b.inline_data);
-    if (maybe_meta && !strb_reserve(&meta, META_MAX))
-        c = err_oom(&e);
+    if (maybe_meta)
+        c = meta_reserve(&meta, &e);
     if (!c)
         c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times, NULL,
                             NULL, &e);

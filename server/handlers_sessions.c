@@ -32,17 +32,20 @@ static void put_session(struct json_writer *w, const struct session *s)
     json_close_object(w);
 }
 
-static void reply_session(struct request *req, int status, const struct session *s)
+#define SESSION_MAX 1024 /* bytes of a session's JSON */
+
+/* `take` may have room already, so that this cannot fail any more. */
+static void reply_session(struct request *req, int status, const struct session *s,
+                          struct strb *take)
 {
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
+    struct json_writer w = JSON_WRITER(take);
     put_session(&w, s);
     if (status == 201) {
         char location[32 + ID_SIZE];
         snprintf(location, sizeof location, "/v1/sessions/%s", s->id);
         http_add_header(req, "Location", location);
     }
-    http_reply_json(req, status, &out);
+    http_reply_json(req, status, take);
 }
 
 static enum err_code read_spec(struct json body, struct session_spec *ret, struct err *e)
@@ -83,13 +86,15 @@ void session_post(struct request *req)
     struct json body;
     struct session_spec spec;
     _cleanup_session_ struct session *s = NULL;
+    _cleanup_strb_ struct strb out = {0};
     if (handler_plain(req, &e) != ERR_OK || handler_body(req, true, &body, &e) != ERR_OK ||
         read_spec(body, &spec, &e) != ERR_OK ||
+        (!strb_reserve(&out, SESSION_MAX) && err_oom(&e) != ERR_OK) ||
         session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
-    reply_session(req, 201, s);
+    reply_session(req, 201, s, &out);
 }
 
 void session_list_get(struct request *req)
@@ -135,7 +140,7 @@ void session_one_get(struct request *req)
         session_get(req->principal->sessions, req->param[0], false, &s, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
-        reply_session(req, 200, s);
+        reply_session(req, 200, s, &(struct strb){0});
 }
 
 void session_one_delete(struct request *req)
@@ -176,7 +181,7 @@ static void sync_reply(struct request *req)
     struct sync *y = req->state;
     req->t_device = y->device_ms;
     if (y->result == ERR_OK) {
-        reply_session(req, 200, y->session);
+        reply_session(req, 200, y->session, &(struct strb){0});
         return;
     }
     struct err e = ERR_INIT;

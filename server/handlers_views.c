@@ -118,6 +118,7 @@ void array_views_post(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *a = NULL;
+    _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
@@ -128,6 +129,8 @@ void array_views_post(struct request *req)
         if ((r = apply(body, &dtype, &view, &e)) == ERR_OK)
             r = handler_name(body, &name, &e);
     }
+    if (r == ERR_OK)
+        r = meta_reserve(&meta, &e);
     if (r == ERR_OK && !(a = array_view(h.array, dtype, &view)))
         r = err_oom(&e);
     if (r == ERR_OK) {
@@ -139,5 +142,5 @@ void array_views_post(struct request *req)
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else
-        meta_reply(req, 201, &made);
+        meta_reply_reserved(req, 201, &made, true, &meta);
 }

@@ -17,12 +17,7 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-
-#define HASH_NONFATAL_OOM       1
-#define uthash_malloc(n)        mem_alloc(n)
-#define uthash_free(p, n)       mem_free(p)
-#define uthash_nonfatal_oom(el) ((void)(el))
-#include <uthash.h>
+#include "server/table.h"
 
 struct name_key {
     uint64_t space;

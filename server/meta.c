@@ -66,25 +66,28 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_close_object(w);
 }
 
-static void reply(struct request *req, int status, const struct handle *h, bool located)
+#define META_MAX 4096 /* of any array */
+
+enum err_code meta_reserve(struct strb *ret, struct err *e)
 {
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
+    return strb_reserve(ret, META_MAX) ? ERR_OK : err_oom(e);
+}
+
+void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
+                         struct strb *take)
+{
+    struct json_writer w = JSON_WRITER(take);
     meta_put(&w, h);
     if (located) {
         char location[32 + ID_SIZE];
         snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
         http_add_header(req, "Location", location);
     }
-    http_reply_json(req, status, &out);
+    http_reply_json(req, status, take);
 }
 
 void meta_reply(struct request *req, int status, const struct handle *h)
 {
-    reply(req, status, h, status == 201);
-}
-
-void meta_reply_located(struct request *req, int status, const struct handle *h)
-{
-    reply(req, status, h, true);
+    struct strb out = {0};
+    meta_reply_reserved(req, status, h, status == 201, &out);
 }

@@ -12,17 +12,12 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+#include <utlist.h>
 
 #include "compute/base/mem.h"
 #include "server/auth.h"
 #include "server/http.h"
-
-#define HASH_NONFATAL_OOM       1
-#define uthash_malloc(n)        mem_alloc(n)
-#define uthash_free(p, n)       mem_free(p)
-#define uthash_nonfatal_oom(el) ((void)(el))
-#include <uthash.h>
-#include <utlist.h>
+#include "server/table.h"
 
 struct node {
     struct session s; /* first: a session is its node */

@@ -117,12 +117,12 @@ static int ask(const char *method, const char *target, const char *headers, cons
     return atoi(raw + 9);
 }
 
-static char reply[2 << 20];
+static char reply[(2 << 20) + 1]; /* with a NUL where a test puts one */
 static size_t reply_len;
 
 static int send_simple(const char *method, const char *target)
 {
-    return ask(method, target, "", NULL, 0, reply, sizeof reply, &reply_len);
+    return ask(method, target, "", NULL, 0, reply, sizeof reply - 1, &reply_len);
 }
 
 static void settle(int64_t bytes)
@@ -144,7 +144,8 @@ static void contents(float *ret)
 static void restore(void)
 {
     assert_int_equal(
-        ask("PUT", "/v1/arrays/u/data", OCTETS, u, sizeof u, reply, sizeof reply, &reply_len), 204);
+        ask("PUT", "/v1/arrays/u/data", OCTETS, u, sizeof u, reply, sizeof reply - 1, &reply_len),
+        204);
 }
 
 /* Sends the request until no allocation fails any more. */
@@ -155,12 +156,14 @@ static void torture(const char *method, const char *target, const char *headers,
     float now[N];
     for (int64_t nth = 1;; nth++) {
         mem_fail_after(nth, false);
-        int got = ask(method, target, headers, body, n, reply, sizeof reply, &reply_len);
+        int got = ask(method, target, headers, body, n, reply, sizeof reply - 1, &reply_len);
         int64_t failed = mem_failed();
         mem_fail_after(0, false);
         if (got != status && got != 507 && got != 0)
             fail_msg("%s %s, allocation %d: %d %.300s", method, target, (int)nth, got, reply);
-        send_simple("DELETE", "/v1/arrays/n");
+        int gone = send_simple("DELETE", "/v1/arrays/n");
+        if (got == 507 && gone != 404)
+            fail_msg("%s %s, allocation %d: refused, but made", method, target, (int)nth);
         contents(now);
         if (got == 507 && memcmp(now, u, sizeof u) != 0)
             fail_msg("%s %s %.*s, allocation %d: refused, but written", method, target,
@@ -177,11 +180,113 @@ static void torture(const char *method, const char *target, const char *headers,
     }
 }
 
+/* Deletes all sessions but the default one; how many. */
+static int delete_sessions(void)
+{
+    char target[64];
+    for (int n = 0;; n++) {
+        assert_int_equal(send_simple("GET", "/v1/sessions"), 200);
+        reply[reply_len] = '\0';
+        const char *other = strstr(reply, "\"default\":false");
+        if (!other)
+            return n;
+        const char *id = NULL;
+        for (const char *p = reply; (p = strstr(p, "\"id\":\"")) && p < other; p += 6)
+            id = p + 6;
+        assert_non_null(id);
+        snprintf(target, sizeof target, "/v1/sessions/%.*s", (int)strcspn(id, "\""), id);
+        assert_int_equal(send_simple("DELETE", target), 204);
+    }
+}
+
+static void torture_new_sessions(void)
+{
+    static const char body[] = "{\"name\":\"s\",\"ttl_s\":60}";
+    for (int64_t failed = 1, nth = 1; failed; nth++) {
+        mem_fail_after(nth, false);
+        int got = ask("POST", "/v1/sessions", JSON, body, strlen(body), reply, sizeof reply - 1,
+                      &reply_len);
+        failed = mem_failed();
+        mem_fail_after(0, false);
+        if (got != 201 && !(failed && (got == 507 || got == 0)))
+            fail_msg("a session, allocation %d: %d %.300s", (int)nth, got, reply);
+        int n = delete_sessions();
+        if (got)
+            assert_int_equal(n, got == 201);
+    }
+}
+
+/* Makes something and deletes it with the nth allocation failing: it is gone, or all there. */
+static void torture_delete(const char *made_at, const char *body)
+{
+    int64_t bytes = engine_bytes_in_use(server.engine), arrays = auth_arrays(server.auth);
+    for (int64_t failed = 1, nth = 1; failed; nth++) {
+        char target[64];
+        assert_int_equal(
+            ask("POST", made_at, JSON, body, strlen(body), reply, sizeof reply - 1, &reply_len),
+            201);
+        reply[reply_len] = '\0';
+        const char *id = strstr(reply, "\"id\":\"") + 6;
+        snprintf(target, sizeof target, "%s/%.*s", made_at, (int)strcspn(id, "\""), id);
+        mem_fail_after(nth, false);
+        int got = send_simple("DELETE", target);
+        failed = mem_failed();
+        mem_fail_after(0, false);
+        if (got != 204 && !(failed && (got == 507 || got == 0)))
+            fail_msg("DELETE %s, allocation %d: %d", made_at, (int)nth, got);
+        int again = send_simple("DELETE", target);
+        assert_true(got == 204 ? again == 404 : again == 204 || (got == 0 && again == 404));
+        settle(bytes);
+        assert_int_equal(auth_arrays(server.auth), arrays);
+    }
+}
+
 static void torture_json(const char *target, const char *body, const char *accept, int status)
 {
     char headers[200];
     snprintf(headers, sizeof headers, JSON "Accept: %s\r\n", accept);
     torture("POST", target, headers, body, strlen(body), status);
+}
+
+/* Arrays and sessions as things: made, looked at, changed, deleted. `u` stays. */
+static void torture_objects(void)
+{
+    static const char *const made[] = {
+        "{\"name\":\"n\",\"shape\":[30,40]}",
+        "{\"name\":\"n\",\"shape\":[7],\"fill\":2.5,\"dtype\":\"float16\"}",
+        "{\"name\":\"n\",\"data\":[[1,2],[3,4]],\"dtype\":\"complex64\"}",
+        "{\"name\":\"n\",\"data\":[true,false]}",
+        "{\"name\":\"n\",\"arange\":{\"stop\":100}}",
+        "{\"name\":\"n\",\"linspace\":{\"start\":0,\"stop\":1}}",
+        "{\"name\":\"n\",\"eye\":{\"n\":9}}",
+        "{\"name\":\"n\",\"shape\":[50],\"random\":{\"distribution\":\"normal\",\"seed\":1}}",
+        "{\"name\":\"n\",\"like\":\"u\"}",
+    };
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        torture_json("/v1/arrays", made[i], "*/*", 201);
+    torture_json("/v1/arrays/u/views", "{\"index\":\"::2\",\"reshape\":[10,-1],\"name\":\"n\"}",
+                 "*/*", 201);
+    torture_json("/v1/arrays/u/views", "{\"index\":\"1:-1\",\"dtype\":\"int32\",\"name\":\"n\"}",
+                 "*/*", 201);
+    torture_json("/v1/arrays/u/copy", "{\"name\":\"n\"}", "*/*", 201);
+    torture_json("/v1/arrays/u/resize", "{\"shape\":[10,100]}", "*/*", 200);
+    torture_json("/v1/arrays/u/resize", "{\"shape\":[1000]}", "*/*", 200);
+    static const char patch[] = "{\"name\":\"u\",\"read_only\":false}";
+    torture("PATCH", "/v1/arrays/u", JSON, patch, strlen(patch), 200);
+    static const char twin[] = "{\"name\":\"twin\",\"like\":\"u\"}";
+    assert_int_equal(
+        ask("POST", "/v1/arrays", JSON, twin, strlen(twin), reply, sizeof reply - 1, &reply_len),
+        201);
+    torture_json("/v1/arrays/u/swap", "{\"with\":\"twin\"}", "*/*", 200);
+    assert_int_equal(send_simple("DELETE", "/v1/arrays/twin"), 204);
+    torture_delete("/v1/arrays", "{\"shape\":[10],\"name\":\"d\"}");
+    torture_delete("/v1/sessions", "{}");
+    torture_new_sessions();
+    static const char *const looks[] = {"/v1/arrays",   "/v1/arrays/u",         "/v1/info",
+                                        "/v1/sessions", "/v1/sessions/default", "/metrics"};
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++)
+        torture("GET", looks[i], "", NULL, 0, 200);
+    torture("POST", "/v1/sessions/default/sync", "", NULL, 0, 200);
 }
 
 static void every_allocation_fails_once(void **state)
@@ -192,7 +297,7 @@ static void every_allocation_fails_once(void **state)
     for (int i = 0; i < N; i++)
         u[i] = (float)i / 3;
     assert_int_equal(ask("POST", "/v1/arrays?dtype=float32&shape=1000&name=u", OCTETS, u, sizeof u,
-                         reply, sizeof reply, &reply_len),
+                         reply, sizeof reply - 1, &reply_len),
                      201);
     int64_t bytes = engine_bytes_in_use(server.engine);
 
@@ -232,11 +337,14 @@ static void every_allocation_fails_once(void **state)
     torture_json("/v1/explain", "{\"expr\":\"where(u > 1, u, laplacian(u)) / max(u)\"}", "*/*",
                  200);
     settle(bytes);
+    torture_objects();
+    settle(bytes);
 
     /* past the first block: streamed, and counted first as JSON */
     static const char big[] = "{\"name\":\"big\",\"shape\":[50000],\"dtype\":\"int32\"}";
     assert_int_equal(
-        ask("POST", "/v1/arrays", JSON, big, strlen(big), reply, sizeof reply, &reply_len), 201);
+        ask("POST", "/v1/arrays", JSON, big, strlen(big), reply, sizeof reply - 1, &reply_len),
+        201);
     torture("GET", "/v1/arrays/big/data", "", NULL, 0, 200);
     torture("GET", "/v1/arrays/big/data", "Accept: application/json\r\n", NULL, 0, 200);
     torture_json("/v1/evaluate", "{\"expr\":\"big + 1\",\"inline\":true}", "*/*", 200);
