@@ -447,13 +447,14 @@ static void cut_transfers(struct http *h)
 void http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
+    /* Still listening while open requests end: probes are told why, the rest is sent away. */
+    double until = http_now() + h->config.drain_timeout_s;
+    while (atomic_load(&h->in_flight) > 0 && http_now() < until && !atomic_load(&h->server->hurry))
+        usleep(2000);
     for (size_t i = 0; i < h->n_listeners; i++)
         if (h->listeners[i].mhd)
             MHD_quiesce_daemon(h->listeners[i].mhd);
     http_listen_close(h);
-    double until = http_now() + h->config.drain_timeout_s;
-    while (atomic_load(&h->in_flight) > 0 && http_now() < until && !atomic_load(&h->server->hurry))
-        usleep(2000);
     /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
     until = http_now() + STUCK_S;

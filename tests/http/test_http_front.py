@@ -373,6 +373,28 @@ def test_configuration_file(daemon_with, tmp_path):
     assert r.status == 200 and json.loads(r.body)["limits"]["max_inline"] == 12
 
 
+def test_probes_are_answered_while_draining(daemon_with):
+    d = daemon_with("--drain-timeout", 20)
+    d.client().create(name="u", shape=[4], dtype="uint8")
+    s = connect(d)
+    s.sendall(request(b"PUT /v1/arrays/u/data HTTP/1.1", b"Host: localhost", b"Content-Length: 4",
+                      b"Content-Type: application/octet-stream") + b"12")
+    settles(d, "arrayd_http_requests_in_flight", 2)  # the upload and the question
+    os.kill(d.pid, signal.SIGTERM)
+    close = b"Connection: close"
+    deadline = time.monotonic() + 5
+    while ask(d, request(b"GET /readyz HTTP/1.1", b"Host: localhost", close)).status != 503:
+        assert time.monotonic() < deadline
+    assert ask(d, request(b"GET /healthz HTTP/1.1", b"Host: localhost", close)).status == 200
+    assert ask(d, request(b"GET /metrics HTTP/1.1", b"Host: localhost", close)).status == 200
+    r = ask(d, request(b"GET /v1/info HTTP/1.1", b"Host: localhost", close))
+    check_problem(r, 503)
+    assert json.loads(r.body)["code"] == "draining"
+    s.sendall(b"34")
+    assert s.recv(65536).startswith(b"HTTP/1.1 204 ")
+    s.close()
+
+
 def test_log_without_debug(daemon_with):
     """At the default level: requests of a trace, and whatever is the daemon's fault."""
     d = daemon_with("--memory-limit", "1MiB")
