@@ -105,8 +105,6 @@ bool array_buffer_shared(const struct array *a);   /* other arrays use the buffe
 int array_device(const struct array *a);
 /* Changes with every write asked for, never repeats within the process: for ETag. */
 uint64_t array_version(const struct array *a);
-/* Whether the array is its whole buffer in C order. */
-bool array_is_whole(const struct array *a);
 
 /* A new contiguous array, zeroed. */
 enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,

@@ -202,9 +202,3 @@ uint64_t array_version(const struct array *a)
 {
     return atomic_load(&a->buffer->version);
 }
-
-bool array_is_whole(const struct array *a)
-{
-    return a->view.offset == 0 && array_nbytes(a) == a->buffer->nbytes &&
-           view_is_contiguous(&a->view);
-}

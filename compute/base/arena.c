@@ -138,8 +138,3 @@ int arena_grow(struct arena *a, void **p, size_t *cap, size_t n, size_t elem_siz
     *cap = want;
     return 0;
 }
-
-size_t arena_used(const struct arena *a)
-{
-    return a->used;
-}

@@ -25,8 +25,6 @@ void *arena_dup(struct arena *a, const void *p, size_t n);
  * without memory (*p stays valid). The old copy stays in the arena. */
 int arena_grow(struct arena *a, void **p, size_t *cap, size_t n, size_t elem_size);
 
-size_t arena_used(const struct arena *a);
-
 static inline void arena_freep(struct arena **a)
 {
     arena_free(*a);
