@@ -1,0 +1,148 @@
+/* Two tables of function pointers, filled by dlopen and dlsym from driver.def and nvrtc.def.
+ *
+ * Why not link: one binary has to start where there is neither a driver nor a toolkit, and the same
+ * build has to take whichever NVRTC the machine has. The lists are macros so that a function is
+ * named once: the table's member, its type and the symbol looked up cannot disagree.
+ *
+ * A library is kept once it was found whole. One that is missing, or lacks a symbol, is closed
+ * again and the next call looks anew: a daemon may be started before its driver is. A lock rather
+ * than pthread_once for that reason; it is taken a few times in a process's life. */
+#include "compute/cuda/loader.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool have_driver, have_nvrtc;
+static struct driver driver;
+static struct nvrtc nvrtc;
+
+struct symbol {
+    const char *name;
+    void *place; /* of a function pointer, whose bytes are those dlsym returns (POSIX) */
+};
+
+static const struct symbol driver_symbols[] = {
+#define CU(name, symbol, args) {symbol, &driver.name},
+#include "compute/cuda/driver.def"
+#undef CU
+};
+static const struct symbol nvrtc_symbols[] = {
+#define NVRTC(name, args) {#name, &nvrtc.name},
+#include "compute/cuda/nvrtc.def"
+#undef NVRTC
+    {"nvrtcGetErrorString", &nvrtc.nvrtcGetErrorString},
+};
+
+struct library {
+    const char *what, *variable;
+    const char *const *candidates;
+    const struct symbol *symbols;
+    size_t n_symbols;
+    const char *source; /* what brings it to a machine that lacks it */
+    const char *newer;  /* what brings one that has every symbol */
+};
+
+/* The dynamic linker's own search first: it knows ld.so.conf and LD_LIBRARY_PATH. Then the places
+ * where installers leave the files without telling it. The bare libcuda.so is not tried: a
+ * toolkit's stub has that name. */
+static const struct library driver_library = {
+    .what = "CUDA driver library libcuda.so.1",
+    .variable = "ARRAYD_LIBCUDA",
+    .candidates = (const char *const[]){"libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1",
+                                        "/usr/local/cuda/compat/libcuda.so.1",
+                                        "/usr/lib/wsl/lib/libcuda.so.1", NULL},
+    .symbols = driver_symbols,
+    .n_symbols = sizeof driver_symbols / sizeof *driver_symbols,
+    .source = "libcuda.so.1 comes with the NVIDIA driver; in a container it is mounted by the "
+              "NVIDIA container toolkit (--gpus all)",
+    .newer = "NVIDIA driver 470 or later (CUDA 11.4) is needed",
+};
+static const struct library nvrtc_library = {
+    .what = "CUDA run-time compiler libnvrtc.so",
+    .variable = "ARRAYD_LIBNVRTC",
+    .candidates = (const char *const[]){"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
+                                        "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.12",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.11.2",
+                                        "/usr/local/cuda/lib64/libnvrtc.so",
+                                        "/opt/cuda/lib64/libnvrtc.so", NULL},
+    .symbols = nvrtc_symbols,
+    .n_symbols = sizeof nvrtc_symbols / sizeof *nvrtc_symbols,
+    .source = "it comes with the CUDA toolkit: package cuda-nvrtc-13-0 (or -12-x) of NVIDIA's "
+              "repository, libnvrtc12 of Debian and Ubuntu, nvidia-cuda-nvrtc of PyPI (then name "
+              "its file in ARRAYD_LIBNVRTC)",
+    .newer = "NVRTC of CUDA 11.4 or later is needed",
+};
+
+static enum err_code load(const struct library *l, struct err *e)
+{
+    const char *given = getenv(l->variable), *name = NULL;
+    char why[512] = "";
+    void *handle = NULL;
+    if (given && *given) {
+        handle = dlopen(name = given, RTLD_NOW | RTLD_LOCAL);
+        const char *reason = handle ? NULL : dlerror();
+        if (!handle)
+            return err_set(e, ERR_BAD_FIELD, "%s, named by %s, cannot be loaded (%s): %s", given,
+                           l->variable, reason ? reason : "no reason known", l->source);
+    }
+    for (const char *const *c = l->candidates; !handle && *c; c++) {
+        handle = dlopen(name = *c, RTLD_NOW | RTLD_LOCAL);
+        const char *reason = handle ? NULL : dlerror();
+        /* A file that is there but unfit says more than the many that are absent. */
+        if (reason && !*why && !strstr(reason, "No such file"))
+            strncat(strcpy(why, " ("), reason, sizeof why - 8);
+    }
+    if (!handle)
+        return err_set(e, ERR_BAD_FIELD, "the %s was not found%s%s: %s", l->what, why,
+                       *why ? ")" : "", l->source);
+    for (size_t i = 0; i < l->n_symbols; i++) {
+        void *function = dlsym(handle, l->symbols[i].name);
+        memcpy(l->symbols[i].place, &function, sizeof function);
+        if (!function) {
+            err_set(e, ERR_BAD_FIELD, "%s has no function %s: %s", name, l->symbols[i].name,
+                    l->newer);
+            dlclose(handle);
+            return ERR_BAD_FIELD;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err_code load_both(struct err *e)
+{
+    if (!have_driver) {
+        enum err_code code = load(&driver_library, e);
+        if (code)
+            return code;
+        have_driver = true;
+    }
+    if (!have_nvrtc) {
+        enum err_code code = load(&nvrtc_library, e);
+        if (code)
+            return code;
+        int result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
+        if (result != NVRTC_SUCCESS)
+            return err_set(e, ERR_BAD_FIELD, "the %s does not tell its version: %s",
+                           nvrtc_library.what, nvrtc.nvrtcGetErrorString(result));
+        have_nvrtc = true;
+    }
+    return ERR_OK;
+}
+
+enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc **ret_nvrtc,
+                          struct err *e)
+{
+    pthread_mutex_lock(&lock);
+    enum err_code code = load_both(e);
+    pthread_mutex_unlock(&lock);
+    if (code)
+        return code;
+    *ret_driver = &driver;
+    *ret_nvrtc = &nvrtc;
+    return ERR_OK;
+}

@@ -1,0 +1,32 @@
+/* The CUDA driver and NVRTC, found at run time: one binary serves with and without a GPU.
+ *
+ * Called by compute/cuda only. Symbols are listed once, in driver.def and nvrtc.def. The tables are
+ * filled once a process and stay; immutable afterwards, so thread-safe. */
+#ifndef ARRAYD_CUDA_LOADER_H
+#define ARRAYD_CUDA_LOADER_H
+
+#include "compute/base/err.h"
+#include "compute/cuda/cuda_api.h"
+
+struct driver {
+#define CU(name, symbol, args) CUresult(*name) args;
+#include "compute/cuda/driver.def"
+#undef CU
+};
+
+struct nvrtc {
+#define NVRTC(name, args) nvrtcResult(*name) args;
+#include "compute/cuda/nvrtc.def"
+#undef NVRTC
+    const char *(*nvrtcGetErrorString)(nvrtcResult code);
+    int major, minor; /* its version */
+};
+
+/* Loads the driver (libcuda.so.1, or what ARRAYD_LIBCUDA names) and NVRTC (libnvrtc.so.13, .12,
+ * .11.2, .so, those of the toolkit's usual places, or what ARRAYD_LIBNVRTC names). The tables live
+ * as long as the process. ERR_BAD_FIELD, with a message that says which library or symbol is
+ * missing and what provides it. */
+enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc **ret_nvrtc,
+                          struct err *e) must_check;
+
+#endif
