@@ -121,8 +121,8 @@ AR_SATURATE_ALL(F64, ar_f64)
     AR_CAST(F, f, BOOL, ar_bool, (v) != 0)                                                         \
     AR_CAST(F, f, F32, ar_f32, (ar_f32)(v))                                                        \
     AR_CAST(F, f, F64, ar_f64, (ar_f64)(v))                                                        \
-    AR_CAST(F, f, C64, ar_c64, ((ar_c64){(ar_f32)(v), 0}))                                         \
-    AR_CAST(F, f, C128, ar_c128, ((ar_c128){(ar_f64)(v), 0}))
+    AR_CAST(F, f, C64, ar_c64, (AR_VALUE(ar_c64){(ar_f32)(v), 0}))                                 \
+    AR_CAST(F, f, C128, ar_c128, (AR_VALUE(ar_c128){(ar_f64)(v), 0}))
 #define AR_WRAP(T, t, v)    (t)(v)
 #define AR_SAT_F32(T, t, v) ar_saturate_F32_##T(v)
 #define AR_SAT_F64(T, t, v) ar_saturate_F64_##T(v)
@@ -168,14 +168,14 @@ AR_CAST(C64, ar_c64, BF16, ar_bf16, ar_f32_to_bf16(x.re))
 AR_CAST(C64, ar_c64, F32, ar_f32, x.re)
 AR_CAST(C64, ar_c64, F64, ar_f64, (ar_f64)x.re)
 AR_CAST(C64, ar_c64, C64, ar_c64, x)
-AR_CAST(C64, ar_c64, C128, ar_c128, ((ar_c128){(ar_f64)x.re, (ar_f64)x.im}))
+AR_CAST(C64, ar_c64, C128, ar_c128, (AR_VALUE(ar_c128){(ar_f64)x.re, (ar_f64)x.im}))
 AR_CAST_TO_INTS(C128, ar_c128, x.re, AR_SAT_F64)
 AR_CAST(C128, ar_c128, BOOL, ar_bool, x.re != 0 || x.im != 0)
 AR_CAST(C128, ar_c128, F16, ar_f16, ar_f64_to_f16(x.re))
 AR_CAST(C128, ar_c128, BF16, ar_bf16, ar_f64_to_bf16(x.re))
 AR_CAST(C128, ar_c128, F32, ar_f32, (ar_f32)x.re)
 AR_CAST(C128, ar_c128, F64, ar_f64, x.re)
-AR_CAST(C128, ar_c128, C64, ar_c64, ((ar_c64){(ar_f32)x.re, (ar_f32)x.im}))
+AR_CAST(C128, ar_c128, C64, ar_c64, (AR_VALUE(ar_c64){(ar_f32)x.re, (ar_f32)x.im}))
 AR_CAST(C128, ar_c128, C128, ar_c128, x)
 
 #undef AR_CAST

@@ -2,7 +2,7 @@
  * the part's type AR_P and identifier AR_PT, and AR_DIV. No include guard. */
 
 #define AR_PART(op)   AR_PASTE(ar_, op, _, AR_PT)
-#define AR_MAKE(x, y) ((AR_R){x, y})
+#define AR_MAKE(x, y) (AR_VALUE(AR_R){(AR_P)(x), (AR_P)(y)})
 
 AR_FN AR_R AR_NAME(ADD)(AR_R a, AR_R b)
 {

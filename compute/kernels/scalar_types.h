@@ -2,6 +2,15 @@
 #ifndef ARRAYD_SCALAR_TYPES_H
 #define ARRAYD_SCALAR_TYPES_H
 
+#define AR_PASTE_(a, b, c, d) a##b##c##d
+#define AR_PASTE(a, b, c, d)  AR_PASTE_(a, b, c, d)
+/* ar_<OP>_<T> for the type a template is being compiled for. */
+#define AR_NAME(op) AR_PASTE(ar_, op, _, AR_T)
+
+/* The build expands the templates with AR_EXTRACT, to embed one text a function: what follows is
+ * not part of those texts, they include it. */
+#if !defined(AR_EXTRACT)
+
 #if defined(__CUDACC_RTC__)
 #define AR_FN  static inline __device__
 #define AR_INF __longlong_as_double(0x7ff0000000000000LL)
@@ -11,6 +20,12 @@
 #define AR_FN  static inline __attribute__((unused))
 #define AR_INF __builtin_inf()
 #define AR_NAN __builtin_nan("")
+#endif
+/* AR_VALUE(struct type){…}: a value of it, in C and in C++. */
+#if defined(__cplusplus)
+#define AR_VALUE(type) type
+#else
+#define AR_VALUE(type) (type)
 #endif
 
 /* long is 64 bits wide on every host we build for, and is what int64_t is there. */
@@ -35,11 +50,6 @@ struct ar_complex128 {
 };
 typedef struct ar_complex64 ar_c64;
 typedef struct ar_complex128 ar_c128;
-
-#define AR_PASTE_(a, b, c, d) a##b##c##d
-#define AR_PASTE(a, b, c, d)  AR_PASTE_(a, b, c, d)
-/* ar_<OP>_<T> for the type a template is being compiled for. */
-#define AR_NAME(op) AR_PASTE(ar_, op, _, AR_T)
 
 AR_FN ar_u32 ar_bits_F32(ar_f32 x)
 {
@@ -89,5 +99,7 @@ AR_FN ar_f64 ar_from_bits_F64(ar_u64 u)
     return v.f;
 #endif
 }
+
+#endif
 
 #endif
