@@ -108,7 +108,7 @@ static enum err_code draft_run(struct draft *d, struct account *account, uint32_
             return err_oom(e);
         }
     }
-    return engine_run(d->task, d->t, account, false, NULL, NULL, ret, NULL, e);
+    return engine_run(d->task, d->t, account, false, NULL, NULL, ret, e);
 }
 
 enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,

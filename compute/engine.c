@@ -46,7 +46,9 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
         mem_free(g);
         return code;
     }
-    if (pthread_mutex_init(&g->lock, NULL) != 0) {
+    g->plans = plan_cache_new(config->plan_cache, NULL, NULL);
+    if (!g->plans || pthread_mutex_init(&g->lock, NULL) != 0) {
+        plan_cache_free(g->plans);
         backend_close(g->backend);
         mem_free(g);
         return err_oom(e);
@@ -72,6 +74,7 @@ void engine_close(struct engine *g)
     if (!g)
         return;
     reap_streams(g);
+    plan_cache_free(g->plans);
     backend_close(g->backend);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
@@ -109,6 +112,8 @@ int64_t engine_jobs_in_flight(const struct engine *g)
 
 void engine_metrics(struct engine *g, struct strb *out)
 {
+    struct plan_counts plans;
+    plan_cache_counts(g->plans, &plans);
     strb_addf(out,
               "# HELP arrayd_evaluations_total Expressions and copies queued.\n"
               "# TYPE arrayd_evaluations_total counter\n"
@@ -116,11 +121,21 @@ void engine_metrics(struct engine *g, struct strb *out)
               "# HELP arrayd_kernels_total Kernels queued.\n"
               "# TYPE arrayd_kernels_total counter\n"
               "arrayd_kernels_total %llu\n"
+              "# HELP arrayd_plan_cache_hits_total Expressions whose plan was there already.\n"
+              "# TYPE arrayd_plan_cache_hits_total counter\n"
+              "arrayd_plan_cache_hits_total %llu\n"
+              "# HELP arrayd_plan_cache_misses_total Expressions that were checked and lowered.\n"
+              "# TYPE arrayd_plan_cache_misses_total counter\n"
+              "arrayd_plan_cache_misses_total %llu\n"
+              "# HELP arrayd_plan_cache_entries Plans kept.\n"
+              "# TYPE arrayd_plan_cache_entries gauge\n"
+              "arrayd_plan_cache_entries %u\n"
               "# HELP arrayd_jobs_in_flight Pieces of device work queued or running.\n"
               "# TYPE arrayd_jobs_in_flight gauge\n"
               "arrayd_jobs_in_flight %lld\n",
               (unsigned long long)atomic_load(&g->evaluations),
-              (unsigned long long)atomic_load(&g->kernels), (long long)atomic_load(&g->jobs));
+              (unsigned long long)atomic_load(&g->kernels), (unsigned long long)plans.hits,
+              (unsigned long long)plans.misses, plans.entries, (long long)atomic_load(&g->jobs));
     if (g->backend->ops->metrics)
         g->backend->ops->metrics(g->backend, out);
 }
@@ -185,6 +200,7 @@ void task_free(struct task *t)
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
     engine_stream_unref(t->stream);
+    plan_entry_unref(t->entry);
     arena_free(t->arena);
 }
 
@@ -194,7 +210,7 @@ bool task_use(struct task *t, struct storage *st, bool write)
     if (arena_grow(t->arena, (void **)&t->uses, &cap, t->n_uses, sizeof *t->uses) < 0)
         return false;
     t->cap_uses = (uint32_t)cap;
-    t->uses[t->n_uses++] = (struct storage_use){storage_ref(st), write};
+    t->uses[t->n_uses++] = (struct storage_use){.storage = storage_ref(st), .write = write};
     return true;
 }
 
@@ -212,13 +228,23 @@ static void task_deliver(struct task *t)
         done(user, result, ms);
 }
 
-/* Whoever waits for what was written can tell how long it took. */
+/* Whoever waits for what was written can tell how long it took, and whether it is there: work that
+ * failed, or read what failed work should have written, leaves nothing that may be shown. */
 static void job_measured(struct job *job)
 {
     struct task *t = job->user;
-    for (uint32_t i = 0; i < t->n_uses; i++)
-        if (t->uses[i].write)
-            atomic_store(&t->uses[i].storage->written_ms, job->device_ms);
+    int failed = job->result;
+    for (uint32_t i = 0; i < t->n_uses && failed == ERR_OK; i++)
+        if (!t->uses[i].write)
+            failed = atomic_load(&t->uses[i].storage->failed);
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        struct storage *st = t->uses[i].storage;
+        if (!t->uses[i].write)
+            continue;
+        atomic_store(&st->written_ms, job->device_ms);
+        if (failed != ERR_OK || t->uses[i].whole)
+            atomic_store(&st->failed, failed);
+    }
 }
 
 static void job_done(struct job *job)

@@ -44,11 +44,12 @@ struct engine_config {
     /* past these a kernel is cut by materialising a temporary; never an error */
     uint32_t max_kernel_nodes;
     uint32_t max_kernel_inputs;
+    uint32_t plan_cache; /* plans kept for repeated expressions */
 };
 #define ENGINE_CONFIG_DEFAULT                                                                      \
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
-        .device = {.inline_elements = 1 << 16},                                                    \
+        .plan_cache = 512, .device = {.inline_elements = 1 << 16},                                 \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,

@@ -1,5 +1,5 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
- * evaluate.c, create.c and transfer.c only.
+ * run.c, evaluate.c, plan_cache.c, create.c and transfer.c only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
@@ -11,6 +11,7 @@
 
 #include "compute/engine.h"
 #include "compute/fuse.h"
+#include "compute/plan_cache.h"
 
 /* A place in a stream's order that a storage was used at. */
 struct mark {
@@ -23,6 +24,7 @@ struct storage {
     _Atomic uint32_t refs;
     _Atomic uint32_t pins;     /* downloads reading it: writers go elsewhere */
     _Atomic double written_ms; /* device time of the work that wrote it last */
+    _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
     struct engine *engine;
     struct account *account;
     int device;
@@ -58,6 +60,7 @@ struct engine {
     char note[256];
     struct engine_config config;
     struct fuse_limits fuse;
+    struct plan_cache *plans;
     pthread_mutex_t lock;
     _Atomic int64_t bytes, jobs;
     _Atomic uint64_t version, evaluations, kernels;
@@ -68,6 +71,7 @@ struct engine {
 struct storage_use {
     struct storage *storage;
     bool write;
+    bool whole; /* write: every element, whatever was there before */
 };
 
 /* Work under construction, then in flight. Lives in its own arena, which goes with it. */
@@ -77,7 +81,8 @@ struct task {
     struct engine_stream *stream;
     struct storage_use *uses; /* a reference each */
     uint32_t n_uses, cap_uses;
-    struct fence *waits; /* task_reserve's */
+    struct fence *waits;      /* task_reserve's */
+    struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
     engine_done *done;
     void *user;
     double device_ms;
@@ -117,7 +122,15 @@ void task_submit_unlock(struct task *t);
  * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */
 enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
                          bool fast_math, struct array *out, const struct view *out_view,
-                         struct array **ret, double *ret_lower_ms, struct err *e) must_check;
+                         struct array **ret, struct err *e) must_check;
+/* The plan that engine_run would run, in `arena`. */
+enum err_code engine_plan(struct engine *g, struct arena *arena, const struct typed *typed,
+                          bool fast_math, struct array *out, const struct view *out_view,
+                          struct ir_plan **ret, struct err *e) must_check;
+/* Lowers, for the region `target` of a buffer of target_bytes (NULL: a new array). */
+enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
+                        bool fast_math, const struct view *target, int64_t target_bytes,
+                        struct ir_plan **ret, struct err *e) must_check;
 
 /* A graph that is just the array. false without memory. */
 bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);

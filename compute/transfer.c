@@ -54,6 +54,8 @@ static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
     (void)device_ms; /* of a job that only marks the end */
+    if (result == ERR_OK)
+        result = (enum err_code)atomic_load(&d->storage->failed);
     d->result = result;
     int waiting = DOWNLOAD_WAITING;
     if (atomic_compare_exchange_strong(&d->state, &waiting,
@@ -110,7 +112,8 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
         atomic_fetch_add(&d->refs, 1);
         task_submit_unlock(t);
     } else {
-        atomic_init(&d->state, DOWNLOAD_READY);
+        d->result = (enum err_code)atomic_load(&st->failed);
+        atomic_init(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
         pthread_mutex_unlock(&g->lock);
         if (wake)
             wake(user);
@@ -364,7 +367,7 @@ enum err_code upload_finish_into(struct upload *take_u, struct array *a, const s
         } else {
             t->done = done;
             t->user = user;
-            code = engine_run(t, typed, account, false, a, v, &out, NULL, e);
+            code = engine_run(t, typed, account, false, a, v, &out, e);
             array_unref(out);
         }
     }

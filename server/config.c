@@ -69,6 +69,8 @@ static const struct setting settings[] = {
      "nodes past which a kernel is cut in two"},
     {"max-kernel-inputs", SET_COUNT, false, AT(max_kernel_inputs), "64", 2, 1024, "N",
      "arrays past which a kernel is cut in two"},
+    {"plan-cache", SET_COUNT, false, AT(plan_cache), "512", 0, 1e6, "N",
+     "compiled expressions kept for when they come again"},
     {"inline-elements", SET_COUNT, false, AT(inline_elements), "65536", 0, 1e9, "N",
      "CPU: work up to this many point operations runs where it is asked for"},
 

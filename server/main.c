@@ -37,6 +37,7 @@ static enum err_code open_engine(const struct config *c, struct engine **ret, st
     ec.device.inline_elements = c->inline_elements;
     ec.max_inputs = (uint32_t)c->max_inputs;
     ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
+    ec.plan_cache = (uint32_t)c->plan_cache;
     ec.max_kernel_inputs = (uint32_t)c->max_kernel_inputs;
     return engine_open(&ec, ret, e);
 }

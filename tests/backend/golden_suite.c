@@ -117,7 +117,7 @@ static void run(struct suite *t, const struct golden_record *r, enum layout in, 
     struct err e = ERR_INIT;
     char why[1400] = "";
     bool bad = false;
-    if (engine_run(task, g, t->account, false, target, NULL, &ret, NULL, &e) != ERR_OK) {
+    if (engine_run(task, g, t->account, false, target, NULL, &ret, &e) != ERR_OK) {
         bad = true;
         snprintf(why, sizeof why, "%s: %s", r->text, e.message);
     } else {

@@ -382,7 +382,7 @@ static int run_into(struct world *w, const struct walked *want, int k)
         assert(pinned == ERR_OK);
         (void)pinned;
     }
-    enum err_code code = engine_run(task, w->t, w->account, false, out, NULL, &ret, NULL, &e);
+    enum err_code code = engine_run(task, w->t, w->account, false, out, NULL, &ret, &e);
     if (code != ERR_OK) {
         fprintf(stderr, "engine_run into: %s\n", e.message);
         return 1;
@@ -453,7 +453,7 @@ static int one(struct world *w)
     struct array *ret = NULL;
     struct err e = ERR_INIT;
     int bad = 0;
-    enum err_code code = engine_run(task, w->t, w->account, false, NULL, NULL, &ret, NULL, &e);
+    enum err_code code = engine_run(task, w->t, w->account, false, NULL, NULL, &ret, &e);
     if (code != ERR_OK) {
         fprintf(stderr, "engine_run: %s\n", e.message);
         bad = 1;
