@@ -6,6 +6,14 @@
 
 #include "server/meta.h"
 
+/* Before the body is taken: who cannot win need not send it. */
+static enum err_code check_condition(const struct create_target *t, struct err *e)
+{
+    _cleanup_handle_ struct handle now = {0};
+    bool there = handle_get(t->session->handles, t->name, &now, NULL) == ERR_OK;
+    return condition_guard((void *)&t->condition, there ? now.array : NULL, e);
+}
+
 enum err_code create_target_init(struct request *req, struct create_target *ret, struct err *e)
 {
     struct create_target t = {.put = strcmp(req->method, "PUT") == 0};
@@ -20,6 +28,13 @@ enum err_code create_target_init(struct request *req, struct create_target *ret,
         e->pointer[0] = '\0'; /* the name is not in the body */
         session_unref(t.session);
         return r;
+    }
+    if (t.put) {
+        t.condition = condition_of(req);
+        if (condition_any(&t.condition) && (r = check_condition(&t, e)) != ERR_OK) {
+            session_unref(t.session);
+            return r;
+        }
     }
     *ret = t;
     return ERR_OK;
@@ -50,8 +65,10 @@ void create_reply(struct request *req, struct create_target *take_t, struct arra
 {
     struct err e = ERR_INIT;
     bool replaced = false;
+    struct handle_guard guard = {condition_guard, &take_t->condition};
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
-                               .policy = take_t->put ? NAME_REPLACE : NAME_NEW};
+                               .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
+                               .guard = condition_any(&take_t->condition) ? &guard : NULL};
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
     if (meta_reserve(&meta, &e) != ERR_OK ||

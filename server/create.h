@@ -6,6 +6,7 @@
 #ifndef ARRAYD_SERVER_CREATE_H
 #define ARRAYD_SERVER_CREATE_H
 
+#include "server/condition.h"
 #include "server/handles.h"
 #include "server/http.h"
 #include "server/session.h"
@@ -13,10 +14,13 @@
 struct create_target {
     struct session *session; /* a reference, create_target_clear gives it back */
     bool put;
-    char name[NAME_SIZE]; /* "" when the array gets none */
+    char name[NAME_SIZE];       /* "" when the array gets none */
+    struct condition condition; /* PUT: on the array that has the name now */
 };
 
-/* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name can be had.
+/* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name can be had and,
+ * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED); both are asked again when
+ * the array gets its handle.
  * On failure nothing needs clearing. */
 enum err_code create_target_init(struct request *req, struct create_target *ret,
                                  struct err *e) must_check;

@@ -8,20 +8,16 @@
  * JSON needs its exact length before the first byte, so the text is made twice: counted on a worker
  * thread, then made again as it is sent. Both passes read a small window of elements after another,
  * so memory does not grow with the array.
- *
- * The ETag is strong: the process's random mark, the contents' version (which never repeats in a
- * process), a hash of dtype and geometry (a name may come to mean another view of the same memory)
- * and the representation. */
-#include <pthread.h>
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #include "compute/base/mem.h"
 #include "protocol/npy.h"
 #include "protocol/numlist.h"
+#include "server/condition.h"
 #include "server/data.h"
 #include "server/gate.h"
 #include "server/server.h"
@@ -29,7 +25,6 @@
 #define FIRST_BLOCK 65536 /* contents up to this are answered from memory */
 #define TEXT_BLOCK  32768 /* JSON text made at a time */
 #define PULL_MAX    (1 << 17)
-#define ETAG_MAX    64
 
 const enum media data_offers[3] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON};
 
@@ -115,66 +110,7 @@ static void device_failed(struct data_source *s)
         fail(s->req, ERR_DEVICE_LOST, "the device failed while the data were read");
 }
 
-/* --- ETag and the conditions --- */
-
-static uint32_t process_mark;
-
-static void make_mark(void)
-{
-    /* interrupted only before the kernel's pool is ready */
-    while (getrandom(&process_mark, sizeof process_mark, 0) != sizeof process_mark)
-        ;
-}
-
-static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
-{
-    const unsigned char *b = p;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ b[i]) * 0x100000001b3ull; /* FNV-1a */
-    return h;
-}
-
-static void make_etag(const struct array *a, uint64_t version, enum media type, char *ret)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_mark);
-    const struct view *v = &a->view;
-    uint64_t h = 0xcbf29ce484222325ull;
-    h = hash_bytes(h, &a->dtype, sizeof a->dtype);
-    h = hash_bytes(h, &v->rank, sizeof v->rank);
-    h = hash_bytes(h, v->shape, sizeof *v->shape * (size_t)v->rank);
-    h = hash_bytes(h, v->strides, sizeof *v->strides * (size_t)v->rank);
-    h = hash_bytes(h, &v->offset, sizeof v->offset);
-    snprintf(ret, ETAG_MAX, "\"%08x-%llx-%016llx-%c\"", process_mark, (unsigned long long)version,
-             (unsigned long long)h,
-             type == MEDIA_OCTETS ? 'o'
-             : type == MEDIA_NPY  ? 'n'
-                                  : 'j');
-}
-
-/* If-None-Match: `*`, or a list that names the tag (weak marks do not matter here). */
-static bool list_has_tag(const char *list, const char *etag)
-{
-    size_t n = strlen(etag);
-    const char *p = list;
-    for (;;) {
-        p += strspn(p, " \t,");
-        if (!*p)
-            return false;
-        if (*p == '*')
-            return true;
-        if (p[0] == 'W' && p[1] == '/')
-            p += 2;
-        if (*p != '"')
-            return false;
-        const char *end = strchr(p + 1, '"');
-        if (!end)
-            return false;
-        if ((size_t)(end + 1 - p) == n && !memcmp(p, etag, n))
-            return true;
-        p = end + 1;
-    }
-}
+/* --- ranges --- */
 
 enum range_kind { RANGE_WHOLE, RANGE_PART, RANGE_BAD };
 
@@ -481,11 +417,16 @@ static bool conditions(struct data_source *s, const struct array *a)
 {
     struct request *req = s->req;
     char etag[ETAG_MAX], text[96];
-    make_etag(a, s->download ? download_version(s->download) : array_version(a), s->type, etag);
+    uint64_t version = s->download ? download_version(s->download) : array_version(a);
+    etag_make(a->dtype, &a->view, version, s->type, etag);
     http_add_header(req, "ETag", etag);
     http_add_header(req, "Vary", "Accept");
-    const char *h = http_header(req, "If-None-Match");
-    if (h && list_has_tag(h, etag)) {
+    struct condition c = condition_of(req);
+    if (c.match && !etag_listed(c.match, etag, true)) {
+        fail(req, ERR_PRECONDITION_FAILED, "If-Match: the contents have none of these tags");
+        return true;
+    }
+    if (c.none_match && etag_listed(c.none_match, etag, false)) {
         http_reply_empty(req, 304);
         return true;
     }

@@ -11,11 +11,13 @@
  * header when it is complete, else at the end. JSON is read into elements first, because only its
  * end tells whether the shape is right; that costs one copy of the region. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "protocol/json_array.h"
 #include "protocol/npy.h"
+#include "server/condition.h"
 #include "server/data.h"
 #include "server/gate.h"
 
@@ -312,6 +314,24 @@ static void reply_failed(struct upload_sink *s, const struct err *e)
     http_reply_error(req, &copy);
 }
 
+/* Writes the staged bytes, if the request's condition (still) holds. Of two uploads with the same
+ * condition one must fail, so no other upload is published between the question and the answer.
+ * (What an evaluation writes at that very moment may come between.) */
+static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
+                             struct err *e)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    struct condition condition = condition_of(s->req);
+    pthread_mutex_lock(&one);
+    enum err_code c = condition_check(&condition, a, &s->region, e);
+    if (!c)
+        c = upload_finish_into(take_u, a, &s->region, s->fortran, NULL, NULL, e);
+    else
+        upload_abort(take_u);
+    pthread_mutex_unlock(&one);
+    return c;
+}
+
 /* Everything has been pushed: publishes it. */
 static void finish(struct upload_sink *s)
 {
@@ -339,12 +359,11 @@ static void finish(struct upload_sink *s)
         c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
     if (!c && now.array != s->target.array)
         c = err_set(&e, ERR_CONFLICT, "the array was resized while the data were on their way");
-    if (c) {
+    if (!c)
+        c = publish(s, u, now.array, &e);
+    else
         upload_abort(u);
-        reply_failed(s, &e);
-        return;
-    }
-    if (upload_finish_into(u, now.array, &s->region, s->fortran, NULL, NULL, &e)) {
+    if (c) {
         reply_failed(s, &e);
         return;
     }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/condition.h"
 #include "server/handlers.h"
 #include "server/meta.h"
 
@@ -56,9 +57,11 @@ void array_delete(struct request *req)
 {
     static const char *const none[] = {NULL};
     struct err e = ERR_INIT;
+    struct condition condition = condition_of(req);
+    struct handle_guard guard = {condition_guard, &condition};
     _cleanup_session_ struct session *s = NULL;
     if (http_query_only(req, none, &e) != ERR_OK || session_of(req, &s, &e) != ERR_OK ||
-        handle_remove(s->handles, req->param[0], &e) != ERR_OK)
+        handle_remove(s->handles, req->param[0], &guard, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         http_reply_empty(req, 204);
@@ -106,6 +109,8 @@ void array_patch(struct request *req)
     struct json body;
     const char *name = NULL;
     int read_only = -1;
+    struct condition condition = condition_of(req);
+    struct handle_guard guard = {condition_guard, &condition};
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, after = {0};
     _cleanup_strb_ struct strb meta = {0};
@@ -114,7 +119,7 @@ void array_patch(struct request *req)
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
         (r = meta_reserve(&meta, &e)) == ERR_OK &&
-        (r = handle_update(s->handles, h.id, name, read_only, &after, &e)) == ERR_CONFLICT)
+        (r = handle_update(s->handles, h.id, name, read_only, &guard, &after, &e)) == ERR_CONFLICT)
         err_prefix(&e, "/name");
     if (r != ERR_OK)
         http_reply_error(req, &e);

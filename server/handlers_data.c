@@ -5,6 +5,7 @@
 
 #include "protocol/index.h"
 #include "protocol/media.h"
+#include "server/condition.h"
 #include "server/data.h"
 #include "server/handlers.h"
 
@@ -150,6 +151,9 @@ void data_put(struct request *req)
         c = check_dtype(req, h.array, &e);
     if (!c)
         c = region_of(req, h.array, &region, &e);
+    struct condition condition = condition_of(req);
+    if (!c)
+        c = condition_check(&condition, h.array, &region, &e);
     if (!c) {
         data_accept_into(req, s, &h, &region, format);
         return;

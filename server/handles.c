@@ -284,6 +284,11 @@ static enum err_code check_name(struct handle_space *s, const char *name, enum n
     return ERR_OK;
 }
 
+static enum err_code ask(const struct handle_guard *guard, const struct entry *x, struct err *e)
+{
+    return guard ? guard->check(guard->user, x ? x->array : NULL, e) : ERR_OK;
+}
+
 /* --- the module's functions --- */
 
 void handle_clear(struct handle *h)
@@ -453,6 +458,10 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
     struct handles *t = s->table;
     pthread_mutex_lock(&t->lock);
     r = check_name(s, spec->name, spec->policy, e);
+    if (r == ERR_OK && spec->guard) {
+        struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
+        r = ask(spec->guard, node ? node->entry : NULL, e);
+    }
     if (r == ERR_OK)
         r = insert(s, x, spec->name, &old, e);
     if (r == ERR_OK)
@@ -492,7 +501,8 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
 }
 
 enum err_code handle_update(struct handle_space *s, const char *ref, const char *name,
-                            int read_only, struct handle *ret, struct err *e)
+                            int read_only, const struct handle_guard *guard, struct handle *ret,
+                            struct err *e)
 {
     struct entry *x;
     enum err_code r;
@@ -500,6 +510,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref, const char 
         return r;
     pthread_mutex_lock(&s->table->lock);
     r = find_or_fail(s, ref, &x, e);
+    if (r == ERR_OK)
+        r = ask(guard, x, e);
     if (r == ERR_OK && name)
         r = rename_entry(x, name, e);
     if (r == ERR_OK) {
@@ -532,13 +544,16 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     return r;
 }
 
-enum err_code handle_remove(struct handle_space *s, const char *ref, struct err *e)
+enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e)
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
     enum err_code r = find_or_fail(s, ref, &x, e);
     if (r == ERR_OK && x->read_only)
         r = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    if (r == ERR_OK)
+        r = ask(guard, x, e);
     if (r == ERR_OK)
         unlink_entry(x);
     pthread_mutex_unlock(&s->table->lock);

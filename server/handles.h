@@ -42,6 +42,14 @@ struct handle {
 void handle_clear(struct handle *h); /* gives the reference back */
 #define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
 
+/* A client's condition on what is about to change, asked under the table's lock, so that no change
+ * of a handle comes between the answer and the change. `now`: the array it would happen to, NULL
+ * when there is none yet. check() must not call this module; its error is passed on. */
+struct handle_guard {
+    enum err_code (*check)(void *user, const struct array *now, struct err *e);
+    void *user;
+};
+
 /* What happens when a name is taken. */
 enum name_policy {
     NAME_NEW,    /* ERR_CONFLICT */
@@ -51,7 +59,8 @@ enum name_policy {
 struct handle_spec {
     const char *name; /* NULL: none */
     enum name_policy policy;
-    const char *view_of; /* id of the array this one is a view of, or NULL */
+    const char *view_of;              /* id of the array this one is a view of, or NULL */
+    const struct handle_guard *guard; /* NULL: none */
 };
 
 struct handles *handles_new(uint32_t max_handles); /* NULL without memory */
@@ -90,9 +99,10 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
 
 /* Changes name (unless NULL; "" takes it away) and the read-only mark (0, 1; -1 leaves it).
  * ERR_CONFLICT for a name that another handle has. *ret is the handle afterwards. The name is one
- * of the session that owns the handle. */
+ * of the session that owns the handle. guard: NULL, or what must agree. */
 enum err_code handle_update(struct handle_space *s, const char *ref, const char *name,
-                            int read_only, struct handle *ret, struct err *e) must_check;
+                            int read_only, const struct handle_guard *guard, struct handle *ret,
+                            struct err *e) must_check;
 
 /* Puts `array` (a reference is taken) in the place of `old` under the id `id`. ERR_CONFLICT when
  * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND. */
@@ -100,8 +110,9 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
                                struct array *array, struct handle *ret, struct err *e) must_check;
 
 /* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
- * go). */
-enum err_code handle_remove(struct handle_space *s, const char *ref, struct err *e) must_check;
+ * go). guard: NULL, or what must agree. */
+enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e) must_check;
 
 /* Up to `limit` handles of the session that were made after the one numbered `after`
  * (LIST_FROM_TOP: from the first), in order, into ret[0…]; returns how many. *ret_more: there are

@@ -107,14 +107,20 @@ static enum err_code admit(struct rq *q, struct err *e)
                            h->config.max_connections);
         }
     }
-    int64_t limit = q->r.route->body == BODY_BUFFERED ? (int64_t)h->config.max_json_body
-                    : q->r.route->body == BODY_NONE   ? NONE_BODY_MAX
-                                                      : INT64_MAX;
+    enum body_policy body = q->r.route->body;
+    int64_t limit = body == BODY_NONE     ? NONE_BODY_MAX
+                    : body == BODY_STREAM ? INT64_MAX
+                                          : (int64_t)h->config.max_json_body;
+    if (!q->framed && (body == BODY_BUFFERED || body == BODY_STREAM)) {
+        q->must_close = true; /* what follows may be the body all the same */
+        return err_set(e, ERR_LENGTH_REQUIRED,
+                       "the request needs a body: send its Content-Length, or send it chunked");
+    }
     if (q->r.content_length > limit)
         return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
                        (long long)limit);
     const char *coding = http_header(&q->r, "Content-Encoding");
-    if (coding && q->r.route->body != BODY_NONE && strcasecmp(coding, "identity") != 0)
+    if (coding && body != BODY_NONE && strcasecmp(coding, "identity") != 0)
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
                        "Content-Encoding %.64s is not understood: send the body as it is", coding);
     return auth_identify(&q->r, e);
@@ -124,7 +130,6 @@ static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
     q->checked = true;
-    atomic_fetch_sub(&q->conn->listener->in_headers, 1);
     if (!http_phase(q, PHASE_HEADERS, PHASE_WORK))
         return false; /* too late */
     enum err_code rc = http_check(q, method, version, &e);
@@ -215,9 +220,11 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     struct conn *c = info ? info->socket_context : NULL;
     struct rq *q = c ? rq_new(h, c, mhd, uri ? uri : "") : NULL;
-    if (!q)
+    if (!q) {
+        if (c)
+            c->refused = true; /* closed for want of memory: no mistake of the client's */
         return NULL;
-    atomic_fetch_add(&l->in_headers, 1);
+    }
     atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
     atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
     atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
@@ -269,13 +276,25 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     c->rq = NULL;
     c->idle_since = http_now();
     pthread_mutex_unlock(&c->lock);
-    if (!q->checked)
-        atomic_fetch_sub(&c->listener->in_headers, 1);
     if (q->then || q->work)
         http_orphan(q);
     else
         rq_end(q);
     http_leave(h, was);
+}
+
+/* libmicrohttpd closes a connection without a word when its first line has no blank (another
+ * protocol, a mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
+static void refuse_noise(struct conn *c)
+{
+    if (c->used || c->refused || c->excess || atomic_load(&c->listener->http->stopping) ||
+        !http_received_any(c->fd))
+        return;
+    struct err e = ERR_INIT;
+    char id[33];
+    http_new_id(id);
+    err_set(&e, ERR_BAD_FRAMING, "this is not a line of HTTP");
+    http_raw_error(c->fd, id, &e);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -289,7 +308,6 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         c = mem_calloc(1, sizeof *c);
         *socket_context = c;
-        http_pages_enter(l);
         if (!c || !info) {
             mem_free(c);
             *socket_context = NULL;
@@ -310,6 +328,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         h->conns = c;
         pthread_mutex_unlock(&h->lock);
     } else if (c) {
+        refuse_noise(c);
         pthread_mutex_lock(&h->lock);
         if (c->prev)
             c->prev->next = c->next;
@@ -342,9 +361,9 @@ static bool start_daemon(struct http *h, struct listener *l)
     if (idle < c->header_timeout_s)
         idle = c->header_timeout_s;
     l->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
-        on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_TURBO, 0,
+        NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
         MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,

@@ -8,7 +8,8 @@
  * Life of a request: headers checked (framing, Host, Origin, Expect, limits) → route → handler.
  *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past 64 KiB).
  *  - BODY_BUFFERED: the body is collected (up to the route's limit, 413), then handler(req) with
- *    req->body set; bodies over `offload_bytes` run the handler on a worker.
+ *    req->body set; bodies over `offload_bytes` run the handler on a worker. BODY_OPTIONAL: the
+ *    same, and a request without Content-Length and Transfer-Encoding is not refused (411).
  *  - BODY_STREAM: handler(req) after the headers; it either replies (an error: the rest is drained)
  *    or calls http_accept_body with a sink, whose end() replies.
  * The handler must, before or after it returns, cause exactly one reply: http_reply_*, directly or
@@ -27,7 +28,7 @@
 struct request;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
 
-enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_STREAM };
+enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
 
 typedef void handler_fn(struct request *req);
 

@@ -121,6 +121,7 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
         case BODY_STREAM:
             return push(q, bytes, n);
         case BODY_BUFFERED:
+        case BODY_OPTIONAL:
             *n = 0;
             atomic_fetch_add_explicit(&q->received, (int64_t)had, memory_order_relaxed);
             return buffer(q, bytes, had);

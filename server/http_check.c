@@ -28,7 +28,23 @@ static bool is_token(const char *s, size_t n)
 struct collect {
     struct rq *q;
     bool failed, bad_name, bad_value, folded;
+    const char *at; /* the end of what came before */
+    bool gap;
 };
+
+/* Lines lie behind each other in libmicrohttpd's buffer as they came, with one NUL in the place of
+ * LF and two in that of CR LF. Anything else between the end of one part and the begin of what
+ * comes `lines` line ends later was not shown to us: what follows a NUL in a value, a line without
+ * a name. */
+static bool adjacent(const char *end, const char *next, int lines)
+{
+#if MHD_VERSION < 0x01000000
+    return next - end >= lines && next - end <= 2 * lines;
+#else
+    (void)end, (void)next, (void)lines;
+    return true;
+#endif
+}
 
 /* A line that continues the one before is appended by libmicrohttpd 0.9.75 to that one's name, in
  * new memory: then nothing but blanks between name and value is no longer what lies there. */
@@ -54,6 +70,9 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     struct rq *q = c->q;
     if (value && folded(key, key_size, value))
         c->folded = true;
+    if (!adjacent(c->at, key, 1))
+        c->gap = true;
+    c->at = value ? value + value_size : key + key_size;
     /* Copies: a continuation may outlive the connection, whose memory these lie in. */
     if (!value)
         value_size = 0;
@@ -171,7 +190,8 @@ static enum err_code check_length(struct rq *q, const struct known *k, bool http
 static enum err_code check_line(struct rq *q, const char *method, const char *version,
                                 struct err *e)
 {
-    static const char *const known[] = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"};
+    static const char *const known[] = {"GET",    "HEAD",    "POST",  "PUT",    "PATCH",
+                                        "DELETE", "OPTIONS", "TRACE", "CONNECT"};
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
         return err_set(e, ERR_UNSUPPORTED_VERSION, "HTTP/1.1 and HTTP/1.0 are understood");
     if (!is_token(method, strlen(method)))
@@ -375,7 +395,8 @@ static enum err_code parse_query(struct rq *q, const char *s, struct err *e)
 static enum err_code check_target(struct rq *q, struct err *e)
 {
     if (q->uri[0] != '/') {
-        if (!strcmp(q->uri, "*") && !strcmp(q->r.method, "OPTIONS")) {
+        if ((!strcmp(q->uri, "*") && !strcmp(q->r.method, "OPTIONS")) ||
+            !strcmp(q->r.method, "CONNECT")) {
             q->r.path = q->uri;
             return ERR_OK;
         }
@@ -392,7 +413,7 @@ static enum err_code check_target(struct rq *q, struct err *e)
 
 enum err_code http_check(struct rq *q, const char *method, const char *version, struct err *e)
 {
-    struct collect c = {.q = q};
+    struct collect c = {.q = q, .at = version + strlen(version)};
     struct known k = {0};
     MHD_get_connection_values_n(q->mhd, MHD_HEADER_KIND, collect_header, &c);
     if (c.failed) {
@@ -409,13 +430,18 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(q->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     q->header_bytes = info ? info->header_size : 0;
+    if (q->header_bytes && !adjacent(c.at, method + q->header_bytes, 2))
+        c.gap = true;
     bool http10 = !strcmp(version, "HTTP/1.0");
 
     /* Whatever fails from here on leaves in doubt where the message ends. */
     q->must_close = true;
     q->r.method = "-";
-    q->has_body = k.n_length || k.n_coding;
+    q->has_body = q->framed = k.n_length || k.n_coding;
     enum err_code rc = check_line(q, method, version, e);
+    if (!rc && strlen(q->uri) > q->http->config.max_header_bytes)
+        rc = err_set(e, ERR_URI_TOO_LONG, "the request target has more than %zu bytes",
+                     q->http->config.max_header_bytes);
     if (!rc && q->header_bytes > q->http->config.max_header_bytes)
         rc = err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes",
                      q->http->config.max_header_bytes);
@@ -425,6 +451,8 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         rc = err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
     if (!rc && c.bad_value)
         rc = err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
+    if (!rc && c.gap)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header line has a NUL character or no name");
     if (!rc)
         rc = check_length(q, &k, http10, e);
     if (!rc)
@@ -434,9 +462,11 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     q->must_close = false;
 
     if (k.n_expect && !http10) {
-        if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0)
+        if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {
+            q->must_close = true; /* it waits for an answer before it sends the body, if ever */
             return err_set(e, ERR_EXPECTATION_FAILED,
                            "the only expectation understood is '100-continue'");
+        }
         q->expect = q->has_body;
     }
     rc = check_target(q, e);

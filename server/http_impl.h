@@ -33,9 +33,8 @@ struct listener {
     struct http *http;
     struct MHD_Daemon *mhd;
     int fd;
-    char *unix_path;        /* NULL: TCP */
-    char *address;          /* as really bound */
-    _Atomic int in_headers; /* requests whose header is still arriving */
+    char *unix_path; /* NULL: TCP */
+    char *address;   /* as really bound */
 };
 
 /* Which side may end the request. The listener's thread moves it on; the watch thread may move
@@ -58,6 +57,7 @@ struct conn {
     struct rq *rq;
     double opened, idle_since; /* seconds, monotonic */
     bool used;                 /* a request has been served */
+    bool refused;              /* a request was refused without becoming a struct rq */
     bool first;                /* the one being served is the first */
     uint64_t idle_bytes;       /* TCP: received when the watch first saw it idle; 0: not yet */
     int n_closed;              /* looks in a row that found it closed by the client */
@@ -96,6 +96,7 @@ struct rq {
     bool checked;
     bool head; /* HEAD */
     bool expect, chunked, has_body;
+    bool framed;          /* Content-Length or Transfer-Encoding was there */
     bool must_close;      /* framing is not to be trusted any more */
     _Atomic bool dropped; /* stopping, or the client is gone: end it at the next call */
     bool orphan;          /* libmicrohttpd let go while `then` was still to come */
@@ -241,11 +242,11 @@ void http_orphan(struct rq *q);
 enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
 
-/* http_pages.c: libmicrohttpd's own error pages; called on the listener's thread. */
+/* http_pages.c: libmicrohttpd's own error pages. */
 bool http_is_length(const char *value, size_t n); /* a Content-Length */
-void http_pages_enter(struct listener *l);
 
 /* http_watch.c */
+bool http_received_any(int fd); /* the client has sent something; TCP only */
 enum err_code http_watch_start(struct http *h, struct err *e) must_check;
 void http_watch_stop(struct http *h);
 

@@ -1,15 +1,21 @@
-/* Two functions of libmicrohttpd that the program provides in its place.
+/* Three functions of libmicrohttpd that the program provides in its place.
  *
  * It answers some mistakes by itself, before any callback of ours: a request line or a chunk it
  * cannot parse, a header larger than its memory. It sends a page of HTML then, and for a malformed
  * Content-Length 0.9.75 even sends the reply's header twice. It offers no way to say otherwise, but
  * it goes through its own exported functions, so functions of the same names in the program take
  * the calls (ordinary ELF symbol resolution, as with malloc): the one that makes the page makes
- * problem+json, and the one that looks up a header does not show it a malformed Content-Length,
- * which http_check.c then refuses in its own words. Where the linker resolves these calls inside
- * the library everything is as it was; nothing else depends on it. */
+ * problem+json, the one that queues it puts right what only the connection tells, and the one that
+ * looks up a header does not show it a malformed Content-Length, which http_check.c then refuses in
+ * its own words. Where the linker resolves these calls inside the library everything is as it was;
+ * nothing else depends on it. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_NEXT */
+#endif
 #include <microhttpd.h>
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 #include <strings.h>
 
@@ -17,22 +23,19 @@
 #include "protocol/problem.h"
 #include "server/http_impl.h"
 
-static _Thread_local struct listener *current;
+/* The page that was made last on this thread and is still to be queued. */
+static _Thread_local struct MHD_Response *page;
+static _Thread_local enum err_code page_code;
 
-void http_pages_enter(struct listener *l)
-{
-    current = l;
-}
-
-/* The text is all that tells the mistake. A request line that is too long (414) and a header that
- * is (431) share theirs: in the second case the line has been seen. */
-static enum err_code mistake(const char *page, size_t n, struct err *e)
+/* The text is all that tells the mistake. */
+static enum err_code mistake(const char *text, size_t n, struct err *e)
 {
     static const struct {
         const char *text;
         enum err_code code;
         const char *detail;
     } known[] = {
+        {"too big", ERR_HEADERS_TOO_LARGE, "the header, or a chunked body's trailer, is too large"},
         {"version is", ERR_UNSUPPORTED_VERSION, "HTTP/1.1 and HTTP/1.0 are understood"},
         {"chunk size", ERR_TOO_LARGE, "a chunk is larger than 64 bits can say"},
         {"too large value", ERR_TOO_LARGE, "Content-Length is larger than 64 bits can say"},
@@ -42,26 +45,17 @@ static enum err_code mistake(const char *page, size_t n, struct err *e)
         {"malformed", ERR_BAD_FRAMING, "malformed request line or header"},
         {"server error", ERR_INTERNAL, "the request could not be processed"},
     };
-    if (memmem(page, n, "too big", 7)) {
-        bool line_seen = current && atomic_load(&current->in_headers) > 0;
-        return line_seen ? err_set(e, ERR_HEADERS_TOO_LARGE, "the header is too large")
-                         : err_set(e, ERR_URI_TOO_LONG, "the request target is too long");
-    }
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (memmem(page, n, known[i].text, strlen(known[i].text)))
+        if (memmem(text, n, known[i].text, strlen(known[i].text)))
             return err_set(e, known[i].code, "%s", known[i].detail);
     return err_set(e, ERR_BAD_FRAMING, "malformed request");
 }
 
-struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
-                                                     enum MHD_ResponseMemoryMode mode)
+static struct MHD_Response *make_page(const struct err *e, const char *id)
 {
-    (void)mode; /* always static text */
-    struct err e = ERR_INIT;
     _cleanup_strb_ struct strb body = {0};
-    char id[33];
-    mistake(buffer, size, &e);
-    problem_write(&e, &body);
+    char own[33];
+    problem_write(e, &body);
     if (body.failed)
         return MHD_create_response_from_buffer_with_free_callback(0, (void *)"", NULL);
     size_t n;
@@ -71,11 +65,78 @@ struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
         mem_free(text);
         return NULL;
     }
-    http_new_id(id);
+    if (!id) {
+        http_new_id(own);
+        id = own;
+    }
     MHD_add_response_header(r, "Content-Type", "application/problem+json");
     MHD_add_response_header(r, "X-Request-Id", id);
     MHD_add_response_header(r, "Server-Timing", HTTP_NO_TIMING);
     return r;
+}
+
+struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
+                                                     enum MHD_ResponseMemoryMode mode)
+{
+    (void)mode; /* always static text */
+    struct err e = ERR_INIT;
+    page_code = mistake(buffer, size, &e);
+    page = make_page(&e, NULL);
+    return page;
+}
+
+/* --- queueing it --- */
+
+static enum MHD_Result (*queue)(struct MHD_Connection *, unsigned, struct MHD_Response *);
+
+static void find_queue(void)
+{
+    void *p = dlsym(RTLD_NEXT, "MHD_queue_response");
+    memcpy(&queue, &p, sizeof queue); /* what POSIX wants instead of a cast */
+}
+
+/* What the text did not tell. A request line and a header that are too long share theirs: the
+ * status tells them apart. The line before a chunk that fills all memory without an end is the
+ * client's mistake, not ours. */
+static enum err_code second_look(struct rq *q, unsigned status, struct err *e)
+{
+    if (page_code == ERR_HEADERS_TOO_LARGE && status == 414)
+        return err_set(e, ERR_URI_TOO_LONG, "the request target is too long");
+    if (page_code == ERR_INTERNAL && q && q->chunked && q->stage != STAGE_START)
+        return err_set(e, ERR_BAD_FRAMING, "the line before a chunk is too long");
+    return ERR_OK;
+}
+
+static enum MHD_Result queue_page(struct MHD_Connection *connection, unsigned status,
+                                  struct MHD_Response *made)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct conn *c = info ? info->socket_context : NULL;
+    struct err e = ERR_INIT;
+    struct rq *q = c ? c->rq : NULL;
+    if (c)
+        c->refused = true;
+    enum err_code code = second_look(q, status, &e);
+    struct MHD_Response *better = code ? make_page(&e, q ? q->r.id : NULL) : NULL;
+    if (better)
+        status = (unsigned)err_status(code);
+    enum MHD_Result ok = queue(connection, status, better ? better : made);
+    if (better)
+        MHD_destroy_response(better);
+    return ok;
+}
+
+enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned status,
+                                   struct MHD_Response *response)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_queue);
+    if (!queue)
+        return MHD_NO;
+    bool own = response == page && response;
+    page = NULL;
+    return own ? queue_page(connection, status, response) : queue(connection, status, response);
 }
 
 /* --- looking up a header --- */

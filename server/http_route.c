@@ -68,9 +68,14 @@ void http_route(struct rq *q)
     }
     bool options = !strcmp(r->method, "OPTIONS");
     struct err e = ERR_INIT;
-    if (options && !strcmp(r->path, "*")) {
+    if (r->path[0] != '/') { /* "OPTIONS *", or CONNECT, which has no path */
         http_add_header(r, "Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-        http_reply_empty(r, 204);
+        if (options) {
+            http_reply_empty(r, 204);
+        } else {
+            err_set(&e, ERR_METHOD_NOT_ALLOWED, "this is not a proxy");
+            http_reply_error(r, &e);
+        }
     } else if (!allowed.text[0]) {
         err_set(&e, ERR_NOT_FOUND, "there is nothing at this path");
         http_reply_error(r, &e);

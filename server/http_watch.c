@@ -61,6 +61,13 @@ static uint64_t received(int fd)
     return info.tcpi_bytes_received;
 }
 
+bool http_received_any(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    bool ended = poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP);
+    return received(fd) > (ended ? 1 : 0); /* the end of the stream counts as a byte */
+}
+
 /* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first
  * line is complete, so the kernel's count tells that it has begun. */
 static void watch_idle(struct conn *c, const struct http_config *cfg, double now)

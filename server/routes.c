@@ -12,7 +12,7 @@ const struct route route_table[] = {
     {"GET", "/openapi.json", BODY_NONE, service_openapi, "/openapi.json"},
     {"GET", "/v1/info", BODY_NONE, service_info, "/v1/info"},
 
-    {"POST", "/v1/sessions", BODY_BUFFERED, session_post, "/v1/sessions"},
+    {"POST", "/v1/sessions", BODY_OPTIONAL, session_post, "/v1/sessions"},
     {"GET", "/v1/sessions", BODY_NONE, session_list_get, "/v1/sessions"},
     {"GET", "/v1/sessions/{id}", BODY_NONE, session_one_get, "/v1/sessions/{id}"},
     {"DELETE", "/v1/sessions/{id}", BODY_NONE, session_one_delete, "/v1/sessions/{id}"},
@@ -26,7 +26,7 @@ const struct route route_table[] = {
     {"DELETE", "/v1/arrays/{ref}", BODY_NONE, array_delete, "/v1/arrays/{ref}"},
     {"POST", "/v1/arrays/{ref}/resize", BODY_BUFFERED, array_resize, "/v1/arrays/{ref}/resize"},
     {"POST", "/v1/arrays/{ref}/views", BODY_BUFFERED, array_views_post, "/v1/arrays/{ref}/views"},
-    {"POST", "/v1/arrays/{ref}/copy", BODY_BUFFERED, array_copy, "/v1/arrays/{ref}/copy"},
+    {"POST", "/v1/arrays/{ref}/copy", BODY_OPTIONAL, array_copy, "/v1/arrays/{ref}/copy"},
     {"POST", "/v1/arrays/{ref}/swap", BODY_BUFFERED, array_swap, "/v1/arrays/{ref}/swap"},
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import socket
+import time
 
 import pytest
 
@@ -376,3 +377,108 @@ def test_mutated_requests(daemon, api, seed):
             assert len(reply.body) == int(reply.headers.get("content-length", 0)), (data, raw)
             raw = reply.rest
     assert ask(daemon, request(GET, b"Host: localhost", b"Connection: close")).status == 200
+
+
+# --- what only a close look finds ---
+
+NOT_SHOWN = {
+    "NUL in a value": b"X: a\0b",
+    "NUL at a value's end": b"X: a\0",
+    "NUL alone": b"X: \0",
+    "no name": b": a",
+    "no name, no value": b":",
+    "NUL before a known header": b"X: a\0\r\nContent-Length: 5",
+}
+
+
+@pytest.mark.parametrize("name", NOT_SHOWN)
+@pytest.mark.parametrize("last", [False, True])
+def test_what_libmicrohttpd_does_not_show_is_refused(daemon, name, last):
+    headers = [b"Host: localhost", NOT_SHOWN[name]]
+    r = ask(daemon, request(GET, *(headers if last else headers[::-1])) + SMUGGLED)
+    assert check_problem(r, 400)["code"] == "bad_framing"
+    assert r.closed and r.rest == b""
+
+
+@pytest.mark.parametrize("data", [
+    b"GET /healthz HTTP/1.1\nHost: localhost\nConnection: close\n\n",
+    b"GET /healthz HTTP/1.1\r\nHost: localhost\nConnection: close\r\n\n",
+    b"\r\nGET /healthz HTTP/1.1\r\nHost:localhost\r\nX:\r\nConnection: \t close\r\n\r\n",
+    b"GET /healthz HTTP/1.0\r\n\r\n",
+    b"GET /healthz HTTP/1.0\n\n",
+])
+def test_odd_but_allowed_line_ends(daemon, data):
+    assert ask(daemon, data).status == 200
+
+
+@pytest.mark.parametrize("data", [
+    b"HELLO\r\n", b"HELLO\r\n\r\n", b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03abc\nd", b"\xff\xfe\n",
+    b" GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", b"{\"expr\":\"a\"}\n",
+])
+def test_no_http_at_all_is_refused_and_closed(daemon, data):
+    r = ask(daemon, data)
+    assert check_problem(r, 400)["code"] == "bad_framing"
+    assert r.closed
+
+
+def test_a_silent_close_gets_no_reply(daemon):
+    assert talk(daemon, b"", half_close=True) == (b"", True)
+
+
+@pytest.mark.parametrize("data, status, code", [
+    (post(b"Transfer-Encoding: chunked", body=b"2;x=" + b"a" * 300_000 + b"\r\n{}\r\n0\r\n\r\n"), 400, "bad_framing"),
+    (post(b"Transfer-Encoding: chunked", body=b"0" * 300_000 + b"2\r\n{}\r\n0\r\n\r\n"), 400, "bad_framing"),
+    (post(b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\nX: " + b"a" * 300_000 + b"\r\n\r\n"), 431,
+     "headers_too_large"),
+    (post(b"Transfer-Encoding: chunked", body=b"2\r\n{}\r\n0\r\n" + b"X-Y: abcdefgh\r\n" * 20_000 + b"\r\n"), 431,
+     "headers_too_large"),
+    (request(b"GET /" + b"a" * 70_000 + b" HTTP/1.1", b"Host: localhost"), 414, "uri_too_long"),
+    (request(b"GET /" + b"a" * 300_000 + b" HTTP/1.1", b"Host: localhost"), 414, "uri_too_long"),
+    (request(GET, b"Host: localhost", b"X: " + b"a" * 70_000), 431, "headers_too_large"),
+    (request(GET, b"Host: localhost", b"X: " + b"a" * 300_000), 431, "headers_too_large"),
+], ids=["extension", "size", "trailer", "trailers", "target", "long target", "header", "long header"])
+def test_too_long(daemon, data, status, code):
+    r = ask(daemon, data)
+    assert check_problem(r, status)["code"] == code
+    assert r.closed
+
+
+@pytest.mark.parametrize("line", [b"TRACE /healthz HTTP/1.1", b"CONNECT /healthz HTTP/1.1",
+                                  b"CONNECT localhost:80 HTTP/1.1", b"PATCH /healthz HTTP/1.1"])
+def test_known_methods_are_405(daemon, line):
+    r = ask(daemon, request(line, b"Host: localhost", b"Connection: close"))
+    assert check_problem(r, 405)["code"] == "method_not_allowed"
+    assert "GET" in r.headers["allow"]
+
+
+def test_unknown_expectation_is_answered_at_once(daemon):
+    begun = time.monotonic()
+    r = ask(daemon, post(b"Expect: 200-maybe", b"Content-Length: 10"))
+    assert check_problem(r, 417)["code"] == "expectation_failed"
+    assert r.closed
+    with socket.create_connection((daemon.host, daemon.port), 5) as s:
+        s.sendall(post(b"Expect: 200-maybe", b"Content-Length: 1000000"))
+        assert s.recv(4096).startswith(b"HTTP/1.1 417 ")
+        assert time.monotonic() - begun < 1.5
+        s.sendall(b"x" * 1_000_000)  # whoever sends it all the same keeps the reply
+    # the answer to a body that came along
+    r = ask(daemon, post(b"Expect: 200-maybe", b"Content-Length: 2", body=b"{}"))
+    check_problem(r, 417)
+
+
+@pytest.mark.parametrize("line", [b"POST /v1/evaluate", b"POST /v1/explain", b"POST /v1/arrays", b"PUT /v1/arrays/u",
+                                  b"PATCH /v1/arrays/u", b"POST /v1/arrays/u/views", b"POST /v1/arrays/u/swap",
+                                  b"POST /v1/arrays/u/resize", b"PUT /v1/arrays/u/data"])
+def test_a_body_without_length_is_411(daemon, line):
+    r = ask(daemon, request(line + b" HTTP/1.1", b"Host: localhost", b"Content-Type: application/json") + SMUGGLED)
+    assert check_problem(r, 411)["code"] == "length_required"
+    assert r.closed and r.rest == b""
+
+
+def test_an_empty_body_is_not_a_missing_one(daemon):
+    r = ask(daemon, post(b"Content-Length: 0", b"Connection: close"))
+    assert check_problem(r, 400)["code"] == "bad_json"
+    r = ask(daemon, post(b"Transfer-Encoding: chunked", b"Connection: close", body=b"0\r\n\r\n"))
+    assert check_problem(r, 400)["code"] == "bad_json"
+    r = ask(daemon, request(b"POST /v1/arrays/nobody/copy HTTP/1.1", b"Host: localhost", b"Connection: close"))
+    assert r.status == 404  # its body is optional

@@ -166,13 +166,13 @@ static void taken_names_conflict_or_are_replaced(void **state)
     assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_CONFLICT);
     spec.policy = NAME_REPLACE;
 
-    assert_int_equal(handle_update(s, "u", NULL, 1, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", NULL, 1, NULL, &h, &e), ERR_OK);
     assert_true(h.read_only);
     handle_clear(&h);
     assert_int_equal(handle_check_name(s, "u", NAME_REPLACE, &e), ERR_READ_ONLY);
     assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_READ_ONLY);
-    assert_int_equal(handle_remove(s, "u", &e), ERR_READ_ONLY);
-    assert_int_equal(handle_update(s, u.id, NULL, 0, &h, &e), ERR_OK);
+    assert_int_equal(handle_remove(s, "u", NULL, &e), ERR_READ_ONLY);
+    assert_int_equal(handle_update(s, u.id, NULL, 0, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
 
     /* the table may be full: one goes, one comes */
@@ -198,21 +198,21 @@ static void renaming(void **state)
     struct handle u = add(s1, 4, "u", NAME_NEW, NULL), h;
     add(s1, 4, "v", NAME_NEW, NULL);
     struct err e = ERR_INIT;
-    assert_int_equal(handle_update(s1, "u", "v", -1, &h, &e), ERR_CONFLICT);
-    assert_int_equal(handle_update(s1, "u", "v w", -1, &h, &e), ERR_BAD_NAME);
-    assert_int_equal(handle_update(s1, "u", "v", 1, &h, &e), ERR_CONFLICT);
+    assert_int_equal(handle_update(s1, "u", "v", -1, NULL, &h, &e), ERR_CONFLICT);
+    assert_int_equal(handle_update(s1, "u", "v w", -1, NULL, &h, &e), ERR_BAD_NAME);
+    assert_int_equal(handle_update(s1, "u", "v", 1, NULL, &h, &e), ERR_CONFLICT);
     assert_int_equal(lookup(s1, "u", &h), ERR_OK);
     assert_false(h.read_only);
-    assert_int_equal(handle_update(s1, "u", "u", -1, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s1, "u", "u", -1, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
     /* from another session, by id: the name is one of the owner's */
-    assert_int_equal(handle_update(s2, u.id, "w", -1, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s2, u.id, "w", -1, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s1, "u", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s2, "w", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s1, "w", &h), ERR_OK);
     assert_string_equal(h.id, u.id);
-    assert_int_equal(handle_update(s1, "w", "", -1, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s1, "w", "", -1, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s1, "w", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s1, u.id, &h), ERR_OK);
@@ -233,7 +233,7 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     assert_string_equal(u.view_of, "");
     assert_string_equal(v.view_of, u.id);
     assert_string_equal(w.view_of, v.id);
-    assert_int_equal(handle_update(s, "u", NULL, 1, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", NULL, 1, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s, "v", &h), ERR_OK);
     assert_true(h.read_only);
@@ -244,11 +244,11 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     assert_int_equal(handle_get(s, "w", &before, &e), ERR_OK);
     assert_int_equal(handle_set_array(s, w.id, before.array, a, &h, &e), ERR_READ_ONLY);
     /* a view of a read-only array can go, and what was made from it stays protected */
-    assert_int_equal(handle_remove(s, "v", &e), ERR_OK);
+    assert_int_equal(handle_remove(s, "v", NULL, &e), ERR_OK);
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
     assert_true(h.read_only);
     assert_string_equal(h.view_of, "");
-    assert_int_equal(handle_update(s, "u", NULL, 0, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", NULL, 0, NULL, &h, &e), ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
     assert_false(h.read_only);
@@ -276,7 +276,7 @@ static void pages_are_in_order_and_outlive_their_cursor(void **state)
     /* two of three go, enough for the order to be compacted */
     for (int i = 0; i < N; i++)
         if (i % 3)
-            assert_int_equal(handle_remove(s, ids[i], &e), ERR_OK);
+            assert_int_equal(handle_remove(s, ids[i], NULL, &e), ERR_OK);
     assert_int_equal(handle_space_count(s), (N + 2) / 3);
     uint64_t after = LIST_FROM_TOP;
     int at = 0;
@@ -289,7 +289,7 @@ static void pages_are_in_order_and_outlive_their_cursor(void **state)
             handle_clear(&page[i]);
         }
         after = page[n - 1].seq;
-        assert_int_equal(handle_remove(s, page[n - 1].id, &e), ERR_OK); /* the cursor's own */
+        assert_int_equal(handle_remove(s, page[n - 1].id, NULL, &e), ERR_OK); /* the cursor's own */
     }
     assert_true(at >= N);
     assert_int_equal(handle_list(s, after, 7, page, &more), 0);
@@ -334,7 +334,7 @@ static void every_failed_allocation_changes_nothing(void **state)
             struct err e = ERR_INIT;
             mem_fail_after(nth, round == 2);
             enum err_code r = round < 2 ? handle_add(s, a, &spec, &h, NULL, &e)
-                                        : handle_update(s, "u", "x", 1, &h, &e);
+                                        : handle_update(s, "u", "x", 1, NULL, &h, &e);
             mem_fail_after(0, false);
             if (r == ERR_OK) {
                 handle_clear(&h);
@@ -374,9 +374,9 @@ static void *hammer(void *arg)
         if (handle_add(s, a, &spec, &h, NULL, &e) == ERR_OK) {
             if (handle_get(s, name, &g, &e) == ERR_OK)
                 handle_clear(&g);
-            if (handle_update(s, h.id, "shared", -1, &g, &e) == ERR_OK)
+            if (handle_update(s, h.id, "shared", -1, NULL, &g, &e) == ERR_OK)
                 handle_clear(&g);
-            if (i % 3 && handle_remove(s, h.id, &e) != ERR_OK)
+            if (i % 3 && handle_remove(s, h.id, NULL, &e) != ERR_OK)
                 assert_int_equal(e.code, ERR_NOT_FOUND);
             handle_clear(&h);
         }
