@@ -19,10 +19,12 @@
 
 struct backend;
 struct stream;
+struct transfer;
 
 struct backend_device {
     int index;
     char name[128];
+    char architecture[32]; /* "sm_90", "x86_64 avx2" */
     int64_t memory_total, memory_free; /* bytes */
 };
 
@@ -31,6 +33,11 @@ struct backend_config {
     int64_t memory_limit;    /* bytes of array memory, 0 = what the device has */
     int64_t inline_elements; /* CPU: jobs up to this many point-operations run in submit() itself
                                 when nothing is queued before them; 0 = never */
+    const char *kernel_cache;     /* CUDA: folder of compiled kernels, NULL: none on disk */
+    int64_t kernel_cache_bytes;   /* CUDA: what that folder may take */
+    int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
+    int64_t slab_memory;          /* CUDA: bytes of pinned host memory a device */
+    int compile_threads;          /* CUDA */
 };
 
 /* A point in a stream's order: all work up to and including `ticket`. */
@@ -55,6 +62,7 @@ struct job {
      */
     void (*measured)(struct job *job);
     void *user;
+    struct transfer *fetch; /* a download whose first bytes leave right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
     double device_ms;     /* time the device spent on it, set before done() */
 
@@ -85,6 +93,41 @@ struct backend_ops {
     /* Where the host finds device memory, or NULL when it cannot reach it. Contents are valid once
      * the fences of their writers have passed. */
     void *(*host)(struct backend *b, void *p);
+
+    /* Bytes between the host and memory that host() does not reach; NULL where host() reaches all.
+     * They pass through pinned slabs, of which there are a limited number: where none is free, a
+     * call does nothing and `wake` is told later (any thread, never after transfer_free). One
+     * thread at a time works on a transfer.
+     *
+     * upload_new: `n` bytes to `to`. reserve: where the next bytes may be written, NULL when no slab
+     * is free; advance: so many were. join: work submitted to `s` from now on sees all of them.
+     * download_new: the elements of `view` (`itemsize` bytes each, of the memory at `from`) in C
+     * order; nothing is read before a job carried it as `fetch` has run its kernels, or
+     * download_start where the contents are there already. pull: up to n bytes from byte `offset` on
+     * (in order, offset 0 first; an earlier offset begins again), 0: wait for wake, -1: the device
+     * failed. The memory must live until transfer_free, which may be called at any time. */
+    enum err_code (*upload_new)(struct backend *b, int device, void *to, int64_t n,
+                                void (*wake)(void *user), void *user, struct transfer **ret,
+                                struct err *e);
+    void *(*upload_reserve)(struct transfer *t, size_t *ret_n);
+    void (*upload_advance)(struct transfer *t, size_t n);
+    void (*upload_join)(struct transfer *t, struct stream *s);
+    enum err_code (*download_new)(struct backend *b, int device, void *from,
+                                  const struct view *view, size_t itemsize,
+                                  void (*wake)(void *user), void *user, struct transfer **ret,
+                                  struct err *e);
+    void (*download_start)(struct transfer *t);
+    int64_t (*download_pull)(struct transfer *t, int64_t offset, void *buf, size_t n);
+    void (*transfer_free)(struct transfer *t);
+
+    /* Makes a kernel ready to be submitted as far as that goes without waiting (code generation; a
+     * compilation is begun), outside of the engine's lock. NULL: nothing to do. */
+    void (*prepare)(struct backend *b, int device, struct ir_kernel *k);
+    /* What the backend keeps with a kernel (k->prepared) goes; no job with it is in flight. */
+    void (*release)(struct backend *b, struct ir_kernel *k);
+
+    /* Whether a device is lost: nothing will work any more in this process. May be NULL. */
+    bool (*lost)(struct backend *b);
 
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: what arithmetic costs here beside memory. */

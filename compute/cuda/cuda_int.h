@@ -1,0 +1,118 @@
+/* The CUDA backend's inside, shared by the files of compute/cuda only: cuda.c (devices, the vtable),
+ * stream.c (queues, launches, completion), memory.c (pool), slab.c and transfer.c (bytes in and
+ * out), prepare.c (a kernel made ready).
+ *
+ * Threads: anybody submits; one completion thread a device tells what has run; some threads compile.
+ * Locks: device->lock protects its streams' queues; slabs and pool have their own. No driver call
+ * that may wait is made under device->lock. */
+#ifndef ARRAYD_CUDA_INT_H
+#define ARRAYD_CUDA_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "compute/backend.h"
+#include "compute/cuda/kcache.h"
+#include "compute/cuda/loader.h"
+
+struct cuda;
+struct slabs;
+struct compiler;
+
+struct cuda_device {
+    struct cuda *cuda;
+    int index; /* ours: 0, 1, … among those that can be used */
+    CUdevice handle;
+    CUcontext context; /* the primary one, retained */
+    char name[128], arch[16];
+    int processors; /* streaming multiprocessors */
+    int shared_optin; /* bytes of shared memory a block may have */
+    size_t memory_total;
+
+    /* memory.c */
+    CUmemoryPool pool;
+    CUstream alloc_stream; /* only ever allocates and frees */
+    pthread_mutex_t memory_lock;
+    int64_t live_bytes, peak_bytes;
+    int64_t allocations, trims;
+
+    /* slab.c: pinned host memory */
+    struct slabs *slabs;
+
+    /* stream.c */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;      /* of the completion thread */
+    struct stream *busy;      /* streams with launched jobs, by next_busy */
+    struct stream *streams;   /* all, by next */
+    pthread_t completion;
+    bool completion_started, stop;
+};
+
+struct cuda {
+    struct backend base;
+    const struct driver *driver;
+    const struct nvrtc *nvrtc;
+    struct backend_config config;
+    struct kcache *kcache;
+    struct compiler *compiler;
+    struct cuda_device *devices;
+    int n_devices;
+    _Atomic bool lost;      /* a sticky error: every later call fails */
+    _Atomic int lost_code;  /* the CUresult */
+};
+
+/* --- cuda.c --- */
+
+/* The thread's current context becomes the device's; cheap when it is already. False: lost. */
+bool cuda_enter(struct cuda_device *d);
+
+/* Judges a driver call's result: CUDA_SUCCESS and CUDA_ERROR_NOT_READY pass; out of memory is
+ * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST. `what`
+ * names the call. e may be NULL. */
+enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e);
+
+/* --- memory.c --- */
+enum err_code cuda_memory_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_memory_close(struct cuda_device *d);
+/* backend.h's alloc and free. Memory may be used on any stream at once. */
+enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
+                         struct err *e);
+void cuda_free(struct backend *b, int device, void *p, int64_t size);
+
+/* --- slab.c, transfer.c --- */
+enum err_code cuda_slabs_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_slabs_close(struct cuda_device *d);
+/* The transfer functions of backend.h. */
+enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
+                              void (*wake)(void *user), void *user, struct transfer **ret,
+                              struct err *e);
+void *cuda_upload_reserve(struct transfer *t, size_t *ret_n);
+void cuda_upload_advance(struct transfer *t, size_t n);
+void cuda_upload_join(struct transfer *t, struct stream *s);
+enum err_code cuda_download_new(struct backend *b, int device, void *from, const struct view *view,
+                                size_t itemsize, void (*wake)(void *user), void *user,
+                                struct transfer **ret, struct err *e);
+void cuda_download_start(struct transfer *t);
+int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t n);
+void cuda_transfer_free(struct transfer *t);
+/* Called by stream.c for a job's fetch: with the device entered, queues the first copies on `on`
+ * (behind the job's kernels; no waiting); then, when the job is known to have run (or failed), from
+ * the completion thread before done(). Where no slab was free at launch, fetched() starts as
+ * download_start would. */
+void cuda_transfer_launch(struct transfer *t, CUstream on);
+void cuda_transfer_fetched(struct transfer *t, enum err_code result);
+
+/* --- stream.c --- */
+enum err_code cuda_streams_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_streams_close(struct cuda_device *d);
+enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret, struct err *e);
+void cuda_stream_free(struct stream *s);
+uint64_t cuda_submit(struct stream *s, struct job *job);
+bool cuda_passed(struct fence f);
+struct cuda_device *cuda_stream_device(struct stream *s);
+/* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
+ * recorded again when this returns. */
+void cuda_stream_wait_event(struct stream *s, CUevent event);
+
+#endif
