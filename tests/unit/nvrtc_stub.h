@@ -1,6 +1,6 @@
 /* An NVRTC that compiles nothing, for the tests of what is around it: its code is the text and the
- * options, behind ELF's magic. A text with "FAIL" in it is refused; with "SLOW" it takes a while.
- */
+ * options, behind ELF's magic. A text with "FAIL" in it is refused; one with "SLOW" takes a while,
+ * with "SLOWER" a longer one. */
 #ifndef ARRAYD_TESTS_NVRTC_STUB_H
 #define ARRAYD_TESTS_NVRTC_STUB_H
 
@@ -70,7 +70,8 @@ static nvrtcResult stub_compile(nvrtcProgram program, int n, const char *const *
         ;
     atomic_fetch_add(&stub.compiles, 1);
     if (strstr(p->source, "SLOW"))
-        nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = strstr(p->source, "SLOWER") ? 300000000 : 30000000},
+                  NULL);
     char all[512] = "";
     for (int i = 0; i < n; i++)
         strcat(strcat(all, options[i]), " ");

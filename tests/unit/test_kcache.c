@@ -298,7 +298,7 @@ static void *ask_for_failure(void *user)
     enum kcache_how how;
     struct err e = ERR_INIT;
     pthread_barrier_wait(a->start);
-    enum err_code err = kcache_get(a->c, "sm_90", "SLOW FAIL", false, &entry, &how, &e);
+    enum err_code err = kcache_get(a->c, "sm_90", "SLOWER FAIL", false, &entry, &how, &e);
     if (err != ERR_INTERNAL || entry || !strstr(e.message, "no good"))
         abort();
     return NULL;
@@ -324,7 +324,7 @@ static void a_failure_is_told_to_all_and_forgotten(void **state)
     struct kcache_entry *entry;
     enum kcache_how how;
     struct err e = ERR_INIT;
-    assert_int_equal(kcache_get(c, "sm_90", "SLOW FAIL", false, &entry, &how, &e), ERR_INTERNAL);
+    assert_int_equal(kcache_get(c, "sm_90", "SLOWER FAIL", false, &entry, &how, &e), ERR_INTERNAL);
     assert_int_equal(stub.compiles, before + 1);
     assert_int_equal(count_files(), 0);
     pthread_barrier_destroy(&start);
