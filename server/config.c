@@ -16,6 +16,10 @@
 #include <strings.h>
 
 #include "compute/base/mem.h"
+#include "compute/layout.h"
+#include "protocol/npy.h"
+#include "server/handles.h"
+#include "server/http.h"
 
 enum kind { SET_TEXT, SET_LIST, SET_FLAG, SET_LEVEL, SET_COUNT, SET_SIZE, SET_OCTAL, SET_SECONDS };
 
@@ -54,14 +58,14 @@ static const struct setting settings[] = {
      "array memory of one session; 0: no limit"},
 
     {"max-nodes", SET_COUNT, true, AT(max_nodes), "10000", 1, 1e7, "N", "nodes of an expression"},
-    {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, 400, "N",
+    {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, 4000, "N",
      "brackets, calls, unary operators and ** within each other"},
     {"max-inputs", SET_COUNT, true, AT(max_inputs), "64", 1, 4096, "N", "arrays of an expression"},
     {"max-inline", SET_COUNT, true, AT(max_inline), "65536", 0, 1e9, "N",
      "elements of a result that is returned inline"},
     {"max-json-body", SET_SIZE, true, AT(max_json_body), "16MiB", 1024, 4294967296.0, "SIZE",
      "a JSON body, array data aside"},
-    {"max-json-depth", SET_COUNT, true, AT(max_json_depth), "1000", 1, 1000, "N",
+    {"max-json-depth", SET_COUNT, true, AT(max_json_depth), "1000", 1, 100000, "N",
      "lists and objects within each other"},
     {"max-json-values", SET_COUNT, true, AT(max_json_values), "2097152", 1, 1e9, "N",
      "values and member names of a JSON body, array data aside"},
@@ -82,8 +86,8 @@ static const struct setting settings[] = {
      "threads for large JSON bodies and the like"},
     {"max-connections", SET_COUNT, true, AT(max_connections), "1000", 1, 100000, "N",
      "connections; past them everything but health and metrics is answered 503"},
-    {"max-header", SET_SIZE, true, AT(max_header), "64KiB", 512, 65536, "SIZE",
-     "a request's header"},
+    {"max-header", SET_SIZE, true, AT(max_header), "64KiB", 512, 1048576, "SIZE",
+     "a request's header; past 64 KiB every connection takes twice as much memory"},
     {"header-timeout", SET_SECONDS, true, AT(header_timeout), "10", 0.1, 3600, "SECONDS",
      "for the whole header to arrive"},
     {"body-timeout", SET_SECONDS, true, AT(body_timeout), "30", 0.1, 3600, "SECONDS",
@@ -92,12 +96,30 @@ static const struct setting settings[] = {
      "bytes a second of a body, on average over body-rate-window"},
     {"body-rate-window", SET_SECONDS, true, AT(body_rate_window), "30", 0.5, 3600, "SECONDS",
      "see min-body-rate"},
+    {"max-ignored-body", SET_SIZE, true, AT(max_ignored_body), "64KiB", 0, ANY, "SIZE",
+     "a body where none is asked for"},
+    {"max-unread-body", SET_SIZE, true, AT(max_unread_body), "64MiB", 0, ANY, "SIZE",
+     "of a refused body, read all the same so that its sender gets to see the reply"},
+    {"unread-body-timeout", SET_SECONDS, true, AT(unread_body_timeout), "2", 0.1, 3600, "SECONDS",
+     "for that, and for a client to close after its last reply"},
     {"idle-timeout", SET_SECONDS, true, AT(idle_timeout), "75", 0.1, 86400, "SECONDS",
      "until an idle connection is closed"},
     {"offload-body", SET_SIZE, false, AT(offload_body), "2KiB", 0, ANY, "SIZE",
      "bodies past this are handled by a worker thread"},
     {"drain-timeout", SET_SECONDS, false, AT(drain_timeout), "10", 0, 3600, "SECONDS",
      "for open requests to end after SIGTERM"},
+};
+
+/* What no setting changes: the contract's own, or what keeps the reading of a header simple. */
+static const struct {
+    const char *name;
+    double value;
+} fixed[] = {
+    {"max_rank", MAX_RANK},
+    {"max_name", NAME_MAX_LEN},
+    {"max_page", LIST_MAX},
+    {"max_query_parameters", MAX_QUERY_PARAMS},
+    {"max_npy_header", NPY_HEADER_MAX},
 };
 
 #define N_SETTINGS (sizeof settings / sizeof *settings)
@@ -425,4 +447,6 @@ void config_each_limit(const struct config *c,
         visit(user, name,
               s->kind == SET_SECONDS ? *(const double *)at : (double)*(const int64_t *)at);
     }
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        visit(user, fixed[i].name, fixed[i].value);
 }

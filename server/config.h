@@ -46,8 +46,9 @@ struct config {
     int64_t unix_mode;
     int64_t workers;
     int64_t max_connections, max_header;
-    double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout;
-    int64_t min_body_rate, offload_body;
+    double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout,
+        unread_body_timeout;
+    int64_t min_body_rate, offload_body, max_ignored_body, max_unread_body;
 };
 
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
@@ -61,8 +62,9 @@ void config_free(struct config *c);
 /* The text of --help. */
 void config_help(struct strb *out);
 
-/* Calls visit for every number that limits what a client may do, as /v1/info lists them; `name` is
- * the option's with underscores ("max_json_body"). Sizes are bytes, times are seconds. */
+/* Calls visit for every number that limits what a client may do, set or fixed, as /v1/info lists
+ * them; `name` is the option's with underscores ("max_json_body"). Sizes are bytes, times are
+ * seconds. */
 void config_each_limit(const struct config *c,
                        void (*visit)(void *user, const char *name, double value), void *user);
 

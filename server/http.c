@@ -67,7 +67,7 @@ static bool reply_early(struct rq *q)
         return http_queue(q);
     }
     /* Where this message ends is not known, or it is too long to be read to its end. */
-    if (q->must_close || q->r.content_length > DRAIN_BYTES) {
+    if (q->must_close || q->r.content_length > q->http->config.max_unread_body) {
         http_raw_reply(q);
         atomic_store(&q->phase, PHASE_CUT);
         return true;
@@ -108,7 +108,7 @@ static enum err_code admit(struct rq *q, struct err *e)
         }
     }
     enum body_policy body = q->r.route->body;
-    int64_t limit = body == BODY_NONE     ? NONE_BODY_MAX
+    int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
                     : body == BODY_STREAM ? INT64_MAX
                                           : (int64_t)h->config.max_json_body;
     if (!q->framed && (body == BODY_BUFFERED || body == BODY_STREAM)) {
@@ -360,10 +360,13 @@ static bool start_daemon(struct http *h, struct listener *l)
         idle = c->body_idle_timeout_s;
     if (idle < c->header_timeout_s)
         idle = c->header_timeout_s;
+    size_t memory = CONNECTION_MEMORY; /* the header, its table, and room to read a body into */
+    if (memory < 2 * c->max_header_bytes)
+        memory = 2 * c->max_header_bytes;
     l->mhd = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_TURBO, 0,
         NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_CONNECTION_LIMIT,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
         MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,

@@ -6,7 +6,7 @@
  * waits for the device by callback.
  *
  * Life of a request: headers checked (framing, Host, Origin, Expect, limits) → route → handler.
- *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past 64 KiB).
+ *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past max_ignored_body).
  *  - BODY_BUFFERED: the body is collected (up to the route's limit, 413), then handler(req) with
  *    req->body set; bodies over `offload_bytes` run the handler on a worker. BODY_OPTIONAL: the
  *    same, and a request without Content-Length and Transfer-Encoding is not refused (411).
@@ -46,7 +46,8 @@ struct query_param {
     const char *key, *value; /* percent-decoded, NUL-free UTF-8; value "" when absent */
 };
 
-#define MAX_PATH_PARAMS 3
+#define MAX_PATH_PARAMS  3
+#define MAX_QUERY_PARAMS 64
 
 struct request {
     struct server *server;
@@ -109,7 +110,7 @@ void http_source_wake(struct http_source *src); /* any thread */
 
 /* Where a streamed body goes. push() takes up to n bytes and returns how many it took; 0: no room,
  * http.c suspends until http_sink_wake. A sink that has found a mistake keeps the error and returns
- * n (the rest is drained, up to 64 MiB or 2 s) with *ret_failed set, then end() is called at once
+ * n (the rest is drained, up to max_unread_body) with *ret_failed set, then end() is called at once
  * to reply. end(): the whole body is here (or failed): reply. abort(): the client went away or
  * timed out: nothing may have changed. Exactly one of end() and abort() is called. */
 struct http_sink {
@@ -159,8 +160,11 @@ struct http_config {
     double body_idle_timeout_s; /* 408 */
     int64_t min_body_rate;      /* bytes/s over body_rate_window_s, 408 */
     double body_rate_window_s;
-    size_t max_json_body; /* BODY_BUFFERED limit, 413 */
-    size_t offload_bytes; /* BODY_BUFFERED bodies above run on a worker */
+    size_t max_json_body;     /* BODY_BUFFERED limit, 413 */
+    size_t offload_bytes;     /* BODY_BUFFERED bodies above run on a worker */
+    int64_t max_ignored_body; /* of a body that the route ignores, 413 */
+    int64_t max_unread_body; /* of a refused body: read all the same, so that the client sees the */
+    double unread_body_s;    /* reply; and for how long */
     size_t max_connections;
     int workers;                      /* worker threads */
     double idle_timeout_s;            /* keep-alive connections */

@@ -129,7 +129,7 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
             *n = 0;
             if (atomic_fetch_add_explicit(&q->received, (int64_t)had, memory_order_relaxed) +
                     (int64_t)had >
-                NONE_BODY_MAX)
+                q->http->config.max_ignored_body)
                 refuse(q, ERR_TOO_LARGE, "this route takes no body");
             return true;
         }
@@ -137,7 +137,7 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
     /* Nobody wants it. */
     q->drained += (int64_t)*n;
     *n = 0;
-    if (q->drained > DRAIN_BYTES) {
+    if (q->drained > q->http->config.max_unread_body) {
         if (http_phase(q, PHASE_DRAIN, PHASE_CUT)) {
             http_raw_reply(q);
             q->drained = 0;

@@ -377,8 +377,8 @@ static enum err_code parse_query(struct rq *q, const char *s, struct err *e)
                 rc = decode(q->r.arena, eq + 1, len - key_len - 1, &p->value, e);
             if (rc)
                 return rc;
-            if (n >= 64)
-                return err_set(e, ERR_BAD_QUERY, "more than 64 query parameters");
+            if (n >= MAX_QUERY_PARAMS)
+                return err_set(e, ERR_BAD_QUERY, "more than %d query parameters", MAX_QUERY_PARAMS);
             for (size_t i = 0; i < n; i++)
                 if (!strcmp(params[i].key, p->key))
                     return err_set(e, ERR_BAD_QUERY, "query parameter '%.64s' is given twice",

@@ -21,9 +21,6 @@ struct MHD_Daemon;
 struct MHD_Response;
 struct rq;
 
-#define DRAIN_BYTES    (64ll << 20) /* of an unwanted body, so that the client sees the reply */
-#define DRAIN_S        2.0
-#define NONE_BODY_MAX  (64ll << 10) /* of a body that the route ignores */
 #define RATE_SAMPLES   6
 #define HTTP_NO_TIMING "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000"
 #define THREAD_STACK   (16u << 20)

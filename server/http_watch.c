@@ -154,7 +154,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         }
         break;
     case PHASE_DRAIN:
-        if (now - q->phase_since > DRAIN_S && http_phase(q, PHASE_DRAIN, PHASE_CUT))
+        if (now - q->phase_since > cfg->unread_body_s && http_phase(q, PHASE_DRAIN, PHASE_CUT))
             http_raw_reply(q);
         break;
     case PHASE_WORK:
@@ -162,7 +162,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
             http_io_drop(q);
         break;
     case PHASE_CUT:
-        if (now - q->phase_since > DRAIN_S) {
+        if (now - q->phase_since > cfg->unread_body_s) {
             shutdown(c->fd, SHUT_RDWR);
             if (parked)
                 http_io_drop(q);

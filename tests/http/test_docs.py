@@ -4,6 +4,7 @@ The ```sh blocks of a page run in order in one shell, in an empty folder, with t
 of the page's own in place of the one written there. A command that starts the daemon is started with
 its options on a free port; the deploy scripts are looked up, not run.
 """
+import json
 import re
 import subprocess
 
@@ -43,6 +44,24 @@ def test_commands(page, daemon_with, tmp_path):
     text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
     done = subprocess.run(["bash", "-x", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+CONSOLE = [(page, command, expected) for page in PAGES
+           for block in re.findall(r"^```console\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S)
+           for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)]
+
+
+def test_there_are_examples():
+    assert len(CONSOLE) >= 6 and all(expected.strip() for _, _, expected in CONSOLE)
+
+
+@pytest.mark.parametrize("page, command, expected", CONSOLE, ids=[f"{p}-{i}" for i, (p, _, _) in enumerate(CONSOLE)])
+def test_examples_are_what_is_answered(daemon, page, command, expected):
+    """In ```console blocks: a command after '$ ', then the JSON that it prints, however broken into lines."""
+    command = command.replace(ADDRESS, f"{daemon.host}:{daemon.port}").replace("curl ", "curl -sS --max-time 60 ", 1)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(expected), page
 
 
 def start(options, daemon_with, folder):

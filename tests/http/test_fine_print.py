@@ -75,3 +75,51 @@ def test_literals_past_127_bits_say_what_to_do(api):
     problem = api.fails(422, "bad_expression", api.post("/v1/evaluate", {"expr": "2**200"}))
     assert "exact to 127 bits" in problem["detail"]
     assert api.evaluate("2.0**200") == 2.0**200
+
+
+def test_limits_can_be_raised(daemon_with):
+    """The most that the settings allow is also survived: the deepest recursion there is."""
+    n = 4000
+    c = daemon_with("--max-nesting", n, "--max-json-depth", 100_000, "--max-nodes", 50_000,
+                    "--max-header", "1MiB").client()
+    limits = c.info()["limits"]
+    assert (limits["max_nesting"], limits["max_json_depth"], limits["max_header"]) == (n, 100_000, 1 << 20)
+    c.create(name="u", data=[1.0])
+    for deep in ("(" * n + "u" + ")" * n, "-" * n + "u", "abs(" * n + "u" + ")" * n, "u" + "**1" * n,
+                 "where(u," * n + "u" + ",u)" * n, "u" + "[0:1]" * n):
+        assert c.evaluate(deep).tolist() == [1]
+        c.expect(200, c.post("/v1/explain", {"expr": deep}))
+        if deep[0] in "(-":
+            c.fails(422, "expression_too_large", c.post("/v1/evaluate", {"expr": f"-({deep})"}))
+    tree = '{"op":"abs","args":[' * (n - 1) + '"u"' + "]}" * (n - 1)
+    r = c.request("POST", "/v1/evaluate", f'{{"inline":true,"tree":{tree}}}'.encode(), content_type=JSON,
+                  check=False)  # too deep for the checking
+    assert r.status == 200 and r.json()["data"] == [1]
+    lists = "[" * 99_999 + "]" * 99_999
+    c.fails(422, "bad_shape", c.request("POST", "/v1/arrays", f'{{"data":{lists}}}'.encode(), content_type=JSON))
+    assert c.get("/v1/info", headers={"X-Long": "a" * 900_000}).status == 200
+    r = c.get("/v1/info", headers={"X-Long": "a" * (1 << 20)}, check=False)
+    assert r.status == 431
+    c.close()
+
+
+def test_fixed_limits_are_listed(api):
+    limits = api.info()["limits"]
+    for name, value in (("max_rank", 32), ("max_name", 64), ("max_page", 1000), ("max_query_parameters", 64),
+                        ("max_npy_header", 65536), ("max_ignored_body", 65536), ("max_unread_body", 64 << 20),
+                        ("unread_body_timeout", 2)):
+        assert limits[name] == value
+    many = "&".join(f"k{i}=1" for i in range(limits["max_query_parameters"] + 1))
+    assert "more than 64" in api.fails(400, "bad_query", api.get(f"/v1/info?{many}"))["detail"]
+    api.fails(422, "bad_name", api.post("/v1/arrays", {"shape": [1], "name": "n" * (limits["max_name"] + 1)}))
+
+
+def test_ignored_and_unread_bodies_have_limits(daemon_with):
+    c = daemon_with("--max-ignored-body", 10, "--max-unread-body", 1000).client()
+    assert c.request("GET", "/v1/info", b"x" * 10).status == 200
+    c.fails(413, "too_large", c.request("GET", "/v1/info", b"x" * 11))
+    r = c.request("POST", "/v1/arrays", b"x" * 900, content_type="text/html")  # read, kept open
+    assert r.status == 415 and r.headers.get("Connection") != "close"
+    r = c.request("POST", "/v1/arrays", b"x" * 1100, content_type="text/html")
+    assert r.status == 415 and r.headers.get("Connection") == "close"
+    c.close()

@@ -144,7 +144,7 @@ static void mistakes_are_named(void **state)
     refused(ARGS("--threads", "many"), "threads: 'many'");
     refused(ARGS("--threads", "3x"), "3x");
     refused(ARGS("--threads", "-1"), "-1");
-    refused(ARGS("--max-header", "1GiB"), "65536");
+    refused(ARGS("--max-header", "1GiB"), "1048576");
     refused(ARGS("--memory-limit", "12QB"), "12QB");
     refused(ARGS("--log-level", "loud"), "loud");
     refused(ARGS("--header-timeout", "nan"), "nan");
