@@ -179,12 +179,25 @@ def whole_run(config):
     options = config.option
     if any(getattr(options, o, False) for o in ("keyword", "markexpr", "lf", "failedfirst")):
         return False
+    if os.environ.get("ARRAYD_SHARE", "1/1") != "1/1":
+        return False
     if any("::" in a or a.endswith(".py") for a in config.args):
         return False
     return not os.environ.get("ARRAYD_SUBSET")
 
 
+def take_share(config, items):
+    """ARRAYD_SHARE=1/2: every second test from the first on, so that two processes share them."""
+    k, n = map(int, os.environ.get("ARRAYD_SHARE", "1/1").split("/"))
+    others = [item for i, item in enumerate(items) if i % n != k - 1]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = items[k - 1::n]
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k, so that the shares are alike
 def pytest_collection_modifyitems(config, items):
+    take_share(config, items)
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):
