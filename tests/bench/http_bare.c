@@ -5,9 +5,13 @@
  *     http_bare [PORT]        prints the port, runs until it is killed
  *
  * GET /hello · POST /echo (the body back) · PUT /sink (takes bytes, memcpy, replies with how many)
- * · GET /source?n=BYTES (1 MiB blocks, memcpy from a buffer) */
+ * · GET /source?n=BYTES (1 MiB blocks, memcpy from a buffer) · POST /park?n=BYTES (takes a body, is
+ * suspended, resumed by another thread, and replies with n bytes, at most 1 MiB: what a reply costs
+ * at the least whose value another thread delivers) */
 #include <microhttpd.h>
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +23,14 @@
 struct body {
     size_t len, cap;
     char *data;
+    bool parked;
+    struct MHD_Connection *connection;
+    struct body *next; /* parked before this one */
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct body *parked;
 
 static char scratch[BLOCK], pattern[BLOCK];
 
@@ -30,6 +41,35 @@ static int64_t produce(void *cls, uint64_t pos, char *buf, size_t max)
         max = BLOCK;
     memcpy(buf, pattern, max);
     return (int64_t)max;
+}
+
+static void park(struct MHD_Connection *c, struct body *b)
+{
+    b->parked = true;
+    b->connection = c;
+    MHD_suspend_connection(c);
+    pthread_mutex_lock(&lock);
+    b->next = parked;
+    parked = b;
+    pthread_cond_signal(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void *resume_all(void *unused)
+{
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        while (!parked)
+            pthread_cond_wait(&changed, &lock);
+        struct body *b = parked;
+        parked = NULL;
+        pthread_mutex_unlock(&lock);
+        for (struct body *next; b; b = next) {
+            next = b->next; /* b may be gone once its connection goes on */
+            MHD_resume_connection(b->connection);
+        }
+    }
+    return unused;
 }
 
 static enum MHD_Result reply(struct MHD_Connection *c, const char *type, struct MHD_Response *r)
@@ -75,6 +115,17 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char
         return reply(c, "application/json",
                      MHD_create_response_from_buffer((size_t)len, text, MHD_RESPMEM_MUST_COPY));
     }
+    if (!strcmp(url, "/park") && !b->parked) {
+        park(c, b);
+        return MHD_YES;
+    }
+    if (!strcmp(url, "/park")) {
+        const char *size = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
+        size_t len = size ? strtoull(size, NULL, 10) : 0;
+        return reply(c, "application/json",
+                     MHD_create_response_from_buffer(len < BLOCK ? len : BLOCK, pattern,
+                                                     MHD_RESPMEM_PERSISTENT));
+    }
     if (!strcmp(url, "/source")) {
         const char *size = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
         return reply(c, "application/octet-stream",
@@ -103,6 +154,9 @@ static void on_completed(void *cls, struct MHD_Connection *c, void **con,
 int main(int argc, char **argv)
 {
     memset(pattern, 'x', sizeof pattern);
+    pthread_t resumer;
+    if (pthread_create(&resumer, NULL, resume_all, NULL))
+        return 1;
     struct MHD_Daemon *d = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC,
         (uint16_t)(argc > 1 ? atoi(argv[1]) : 0), NULL, NULL, on_access, NULL,
