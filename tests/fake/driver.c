@@ -1,0 +1,205 @@
+/* The driver itself, its devices and their contexts, and the names of errors. Small devices of
+ * compute capability 9.0: few multiprocessors, so that a grid made to fill them is quickly run. */
+#include "tests/fake/fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    int code;
+    const char *name, *text;
+} errors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
+    {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
+    {714, "CUDA_ERROR_HARDWARE_STACK_ERROR", "hardware stack error"},
+    {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"},
+    {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
+    {717, "CUDA_ERROR_INVALID_ADDRESS_SPACE", "operation not supported on address space"},
+    {718, "CUDA_ERROR_INVALID_PC", "invalid program counter"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+EXPORT CUresult cuGetErrorName(CUresult code, const char **name)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) {
+            *name = errors[i].name;
+            return CUDA_SUCCESS;
+        }
+    *name = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuGetErrorString(CUresult code, const char **text)
+{
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i].code == code) {
+            *text = errors[i].text;
+            return CUDA_SUCCESS;
+        }
+    *text = NULL;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+EXPORT CUresult cuDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuInit(unsigned flags)
+{
+    int r = fake_enter("cuInit", 0, NULL);
+    if (r)
+        return r;
+    if (flags)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (fake.n_devices < 1)
+        return fake_leave(CUDA_ERROR_NO_DEVICE);
+    fake.initialised = true;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceGetCount(int *n)
+{
+    int r = fake_enter("cuDeviceGetCount", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    *n = fake.n_devices;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+static bool is_device(int d)
+{
+    return d >= 0 && d < fake.n_devices;
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    int r = fake_enter("cuDeviceGet", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(ordinal))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    *device = ordinal;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int n, CUdevice device)
+{
+    int r = fake_enter("cuDeviceGetName", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(device) || n < 1)
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    snprintf(name, (size_t)n, "Fake GPU %d", device);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+    int r = fake_enter("cuDeviceGetAttribute", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(device))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = FAKE_SMS;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
+        *value = FAKE_STATIC;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *value = FAKE_DYNAMIC;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *value = fake.arch / 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *value = fake.arch % 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+        *value = 1;
+        break;
+    default:
+        fake_warn("cuDeviceGetAttribute: attribute %d is not one of the fake's", attribute);
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
+{
+    int r = fake_enter("cuDeviceTotalMem", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(device))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    *bytes = fake.memory;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+/* A context once made stays: its streams' thread and a program's handles may still name it. */
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    int r = fake_enter("cuDevicePrimaryCtxRetain", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(device))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    struct CUctx_st **c = &fake.devices[device].context;
+    if (!*c) {
+        *c = fake_alloc(sizeof **c);
+        (*c)->device = device;
+    }
+    (*c)->refs++;
+    fake.live[FAKE_CONTEXTS]++;
+    *context = *c;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    int failure = CUDA_SUCCESS;
+    int r = fake_enter("cuDevicePrimaryCtxRelease", NEEDS_INIT, &failure);
+    if (r)
+        return r;
+    struct CUctx_st *c = is_device(device) ? fake.devices[device].context : NULL;
+    if (!c || !c->refs)
+        return fake_leave(c ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_DEVICE);
+    c->refs--;
+    fake.live[FAKE_CONTEXTS]--;
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext context)
+{
+    int r = fake_enter("cuCtxSetCurrent", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (context && !context->refs)
+        return fake_leave(CUDA_ERROR_INVALID_CONTEXT);
+    fake_current = context;
+    return fake_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,187 @@
+/* Inside of the fake driver: its objects, and what its files offer one another.
+ *
+ * One lock (fake.lock) guards everything but the contents of device memory; work is run outside
+ * it by the streams' threads. `fake.changed` is signalled whenever a piece of work ended or the
+ * driver failed; all waiting is on it. */
+#ifndef ARRAYD_FAKE_FAKE_H
+#define ARRAYD_FAKE_FAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "compute/cuda/cuda_api.h"
+#include "tests/fake/fake_cuda.h"
+#include "tests/fake/module.h"
+
+/* The driver's functions under the symbols that driver.def gives them. */
+#define CU(name, symbol, args) CUresult name args __asm__(symbol);
+#include "compute/cuda/driver.def"
+#undef CU
+
+enum { FAKE_MAX_DEVICES = 16, FAKE_SMS = 4, FAKE_POISON = 0xa5 };
+enum { CUDA_ERROR_NOT_PERMITTED = 800 };
+
+struct fake_device {
+    struct CUctx_st *context;
+    size_t reserved; /* by its pools */
+};
+
+struct fake {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool initialised, forked, reverse, trace;
+    int n_devices, arch, delay_us;
+    size_t memory;
+    struct fake_device devices[FAKE_MAX_DEVICES];
+    long calls, live[FAKE_KINDS];
+    long fail_at, fail_launch_at; /* counting down; 0 is never */
+    int fail_code, fail_launch_code, sticky;
+    const char *fail_file, *failed;
+    void (*handler)(const char *message);
+    struct CUstream_st *streams; /* with a thread */
+};
+extern struct fake fake;
+
+struct CUctx_st {
+    int device, refs;
+    struct CUstream_st *null_stream;
+};
+
+struct CUmemPoolHandle_st {
+    unsigned magic;
+    int device;
+    size_t used, reserved, max;
+    uint64_t threshold;
+    long allocations;
+    bool destroyed;
+};
+
+struct allocation {
+    char *start, *map;
+    size_t size, mapped;
+    struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory */
+    bool freeing;                    /* its release is queued */
+};
+
+struct CUevent_st {
+    unsigned magic, flags;
+    int refs; /* the handle's, and those of queued work */
+    struct CUctx_st *context;
+    uint64_t recorded, completed; /* generations */
+    double at;                    /* ms, of the last completed */
+};
+
+struct CUmod_st {
+    unsigned magic;
+    int refs; /* the handle's, and those of queued launches */
+    void *handle;
+    const struct fake_module *module;
+    bool threads; /* it has barriers or shuffles */
+    pthread_mutex_t running;
+    struct CUfunc_st *functions;
+};
+
+struct CUfunc_st {
+    struct CUmod_st *module;
+    const struct fake_kernel *kernel;
+    int max_dynamic;
+};
+
+/* One piece of a stream's work. `run` is called by its thread without the lock and returns a driver
+ * error; `dispose` with the lock, run or not. */
+struct work {
+    struct work *next;
+    int (*run)(struct work *w);
+    void (*dispose)(struct work *w);
+    struct CUevent_st *wait; /* until generation `until` completed, then run */
+    uint64_t until;
+    union {
+        struct {
+            void *to;
+            const void *from;
+            size_t n;
+            int value;                 /* of a set */
+            bool to_owned, from_owned; /* memory of the driver's, not the program's */
+        } copy;
+        struct {
+            CUhostFn *function;
+            void *user;
+        } host;
+        struct {
+            struct CUevent_st *event;
+            uint64_t generation;
+        } record;
+        struct allocation *release;
+        struct {
+            struct CUfunc_st *function;
+            struct fake_dim grid, block;
+            unsigned shared;
+            void **params;
+            char *bytes;
+            int fail;
+        } launch;
+    };
+};
+
+struct CUstream_st {
+    unsigned magic;
+    struct CUctx_st *context;
+    pthread_cond_t ready;
+    struct work *first, **last;
+    uint64_t issued, done;
+    bool stop;
+    struct CUstream_st *next;
+};
+
+enum {
+    MAGIC_STREAM = 0x53545245,
+    MAGIC_EVENT = 0x4556454e,
+    MAGIC_MODULE = 0x4d4f4455,
+    MAGIC_POOL = 0x504f4f4c
+};
+
+/* state.c */
+enum { NEEDS_INIT = 1, NEEDS_CONTEXT = 2 };
+extern _Thread_local struct CUctx_st *fake_current;
+extern _Thread_local bool fake_in_host_function;
+/* Counts a call. CUDA_SUCCESS with the lock held, or an error without it. A release gives `release`
+ * its failure on demand and goes on. */
+int fake_enter(const char *name, unsigned needs, int *release);
+int fake_leave(int result); /* unlocks */
+bool fake_sticky_code(int code);
+void fake_break(int code); /* with the lock: becomes sticky */
+/* Something no correct program does: tells the handler, or ends the process. Without the lock. */
+void fake_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void fake_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *fake_alloc(size_t n); /* zeroed; ends the process when there is none */
+double fake_now(void);      /* ms */
+/* The code a launch is to fail with at the call (returned) or in the stream (*ret_later); with the
+ * lock. */
+int fake_launch_failure(int *ret_later);
+
+/* stream.c; with the lock held */
+struct CUstream_st *stream_of(CUstream s); /* the context's own for NULL; NULL when not one */
+struct CUstream_st *stream_new(struct CUctx_st *context);
+void stream_push(struct CUstream_st *s, struct work *w);
+/* Until what is queued now has ended; the sticky error or success. */
+int stream_wait(struct CUstream_st *s);
+void stream_wait_all(void);
+void event_unref(struct CUevent_st *e);
+
+/* memory.c; with the lock held */
+/* The live allocation that holds all n bytes at p, NULL (and a warning that says why) otherwise.
+ * `executing`: one whose release is queued counts too. */
+struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who);
+bool memory_owned(const void *p); /* inside a live allocation, pinned host memory too */
+
+/* fiber.c: runs a launch; 0, the error it trapped with, or FIBER_VIOLATION. `why` gets a text when
+ * not 0. */
+enum { FIBER_VIOLATION = -1 };
+int fiber_launch(const struct fake_module *module, const struct fake_kernel *kernel, bool threads,
+                 bool reverse, void *const *params, struct fake_dim grid, struct fake_dim block,
+                 unsigned shared, char *why, size_t n_why);
+
+/* module.c; with the lock */
+void module_unref(struct CUmod_st *m);
+
+#endif

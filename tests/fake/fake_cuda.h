@@ -1,0 +1,68 @@
+/* How a test drives the fake driver and the fake NVRTC (libfakecuda.so, libfakenvrtc.so).
+ *
+ * A test links both and sets ARRAYD_LIBCUDA and ARRAYD_LIBNVRTC to their files (Meson: fake_dep,
+ * fake_env), so that the loader's tables are theirs. Every function is thread-safe.
+ *
+ * Environment, read when the library is loaded unless said otherwise:
+ *   ARRAYD_FAKE_DEVICES=n     devices, 1 unless given
+ *   ARRAYD_FAKE_MEMORY=bytes  memory of each, 4 GiB unless given
+ *   ARRAYD_FAKE_ARCH=90       compute capability
+ *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
+ *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
+ *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
+ *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in
+ *                             it ("719", or "719 async": in the stream) and the file is removed
+ *   ARRAYD_FAKE_TRACE=1       every call on standard error, with its number
+ *   ARRAYD_FAKE_CACHE=dir     compiled modules are kept in this directory (made if it is not there)
+ *   ARRAYD_FAKE_CXX=c++       host compiler */
+#ifndef ARRAYD_FAKE_CUDA_H
+#define ARRAYD_FAKE_CUDA_H
+
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* The nth driver call from now (1 = the next) returns `code` and does nothing, except that a
+ * release still releases; nth 0 switches it off. Calls of cuGetErrorName, cuGetErrorString and
+ * cuDriverGetVersion are not counted. A sticky code (700, 702, 710, 714 to 719) is then returned by
+ * every later call of the process, and queued work is dropped, host functions too. */
+void fake_cuda_fail(int nth, int code);
+/* The nth kernel launch from now returns success and fails with `code`, which becomes sticky, when
+ * the stream reaches it. */
+void fake_cuda_fail_launch(int nth, int code);
+/* Driver calls counted so far. */
+long fake_cuda_calls(void);
+/* The call that was made to fail last ("cuLaunchKernel"), NULL when none was since the reset. */
+const char *fake_cuda_failed(void);
+/* Forgets failures, also a sticky one. Not with live objects other than contexts. */
+void fake_cuda_reset(void);
+
+enum fake_kind {
+    FAKE_BYTES, /* of device memory, allocated and not yet freed in stream order */
+    FAKE_ALLOCATIONS,
+    FAKE_HOST_ALLOCATIONS,
+    FAKE_STREAMS,
+    FAKE_EVENTS,
+    FAKE_MODULES,
+    FAKE_POOLS,
+    FAKE_CONTEXTS, /* retained, not released */
+    FAKE_LAUNCHES, /* kernels that were run so far */
+    FAKE_KINDS
+};
+/* How many there are. Waits until all streams are idle first, so that what was freed is gone. */
+long fake_cuda_live(enum fake_kind kind);
+
+/* Memory per device from now on. */
+void fake_cuda_set_memory(size_t bytes);
+
+/* A broken guard, a barrier some threads never reach and the like end the process with a message;
+ * with a handler it gets the message and the launch ends with a sticky 719. NULL: the default. */
+void fake_cuda_on_violation(void (*handler)(const char *message));
+
+/* The nth compilation from now fails with NVRTC_ERROR_COMPILATION (code 0) or `code`. */
+void fake_nvrtc_fail(int nth, int code);
+/* Compilations asked for so far, and those that ran the compiler (not from ARRAYD_FAKE_CACHE). */
+long fake_nvrtc_calls(void);
+long fake_nvrtc_compiled(void);
+
+#endif

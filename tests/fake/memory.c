@@ -1,0 +1,434 @@
+/* Device memory: host memory whose misuse shows.
+ *
+ * An allocation lies at the end of its own mapping, between two pages nobody may touch, so that a
+ * kernel that runs off its end (or uses it after it is gone) faults at once; what rounding to 256
+ * bytes leaves on either side is a pattern that is checked when it is freed. It starts as a pattern
+ * too: freshly allocated device memory is not zero. A copy is checked against the live allocations
+ * when it is asked for and when it is run. Freeing is a piece of the stream's work; an allocation
+ * that does not fit waits for what its own stream has still to free, as the real pool would reuse
+ * that memory in order.
+ *
+ * A pool keeps what was freed, up to its threshold, and that memory is another pool's no more until
+ * it is trimmed. */
+#include "tests/fake/fake.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { GUARD = 0xfd, FREED = 0xdd, ALIGNMENT = 256 };
+static const size_t poisoned = (size_t)64 << 20; /* of a large allocation no more is filled */
+
+static struct {
+    struct allocation **list; /* by address */
+    size_t n, capacity;
+} live;
+
+/* The number of allocations that start at or below p. */
+static size_t position(const void *p)
+{
+    size_t low = 0, high = live.n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (live.list[middle]->start <= (const char *)p)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t body = (size + ALIGNMENT + page - 1) / page * page;
+    char *map = mmap(NULL, body + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    if (mprotect(map + page, body, PROT_READ | PROT_WRITE)) {
+        munmap(map, body + 2 * page);
+        return NULL;
+    }
+    struct allocation *a = fake_alloc(sizeof *a);
+    a->map = map;
+    a->mapped = body + 2 * page;
+    a->size = size;
+    a->pool = pool;
+    a->start = (char *)((uintptr_t)(map + page + body - size) & ~(uintptr_t)(ALIGNMENT - 1));
+    memset(map + page, GUARD, (size_t)(a->start - map) - page);
+    memset(a->start, FAKE_POISON, size < poisoned ? size : poisoned);
+    memset(a->start + size, GUARD, (size_t)(map + page + body - a->start) - size);
+    if (live.n == live.capacity) {
+        live.capacity = live.capacity ? 2 * live.capacity : 64;
+        live.list = realloc(live.list, live.capacity * sizeof *live.list);
+        if (!live.list)
+            abort();
+    }
+    size_t at = position(a->start);
+    memmove(live.list + at + 1, live.list + at, (live.n++ - at) * sizeof *live.list);
+    live.list[at] = a;
+    return a;
+}
+
+/* NULL or where the pattern is broken. */
+static const char *broken(const struct allocation *a)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (const char *p = a->map + page; p < a->start; p++)
+        if (*p != (char)GUARD)
+            return p;
+    for (const char *p = a->start + a->size; p < a->map + a->mapped - page; p++)
+        if (*p != (char)GUARD)
+            return p;
+    return NULL;
+}
+
+/* Takes the lock off while it complains. */
+static void drop(struct allocation *a)
+{
+    const char *at = broken(a);
+    if (at) {
+        pthread_mutex_unlock(&fake.lock);
+        fake_violation("somebody wrote %ld bytes %s an allocation of %zu bytes",
+                       at < a->start ? (long)(a->start - at) : (long)(at - a->start - a->size) + 1,
+                       at < a->start ? "before" : "behind", a->size);
+        pthread_mutex_lock(&fake.lock);
+        fake_break(CUDA_ERROR_LAUNCH_FAILED);
+    }
+    size_t i = position(a->start) - 1;
+    memmove(live.list + i, live.list + i + 1, (--live.n - i) * sizeof *live.list);
+    munmap(a->map, a->mapped);
+    free(a);
+}
+
+static struct allocation *holding(const void *p)
+{
+    size_t i = position(p);
+    struct allocation *a = i ? live.list[i - 1] : NULL;
+    return a && (const char *)p <= a->start + a->size ? a : NULL;
+}
+
+bool memory_owned(const void *p)
+{
+    return holding(p) != NULL;
+}
+
+struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who)
+{
+    struct allocation *a = holding(p);
+    const char *why = !a                                                   ? "in no allocation"
+                      : n > a->size - (size_t)((const char *)p - a->start) ? "past its end"
+                      : a->freeing && !executing                           ? "freed before"
+                                                                           : NULL;
+    if (!why)
+        return a;
+    fake_warn("%s: %zu bytes at %p are %s (offset %ld of %zu)", who, n, p, why,
+              a ? (long)((const char *)p - a->start) : 0L, a ? a->size : (size_t)0);
+    return NULL;
+}
+
+/* Copies */
+
+static int run_copy(struct work *w)
+{
+    pthread_mutex_lock(&fake.lock);
+    bool fine =
+        (!w->copy.to_owned || memory_find(w->copy.to, w->copy.n, true, "a queued copy")) &&
+        (!w->copy.from_owned || memory_find(w->copy.from, w->copy.n, true, "a queued copy"));
+    pthread_mutex_unlock(&fake.lock);
+    if (!fine)
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (w->copy.from)
+        memmove(w->copy.to, w->copy.from, w->copy.n);
+    else
+        memset(w->copy.to, w->copy.value, w->copy.n);
+    return CUDA_SUCCESS;
+}
+
+/* With the lock, which it gives up. Pageable host memory: the call comes back when it has been
+ * read or written. */
+static int copy(const char *who, void *to, bool to_device, const void *from, bool from_device,
+                int value, size_t n, CUstream stream)
+{
+    struct CUstream_st *s = stream_of(stream);
+    if (!s)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (!n)
+        return fake_leave(CUDA_SUCCESS);
+    bool to_owned = memory_owned(to), from_owned = from && memory_owned(from);
+    if ((to_device || to_owned) && !memory_find(to, n, false, who))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if ((from_device || from_owned) && !memory_find(from, n, false, who))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct work *w = fake_alloc(sizeof *w);
+    w->run = run_copy;
+    w->copy.to = to;
+    w->copy.from = from;
+    w->copy.n = n;
+    w->copy.value = value;
+    w->copy.to_owned = to_owned;
+    w->copy.from_owned = from_owned;
+    bool waits = !to_owned || (from && !from_owned);
+    stream_push(s, w);
+    return fake_leave(waits ? stream_wait(s) : CUDA_SUCCESS);
+}
+
+static void *pointer(CUdeviceptr p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+EXPORT CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t n, CUstream stream)
+{
+    int r = fake_enter("cuMemcpyHtoDAsync", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!from && n)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    return copy("cuMemcpyHtoDAsync", pointer(to), true, from, false, 0, n, stream);
+}
+
+EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream stream)
+{
+    int r = fake_enter("cuMemcpyDtoHAsync", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!to && n)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    return copy("cuMemcpyDtoHAsync", to, false, pointer(from), true, 0, n, stream);
+}
+
+EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream)
+{
+    int r = fake_enter("cuMemcpyDtoDAsync", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!from && n)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    return copy("cuMemcpyDtoDAsync", pointer(to), true, pointer(from), true, 0, n, stream);
+}
+
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
+{
+    int r = fake_enter("cuMemsetD8Async", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    return copy("cuMemsetD8Async", pointer(p), true, NULL, false, value, n, stream);
+}
+
+/* Pinned host memory */
+
+EXPORT CUresult cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    int r = fake_enter("cuMemHostAlloc", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!p || !bytes || flags & ~7u)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct allocation *a = add(bytes, NULL);
+    if (!a)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    fake.live[FAKE_HOST_ALLOCATIONS]++;
+    *p = a->start;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemFreeHost(void *p)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemFreeHost", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    struct allocation *a = holding(p);
+    if (!a || a->start != p || a->pool)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    fake.live[FAKE_HOST_ALLOCATIONS]--;
+    drop(a);
+    return fake_leave(failure);
+}
+
+/* Pools */
+
+static bool is_pool(struct CUmemPoolHandle_st *pool)
+{
+    return pool && pool->magic == MAGIC_POOL && !pool->destroyed;
+}
+
+static void set_reserved(struct CUmemPoolHandle_st *pool, size_t keep)
+{
+    size_t to = keep > pool->used ? keep : pool->used;
+    if (to > pool->reserved)
+        return;
+    fake.devices[pool->device].reserved -= pool->reserved - to;
+    pool->reserved = to;
+}
+
+static void pool_unref(struct CUmemPoolHandle_st *pool)
+{
+    if (!pool->destroyed || pool->allocations)
+        return;
+    set_reserved(pool, 0);
+    pool->magic = 0;
+    free(pool);
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps *props)
+{
+    int r = fake_enter("cuMemPoolCreate", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!ret_pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->location.id < 0 ||
+        props->location.id >= fake.n_devices)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct CUmemPoolHandle_st *pool = fake_alloc(sizeof *pool);
+    pool->magic = MAGIC_POOL;
+    pool->device = props->location.id;
+    pool->max = props->maxSize ? props->maxSize : SIZE_MAX;
+    fake.live[FAKE_POOLS]++;
+    *ret_pool = pool;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemPoolDestroy", NEEDS_INIT, &failure);
+    if (r)
+        return r;
+    if (!is_pool(pool))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    pool->destroyed = true;
+    fake.live[FAKE_POOLS]--;
+    pool_unref(pool);
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    int r = fake_enter("cuMemPoolSetAttribute", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_pool(pool) || !value || attribute < 1 || attribute > 8)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        memcpy(&pool->threshold, value, sizeof pool->threshold);
+    return fake_leave(CUDA_SUCCESS); /* what to reuse, and resetting the high-water marks */
+}
+
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value)
+{
+    int r = fake_enter("cuMemPoolGetAttribute", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    uint64_t n = 0;
+    if (!is_pool(pool) || !value)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+        n = pool->threshold;
+    else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+        n = pool->reserved;
+    else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+        n = pool->used;
+    else
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    memcpy(value, &n, sizeof n);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    int r = fake_enter("cuMemPoolTrimTo", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_pool(pool))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    set_reserved(pool, keep);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+static bool fits(const struct CUmemPoolHandle_st *pool, size_t bytes)
+{
+    size_t reserved = fake.devices[pool->device].reserved, spare = pool->reserved - pool->used;
+    size_t more = bytes > spare ? bytes - spare : 0;
+    return bytes <= pool->max && pool->used <= pool->max - bytes && reserved <= fake.memory &&
+           more <= fake.memory - reserved;
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool,
+                                        CUstream stream)
+{
+    int r = fake_enter("cuMemAllocFromPoolAsync", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!s)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (!p || !bytes || !is_pool(pool))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!fits(pool, bytes) && (r = stream_wait(s)) != CUDA_SUCCESS)
+        return fake_leave(r);
+    struct allocation *a = fits(pool, bytes) ? add(bytes, pool) : NULL;
+    if (!a)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    pool->used += bytes;
+    pool->allocations++;
+    if (pool->used > pool->reserved) {
+        fake.devices[pool->device].reserved += pool->used - pool->reserved;
+        pool->reserved = pool->used;
+    }
+    fake.live[FAKE_ALLOCATIONS]++;
+    fake.live[FAKE_BYTES] += (long)bytes;
+    *p = (uintptr_t)a->start;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+static int run_release(struct work *w)
+{
+    pthread_mutex_lock(&fake.lock);
+    struct allocation *a = w->release;
+    struct CUmemPoolHandle_st *pool = a->pool;
+    fake.live[FAKE_ALLOCATIONS]--;
+    fake.live[FAKE_BYTES] -= (long)a->size;
+    pool->used -= a->size;
+    pool->allocations--;
+    drop(a);
+    set_reserved(pool, pool->threshold > SIZE_MAX ? SIZE_MAX : (size_t)pool->threshold);
+    pool_unref(pool);
+    pthread_mutex_unlock(&fake.lock);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr p, CUstream stream)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemFreeAsync", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!s)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    struct allocation *a = holding(pointer(p));
+    if (!a || a->start != pointer(p) || !a->pool || a->freeing) {
+        fake_warn("cuMemFreeAsync: %p is %s", pointer(p), a && a->freeing ? "freed" : "no start");
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    a->freeing = true;
+    struct work *w = fake_alloc(sizeof *w);
+    w->run = run_release;
+    w->release = a;
+    stream_push(s, w);
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuMemGetInfo(size_t *ret_free, size_t *ret_total)
+{
+    int r = fake_enter("cuMemGetInfo", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!ret_free || !ret_total)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    size_t reserved = fake.devices[fake_current->device].reserved;
+    *ret_total = fake.memory;
+    *ret_free = reserved < fake.memory ? fake.memory - reserved : 0;
+    return fake_leave(CUDA_SUCCESS);
+}

@@ -1,0 +1,294 @@
+/* Modules and launches. A cubin of the fake NVRTC is a shared object behind a magic word; it is
+ * loaded from a memory file. A launch copies its parameters, whose sizes the module tells, and is
+ * then a piece of the stream's work.
+ *
+ * A module's indices and shared memory are its own variables, so it runs one launch at a time;
+ * launches of different modules overlap. */
+#include "tests/fake/fake.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 1024, MAX_PARAMS = 32764, SM_SHARED = 233472, SM_THREADS = 2048 };
+
+/* dlopen takes a path it has seen for the library it loaded from it, and descriptors come again: so
+ * a number is written in slashes and dots, which mean nothing to the file system. */
+static void unique_path(char *path, int fd)
+{
+    static unsigned count;
+    char *p = path + sprintf(path, "/proc/self/fd/");
+    for (unsigned n = ++count; n; n >>= 1)
+        p += sprintf(p, n & 1 ? "./" : ".//");
+    sprintf(p, "%d", fd);
+}
+
+static void *load(const void *image)
+{
+    struct fake_cubin head;
+    memcpy(&head, image, sizeof head.magic);
+    if (memcmp(head.magic, FAKE_CUBIN, sizeof head.magic))
+        return NULL;
+    memcpy(&head, image, sizeof head);
+    int fd = memfd_create("fake-cubin", MFD_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    const char *p = (const char *)image + sizeof head;
+    void *handle = NULL;
+    ssize_t n = 0;
+    for (size_t left = head.size; left && (n = write(fd, p, left)) > 0; left -= (size_t)n)
+        p += n;
+    if (n > 0) {
+        char path[256];
+        unique_path(path, fd);
+        handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!handle)
+            fake_warn("a module is not loaded: %s", dlerror());
+    }
+    close(fd);
+    return handle;
+}
+
+EXPORT CUresult cuModuleLoadData(CUmodule *ret_module, const void *image)
+{
+    int r = fake_enter("cuModuleLoadData", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!ret_module || !image)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    void *handle = load(image);
+    const struct fake_module *module = handle ? dlsym(handle, "fake_module_") : NULL;
+    if (!module || module->abi != FAKE_ABI) {
+        if (handle)
+            dlclose(handle);
+        return fake_leave(CUDA_ERROR_INVALID_IMAGE);
+    }
+    struct CUmod_st *m = fake_alloc(sizeof *m);
+    m->magic = MAGIC_MODULE;
+    m->refs = 1;
+    m->handle = handle;
+    m->module = module;
+    m->threads = dlsym(handle, "fake_uses_threads") != NULL;
+    pthread_mutex_init(&m->running, NULL);
+    m->functions = fake_alloc(module->n_kernels * sizeof *m->functions);
+    for (unsigned i = 0; i < module->n_kernels; i++)
+        m->functions[i] = (struct CUfunc_st){.module = m, .kernel = &module->kernels[i]};
+    fake.live[FAKE_MODULES]++;
+    *ret_module = m;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+void module_unref(struct CUmod_st *m)
+{
+    if (--m->refs)
+        return;
+    m->magic = 0;
+    dlclose(m->handle);
+    pthread_mutex_destroy(&m->running);
+    free(m->functions);
+    free(m);
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule module)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuModuleUnload", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    if (!module || module->magic != MAGIC_MODULE)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    fake.live[FAKE_MODULES]--;
+    module_unref(module);
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    int r = fake_enter("cuModuleGetFunction", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!function || !name)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!module || module->magic != MAGIC_MODULE)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    for (unsigned i = 0; i < module->module->n_kernels; i++)
+        if (!strcmp(module->functions[i].kernel->name, name)) {
+            *function = &module->functions[i];
+            return fake_leave(CUDA_SUCCESS);
+        }
+    return fake_leave(CUDA_ERROR_NOT_FOUND);
+}
+
+static size_t static_shared(const struct CUfunc_st *f)
+{
+    const struct fake_module *m = f->module->module;
+    return m->shared ? (size_t)(m->shared_end - m->shared) : 0;
+}
+
+static int max_threads(const struct CUfunc_st *f)
+{
+    return f->kernel->max_threads ? f->kernel->max_threads : MAX_THREADS;
+}
+
+/* Plausible figures, always the same: nothing is known of registers here. */
+EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function)
+{
+    int r = fake_enter("cuFuncGetAttribute", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!value || !function)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = max_threads(function);
+        break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+        *value = (int)static_shared(function);
+        break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
+        *value = 0;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = 32;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = function->max_dynamic ? function->max_dynamic
+                                       : FAKE_STATIC - (int)static_shared(function);
+        break;
+    default:
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+    int r = fake_enter("cuFuncSetAttribute", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!function || value < 0)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+        if ((size_t)value + static_shared(function) > FAKE_DYNAMIC)
+            return fake_leave(CUDA_ERROR_INVALID_VALUE);
+        function->max_dynamic = value;
+    } else if (attribute < 8 || attribute > 16)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
+                                                            int threads, size_t dynamic_shared)
+{
+    int r = fake_enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!blocks || !function || threads < 1)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    size_t shared = dynamic_shared + static_shared(function) + 1024;
+    int n = SM_THREADS / ((threads + 31) / 32 * 32), by_shared = (int)(SM_SHARED / shared);
+    n = n > 32 ? 32 : n;
+    *blocks = threads > max_threads(function) ? 0 : n < by_shared ? n : by_shared;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+static int run_launch(struct work *w)
+{
+    struct CUfunc_st *f = w->launch.function;
+    struct CUmod_st *m = f->module;
+    char why[512] = "";
+    if (w->launch.fail)
+        return w->launch.fail;
+    pthread_mutex_lock(&m->running);
+    int failed = fiber_launch(m->module, f->kernel, m->threads, fake.reverse, w->launch.params,
+                              w->launch.grid, w->launch.block, w->launch.shared, why, sizeof why);
+    pthread_mutex_unlock(&m->running);
+    pthread_mutex_lock(&fake.lock);
+    fake.live[FAKE_LAUNCHES]++;
+    pthread_mutex_unlock(&fake.lock);
+    if (failed == FIBER_VIOLATION) {
+        fake_violation("kernel %s: %s", f->kernel->name, why);
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+    if (failed)
+        fake_warn("kernel %s: %s", f->kernel->name, why);
+    return failed;
+}
+
+static void dispose_launch(struct work *w)
+{
+    module_unref(w->launch.function->module);
+    free(w->launch.params);
+    free(w->launch.bytes);
+}
+
+static bool sizes_are_fine(const struct CUfunc_st *f, struct fake_dim grid, struct fake_dim block,
+                           unsigned shared)
+{
+    uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    unsigned most =
+        f->max_dynamic ? (unsigned)f->max_dynamic : FAKE_STATIC - (unsigned)static_shared(f);
+    return threads && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
+           threads <= (uint64_t)max_threads(f) && grid.x && grid.x <= 0x7fffffff && grid.y &&
+           grid.y <= 65535 && grid.z && grid.z <= 65535 && shared <= most;
+}
+
+/* Each parameter in 16-byte steps, as the strictest type needs. */
+static bool copy_params(struct work *w, const struct fake_kernel *k, void **params)
+{
+    size_t total = 0;
+    for (unsigned i = 0; i < k->n_params; i++) {
+        if (!params || !params[i])
+            return false;
+        total += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+    }
+    if (total > MAX_PARAMS)
+        return false;
+    w->launch.params = fake_alloc(k->n_params * sizeof *w->launch.params);
+    w->launch.bytes = fake_alloc(total);
+    char *p = w->launch.bytes;
+    for (unsigned i = 0; i < k->n_params; i++) {
+        memcpy(p, params[i], k->sizes[i]);
+        w->launch.params[i] = p;
+        p += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+    }
+    return true;
+}
+
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+                               unsigned grid_z, unsigned block_x, unsigned block_y,
+                               unsigned block_z, unsigned shared, CUstream stream, void **params,
+                               void **extra)
+{
+    int r = fake_enter("cuLaunchKernel", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    int later, now = fake_launch_failure(&later);
+    if (now)
+        return fake_leave(now);
+    struct CUstream_st *s = stream_of(stream);
+    if (!function || !s)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    struct fake_dim grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
+    struct work *w = fake_alloc(sizeof *w);
+    if (extra || !sizes_are_fine(function, grid, block, shared) ||
+        !copy_params(w, function->kernel, params)) {
+        fake_warn("cuLaunchKernel %s: grid %u,%u,%u, block %u,%u,%u, %u bytes of shared memory",
+                  function->kernel->name, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                  shared);
+        free(w);
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    w->run = run_launch;
+    w->dispose = dispose_launch;
+    w->launch.function = function;
+    w->launch.grid = grid;
+    w->launch.block = block;
+    w->launch.shared = shared;
+    w->launch.fail = later;
+    function->module->refs++;
+    stream_push(s, w);
+    return fake_leave(CUDA_SUCCESS);
+}

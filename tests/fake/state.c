@@ -1,0 +1,247 @@
+/* The fake driver's state that is not an object: counting calls, failures on demand, devices and
+ * contexts, error names.
+ *
+ * Every driver function opens with fake_enter, which is where a failure on demand strikes: a test
+ * that lets the 1st, 2nd, … call fail reaches them all, whatever they are. A function that releases
+ * something releases it even then, as the real ones do when they report an earlier error; else no
+ * program could come back to its baseline. */
+#include "tests/fake/fake.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+_Thread_local struct CUctx_st *fake_current;
+_Thread_local bool fake_in_host_function;
+
+static long number(const char *name, long otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? atol(text) : otherwise;
+}
+
+/* The streams' threads are the parent's: as with the real driver, a child cannot use it. */
+static void after_fork(void)
+{
+    fake.forked = true;
+}
+
+__attribute__((constructor)) static void setup(void)
+{
+    fake.n_devices = (int)number("ARRAYD_FAKE_DEVICES", 1);
+    if (fake.n_devices > FAKE_MAX_DEVICES)
+        fake.n_devices = FAKE_MAX_DEVICES;
+    fake.memory = (size_t)number("ARRAYD_FAKE_MEMORY", 4L << 30);
+    fake.arch = (int)number("ARRAYD_FAKE_ARCH", 90);
+    fake.delay_us = (int)number("ARRAYD_FAKE_DELAY", 0);
+    fake.trace = number("ARRAYD_FAKE_TRACE", 0) != 0;
+    const char *order = getenv("ARRAYD_FAKE_ORDER");
+    fake.reverse = order && !strcmp(order, "reverse");
+    fake.fail_file = getenv("ARRAYD_FAKE_FAIL_FILE");
+    const char *fail = getenv("ARRAYD_FAKE_FAIL");
+    long nth = 0;
+    int code = 0, length = 0;
+    if (fail && sscanf(fail, "%ld:%d%n", &nth, &code, &length) == 2) {
+        if (!strcmp(fail + length, ":async"))
+            fake.fail_launch_at = nth, fake.fail_launch_code = code;
+        else
+            fake.fail_at = nth, fake.fail_code = code;
+    }
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+void *fake_alloc(size_t n)
+{
+    void *p = calloc(1, n ? n : 1);
+    if (!p) {
+        fputs("fake cuda: no memory\n", stderr);
+        abort();
+    }
+    return p;
+}
+
+double fake_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+void fake_warn(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "fake cuda: %s\n", text);
+}
+
+void fake_violation(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    pthread_mutex_lock(&fake.lock);
+    void (*handler)(const char *) = fake.handler;
+    pthread_mutex_unlock(&fake.lock);
+    if (handler) {
+        handler(text);
+        return;
+    }
+    fprintf(stderr, "fake cuda: %s\n", text);
+    abort();
+}
+
+bool fake_sticky_code(int code)
+{
+    return code == 700 || code == 702 || code == 710 || (code >= 714 && code <= 719);
+}
+
+void fake_break(int code)
+{
+    if (!fake.sticky)
+        fake.sticky = code;
+    pthread_cond_broadcast(&fake.changed);
+}
+
+int fake_enter(const char *name, unsigned needs, int *release)
+{
+    if (fake.forked)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (fake_in_host_function) {
+        fake_violation("%s called from a host function", name);
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
+    pthread_mutex_lock(&fake.lock);
+    long call = ++fake.calls;
+    int result = CUDA_SUCCESS;
+    if (fake.sticky)
+        result = fake.sticky;
+    else if (fake.fail_at && --fake.fail_at == 0) {
+        result = fake.fail_code;
+        fake.failed = name;
+        if (fake_sticky_code(result))
+            fake_break(result);
+        else if (release)
+            *release = result, result = CUDA_SUCCESS;
+    } else if (needs && !fake.initialised)
+        result = CUDA_ERROR_NOT_INITIALIZED;
+    else if ((needs & NEEDS_CONTEXT) && !fake_current)
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    if (fake.trace)
+        fprintf(stderr, "fake cuda: %ld %s%s%.0d\n", call, name, result ? " = " : "", result);
+    if (result)
+        pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+int fake_leave(int result)
+{
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+static int from_file(int *ret_later)
+{
+    FILE *f = fake.fail_file ? fopen(fake.fail_file, "r") : NULL;
+    if (!f)
+        return CUDA_SUCCESS;
+    int code = 0;
+    char how[16] = "";
+    int n = fscanf(f, "%d %15s", &code, how);
+    fclose(f);
+    if (n < 1) /* being written: the next launch finds it whole */
+        return CUDA_SUCCESS;
+    unlink(fake.fail_file);
+    fake.failed = "cuLaunchKernel";
+    if (strcmp(how, "async"))
+        return code;
+    *ret_later = code;
+    return CUDA_SUCCESS;
+}
+
+int fake_launch_failure(int *ret_later)
+{
+    *ret_later = CUDA_SUCCESS;
+    if (fake.fail_launch_at && --fake.fail_launch_at == 0) {
+        *ret_later = fake.fail_launch_code;
+        fake.failed = "cuLaunchKernel";
+        return CUDA_SUCCESS;
+    }
+    int code = from_file(ret_later);
+    if (fake_sticky_code(code))
+        fake_break(code);
+    return code;
+}
+
+EXPORT void fake_cuda_fail(int nth, int code)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.fail_at = nth;
+    fake.fail_code = code;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT void fake_cuda_fail_launch(int nth, int code)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.fail_launch_at = nth;
+    fake.fail_launch_code = code;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT long fake_cuda_calls(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    long n = fake.calls;
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+EXPORT const char *fake_cuda_failed(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    const char *name = fake.failed;
+    pthread_mutex_unlock(&fake.lock);
+    return name;
+}
+
+EXPORT void fake_cuda_reset(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    stream_wait_all(); /* of a sticky error: until the dropped work is gone */
+    fake.fail_at = fake.fail_launch_at = 0;
+    fake.sticky = 0;
+    fake.failed = NULL;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT long fake_cuda_live(enum fake_kind kind)
+{
+    pthread_mutex_lock(&fake.lock);
+    stream_wait_all();
+    long n = fake.live[kind];
+    pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+EXPORT void fake_cuda_set_memory(size_t bytes)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.memory = bytes;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT void fake_cuda_on_violation(void (*handler)(const char *message))
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.handler = handler;
+    pthread_mutex_unlock(&fake.lock);
+}

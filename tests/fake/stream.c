@@ -1,0 +1,347 @@
+/* Streams and events: each stream is a queue and a thread, so that work is as asynchronous as on a
+ * device and a missing synchronisation shows.
+ *
+ * The default stream (NULL) is one more stream of its context; it does not wait for the others, so
+ * that a program relying on that is found out. An event is a pair of counters: how often it was
+ * recorded and which recording has been reached; a wait remembers the recording it was asked after.
+ * With a sticky error queued work is disposed of without being run. */
+#include "tests/fake/fake.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+static void finish(struct CUstream_st *s)
+{
+    for (struct CUstream_st **p = &fake.streams; *p; p = &(*p)->next)
+        if (*p == s) {
+            *p = s->next;
+            break;
+        }
+    s->magic = 0;
+    pthread_cond_destroy(&s->ready);
+    free(s);
+}
+
+static void run_one(struct CUstream_st *s)
+{
+    struct work *w = s->first;
+    s->first = w->next;
+    if (!s->first)
+        s->last = &s->first;
+    while (w->wait && w->wait->completed < w->until && !fake.sticky)
+        pthread_cond_wait(&fake.changed, &fake.lock);
+    if (!fake.sticky && w->run) {
+        struct timespec pause = {.tv_nsec = fake.delay_us * 1000L};
+        pthread_mutex_unlock(&fake.lock);
+        if (pause.tv_nsec)
+            nanosleep(&pause, NULL);
+        fake_current = s->context;
+        int result = w->run(w);
+        pthread_mutex_lock(&fake.lock);
+        if (result)
+            fake_break(result);
+    }
+    if (w->wait)
+        event_unref(w->wait);
+    if (w->dispose)
+        w->dispose(w);
+    free(w);
+    s->done++;
+    pthread_cond_broadcast(&fake.changed);
+}
+
+static void *stream_main(void *arg)
+{
+    struct CUstream_st *s = arg;
+    pthread_mutex_lock(&fake.lock);
+    for (;;) {
+        while (!s->first && !s->stop)
+            pthread_cond_wait(&s->ready, &fake.lock);
+        if (!s->first)
+            break;
+        run_one(s);
+    }
+    finish(s);
+    pthread_cond_broadcast(&fake.changed);
+    pthread_mutex_unlock(&fake.lock);
+    return NULL;
+}
+
+struct CUstream_st *stream_new(struct CUctx_st *context)
+{
+    struct CUstream_st *s = fake_alloc(sizeof *s);
+    s->magic = MAGIC_STREAM;
+    s->context = context;
+    s->last = &s->first;
+    pthread_cond_init(&s->ready, NULL);
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's own business */
+    pthread_t thread;
+    int failed = pthread_create(&thread, &attr, stream_main, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attr);
+    if (failed) {
+        free(s);
+        return NULL;
+    }
+    s->next = fake.streams;
+    fake.streams = s;
+    return s;
+}
+
+struct CUstream_st *stream_of(CUstream s)
+{
+    if (s)
+        return s->magic == MAGIC_STREAM && !s->stop ? s : NULL;
+    if (!fake_current)
+        return NULL;
+    if (!fake_current->null_stream)
+        fake_current->null_stream = stream_new(fake_current);
+    return fake_current->null_stream;
+}
+
+void stream_push(struct CUstream_st *s, struct work *w)
+{
+    w->next = NULL;
+    *s->last = w;
+    s->last = &w->next;
+    s->issued++;
+    pthread_cond_signal(&s->ready);
+}
+
+int stream_wait(struct CUstream_st *s)
+{
+    uint64_t until = s->issued;
+    while (s->done < until && !fake.sticky)
+        pthread_cond_wait(&fake.changed, &fake.lock);
+    return fake.sticky;
+}
+
+void stream_wait_all(void)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (struct CUstream_st *s = fake.streams; s; s = s->next)
+            again |= s->done < s->issued || s->stop;
+        if (again)
+            pthread_cond_wait(&fake.changed, &fake.lock);
+    }
+}
+
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    int r = fake_enter("cuStreamCreate", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!stream || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct CUstream_st *s = stream_new(fake_current);
+    if (!s)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    fake.live[FAKE_STREAMS]++;
+    *stream = s;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuStreamDestroy(CUstream stream)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuStreamDestroy", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream ? stream_of(stream) : NULL;
+    if (!s)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    s->stop = true; /* what is queued is still run */
+    pthread_cond_signal(&s->ready);
+    fake.live[FAKE_STREAMS]--;
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuStreamQuery(CUstream stream)
+{
+    int r = fake_enter("cuStreamQuery", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    return fake_leave(!s                    ? CUDA_ERROR_INVALID_HANDLE
+                      : s->done < s->issued ? CUDA_ERROR_NOT_READY
+                                            : CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream stream)
+{
+    int r = fake_enter("cuStreamSynchronize", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    return fake_leave(s ? stream_wait(s) : CUDA_ERROR_INVALID_HANDLE);
+}
+
+static int run_host(struct work *w)
+{
+    fake_in_host_function = true;
+    w->host.function(w->host.user);
+    fake_in_host_function = false;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn *function, void *user)
+{
+    int r = fake_enter("cuLaunchHostFunc", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!s || !function)
+        return fake_leave(s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
+    struct work *w = fake_alloc(sizeof *w);
+    w->run = run_host;
+    w->host.function = function;
+    w->host.user = user;
+    stream_push(s, w);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+/* Events */
+
+static bool is_event(struct CUevent_st *e)
+{
+    return e && e->magic == MAGIC_EVENT;
+}
+
+void event_unref(struct CUevent_st *e)
+{
+    if (--e->refs)
+        return;
+    e->magic = 0;
+    free(e);
+}
+
+EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
+{
+    int r = fake_enter("cuEventCreate", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!event || flags & ~7u)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct CUevent_st *e = fake_alloc(sizeof *e);
+    e->magic = MAGIC_EVENT;
+    e->flags = flags;
+    e->refs = 1;
+    e->context = fake_current;
+    fake.live[FAKE_EVENTS]++;
+    *event = e;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuEventDestroy(CUevent event)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuEventDestroy", NEEDS_CONTEXT, &failure);
+    if (r)
+        return r;
+    if (!is_event(event))
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    fake.live[FAKE_EVENTS]--;
+    event_unref(event);
+    return fake_leave(failure);
+}
+
+static int run_record(struct work *w)
+{
+    pthread_mutex_lock(&fake.lock);
+    struct CUevent_st *e = w->record.event;
+    if (e->completed < w->record.generation) {
+        e->completed = w->record.generation;
+        e->at = fake_now();
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return CUDA_SUCCESS;
+}
+
+static void dispose_record(struct work *w) /* dropped: nobody is to wait for it for ever */
+{
+    if (w->record.event->completed < w->record.generation)
+        w->record.event->completed = w->record.generation;
+    event_unref(w->record.event);
+}
+
+EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    int r = fake_enter("cuEventRecord", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!s || !is_event(event) || event->context != s->context)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    struct work *w = fake_alloc(sizeof *w);
+    w->run = run_record;
+    w->dispose = dispose_record;
+    w->record.event = event;
+    w->record.generation = ++event->recorded;
+    event->refs++;
+    stream_push(s, w);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    int r = fake_enter("cuStreamWaitEvent", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct CUstream_st *s = stream_of(stream);
+    if (!s || !is_event(event))
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (flags > 1)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    struct work *w = fake_alloc(sizeof *w);
+    w->wait = event;
+    w->until = event->recorded;
+    event->refs++;
+    stream_push(s, w);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuEventQuery(CUevent event)
+{
+    int r = fake_enter("cuEventQuery", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    return fake_leave(!is_event(event)                     ? CUDA_ERROR_INVALID_HANDLE
+                      : event->completed < event->recorded ? CUDA_ERROR_NOT_READY
+                                                           : CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuEventSynchronize(CUevent event)
+{
+    int r = fake_enter("cuEventSynchronize", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!is_event(event))
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    uint64_t until = event->recorded;
+    event->refs++;
+    while (event->completed < until && !fake.sticky)
+        pthread_cond_wait(&fake.changed, &fake.lock);
+    event_unref(event);
+    return fake_leave(fake.sticky);
+}
+
+EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+    int r = fake_enter("cuEventElapsedTime", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!ms)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (!is_event(start) || !is_event(end) || start->context != end->context ||
+        (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->recorded || !end->recorded)
+        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+    if (start->completed < start->recorded || end->completed < end->recorded)
+        return fake_leave(CUDA_ERROR_NOT_READY);
+    *ms = (float)(end->at - start->at);
+    return fake_leave(CUDA_SUCCESS);
+}
