@@ -1,0 +1,642 @@
+/* The text is made in one pass, top down; parameters are declared and given their values where the
+ * text first needs them, each in a place of 8 bytes (16 for complex128), so that the struct is laid
+ * out alike by every compiler. */
+#include "compute/cuda/emit_int.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const types[DT_COUNT] = {
+#define DTYPE(id, name, size, kind, ctype, npy) #ctype,
+#include "compute/dtype.def"
+#undef DTYPE
+};
+static const char *const ids[DT_COUNT] = {
+#define DTYPE(id, name, size, kind, ctype, npy) #id,
+#include "compute/dtype.def"
+#undef DTYPE
+};
+
+const char *emit_type(enum dtype t)
+{
+    return types[t];
+}
+
+const char *emit_id(enum dtype t)
+{
+    return ids[t];
+}
+
+/* --- parameters --- */
+
+static void declare(struct emitter *m, const char *type, const char *name, va_list ap)
+{
+    char text[64];
+    vsnprintf(text, sizeof text, name, ap);
+    strb_addf(&m->fields, "    alignas(8) %s %s;\n", type, text);
+}
+
+static void value(struct emitter *m, const void *p, size_t n)
+{
+    static const char zeros[16];
+    strb_addn(&m->values, p, n);
+    strb_addn(&m->values, zeros, (8 - n % 8) % 8);
+}
+
+void emit_i64(struct emitter *m, int64_t v, const char *name, ...)
+{
+    va_list ap;
+    va_start(ap, name);
+    declare(m, "ar_i64", name, ap);
+    va_end(ap);
+    value(m, &v, sizeof v);
+}
+
+void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
+{
+    va_list ap;
+    va_start(ap, name);
+    declare(m, emit_type(s->dtype), name, ap);
+    va_end(ap);
+    value(m, &s->v, dtype_size(s->dtype));
+}
+
+static void address(struct emitter *m, uint32_t slot, int64_t displacement, const char *type,
+                    const char *name, ...)
+{
+    struct emitted *out = m->out;
+    size_t cap = m->cap_addresses;
+    va_list ap;
+    va_start(ap, name);
+    declare(m, type, name, ap);
+    va_end(ap);
+    if (arena_grow(m->arena, (void **)&out->addresses, &cap, out->n_addresses,
+                   sizeof *out->addresses) < 0) {
+        m->oom = true;
+        return;
+    }
+    m->cap_addresses = (uint32_t)cap;
+    out->addresses[out->n_addresses++] =
+        (struct emit_address){(uint32_t)m->values.len, slot, displacement};
+    value(m, &(int64_t){0}, 8);
+}
+
+/* ar_div of common.cuh: multiplier, shift, divisor. */
+static void divisor(struct emitter *m, int64_t d, const char *type_and_name)
+{
+    struct {
+        uint32_t multiplier, shift;
+        int64_t divisor;
+    } v = {.divisor = d};
+    if (d > 1 && d < 1ll << 31) {
+        int l = 64 - __builtin_clzll((uint64_t)(d - 1)); /* ceil(log2 d) */
+        v.multiplier = (uint32_t)(((1ull << (31 + l)) + (uint64_t)d - 1) / (uint64_t)d);
+        v.shift = (uint32_t)(l - 1);
+    }
+    if (type_and_name)
+        strb_addf(&m->fields, "    alignas(8) %s;\n", type_and_name);
+    strb_addn(&m->values, (const char *)&v, sizeof v);
+}
+
+/* div[k]: for taking a number apart into indices; a place for each axis. */
+static void divisors(struct emitter *m)
+{
+    const struct form *f = m->f;
+    char text[32];
+    snprintf(text, sizeof text, "ar_div div[%d]", f->rank);
+    for (int a = 0; a < f->rank; a++) {
+        int64_t n = f->shape[a];
+        if (a == f->rank - 1 && f->kind != FORM_TILE && f->kind != FORM_STENCIL)
+            n /= f->elements;
+        divisor(m, n ? n : 1, a ? NULL : text);
+    }
+}
+
+static void emit_inputs(struct emitter *m)
+{
+    const struct ir_kernel *k = m->k;
+    const struct form *f = m->f;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        char type[32];
+        int rank = f->general ? in->view.rank : f->rank;
+        snprintf(type, sizeof type, "const %s *", emit_type(in->dtype));
+        address(m, in->slot, in->view.offset * (int64_t)dtype_size(in->dtype), type, "in%u", i);
+        for (int a = 0; a < rank; a++)
+            if (f->strides[i][a] != 0 && f->strides[i][a] != 1)
+                emit_i64(m, f->strides[i][a], "s%u_%d", i, a);
+    }
+}
+
+static void emit_constants(struct emitter *m)
+{
+    const struct ir_kernel *k = m->k;
+    for (uint32_t i = 0; i < k->n_scalars; i++)
+        emit_scalar(m, &k->scalars[i], "c%u", i);
+    for (uint32_t i = 0; i < k->n_indices; i++) {
+        emit_i64(m, k->indices[i].start, "x%u", i);
+        emit_i64(m, k->indices[i].step, "y%u", i);
+    }
+}
+
+/* ar_put(): a chunk's results to their places. */
+static void emit_put(struct emitter *m)
+{
+    const struct ir_output *out = &m->k->outputs[0];
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    char type[32];
+    snprintf(type, sizeof type, "%s *", emit_type(out->dtype));
+    address(m, out->slot, out->view.offset * (int64_t)dtype_size(out->dtype), type, "out");
+    strb_add(b, "template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const "
+                "ar_vec<ar_result, E> &r)\n{\n    const ar_index to = 0");
+    for (int a = 0; a < f->rank; a++) {
+        int64_t s = f->out_strides[a];
+        if (s == 0)
+            continue;
+        strb_addf(b, " + at.i[%d]", a);
+        if (s != 1) {
+            emit_i64(m, s, "t%d", a);
+            strb_addf(b, " * (ar_index)p.t%d", a);
+        }
+    }
+    strb_add(b, ";\n");
+    int64_t fast = f->out_strides[f->rank - 1];
+    if (f->out_vector)
+        strb_add(b, "    ar_store<ar_result, E>(p.out + to, r);\n}\n");
+    else if (fast == 0 || fast == 1)
+        strb_addf(b,
+                  "#pragma unroll\n    for (int e = 0; e < E; e++)\n"
+                  "        p.out[to + e * %d] = r.v[e];\n}\n",
+                  (int)fast);
+    else
+        strb_addf(b,
+                  "#pragma unroll\n    for (int e = 0; e < E; e++)\n"
+                  "        p.out[to + e * (ar_index)p.t%d] = r.v[e];\n}\n",
+                  f->rank - 1);
+}
+
+/* --- operands --- */
+
+/* The element's offset: from the indices themselves, or from what a context makes of them. */
+static void emit_where(struct emitter *m, const struct form_load *l, const char *index)
+{
+    emit_offset(m, l->input, l->ctx, l->ctx ? "q" : index);
+}
+
+static void emit_q(struct emitter *m, const struct form_load *l, const char *index)
+{
+    const struct ir_ctx *c = &m->k->ctxs[l->ctx];
+    int rank = m->f->general ? c->rank : m->f->rank;
+    if (l->ctx)
+        strb_addf(&m->body, "    ar_index q[%d];\n    ar_ctx%u(p, %s, q);\n", rank ? rank : 1,
+                  l->ctx, index);
+}
+
+static void emit_fetch_one(struct emitter *m, uint32_t n)
+{
+    const struct form_load *l = &m->f->loads[n];
+    struct strb *b = &m->body;
+    const char *type = emit_type(m->k->inputs[l->input].dtype);
+    if (l->kind == LOAD_TURNED) {
+        strb_addf(b, "    o.l%u = shared.l%u[x][y];\n", n, n);
+        return;
+    }
+    strb_add(b, "    {\n");
+    if (l->kind == LOAD_EACH) {
+        strb_add(b, "#pragma unroll\n    for (int e = 0; e < E; e++) {\n"
+                    "    ar_index i[AR_RANK];\n#pragma unroll\n"
+                    "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
+                    "    i[AR_FAST] += e;\n");
+        emit_q(m, l, "i");
+        strb_addf(b, "    o.l%u.v[e] = p.in%u[", n, l->input);
+        emit_where(m, l, "i");
+        strb_add(b, "];\n    }\n");
+    } else {
+        emit_q(m, l, "at.i");
+        if (l->kind == LOAD_VECTOR)
+            strb_addf(b, "    o.l%u = ar_load<%s, E>(p.in%u + ", n, type, l->input);
+        else
+            strb_addf(b, "    o.l%u = p.in%u[", n, l->input);
+        emit_where(m, l, "at.i");
+        strb_add(b, l->kind == LOAD_VECTOR ? ");\n" : "];\n");
+    }
+    strb_add(b, "    }\n");
+}
+
+static void emit_operands(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    strb_add(b, "template <int E> struct ar_operands {\n");
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        const struct form_load *l = &f->loads[i];
+        const char *type = emit_type(m->k->inputs[l->input].dtype);
+        bool many = l->kind == LOAD_VECTOR || l->kind == LOAD_EACH;
+        strb_addf(b, many ? "    ar_vec<%s, E> l%u;\n" : "    %s l%u;\n", type, i);
+    }
+    strb_add(b, "};\n");
+}
+
+static void emit_fetch(struct emitter *m)
+{
+    struct strb *b = &m->body;
+    strb_add(b, "template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, "
+                "ar_operands<E> &o");
+    strb_add(b,
+             m->f->kind == FORM_TILE ? ", const ar_turned &shared, int y, int x)\n{\n" : ")\n{\n");
+    for (uint32_t i = 0; i < m->f->n_loads; i++)
+        emit_fetch_one(m, i);
+    strb_add(b, "}\n");
+}
+
+/* --- forms --- */
+
+static void emit_rows(struct emitter *m)
+{
+    const struct form *f = m->f;
+    emit_i64(m, f->chunks, "chunks");
+    if (f->tail) {
+        strb_add(&m->body, "#define AR_TAIL 1\n");
+        emit_i64(m, f->tail, "tail");
+    }
+    divisors(m);
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    strb_add(&m->body, "#include \"compute/kernels/elementwise.cuh\"\n");
+}
+
+static void emit_tile(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    int x = f->rank - 1, y = f->turned_axis;
+    strb_addf(b, "#define AR_TILE %d\n#define AR_Y %d\n", f->tile, y);
+    emit_i64(m, f->shape[x], "nx");
+    emit_i64(m, f->shape[y], "ny");
+    divisor(m, (f->shape[x] + f->tile - 1) / f->tile, "ar_div tiles_x");
+    divisor(m, (f->shape[y] + f->tile - 1) / f->tile, "ar_div tiles_y");
+    divisors(m);
+    strb_add(b, "struct ar_turned {\n");
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (f->loads[i].kind == LOAD_TURNED)
+            strb_addf(b, "    %s l%u[AR_TILE][AR_TILE + 1];\n",
+                      emit_type(m->k->inputs[f->loads[i].input].dtype), i);
+    strb_add(
+        b, "};\nAR_FN void ar_fill(const ar_params &p, const ar_at &at, ar_turned &shared, int y, "
+           "int x)\n{\n");
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (f->loads[i].kind == LOAD_TURNED) {
+            strb_addf(b, "    shared.l%u[x][y] = p.in%u[", i, f->loads[i].input);
+            emit_offset(m, f->loads[i].input, 0, "at.i");
+            strb_add(b, "];\n");
+        }
+    strb_add(b, "}\n");
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    strb_add(b, "#include \"compute/kernels/tile.cuh\"\n");
+}
+
+/* Whether a row of the tile is read, and whether beyond the thread's own elements. */
+static void emit_need(struct emitter *m, uint32_t near)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    strb_addf(b, "struct ar_need%u {\n", near);
+    for (int edge = 0; edge < 2; edge++) {
+        strb_addf(b, "    AR_FN constexpr bool %s(int t, int q)\n    {\n        return false",
+                  edge ? "edge" : "row");
+        for (uint32_t i = 0; i < f->n_loads; i++) {
+            const struct form_load *l = &f->loads[i];
+            if (l->kind != LOAD_NEAR || l->near != near || (edge && !l->step[2]))
+                continue;
+            strb_addf(b, " || ar_within(t - (%d), q - (%d))", l->step[0], l->step[1]);
+        }
+        strb_add(b, ";\n    }\n");
+    }
+    strb_add(b, "};\n");
+}
+
+static const char *near_name(enum boundary_mode mode)
+{
+    static const char *const names[] = {
+        [BOUNDARY_SELF] = "AR_CLAMP",          [BOUNDARY_CLAMP] = "AR_CLAMP",
+        [BOUNDARY_WRAP] = "AR_WRAP",           [BOUNDARY_REFLECT] = "AR_REFLECT",
+        [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC", [BOUNDARY_CONSTANT] = "AR_CLAMP",
+    };
+    return names[mode];
+}
+
+static void emit_stride(struct emitter *m, uint32_t input, int axis)
+{
+    const int64_t s = axis < 0 ? 0 : m->f->strides[input][axis];
+    if (s == 0 || s == 1)
+        strb_addf(&m->body, "%d", (int)s);
+    else
+        strb_addf(&m->body, "(ar_index)p.s%u_%d", input, axis);
+}
+
+static void emit_near_fetch(struct emitter *m, uint32_t near)
+{
+    const struct form *f = m->f;
+    const struct form_near *r = &f->nears[near];
+    struct strb *b = &m->body;
+    strb_addf(b, "    ar_near_load<%s, ar_need%u>(o.n%u, p.in%u", near_name(r->mode), near, near,
+              r->input);
+    for (int a = 0; a < f->batch; a++)
+        if (f->strides[r->input][a]) {
+            strb_addf(b, " + at.i[%d] * ", a);
+            emit_stride(m, r->input, a);
+        }
+    strb_add(b, ", ");
+    emit_stride(m, r->input, f->rank - 3);
+    strb_add(b, ", ");
+    emit_stride(m, r->input, f->rank - 2);
+    strb_add(b, ", (ar_index)p.nz, (ar_index)p.ny, (ar_index)p.nx, z, y, x);\n");
+}
+
+static void emit_stencil(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    int64_t nz = f->rank > 2 ? f->shape[f->rank - 3] : 1;
+    strb_addf(b,
+              "#define AR_P %d\n#define AR_R %d\n#define AR_BATCH %d\n"
+              "AR_FN constexpr bool ar_within(int t, int q)\n"
+              "{\n    return t >= 0 && t < AR_P && q >= 0 && q < AR_R;\n}\n",
+              f->planes, f->rows, f->batch);
+    emit_i64(m, nz, "nz");
+    emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
+    emit_i64(m, f->shape[f->rank - 1], "nx");
+    divisor(m, (nz + f->planes - 1) / f->planes, "ar_div tiles_z");
+    divisors(m);
+    strb_add(b, "#include \"compute/kernels/near.cuh\"\nstruct ar_operands {\n");
+    for (uint32_t i = 0; i < f->n_nears; i++)
+        strb_addf(b, "    ar_near<%s, %d, %d, %d> n%u;\n",
+                  emit_type(m->k->inputs[f->nears[i].input].dtype), f->nears[i].reach[0],
+                  f->nears[i].reach[1], f->nears[i].reach[2], i);
+    strb_add(b, "};\n");
+    for (uint32_t i = 0; i < f->n_nears; i++)
+        emit_need(m, i);
+    strb_add(b, "AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_index z, ar_index y, "
+                "ar_index x, ar_operands &o)\n{\n");
+    for (uint32_t i = 0; i < f->n_nears; i++)
+        emit_near_fetch(m, i);
+    strb_add(b, "}\nAR_FN void ar_place(ar_at &at, ar_index z, ar_index y, ar_index x)\n{\n");
+    if (f->rank > 2)
+        strb_addf(b, "    at.i[%d] = z;\n", f->rank - 3);
+    if (f->rank > 1)
+        strb_addf(b, "    at.i[%d] = y;\n", f->rank - 2);
+    strb_addf(b, "    at.i[%d] = x;\n    (void)z;\n    (void)y;\n}\n", f->rank - 1);
+    emit_point(m);
+    emit_put(m);
+    strb_add(b, "#include \"compute/kernels/stencil.cuh\"\n");
+}
+
+/* --- reductions --- */
+
+/* A number over some axes → indices along them. */
+static void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    int first = 0;
+    while (first < f->rank && !(axes >> first & 1))
+        first++;
+    strb_addf(b,
+              "AR_FN void %s(const ar_params &p, ar_index n, ar_at &at)\n{\n    ar_index q;\n    "
+              "(void)q;\n    (void)n;\n",
+              name);
+    for (int a = f->rank - 1; a >= 0; a--) {
+        if (!(axes >> a & 1))
+            continue;
+        const char *scale = a == f->rank - 1 ? " * AR_E" : "";
+        if (a == first)
+            strb_addf(b, "    at.i[%d] = n%s;\n", a, scale);
+        else
+            strb_addf(b,
+                      "    q = ar_divide(n, p.div[%d]);\n"
+                      "    at.i[%d] = (n - q * (ar_index)p.div[%d].divisor)%s;\n    n = q;\n",
+                      a, a, a, scale);
+    }
+    strb_add(b, "}\n");
+}
+
+struct reduction {
+    const char *type; /* ar_state */
+    char begin[48], take[96], merge[96], end[96];
+    struct scalar identity;
+    int size; /* of a state, bytes */
+};
+
+static struct scalar extreme(enum dtype t, bool largest)
+{
+    struct scalar s = {.dtype = t};
+    int bits = (int)dtype_size(t) * 8;
+    switch (dtype_kind(t)) {
+    case KIND_FLOAT:
+        if (t == DT_F64)
+            s.v.f64 = largest ? __builtin_inf() : -__builtin_inf();
+        else
+            s.v.f32 = largest ? __builtin_inff() : -__builtin_inff();
+        break;
+    case KIND_INT:
+        s.v.u64 = (largest ? (1ull << (bits - 1)) - 1 : 1ull << (bits - 1)) &
+                  (bits == 64 ? UINT64_MAX : (1ull << bits) - 1);
+        break;
+    case KIND_UINT:
+        s.v.u64 = largest ? bits == 64 ? UINT64_MAX : (1ull << bits) - 1 : 0;
+        break;
+    case KIND_BOOL:
+        s.v.b = largest;
+        break;
+    case KIND_COMPLEX:
+        break;
+    }
+    return s;
+}
+
+static struct reduction sum_of(enum dtype t)
+{
+    struct reduction r = {.begin = "0", .merge = "a + b", .size = 8};
+    const char *id = emit_id(t);
+    if (t == DT_F64) {
+        r = (struct reduction){.type = "ar_running",
+                               .begin = "ar_running{0, 0}",
+                               .take = "ar_running_add(s, x)",
+                               .merge = "ar_running_merge(a, b)",
+                               .end = "ar_running_value(s)",
+                               .size = 16};
+    } else if (dtype_is_real_float(t)) {
+        r.type = "ar_f64";
+        snprintf(r.take, sizeof r.take, "s + ar_cast_%s_F64(x)", id);
+        snprintf(r.end, sizeof r.end, "ar_cast_F64_%s(s)", id);
+    } else if (t == DT_C64) {
+        r = (struct reduction){.type = "ar_c128",
+                               .begin = "ar_c128{0, 0}",
+                               .take = "ar_c128{s.re + x.re, s.im + x.im}",
+                               .merge = "ar_c128{a.re + b.re, a.im + b.im}",
+                               .end = "ar_c64{(ar_f32)s.re, (ar_f32)s.im}",
+                               .size = 16};
+    } else if (t == DT_C128) {
+        r = (struct reduction){
+            .type = "ar_running2",
+            .begin = "ar_running2{{0, 0}, {0, 0}}",
+            .take = "ar_running2{ar_running_add(s.re, x.re), ar_running_add(s.im, x.im)}",
+            .merge = "ar_running2{ar_running_merge(a.re, b.re), ar_running_merge(a.im, b.im)}",
+            .end = "ar_c128{ar_running_value(s.re), ar_running_value(s.im)}",
+            .size = 32};
+    } else if (t == DT_BOOL) {
+        r.type = "ar_bool";
+        snprintf(r.take, sizeof r.take, "(ar_bool)(s | x)");
+        snprintf(r.merge, sizeof r.merge, "(ar_bool)(a | b)");
+        snprintf(r.end, sizeof r.end, "s");
+    } else {
+        r.type = emit_type(t);
+        snprintf(r.take, sizeof r.take, "ar_ADD_%s(s, x)", id);
+        snprintf(r.merge, sizeof r.merge, "ar_ADD_%s(a, b)", id);
+        snprintf(r.end, sizeof r.end, "s");
+    }
+    return r;
+}
+
+static struct reduction extreme_of(enum dtype t, bool min)
+{
+    struct reduction r = {.begin = "p.identity", .size = (int)dtype_size(t)};
+    enum dtype in = dtype_is_half(t) ? DT_F32 : t;
+    const char *op = min ? "MINIMUM" : "MAXIMUM", *id = emit_id(in);
+    r.type = emit_type(in);
+    r.identity = extreme(in, min);
+    if (in == t) {
+        snprintf(r.take, sizeof r.take, "ar_%s_%s(s, x)", op, id);
+        snprintf(r.end, sizeof r.end, "s");
+    } else {
+        snprintf(r.take, sizeof r.take, "ar_%s_F32(s, ar_cast_%s_F32(x))", op, emit_id(t));
+        snprintf(r.end, sizeof r.end, "ar_cast_F32_%s(s)", emit_id(t));
+        r.size = 4;
+    }
+    snprintf(r.merge, sizeof r.merge, "ar_%s_%s(a, b)", op, id);
+    return r;
+}
+
+static struct reduction reduction_of(enum reduce_op op, enum dtype t)
+{
+    switch (op) {
+    case REDUCE_SUM:
+        return sum_of(t);
+    case REDUCE_MIN:
+    case REDUCE_ALL:
+        return extreme_of(t, true);
+    case REDUCE_MAX:
+    case REDUCE_ANY:
+        break;
+    }
+    return extreme_of(t, false);
+}
+
+static void emit_reduction(struct emitter *m)
+{
+    const struct ir_output *out = &m->k->outputs[0];
+    struct strb *b = &m->body;
+    struct reduction r = reduction_of(out->reduce, out->dtype);
+    if (!strcmp(r.begin, "p.identity"))
+        emit_scalar(m, &r.identity, "identity");
+    strb_addf(b,
+              "#include \"compute/kernels/running.cuh\"\ntypedef %s ar_state;\n"
+              "AR_FN ar_state ar_begin(const ar_params &p)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_take(ar_state s, ar_result x)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
+              "AR_FN ar_result ar_end(ar_state s)\n{\n    return %s;\n}\n",
+              r.type, r.begin, r.take, r.merge, r.end);
+    if (m->f->stretches > 1) {
+        int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
+        m->out->scratch = m->f->stretches * outputs * r.size;
+        m->out->finish = true;
+        m->out->finish_grid = (unsigned)((outputs + FORM_BLOCK - 1) / FORM_BLOCK);
+    }
+}
+
+static void emit_reduce(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    strb_addf(b, "#define AR_LANES %d\n#define AR_INNER %d\n", f->lanes, f->inner);
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, f->reduced, "reduced");
+    emit_i64(m, f->stretch, "stretch");
+    emit_i64(m, f->stretches, "stretches");
+    address(m, EMIT_SCRATCH, 0, "void *", "scratch");
+    divisors(m);
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
+    emit_unravel(m, "ar_reduced", f->reduced_axes);
+    emit_reduction(m);
+    strb_add(b, "#include \"compute/kernels/reduce.cuh\"\n");
+}
+
+static bool assemble(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb text = {0};
+    strb_addf(&text,
+              "#include \"compute/kernels/scalar.h\"\ntypedef %s ar_index;\n"
+              "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
+              "#define AR_UNROLL %d\n"
+              "#include \"compute/kernels/common.cuh\"\nstruct ar_params {\n",
+              f->wide ? "long" : "int", f->rank, f->rank - 1, FORM_BLOCK, f->elements, f->unroll);
+    if (!m->fields.failed && !m->body.failed) {
+        strb_addn(&text, m->fields.data, m->fields.len);
+        strb_add(&text, "};\n");
+        strb_addn(&text, m->body.data, m->body.len);
+    }
+    bool failed = m->oom || text.failed || m->fields.failed || m->body.failed || m->values.failed;
+    if (!failed) {
+        m->out->text = arena_strndup(m->arena, text.data, text.len);
+        m->out->params = arena_dup(m->arena, m->values.data, m->values.len);
+        m->out->params_size = (uint32_t)m->values.len;
+        failed = !m->out->text || !m->out->params;
+    }
+    strb_free(&text);
+    return !failed;
+}
+
+struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+{
+    struct emitter m = {.arena = arena, .k = k};
+    m.f = form_of(arena, k, slot_alignment);
+    m.out = m.f ? arena_alloc(arena, sizeof *m.out) : NULL;
+    if (!m.out)
+        return NULL;
+    m.out->form = m.f;
+    emit_inputs(&m);
+    emit_constants(&m);
+    emit_contexts(&m);
+    switch (m.f->kind) {
+    case FORM_FLAT:
+    case FORM_ROWS:
+        emit_rows(&m);
+        break;
+    case FORM_TILE:
+        emit_tile(&m);
+        break;
+    case FORM_STENCIL:
+        emit_stencil(&m);
+        break;
+    case FORM_REDUCE:
+        emit_reduce(&m);
+        break;
+    }
+    bool ok = assemble(&m);
+    strb_free(&m.fields);
+    strb_free(&m.body);
+    strb_free(&m.values);
+    return ok ? m.out : NULL;
+}

@@ -1,0 +1,39 @@
+/* IR kernel → CUDA text and the arguments to launch it with.
+ *
+ * Called by prepare.c and tests. Pure; arena memory. The text holds what the expression is: its
+ * operations, types, how axes and operands lie to each other; sizes, strides, numbers and addresses
+ * are arguments, so that one text serves all arrays of a kind. The loops are compute/kernels' .cuh
+ * files, one a form; the text has `ar_kernel`, and for reductions `ar_finish`, each with one
+ * parameter, struct ar_params by value. */
+#ifndef ARRAYD_CUDA_EMIT_H
+#define ARRAYD_CUDA_EMIT_H
+
+#include "compute/cuda/form.h"
+
+/* An address in the parameters: 8 bytes at `at`. */
+struct emit_address {
+    uint32_t at;
+    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory */
+    int64_t displacement; /* bytes */
+};
+#define EMIT_SCRATCH UINT32_MAX
+
+struct emitted {
+    const struct form *form;
+    const char *text;
+    unsigned char *params;
+    uint32_t params_size;
+    struct emit_address *addresses;
+    uint32_t n_addresses;
+    int64_t scratch; /* bytes of memory the launch needs, 0 for none */
+    bool finish;     /* ar_finish runs behind ar_kernel, over finish_grid blocks of FORM_BLOCK */
+    unsigned finish_grid;
+};
+
+#define EMIT_PARAMS_MAX 32764 /* bytes, CUDA 12.1 and later on sm_70 and later */
+
+/* NULL without memory. */
+struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,42 @@
+/* The emitter's inside: emit.c (parameters, operands, forms) and emit_point.c (the straight-line
+ * body). Arena memory; `text` and `fields` are builders that fail stickily. */
+#ifndef ARRAYD_CUDA_EMIT_INT_H
+#define ARRAYD_CUDA_EMIT_INT_H
+
+#include "compute/base/strb.h"
+#include "compute/cuda/emit.h"
+
+struct emitter {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    const struct form *f;
+    struct emitted *out;
+    struct strb fields, body; /* of ar_params; everything behind it */
+    struct strb values;       /* bytes of the parameters */
+    uint32_t cap_addresses;
+    bool oom;
+};
+
+const char *emit_type(enum dtype t); /* "ar_f32" */
+const char *emit_id(enum dtype t);   /* "F32" */
+
+/* A parameter: its declaration and its value. */
+void emit_i64(struct emitter *m, int64_t value, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* emit_point.c */
+
+/* ar_ctx<c>() for every context: indices of the iteration space → the context's, and whether its
+ * shift stayed inside. */
+void emit_contexts(struct emitter *m);
+/* "in<input>[…]"'s offset from the indices in the array called `index`, without the first element.
+ */
+void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *index);
+/* The text of an operand's element in ar_point. */
+void emit_operand(struct emitter *m, uint32_t load);
+/* ar_point(): the value of the output's node. */
+void emit_point(struct emitter *m);
+
+#endif

@@ -1,0 +1,637 @@
+/* Axes first: those of a kernel without contexts, or whose contexts are shifts of the iteration
+ * space itself, are put in the order of the memory and merged where every operand allows it; a
+ * kernel with other contexts keeps its axes and is walked point by point. Then the form, in this
+ * order: reduce, stencil where neighbours are read that lie well, tile where an operand runs
+ * across, rows, and flat, which is rows with one axis. */
+#include "compute/cuda/form.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VECTOR_BYTES  16
+#define MOST_BYTES    64 /* of one operand in a chunk */
+#define FAR           4  /* neighbours beyond are not shared in registers */
+#define ROW_REGISTERS 112
+#define IN_FLIGHT     64  /* bytes a thread should have on their way */
+#define DEAR          120 /* weighted nodes past which a thread computes one chunk */
+#define SHARED_BYTES  49152
+#define SPLIT_BLOCKS  1056
+#define LEAST_STRETCH 8 /* chunks of a lane */
+
+static bool is_shift(const struct ir_kernel *k, const struct ir_ctx *c)
+{
+    if (c->parent != 0 || c->rank != k->rank)
+        return false;
+    for (int a = 0; a < c->rank; a++) {
+        if (c->shape[a] != k->shape[a] || c->start[a] != 0)
+            return false;
+        if (k->shape[a] > 1 && (c->src[a] != a || c->step[a] != 1))
+            return false;
+    }
+    return true;
+}
+
+struct analysis {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    struct form *f;
+    int alignment;
+    int n;               /* axes left */
+    int order[MAX_RANK]; /* the kernel's axes in the order of walking */
+    uint32_t fixed;      /* the kernel's axes that may not be merged */
+};
+
+static bool reduces(const struct ir_kernel *k)
+{
+    return k->outputs[0].kind == OUT_REDUCE;
+}
+
+/* The strides that decide the order of the axes: the result's, or the largest operand's. */
+static const int64_t *leading_strides(const struct ir_kernel *k)
+{
+    if (!reduces(k) || k->n_inputs == 0)
+        return k->outputs[0].view.strides;
+    uint32_t best = UINT32_MAX;
+    int most = -1;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        if (k->inputs[i].view.rank != k->rank)
+            continue;
+        int moving = 0;
+        for (int a = 0; a < k->rank; a++)
+            moving += k->inputs[i].view.strides[a] != 0;
+        if (moving > most) {
+            most = moving;
+            best = i;
+        }
+    }
+    return best == UINT32_MAX ? k->outputs[0].view.strides : k->inputs[best].view.strides;
+}
+
+static void order_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    const int64_t *lead = leading_strides(k);
+    z->n = 0;
+    for (int a = 0; a < k->rank; a++) {
+        if (k->shape[a] == 1 && !(z->fixed >> a & 1))
+            continue;
+        /* insertion keeps the kernel's order where nothing speaks against it; stride 0 stays put */
+        int at = z->n;
+        while (at > 0 && lead[a] != 0 && llabs(lead[z->order[at - 1]]) < llabs(lead[a]) &&
+               lead[z->order[at - 1]] != 0)
+            at--;
+        memmove(z->order + at + 1, z->order + at, sizeof *z->order * (size_t)(z->n - at));
+        z->order[at] = a;
+        z->n++;
+    }
+}
+
+static bool mergeable(const struct analysis *z, int outer, int inner)
+{
+    const struct ir_kernel *k = z->k;
+    if ((z->fixed >> outer & 1) || (z->fixed >> inner & 1))
+        return false;
+    int64_t n = k->shape[inner];
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
+            return false;
+    const struct ir_output *o = &k->outputs[0];
+    if (o->kind == OUT_REDUCE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
+        return false;
+    return o->view.strides[outer] == o->view.strides[inner] * n;
+}
+
+static void merge_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    for (int a = 0; a < MAX_RANK; a++)
+        f->axis[a] = -1;
+    for (int i = 0; i < z->n; i++) {
+        int a = z->order[i];
+        bool join = i > 0 && mergeable(z, z->order[i - 1], a);
+        int to = join ? f->rank - 1 : f->rank++;
+        f->shape[to] = join ? f->shape[to] * k->shape[a] : k->shape[a];
+        f->axis[a] = to;
+        for (uint32_t in = 0; in < k->n_inputs; in++)
+            f->strides[in][to] = k->inputs[in].view.strides[a];
+        for (uint32_t c = 1; c < k->n_ctxs; c++)
+            f->offsets[c][to] = k->ctxs[c].offset[a];
+        f->out_strides[to] = k->outputs[0].view.strides[a];
+        if (reduces(k) && (k->outputs[0].axes >> a & 1))
+            f->reduced_axes |= 1u << to;
+    }
+    if (f->rank == 0) {
+        f->rank = 1;
+        f->shape[0] = 1;
+    }
+}
+
+/* Every axis as it is. */
+static void keep_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    f->general = true;
+    f->rank = k->rank ? k->rank : 1;
+    f->shape[0] = 1;
+    for (int a = 0; a < k->rank; a++) {
+        f->shape[a] = k->shape[a];
+        f->axis[a] = a;
+        f->out_strides[a] = k->outputs[0].view.strides[a];
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        for (int a = 0; a < k->inputs[i].view.rank; a++)
+            f->strides[i][a] = k->inputs[i].view.strides[a];
+    if (reduces(k))
+        f->reduced_axes = k->outputs[0].axes;
+}
+
+static bool arrange(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    f->strides = arena_alloc_array(z->arena, k->n_inputs + 1, sizeof *f->strides);
+    f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
+    if (!f->strides || !f->offsets)
+        return false;
+    bool shifts = true;
+    for (uint32_t c = 1; c < k->n_ctxs; c++) {
+        shifts = shifts && is_shift(k, &k->ctxs[c]);
+        for (int a = 0; shifts && a < k->rank; a++)
+            z->fixed |= (uint32_t)(k->ctxs[c].offset[a] != 0) << a;
+    }
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (k->nodes[i].kind == IR_INDEX && k->nodes[i].axis >= 0)
+            z->fixed |= 1u << k->nodes[i].axis;
+    if (!shifts) {
+        keep_axes(z);
+        return true;
+    }
+    order_axes(z);
+    merge_axes(z);
+    return true;
+}
+
+/* --- widths --- */
+
+static void reach(const int64_t *shape, const int64_t *strides, int rank, int64_t *most)
+{
+    int64_t lo = 0, hi = 0;
+    for (int a = 0; a < rank; a++) {
+        int64_t span = strides[a] * (shape[a] - 1);
+        *(span < 0 ? &lo : &hi) += span;
+    }
+    if (-lo > *most)
+        *most = -lo;
+    if (hi > *most)
+        *most = hi;
+}
+
+static bool needs_wide(const struct ir_kernel *k)
+{
+    const int64_t limit = (1ll << 31) - 65536; /* room for the last block's surplus */
+    int64_t most = 1;
+    for (int a = 0; a < k->rank; a++)
+        if (__builtin_mul_overflow(most, k->shape[a], &most))
+            return true;
+    reach(k->shape, k->outputs[0].view.strides, k->rank, &most);
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank, &most);
+    for (uint32_t c = 1; c < k->n_ctxs; c++)
+        for (int a = 0; a < k->ctxs[c].rank; a++) {
+            int64_t far = llabs(k->ctxs[c].offset[a]);
+            if (far > limit)
+                return true;
+            if (k->ctxs[c].shape[a] + far > most)
+                most = k->ctxs[c].shape[a] + far;
+        }
+    return most >= limit;
+}
+
+/* Chunks of E elements along the fastest axis begin at multiples of `bytes`. */
+static bool aligned(const struct analysis *z, int64_t offset, const int64_t *strides, size_t size,
+                    int elements)
+{
+    const struct form *f = z->f;
+    int64_t bytes = (int64_t)size * elements;
+    if (bytes > VECTOR_BYTES)
+        bytes = VECTOR_BYTES;
+    if (strides[f->rank - 1] != 1 || offset * (int64_t)size % bytes != 0 || z->alignment % bytes)
+        return false;
+    for (int a = 0; a < f->rank - 1; a++)
+        if (f->shape[a] > 1 && strides[a] * (int64_t)size % bytes != 0)
+            return false;
+    return true;
+}
+
+static bool input_aligned(const struct analysis *z, uint32_t input, int elements)
+{
+    const struct ir_input *in = &z->k->inputs[input];
+    return aligned(z, in->view.offset, z->f->strides[input], dtype_size(in->dtype), elements);
+}
+
+static bool output_aligned(const struct analysis *z, int elements)
+{
+    const struct ir_output *o = &z->k->outputs[0];
+    return aligned(z, o->view.offset, z->f->out_strides, dtype_size(o->dtype), elements);
+}
+
+/* How many neighbours make a chunk: as many as fill 16 bytes of the smallest type that is moved by
+ * vectors, as long as the largest stays small. 1 where vectors do not pay. */
+static int chunk_elements(const struct analysis *z, bool store)
+{
+    const struct form *f = z->f;
+    const struct ir_kernel *k = z->k;
+    int64_t nx = f->shape[f->rank - 1];
+    size_t smallest = 16, largest = 1;
+    if (f->general)
+        return 1;
+    if (store) {
+        smallest = largest = dtype_size(k->outputs[0].dtype);
+        if (f->out_strides[f->rank - 1] != 1)
+            return 1;
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        size_t size = dtype_size(k->inputs[i].dtype);
+        if (f->strides[i][f->rank - 1] != 1)
+            continue;
+        smallest = size < smallest ? size : smallest;
+        largest = size > largest ? size : largest;
+    }
+    int e = VECTOR_BYTES / (int)smallest;
+    while (e > 1 && (e * (int)largest > MOST_BYTES || (f->rank > 1 && nx % e) || nx < e ||
+                     (store && !output_aligned(z, e))))
+        e /= 2;
+    if (store || e == 1)
+        return e;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (f->strides[i][f->rank - 1] == 1 && input_aligned(z, i, e))
+            return e;
+    return 1;
+}
+
+static uint32_t work_of(const struct ir_kernel *k)
+{
+    uint32_t cost = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        cost += k->nodes[i].kind == IR_OP
+                    ? op_cost((enum op)k->nodes[i].op, (enum dtype)k->nodes[i].src)
+                    : 1;
+    return cost;
+}
+
+static void choose_unroll(struct analysis *z)
+{
+    struct form *f = z->f;
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        int64_t size = (int64_t)dtype_size(z->k->inputs[f->loads[i].input].dtype);
+        if (f->loads[i].kind != LOAD_ONCE)
+            bytes += size * f->elements;
+    }
+    f->unroll = 1;
+    if (work_of(z->k) > DEAR)
+        return;
+    while (f->unroll < 4 && bytes * f->unroll * 2 <= IN_FLIGHT)
+        f->unroll *= 2;
+}
+
+/* --- forms --- */
+
+static bool list_loads(struct analysis *z)
+{
+    struct form *f = z->f;
+    f->loads = arena_alloc_array(z->arena, z->k->n_nodes + 1, sizeof *f->loads);
+    if (!f->loads)
+        return false;
+    for (uint32_t i = 0; i < z->k->n_nodes; i++) {
+        const struct ir_node *n = &z->k->nodes[i];
+        if (n->kind == IR_LOAD)
+            f->loads[f->n_loads++] =
+                (struct form_load){.node = i, .input = n->input, .ctx = n->ctx};
+    }
+    return true;
+}
+
+static void classify(struct analysis *z)
+{
+    struct form *f = z->f;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        struct form_load *l = &f->loads[i];
+        bool still = l->ctx == 0 || (!f->general && f->offsets[l->ctx][f->rank - 1] == 0);
+        l->kind = LOAD_EACH;
+        if (f->general || !still)
+            continue;
+        if (f->strides[l->input][f->rank - 1] == 0 || f->shape[f->rank - 1] == 1)
+            l->kind = LOAD_ONCE;
+        else if (input_aligned(z, l->input, f->elements))
+            l->kind = LOAD_VECTOR;
+    }
+}
+
+static unsigned blocks_of(int64_t n, int64_t each)
+{
+    return (unsigned)((n + each - 1) / each);
+}
+
+static void make_rows(struct analysis *z)
+{
+    struct form *f = z->f;
+    int64_t outer = 1, nx = f->shape[f->rank - 1];
+    f->kind = f->rank == 1 && !f->general ? FORM_FLAT : FORM_ROWS;
+    f->elements = chunk_elements(z, true);
+    classify(z);
+    choose_unroll(z);
+    f->out_vector = f->elements > 1;
+    for (int a = 0; a < f->rank - 1; a++)
+        outer *= f->shape[a];
+    f->chunks = outer * (nx / f->elements);
+    f->tail = f->rank == 1 ? nx % f->elements : 0;
+    int64_t blocks = (f->chunks + FORM_BLOCK * f->unroll - 1) / (FORM_BLOCK * f->unroll);
+    f->grid[0] = (unsigned)(blocks ? blocks : 1);
+    f->grid[1] = f->grid[2] = 1;
+    f->block[0] = FORM_BLOCK;
+    f->block[1] = 1;
+}
+
+/* The axis that most operands run along, if it is another than the result's. */
+static int crossing_axis(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int votes[MAX_RANK] = {0}, best = -1, x = f->rank - 1;
+    if (f->out_strides[x] != 1)
+        return -1;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        const int64_t *s = f->strides[f->loads[i].input];
+        if (s[x] == 0 || s[x] == 1)
+            continue;
+        for (int a = 0; a < x; a++)
+            if (s[a] == 1 && f->shape[a] >= 16)
+                votes[a]++;
+    }
+    for (int a = 0; a < x; a++)
+        if (votes[a] && (best < 0 || votes[a] > votes[best]))
+            best = a;
+    return f->shape[x] >= 16 ? best : -1;
+}
+
+static bool try_tile(struct analysis *z)
+{
+    struct form *f = z->f;
+    int y = crossing_axis(z), x = f->rank - 1;
+    if (y < 0)
+        return false;
+    size_t bytes = 0;
+    f->elements = 1;
+    classify(z);
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        struct form_load *l = &f->loads[i];
+        if (l->kind == LOAD_EACH && f->strides[l->input][y] == 1) {
+            l->kind = LOAD_TURNED;
+            bytes += dtype_size(z->k->inputs[l->input].dtype);
+        }
+    }
+    f->tile = bytes * 64 * 65 <= SHARED_BYTES / 2 ? 64 : 32;
+    if (bytes * 32 * 33 > SHARED_BYTES)
+        return false;
+    f->kind = FORM_TILE;
+    f->turned_axis = y;
+    f->unroll = work_of(z->k) > DEAR ? 1 : 4;
+    int64_t tiles = (f->shape[x] + f->tile - 1) / f->tile * ((f->shape[y] + f->tile - 1) / f->tile);
+    for (int a = 0; a < x; a++)
+        tiles *= a == y ? 1 : f->shape[a];
+    if (tiles >= 1ll << 31)
+        return false;
+    f->grid[0] = (unsigned)tiles;
+    f->grid[1] = f->grid[2] = 1;
+    f->block[0] = FORM_BLOCK;
+    f->block[1] = 1;
+    return true;
+}
+
+/* Offset of a context along z, y, x; false where it has others. */
+static bool near_steps(const struct form *f, uint32_t ctx, int8_t step[3])
+{
+    for (int i = 0; i < 3; i++)
+        step[i] = 0;
+    for (int a = 0; ctx != 0 && a < f->rank; a++) {
+        int64_t o = f->offsets[ctx][a];
+        int place = a - (f->rank - 3);
+        if (o == 0)
+            continue;
+        if (place < 0 || llabs(o) > (place == 2 ? f->elements : FAR))
+            return false;
+        step[place] = (int8_t)o;
+    }
+    return true;
+}
+
+/* The boundary mode as an address's; SELF is CLAMP for the nearest neighbours along one axis. */
+static bool near_mode(const struct ir_ctx *c, const int8_t step[3], enum boundary_mode *ret)
+{
+    *ret = c->mode == BOUNDARY_CONSTANT ? BOUNDARY_CLAMP : c->mode;
+    if (c->mode != BOUNDARY_SELF)
+        return true;
+    *ret = BOUNDARY_CLAMP;
+    int moved = 0;
+    for (int i = 0; i < 3; i++) {
+        moved += step[i] != 0;
+        if (abs(step[i]) > 1)
+            return false;
+    }
+    return moved <= 1;
+}
+
+static bool add_near(struct analysis *z, struct form_load *l)
+{
+    struct form *f = z->f;
+    enum boundary_mode mode = BOUNDARY_CLAMP;
+    uint32_t i = 0;
+    if (!near_steps(f, l->ctx, l->step) ||
+        (l->ctx && !near_mode(&z->k->ctxs[l->ctx], l->step, &mode)))
+        return false;
+    bool moved = l->step[0] || l->step[1] || l->step[2];
+    for (; i < f->n_nears; i++)
+        if (f->nears[i].input == l->input && (!moved || f->nears[i].mode == mode))
+            break;
+    if (i == f->n_nears)
+        f->nears[f->n_nears++] = (struct form_near){.input = l->input, .mode = mode};
+    for (int a = 0; a < 3; a++)
+        if (abs(l->step[a]) > f->nears[i].reach[a])
+            f->nears[i].reach[a] = abs(l->step[a]);
+    l->kind = LOAD_NEAR;
+    l->near = i;
+    return true;
+}
+
+static int64_t row_registers(const struct analysis *z, int planes, int rows)
+{
+    const struct form *f = z->f;
+    int64_t n = 0;
+    for (uint32_t i = 0; i < f->n_nears; i++) {
+        const struct form_near *r = &f->nears[i];
+        int64_t words = ((int64_t)dtype_size(z->k->inputs[r->input].dtype) + 3) / 4;
+        int64_t read = (int64_t)planes * rows + 2 * r->reach[0] * rows + 2 * r->reach[1] * planes;
+        n += read * f->elements * words + 2 * r->reach[2] * planes * rows * words;
+    }
+    return n;
+}
+
+static void choose_rows(struct analysis *z)
+{
+    static const int shapes[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    static const int flat_shapes[][2] = {{1, 8}, {1, 4}, {1, 2}, {1, 1}};
+    struct form *f = z->f;
+    bool deep = false, tall = false;
+    for (uint32_t i = 0; i < f->n_nears; i++) {
+        deep |= f->nears[i].reach[0] > 0;
+        tall |= f->nears[i].reach[1] > 0;
+    }
+    const int(*from)[2] = deep ? shapes : flat_shapes;
+    size_t n = deep ? sizeof shapes / sizeof *shapes : sizeof flat_shapes / sizeof *flat_shapes;
+    f->planes = f->rows = 1;
+    for (size_t i = 0; i < n; i++) {
+        int p = from[i][0], r = from[i][1];
+        if ((r > 1 && (f->rank < 2 || (!tall && !deep))) || (f->rank < 3 && p > 1))
+            continue;
+        if (row_registers(z, p, r) > ROW_REGISTERS)
+            continue;
+        f->planes = p;
+        f->rows = r;
+        return;
+    }
+}
+
+static int64_t near_extent(const struct form *f, int place)
+{
+    int a = f->rank - 3 + place;
+    return a < 0 ? 1 : f->shape[a];
+}
+
+static bool stencil_grid(struct form *f)
+{
+    int64_t outer = 1, nz = near_extent(f, 0), ny = near_extent(f, 1), nx = near_extent(f, 2);
+    f->batch = f->rank > 3 ? f->rank - 3 : 0;
+    for (int a = 0; a < f->batch; a++)
+        outer *= f->shape[a];
+    int64_t columns = nx / f->elements;
+    unsigned bx = columns >= 128 ? 128 : (unsigned)((columns + 31) / 32 * 32), by = FORM_BLOCK / bx;
+    while (by > 1 && (int64_t)(by / 2) * f->rows >= ny)
+        by /= 2;
+    int64_t gy = (ny + (int64_t)by * f->rows - 1) / ((int64_t)by * f->rows);
+    int64_t gz = (nz + f->planes - 1) / f->planes * outer;
+    if (gy > 65535 || gz > 65535)
+        return false;
+    f->block[0] = bx;
+    f->block[1] = by;
+    f->grid[0] = blocks_of(columns, bx);
+    f->grid[1] = (unsigned)gy;
+    f->grid[2] = (unsigned)gz;
+    return true;
+}
+
+static bool try_stencil(struct analysis *z)
+{
+    struct form *f = z->f;
+    if (f->general)
+        return false;
+    f->elements = chunk_elements(z, true);
+    f->nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->nears);
+    if (!f->nears || f->elements < 2)
+        return false;
+    f->n_nears = 0;
+    classify(z);
+    /* shifted ones first: an operand read in place shares their rows */
+    for (int moved = 1; moved >= 0; moved--)
+        for (uint32_t i = 0; i < f->n_loads; i++) {
+            struct form_load *l = &f->loads[i];
+            if ((l->ctx != 0) != moved)
+                continue;
+            if (f->strides[l->input][f->rank - 1] == 0) {
+                l->kind = LOAD_ONCE;
+                continue;
+            }
+            if (!input_aligned(z, l->input, f->elements) || !add_near(z, l))
+                return false;
+        }
+    choose_rows(z);
+    if (row_registers(z, f->planes, f->rows) > 2 * ROW_REGISTERS || !stencil_grid(f))
+        return false;
+    f->kind = FORM_STENCIL;
+    f->unroll = 1;
+    f->out_vector = output_aligned(z, f->elements);
+    return true;
+}
+
+static void make_reduce(struct analysis *z)
+{
+    struct form *f = z->f;
+    int x = f->rank - 1;
+    f->kind = FORM_REDUCE;
+    f->inner = f->reduced_axes >> x & 1;
+    f->elements = chunk_elements(z, false);
+    if (!f->general && f->shape[x] % f->elements)
+        f->elements = 1;
+    classify(z);
+    choose_unroll(z);
+    f->kept = f->reduced = 1;
+    for (int a = 0; a <= x; a++) {
+        int64_t n = a == x ? f->shape[a] / f->elements : f->shape[a];
+        *(f->reduced_axes >> a & 1 ? &f->reduced : &f->kept) *= n;
+    }
+    f->lanes = f->inner ? (f->reduced >= 1024 ? FORM_BLOCK : 32) : 8;
+    if (f->inner && f->reduced < 32)
+        f->lanes = 8;
+    int64_t width = FORM_BLOCK / f->lanes, across = (f->kept + width - 1) / width;
+    f->stretches = across > 0 ? SPLIT_BLOCKS / across : 1;
+    int64_t most = f->reduced / (LEAST_STRETCH * f->lanes);
+    if (f->stretches > most)
+        f->stretches = most;
+    if (f->stretches < 1)
+        f->stretches = 1;
+    if (f->stretches > 65535)
+        f->stretches = 65535;
+    f->stretch = (f->reduced + f->stretches - 1) / f->stretches;
+    if (f->stretch)
+        f->stretches = (f->reduced + f->stretch - 1) / f->stretch;
+    f->grid[0] = (unsigned)across;
+    f->grid[1] = (unsigned)f->stretches;
+    f->grid[2] = 1;
+    f->block[0] = FORM_BLOCK;
+    f->block[1] = 1;
+}
+
+struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+{
+    struct form *f = arena_alloc(arena, sizeof *f);
+    struct analysis z = {.arena = arena, .k = k, .f = f, .alignment = slot_alignment};
+    if (!f || !arrange(&z) || !list_loads(&z))
+        return NULL;
+    f->wide = needs_wide(k);
+    bool near = false;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        near |= f->loads[i].ctx != 0;
+    if (reduces(k))
+        make_reduce(&z);
+    else if (!(near && try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))
+        make_rows(&z);
+    return f;
+}
+
+const char *form_name(const struct form *f)
+{
+    switch (f->kind) {
+    case FORM_FLAT:
+        return "flat";
+    case FORM_ROWS:
+        return "rows";
+    case FORM_TILE:
+        return "tile";
+    case FORM_STENCIL:
+        return "stencil";
+    case FORM_REDUCE:
+        break;
+    }
+    return !f->inner ? "reduce-outer" : f->kept == 1 ? "reduce-all" : "reduce-inner";
+}

@@ -1,0 +1,85 @@
+/* How a kernel is walked on a GPU: which axes remain once those that can be are merged, which of
+ * the kernel forms of compute/kernels fits, how each operand is read, how the work is cut into
+ * blocks.
+ *
+ * Called by emit.c (and tests). Pure; arena memory. */
+#ifndef ARRAYD_CUDA_FORM_H
+#define ARRAYD_CUDA_FORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/base/arena.h"
+#include "compute/ir.h"
+
+#define FORM_BLOCK 256 /* threads of a block */
+
+enum form_kind { FORM_FLAT, FORM_ROWS, FORM_TILE, FORM_STENCIL, FORM_REDUCE };
+
+enum load_kind {
+    LOAD_VECTOR, /* a chunk's elements lie together, aligned */
+    LOAD_ONCE,   /* one element for the whole chunk */
+    LOAD_EACH,   /* one by one */
+    LOAD_TURNED, /* FORM_TILE: through shared memory */
+    LOAD_NEAR    /* FORM_STENCIL: from the thread's rows */
+};
+
+struct form_load {
+    uint32_t node, input, ctx;
+    enum load_kind kind;
+    uint32_t near;  /* LOAD_NEAR: which rows */
+    int8_t step[3]; /* LOAD_NEAR: offset along z, y, x */
+};
+
+/* LOAD_NEAR: an operand's rows under one boundary mode, and how far its points look. */
+struct form_near {
+    uint32_t input;
+    enum boundary_mode mode;
+    int reach[3];
+};
+
+struct form {
+    enum form_kind kind;
+    bool general; /* contexts are arbitrary chains: nothing is merged, axes are the kernel's own */
+    bool wide;    /* 64-bit indices */
+    int rank;     /* ≥ 1 */
+    int64_t shape[MAX_RANK];
+    int axis[MAX_RANK];           /* by the kernel's axis: where it went, −1 where it is gone */
+    int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's) */
+    int64_t (*offsets)[MAX_RANK]; /* by context, over the merged axes (not general) */
+    int64_t out_strides[MAX_RANK];
+    bool out_vector; /* results are stored by vectors */
+    int elements;    /* of a chunk */
+    int unroll;      /* chunks of a thread */
+    struct form_load *loads;
+    uint32_t n_loads;
+
+    int64_t chunks, tail; /* FLAT, ROWS */
+
+    int turned_axis; /* TILE */
+    int tile;        /* TILE: extent */
+
+    struct form_near *nears; /* STENCIL */
+    uint32_t n_nears;
+    int planes, rows; /* STENCIL: of a thread */
+    int batch;        /* STENCIL: axes before z, y, x, of which there are rank − batch */
+
+    /* REDUCE */
+    uint32_t reduced_axes; /* bits over the merged axes */
+    bool inner;            /* the fastest axis is reduced */
+    int lanes;
+    int64_t kept, reduced; /* chunks */
+    int64_t stretch, stretches;
+
+    unsigned grid[3], block[2];
+};
+
+/* NULL without memory. `slot_alignment`: of every slot's address, in bytes. The kernel has points
+ * (for a reduction: outputs). */
+struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+    __attribute__((warn_unused_result));
+
+const char *
+form_name(const struct form *f); /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
+
+#endif

@@ -1,0 +1,101 @@
+/* What the kernels of every form share: vectors of 16 bytes, division by a number known at launch,
+ * boundary maps, exchange between the lanes of a warp.
+ *
+ * Device text only (NVRTC, C++17). emit.c writes, before this is included, scalar.h, ar_index (int,
+ * or long where 32 bits do not reach) and the AR_… constants of the form. */
+#ifndef ARRAYD_COMMON_CUH
+#define ARRAYD_COMMON_CUH
+
+AR_FN constexpr int ar_alignment(int bytes)
+{
+    return bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : bytes % 2 == 0 ? 2 : 1;
+}
+
+/* N neighbours; moved by accesses of up to 16 bytes. */
+template <typename T, int N> struct alignas(ar_alignment(sizeof(T) * N)) ar_vec {
+    T v[N];
+};
+
+template <typename T, int N> AR_FN ar_vec<T, N> ar_load(const T *from)
+{
+    return *(const ar_vec<T, N> *)from;
+}
+template <typename T, int N> AR_FN void ar_store(T *to, const ar_vec<T, N> &x)
+{
+    *(ar_vec<T, N> *)to = x;
+}
+
+/* n / d for 0 ≤ n < 2^31 as a product (Granlund & Montgomery 1994); ceil(2^(31+l)/d) and l − 1 with
+ * l = ceil(log2 d) come from the host, d = 1 as multiplier 0. Wider indices divide. */
+struct ar_div {
+    ar_u32 multiplier, shift;
+    ar_i64 divisor;
+};
+AR_FN ar_index ar_divide(ar_index n, const ar_div &d)
+{
+    if (sizeof(ar_index) == 8)
+        return (ar_index)(n / d.divisor);
+    return d.multiplier ? (ar_index)(__umulhi((ar_u32)n, d.multiplier) >> d.shift) : n;
+}
+
+/* Index i + offset brought back into 0 ≤ . < n; n > 0. */
+enum { AR_SELF, AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC, AR_CONSTANT };
+AR_FN ar_index ar_modulo(ar_index i, ar_index n)
+{
+    ar_index r = i % n;
+    return r < 0 ? r + n : r;
+}
+template <int MODE> AR_FN ar_index ar_bounded(ar_index i, ar_index n)
+{
+    if (MODE == AR_WRAP) {
+        if (i >= 0 && i < n)
+            return i;
+        return ar_modulo(i, n);
+    }
+    if (MODE == AR_REFLECT || MODE == AR_SYMMETRIC) {
+        if (i >= 0 && i < n)
+            return i;
+        ar_index period = MODE == AR_REFLECT ? (n == 1 ? 1 : 2 * (n - 1)) : 2 * n;
+        i = ar_modulo(i, period);
+        return i < n ? i : MODE == AR_REFLECT ? period - i : period - 1 - i;
+    }
+    i = i < n - 1 ? i : n - 1;
+    return i > 0 ? i : 0;
+}
+
+/* The neighbouring lanes' values. Whole words are exchanged. */
+template <typename T> AR_FN T ar_from_lane_below(T x)
+{
+    union words {
+        T x;
+        ar_u32 w[(sizeof(T) + 3) / 4];
+        __device__ words() {}
+    } u;
+    u.w[0] = 0;
+    u.x = x;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) + 3) / 4; i++)
+        u.w[i] = __shfl_up_sync(0xffffffffu, u.w[i], 1);
+    return u.x;
+}
+template <typename T> AR_FN T ar_from_lane_above(T x)
+{
+    union words {
+        T x;
+        ar_u32 w[(sizeof(T) + 3) / 4];
+        __device__ words() {}
+    } u;
+    u.w[0] = 0;
+    u.x = x;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) + 3) / 4; i++)
+        u.w[i] = __shfl_down_sync(0xffffffffu, u.w[i], 1);
+    return u.x;
+}
+
+/* A point of the iteration space: indices along the collapsed axes, the fastest last. */
+struct ar_at {
+    ar_index i[AR_RANK];
+};
+
+#endif

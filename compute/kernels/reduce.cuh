@@ -1,0 +1,123 @@
+/* The form reduce. Threads either share an output (AR_INNER: the fastest axis is reduced; AR_LANES
+ * threads walk the reduced points side by side) or stand beside each other along the outputs, AR_E
+ * each, in AR_LANES rows over the reduced points. Where there are few outputs, the reduced points are
+ * split among blocks (gridDim.y), whose states ar_finish merges in order. Which elements meet in which
+ * order depends on the shape alone.
+ *
+ * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
+ * to the indices along the kept, the reduced axes) and the reduction itself: ar_state, ar_begin,
+ * ar_take, ar_merge, ar_end. */
+#ifndef ARRAYD_REDUCE_CUH
+#define ARRAYD_REDUCE_CUH
+
+#define AR_WIDTH (AR_BLOCK / AR_LANES) /* outputs, or chunks of them, of a block */
+
+/* A block's states, [lane][output]; the union keeps constructors away. */
+struct ar_states {
+    ar_state s[AR_LANES][AR_INNER ? AR_WIDTH : AR_WIDTH * AR_E];
+};
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+    ar_kernel(const __grid_constant__ struct ar_params p)
+{
+    __shared__ ar_states shared;
+    const int tid = (int)threadIdx.x;
+    const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
+    const int column = AR_INNER ? tid / AR_LANES : tid % AR_WIDTH;
+    const ar_index chunk = (ar_index)blockIdx.x * AR_WIDTH + column;
+    const ar_index begin = (ar_index)blockIdx.y * (ar_index)p.stretch;
+    ar_index end = begin + (ar_index)p.stretch;
+    if (end > (ar_index)p.reduced)
+        end = (ar_index)p.reduced;
+
+    ar_state state[AR_E];
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        state[e] = ar_begin(p);
+    if (chunk < (ar_index)p.kept) {
+        ar_at base;
+        ar_kept(p, chunk, base);
+        for (ar_index r = begin + lane; r < end; r += AR_LANES * AR_UNROLL) {
+            ar_operands<AR_E> o[AR_UNROLL];
+            ar_at at[AR_UNROLL];
+#pragma unroll
+            for (int u = 0; u < AR_UNROLL; u++)
+                if (r + u * AR_LANES < end) {
+                    at[u] = base;
+                    ar_reduced(p, r + u * AR_LANES, at[u]);
+                    ar_fetch<AR_E>(p, at[u], o[u]);
+                }
+#pragma unroll
+            for (int u = 0; u < AR_UNROLL; u++)
+                if (r + u * AR_LANES < end) {
+#pragma unroll
+                    for (int e = 0; e < AR_E; e++)
+                        state[e] = ar_take(state[e], ar_point<AR_E>(p, at[u], o[u], e));
+                }
+        }
+    }
+    if (AR_INNER) {
+#pragma unroll
+        for (int e = 1; e < AR_E; e++)
+            state[0] = ar_merge(state[0], state[e]);
+        shared.s[lane][column] = state[0];
+    } else {
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            shared.s[lane][column * AR_E + e] = state[e];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = AR_LANES / 2; half > 0; half /= 2) {
+        if (lane < half) {
+#pragma unroll
+            for (int e = 0; e < (AR_INNER ? 1 : AR_E); e++) {
+                const int c = AR_INNER ? column : column * AR_E + e;
+                shared.s[lane][c] = ar_merge(shared.s[lane][c], shared.s[lane + half][c]);
+            }
+        }
+        __syncthreads();
+    }
+    if (lane != 0 || chunk >= (ar_index)p.kept)
+        return;
+    const int n = AR_INNER ? 1 : AR_E;
+    if (gridDim.y == 1) {
+        ar_at at;
+        ar_kept(p, chunk, at);
+#pragma unroll
+        for (int e = 0; e < n; e++) {
+            ar_vec<ar_result, 1> r;
+            r.v[0] = ar_end(shared.s[0][column * n + e]);
+            ar_put<1>(p, at, r);
+            at.i[AR_FAST] += 1;
+        }
+    } else {
+        ar_state *to = (ar_state *)p.scratch +
+                       ((ar_i64)blockIdx.y * p.kept + (ar_i64)chunk) * n;
+#pragma unroll
+        for (int e = 0; e < n; e++)
+            to[e] = shared.s[0][column * n + e];
+    }
+}
+
+/* One thread an output: merges the stretches' states, first to last. */
+extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+    ar_finish(const __grid_constant__ struct ar_params p)
+{
+    const int n = AR_INNER ? 1 : AR_E;
+    const ar_i64 i = (ar_i64)blockIdx.x * AR_BLOCK + threadIdx.x, all = p.kept * n;
+    if (i >= all)
+        return;
+    const ar_state *from = (const ar_state *)p.scratch;
+    ar_state state = from[i];
+    for (ar_i64 s = 1; s < p.stretches; s++)
+        state = ar_merge(state, from[s * all + i]);
+    ar_at at;
+    ar_kept(p, (ar_index)(i / n), at);
+    at.i[AR_FAST] += (ar_index)(i % n);
+    ar_vec<ar_result, 1> r;
+    r.v[0] = ar_end(state);
+    ar_put<1>(p, at, r);
+}
+
+#endif

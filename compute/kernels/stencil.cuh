@@ -1,0 +1,47 @@
+/* The form stencil: a thread owns AR_E neighbours along the fastest axis, in AR_R rows of AR_P planes,
+ * and first loads every row that any of its points reads. Rows are shared by the points that read
+ * them, in registers; neighbours along the fastest axis come from the lanes beside, or, at a warp's
+ * ends, from memory. Boundaries of the two slow axes cost an address, not a branch.
+ * Blocks are small and in the order of the memory, which keeps what is being read compact; that beat
+ * marching along the slowest axis.
+ *
+ * emit.c provides struct ar_params, struct ar_operands of ar_near (near.cuh), ar_fetch, ar_place,
+ * ar_point, ar_put. */
+#ifndef ARRAYD_STENCIL_CUH
+#define ARRAYD_STENCIL_CUH
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+    ar_kernel(const __grid_constant__ struct ar_params p)
+{
+    ar_at at;
+    ar_index outer = (ar_index)blockIdx.z;
+    const ar_index q = ar_divide(outer, p.tiles_z);
+    const ar_index z = (outer - q * (ar_index)p.tiles_z.divisor) * AR_P;
+    const ar_index y = ((ar_index)blockIdx.y * (ar_index)blockDim.y + (ar_index)threadIdx.y) * AR_R;
+    const ar_index x = ((ar_index)blockIdx.x * (ar_index)blockDim.x + (ar_index)threadIdx.x) * AR_E;
+    outer = q;
+#pragma unroll
+    for (int k = AR_BATCH - 1; k >= 0; k--) { /* axes before the three */
+        const ar_index r = ar_divide(outer, p.div[k]);
+        at.i[k] = outer - r * (ar_index)p.div[k].divisor;
+        outer = r;
+    }
+    ar_operands o;
+    ar_fetch(p, at, z, y, x, o);
+    if (x >= (ar_index)p.nx)
+        return;
+#pragma unroll
+    for (int t = 0; t < AR_P; t++)
+#pragma unroll
+        for (int r = 0; r < AR_R; r++)
+            if (z + t < (ar_index)p.nz && y + r < (ar_index)p.ny) {
+                ar_vec<ar_result, AR_E> v;
+                ar_place(at, z + t, y + r, x);
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    v.v[e] = ar_point(p, at, o, t, r, e);
+                ar_put<AR_E>(p, at, v);
+            }
+}
+
+#endif
