@@ -196,10 +196,17 @@ void translate_end(struct translation *t, struct text *out)
     text_addf(out, "\n#line 1 \"kernels of the fake\"\n");
     if (t->dynamic.n)
         text_addf(out, "FAKE_DYNAMIC_SHARED\n");
-    for (const char *p = t->dynamic.n ? t->dynamic.s + 1 : ""; *p; p += strcspn(p, ";") + 1)
-        text_addf(out, "FAKE_DYNAMIC_NAME(%.*s)\n", (int)strcspn(p, ";"), p);
+    const char *names = t->dynamic.s ? t->dynamic.s + 1 : "";
+    for (const char *p = names; *p;) {
+        size_t n = strcspn(p, ";");
+        text_addf(out, "FAKE_DYNAMIC_NAME(");
+        text_add(out, p, n);
+        text_addf(out, ")\n");
+        p += n + 1;
+    }
+    const char *kernels = t->kernels.s ? t->kernels.s : "";
     text_addf(out, "static const fake_kernel fake_kernels[] = {\n%s{}};\nFAKE_MODULE(%s)\n",
-              t->kernels.n ? t->kernels.s : "", t->dynamic.n ? "fake_dynamic" : "nullptr");
+              kernels, *names ? "fake_dynamic" : "nullptr");
 }
 
 void translation_free(struct translation *t)
