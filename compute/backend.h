@@ -24,17 +24,17 @@ struct transfer;
 struct backend_device {
     int index;
     char name[128];
-    char architecture[32]; /* "sm_90", "x86_64 avx2" */
+    char architecture[32];             /* "sm_90", "x86_64 avx2" */
     int64_t memory_total, memory_free; /* bytes */
 };
 
 struct backend_config {
-    int threads;             /* CPU: worker threads, 0 = one a core this process may run on */
-    int64_t memory_limit;    /* bytes of array memory, 0 = what the device has */
-    int64_t inline_elements; /* CPU: jobs up to this many point-operations run in submit() itself
-                                when nothing is queued before them; 0 = never */
-    const char *kernel_cache;     /* CUDA: folder of compiled kernels, NULL: none on disk */
-    int64_t kernel_cache_bytes;   /* CUDA: what that folder may take */
+    int threads;                /* CPU: worker threads, 0 = one a core this process may run on */
+    int64_t memory_limit;       /* bytes of array memory, 0 = what the device has */
+    int64_t inline_elements;    /* CPU: jobs up to this many point-operations run in submit() itself
+                                   when nothing is queued before them; 0 = never */
+    const char *kernel_cache;   /* CUDA: folder of compiled kernels, NULL: none on disk */
+    int64_t kernel_cache_bytes; /* CUDA: what that folder may take */
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory a device */
     int compile_threads;          /* CUDA */
@@ -62,8 +62,11 @@ struct job {
      */
     void (*measured)(struct job *job);
     void *user;
-    struct transfer *fetch; /* a download whose first bytes leave right behind the kernels, or NULL */
+    struct transfer
+        *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
+    bool untouched;       /* it failed before its last kernel wrote anything */
+    bool in_submit;       /* done() is told inside submit() */
     double device_ms;     /* time the device spent on it, set before done() */
 
     /* the backend's own, zero on entry */
@@ -96,29 +99,33 @@ struct backend_ops {
 
     /* Bytes between the host and memory that host() does not reach; NULL where host() reaches all.
      * They pass through pinned slabs, of which there are a limited number: where none is free, a
-     * call does nothing and `wake` is told later (any thread, never after transfer_free). One
-     * thread at a time works on a transfer.
+     * call does nothing and `wake` is told later (any thread, without locks of ours that a call
+     * here takes; never after transfer_free). One thread at a time works on a transfer.
      *
-     * upload_new: `n` bytes to `to`. reserve: where the next bytes may be written, NULL when no slab
-     * is free; advance: so many were. join: work submitted to `s` from now on sees all of them.
-     * download_new: the elements of `view` (`itemsize` bytes each, of the memory at `from`) in C
-     * order; nothing is read before a job carried it as `fetch` has run its kernels, or
-     * download_start where the contents are there already. pull: up to n bytes from byte `offset` on
-     * (in order, offset 0 first; an earlier offset begins again), 0: wait for wake, -1: the device
-     * failed. The memory must live until transfer_free, which may be called at any time. */
+     * upload_new: `n` bytes to `to`. reserve: where the next bytes may be written, NULL when no
+     * slab is free, or when the transfer has failed (upload_result); advance: so many were. join,
+     * after the last byte: work submitted to `s` from now on sees all of them. download_new: the
+     * elements of `view` (`itemsize` bytes each, of the memory at `from`) in C order; nothing is
+     * read before a job carried it as `fetch` has run its kernels, or download_start where the
+     * contents are there already. pull: up to n bytes from byte `offset` on (in order is fast,
+     * anything else begins anew there), 0: wait for wake, -1: it failed, for want of memory unless
+     * the device is lost. transfer_free may be called at any time but while a job carries the
+     * transfer. The memory must live until `released` (any thread, perhaps at once; NULL: the
+     * caller knows that it does): only then have the copies under way ended. */
     enum err_code (*upload_new)(struct backend *b, int device, void *to, int64_t n,
                                 void (*wake)(void *user), void *user, struct transfer **ret,
                                 struct err *e);
     void *(*upload_reserve)(struct transfer *t, size_t *ret_n);
     void (*upload_advance)(struct transfer *t, size_t n);
-    void (*upload_join)(struct transfer *t, struct stream *s);
+    enum err_code (*upload_result)(struct transfer *t); /* ERR_OK, or why it will never end */
+    enum err_code (*upload_join)(struct transfer *t, struct stream *s, struct err *e);
     enum err_code (*download_new)(struct backend *b, int device, void *from,
                                   const struct view *view, size_t itemsize,
                                   void (*wake)(void *user), void *user, struct transfer **ret,
                                   struct err *e);
     void (*download_start)(struct transfer *t);
     int64_t (*download_pull)(struct transfer *t, int64_t offset, void *buf, size_t n);
-    void (*transfer_free)(struct transfer *t);
+    void (*transfer_free)(struct transfer *t, void (*released)(void *user), void *user);
 
     /* Makes a kernel ready to be submitted as far as that goes without waiting (code generation; a
      * compilation is begun), outside of the engine's lock. NULL: nothing to do. */

@@ -242,6 +242,9 @@ static void job_measured(struct job *job)
         if (!t->uses[i].write)
             continue;
         atomic_store(&st->written_ms, job->device_ms);
+        /* old contents that are still there stand, if somebody hears that they were to change */
+        if (job->untouched && (t->done || job->in_submit) && !t->uses[i].fresh)
+            continue;
         if (failed != ERR_OK || t->uses[i].whole)
             atomic_store(&st->failed, failed);
     }
@@ -347,7 +350,7 @@ bool task_reserve(struct task *t)
     return t->waits != NULL;
 }
 
-void task_submit_unlock(struct task *t)
+enum err_code task_submit_unlock(struct task *t)
 {
     struct engine *g = t->stream->engine;
     uint32_t n = 0;
@@ -373,10 +376,14 @@ void task_submit_unlock(struct task *t)
     for (uint32_t i = 0; i < t->n_uses; i++)
         record(&t->uses[i], s, ticket);
     pthread_mutex_unlock(&g->lock);
-    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
+    enum err_code result = ERR_OK;
+    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE) {
+        result = t->done ? ERR_OK : t->result;
         task_deliver(t);
+    }
     engine_stream_unref(s);
     reap_streams(g);
+    return result;
 }
 
 void engine_sync(struct engine_stream *s, engine_done *done, void *user)
@@ -395,5 +402,5 @@ void engine_sync(struct engine_stream *s, engine_done *done, void *user)
         done(user, ERR_OUT_OF_MEMORY, 0);
         return;
     }
-    task_submit_unlock(t);
+    (void)task_submit_unlock(t); /* told by done */
 }

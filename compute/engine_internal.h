@@ -72,6 +72,7 @@ struct storage_use {
     struct storage *storage;
     bool write;
     bool whole; /* write: every element, whatever was there before */
+    bool fresh; /* write: nothing was there before */
 };
 
 /* Work under construction, then in flight. Lives in its own arena, which goes with it. */
@@ -113,10 +114,11 @@ void task_free(struct task *t); /* one that was not submitted */
 /* Adds a use (takes a reference); false without memory. */
 bool task_use(struct task *t, struct storage *st, bool write);
 /* Submitting has two halves, both with g->lock held: task_reserve takes the memory it needs (false:
- * none, nothing has happened), task_submit_unlock cannot fail; it unlocks. done() is told outside
- * of the lock. In between the caller makes its own changes visible. */
+ * none, nothing has happened), task_submit_unlock always submits; it unlocks. done() is told outside
+ * of the lock. In between the caller makes its own changes visible. The result is that of work which
+ * is over already and has no done(): ERR_OK, or why it failed. */
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
-void task_submit_unlock(struct task *t);
+enum err_code task_submit_unlock(struct task *t);
 
 /* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
  * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */

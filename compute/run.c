@@ -193,6 +193,7 @@ static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, bool w
         return code;
     if (!task_use(r->task, st, write))
         return err_oom(e);
+    r->task->uses[r->task->n_uses - 1].fresh = true;
     r->storages[slot] = st;
     r->slots[slot] = st->data;
     return ERR_OK;
@@ -381,6 +382,19 @@ static struct array *new_result(struct run *r)
     return a;
 }
 
+/* Work that failed at once has changed nothing: the buffer has its storage again, unless somebody has
+ * given it another since. */
+static void take_back(struct engine *g, struct buffer *b, struct storage *renamed,
+                      struct storage **old)
+{
+    pthread_mutex_lock(&g->lock);
+    if (b->storage == renamed) {
+        b->storage = *old;
+        *old = renamed;
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
 static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
                                   struct err *e)
 {
@@ -416,10 +430,18 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     }
     if (r->out)
         atomic_store(&r->out->buffer->version, engine_next_version(g));
-    task_submit_unlock(r->task);
+    code = task_submit_unlock(r->task);
+    if (code != ERR_OK) {
+        if (renamed)
+            take_back(g, r->out->buffer, renamed, &old);
+        array_unref(result);
+        code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
+                                         : err_set(e, code, "the device failed during the work");
+    } else {
+        *ret = result;
+    }
     storage_unref(old);
-    *ret = result;
-    return ERR_OK;
+    return code;
 }
 
 enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,

@@ -43,6 +43,7 @@ struct task {
     struct lane *lanes;    /* the stream's, pool->n_lanes of them */
     _Atomic int64_t given; /* units taken */
     _Atomic bool failed;
+    _Atomic bool touched; /* the last kernel has written something */
     int users; /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
@@ -160,6 +161,8 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     struct task *t = &s->task;
     struct job *job = s->head;
     job->result = atomic_load(&t->failed) ? ERR_OUT_OF_MEMORY : ERR_OK;
+    job->in_submit = in_line;
+    job->untouched = job->result != ERR_OK && !atomic_load(&t->touched);
     job->device_ms = elapsed_ms(&t->start);
     if (job->measured)
         job->measured(job);
@@ -189,6 +192,15 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
         pthread_cond_broadcast(&p->work);
     pthread_mutex_unlock(&p->lock);
     job->done(job);
+}
+
+/* A unit that fails has written nothing: it gets its memory first. */
+static void run_unit(struct task *t, int64_t u, struct interp_scratch *scratch)
+{
+    if (!interp_unit(t->run, u, scratch))
+        atomic_store(&t->failed, true);
+    else if (t->kernel == stream_of(t)->head->n_kernels)
+        atomic_store_explicit(&t->touched, true, memory_order_relaxed);
 }
 
 /* Closes the kernel in work, if any, and opens the next. True: it has units for several threads and
@@ -224,8 +236,7 @@ static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line
             return true;
         }
         for (int64_t u = 0; u < t->n_units && !atomic_load(&t->failed); u++)
-            if (!interp_unit(t->run, u, scratch))
-                atomic_store(&t->failed, true);
+            run_unit(t, u, scratch);
     }
 }
 
@@ -259,9 +270,8 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
         if (u < 0)
             break;
         n++;
-        if (!atomic_load_explicit(&t->failed, memory_order_relaxed) &&
-            !interp_unit(t->run, u, scratch))
-            atomic_store(&t->failed, true);
+        if (!atomic_load_explicit(&t->failed, memory_order_relaxed))
+            run_unit(t, u, scratch);
     } while (atomic_load_explicit(&p->n_ring, memory_order_relaxed) < 2);
     return n;
 }
