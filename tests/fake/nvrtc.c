@@ -269,11 +269,11 @@ static int compile(struct _nvrtcProgram *p, const struct options *o)
     text_addf(&u.main, "#line 1 \"tests/fake/device.h\"\n");
     text_add(&u.main, prelude->s, prelude->n);
     text_addf(&u.main, "#line 1 \"%s\"\n", p->name);
-    translate(&t, p->source, p->name, &u.main);
     for (int i = 0; i < p->n_headers; i++) {
         text_add(&u.headers[i], "", 0);
         translate(&t, p->headers[i], p->names[i], &u.headers[i]);
     }
+    translate(&t, p->source, p->name, &u.main);
     translate_end(&t, &u.main);
     struct text binary = {0};
     int result = compile_unit(&u, &binary, &p->log);

@@ -20,10 +20,12 @@ bool text_write(const struct text *t, const char *path);
 /* translate.c: what CUDA source has that C++ has not. */
 struct translation {
     struct text kernels; /* entries of the module's table */
-    struct text dynamic; /* names of dynamic shared memory, "name;name;" */
+    struct text dynamic; /* names of dynamic shared memory, ";name;name;" */
+    struct text macros;  /* names of macros that define the kernel their first argument names */
     int n;
 };
-/* Appends `source` to `out`, fit for the host compiler, and notes its kernels. */
+/* Appends `source` to `out`, fit for the host compiler, and notes its kernels. Headers first: a
+ * macro is known behind its definition. */
 void translate(struct translation *t, const char *source, const char *name, struct text *out);
 /* What goes behind the text. */
 void translate_end(struct translation *t, struct text *out);

@@ -63,3 +63,12 @@ extern "C" __global__ void trap(const __grid_constant__ struct params p)
         __trap();
     p.b[threadIdx.x] = 1;
 }
+
+#define TIMES(name, factor)                                                                        \
+    /* one of several */                                                                           \
+    extern "C" __global__ void name(const __grid_constant__ struct params p)                       \
+    {                                                                                              \
+        p.b[threadIdx.x] = factor * p.a[threadIdx.x];                                              \
+    }
+TIMES(times_2, 2)
+TIMES(times_3, 3)

@@ -2,8 +2,9 @@
  *
  * `extern __shared__` becomes `extern __dynamic_shared__`, whose names are made aliases of one
  * array. A kernel, `__global__ void [__launch_bounds__(…)] name(`, gets a #define in the line
- * before it, so that the table behind the text lists those that the preprocessor let through. Both
- * are looked for outside comments and literals only. The text keeps its line numbers. */
+ * before it, so that the table behind the text lists those that the preprocessor let through. A
+ * macro whose body defines a kernel named by its first parameter is noted, and its uses are kernels
+ * too. All are looked for outside comments and literals only. The text keeps its line numbers. */
 #include "tests/fake/nvrtc.h"
 
 #include <ctype.h>
@@ -102,9 +103,76 @@ static const char *skip_parens(const char *p)
     return p;
 }
 
+/* Where p is, in the file that is being translated. */
+struct place {
+    const char *source, *line, *name;
+    int number;
+    struct text *out;
+    size_t out_line; /* where the line starts in out */
+};
+
+/* The `#` of the directive that p's line belongs to, over continued lines; NULL when none. */
+static const char *directive(const struct place *at)
+{
+    const char *line = at->line;
+    while (line - at->source >= 2 && line[-2] == '\\') {
+        line -= 2;
+        while (line > at->source && line[-1] != '\n')
+            line--;
+    }
+    line += strspn(line, " \t");
+    return *line == '#' ? line : NULL;
+}
+
+static void note(struct text *list, const char *name, size_t n)
+{
+    char entry[128];
+    snprintf(entry, sizeof entry, ";%.*s;", (int)n, name);
+    if (!list->n)
+        text_add(list, ";", 1);
+    if (!strstr(list->s, entry))
+        text_add(list, entry + 1, strlen(entry) - 1);
+}
+
+static bool noted(const struct text *list, const char *name, size_t n)
+{
+    char entry[128];
+    snprintf(entry, sizeof entry, ";%.*s;", (int)n, name);
+    return list->n && strstr(list->s, entry);
+}
+
+static void add_kernel(struct translation *t, const char *name, size_t n, const char *bounds,
+                       const struct place *at)
+{
+    struct text rest = {0};
+    text_add(&rest, at->out->s + at->out_line, at->out->n - at->out_line);
+    at->out->n = at->out_line;
+    text_addf(at->out, "#define FAKE_HAS_%d 1\n#line %d \"%s\"\n", t->n, at->number, at->name);
+    text_add(at->out, rest.s, rest.n);
+    text_free(&rest);
+    text_addf(&t->kernels, "#ifdef FAKE_HAS_%d\nFAKE_KERNEL(", t->n);
+    text_add(&t->kernels, name, n);
+    text_addf(&t->kernels, ", %s)\n#endif\n", bounds);
+    t->n++;
+}
+
+/* At a macro's body that defines kernel `name`. */
+static void add_macro(struct translation *t, const char *hash, const char *name, size_t n)
+{
+    const char *macro = hash + 1 + strspn(hash + 1, " \t");
+    if (!is(macro, "define"))
+        return;
+    macro = skip_space(macro + word(macro));
+    const char *first = macro + word(macro);
+    if (*first != '(')
+        return;
+    first = skip_space(first + 1);
+    if (word(first) == n && !strncmp(first, name, n))
+        note(&t->macros, macro, word(macro));
+}
+
 /* At `__global__`: notes the kernel whose declaration goes on from here. */
-static void kernel(struct translation *t, const char *p, const char *line, const char *name,
-                   int number, struct text *out, size_t out_line)
+static void kernel(struct translation *t, const char *p, const struct place *at)
 {
     char bounds[256] = "()";
     size_t n = 0;
@@ -121,71 +189,69 @@ static void kernel(struct translation *t, const char *p, const char *line, const
         p = end;
         n = 0;
     }
-    /* in a macro's definition there is no line of its own to be had */
-    if (!n || !is_void || *skip_space(line) == '#' ||
-        (out_line >= 2 && out->s[out_line - 2] == '\\'))
+    const char *hash = directive(at);
+    if (n && is_void && hash)
+        add_macro(t, hash, p, n);
+    else if (n && is_void)
+        add_kernel(t, p, n, bounds, at);
+}
+
+/* At a use of such a macro. */
+static void macro_use(struct translation *t, const char *p, const struct place *at)
+{
+    p = skip_space(p + word(p));
+    if (*p != '(' || directive(at))
         return;
-    struct text rest = {0};
-    text_add(&rest, out->s + out_line, out->n - out_line);
-    out->n = out_line;
-    text_addf(out, "#define FAKE_HAS_%d 1\n#line %d \"%s\"\n", t->n, number, name);
-    text_add(out, rest.s, rest.n);
-    text_free(&rest);
-    text_addf(&t->kernels, "#ifdef FAKE_HAS_%d\nFAKE_KERNEL(%.*s, %s)\n#endif\n", t->n, (int)n, p,
-              bounds);
-    t->n++;
+    p = skip_space(p + 1);
+    if (word(p))
+        add_kernel(t, p, word(p), "()", at);
 }
 
 /* At `extern __shared__`: notes the array's name. */
 static void dynamic(struct translation *t, const char *p)
 {
-    const char *end = p + strcspn(p, "[;");
-    const char *name = end;
+    const char *name = p + strcspn(p, "[;");
     while (name > p && isspace((unsigned char)name[-1]))
         name--;
-    const char *last = name;
+    const char *end = name;
     while (name > p && (isalnum((unsigned char)name[-1]) || name[-1] == '_'))
         name--;
-    char entry[128];
-    snprintf(entry, sizeof entry, ";%.*s;", (int)(last - name), name);
-    if (!t->dynamic.s)
-        text_add(&t->dynamic, ";", 1);
-    if (!strstr(t->dynamic.s, entry))
-        text_add(&t->dynamic, entry + 1, strlen(entry) - 1);
+    note(&t->dynamic, name, (size_t)(end - name));
+}
+
+static int lines(const char *p, const char *end)
+{
+    int n = 0;
+    for (; p < end; p++)
+        n += *p == '\n';
+    return n;
 }
 
 void translate(struct translation *t, const char *source, const char *name, struct text *out)
 {
-    const char *line = source;
-    size_t out_line = out->n;
-    int number = 1;
+    struct place at = {source, source, name, 1, out, out->n};
     for (const char *p = source; *p;) {
         const char *q = skip_inert(p);
-        if (q != p) {
-            for (const char *c = p; c < q; c++)
-                number += *c == '\n';
-            text_add(out, p, (size_t)(q - p));
-        } else if ((q = p + word(p)) != p) {
+        if (q == p && (q = p + word(p)) != p) {
             const char *next = skip_space(q);
             if (is(p, "__global__"))
-                kernel(t, p, line, name, number, out, out_line);
+                kernel(t, p, &at);
+            else if (noted(&t->macros, p, (size_t)(q - p)))
+                macro_use(t, p, &at);
             if (is(p, "extern") && is(next, "__shared__")) {
                 text_addf(out, "extern __dynamic_shared__");
-                for (const char *c = q; c < next; c++)
-                    number += *c == '\n';
-                q = next + word(next);
+                at.number += lines(q, next);
+                p = q = next + word(next);
                 dynamic(t, q);
-            } else {
-                text_add(out, p, (size_t)(q - p));
             }
-        } else {
+        } else if (q == p) {
             q = p + 1;
-            text_add(out, p, 1);
-            if (*p == '\n') {
-                number++;
-                line = q;
-                out_line = out->n;
-            }
+        }
+        text_add(out, p, (size_t)(q - p));
+        at.number += lines(p, q);
+        if (q > p && q[-1] == '\n') {
+            at.line = q;
+            at.out_line = out->n;
         }
         p = q;
     }
@@ -213,4 +279,5 @@ void translation_free(struct translation *t)
 {
     text_free(&t->kernels);
     text_free(&t->dynamic);
+    text_free(&t->macros);
 }

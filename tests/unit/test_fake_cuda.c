@@ -186,6 +186,8 @@ static void test_copy(void **state)
     const float *v = values(b, 1000);
     for (int i = 0; i < 1000; i++)
         assert_true(v[i] == sqrtf((float)i) + 1);
+    assert_int_equal(launch(function_of(plain, "times_3"), 1, 8, 0, stream, p), CUDA_SUCCESS);
+    assert_true(values(b, 8)[5] == 15); /* a kernel that a macro made */
     is(cuModuleGetFunction(&none, plain, "not_me"), CUDA_ERROR_NOT_FOUND);
     is(cuModuleGetFunction(&none, plain, "nor_me"), CUDA_ERROR_NOT_FOUND);
     release(a, b);
