@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
+#
+#     gpu_run.sh STEP…       build unit backend sanitize bench bench-quick http
+#
+# A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
+# the summary, which comes last. Exit status: how many steps failed.
+#
+#   OUT       logs and results                           default /tmp/arrayd-gpu
+#   WORK      build folders, unpacked packages           default /tmp/arrayd-gpu-work
+#   DEBS      a folder of .deb files that takes the place of what is not installed: libmicrohttpd,
+#             cjson, inih, sleef, nettle, cmocka (-dev and libraries), uthash-dev. They are unpacked
+#             below WORK, never into the system.
+#   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
+#   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
+#   EVERY     `sanitize` takes one golden record in so many. Default 41
+#   SAMPLE    random expressions in `sanitize`. Default 60
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=${OUT:-/tmp/arrayd-gpu}
+work=${WORK:-/tmp/arrayd-gpu-work}
+release=$work/release checked=$work/checked sysroot=$work/sysroot
+jobs=$(nproc)
+python=${PYTHON:-python3}
+mkdir -p "$out" "$work"
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 XLA_PYTHON_CLIENT_PREALLOCATE=false
+
+# --- steps: each is a function run in a shell of its own, under a time limit ---
+
+# Headers and libraries from $DEBS; .pc files are rewritten to where they now lie, and what they need
+# for static linking alone is forgotten, so that libmicrohttpd does not ask for all of gnutls.
+unpack() {
+    local deb
+    rm -rf "$sysroot"
+    mkdir -p "$sysroot"
+    for deb in "$DEBS"/*.deb; do
+        dpkg -x "$deb" "$sysroot" || return 1
+    done
+    find "$sysroot" -name '*.pc' -exec sed -i -e "s|\([=LI]\)/usr|\1$sysroot/usr|g" \
+        -e '/^Requires\.private/d' {} +
+}
+
+# Where the unpacked packages are. RPATH (not RUNPATH) holds for libraries of libraries too, and
+# other programs are left with the system's own.
+use_sysroot() {
+    local lib
+    lib=$sysroot/usr/lib/$(gcc -print-multiarch)
+    [ -d "$lib" ] || return 0
+    export PKG_CONFIG_PATH=$lib/pkgconfig:${PKG_CONFIG_PATH:-}
+    export CFLAGS="${CFLAGS:-} -isystem $sysroot/usr/include"
+    export LDFLAGS="${LDFLAGS:-} -L$lib -Wl,--disable-new-dtags,-rpath,$lib"
+}
+
+setup() { # FOLDER OPTION…
+    local folder=$1
+    shift
+    if [ -f "$folder/build.ninja" ]; then
+        meson configure "$folder" "$@"
+    else
+        meson setup "$folder" "$root" -Dwerror=false "$@"
+    fi
+}
+
+step_build() {
+    nvidia-smi --query-gpu=name,driver_version,memory.total,memory.free --format=csv || true
+    gcc --version | head -1
+    meson --version
+    if [ -n "${DEBS:-}" ]; then
+        unpack || return 1
+    fi
+    use_sysroot
+    # The checked build keeps its assertions, and with them the validating front of the backends.
+    setup "$release" --buildtype=release || return 1
+    setup "$checked" --buildtype=debugoptimized -Db_ndebug=false || return 1
+    ninja -j"$jobs" -C "$release" server/arrayd tests/bench/http_bare tests/backend/property || return 1
+    ninja -j"$jobs" -C "$checked" || return 1
+}
+
+# One test program on the real backend; being skipped (77) is a failure here.
+on_cuda() {
+    local name=$1 begin=$SECONDS status
+    shift
+    "$@"
+    status=$?
+    echo "$name: status $status, $((SECONDS - begin)) s"
+    return "$status"
+}
+
+step_backend() {
+    local failed=0
+    on_cuda golden "$checked/tests/backend/golden_suite" cuda || failed=1
+    on_cuda property "$checked/tests/backend/property" cuda "${PROPERTY:-3000}" || failed=1
+    on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
+    return "$failed"
+}
+
+step_sanitize() {
+    local tool failed=0 sanitizer
+    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    for tool in memcheck racecheck initcheck; do
+        on_cuda "$tool golden" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+            "$checked/tests/backend/golden_suite" cuda "${EVERY:-41}" || failed=1
+        on_cuda "$tool property" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+            "$checked/tests/backend/property" cuda "${SAMPLE:-60}" || failed=1
+    done
+    return "$failed"
+}
+
+run_step() {
+    local bench=$root/tests/bench arrayd=$release/server/arrayd
+    case $1 in
+    build) step_build ;;
+    unit) meson test -C "$checked" --no-rebuild --print-errorlogs --suite unit ;;
+    backend) step_backend ;;
+    sanitize) step_sanitize ;;
+    bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
+    bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
+    http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
+    esac
+}
+
+limit_of() {
+    case $1 in
+    build) echo "${LIMIT_BUILD:-180}" ;;
+    unit) echo "${LIMIT_UNIT:-120}" ;;
+    backend) echo "${LIMIT_BACKEND:-180}" ;;
+    sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
+    bench) echo "${LIMIT_BENCH:-240}" ;;
+    bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
+    http) echo "${LIMIT_HTTP:-150}" ;;
+    esac
+}
+
+# --- the steps asked for ---
+
+if [ "${1:-}" = --run ]; then
+    run_step "$2"
+    exit
+fi
+[ $# -gt 0 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 2; }
+for step; do
+    [ -n "$(limit_of "$step")" ] || { echo "no step '$step'" >&2; exit 2; }
+done
+
+failures=0
+: >"$out/summary.txt"
+for step; do
+    begin=$SECONDS
+    timeout -k 10 "$(limit_of "$step")" bash "$0" --run "$step" >"$out/$step.log" 2>&1
+    status=$?
+    case $status in
+    0) result=passed ;;
+    124 | 137) result="out of time" ;;
+    *) result="failed ($status)" ;;
+    esac
+    [ "$status" = 0 ] || failures=$((failures + 1))
+    # What a step tabulates, and of one that failed the end of its log.
+    grep '^|' "$out/$step.log" | cut -c1-600
+    if [ "$status" != 0 ]; then
+        echo "--- $step: the end of $out/$step.log"
+        grep -v '^[|{]' "$out/$step.log" | tail -n 25 | cut -c1-400
+    elif ! grep -q '^|' "$out/$step.log"; then
+        tail -n 3 "$out/$step.log" | cut -c1-400
+    fi
+    printf '%-12s %-14s %4d s\n' "$step" "$result" "$((SECONDS - begin))" >>"$out/summary.txt"
+done
+cat "$out/summary.txt"
+exit "$failures"
