@@ -15,13 +15,17 @@ enum err_code backend_open(const char *name, const struct backend_config *config
         note[0] = '\0';
     if (!strcmp(name, "cpu"))
         return backend_cpu_ops.open(config, ret, e);
+    if (!strcmp(name, "cuda"))
+        return backend_cuda_ops.open(config, ret, e);
     if (!strcmp(name, "auto")) {
-        snprintf(note, n, "no CUDA backend in this build");
+        struct err why = ERR_INIT;
+        if (backend_cuda_ops.open(config, ret, &why) == ERR_OK) {
+            snprintf(note, n, "a GPU is there");
+            return ERR_OK;
+        }
+        snprintf(note, n, "no GPU is used: %s", why.message);
         return backend_cpu_ops.open(config, ret, e);
     }
-    if (!strcmp(name, "cuda"))
-        return err_set(e, ERR_BAD_FIELD,
-                       "This build has no CUDA backend; use the backend \"cpu\" or \"auto\"");
     return err_set(e, ERR_BAD_FIELD, "There is no backend \"%s\": auto, cpu or cuda", name);
 }
 

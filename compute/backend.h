@@ -68,6 +68,7 @@ struct job {
     bool untouched;       /* it failed before its last kernel wrote anything */
     bool in_submit;       /* done() is told inside submit() */
     double device_ms;     /* time the device spent on it, set before done() */
+    double compile_ms;    /* time its kernels' compilation took, 0 when they were there */
 
     /* the backend's own, zero on entry */
     struct job *next;
@@ -172,6 +173,6 @@ void backend_close(struct backend *b);
  * slots it names are there; ARRAYD_TRACE=launch says what goes out. */
 uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job);
 
-extern const struct backend_ops backend_cpu_ops;
+extern const struct backend_ops backend_cpu_ops, backend_cuda_ops;
 
 #endif

@@ -29,24 +29,35 @@ uint64_t engine_next_version(struct engine *g)
     return atomic_fetch_add(&g->version, 1) + 1;
 }
 
+static void release_kernels(struct engine *g, struct ir_kernel *const *kernels, uint32_t n)
+{
+    const struct backend_ops *ops = g->backend->ops;
+    for (uint32_t i = 0; ops->release && i < n; i++)
+        ops->release(g->backend, kernels[i]);
+}
+
+/* Plans of the cache: plan_release. */
+static void release_plan(void *user, struct ir_plan *plan)
+{
+    release_kernels(user, plan->kernels, plan->n_kernels);
+}
+
 enum err_code engine_open(const struct engine_config *config, struct engine **ret, struct err *e)
 {
     struct engine *g = mem_calloc(1, sizeof *g);
     if (!g)
         return err_oom(e);
     g->config = *config;
-    /* An interpreter pays for recomputation sooner than a GPU does; both pay less than for memory.
-     */
     g->fuse = (struct fuse_limits){.max_nodes = config->max_kernel_nodes,
-                                   .max_inputs = config->max_kernel_inputs,
-                                   .recompute = 32};
+                                   .max_inputs = config->max_kernel_inputs};
     enum err_code code =
         backend_open(config->backend, &config->device, &g->backend, g->note, sizeof g->note, e);
     if (code != ERR_OK) {
         mem_free(g);
         return code;
     }
-    g->plans = plan_cache_new(config->plan_cache, NULL, NULL);
+    g->fuse.recompute = g->backend->ops->recompute;
+    g->plans = plan_cache_new(config->plan_cache, release_plan, g);
     if (!g->plans || pthread_mutex_init(&g->lock, NULL) != 0) {
         plan_cache_free(g->plans);
         backend_close(g->backend);
@@ -193,12 +204,21 @@ struct task *task_new(struct engine_stream *s)
     return t;
 }
 
+/* Kernels that no entry of the plan cache has: the task's own. */
+static void release_own_kernels(struct task *t)
+{
+    for (uint32_t i = 0; i < t->job.n_kernels; i++)
+        if (!t->entry || !plan_entry_has(t->entry, t->job.kernels[i]))
+            release_kernels(t->stream->engine, &t->job.kernels[i], 1);
+}
+
 void task_free(struct task *t)
 {
     if (!t)
         return;
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
+    release_own_kernels(t);
     engine_stream_unref(t->stream);
     plan_entry_unref(t->entry);
     arena_free(t->arena);

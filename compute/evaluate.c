@@ -49,9 +49,9 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
 }
 
 /* What the target says to the plan's key. */
-static void put_target(struct strb *key, const struct eval_request *req)
+static void put_target(struct strb *key, int device, const struct eval_request *req)
 {
-    int64_t head[4] = {req->dtype, req->fast_math, req->out ? req->out->dtype : -1,
+    int64_t head[5] = {device, req->dtype, req->fast_math, req->out ? req->out->dtype : -1,
                        req->out ? req->out->buffer->nbytes : 0};
     strb_addn(key, (const char *)head, sizeof head);
     if (!req->out)
@@ -98,13 +98,13 @@ static enum err_code compile(struct engine *g, struct arena *arena, const struct
 }
 
 /* The entry for a request, found or made, and its arrays. */
-static enum err_code plan_for(struct engine *g, struct arena *arena, const struct eval_request *req,
-                              struct plan_entry **ret, struct array ***ret_arrays,
-                              struct eval_times *times, struct err *e)
+static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
+                              const struct eval_request *req, struct plan_entry **ret,
+                              struct array ***ret_arrays, struct eval_times *times, struct err *e)
 {
     _cleanup_strb_ struct strb key = {0};
     double start = engine_now_ms();
-    put_target(&key, req);
+    put_target(&key, device, req);
     bool keep = plan_key_expr(&key, req->expr);
     if (key.failed)
         return err_oom(e);
@@ -142,7 +142,8 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
         return err_oom(e);
     struct eval_times times = {0};
     struct array **arrays;
-    enum err_code code = plan_for(s->engine, t->arena, req, &t->entry, &arrays, &times, e);
+    enum err_code code =
+        plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, &times, e);
     const struct typed *typed = code == ERR_OK ? graph_over(t->arena, t->entry, arrays) : NULL;
     if (code == ERR_OK && !typed)
         code = err_oom(e);

@@ -134,6 +134,22 @@ void plan_entry_unref(struct plan_entry *en)
     arena_free(en->arena);
 }
 
+static bool plan_has(const struct ir_plan *p, const struct ir_kernel *k)
+{
+    for (uint32_t i = 0; p && i < p->n_kernels; i++)
+        if (p->kernels[i] == k)
+            return true;
+    return false;
+}
+
+bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k)
+{
+    plan_entry_lock(en);
+    bool has = plan_has(en->plan, k) || plan_has(en->staged, k);
+    plan_entry_unlock(en);
+    return has;
+}
+
 struct plan_entry *plan_entry_new(struct plan_cache *c)
 {
     struct arena *arena = arena_new(0);

@@ -83,6 +83,8 @@ struct array **plan_cache_add(struct plan_entry *en, const struct plan_recorder 
 void plan_entry_lock(struct plan_entry *en);
 void plan_entry_unlock(struct plan_entry *en);
 
+/* Whether the kernel is one of its plans'. */
+bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k);
 void plan_entry_unref(struct plan_entry *en); /* NULL allowed */
 
 #endif

@@ -382,8 +382,16 @@ static struct array *new_result(struct run *r)
     return a;
 }
 
-/* Work that failed at once has changed nothing: the buffer has its storage again, unless somebody has
- * given it another since. */
+/* What the device makes of the kernels is made outside of the lock. */
+static void prepare_kernels(const struct run *r)
+{
+    const struct backend_ops *ops = r->g->backend->ops;
+    for (uint32_t i = 0; ops->prepare && i < r->plan->n_kernels; i++)
+        ops->prepare(r->g->backend, r->task->stream->device, r->plan->kernels[i]);
+}
+
+/* Work that failed at once has changed nothing: the buffer has its storage again, unless somebody
+ * has given it another since. */
 static void take_back(struct engine *g, struct buffer *b, struct storage *renamed,
                       struct storage **old)
 {
@@ -406,6 +414,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
         task_free(r->task);
         return code;
     }
+    prepare_kernels(r);
     pthread_mutex_lock(&g->lock);
     code = bind_arrays(r, mode, &renamed, e);
     if (code == ERR_OK) {

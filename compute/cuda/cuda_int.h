@@ -1,10 +1,10 @@
-/* The CUDA backend's inside, shared by the files of compute/cuda only: cuda.c (devices, the vtable),
- * stream.c (queues, launches, completion), memory.c (pool), slab.c and transfer.c (bytes in and
- * out), prepare.c (a kernel made ready).
+/* The CUDA backend's inside, shared by the files of compute/cuda only: cuda.c (devices, the
+ * vtable), stream.c (queues, launches, completion), memory.c (pool), slab.c and transfer.c (bytes
+ * in and out), prepare.c (a kernel made ready).
  *
- * Threads: anybody submits; one completion thread a device tells what has run; some threads compile.
- * Locks: device->lock protects its streams' queues; slabs and pool have their own. No driver call
- * that may wait is made under device->lock. */
+ * Threads: anybody submits; one completion thread a device tells what has run; some threads
+ * compile. Locks: device->lock protects its streams' queues; slabs and pool have their own. No
+ * driver call that may wait is made under device->lock. */
 #ifndef ARRAYD_CUDA_INT_H
 #define ARRAYD_CUDA_INT_H
 
@@ -18,6 +18,7 @@
 
 struct cuda;
 struct slabs;
+struct flight;
 struct compiler;
 
 struct cuda_device {
@@ -26,9 +27,10 @@ struct cuda_device {
     CUdevice handle;
     CUcontext context; /* the primary one, retained */
     char name[128], arch[16];
-    int processors; /* streaming multiprocessors */
+    int processors;   /* streaming multiprocessors */
     int shared_optin; /* bytes of shared memory a block may have */
     size_t memory_total;
+    int opened; /* parts of it, for closing */
 
     /* memory.c */
     CUmemoryPool pool;
@@ -37,14 +39,20 @@ struct cuda_device {
     int64_t live_bytes, peak_bytes;
     int64_t allocations, trims;
 
-    /* slab.c: pinned host memory */
-    struct slabs *slabs;
+    struct slabs *slabs;  /* slab.c: pinned host memory */
+    CUmodule pack_module; /* pack.c */
+    CUfunction pack[5];   /* for elements of 1, 2, 4, 8, 16 bytes */
 
     /* stream.c */
     pthread_mutex_t lock;
-    pthread_cond_t wake;      /* of the completion thread */
-    struct stream *busy;      /* streams with launched jobs, by next_busy */
-    struct stream *streams;   /* all, by next */
+    pthread_cond_t wake;    /* of the completion thread */
+    struct stream *busy;    /* streams with launched jobs, by next_busy */
+    struct stream *streams; /* all, by next */
+    struct stream *spare;   /* given back, with their CUDA streams */
+    struct flight *flights; /* of finished jobs, for the next ones */
+    unsigned char *params;  /* of the kernel being launched */
+    bool held_up;           /* some stream has a job that may not be launched yet */
+    bool retry;             /* for the completion thread: try those again */
     pthread_t completion;
     bool completion_started, stop;
 };
@@ -58,8 +66,8 @@ struct cuda {
     struct compiler *compiler;
     struct cuda_device *devices;
     int n_devices;
-    _Atomic bool lost;      /* a sticky error: every later call fails */
-    _Atomic int lost_code;  /* the CUresult */
+    _Atomic bool lost;     /* a sticky error: every later call fails */
+    _Atomic int lost_code; /* the CUresult */
 };
 
 /* --- cuda.c --- */
@@ -68,11 +76,13 @@ struct cuda {
 bool cuda_enter(struct cuda_device *d);
 
 /* Judges a driver call's result: CUDA_SUCCESS and CUDA_ERROR_NOT_READY pass; out of memory is
- * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST. `what`
- * names the call. e may be NULL. */
+ * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST.
+ * `what` names the call. e may be NULL. */
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e);
 
 /* --- memory.c --- */
+
+/* Where an open fails it leaves nothing behind: its close is not to be called. */
 enum err_code cuda_memory_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_memory_close(struct cuda_device *d);
 /* backend.h's alloc and free. Memory may be used on any stream at once. */
@@ -80,22 +90,46 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
 
-/* --- slab.c, transfer.c --- */
+struct cuda_memory_stats {
+    int64_t live, peak;         /* bytes given out */
+    int64_t allocations, trims; /* so far */
+    int64_t reserved, used;     /* the pool's own figures, bytes */
+    int64_t free, total;        /* of the device, bytes; 0 when it does not say */
+};
+void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret);
+
+/* --- slab.c, transfer.c, pack.c --- */
+
+/* Slabs and the thread that watches copies; open after the memory, close before it and before the
+ * streams' context goes. Closing waits for copies under way. */
 enum err_code cuda_slabs_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_slabs_close(struct cuda_device *d);
+struct cuda_slab_stats {
+    int64_t bytes, free_bytes; /* pinned; of them in no transfer */
+    int64_t copies, waits;     /* so far: slabs copied; requests for a slab that had to wait */
+    int64_t reclaimed;         /* slabs taken from transfers whose client did not go on */
+};
+void cuda_slab_stats(struct cuda_device *d, struct cuda_slab_stats *ret);
+
+/* The module that gathers strided views, compiled (blocking) or from the kernel cache; after
+ * cuda->kcache is there. */
+enum err_code cuda_pack_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_pack_close(struct cuda_device *d);
+
 /* The transfer functions of backend.h. */
 enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
                               void (*wake)(void *user), void *user, struct transfer **ret,
                               struct err *e);
 void *cuda_upload_reserve(struct transfer *t, size_t *ret_n);
 void cuda_upload_advance(struct transfer *t, size_t n);
-void cuda_upload_join(struct transfer *t, struct stream *s);
+enum err_code cuda_upload_result(struct transfer *t);
+enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err *e);
 enum err_code cuda_download_new(struct backend *b, int device, void *from, const struct view *view,
                                 size_t itemsize, void (*wake)(void *user), void *user,
                                 struct transfer **ret, struct err *e);
 void cuda_download_start(struct transfer *t);
 int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t n);
-void cuda_transfer_free(struct transfer *t);
+void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *user);
 /* Called by stream.c for a job's fetch: with the device entered, queues the first copies on `on`
  * (behind the job's kernels; no waiting); then, when the job is known to have run (or failed), from
  * the completion thread before done(). Where no slab was free at launch, fetched() starts as
@@ -111,6 +145,8 @@ void cuda_stream_free(struct stream *s);
 uint64_t cuda_submit(struct stream *s, struct job *job);
 bool cuda_passed(struct fence f);
 struct cuda_device *cuda_stream_device(struct stream *s);
+/* What was held up may go on: a compilation has ended. */
+void cuda_streams_wake(struct cuda *c);
 /* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
  * recorded again when this returns. */
 void cuda_stream_wait_event(struct stream *s, CUevent event);

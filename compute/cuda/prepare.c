@@ -1,0 +1,341 @@
+/* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
+ * memory cache by the text's hash; what is not there is compiled, or read from disk, by a thread of
+ * the compiler, which then tells the streams (cuda_streams_wake) that wait for it. Loading the code
+ * into a device is left to the launch: it takes a tenth of a millisecond, once a device.
+ *
+ * Modules hang on the cache entry, one a device, and go with it. */
+#include "compute/cuda/prepare.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/mem.h"
+#include "compute/base/trace.h"
+
+#define SLOT_ALIGNMENT 256 /* of device memory */
+
+struct compiler {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct prepared *head, *tail;
+    pthread_t *threads;
+    int n_threads;
+    bool stop;
+};
+
+struct module {
+    CUmodule module;
+    struct functions functions;
+};
+
+struct modules {
+    struct cuda *cuda;
+    pthread_mutex_t lock;
+    struct module by_device[];
+};
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static void prepared_unref(struct prepared *p)
+{
+    if (atomic_fetch_sub(&p->refs, 1) != 1)
+        return;
+    kcache_unref(p->entry);
+    arena_free(p->arena);
+}
+
+/* --- compiling --- */
+
+static void compile(struct prepared *p)
+{
+    enum kcache_how how;
+    struct err e = ERR_INIT;
+    double start = now_ms();
+    enum err_code code = kcache_get(p->cuda->kcache, p->cuda->devices[p->device].arch,
+                                    p->emitted->text, p->fast_math, &p->entry, &how, &e);
+    p->compile_ms = now_ms() - start;
+    p->error = code;
+    if (code != ERR_OK)
+        trace_write(TRACE_NVRTC, e.message, strlen(e.message));
+    atomic_store(&p->state, code == ERR_OK ? PREPARED_READY : PREPARED_FAILED);
+}
+
+static void *compiler_run(void *arg)
+{
+    struct cuda *c = arg;
+    struct compiler *q = c->compiler;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        struct prepared *p = q->head;
+        if (!p) {
+            if (q->stop)
+                break;
+            pthread_cond_wait(&q->wake, &q->lock);
+            continue;
+        }
+        q->head = p->next;
+        if (!q->head)
+            q->tail = NULL;
+        pthread_mutex_unlock(&q->lock);
+        compile(p);
+        prepared_unref(p);
+        cuda_streams_wake(c);
+        pthread_mutex_lock(&q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+enum err_code cuda_compiler_open(struct cuda *c, struct err *e)
+{
+    int n = c->config.compile_threads > 0 ? c->config.compile_threads : 2;
+    struct compiler *q = mem_calloc(1, sizeof *q);
+    if (!q)
+        return err_oom(e);
+    c->compiler = q;
+    q->threads = mem_calloc((size_t)n, sizeof *q->threads);
+    if (!q->threads || pthread_mutex_init(&q->lock, NULL) != 0) {
+        mem_free(q->threads);
+        mem_free(q);
+        c->compiler = NULL;
+        return err_oom(e);
+    }
+    pthread_cond_init(&q->wake, NULL);
+    for (; q->n_threads < n; q->n_threads++)
+        if (pthread_create(&q->threads[q->n_threads], NULL, compiler_run, c) != 0)
+            break;
+    if (q->n_threads)
+        return ERR_OK;
+    cuda_compiler_close(c);
+    return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread to compile on");
+}
+
+void cuda_compiler_close(struct cuda *c)
+{
+    struct compiler *q = c->compiler;
+    if (!q)
+        return;
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_broadcast(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+    for (int i = 0; i < q->n_threads; i++)
+        pthread_join(q->threads[i], NULL);
+    pthread_cond_destroy(&q->wake);
+    pthread_mutex_destroy(&q->lock);
+    mem_free(q->threads);
+    mem_free(q);
+    c->compiler = NULL;
+}
+
+static void enqueue(struct compiler *q, struct prepared *p)
+{
+    atomic_fetch_add(&p->refs, 1);
+    pthread_mutex_lock(&q->lock);
+    p->next = NULL;
+    if (q->tail)
+        q->tail->next = p;
+    else
+        q->head = p;
+    q->tail = p;
+    pthread_cond_signal(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* --- preparing --- */
+
+static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kernel *k)
+{
+    struct arena *arena = arena_new(0);
+    struct prepared *p = arena ? arena_alloc(arena, sizeof *p) : NULL;
+    if (p) {
+        atomic_init(&p->refs, 1);
+        p->arena = arena;
+        p->cuda = d->cuda;
+        p->device = d->index;
+        p->fast_math = k->fast_math;
+        p->emitted = emit_kernel(arena, k, SLOT_ALIGNMENT);
+    }
+    if (!p || !p->emitted) {
+        arena_free(arena);
+        return NULL;
+    }
+    if (trace_on(TRACE_EMIT))
+        trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
+    p->key = kcache_key(d->cuda->kcache, d->arch, p->emitted->text, p->fast_math);
+    p->entry = kcache_find(d->cuda->kcache, &p->key);
+    atomic_init(&p->state, p->entry ? PREPARED_READY : PREPARED_COMPILING);
+    return p;
+}
+
+struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k)
+{
+    struct prepared *p = atomic_load(&k->prepared);
+    if (p)
+        return p;
+    p = prepared_new(d, k);
+    if (!p)
+        return NULL;
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong(&k->prepared, &none, p)) {
+        prepared_unref(p);
+        return none;
+    }
+    if (atomic_load(&p->state) == PREPARED_COMPILING)
+        enqueue(d->cuda->compiler, p);
+    return p;
+}
+
+static bool has_points(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
+            return false;
+    return true;
+}
+
+void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
+{
+    if (has_points(k))
+        (void)cuda_prepare(&((struct cuda *)b)->devices[device], k);
+}
+
+void cuda_release(struct backend *b, struct ir_kernel *k)
+{
+    (void)b;
+    struct prepared *p = atomic_exchange(&k->prepared, NULL);
+    if (p)
+        prepared_unref(p);
+}
+
+/* --- loading --- */
+
+void cuda_modules_free(void *modules)
+{
+    struct modules *m = modules;
+    struct cuda *c = m->cuda;
+    for (int i = 0; i < c->n_devices; i++)
+        if (m->by_device[i].module && cuda_enter(&c->devices[i]))
+            (void)c->driver->cuModuleUnload(m->by_device[i].module);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
+{
+    struct modules *m = atomic_load(&entry->user);
+    if (m)
+        return m;
+    m = mem_calloc(1, sizeof *m + sizeof *m->by_device * (size_t)c->n_devices);
+    if (!m || pthread_mutex_init(&m->lock, NULL) != 0) {
+        mem_free(m);
+        return NULL;
+    }
+    m->cuda = c;
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong(&entry->user, &none, m)) {
+        cuda_modules_free(m);
+        m = none;
+    }
+    return m;
+}
+
+static enum err_code load(struct cuda *c, const void *bytes, bool finish, struct module *ret,
+                          struct err *e)
+{
+    struct module m = {0};
+    enum err_code code =
+        cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
+    if (code != ERR_OK)
+        return code;
+    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
+                      "cuModuleGetFunction", e);
+    if (code == ERR_OK && finish)
+        code = cuda_check(
+            c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
+            "cuModuleGetFunction", e);
+    if (code == ERR_OK)
+        *ret = m;
+    else
+        (void)c->driver->cuModuleUnload(m.module);
+    return code;
+}
+
+enum err_code cuda_functions(struct cuda_device *d, struct prepared *p, struct functions *ret,
+                             struct err *e)
+{
+    struct cuda *c = d->cuda;
+    struct kcache_entry *entry = p->entry;
+    if (strcmp(d->arch, c->devices[p->device].arch) != 0)
+        return err_set(e, ERR_INTERNAL, "a kernel for %s cannot run on %s",
+                       c->devices[p->device].arch, d->arch);
+    struct modules *m = modules_of(c, entry);
+    if (!m)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&m->lock);
+    if (!m->by_device[d->index].module)
+        code = load(c, entry->bytes, p->emitted->form->kind == FORM_REDUCE, &m->by_device[d->index],
+                    e);
+    if (code == ERR_OK)
+        *ret = m->by_device[d->index].functions;
+    pthread_mutex_unlock(&m->lock);
+    return code;
+}
+
+/* --- explain --- */
+
+static void describe(struct strb *out, const struct form *f)
+{
+    strb_addf(out, "// form %s, %u x %u x %u blocks of %u x %u threads, %d elements a chunk",
+              form_name(f), f->grid[0], f->grid[1], f->grid[2], f->block[0], f->block[1],
+              f->elements);
+    if (f->kind == FORM_STENCIL)
+        strb_addf(out, ", %d rows of %d planes a thread", f->rows, f->planes);
+    strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
+}
+
+static void attributes(struct strb *out, struct cuda *c, CUfunction f)
+{
+    int registers = 0, shared = 0, local = 0;
+    const struct driver *v = c->driver;
+    if (v->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS &&
+        v->cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f) == CUDA_SUCCESS &&
+        v->cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f) == CUDA_SUCCESS)
+        strb_addf(out, "// %d registers, %d bytes of shared memory, %d bytes of local memory\n",
+                  registers, shared, local);
+}
+
+void cuda_explain(struct backend *b, const struct ir_kernel *k, struct strb *source,
+                  const char **ret_shape, bool *ret_cached)
+{
+    struct cuda *c = (struct cuda *)b;
+    *ret_shape = "flat";
+    *ret_cached = true;
+    if (!has_points(k)) {
+        strb_add(source, "// nothing to do\n");
+        return;
+    }
+    struct prepared *p = prepared_new(&c->devices[0], k);
+    if (!p) {
+        source->failed = true;
+        return;
+    }
+    *ret_shape = form_name(p->emitted->form);
+    *ret_cached = p->entry != NULL;
+    describe(source, p->emitted->form);
+    struct functions f;
+    if (!p->entry)
+        compile(p);
+    if (p->entry && cuda_enter(&c->devices[0]) &&
+        cuda_functions(&c->devices[0], p, &f, NULL) == ERR_OK)
+        attributes(source, c, f.kernel);
+    strb_add(source, p->emitted->text);
+    prepared_unref(p);
+}

@@ -1,0 +1,566 @@
+/* Streams, launches, completion.
+ *
+ * A stream is a CUDA stream with a queue in front of it. Jobs leave the queue for the device in
+ * order, at once where nothing stands against it: a kernel that is still being compiled, a fence
+ * whose job has not left its own queue, or very many jobs under way already (a full launch queue
+ * would block). What is held up is tried again by the completion thread, when a compilation ends
+ * and after every job.
+ *
+ * Each job is bracketed by two timed events; the second is also what other streams wait for. One
+ * thread a device looks at the oldest event of every busy stream: it spins while work is short,
+ * because waking up costs more than most kernels take, and sleeps in short steps when work is long.
+ *
+ * A sticky error ends everything: all jobs, queued or under way, are told ERR_DEVICE_LOST. */
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/mem.h"
+#include "compute/cuda/prepare.h"
+
+#define MOST_UNDER_WAY 128    /* jobs of a stream */
+#define SPIN_NS        100000 /* of the completion thread since the last event */
+#define NAP_NS         20000
+#define LONGEST_NAP_NS 200000
+
+/* A job on its way. */
+struct flight {
+    struct flight *next; /* in the pool */
+    CUevent begin, end;
+    void *scratch;
+    int64_t scratch_size;
+    enum err_code result;
+    bool touched; /* the last kernel was launched */
+    bool timed;   /* both events are recorded */
+    double compile_ms;
+};
+
+struct stream {
+    struct cuda_device *device;
+    CUstream cu;
+    struct stream *next, *next_busy;
+    bool is_busy;
+    struct job *queue, *queue_tail; /* not launched, by job->next */
+    struct job *under_way, *under_way_tail;
+    int n_under_way;
+    uint64_t issued;
+    uint64_t launched; /* tickets up to this have left the queue */
+    _Atomic uint64_t passed;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* --- flights --- */
+
+static void flight_free(struct cuda_device *d, struct flight *f)
+{
+    const struct driver *v = d->cuda->driver;
+    if (f->begin)
+        (void)v->cuEventDestroy(f->begin);
+    if (f->end)
+        (void)v->cuEventDestroy(f->end);
+    mem_free(f);
+}
+
+static struct flight *flight_get(struct cuda_device *d, enum err_code *ret_code)
+{
+    struct flight *f = d->flights;
+    *ret_code = ERR_OK;
+    if (f) {
+        d->flights = f->next;
+        *f = (struct flight){.begin = f->begin, .end = f->end};
+        return f;
+    }
+    f = mem_calloc(1, sizeof *f);
+    if (!f) {
+        *ret_code = ERR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    struct cuda *c = d->cuda;
+    *ret_code =
+        cuda_check(c, c->driver->cuEventCreate(&f->begin, CU_EVENT_DEFAULT), "cuEventCreate", NULL);
+    if (*ret_code == ERR_OK)
+        *ret_code = cuda_check(c, c->driver->cuEventCreate(&f->end, CU_EVENT_DEFAULT),
+                               "cuEventCreate", NULL);
+    if (*ret_code == ERR_OK)
+        return f;
+    flight_free(d, f);
+    return NULL;
+}
+
+/* --- launching; device->lock is held --- */
+
+static bool empty_kernel(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
+            return true;
+    return false;
+}
+
+static void fill_params(struct cuda_device *d, const struct emitted *m, const struct job *job,
+                        void *scratch)
+{
+    memcpy(d->params, m->params, m->params_size);
+    for (uint32_t i = 0; i < m->n_addresses; i++) {
+        const struct emit_address *a = &m->addresses[i];
+        char *base = a->slot == EMIT_SCRATCH ? scratch : job->slots[a->slot];
+        char *at = base ? base + a->displacement : NULL;
+        memcpy(d->params + a->at, &at, sizeof at);
+    }
+}
+
+static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
+                                   struct ir_kernel *k)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    struct prepared *p = cuda_prepare(d, k);
+    struct functions fn;
+    if (!p)
+        return ERR_OUT_OF_MEMORY;
+    if (atomic_load(&p->state) == PREPARED_FAILED)
+        return p->error;
+    enum err_code code = cuda_functions(d, p, &fn, NULL);
+    const struct emitted *m = p->emitted;
+    if (code == ERR_OK && m->scratch > f->scratch_size) { /* kernels of a job run one by one */
+        if (f->scratch)
+            return ERR_OUT_OF_MEMORY; /* sized by the largest before anything was launched */
+        code = cuda_alloc(&c->base, d->index, m->scratch, false, &f->scratch, NULL);
+        f->scratch_size = code == ERR_OK ? m->scratch : 0;
+    }
+    if (code != ERR_OK)
+        return code;
+    fill_params(d, m, job, f->scratch);
+    const struct form *g = m->form;
+    void *params[1] = {d->params};
+    code =
+        cuda_check(c,
+                   c->driver->cuLaunchKernel(fn.kernel, g->grid[0], g->grid[1], g->grid[2],
+                                             g->block[0], g->block[1], 1, 0, s->cu, params, NULL),
+                   "cuLaunchKernel", NULL);
+    if (code == ERR_OK && m->finish)
+        code = cuda_check(c,
+                          c->driver->cuLaunchKernel(fn.finish, m->finish_grid, 1, 1, FORM_BLOCK, 1,
+                                                    1, 0, s->cu, params, NULL),
+                          "cuLaunchKernel", NULL);
+    f->compile_ms += p->compile_ms;
+    return code;
+}
+
+/* One block of memory for all the job's kernels that need some. */
+static enum err_code reserve_scratch(struct stream *s, const struct job *job, struct flight *f)
+{
+    int64_t most = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        struct prepared *p = atomic_load(&job->kernels[i]->prepared);
+        if (p && p->emitted->scratch > most)
+            most = p->emitted->scratch;
+    }
+    if (most == 0)
+        return ERR_OK;
+    enum err_code code =
+        cuda_alloc(&s->device->cuda->base, s->device->index, most, false, &f->scratch, NULL);
+    f->scratch_size = code == ERR_OK ? most : 0;
+    return code;
+}
+
+static enum err_code launch_all(struct stream *s, struct job *job, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    enum err_code code =
+        cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
+    if (code == ERR_OK)
+        code = reserve_scratch(s, job, f);
+    for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++)
+        if (!empty_kernel(job->kernels[i]))
+            code = launch_kernel(s, job, f, job->kernels[i]);
+    f->touched = code == ERR_OK;
+    if (job->fetch && code == ERR_OK)
+        cuda_transfer_launch(job->fetch, s->cu);
+    /* also behind a job that failed half-way: what was launched has to pass */
+    enum err_code end =
+        cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
+    f->timed = end == ERR_OK;
+    return code != ERR_OK ? code : end;
+}
+
+/* The event behind a ticket of a stream of this device, or NULL when it has passed. */
+static CUevent event_behind(const struct stream *s, uint64_t ticket)
+{
+    for (const struct job *j = s->under_way; j; j = j->next)
+        if (j->ticket >= ticket) {
+            const struct flight *f = j->private_data;
+            return f && f->timed ? f->end : NULL;
+        }
+    return NULL;
+}
+
+/* Whether the job may leave the queue now. */
+static bool may_launch(struct stream *s, const struct job *job)
+{
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        struct prepared *p =
+            empty_kernel(job->kernels[i]) ? NULL : cuda_prepare(s->device, job->kernels[i]);
+        if (p && atomic_load(&p->state) == PREPARED_COMPILING)
+            return false;
+    }
+    for (uint32_t i = 0; i < job->n_waits; i++) {
+        const struct stream *o = job->waits[i].stream;
+        if (cuda_passed(job->waits[i]))
+            continue;
+        if (o->device != s->device || job->waits[i].ticket > o->launched)
+            return false;
+    }
+    return true;
+}
+
+static void wait_for_fences(struct stream *s, const struct job *job)
+{
+    struct cuda *c = s->device->cuda;
+    for (uint32_t i = 0; i < job->n_waits; i++) {
+        CUevent e = cuda_passed(job->waits[i])
+                        ? NULL
+                        : event_behind(job->waits[i].stream, job->waits[i].ticket);
+        if (e)
+            (void)cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent",
+                             NULL);
+    }
+}
+
+static void add_busy(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    if (s->is_busy)
+        return;
+    s->is_busy = true;
+    s->next_busy = d->busy;
+    d->busy = s;
+    pthread_cond_signal(&d->wake);
+}
+
+static void launch_queue(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    while (s->queue && s->n_under_way < MOST_UNDER_WAY) {
+        struct job *job = s->queue;
+        bool lost = atomic_load(&c->lost) || !cuda_enter(d);
+        if (!lost && !may_launch(s, job)) {
+            d->held_up = true;
+            break;
+        }
+        s->queue = job->next;
+        if (!s->queue)
+            s->queue_tail = NULL;
+        job->next = NULL;
+        enum err_code code = ERR_DEVICE_LOST;
+        struct flight *f = lost ? NULL : flight_get(d, &code);
+        if (f) {
+            wait_for_fences(s, job);
+            f->result = launch_all(s, job, f);
+        }
+        job->private_data = f;
+        job->result = f ? ERR_OK : code;
+        s->launched = job->ticket;
+        if (s->under_way_tail)
+            s->under_way_tail->next = job;
+        else
+            s->under_way = job;
+        s->under_way_tail = job;
+        s->n_under_way++;
+        add_busy(s);
+    }
+}
+
+uint64_t cuda_submit(struct stream *s, struct job *job)
+{
+    struct cuda_device *d = s->device;
+    pthread_mutex_lock(&d->lock);
+    uint64_t ticket = ++s->issued;
+    job->ticket = ticket;
+    job->stream = s;
+    job->next = NULL;
+    if (s->queue_tail)
+        s->queue_tail->next = job;
+    else
+        s->queue = job;
+    s->queue_tail = job;
+    if (s->queue == job)
+        launch_queue(s);
+    pthread_mutex_unlock(&d->lock);
+    return ticket;
+}
+
+bool cuda_passed(struct fence f)
+{
+    return atomic_load(&f.stream->passed) >= f.ticket;
+}
+
+struct cuda_device *cuda_stream_device(struct stream *s)
+{
+    return s->device;
+}
+
+void cuda_stream_wait_event(struct stream *s, CUevent event)
+{
+    struct cuda *c = s->device->cuda;
+    if (cuda_enter(s->device)) /* else every job is told so */
+        (void)cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent",
+                         NULL);
+}
+
+void cuda_streams_wake(struct cuda *c)
+{
+    for (int i = 0; i < c->n_devices; i++) {
+        struct cuda_device *d = &c->devices[i];
+        pthread_mutex_lock(&d->lock);
+        d->retry = true;
+        pthread_cond_signal(&d->wake);
+        pthread_mutex_unlock(&d->lock);
+    }
+}
+
+/* --- completion --- */
+
+/* The oldest job of a stream when it is over; it leaves the list. device->lock is held. */
+static struct job *take_finished(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    struct job *job = s->under_way;
+    struct flight *f = job ? job->private_data : NULL;
+    if (!job)
+        return NULL;
+    if (f && f->timed && !atomic_load(&c->lost)) {
+        CUresult r = c->driver->cuEventQuery(f->end);
+        if (r == CUDA_ERROR_NOT_READY)
+            return NULL;
+        float ms = 0;
+        if (r == CUDA_SUCCESS)
+            r = c->driver->cuEventElapsedTime(&ms, f->begin, f->end);
+        enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
+        job->device_ms = (double)ms;
+        job->result = f->result != ERR_OK ? f->result : code;
+    } else if (f) {
+        job->result = f->result != ERR_OK ? f->result : ERR_DEVICE_LOST;
+    }
+    if (f)
+        job->compile_ms = f->compile_ms;
+    job->untouched = job->result != ERR_OK && !(f && f->touched);
+    s->under_way = job->next;
+    if (!s->under_way)
+        s->under_way_tail = NULL;
+    s->n_under_way--;
+    return job;
+}
+
+/* Without device->lock: callbacks may submit. */
+static void tell(struct cuda_device *d, struct job *job)
+{
+    struct flight *f = job->private_data;
+    struct stream *s = job->stream;
+    if (f && f->scratch)
+        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
+    if (f) {
+        f->scratch = NULL;
+        pthread_mutex_lock(&d->lock);
+        f->next = d->flights;
+        d->flights = f;
+        pthread_mutex_unlock(&d->lock);
+        job->private_data = NULL;
+    }
+    if (job->measured)
+        job->measured(job);
+    if (job->fetch)
+        cuda_transfer_fetched(job->fetch, job->result);
+    atomic_store(&s->passed, job->ticket);
+    job->done(job); /* the stream may go here */
+}
+
+static void remove_busy(struct cuda_device *d, struct stream *s)
+{
+    struct stream **at = &d->busy;
+    while (*at != s)
+        at = &(*at)->next_busy;
+    *at = s->next_busy;
+    s->is_busy = false;
+}
+
+/* One finished job of one stream, if there is one; streams take turns. */
+static struct job *next_finished(struct cuda_device *d)
+{
+    for (struct stream *s = d->busy, *next; s; s = next) {
+        next = s->next_busy;
+        struct job *job = take_finished(s);
+        if (!job && s->under_way)
+            continue;
+        launch_queue(s);
+        if (!s->under_way)
+            remove_busy(d, s);
+        if (job)
+            return job;
+    }
+    return NULL;
+}
+
+static void retry(struct cuda_device *d)
+{
+    d->retry = d->held_up = false;
+    for (struct stream *s = d->streams; s; s = s->next)
+        launch_queue(s);
+}
+
+static void nap(uint64_t idle_ns)
+{
+    if (idle_ns < SPIN_NS) {
+        sched_yield();
+        return;
+    }
+    uint64_t ns = NAP_NS + (idle_ns - SPIN_NS) / 8;
+    struct timespec t = {0, (long)(ns < LONGEST_NAP_NS ? ns : LONGEST_NAP_NS)};
+    nanosleep(&t, NULL);
+}
+
+static void *completion_run(void *arg)
+{
+    struct cuda_device *d = arg;
+    uint64_t since = now_ns();
+    (void)cuda_enter(d);
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        if (d->retry)
+            retry(d);
+        struct job *job = next_finished(d);
+        if (job) {
+            bool held_up = d->held_up;
+            pthread_mutex_unlock(&d->lock);
+            tell(d, job);
+            if (held_up)
+                cuda_streams_wake(d->cuda); /* whoever waited for it, on any device */
+            since = now_ns();
+            pthread_mutex_lock(&d->lock);
+            continue;
+        }
+        if (d->retry)
+            continue;
+        if (!d->busy) {
+            if (d->stop)
+                break;
+            pthread_cond_wait(&d->wake, &d->lock);
+            since = now_ns();
+            continue;
+        }
+        pthread_mutex_unlock(&d->lock);
+        nap(now_ns() - since);
+        pthread_mutex_lock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* --- life --- */
+
+enum err_code cuda_streams_open(struct cuda_device *d, struct err *e)
+{
+    d->params = mem_alloc(EMIT_PARAMS_MAX);
+    if (!d->params)
+        return err_oom(e);
+    if (pthread_mutex_init(&d->lock, NULL) != 0) {
+        mem_free(d->params);
+        return err_oom(e);
+    }
+    pthread_cond_init(&d->wake, NULL);
+    if (pthread_create(&d->completion, NULL, completion_run, d) != 0) {
+        pthread_cond_destroy(&d->wake);
+        pthread_mutex_destroy(&d->lock);
+        mem_free(d->params);
+        return err_set(e, ERR_OUT_OF_MEMORY, "cannot start the thread that watches device %d",
+                       d->index);
+    }
+    d->completion_started = true;
+    return ERR_OK;
+}
+
+void cuda_streams_close(struct cuda_device *d)
+{
+    if (!d->completion_started)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->stop = true;
+    pthread_cond_signal(&d->wake);
+    pthread_mutex_unlock(&d->lock);
+    pthread_join(d->completion, NULL);
+    (void)cuda_enter(d);
+    while (d->spare) {
+        struct stream *s = d->spare;
+        d->spare = s->next;
+        (void)d->cuda->driver->cuStreamDestroy(s->cu);
+        mem_free(s);
+    }
+    while (d->flights) {
+        struct flight *f = d->flights;
+        d->flights = f->next;
+        flight_free(d, f);
+    }
+    pthread_cond_destroy(&d->wake);
+    pthread_mutex_destroy(&d->lock);
+    mem_free(d->params);
+    d->completion_started = false;
+}
+
+enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret, struct err *e)
+{
+    struct cuda *c = (struct cuda *)b;
+    struct cuda_device *d = &c->devices[device];
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", device);
+    pthread_mutex_lock(&d->lock);
+    struct stream *s = d->spare;
+    if (s) {
+        d->spare = s->next;
+        s->next = d->streams;
+        d->streams = s;
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (s) {
+        *ret = s;
+        return ERR_OK;
+    }
+    s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e);
+    enum err_code code = cuda_check(c, c->driver->cuStreamCreate(&s->cu, CU_STREAM_NON_BLOCKING),
+                                    "cuStreamCreate", e);
+    if (code != ERR_OK) {
+        mem_free(s);
+        return code;
+    }
+    s->device = d;
+    pthread_mutex_lock(&d->lock);
+    s->next = d->streams;
+    d->streams = s;
+    pthread_mutex_unlock(&d->lock);
+    *ret = s;
+    return ERR_OK;
+}
+
+/* Fences of it may still be asked about: it waits for its next owner, tickets going on. */
+void cuda_stream_free(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    pthread_mutex_lock(&d->lock);
+    struct stream **at = &d->streams;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    s->next = d->spare;
+    d->spare = s;
+    pthread_mutex_unlock(&d->lock);
+}
