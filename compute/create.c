@@ -118,6 +118,9 @@ enum err_code engine_zeros(struct engine_stream *s, struct account *account, enu
     enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
     if (code != ERR_OK)
         return code;
+    /* Clearing memory behind a bus is work, and queued like any other. */
+    if (s->engine->backend->ops->upload_new)
+        return engine_full(s, account, (struct scalar){.dtype = dtype}, rank, shape, ret, e);
     int64_t nbytes = view_size(&v) * (int64_t)dtype_size(dtype);
     struct storage *st = NULL;
     code = storage_new(s->engine, account, s->device, nbytes, true, &st, e);

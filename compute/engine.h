@@ -214,10 +214,11 @@ enum err_code upload_new(struct engine_stream *s, struct account *account, int64
                          void (*wake)(void *user), void *user, struct upload **ret,
                          struct err *e) must_check;
 /* Takes up to n bytes in order; returns how many (0: no staging free, wake() will be told). More
- * than nbytes in all is the caller's mistake. */
+ * than nbytes in all is the caller's mistake. An upload that has failed takes everything: its finish
+ * tells why. */
 size_t upload_push(struct upload *u, const void *bytes, size_t n);
 /* Where the next bytes may be written directly, and how many (≥ 1 unless full); commit with
- * upload_advance. NULL when the backend stages elsewhere: use upload_push. */
+ * upload_advance. NULL: upload_push says whether to wait. */
 void *upload_reserve(struct upload *u, size_t *ret_n);
 void upload_advance(struct upload *u, size_t n);
 /* The staged bytes (little-endian) as a new array; takes the upload. `fortran`: they are in Fortran

@@ -3,8 +3,12 @@
  * A download is a snapshot: it pins the storage the array has at that moment, and writers that come
  * later go to new storage (evaluate.c). An upload is staged in storage of its own; when the target
  * is a whole buffer, the staging simply becomes the buffer's storage, else a kernel copies it in.
- * Here staging and snapshot are host memory that the caller's thread touches directly; a device
- * behind a bus puts its pinned slabs behind the same calls. */
+ *
+ * Where the host reaches the memory, the caller's thread copies bytes itself. Else the backend's
+ * transfers do: a download whose contents are still being made travels as the `fetch` of the job
+ * that waits for them, and an upload's storage is "written" by an empty job behind the backend's
+ * copies, so that everything later is ordered by marks as always. A storage is let go only when the
+ * backend says that no copy uses it any more; until then it counts as a job in flight. */
 #include "compute/engine_internal.h"
 
 #include <stdlib.h>
@@ -14,21 +18,49 @@
 
 struct download {
     struct storage *storage;
-    const char *bytes; /* of the storage, for the host */
+    const char *bytes; /* of the storage, for the host; or: */
+    struct transfer *transfer;
     struct view view;
     size_t itemsize;
     bool loose_bool;
     int64_t run; /* bytes of the innermost contiguous piece */
     int outer;   /* axes outside of it */
     uint64_t version;
-    void (*wake)(void *user);
+    pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
+    void (*wake)(void *user);  /* NULL once freed */
     void *user;
     bool waited;           /* the contents were not there when it began */
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
     enum err_code result;
 };
-enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED, DOWNLOAD_FREED };
+enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED };
+
+/* Whether the bytes of this storage go through the backend's transfers. */
+static bool remote(const struct storage *st)
+{
+    return st->engine->backend->ops->upload_new && st->size > 0;
+}
+
+static void transfer_released(void *user)
+{
+    struct storage *st = user;
+    struct engine *g = st->engine;
+    storage_unref(st);
+    atomic_fetch_sub(&g->jobs, 1);
+}
+
+/* Ends a transfer (or none); the storage's reference goes when no copy uses it. */
+static void transfer_end(struct transfer *t, struct storage *take_st)
+{
+    struct engine *g = take_st->engine;
+    if (!t) {
+        storage_unref(take_st);
+        return;
+    }
+    atomic_fetch_add(&g->jobs, 1);
+    g->backend->ops->transfer_free(t, transfer_released, take_st);
+}
 
 /* Bytes that lie together at the end of the view's axes; *ret_outer axes lie outside of them. */
 static int64_t innermost_run(const struct view *v, size_t itemsize, int *ret_outer)
@@ -46,8 +78,18 @@ static void download_drop(struct download *d)
     if (atomic_fetch_sub(&d->refs, 1) != 1)
         return;
     atomic_fetch_sub(&d->storage->pins, 1);
-    storage_unref(d->storage);
+    transfer_end(d->transfer, d->storage);
+    pthread_mutex_destroy(&d->wake_lock);
     mem_free(d);
+}
+
+static void download_wake(void *user)
+{
+    struct download *d = user;
+    pthread_mutex_lock(&d->wake_lock);
+    if (d->wake)
+        d->wake(d->user);
+    pthread_mutex_unlock(&d->wake_lock);
 }
 
 static void download_done(void *user, enum err_code result, double device_ms)
@@ -57,11 +99,8 @@ static void download_done(void *user, enum err_code result, double device_ms)
     if (result == ERR_OK)
         result = (enum err_code)atomic_load(&d->storage->failed);
     d->result = result;
-    int waiting = DOWNLOAD_WAITING;
-    if (atomic_compare_exchange_strong(&d->state, &waiting,
-                                       result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED) &&
-        d->wake)
-        d->wake(d->user);
+    atomic_store(&d->state, result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
+    download_wake(d);
     download_drop(d);
 }
 
@@ -70,6 +109,37 @@ static bool settled(const struct storage *st)
     const struct backend_ops *ops = st->engine->backend->ops;
     return !st->writer.stream ||
            ops->passed((struct fence){st->writer.stream->stream, st->writer.ticket});
+}
+
+/* With the lock held: what the storage's contents are read through. */
+static enum err_code open_storage(struct download *d, struct storage *st, struct err *e)
+{
+    struct backend *b = st->engine->backend;
+    if (remote(st) && view_size(&d->view) > 0) {
+        enum err_code code = b->ops->download_new(b, st->device, st->data, &d->view, d->itemsize,
+                                                  download_wake, d, &d->transfer, e);
+        if (code != ERR_OK)
+            return code;
+    } else {
+        d->bytes = b->ops->host(b, st->data);
+    }
+    d->storage = storage_ref(st);
+    atomic_fetch_add(&st->pins, 1);
+    return ERR_OK;
+}
+
+/* With the lock held: the job behind everything the storage waits for. NULL without memory. */
+static struct task *waiting_task(struct engine_stream *s, struct download *d)
+{
+    struct task *t = task_new(s);
+    if (!t || !task_use(t, d->storage, false) || !task_reserve(t)) {
+        task_free(t);
+        return NULL;
+    }
+    t->job.fetch = d->transfer;
+    t->done = download_done;
+    t->user = d;
+    return t;
 }
 
 enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
@@ -85,39 +155,43 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     d->loose_bool = a->dtype == DT_BOOL && atomic_load(&a->buffer->loose_bool);
     d->wake = wake;
     d->user = user;
+    pthread_mutex_init(&d->wake_lock, NULL); /* cannot fail here */
     atomic_init(&d->refs, 1);
+    atomic_init(&d->state, DOWNLOAD_WAITING);
 
     pthread_mutex_lock(&g->lock);
     struct storage *st = a->buffer->storage;
+    d->waited = !settled(st);
     struct task *t = NULL;
-    if (!settled(st)) { /* told by a job behind everything the storage waits for */
-        t = task_new(s);
-        if (!t || !task_use(t, st, false) || !task_reserve(t)) {
-            pthread_mutex_unlock(&g->lock);
-            task_free(t);
+    enum err_code code = open_storage(d, st, e);
+    if (code == ERR_OK && d->waited) {
+        t = waiting_task(s, d);
+        code = t ? ERR_OK : err_oom(e);
+    }
+    if (code != ERR_OK) {
+        pthread_mutex_unlock(&g->lock);
+        if (d->storage) {
+            download_drop(d);
+        } else {
+            pthread_mutex_destroy(&d->wake_lock);
             mem_free(d);
-            return err_oom(e);
         }
-        t->done = download_done;
-        t->user = d;
+        return code;
     }
     d->version = array_version(a);
-    d->storage = storage_ref(st);
-    d->bytes = g->backend->ops->host(g->backend, st->data);
-    atomic_fetch_add(&st->pins, 1);
-    d->waited = t != NULL;
     *ret = d;
     if (t) {
-        atomic_init(&d->state, DOWNLOAD_WAITING);
         atomic_fetch_add(&d->refs, 1);
         task_submit_unlock(t);
-    } else {
-        d->result = (enum err_code)atomic_load(&st->failed);
-        atomic_init(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
-        pthread_mutex_unlock(&g->lock);
-        if (wake)
-            wake(user);
+        return ERR_OK;
     }
+    d->result = (enum err_code)atomic_load(&st->failed);
+    atomic_store(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
+    pthread_mutex_unlock(&g->lock);
+    if (d->transfer && d->result == ERR_OK)
+        g->backend->ops->download_start(d->transfer);
+    else
+        download_wake(d);
     return ERR_OK;
 }
 
@@ -130,7 +204,9 @@ void download_free(struct download *d)
 {
     if (!d)
         return;
-    atomic_exchange(&d->state, DOWNLOAD_FREED);
+    pthread_mutex_lock(&d->wake_lock);
+    d->wake = NULL;
+    pthread_mutex_unlock(&d->wake_lock);
     download_drop(d);
 }
 
@@ -192,6 +268,15 @@ static int64_t pack_axis(const struct download *d, int64_t at, char *to, int64_t
     return pieces * d->run;
 }
 
+static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size_t n)
+{
+    struct backend *b = d->storage->engine->backend;
+    int64_t got = b->ops->download_pull(d->transfer, offset, buf, n);
+    if (got < 0)
+        d->result = b->ops->lost && b->ops->lost(b) ? ERR_DEVICE_LOST : ERR_OUT_OF_MEMORY;
+    return got;
+}
+
 int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
 {
     switch (atomic_load(&d->state)) {
@@ -207,12 +292,13 @@ int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
         return 0;
     if ((int64_t)n > total - offset)
         n = (size_t)(total - offset);
-    for (int64_t done = 0; done < (int64_t)n;)
-        done += pack_axis(d, offset + done, (char *)buf + done, (int64_t)n - done);
-    if (d->loose_bool)
-        for (size_t i = 0; i < n; i++)
-            ((unsigned char *)buf)[i] = ((unsigned char *)buf)[i] != 0;
-    return (int64_t)n;
+    int64_t got = d->transfer ? pull_transfer(d, offset, buf, n) : (int64_t)n;
+    if (!d->transfer)
+        for (int64_t done = 0; done < got;)
+            done += pack_axis(d, offset + done, (char *)buf + done, got - done);
+    for (int64_t i = 0; d->loose_bool && i < got; i++)
+        ((unsigned char *)buf)[i] = ((unsigned char *)buf)[i] != 0;
+    return got;
 }
 
 /* --- uploads --- */
@@ -221,22 +307,29 @@ struct upload {
     struct engine_stream *stream;
     struct account *account;
     struct storage *storage;
+    struct transfer *transfer; /* to `target` (a reference); or NULL */
+    struct storage *target;
     int64_t nbytes, filled;
 };
 
 enum err_code upload_new(struct engine_stream *s, struct account *account, int64_t nbytes,
                          void (*wake)(void *user), void *user, struct upload **ret, struct err *e)
 {
-    (void)wake; /* host memory always has room */
-    (void)user;
+    struct backend *b = s->engine->backend;
     struct upload *u = mem_calloc(1, sizeof *u);
     if (!u)
         return err_oom(e);
     enum err_code code = storage_new(s->engine, account, s->device, nbytes, false, &u->storage, e);
+    if (code == ERR_OK && remote(u->storage))
+        code =
+            b->ops->upload_new(b, s->device, u->storage->data, nbytes, wake, user, &u->transfer, e);
     if (code != ERR_OK) {
+        storage_unref(u->storage);
         mem_free(u);
         return code;
     }
+    if (u->transfer)
+        u->target = storage_ref(u->storage);
     u->stream = s;
     stream_ref(s);
     u->account = account;
@@ -250,6 +343,8 @@ void upload_abort(struct upload *u)
 {
     if (!u)
         return;
+    if (u->transfer)
+        transfer_end(u->transfer, u->target);
     storage_unref(u->storage);
     account_unref(u->account);
     engine_stream_unref(u->stream);
@@ -259,25 +354,64 @@ void upload_abort(struct upload *u)
 void *upload_reserve(struct upload *u, size_t *ret_n)
 {
     struct backend *b = u->stream->engine->backend;
+    if (u->transfer && u->filled < u->nbytes)
+        return b->ops->upload_reserve(u->transfer, ret_n);
     *ret_n = (size_t)(u->nbytes - u->filled);
-    return (char *)b->ops->host(b, u->storage->data) + u->filled;
+    return u->transfer ? (char *)u : (char *)b->ops->host(b, u->storage->data) + u->filled;
 }
 
 void upload_advance(struct upload *u, size_t n)
 {
+    if (u->transfer)
+        u->stream->engine->backend->ops->upload_advance(u->transfer, n);
     u->filled += (int64_t)n;
+}
+
+static enum err_code upload_result(const struct upload *u)
+{
+    return u->transfer ? u->stream->engine->backend->ops->upload_result(u->transfer) : ERR_OK;
 }
 
 size_t upload_push(struct upload *u, const void *bytes, size_t n)
 {
-    size_t room;
-    void *p = upload_reserve(u, &room);
-    if (n > room)
-        n = room;
-    if (n)
-        memcpy(p, bytes, n);
-    upload_advance(u, n);
-    return n;
+    size_t done = 0;
+    while (done < n) {
+        size_t room;
+        void *p = upload_reserve(u, &room);
+        if (!p && upload_result(u) != ERR_OK)
+            return n;
+        if (!p || !room)
+            break;
+        if (room > n - done)
+            room = n - done;
+        memcpy(p, (const char *)bytes + done, room);
+        upload_advance(u, room);
+        done += room;
+    }
+    return done;
+}
+
+/* Makes the bytes under way the storage's contents, for whoever is ordered after this. */
+static enum err_code land(struct upload *u, struct err *e)
+{
+    struct engine *g = u->stream->engine;
+    struct task *t = task_new(u->stream);
+    if (!t || !task_use(t, u->target, true)) {
+        task_free(t);
+        return err_oom(e);
+    }
+    t->uses[0].whole = true;
+    pthread_mutex_lock(&g->lock);
+    enum err_code code = task_reserve(t) ? ERR_OK : err_oom(e);
+    if (code == ERR_OK)
+        code = g->backend->ops->upload_join(u->transfer, u->stream->stream, e);
+    if (code == ERR_OK) {
+        task_submit_unlock(t);
+    } else {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+    }
+    return code;
 }
 
 /* The staged bytes as an array of their own, by the shape they are meant to have. */
@@ -289,6 +423,9 @@ static enum err_code staged_array(struct upload *u, enum dtype dtype, int rank,
     enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
     if (code != ERR_OK)
         return code;
+    code = upload_result(u);
+    if (code != ERR_OK)
+        return err_set(e, code, "the data could not be copied to the device");
     if (view_size(&v) * (int64_t)dtype_size(dtype) != u->nbytes || u->filled != u->nbytes)
         return err_set(e, ERR_LENGTH_MISMATCH, "%lld bytes were staged for an array of %lld",
                        (long long)u->filled,
@@ -304,8 +441,13 @@ static enum err_code staged_array(struct upload *u, enum dtype dtype, int rank,
     if (!a)
         return err_oom(e);
     u->storage = NULL;
-    *ret = a;
-    return ERR_OK;
+    if (u->transfer)
+        code = land(u, e);
+    if (code == ERR_OK)
+        *ret = a;
+    else
+        array_unref(a);
+    return code;
 }
 
 enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
