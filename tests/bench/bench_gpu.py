@@ -34,14 +34,14 @@ Case = collections.namedtuple(
     "Case", "key expr inputs formula increment target stencil reverses kernel wanted ratio",
     defaults=(False, None, False, None, None, None, None))
 
-CLAMPED_3D = """int p = i, k = p % n, j = p / n % n, l = p / (n * n);
+CLAMPED_3D = """int w = width, p = i, k = p % w, j = p / w % w, l = p / (w * w);
 T x = a[p];
-out = (a[k + 1 < n ? p + 1 : p] - 2 * x + a[k > 0 ? p - 1 : p]) +
-      (a[j + 1 < n ? p + n : p] - 2 * x + a[j > 0 ? p - n : p]) +
-      (a[l + 1 < n ? p + n * n : p] - 2 * x + a[l > 0 ? p - n * n : p])"""
-CLAMPED_2D = """int p = i, k = p % n, j = p / n; T x = a[p];
-out = (a[k + 1 < n ? p + 1 : p] - 2 * x + a[k > 0 ? p - 1 : p]) +
-      (a[j + 1 < n ? p + n : p] - 2 * x + a[j > 0 ? p - n : p])"""
+out = (a[k + 1 < w ? p + 1 : p] - 2 * x + a[k > 0 ? p - 1 : p]) +
+      (a[j + 1 < w ? p + w : p] - 2 * x + a[j > 0 ? p - w : p]) +
+      (a[l + 1 < w ? p + w * w : p] - 2 * x + a[l > 0 ? p - w * w : p])"""
+CLAMPED_2D = """int w = width, p = i, k = p % w, j = p / w; T x = a[p];
+out = (a[k + 1 < w ? p + 1 : p] - 2 * x + a[k > 0 ? p - 1 : p]) +
+      (a[j + 1 < w ? p + w : p] - 2 * x + a[j > 0 ? p - w : p])"""
 
 # In the daemon's language; an increment's target is "out". Peers compute formula(m, *inputs), and
 # add it to their copy of target where it is an increment. wanted: fraction. ratio: to the best peer.
@@ -59,7 +59,7 @@ CASES = [
     Case("transpose", "a+b_reversed", "ab", lambda m, a, b: a + m.reversed_axes(b), reverses="b",
          kernel="out = a + b", wanted=0.90, ratio=1.0),
     Case("shift", "shift(a,[1,0,0])-a", "a", lambda m, a: m.shifted(a, 1, 0) - a, stencil=True,
-         kernel="int p = i, q = p + n * n; out = a[q < _ind.size() ? q : p] - a[p]",
+         kernel="int p = i, q = p + width * width; out = a[q < _ind.size() ? q : p] - a[p]",
          wanted=0.93, ratio=1.0),
     Case("laplacian", "laplacian(a)", "a", lambda m, a: m.laplacian(a), stencil=True,
          kernel=CLAMPED_3D, wanted=0.93, ratio=1.0),
@@ -80,8 +80,8 @@ class Refused(RuntimeError):
 class Daemon:
     """One keep-alive connection; several requests may be sent at once and are answered in turn."""
 
-    def __init__(self, binary, *options):
-        command = [binary, "--listen", "127.0.0.1:0", *options]
+    def __init__(self, *command):
+        command = [*command, "--listen", "127.0.0.1:0"]
         self.proc = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                      text=True)
         lines = []

@@ -107,23 +107,40 @@ class TorchPeer(Peer):
             self.spacer = (self.torch.empty_like(first), first)
 
     def prepare(self, case):
-        m, arrays = self.m, [self.arrays[k] for k in case.inputs]
+        m, formula = self.m, case.formula
+        arrays = [self.arrays[k] for k in case.inputs]
         if case.increment:
             self.out = self.arrays[case.target].clone()
 
-            def formula(out, *arrays):
-                out.add_(case.formula(m, *arrays))
+            def step(out, *arrays):
+                out.add_(formula(m, *arrays))
                 return out
-            arrays = [self.out, *arrays]
         else:
-            def formula(*arrays):
-                return case.formula(m, *arrays)
-        # A new function each time: torch.compile counts recompilations by function.
-        call = self.torch.compile(formula, dynamic=False) if self.compiled else formula
+            self.out = None
+
+            def step(*arrays):
+                return formula(m, *arrays)
+        call = self.compile(step, arrays) if self.compiled else step
 
         def run():
-            self.out = call(*arrays)
+            self.out = call(self.out, *arrays) if case.increment else call(*arrays)
         self.run = run
+
+    def compile(self, step, arrays):
+        """As one graph if the compiler can, else as it likes."""
+        for whole in (True, False):
+            # Each case has a function of its own: recompilations are counted by function.
+            call = self.torch.compile(step, dynamic=False, fullgraph=whole)
+            try:
+                if self.out is not None:
+                    call(self.out.clone(), *arrays)
+                else:
+                    call(*arrays)
+                return call
+            except Exception:
+                if not whole:
+                    raise
+        return None
 
     def time(self):
         self.spacer[0].copy_(self.spacer[1])
@@ -247,7 +264,7 @@ class CupyKernelPeer(CupyPeer):
         raw = "raw " if case.stencil else ""
         inputs = [f"{raw}T {k}" for k in case.inputs]
         if case.stencil:
-            inputs.append("int32 n")
+            inputs.append("int32 width")  # n and i are CuPy's own
             arrays.append(np.int32(arrays[0].shape[-1]))
         if case.reverses == "b":
             arrays[1] = self.m.reversed_axes(arrays[1])

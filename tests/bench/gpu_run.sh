@@ -47,7 +47,7 @@ use_sysroot() {
     lib=$sysroot/usr/lib/$(gcc -print-multiarch)
     [ -d "$lib" ] || return 0
     export PKG_CONFIG_PATH=$lib/pkgconfig:${PKG_CONFIG_PATH:-}
-    export CFLAGS="${CFLAGS:-} -isystem $sysroot/usr/include"
+    export CFLAGS="${CFLAGS:-} -isystem $sysroot/usr/include -isystem $sysroot/usr/include/$(gcc -print-multiarch)"
     export LDFLAGS="${LDFLAGS:-} -L$lib -Wl,--disable-new-dtags,-rpath,$lib"
 }
 
