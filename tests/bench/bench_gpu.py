@@ -103,7 +103,8 @@ class Daemon:
     def request(method, path, body=None, accept="application/json"):
         data = json.dumps(body).encode() if body is not None else b""
         return (f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n").encode() + data
+                "Content-Type: application/json\r\n"
+                f"Content-Length: {len(data)}\r\n\r\n").encode() + data
 
     def reply(self, into=None):
         """(Server-Timing as a dictionary, body); a body of known size may go straight to memory."""
@@ -254,7 +255,8 @@ class Ours:
     def free(self):
         self.arrays = {}
         while names := [x["id"] for x in self.daemon.ask("GET", "/v1/arrays?limit=1000")["arrays"]]:
-            self.daemon.together(*(self.daemon.request("DELETE", f"/v1/arrays/{ref}") for ref in names))
+            self.daemon.together(*(self.daemon.request("DELETE", f"/v1/arrays/{ref}")
+                                   for ref in names))
 
 
 def median(times):
@@ -295,8 +297,8 @@ class Bench:
             return f"{row[key]:.{digits}f}" if row.get(key) is not None else "-"
         peer = f"; {number('ratio')} of {row['best_peer']}" if "best_peer" in row else ""
         print(f"| {row['group']:7} {row['case']:14} {number('ms'):>6} ms  fraction "
-              f"{number('fraction')}, new {number('fraction_new')}, wanted {number('wanted', 2)}{peer}",
-              file=sys.stderr, flush=True)
+              f"{number('fraction')}, new {number('fraction_new')}, "
+              f"wanted {number('wanted', 2)}{peer}", file=sys.stderr, flush=True)
 
     def late(self, seconds=0):
         return time.monotonic() - self.begin + seconds > self.options.budget
@@ -332,8 +334,8 @@ class Bench:
         compile_ms, got = ours.once(case)
         if wrong := self.checker.differs(want, got):
             self.missed.append(f"{ours.group} {case.key}: wrong")
-            self.show(group=ours.group, case=case.key, expr=case.expr, shape=ours.shape, dtype=ours.dtype,
-                      error=f"{wrong} of {got.size} elements are wrong")
+            self.show(group=ours.group, case=case.key, expr=case.expr, shape=ours.shape,
+                      dtype=ours.dtype, error=f"{wrong} of {got.size} elements are wrong")
             return
         good, notes = self.contestants(case, want, with_peers)
         del want, got
@@ -354,8 +356,9 @@ class Bench:
     def report(self, ours, case, wanted, compile_ms, copy_ms, times, new, theirs, notes):
         ms = median(times)
         row = {"group": ours.group, "case": case.key, "expr": case.expr, "shape": ours.shape,
-               "dtype": ours.dtype, "compile_ms": compile_ms, "samples": sum(t is not None for t in times), "ms": ms,
-               "ms_new": new, "copy_ms": copy_ms, "wanted": wanted}
+               "dtype": ours.dtype, "compile_ms": compile_ms,
+               "samples": sum(t is not None for t in times), "ms": ms, "ms_new": new,
+               "copy_ms": copy_ms, "wanted": wanted}
         if ms and copy_ms:
             # What a copy takes for each array that must be read or written, halved: it does both.
             floor = copy_ms * (len(case.inputs) + 1 + case.increment) / 2
