@@ -537,6 +537,8 @@ static bool try_stencil(struct analysis *z)
     if (f->general)
         return false;
     f->elements = chunk_elements(z, true);
+    while (f->shape[f->rank - 1] % f->elements)
+        f->elements /= 2;
     f->nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->nears);
     if (!f->nears || f->elements < 2)
         return false;
