@@ -100,10 +100,10 @@ static void device_close(struct cuda_device *d)
 {
     (void)cuda_enter(d);
     cuda_streams_close(d);
+    if (d->opened >= 2)
+        cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
     if (d->opened >= 3)
         cuda_pack_close(d);
-    if (d->opened >= 2)
-        cuda_slabs_close(d);
     if (d->opened >= 1)
         cuda_memory_close(d);
 }

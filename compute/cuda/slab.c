@@ -503,6 +503,10 @@ static void release(struct slabs *s)
 {
     const struct driver *cu = s->device->cuda->driver;
     cuda_enter(s->device);
+    /* after a loss the copy thread has not waited for what may still be under way */
+    for (int i = 0; i < QUEUES; i++)
+        if (s->queues[i].stream)
+            cu->cuStreamSynchronize(s->queues[i].stream);
     while (s->chunks) {
         struct chunk *c = s->chunks;
         s->chunks = c->next;
