@@ -2,12 +2,17 @@
  * backend and in several layouts: golden_suite BACKEND [EVERY]. Operands and target lie contiguous,
  * spread (every other element, something else between), reversed, or as the columns of a matrix;
  * what lies between the target's elements must not change. EVERY takes only one record in so many,
- * for slow checkers. Exit 77 when the backend is not available. */
+ * for slow checkers. Exit 77 when the backend is not available.
+ *
+ * Nearly every run is a kernel of its own, so a batch of them is submitted before the results of
+ * the batch before it are fetched: a backend that compiles does so on all cores meanwhile. The two
+ * batches have a stream each, because a download waits for all that its stream was asked before. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compute/check.h"
 #include "compute/engine_internal.h"
@@ -16,9 +21,19 @@
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };
 static const char *const layout_names[] = {"contiguous", "spread", "reversed", "column"};
 
+#define BATCH 128 /* runs */
+
+/* One record in one layout, submitted. */
+struct run {
+    const struct golden_record *record;
+    enum layout in, out;
+    struct array *args[2], *target, *ret;
+    char why[1400]; /* it failed */
+};
+
 struct suite {
     struct engine *g;
-    struct engine_stream *s;
+    struct engine_stream *streams[2], *s; /* s: of the batch in hand */
     struct account *account;
     size_t tested, failed;
 };
@@ -51,7 +66,9 @@ static struct array *put(struct suite *t, enum dtype dtype, enum layout l, const
     struct array *whole = NULL;
     enum err_code code = upload_new(t->s, t->account, total * (int64_t)size, NULL, NULL, &u, NULL);
     assert(code == ERR_OK);
-    upload_push(u, buf, (size_t)total * size);
+    for (size_t at = 0, n_bytes = (size_t)total * size, took; at < n_bytes; at += took)
+        if (!(took = upload_push(u, buf + at, n_bytes - at)))
+            usleep(20);
     code = upload_finish_new(u, dtype, 1, &total, false, &whole, NULL);
     assert(code == ERR_OK);
     (void)code;
@@ -61,17 +78,23 @@ static struct array *put(struct suite *t, enum dtype dtype, enum layout l, const
     return a;
 }
 
-static void fetch(struct suite *t, struct array *a, void *to)
+/* ERR_OK, or why the contents are not there. */
+static enum err_code fetch(struct suite *t, struct array *a, void *to)
 {
     struct download *d = NULL;
     enum err_code code = download_new(t->s, a, NULL, NULL, &d, NULL);
     assert(code == ERR_OK);
-    (void)code;
     for (int64_t n = array_nbytes(a), at = 0, got; at < n; at += got) {
         got = download_pull(d, at, (char *)to + at, (size_t)(n - at));
-        assert(got >= 0);
+        if (got == 0)
+            usleep(20);
+        if (got < 0) {
+            code = download_result(d);
+            break;
+        }
     }
     download_free(d);
+    return code;
 }
 
 static uint32_t node(struct arena *arena, struct typed *g, struct typed_node n,
@@ -104,54 +127,95 @@ static void build(struct arena *arena, struct typed *g, const struct golden_reco
     g->root = r->kind == GOLDEN_CAST && r->from == r->to ? n.args[0] : node(arena, g, n, shape);
 }
 
-static void run(struct suite *t, const struct golden_record *r, enum layout in, enum layout out)
+static void submit(struct suite *t, struct run *r, const struct golden_record *record,
+                   enum layout in, enum layout out)
 {
-    struct array *args[2] = {0}, *target = NULL, *ret = NULL;
-    enum dtype from = r->kind == GOLDEN_RANDOM ? DT_I64 : r->from;
-    for (int i = 0; i < r->n_args; i++)
-        args[i] = put(t, from, in, r->args[i], (int64_t)r->n);
+    *r = (struct run){.record = record, .in = in, .out = out};
+    enum dtype from = record->kind == GOLDEN_RANDOM ? DT_I64 : record->from;
+    for (int i = 0; i < record->n_args; i++)
+        r->args[i] = put(t, from, in, record->args[i], (int64_t)record->n);
     if (out != CONTIGUOUS)
-        target = put(t, r->to, out, NULL, (int64_t)r->n);
+        r->target = put(t, record->to, out, NULL, (int64_t)record->n);
     struct task *task = task_new(t->s);
     struct typed *g = arena_alloc(task->arena, sizeof *g);
-    build(task->arena, g, r, args);
+    build(task->arena, g, record, r->args);
     struct err e = ERR_INIT;
-    char why[1400] = "";
-    bool bad = false;
-    if (engine_run(task, g, t->account, false, target, NULL, &ret, &e) != ERR_OK) {
-        bad = true;
-        snprintf(why, sizeof why, "%s: %s", r->text, e.message);
-    } else {
-        void *got = malloc(r->n * dtype_size(r->to) + 16);
-        fetch(t, ret, got);
-        bad = golden_compare(r, got, why, sizeof why) >= 0;
+    if (engine_run(task, g, t->account, false, r->target, NULL, &r->ret, &e) != ERR_OK)
+        snprintf(r->why, sizeof r->why, "%s: %s", record->text, e.message);
+}
+
+/* What lies between the target's elements is as before. */
+static bool filler_is_there(struct suite *t, const struct run *r)
+{
+    struct view all = {.rank = 1, .shape = {r->target->buffer->nbytes}, .strides = {1}};
+    struct array *raw = array_view(r->target, DT_U8, &all);
+    unsigned char *buf = malloc((size_t)all.shape[0]);
+    bool good = fetch(t, raw, buf) == ERR_OK;
+    enum dtype to = r->record->to;
+    size_t size = dtype_size(to);
+    const struct view *v = &r->target->view;
+    for (int64_t i = 0; i < (int64_t)r->record->n; i++)
+        memset(buf + (size_t)(v->offset + i * v->strides[0]) * size, to == DT_BOOL ? 1 : 0xA5,
+               size);
+    for (int64_t i = 0; i < all.shape[0] && good; i++)
+        good = buf[i] == (to == DT_BOOL ? 1 : 0xA5);
+    free(buf);
+    array_unref(raw);
+    return good;
+}
+
+static void finish(struct suite *t, struct run *r)
+{
+    bool bad = r->why[0] != '\0';
+    if (!bad) {
+        void *got = malloc(r->record->n * dtype_size(r->record->to) + 16);
+        enum err_code code = fetch(t, r->ret, got);
+        bad = code != ERR_OK || golden_compare(r->record, got, r->why, sizeof r->why) >= 0;
+        if (code != ERR_OK)
+            snprintf(r->why, sizeof r->why, "%s: %s", r->record->text, err_name(code));
         free(got);
     }
-    if (!bad && target) { /* the filler */
-        struct view all = {.rank = 1, .shape = {target->buffer->nbytes}, .strides = {1}};
-        struct array *raw = array_view(target, DT_U8, &all);
-        unsigned char *buf = malloc((size_t)all.shape[0]);
-        fetch(t, raw, buf);
-        size_t size = dtype_size(r->to);
-        for (int64_t i = 0; i < (int64_t)r->n; i++)
-            memset(buf + (size_t)(target->view.offset + i * target->view.strides[0]) * size,
-                   r->to == DT_BOOL ? 1 : 0xA5, size);
-        for (int64_t i = 0; i < all.shape[0] && !bad; i++)
-            bad = buf[i] != (r->to == DT_BOOL ? 1 : 0xA5);
-        if (bad)
-            snprintf(why, sizeof why, "%s: wrote between the target's elements", r->text);
-        free(buf);
-        array_unref(raw);
+    if (!bad && r->target && !filler_is_there(t, r)) {
+        snprintf(r->why, sizeof r->why, "%s: wrote between the target's elements", r->record->text);
+        bad = true;
     }
     t->tested++;
     if (bad) {
         t->failed++;
-        fprintf(stderr, "%s -> %s: %s\n", layout_names[in], layout_names[out], why);
+        fprintf(stderr, "%s -> %s: %s\n", layout_names[r->in], layout_names[r->out], r->why);
     }
-    array_unref(args[0]);
-    array_unref(args[1]);
-    array_unref(target);
-    array_unref(ret);
+    array_unref(r->args[0]);
+    array_unref(r->args[1]);
+    array_unref(r->target);
+    array_unref(r->ret);
+}
+
+static void finish_batch(struct suite *t, struct run *runs, size_t *n)
+{
+    for (size_t i = 0; i < *n; i++)
+        finish(t, &runs[i]);
+    *n = 0;
+}
+
+static void run_all(struct suite *t, const struct golden *golden, size_t every)
+{
+    static struct run runs[2][BATCH];
+    size_t n[2] = {0}, at = 0;
+    for (size_t i = 0; i < golden->n_records && t->failed < 50; i += every)
+        for (size_t l = 0; l < N_LAYOUTS; l++) {
+            t->s = t->streams[at];
+            submit(t, &runs[at][n[at]++], &golden->records[i], (enum layout)l,
+                   (enum layout)((l + i) % N_LAYOUTS));
+            if (n[at] < BATCH)
+                continue;
+            at = !at;
+            t->s = t->streams[at];
+            finish_batch(t, runs[at], &n[at]);
+        }
+    for (int k = 0; k < 2; k++) {
+        t->s = t->streams[k];
+        finish_batch(t, runs[k], &n[k]);
+    }
 }
 
 int main(int argc, char **argv)
@@ -159,6 +223,7 @@ int main(int argc, char **argv)
     struct suite t = {0};
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = argc > 1 ? argv[1] : "cpu";
+    config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     int every = argc > 2 ? atoi(argv[2]) : 1;
     struct err e = ERR_INIT;
     if (engine_open(&config, &t.g, &e) != ERR_OK) {
@@ -167,14 +232,16 @@ int main(int argc, char **argv)
     }
     struct golden *golden = golden_load();
     t.account = account_new(0);
-    if (!t.account || engine_stream_new(t.g, 0, &t.s, &e) != ERR_OK)
+    if (!t.account || engine_stream_new(t.g, 0, &t.streams[0], &e) != ERR_OK ||
+        engine_stream_new(t.g, 0, &t.streams[1], &e) != ERR_OK)
         return 1;
-    for (size_t i = 0; i < golden->n_records && t.failed<50; i += every> 0 ? (size_t)every : 1)
-        for (int l = 0; l < N_LAYOUTS; l++)
-            run(&t, &golden->records[i], (enum layout)l, (enum layout)((l + i) % N_LAYOUTS));
+    run_all(&t, golden, every > 0 ? (size_t)every : 1);
     golden_free(golden);
-    engine_stream_unref(t.s);
+    engine_stream_unref(t.streams[0]);
+    engine_stream_unref(t.streams[1]);
     account_unref(t.account);
+    for (int i = 0; i < 5000 && engine_jobs_in_flight(t.g) > 0; i++)
+        usleep(1000); /* what was fetched is let go a moment later */
     if (engine_bytes_in_use(t.g) != 0) {
         fprintf(stderr, "%" PRId64 " bytes still in use\n", engine_bytes_in_use(t.g));
         t.failed++;

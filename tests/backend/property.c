@@ -3,12 +3,18 @@
  * Graphs of random shapes, slices, broadcasts, shifts of every mode, index(), reductions and casts
  * over int64 and float64, with kernels cut at random limits, into new arrays and into existing ones
  * (also into one of the operands, through views). Values are small integers, so that every order of
- * summation gives the same bits. Exit 77 when the backend is not available. */
+ * summation gives the same bits. Exit 77 when the backend is not available.
+ *
+ * Nearly every expression is a kernel of its own, so a batch of them is submitted before the
+ * results of the batch before it are looked at: a backend that compiles does so on all cores
+ * meanwhile. The two batches have a stream each, because a download waits for all that its stream
+ * was asked before. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "compute/check.h"
 #include "compute/engine_internal.h"
@@ -30,11 +36,14 @@ static int64_t below(int64_t n)
 }
 
 #define MAX_ARRAYS 3
+#define BATCH      64 /* expressions */
 
+/* One expression, submitted twice: into a new array, and into (a view of) one of its operands. */
 struct world {
     struct engine *g;
     struct engine_stream *s;
     struct account *account;
+    uint64_t seed;
     struct array *arrays[MAX_ARRAYS]; /* views over the buffers below */
     struct array *whole[MAX_ARRAYS];
     int n;
@@ -43,22 +52,43 @@ struct world {
     struct typed *t;
     int base_rank;
     int64_t base[MAX_RANK];
+    struct walked want;
+    struct array *ret;    /* of the first */
+    int into;             /* operand the second wrote to, or -1 */
+    struct download *pin; /* of that operand before, or NULL */
+    struct view spread;   /* the result, seen in the operand's shape */
+    bool failed;
 };
 
-static void fetch(struct world *w, struct array *a, void *to)
+/* In pieces of random lengths; these are drawn apart from the expression's own numbers, because how
+ * many are needed is chance. */
+static bool pull(struct download *d, int64_t n, void *to)
+{
+    static uint64_t pieces = 1;
+    for (int64_t at = 0, got; at < n; at += got) {
+        pieces = pieces * 6364136223846793005u + 1442695040888963407u;
+        int64_t piece = (int64_t)((pieces >> 33) % (uint64_t)(n - at)) + 1;
+        got = download_pull(d, at, (char *)to + at, (size_t)piece);
+        if (got < 0) {
+            fprintf(stderr, "the work failed: %s\n", err_name(download_result(d)));
+            return false;
+        }
+        if (got == 0)
+            usleep(20);
+    }
+    return true;
+}
+
+static bool fetch(struct world *w, struct array *a, void *to)
 {
     struct download *d = NULL;
     struct err e = ERR_INIT;
     enum err_code code = download_new(w->s, a, NULL, NULL, &d, &e);
     assert(code == ERR_OK);
     (void)code;
-    int64_t n = array_nbytes(a), got, at = 0;
-    while (at < n) {
-        got = download_pull(d, at, (char *)to + at, (size_t)below(n - at) + 1);
-        assert(got >= 0);
-        at += got;
-    }
+    bool good = pull(d, array_nbytes(a), to);
     download_free(d);
+    return good;
 }
 
 static struct array *put(struct world *w, enum dtype dtype, int rank, const int64_t *shape,
@@ -68,11 +98,11 @@ static struct array *put(struct world *w, enum dtype dtype, int rank, const int6
     struct array *a = NULL;
     enum err_code code = upload_new(w->s, w->account, n, NULL, NULL, &u, NULL);
     assert(code == ERR_OK);
-    size_t took = upload_push(u, bytes, (size_t)n);
-    assert((int64_t)took == n);
+    for (size_t at = 0, took; at < (size_t)n; at += took)
+        if (!(took = upload_push(u, (const char *)bytes + at, (size_t)n - at)))
+            usleep(20);
     code = upload_finish_new(u, dtype, rank, shape, false, &a, NULL);
     assert(code == ERR_OK);
-    (void)took;
     (void)code;
     return a;
 }
@@ -125,7 +155,7 @@ static void make_array(struct world *w, int k)
             memcpy((char *)bytes + 8 * i, &x, 8);
     }
     w->whole[k] = put(w, dtype, rank, stored, bytes, n * 8);
-    free(bytes);
+    w->copies[k] = bytes;
     enum err_code code = view_permute(&w->whole[k]->view, rank, order, &v, NULL);
     assert(code == ERR_OK);
     code = view_index(&v, &ix, &s, NULL);
@@ -362,31 +392,39 @@ static int compare(const struct world *w, const struct walked *want, const char 
     return 0;
 }
 
-/* The result written to a view that is (perhaps) an operand's memory; all of the buffer is
- * compared. */
-static int run_into(struct world *w, const struct walked *want, int k)
+/* Submits the expression once more, its result to a view that is (perhaps) an operand's memory. */
+static void submit_into(struct world *w, int k)
 {
     struct array *out = w->arrays[k];
     const struct typed_node *root = &w->t->nodes[w->t->root];
-    struct view have, spread;
+    struct view have;
+    w->into = -1;
     if (view_contiguous(root->rank, root->shape, 8, &have, NULL) != ERR_OK ||
-        view_broadcast_to(&have, out->view.rank, out->view.shape, &spread, NULL) != ERR_OK ||
+        view_broadcast_to(&have, out->view.rank, out->view.shape, &w->spread, NULL) != ERR_OK ||
         root->dtype != out->dtype)
-        return 0;
+        return;
     struct task *task = task_new(w->s);
     struct array *ret = NULL;
     struct err e = ERR_INIT;
-    struct download *pin = NULL;
     if (below(3) == 0) {
-        enum err_code pinned = download_new(w->s, w->whole[k], NULL, NULL, &pin, NULL);
+        enum err_code pinned = download_new(w->s, w->whole[k], NULL, NULL, &w->pin, NULL);
         assert(pinned == ERR_OK);
         (void)pinned;
     }
-    enum err_code code = engine_run(task, w->t, w->account, false, out, NULL, &ret, &e);
-    if (code != ERR_OK) {
+    if (engine_run(task, w->t, w->account, false, out, NULL, &ret, &e) != ERR_OK) {
         fprintf(stderr, "engine_run into: %s\n", e.message);
-        return 1;
+        w->failed = true;
+        return;
     }
+    array_unref(ret);
+    w->into = k;
+}
+
+/* All of the buffer is compared, not just the view written to. */
+static bool check_into(struct world *w)
+{
+    int k = w->into;
+    const struct array *out = w->arrays[k];
     int64_t nbytes = array_nbytes(w->whole[k]);
     char *expect = malloc((size_t)nbytes + 16), *got = malloc((size_t)nbytes + 16);
     memcpy(expect, w->copies[k], (size_t)nbytes);
@@ -397,13 +435,12 @@ static int run_into(struct world *w, const struct walked *want, int k)
             int64_t x = rest % out->view.shape[a];
             rest /= out->view.shape[a];
             at += x * out->view.strides[a];
-            from += x * spread.strides[a];
+            from += x * w->spread.strides[a];
         }
-        memcpy(expect + at * 8, &want->v[from], 8);
+        memcpy(expect + at * 8, &w->want.v[from], 8);
     }
-    fetch(w, w->whole[k], got);
-    int bad = 0;
-    for (int64_t i = 0; i < nbytes / 8 && !bad; i++) {
+    bool good = fetch(w, w->whole[k], got);
+    for (int64_t i = 0; i < nbytes / 8 && good; i++) {
         double x, y;
         memcpy(&x, expect + 8 * i, 8);
         memcpy(&y, got + 8 * i, 8);
@@ -413,67 +450,82 @@ static int run_into(struct world *w, const struct walked *want, int k)
             typed_print(w->t, &b);
             fprintf(stderr, "into operand %d: byte %" PRId64 " differs\n%s\n", k, 8 * i, b.data);
             strb_free(&b);
-            bad = 1;
+            good = false;
         }
     }
-    if (pin && !bad) { /* the download still sees what was there */
-        for (int64_t at = 0; at < nbytes;)
-            at += download_pull(pin, at, got + at, (size_t)(nbytes - at));
-        if (memcmp(got, w->copies[k], (size_t)nbytes) != 0) {
+    if (w->pin && good) { /* the download still sees what was there */
+        good = pull(w->pin, nbytes, got);
+        if (good && memcmp(got, w->copies[k], (size_t)nbytes) != 0) {
             fprintf(stderr, "a download in flight saw a later write\n");
-            bad = 1;
+            good = false;
         }
     }
-    download_free(pin);
     free(expect);
     free(got);
-    array_unref(ret);
-    return bad;
+    return good;
 }
 
-static int one(struct world *w)
+static void submit(struct world *w, const struct world *common, uint64_t seed)
 {
+    *w = *common;
+    w->seed = seed;
+    rng_state = seed * 0x9E3779B97F4A7C15ull | 1;
+    for (int k = 0; k < 8; k++)
+        rng();
     w->base_rank = (int)below(4);
     for (int k = 0; k < w->base_rank; k++)
         w->base[k] = below(12) == 0 ? 0 : 1 + below(below(8) ? 7 : 70);
     w->n = 1 + (int)below(MAX_ARRAYS);
-    for (int k = 0; k < w->n; k++) {
+    for (int k = 0; k < w->n; k++)
         make_array(w, k);
-        w->copies[k] = malloc((size_t)array_nbytes(w->whole[k]) + 16);
-        fetch(w, w->whole[k], w->copies[k]);
-    }
     struct task *task = task_new(w->s);
     w->arena = arena_new(0);
     build_graph(w);
     w->g->fuse = (struct fuse_limits){.max_nodes = below(2) ? 400 : 3 + (uint32_t)below(20),
                                       .max_inputs = below(2) ? 64 : 2,
                                       .recompute = (uint32_t)below(64)};
-    const struct typed_node *root = &w->t->nodes[w->t->root];
-    struct walked want = walk(w->t, w->t->root, root->rank, root->shape, memory_of, w);
-    struct array *ret = NULL;
     struct err e = ERR_INIT;
-    int bad = 0;
-    enum err_code code = engine_run(task, w->t, w->account, false, NULL, NULL, &ret, &e);
-    if (code != ERR_OK) {
+    w->into = -1;
+    if (engine_run(task, w->t, w->account, false, NULL, NULL, &w->ret, &e) != ERR_OK) {
         fprintf(stderr, "engine_run: %s\n", e.message);
-        bad = 1;
+        w->failed = true;
     } else {
-        char *got = malloc((size_t)array_nbytes(ret) + 16);
-        fetch(w, ret, got);
-        bad = compare(w, &want, got, root->dtype, "new array");
-        free(got);
-        array_unref(ret);
+        submit_into(w, (int)below(w->n));
     }
-    if (!bad)
-        bad = run_into(w, &want, (int)below(w->n));
-    walk_free(&want);
+}
+
+/* Looks at the results; whether all is well. */
+static bool finish(struct world *w)
+{
+    const struct typed_node *root = &w->t->nodes[w->t->root];
+    if (!w->failed) {
+        w->want = walk(w->t, w->t->root, root->rank, root->shape, memory_of, w);
+        char *got = malloc((size_t)array_nbytes(w->ret) + 16);
+        w->failed = !fetch(w, w->ret, got) || compare(w, &w->want, got, root->dtype, "new array") ||
+                    (w->into >= 0 && !check_into(w));
+        free(got);
+        walk_free(&w->want);
+    }
+    if (w->failed)
+        fprintf(stderr, "  (seed %" PRIu64 ")\n", w->seed);
+    download_free(w->pin);
+    array_unref(w->ret);
     for (int k = 0; k < w->n; k++) {
         array_unref(w->arrays[k]);
         array_unref(w->whole[k]);
         free(w->copies[k]);
     }
     arena_free(w->arena);
-    return bad;
+    return !w->failed;
+}
+
+static int finish_batch(struct world *worlds, int *n)
+{
+    int failed = 0;
+    for (int i = 0; i < *n; i++)
+        failed += !finish(&worlds[i]);
+    *n = 0;
+    return failed;
 }
 
 int main(int argc, char **argv)
@@ -481,35 +533,44 @@ int main(int argc, char **argv)
     const char *backend = argc > 1 ? argv[1] : "cpu";
     int count = argc > 2 ? atoi(argv[2]) : 2000;
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
-    struct world w = {0};
+    static struct world worlds[2][BATCH];
+    struct world common = {0};
+    struct engine_stream *streams[2] = {0};
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = backend;
+    config.device.compile_threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     struct err e = ERR_INIT;
-    if (engine_open(&config, &w.g, &e) != ERR_OK) {
+    if (engine_open(&config, &common.g, &e) != ERR_OK) {
         fprintf(stderr, "skipped: %s\n", e.message);
         return 77;
     }
-    w.account = account_new(0);
-    enum err_code code = engine_stream_new(w.g, 0, &w.s, &e);
-    assert(code == ERR_OK && w.account);
-    (void)code;
-    int failed = 0;
+    common.account = account_new(0);
+    for (int k = 0; k < 2; k++) {
+        enum err_code code = engine_stream_new(common.g, 0, &streams[k], &e);
+        assert(code == ERR_OK && common.account);
+        (void)code;
+    }
+    int failed = 0, at = 0, n[2] = {0};
     for (int i = 0; i < count && failed < 5; i++) {
-        rng_state = (seed + (uint64_t)i) * 0x9E3779B97F4A7C15ull | 1;
-        for (int k = 0; k < 8; k++)
-            rng();
-        if (one(&w)) {
-            fprintf(stderr, "  (seed %" PRIu64 ")\n", seed + (uint64_t)i);
-            failed++;
+        common.s = streams[at];
+        submit(&worlds[at][n[at]++], &common, seed + (uint64_t)i);
+        if (n[at] == BATCH) {
+            at = !at;
+            failed += finish_batch(worlds[at], &n[at]);
         }
     }
-    if (engine_bytes_in_use(w.g) != 0) {
-        fprintf(stderr, "%" PRId64 " bytes still in use\n", engine_bytes_in_use(w.g));
+    for (int k = 0; k < 2; k++)
+        failed += finish_batch(worlds[k], &n[k]);
+    for (int i = 0; i < 5000 && engine_jobs_in_flight(common.g) > 0; i++)
+        usleep(1000); /* what was fetched is let go a moment later */
+    if (engine_bytes_in_use(common.g) != 0) {
+        fprintf(stderr, "%" PRId64 " bytes still in use\n", engine_bytes_in_use(common.g));
         failed++;
     }
-    engine_stream_unref(w.s);
-    account_unref(w.account);
-    engine_close(w.g);
+    engine_stream_unref(streams[0]);
+    engine_stream_unref(streams[1]);
+    account_unref(common.account);
+    engine_close(common.g);
     printf("property %s: %d expressions, %d failed\n", backend, count, failed);
     return failed != 0;
 }
