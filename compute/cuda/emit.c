@@ -199,10 +199,8 @@ static void emit_fetch_one(struct emitter *m, uint32_t n)
     const struct form_load *l = &m->f->loads[n];
     struct strb *b = &m->body;
     const char *type = emit_type(m->k->inputs[l->input].dtype);
-    if (l->kind == LOAD_TURNED) {
-        strb_addf(b, "    o.l%u = shared.l%u[x][y];\n", n, n);
+    if (l->kind == LOAD_TURNED)
         return;
-    }
     strb_add(b, "    {\n");
     if (l->kind == LOAD_EACH) {
         strb_add(b, "#pragma unroll\n    for (int e = 0; e < E; e++) {\n"
@@ -233,7 +231,7 @@ static void emit_operands(struct emitter *m)
     for (uint32_t i = 0; i < f->n_loads; i++) {
         const struct form_load *l = &f->loads[i];
         const char *type = emit_type(m->k->inputs[l->input].dtype);
-        bool many = l->kind == LOAD_VECTOR || l->kind == LOAD_EACH;
+        bool many = l->kind != LOAD_ONCE;
         strb_addf(b, many ? "    ar_vec<%s, E> l%u;\n" : "    %s l%u;\n", type, i);
     }
     strb_add(b, "};\n");
@@ -243,9 +241,7 @@ static void emit_fetch(struct emitter *m)
 {
     struct strb *b = &m->body;
     strb_add(b, "template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, "
-                "ar_operands<E> &o");
-    strb_add(b,
-             m->f->kind == FORM_TILE ? ", const ar_turned &shared, int y, int x)\n{\n" : ")\n{\n");
+                "ar_operands<E> &o)\n{\n");
     for (uint32_t i = 0; i < m->f->n_loads; i++)
         emit_fetch_one(m, i);
     strb_add(b, "}\n");
@@ -290,13 +286,27 @@ static void emit_tile(struct emitter *m)
            "int x)\n{\n");
     for (uint32_t i = 0; i < f->n_loads; i++)
         if (f->loads[i].kind == LOAD_TURNED) {
-            strb_addf(b, "    shared.l%u[x][y] = p.in%u[", i, f->loads[i].input);
+            const char *type = emit_type(m->k->inputs[f->loads[i].input].dtype);
+            strb_addf(b, "    const ar_vec<%s, AR_E> v%u = ar_load<%s, AR_E>(p.in%u + ", type, i,
+                      type, f->loads[i].input);
             emit_offset(m, f->loads[i].input, 0, "at.i");
-            strb_add(b, "];\n");
+            strb_addf(b,
+                      ");\n#pragma unroll\n    for (int e = 0; e < AR_E; e++)\n"
+                      "        shared.l%u[x][y + e] = v%u.v[e];\n",
+                      i, i);
         }
     strb_add(b, "}\n");
     emit_operands(m);
     emit_fetch(m);
+    strb_add(
+        b, "AR_FN void ar_take(const ar_turned &shared, int y, int x, ar_operands<AR_E> &o)\n{\n");
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (f->loads[i].kind == LOAD_TURNED)
+            strb_addf(b,
+                      "#pragma unroll\n    for (int e = 0; e < AR_E; e++)\n"
+                      "        o.l%u.v[e] = shared.l%u[x + e][y];\n",
+                      i, i);
+    strb_add(b, "}\n");
     emit_point(m);
     emit_put(m);
     strb_add(b, "#include \"compute/kernels/tile.cuh\"\n");
@@ -589,9 +599,10 @@ static bool assemble(struct emitter *m)
     strb_addf(&text,
               "#include \"compute/kernels/scalar.h\"\ntypedef %s ar_index;\n"
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
-              "#define AR_UNROLL %d\n"
+              "#define AR_UNROLL %d\n#define AR_STEP %d\n"
               "#include \"compute/kernels/common.cuh\"\nstruct ar_params {\n",
-              f->wide ? "long" : "int", f->rank, f->rank - 1, FORM_BLOCK, f->elements, f->unroll);
+              f->wide ? "long" : "int", f->rank, f->rank - 1, FORM_BLOCK, f->elements, f->unroll,
+              f->step);
     if (!m->fields.failed && !m->body.failed) {
         strb_addn(&text, m->fields.data, m->fields.len);
         strb_add(&text, "};\n");

@@ -124,16 +124,15 @@ void emit_operand(struct emitter *m, uint32_t load)
     switch (l->kind) {
     case LOAD_VECTOR:
     case LOAD_EACH:
+    case LOAD_TURNED:
         strb_addf(b, "o.l%u.v[e]", load);
         return;
     case LOAD_ONCE:
-    case LOAD_TURNED:
         strb_addf(b, "o.l%u", load);
         return;
     case LOAD_NEAR: {
-        const struct form_near *r = &m->f->nears[l->near];
-        strb_addf(b, "o.n%u.t[t + (%d)][r + (%d)][e + (%d)]", l->near, l->step[0] + r->reach[0],
-                  l->step[1] + r->reach[1], l->step[2] + r->reach[2]);
+        strb_addf(b, "o.n%u.at(t + (%d), r + (%d), e, %d)", l->near, l->step[0], l->step[1],
+                  l->step[2]);
     }
     }
 }
@@ -236,7 +235,7 @@ void emit_point(struct emitter *m)
                           "ar_at &at, const ar_operands<E> &o, int e)\n{\n");
     strb_add(b, "    ar_index i[AR_RANK];\n#pragma unroll\n"
                 "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
-                "    i[AR_FAST] += e;\n    (void)i;\n");
+                "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
     emit_used_contexts(m);
     for (uint32_t i = 0; i <= k->outputs[0].node; i++) {
         strb_addf(b, "    const %s v%u = ", emit_type((enum dtype)k->nodes[i].dtype), i);

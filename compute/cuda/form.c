@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VECTOR_BYTES  16
-#define MOST_BYTES    64 /* of one operand in a chunk */
-#define FAR           4  /* neighbours beyond are not shared in registers */
-#define ROW_REGISTERS 112
-#define IN_FLIGHT     64  /* bytes a thread should have on their way */
-#define DEAR          120 /* weighted nodes past which a thread computes one chunk */
-#define SHARED_BYTES  49152
-#define SPLIT_BLOCKS  1056
-#define LEAST_STRETCH 8 /* chunks of a lane */
+#define VECTOR_BYTES   16
+#define MOST_BYTES     64 /* of one operand in a chunk */
+#define FAR            4  /* neighbours beyond are not shared in registers */
+#define ROW_REGISTERS  112
+#define TILE_REGISTERS 64
+#define DEAR           120 /* weighted nodes past which a thread computes one chunk */
+#define SHARED_BYTES   49152
+#define SPLIT_BLOCKS   1056
+#define LEAST_STRETCH  8 /* chunks of a lane */
 
 static bool is_shift(const struct ir_kernel *k, const struct ir_ctx *c)
 {
@@ -290,11 +290,12 @@ static void choose_unroll(struct analysis *z)
         if (f->loads[i].kind != LOAD_ONCE)
             bytes += size * f->elements;
     }
-    f->unroll = 1;
-    if (work_of(z->k) > DEAR)
-        return;
-    while (f->unroll < 4 && bytes * f->unroll * 2 <= IN_FLIGHT)
-        f->unroll *= 2;
+    /* measured: one operand streams best alone, two small ones in pairs */
+    f->unroll = f->n_loads > 1 && bytes <= 2 * VECTOR_BYTES && work_of(z->k) <= DEAR ? 2 : 1;
+    if (f->elements == 1 && f->kind != FORM_REDUCE)
+        f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
+    else if (f->kind == FORM_REDUCE)
+        f->unroll = bytes <= VECTOR_BYTES ? 4 : bytes <= 2 * VECTOR_BYTES ? 2 : 1;
 }
 
 /* --- forms --- */
@@ -376,6 +377,37 @@ static int crossing_axis(const struct analysis *z)
     return f->shape[x] >= 16 ? best : -1;
 }
 
+/* What the operands of a chunk take until it is computed. */
+static int tile_registers(const struct analysis *z)
+{
+    int words = 0;
+    for (uint32_t i = 0; i < z->f->n_loads; i++)
+        words += ((int)dtype_size(z->k->inputs[z->f->loads[i].input].dtype) + 3) / 4;
+    return words * z->f->elements;
+}
+
+/* Whether an operand can be read by vectors of `elements` along axis y. */
+static bool turned_aligned(const struct analysis *z, uint32_t input, int y, int elements)
+{
+    const struct form *f = z->f;
+    const struct ir_input *in = &z->k->inputs[input];
+    int64_t size = (int64_t)dtype_size(in->dtype), bytes = size * elements;
+    if (bytes > VECTOR_BYTES)
+        bytes = VECTOR_BYTES;
+    if (f->shape[y] % elements || in->view.offset * size % bytes || z->alignment % bytes)
+        return false;
+    for (int a = 0; a < f->rank; a++)
+        if (a != y && f->shape[a] > 1 && f->strides[input][a] * size % bytes)
+            return false;
+    return true;
+}
+
+static bool runs_across(const struct form *f, const struct form_load *l, int y)
+{
+    const int64_t *s = f->strides[l->input];
+    return s[f->rank - 1] != 0 && s[f->rank - 1] != 1 && s[y] == 1;
+}
+
 static bool try_tile(struct analysis *z)
 {
     struct form *f = z->f;
@@ -383,21 +415,29 @@ static bool try_tile(struct analysis *z)
     if (y < 0)
         return false;
     size_t bytes = 0;
-    f->elements = 1;
-    classify(z);
-    for (uint32_t i = 0; i < f->n_loads; i++) {
-        struct form_load *l = &f->loads[i];
-        if (l->kind == LOAD_EACH && f->strides[l->input][y] == 1) {
-            l->kind = LOAD_TURNED;
-            bytes += dtype_size(z->k->inputs[l->input].dtype);
+    f->elements = chunk_elements(z, true);
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (runs_across(f, &f->loads[i], y)) {
+            bytes += dtype_size(z->k->inputs[f->loads[i].input].dtype);
+            while (f->elements > 1 && !turned_aligned(z, f->loads[i].input, y, f->elements))
+                f->elements /= 2;
         }
-    }
+    classify(z);
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (runs_across(f, &f->loads[i], y))
+            f->loads[i].kind = LOAD_TURNED;
     f->tile = bytes * 64 * 65 <= SHARED_BYTES / 2 ? 64 : 32;
     if (bytes * 32 * 33 > SHARED_BYTES)
         return false;
+    if (f->elements > 4 && f->tile == 32)
+        f->elements = 4; /* a block has no more threads than chunks */
     f->kind = FORM_TILE;
     f->turned_axis = y;
-    f->unroll = work_of(z->k) > DEAR ? 1 : 4;
+    f->out_vector = f->elements > 1;
+    int chunks = f->tile * f->tile / FORM_BLOCK / f->elements;
+    f->unroll = 1;
+    while (f->unroll < chunks && f->unroll * 2 * tile_registers(z) <= TILE_REGISTERS)
+        f->unroll *= 2;
     int64_t tiles = (f->shape[x] + f->tile - 1) / f->tile * ((f->shape[y] + f->tile - 1) / f->tile);
     for (int a = 0; a < x; a++)
         tiles *= a == y ? 1 : f->shape[a];
@@ -515,8 +555,10 @@ static bool stencil_grid(struct form *f)
     f->batch = f->rank > 3 ? f->rank - 3 : 0;
     for (int a = 0; a < f->batch; a++)
         outer *= f->shape[a];
-    int64_t columns = nx / f->elements;
-    unsigned bx = columns >= 128 ? 128 : (unsigned)((columns + 31) / 32 * 32), by = FORM_BLOCK / bx;
+    int64_t lanes = (nx + f->elements - 1) / f->elements, columns = (lanes + 31) / 32 * 32;
+    /* measured: with several planes a thread, small blocks */
+    unsigned threads = f->planes > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
+    unsigned bx = columns >= 128 ? 128 : (unsigned)columns, by = threads / bx;
     while (by > 1 && (int64_t)(by / 2) * f->rows >= ny)
         by /= 2;
     int64_t gy = (ny + (int64_t)by * f->rows - 1) / ((int64_t)by * f->rows);
@@ -531,39 +573,65 @@ static bool stencil_grid(struct form *f)
     return true;
 }
 
-static bool try_stencil(struct analysis *z)
+/* All operands near, or the same for a whole row. */
+static bool near_loads(struct analysis *z)
 {
     struct form *f = z->f;
-    if (f->general)
-        return false;
-    f->elements = chunk_elements(z, true);
-    while (f->shape[f->rank - 1] % f->elements)
-        f->elements /= 2;
-    f->nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->nears);
-    if (!f->nears || f->elements < 2)
-        return false;
+    int x = f->rank - 1;
     f->n_nears = 0;
-    classify(z);
     /* shifted ones first: an operand read in place shares their rows */
     for (int moved = 1; moved >= 0; moved--)
         for (uint32_t i = 0; i < f->n_loads; i++) {
             struct form_load *l = &f->loads[i];
             if ((l->ctx != 0) != moved)
                 continue;
-            if (f->strides[l->input][f->rank - 1] == 0) {
+            if (f->strides[l->input][x] == 0)
                 l->kind = LOAD_ONCE;
-                continue;
-            }
-            if (!input_aligned(z, l->input, f->elements) || !add_near(z, l))
+            else if (f->strides[l->input][x] != 1 ||
+                     (f->step == 1 && !input_aligned(z, l->input, f->elements)) || !add_near(z, l))
                 return false;
         }
+    return f->n_nears > 0;
+}
+
+static bool stencil_of(struct analysis *z, int elements, int step)
+{
+    struct form *f = z->f;
+    f->elements = elements;
+    f->step = step;
+    if (elements < 2 || !near_loads(z))
+        return false;
     choose_rows(z);
     if (row_registers(z, f->planes, f->rows) > 2 * ROW_REGISTERS || !stencil_grid(f))
         return false;
     f->kind = FORM_STENCIL;
     f->unroll = 1;
-    f->out_vector = output_aligned(z, f->elements);
+    f->out_vector = step == 1 && output_aligned(z, elements);
     return true;
+}
+
+static bool try_stencil(struct analysis *z)
+{
+    struct form *f = z->f;
+    int64_t nx = f->shape[f->rank - 1];
+    if (f->general)
+        return false;
+    f->nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->nears);
+    if (!f->nears)
+        return false;
+    int e = chunk_elements(z, true);
+    while (nx % e)
+        e /= 2;
+    if (stencil_of(z, e, 1))
+        return true;
+    size_t largest = 1;
+    for (uint32_t i = 0; i < z->k->n_inputs; i++)
+        if (dtype_size(z->k->inputs[i].dtype) > largest)
+            largest = dtype_size(z->k->inputs[i].dtype);
+    if (nx >= 32 && stencil_of(z, largest > 4 ? 2 : 4, 32))
+        return true;
+    f->step = 1;
+    return false;
 }
 
 static void make_reduce(struct analysis *z)
@@ -611,6 +679,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
     if (!f || !arrange(&z) || !list_loads(&z))
         return NULL;
     f->wide = needs_wide(k);
+    f->step = 1;
     bool near = false;
     for (uint32_t i = 0; i < f->n_loads; i++)
         near |= f->loads[i].ctx != 0;

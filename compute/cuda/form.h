@@ -62,7 +62,8 @@ struct form {
     struct form_near *nears; /* STENCIL */
     uint32_t n_nears;
     int planes, rows; /* STENCIL: of a thread */
-    int batch;        /* STENCIL: axes before z, y, x, of which there are rank − batch */
+    int step;  /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
+    int batch; /* STENCIL: axes before z, y, x, of which there are rank − batch */
 
     /* REDUCE */
     uint32_t reduced_axes; /* bits over the merged axes */

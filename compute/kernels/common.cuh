@@ -63,8 +63,8 @@ template <int MODE> AR_FN ar_index ar_bounded(ar_index i, ar_index n)
     return i > 0 ? i : 0;
 }
 
-/* The neighbouring lanes' values. Whole words are exchanged. */
-template <typename T> AR_FN T ar_from_lane_below(T x)
+/* Another lane's value. Whole words are exchanged. */
+template <typename T> AR_FN T ar_from_lane(T x, int lane)
 {
     union words {
         T x;
@@ -75,21 +75,7 @@ template <typename T> AR_FN T ar_from_lane_below(T x)
     u.x = x;
 #pragma unroll
     for (int i = 0; i < (int)(sizeof(T) + 3) / 4; i++)
-        u.w[i] = __shfl_up_sync(0xffffffffu, u.w[i], 1);
-    return u.x;
-}
-template <typename T> AR_FN T ar_from_lane_above(T x)
-{
-    union words {
-        T x;
-        ar_u32 w[(sizeof(T) + 3) / 4];
-        __device__ words() {}
-    } u;
-    u.w[0] = 0;
-    u.x = x;
-#pragma unroll
-    for (int i = 0; i < (int)(sizeof(T) + 3) / 4; i++)
-        u.w[i] = __shfl_down_sync(0xffffffffu, u.w[i], 1);
+        u.w[i] = __shfl_sync(0xffffffffu, u.w[i], lane);
     return u.x;
 }
 

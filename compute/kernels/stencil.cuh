@@ -18,7 +18,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     const ar_index q = ar_divide(outer, p.tiles_z);
     const ar_index z = (outer - q * (ar_index)p.tiles_z.divisor) * AR_P;
     const ar_index y = ((ar_index)blockIdx.y * (ar_index)blockDim.y + (ar_index)threadIdx.y) * AR_R;
-    const ar_index x = ((ar_index)blockIdx.x * (ar_index)blockDim.x + (ar_index)threadIdx.x) * AR_E;
+    const ar_index column = (ar_index)blockIdx.x * (ar_index)blockDim.x + (ar_index)threadIdx.x;
+    const ar_index x = AR_STEP == 1 ? column * AR_E : (column & ~31) * AR_E + (column & 31);
     outer = q;
 #pragma unroll
     for (int k = AR_BATCH - 1; k >= 0; k--) { /* axes before the three */
@@ -35,12 +36,23 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #pragma unroll
         for (int r = 0; r < AR_R; r++)
             if (z + t < (ar_index)p.nz && y + r < (ar_index)p.ny) {
-                ar_vec<ar_result, AR_E> v;
                 ar_place(at, z + t, y + r, x);
+                ar_vec<ar_result, AR_E> v;
 #pragma unroll
                 for (int e = 0; e < AR_E; e++)
                     v.v[e] = ar_point(p, at, o, t, r, e);
+#if AR_STEP == 1
                 ar_put<AR_E>(p, at, v);
+#else
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    if (x + e * AR_STEP < (ar_index)p.nx) {
+                        ar_vec<ar_result, 1> one;
+                        one.v[0] = v.v[e];
+                        ar_place(at, z + t, y + r, x + e * AR_STEP);
+                        ar_put<1>(p, at, one);
+                    }
+#endif
             }
 }
 

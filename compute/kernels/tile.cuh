@@ -1,14 +1,15 @@
-/* The form tile, for operands whose fastest axis is another than the result's: a block of 256 threads
- * covers AR_TILE × AR_TILE elements of the two axes; those operands come through shared memory, read
- * along their own fastest axis and used along the result's. A column more keeps the banks apart.
+/* The form tile, for operands whose fastest axis is another than the result's: a block of AR_BLOCK
+ * threads covers AR_TILE × AR_TILE elements of the two axes; those operands come through shared memory,
+ * read along their own fastest axis and used along the result's, by vectors of AR_E both. A column more
+ * keeps the banks apart.
  *
  * emit.c provides struct ar_params (with the two axes AR_Y and AR_X = AR_RANK − 1), ar_turned (the
- * operands' tiles), ar_fill (loads element (y, x) into them), ar_operands<1>, ar_fetch, ar_point, ar_put. */
+ * operands' tiles), ar_fill (loads into them at (y, x), along y), ar_take (reads back, along x),
+ * ar_operands, ar_fetch (the other operands), ar_point, ar_put. */
 #ifndef ARRAYD_TILE_CUH
 #define ARRAYD_TILE_CUH
 
-#define AR_ROWS (AR_BLOCK / 32) /* warps */
-#define AR_X    (AR_RANK - 1)
+#define AR_X (AR_RANK - 1)
 
 /* Tiles are numbered along x first, then y, then the other axes. */
 AR_FN ar_at ar_locate(const ar_params &p, ar_index tile)
@@ -31,48 +32,63 @@ AR_FN ar_at ar_locate(const ar_params &p, ar_index tile)
     return at;
 }
 
+/* A thread's chunks of the tile, AR_CHUNKS of them, AR_DOWN rows apart: the first along one axis, the
+ * rows along the other. */
+#define AR_ACROSS (AR_TILE / AR_E)
+#define AR_DOWN   (AR_BLOCK / AR_ACROSS)
+#define AR_CHUNKS (AR_TILE / AR_DOWN)
+AR_FN int ar_along(void)
+{
+    return (int)threadIdx.x % AR_ACROSS * AR_E;
+}
+AR_FN int ar_across(int n)
+{
+    return (int)threadIdx.x / AR_ACROSS + n * AR_DOWN;
+}
+AR_FN bool ar_tile_at(const ar_params &p, const ar_at &tile, int y, int x, ar_at &at)
+{
+    at = tile;
+    at.i[AR_X] += x;
+    at.i[AR_Y] += y;
+    return at.i[AR_X] < (ar_index)p.nx && at.i[AR_Y] < (ar_index)p.ny;
+}
+
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     ar_kernel(const __grid_constant__ struct ar_params p)
 {
     __shared__ ar_turned shared;
-    const ar_at at = ar_locate(p, (ar_index)blockIdx.x);
-    const int lane = (int)(threadIdx.x & 31), row = (int)(threadIdx.x >> 5);
+    const ar_at tile = ar_locate(p, (ar_index)blockIdx.x);
+    ar_operands<AR_E> o[AR_UNROLL];
+    ar_at at;
+    /* all that can be asked for before the barrier */
 #pragma unroll
-    for (int s = 0; s < AR_TILE; s += AR_ROWS)
+    for (int n = 0; n < AR_CHUNKS; n++)
+        if (ar_tile_at(p, tile, ar_along(), ar_across(n), at))
+            ar_fill(p, at, shared, ar_along(), ar_across(n));
 #pragma unroll
-        for (int l = 0; l < AR_TILE; l += 32) {
-            ar_at me = at;
-            me.i[AR_X] += s + row;
-            me.i[AR_Y] += l + lane;
-            if (me.i[AR_X] < (ar_index)p.nx && me.i[AR_Y] < (ar_index)p.ny)
-                ar_fill(p, me, shared, l + lane, s + row);
-        }
+    for (int n = 0; n < AR_UNROLL; n++)
+        if (ar_tile_at(p, tile, ar_across(n), ar_along(), at))
+            ar_fetch(p, at, o[n]);
     __syncthreads();
 #pragma unroll
-    for (int s = 0; s < AR_TILE; s += AR_ROWS * AR_UNROLL)
+    for (int first = 0; first < AR_CHUNKS; first += AR_UNROLL) {
+        if (first > 0) {
 #pragma unroll
-        for (int l = 0; l < AR_TILE; l += 32) {
-            ar_operands<1> o[AR_UNROLL];
-#pragma unroll
-            for (int u = 0; u < AR_UNROLL; u++) {
-                ar_at me = at;
-                me.i[AR_X] += l + lane;
-                me.i[AR_Y] += s + u * AR_ROWS + row;
-                if (me.i[AR_X] < (ar_index)p.nx && me.i[AR_Y] < (ar_index)p.ny)
-                    ar_fetch(p, me, o[u], shared, s + u * AR_ROWS + row, l + lane);
-            }
-#pragma unroll
-            for (int u = 0; u < AR_UNROLL; u++) {
-                ar_at me = at;
-                me.i[AR_X] += l + lane;
-                me.i[AR_Y] += s + u * AR_ROWS + row;
-                if (me.i[AR_X] < (ar_index)p.nx && me.i[AR_Y] < (ar_index)p.ny) {
-                    ar_vec<ar_result, 1> r;
-                    r.v[0] = ar_point<1>(p, me, o[u], 0);
-                    ar_put<1>(p, me, r);
-                }
-            }
+            for (int n = 0; n < AR_UNROLL; n++)
+                if (ar_tile_at(p, tile, ar_across(first + n), ar_along(), at))
+                    ar_fetch(p, at, o[n]);
         }
+#pragma unroll
+        for (int n = 0; n < AR_UNROLL; n++)
+            if (ar_tile_at(p, tile, ar_across(first + n), ar_along(), at)) {
+                ar_vec<ar_result, AR_E> r;
+                ar_take(shared, ar_across(first + n), ar_along(), o[n]);
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    r.v[e] = ar_point<AR_E>(p, at, o[n], e);
+                ar_put<AR_E>(p, at, r);
+            }
+    }
 }
 
 #endif
