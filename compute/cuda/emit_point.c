@@ -128,6 +128,15 @@ void emit_operand(struct emitter *m, uint32_t load)
         strb_addf(b, "o.l%u.v[e]", load);
         return;
     case LOAD_ONCE:
+        if (m->f->kind == FORM_STENCIL) { /* which fetches rows only */
+            char index[16] = "i";
+            if (l->ctx)
+                snprintf(index, sizeof index, "q%u", l->ctx);
+            strb_addf(b, "p.in%u[", l->input);
+            emit_offset(m, l->input, l->ctx, index);
+            strb_addc(b, ']');
+            return;
+        }
         strb_addf(b, "o.l%u", load);
         return;
     case LOAD_NEAR: {
@@ -215,6 +224,8 @@ static void emit_used_contexts(struct emitter *m)
             const struct ir_node *n = &m->k->nodes[i];
             used |= (n->kind == IR_INSIDE || (n->kind == IR_INDEX && n->axis >= 0)) && n->ctx == c;
         }
+        for (uint32_t i = 0; i < m->f->n_loads && m->f->kind == FORM_STENCIL; i++)
+            used |= m->f->loads[i].kind == LOAD_ONCE && m->f->loads[i].ctx == c;
         if (used)
             strb_addf(b,
                       "    ar_index q%u[%d];\n    const bool inside%u = ar_ctx%u(p, i, q%u);\n"

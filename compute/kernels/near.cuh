@@ -31,9 +31,11 @@ template <typename T, int RZ, int RY, int RX> struct ar_near {
 #endif
 };
 
-/* The thread's own elements of a row, and with `edge` those up to RX beside them. x: the first. */
+/* A row in two steps, so that every load of every row is on its way before the first lane waits for
+ * another's element. First: the thread's own elements, x being the first, and, at a warp's or the row's
+ * ends, those beside them. */
 template <int MODE, typename T, int RZ, int RY, int RX>
-AR_FN void ar_near_row(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_index x, int z, int y,
+AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_index x, int z, int y,
                        bool edge)
 {
     const int lane = (int)(threadIdx.x & 31);
@@ -45,46 +47,68 @@ AR_FN void ar_near_row(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_
         n.at(z, y, e, 0) = v.v[e];
     if (!edge)
         return;
-    const bool first = lane == 0, last = lane == 31 || x + AR_E >= nx;
 #pragma unroll
     for (int j = 1; j <= RX; j++) {
-        T below = ar_from_lane(v.v[AR_E - j], lane - 1 & 31);
-        T above = ar_from_lane(v.v[j - 1], lane + 1 & 31);
-        if (first)
-            below = row[ar_bounded<MODE>(own - j, nx)];
-        if (last)
-            above = row[ar_bounded<MODE>(own + (AR_E - 1 + j), nx)];
-        n.at(z, y, 0, -j) = below;
-        n.at(z, y, AR_E - 1, j) = above;
+        if (lane == 0)
+            n.at(z, y, 0, -j) = row[ar_bounded<MODE>(own - j, nx)];
+        if (lane == 31 || x + AR_E >= nx)
+            n.at(z, y, AR_E - 1, j) = row[ar_bounded<MODE>(own + (AR_E - 1 + j), nx)];
     }
 #else
-    T v[AR_E], below[AR_E], above[AR_E];
 #pragma unroll
     for (int e = 0; e < AR_E; e++) {
-        const ar_index own = x + e * AR_STEP;
-        v[e] = row[own < nx ? own : nx - 1];
-        n.at(z, y, e, 0) = v[e];
+        const ar_index at = x + e * AR_STEP, own = at < nx ? at : nx - 1;
+        n.at(z, y, e, 0) = row[own];
+        if (!edge)
+            continue;
+#pragma unroll
+        for (int j = 1; j <= RX; j++) {
+            if (e == 0 && lane < j)
+                n.at(z, y, e, -j) = row[ar_bounded<MODE>(own - j, nx)];
+            if ((e == AR_E - 1 && lane + j >= 32) || at + j >= nx)
+                n.at(z, y, e, j) = row[ar_bounded<MODE>(own + j, nx)];
+        }
     }
-    if (!edge)
-        return;
+#endif
+}
+
+/* Then: the neighbours that other lanes have. */
+template <typename T, int RZ, int RY, int RX>
+AR_FN void ar_near_others(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x, int z, int y)
+{
+    const int lane = (int)(threadIdx.x & 31);
+#if AR_STEP == 1
 #pragma unroll
     for (int j = 1; j <= RX; j++) {
+        const T below = ar_from_lane(n.at(z, y, AR_E - j, 0), (lane - 1) & 31);
+        const T above = ar_from_lane(n.at(z, y, j - 1, 0), (lane + 1) & 31);
+        if (lane != 0)
+            n.at(z, y, 0, -j) = below;
+        if (lane != 31 && x + AR_E < nx)
+            n.at(z, y, AR_E - 1, j) = above;
+    }
+#else
+#pragma unroll
+    for (int j = 1; j <= RX; j++) {
+        T below[AR_E], above[AR_E];
 #pragma unroll
         for (int e = 0; e < AR_E; e++) {
-            below[e] = ar_from_lane(v[e], lane - j & 31);
-            above[e] = ar_from_lane(v[e], lane + j & 31);
+            below[e] = ar_from_lane(n.at(z, y, e, 0), (lane - j) & 31);
+            above[e] = ar_from_lane(n.at(z, y, e, 0), (lane + j) & 31);
         }
 #pragma unroll
         for (int e = 0; e < AR_E; e++) {
-            const ar_index own = x + e * AR_STEP;
-            T lower = lane >= j || e == 0 ? below[e] : below[e > 0 ? e - 1 : 0];
-            T upper = lane + j < 32 || e == AR_E - 1 ? above[e] : above[e < AR_E - 1 ? e + 1 : e];
-            if (e == 0 && lane < j)
-                lower = row[ar_bounded<MODE>((own < nx ? own : nx - 1) - j, nx)];
-            if ((e == AR_E - 1 && lane + j >= 32) || own + j >= nx)
-                upper = row[ar_bounded<MODE>((own < nx ? own : nx - 1) + j, nx)];
-            n.at(z, y, e, -j) = lower;
-            n.at(z, y, e, j) = upper;
+            const ar_index at = x + e * AR_STEP;
+            if (lane >= j)
+                n.at(z, y, e, -j) = below[e];
+            else if (e > 0)
+                n.at(z, y, e, -j) = below[e > 0 ? e - 1 : 0];
+            if (at + j < nx) {
+                if (lane + j < 32)
+                    n.at(z, y, e, j) = above[e];
+                else if (e < AR_E - 1)
+                    n.at(z, y, e, j) = above[e < AR_E - 1 ? e + 1 : e];
+            }
         }
     }
 #endif
@@ -103,9 +127,15 @@ AR_FN void ar_near_load(ar_near<T, RZ, RY, RX> &n, const T *base, ar_index strid
 #pragma unroll
         for (int q = -RY; q < AR_R + RY; q++)
             if (NEED::row(t, q))
-                ar_near_row<MODE>(n, plane + ar_bounded<MODE>(y + q, ny) * stride_y, nx, x, t, q,
+                ar_near_own<MODE>(n, plane + ar_bounded<MODE>(y + q, ny) * stride_y, nx, x, t, q,
                                   NEED::edge(t, q));
     }
+#pragma unroll
+    for (int t = -RZ; t < AR_P + RZ; t++)
+#pragma unroll
+        for (int q = -RY; q < AR_R + RY; q++)
+            if (NEED::edge(t, q))
+                ar_near_others(n, nx, x, t, q);
 }
 
 #endif
