@@ -84,6 +84,9 @@ void engine_close(struct engine *g)
 {
     if (!g)
         return;
+    /* the last copies of transfers let go of their memory by themselves, in a moment */
+    for (int i = 0; i < 100000 && atomic_load(&g->jobs) > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     reap_streams(g);
     plan_cache_free(g->plans);
     backend_close(g->backend);

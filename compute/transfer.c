@@ -95,6 +95,7 @@ static void download_wake(void *user)
 static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
+    struct engine *g = d->storage->engine;
     (void)device_ms; /* of a job that only marks the end */
     if (result == ERR_OK)
         result = (enum err_code)atomic_load(&d->storage->failed);
@@ -102,6 +103,7 @@ static void download_done(void *user, enum err_code result, double device_ms)
     atomic_store(&d->state, result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
     download_wake(d);
     download_drop(d);
+    atomic_fetch_sub(&g->jobs, 1);
 }
 
 static bool settled(const struct storage *st)
@@ -182,6 +184,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     *ret = d;
     if (t) {
         atomic_fetch_add(&d->refs, 1);
+        atomic_fetch_add(&g->jobs, 1); /* until download_done has let go of the storage */
         task_submit_unlock(t);
         return ERR_OK;
     }

@@ -149,6 +149,6 @@ struct cuda_device *cuda_stream_device(struct stream *s);
 void cuda_streams_wake(struct cuda *c);
 /* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
  * recorded again when this returns. */
-void cuda_stream_wait_event(struct stream *s, CUevent event);
+enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e) must_check;
 
 #endif

@@ -308,12 +308,12 @@ struct cuda_device *cuda_stream_device(struct stream *s)
     return s->device;
 }
 
-void cuda_stream_wait_event(struct stream *s, CUevent event)
+enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
 {
     struct cuda *c = s->device->cuda;
-    if (cuda_enter(s->device)) /* else every job is told so */
-        (void)cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent",
-                         NULL);
+    if (!cuda_enter(s->device))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", s->device->index);
+    return cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent", e);
 }
 
 void cuda_streams_wake(struct cuda *c)

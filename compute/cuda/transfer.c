@@ -213,7 +213,7 @@ static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
     code = cuda_check(c, c->driver->cuEventRecord(event, slab_stream(slabs_of(t), t->queue)),
                       "cuEventRecord", e);
     if (code == ERR_OK)
-        cuda_stream_wait_event(s, event);
+        code = cuda_stream_wait_event(s, event, e);
     (void)cuda_check(c, c->driver->cuEventDestroy(event), "cuEventDestroy", NULL);
     return code;
 }

@@ -26,10 +26,11 @@ struct __align__(16) ar_16bytes
 };
 
 /* Where element k lies, from p.from; *ret_left elements follow at the last axis' stride. Index is
- * wide enough for any extent and any extent plus `count`. */
+ * wide enough for any extent and any extent plus `count`. Not inlined: a thread calls it once as a
+ * rule, and sixteen copies of it took NVRTC half a second. */
 template <typename Index>
-static __device__ inline long ar_pack_find(const struct ar_params &p, unsigned k,
-                                           unsigned *ret_left)
+static __device__ __noinline__ long ar_pack_find(const struct ar_params &p, unsigned k,
+                                                 unsigned *ret_left)
 {
     Index carry = k;
     long at = 0;

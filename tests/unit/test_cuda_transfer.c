@@ -47,9 +47,9 @@ struct stream {
     CUstream on;
 };
 
-void cuda_stream_wait_event(struct stream *s, CUevent event)
+enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
 {
-    (void)cuda_check(&cuda, cuda.driver->cuStreamWaitEvent(s->on, event, 0), "wait", NULL);
+    return cuda_check(&cuda, cuda.driver->cuStreamWaitEvent(s->on, event, 0), "wait", e);
 }
 
 /* A backend of one device, as cuda.c makes it. */
