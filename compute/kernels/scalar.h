@@ -45,6 +45,8 @@
 #include "compute/kernels/scalar_half.h"
 #include "compute/kernels/scalar_int.h"
 
+#include "compute/kernels/scalar_gamma.h"
+
 /* The two float types share one text. */
 #define AR_T     F32
 #define AR_R     ar_f32

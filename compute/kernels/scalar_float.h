@@ -223,8 +223,12 @@ AR_UNARY(GAMMA, tgamma)
 
 AR_FN AR_R AR_NAME(LGAMMA)(AR_R a)
 {
-#if defined(__CUDACC_RTC__)
-    return AR_M(lgamma)(a);
+#if defined(__CUDACC_RTC__) /* where lgammaf is far off near the zeros, as lgamma is */
+#if AR_WIDTH == 32
+    return (ar_f32)lgamma((ar_f64)a);
+#else
+    return a > -20 && a < -2 ? ar_lgamma_minus_F64(a) : lgamma(a);
+#endif
 #else
     int sign; /* lgamma() itself writes a global */
 #if AR_WIDTH == 32

@@ -1,8 +1,9 @@
 /* Every operation, cast and random stream of the golden tables through the whole engine, on a named
- * backend and in several layouts: golden_suite BACKEND [EVERY]. Operands and target lie contiguous,
- * spread (every other element, something else between), reversed, or as the columns of a matrix;
- * what lies between the target's elements must not change. EVERY takes only one record in so many,
- * for slow checkers. Exit 77 when the backend is not available.
+ * backend and in several layouts: golden_suite BACKEND [EVERY [TEXT]]. Operands and target lie
+ * contiguous, spread (every other element, something else between), reversed, or as the columns of
+ * a matrix; what lies between the target's elements must not change. EVERY takes only one record in
+ * so many, for slow checkers, TEXT only those whose line in the tables contains it. Exit 77 when
+ * the backend is not available.
  *
  * Nearly every run is a kernel of its own, so a batch of them is submitted before the results of
  * the batch before it are fetched: a backend that compiles does so on all cores meanwhile. The two
@@ -197,12 +198,12 @@ static void finish_batch(struct suite *t, struct run *runs, size_t *n)
     *n = 0;
 }
 
-static void run_all(struct suite *t, const struct golden *golden, size_t every)
+static void run_all(struct suite *t, const struct golden *golden, size_t every, const char *text)
 {
     static struct run runs[2][BATCH];
     size_t n[2] = {0}, at = 0;
     for (size_t i = 0; i < golden->n_records && t->failed < 50; i += every)
-        for (size_t l = 0; l < N_LAYOUTS; l++) {
+        for (size_t l = 0; l < N_LAYOUTS && strstr(golden->records[i].text, text); l++) {
             t->s = t->streams[at];
             submit(t, &runs[at][n[at]++], &golden->records[i], (enum layout)l,
                    (enum layout)((l + i) % N_LAYOUTS));
@@ -235,7 +236,7 @@ int main(int argc, char **argv)
     if (!t.account || engine_stream_new(t.g, 0, &t.streams[0], &e) != ERR_OK ||
         engine_stream_new(t.g, 0, &t.streams[1], &e) != ERR_OK)
         return 1;
-    run_all(&t, golden, every > 0 ? (size_t)every : 1);
+    run_all(&t, golden, every > 0 ? (size_t)every : 1, argc > 3 ? argv[3] : "");
     golden_free(golden);
     engine_stream_unref(t.streams[0]);
     engine_stream_unref(t.streams[1]);
