@@ -16,7 +16,6 @@
  * Both polynomials are good to 3e-17. The tables were made with mpmath, at 300 bits. */
 AR_FN ar_f64 ar_lgamma_minus_F64(ar_f64 x)
 {
-    /* clang-format off */
     static const ar_f64 zeros[][2] = {
         {-0x1.d3fe4b007c361p-2, 0x1.541360cea0e60p-56},
         {0x1.025f7af2137fap-2, -0x1.7995a4b4641ebp-56},
@@ -56,20 +55,22 @@ AR_FN ar_f64 ar_lgamma_minus_F64(ar_f64 x)
         {0x1.e542ba4020225p-62, 0x1.4c0c6f9543d5dp-119},
     };
     static const ar_f64 c[] = {
-        0x1.b0ee6072093cep-2, 0x1.4a34cc4a60fa6p-2, -0x1.13e001a557555p-4, 0x1.51322ac7d8333p-6,
-        -0x1.e404fc21d8fe7p-8, 0x1.7add6eadfcc7bp-9, -0x1.38ac5bfce42c1p-10, 0x1.0b36af5972ed1p-11,
-        -0x1.d3fd6a9087d23p-13, 0x1.a127cd91ac95bp-14, -0x1.78d8f868f383fp-15, 0x1.5808af19fa483p-16,
-        -0x1.3d4ce65b1d70bp-17, 0x1.2620de1c78d97p-18, -0x1.08fccc794a9c7p-19, 0x1.f038cb2f6a913p-21,
-        -0x1.37fd97eeee99dp-21, 0x1.2703c6effc4ebp-22};
+        0x1.b0ee6072093cep-2,   0x1.4a34cc4a60fa6p-2,   -0x1.13e001a557555p-4,
+        0x1.51322ac7d8333p-6,   -0x1.e404fc21d8fe7p-8,  0x1.7add6eadfcc7bp-9,
+        -0x1.38ac5bfce42c1p-10, 0x1.0b36af5972ed1p-11,  -0x1.d3fd6a9087d23p-13,
+        0x1.a127cd91ac95bp-14,  -0x1.78d8f868f383fp-15, 0x1.5808af19fa483p-16,
+        -0x1.3d4ce65b1d70bp-17, 0x1.2620de1c78d97p-18,  -0x1.08fccc794a9c7p-19,
+        0x1.f038cb2f6a913p-21,  -0x1.37fd97eeee99dp-21, 0x1.2703c6effc4ebp-22};
     static const ar_f64 pair[] = {
-        0x1.6cf28fef7a25ep+2, -0x1.3875a0ed7d358p+2, 0x1.d2d39b623a3f8p+3, -0x1.8c7f65449f06ap+4,
-        0x1.fbd253dedd6e9p+5, -0x1.0bc46b6368a69p+7, 0x1.48e5d0131ad76p+8, -0x1.7ae3f16061794p+9,
-        0x1.cf693a781d907p+10, -0x1.162081b2053bcp+12, 0x1.566b4793a582bp+13, -0x1.a420a5e1c9f08p+14,
-        0x1.04da4c844949dp+16, -0x1.443d10b9c07bep+17, 0x1.95d7b600b7e81p+18, -0x1.ffd5bd904d476p+19,
-        0x1.42889d254af2dp+21, -0x1.83e70136252d0p+22, 0x1.eb2f325dd28f3p+23, -0x1.9c111942d1fccp+25,
-        0x1.06fbfd14e984ep+27, -0x1.02eb3930dc878p+23, 0x1.e92ce829cccbep+23, -0x1.381b8b16d21f5p+32,
+        0x1.6cf28fef7a25ep+2,   -0x1.3875a0ed7d358p+2,  0x1.d2d39b623a3f8p+3,
+        -0x1.8c7f65449f06ap+4,  0x1.fbd253dedd6e9p+5,   -0x1.0bc46b6368a69p+7,
+        0x1.48e5d0131ad76p+8,   -0x1.7ae3f16061794p+9,  0x1.cf693a781d907p+10,
+        -0x1.162081b2053bcp+12, 0x1.566b4793a582bp+13,  -0x1.a420a5e1c9f08p+14,
+        0x1.04da4c844949dp+16,  -0x1.443d10b9c07bep+17, 0x1.95d7b600b7e81p+18,
+        -0x1.ffd5bd904d476p+19, 0x1.42889d254af2dp+21,  -0x1.83e70136252d0p+22,
+        0x1.eb2f325dd28f3p+23,  -0x1.9c111942d1fccp+25, 0x1.06fbfd14e984ep+27,
+        -0x1.02eb3930dc878p+23, 0x1.e92ce829cccbep+23,  -0x1.381b8b16d21f5p+32,
         0x1.91689989626dep+33};
-    /* clang-format on */
     if (x > -2.78 && x < -2.47) {
         ar_f64 f = 0;
         for (int k = 24; k >= 0; k--)
