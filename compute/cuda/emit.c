@@ -265,6 +265,43 @@ static void emit_rows(struct emitter *m)
     strb_add(&m->body, "#include \"compute/kernels/elementwise.cuh\"\n");
 }
 
+/* The operands that run across: their loads along y, and their places in shared memory. */
+static void emit_turned(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body, tiles = {0}, stores = {0};
+    strb_add(b, "struct ar_turning {\n");
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        if (f->loads[i].kind != LOAD_TURNED)
+            continue;
+        const char *type = emit_type(m->k->inputs[f->loads[i].input].dtype);
+        strb_addf(b, "    ar_vec<%s, AR_E> l%u;\n", type, i);
+        strb_addf(&tiles, "    %s l%u[AR_TILE][AR_TILE + 1];\n", type, i);
+        strb_addf(&stores,
+                  "#pragma unroll\n    for (int e = 0; e < AR_E; e++)\n"
+                  "        shared.l%u[x][y + e] = v.l%u.v[e];\n",
+                  i, i);
+    }
+    strb_addf(b, "};\nstruct ar_turned {\n%s};\n", tiles.data ? tiles.data : "");
+    strb_add(b, "AR_FN void ar_turn(const ar_params &p, const ar_at &at, ar_turning &v)\n{\n");
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        const struct form_load *l = &f->loads[i];
+        if (l->kind != LOAD_TURNED)
+            continue;
+        strb_addf(b, "    v.l%u = ar_load<%s, AR_E>(p.in%u + ", i,
+                  emit_type(m->k->inputs[l->input].dtype), l->input);
+        emit_offset(m, l->input, 0, "at.i");
+        strb_add(b, ");\n");
+    }
+    strb_addf(b,
+              "}\nAR_FN void ar_fill(const ar_turning &v, ar_turned &shared, int y, int x)\n"
+              "{\n%s}\n",
+              stores.data ? stores.data : "");
+    m->oom |= tiles.failed | stores.failed;
+    strb_free(&tiles);
+    strb_free(&stores);
+}
+
 static void emit_tile(struct emitter *m)
 {
     const struct form *f = m->f;
@@ -276,26 +313,7 @@ static void emit_tile(struct emitter *m)
     divisor(m, (f->shape[x] + f->tile - 1) / f->tile, "ar_div tiles_x");
     divisor(m, (f->shape[y] + f->tile - 1) / f->tile, "ar_div tiles_y");
     divisors(m);
-    strb_add(b, "struct ar_turned {\n");
-    for (uint32_t i = 0; i < f->n_loads; i++)
-        if (f->loads[i].kind == LOAD_TURNED)
-            strb_addf(b, "    %s l%u[AR_TILE][AR_TILE + 1];\n",
-                      emit_type(m->k->inputs[f->loads[i].input].dtype), i);
-    strb_add(
-        b, "};\nAR_FN void ar_fill(const ar_params &p, const ar_at &at, ar_turned &shared, int y, "
-           "int x)\n{\n");
-    for (uint32_t i = 0; i < f->n_loads; i++)
-        if (f->loads[i].kind == LOAD_TURNED) {
-            const char *type = emit_type(m->k->inputs[f->loads[i].input].dtype);
-            strb_addf(b, "    const ar_vec<%s, AR_E> v%u = ar_load<%s, AR_E>(p.in%u + ", type, i,
-                      type, f->loads[i].input);
-            emit_offset(m, f->loads[i].input, 0, "at.i");
-            strb_addf(b,
-                      ");\n#pragma unroll\n    for (int e = 0; e < AR_E; e++)\n"
-                      "        shared.l%u[x][y + e] = v%u.v[e];\n",
-                      i, i);
-        }
-    strb_add(b, "}\n");
+    emit_turned(m);
     emit_operands(m);
     emit_fetch(m);
     strb_add(
@@ -397,6 +415,10 @@ static void emit_stencil(struct emitter *m)
                 "ar_index x, ar_operands &o)\n{\n");
     for (uint32_t i = 0; i < f->n_nears; i++)
         emit_near_fetch(m, i);
+    strb_add(b, "    __syncwarp();\n");
+    for (uint32_t i = 0; i < f->n_nears; i++)
+        if (f->nears[i].reach[2])
+            strb_addf(b, "    ar_near_exchange<ar_need%u>(o.n%u, (ar_index)p.nx, x);\n", i, i);
     strb_add(b, "}\nAR_FN void ar_place(ar_at &at, ar_index z, ar_index y, ar_index x)\n{\n");
     if (f->rank > 2)
         strb_addf(b, "    at.i[%d] = z;\n", f->rank - 3);

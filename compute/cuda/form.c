@@ -518,28 +518,31 @@ static int64_t row_registers(const struct analysis *z, int planes, int rows)
     return n;
 }
 
+/* Measured (H200, 512³ and 16384² float32): what a thread owns, best first, as far as registers go.
+ */
 static void choose_rows(struct analysis *z)
 {
-    static const int shapes[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
-    static const int flat_shapes[][2] = {{1, 8}, {1, 4}, {1, 2}, {1, 1}};
+    static const int deep[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    static const int apart[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    static const int plane[][2] = {{1, 4}, {1, 2}, {1, 1}};
+    static const int column[][2] = {{1, 2}, {1, 1}};
     struct form *f = z->f;
-    bool deep = false, tall = false;
-    for (uint32_t i = 0; i < f->n_nears; i++) {
-        deep |= f->nears[i].reach[0] > 0;
-        tall |= f->nears[i].reach[1] > 0;
-    }
-    const int(*from)[2] = deep ? shapes : flat_shapes;
-    size_t n = deep ? sizeof shapes / sizeof *shapes : sizeof flat_shapes / sizeof *flat_shapes;
+    int reach[3] = {0};
+    for (uint32_t i = 0; i < f->n_nears; i++)
+        for (int a = 0; a < 3; a++)
+            if (f->nears[i].reach[a] > reach[a])
+                reach[a] = f->nears[i].reach[a];
+    const int(*shape)[2] = !reach[0] ? reach[2] ? plane : column : f->step > 1 ? apart : deep;
     f->planes = f->rows = 1;
-    for (size_t i = 0; i < n; i++) {
-        int p = from[i][0], r = from[i][1];
-        if ((r > 1 && (f->rank < 2 || (!tall && !deep))) || (f->rank < 3 && p > 1))
+    for (; (*shape)[0] * (*shape)[1] > 1; shape++) {
+        int p = (*shape)[0], r = (*shape)[1];
+        if ((r > 1 && (f->rank < 2 || !(reach[0] || reach[1]))) || (p > 1 && f->rank < 3))
             continue;
-        if (row_registers(z, p, r) > ROW_REGISTERS)
-            continue;
-        f->planes = p;
-        f->rows = r;
-        return;
+        if (row_registers(z, p, r) <= ROW_REGISTERS) {
+            f->planes = p;
+            f->rows = r;
+            return;
+        }
     }
 }
 
@@ -556,8 +559,7 @@ static bool stencil_grid(struct form *f)
     for (int a = 0; a < f->batch; a++)
         outer *= f->shape[a];
     int64_t lanes = (nx + f->elements - 1) / f->elements, columns = (lanes + 31) / 32 * 32;
-    /* measured: with several planes a thread, small blocks */
-    unsigned threads = f->planes > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
+    unsigned threads = f->step > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
     unsigned bx = columns >= 128 ? 128 : (unsigned)columns, by = threads / bx;
     while (by > 1 && (int64_t)(by / 2) * f->rows >= ny)
         by /= 2;

@@ -32,7 +32,7 @@ template <typename T, int RZ, int RY, int RX> struct ar_near {
 };
 
 /* A row in two steps, so that every load of every row is on its way before the first lane waits for
- * another's element. First: the thread's own elements, x being the first, and, at a warp's or the row's
+ * another's element; a __syncwarp() in between keeps the compiler from putting loads off. First: the thread's own elements, x being the first, and, at a warp's or the row's
  * ends, those beside them. */
 template <int MODE, typename T, int RZ, int RY, int RX>
 AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_index x, int z, int y,
@@ -130,6 +130,10 @@ AR_FN void ar_near_load(ar_near<T, RZ, RY, RX> &n, const T *base, ar_index strid
                 ar_near_own<MODE>(n, plane + ar_bounded<MODE>(y + q, ny) * stride_y, nx, x, t, q,
                                   NEED::edge(t, q));
     }
+}
+template <typename NEED, typename T, int RZ, int RY, int RX>
+AR_FN void ar_near_exchange(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x)
+{
 #pragma unroll
     for (int t = -RZ; t < AR_P + RZ; t++)
 #pragma unroll

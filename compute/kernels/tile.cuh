@@ -3,9 +3,9 @@
  * read along their own fastest axis and used along the result's, by vectors of AR_E both. A column more
  * keeps the banks apart.
  *
- * emit.c provides struct ar_params (with the two axes AR_Y and AR_X = AR_RANK − 1), ar_turned (the
- * operands' tiles), ar_fill (loads into them at (y, x), along y), ar_take (reads back, along x),
- * ar_operands, ar_fetch (the other operands), ar_point, ar_put. */
+ * emit.c provides struct ar_params (with the two axes AR_Y and AR_X = AR_RANK − 1), ar_turning and
+ * ar_turn (loads of those operands along y), ar_turned (their tiles), ar_fill (into them at (y, x)),
+ * ar_take (reads back, along x), ar_operands, ar_fetch (the other operands), ar_point, ar_put. */
 #ifndef ARRAYD_TILE_CUH
 #define ARRAYD_TILE_CUH
 
@@ -58,17 +58,22 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     __shared__ ar_turned shared;
     const ar_at tile = ar_locate(p, (ar_index)blockIdx.x);
+    ar_turning turning[AR_CHUNKS];
     ar_operands<AR_E> o[AR_UNROLL];
     ar_at at;
-    /* all that can be asked for before the barrier */
+    /* all that can be asked for is asked for first; __syncwarp() keeps the compiler to that */
 #pragma unroll
     for (int n = 0; n < AR_CHUNKS; n++)
         if (ar_tile_at(p, tile, ar_along(), ar_across(n), at))
-            ar_fill(p, at, shared, ar_along(), ar_across(n));
+            ar_turn(p, at, turning[n]);
 #pragma unroll
     for (int n = 0; n < AR_UNROLL; n++)
         if (ar_tile_at(p, tile, ar_across(n), ar_along(), at))
             ar_fetch(p, at, o[n]);
+    __syncwarp();
+#pragma unroll
+    for (int n = 0; n < AR_CHUNKS; n++)
+        ar_fill(turning[n], shared, ar_along(), ar_across(n));
     __syncthreads();
 #pragma unroll
     for (int first = 0; first < AR_CHUNKS; first += AR_UNROLL) {
