@@ -37,7 +37,24 @@ struct backend_config {
     int64_t kernel_cache_bytes; /* CUDA: what that folder may take */
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory a device */
-    int compile_threads;          /* CUDA */
+    int compile_threads;          /* CUDA: 0 = one for two cores, at most 8 */
+    /* Told once, from any thread, when a device is lost; must not block. NULL: not told. */
+    void (*lost)(void *user, const char *why);
+    void *lost_user;
+};
+
+/* What there is to say about a backend, sentences for a person; "" where there is nothing. */
+struct backend_report {
+    char warning[384]; /* what does not work as it was asked for */
+    char timings[256]; /* what opening took */
+};
+
+/* What a kernel runs as. */
+struct kernel_explanation {
+    struct strb source; /* generated text, or the interpreter's listing; caller's to free */
+    const char *form;   /* "flat", "rows", …; static text */
+    bool cached;        /* compiled already, in memory or on disk */
+    int registers, shared, local; /* a thread's, bytes a block's, bytes a thread's; −1: unknown */
 };
 
 /* A point in a stream's order: all work up to and including `ticket`. */
@@ -137,6 +154,9 @@ struct backend_ops {
     /* Whether a device is lost: nothing will work any more in this process. May be NULL. */
     bool (*lost)(struct backend *b);
 
+    /* May be NULL: nothing to report. */
+    void (*report)(struct backend *b, struct backend_report *ret);
+
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: what arithmetic costs here beside memory. */
     uint32_t recompute;
@@ -149,11 +169,9 @@ struct backend_ops {
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);
 
-    /* What the kernel runs as: generated source, or for the interpreter its listing; kernel shape
-     * ("flat", "rows", …) into *ret_shape (static text); whether it is compiled and cached already.
-     */
-    void (*explain)(struct backend *b, const struct ir_kernel *k, struct strb *source,
-                    const char **ret_shape, bool *ret_cached);
+    /* *ret is whole in any case; without memory its source has failed. Where kernels are compiled
+     * (prepare), this one is, and the caller waits. */
+    void (*explain)(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret);
 
     /* Prometheus lines of its own (pool, cache), may be NULL. */
     void (*metrics)(struct backend *b, struct strb *out);

@@ -124,6 +124,35 @@ int64_t engine_jobs_in_flight(const struct engine *g)
     return atomic_load(&g->jobs);
 }
 
+int engine_roomiest_device(const struct engine *g)
+{
+    int n = engine_device_count(g), best = 0;
+    int64_t most = -1;
+    for (int i = 0; i < n && n > 1; i++) {
+        struct backend_device d;
+        engine_device_info(g, i, &d);
+        if (d.memory_free > most) {
+            most = d.memory_free;
+            best = i;
+        }
+    }
+    return best;
+}
+
+bool engine_lost(const struct engine *g)
+{
+    const struct backend_ops *ops = g->backend->ops;
+    return ops->lost && ops->lost(g->backend);
+}
+
+void engine_report(const struct engine *g, struct backend_report *ret)
+{
+    const struct backend_ops *ops = g->backend->ops;
+    *ret = (struct backend_report){0};
+    if (ops->report)
+        ops->report(g->backend, ret);
+}
+
 void engine_metrics(struct engine *g, struct strb *out)
 {
     struct plan_counts plans;
@@ -265,6 +294,7 @@ static void job_measured(struct job *job)
         if (!t->uses[i].write)
             continue;
         atomic_store(&st->written_ms, job->device_ms);
+        atomic_store(&st->compile_ms, job->compile_ms);
         /* old contents that are still there stand, if somebody hears that they were to change */
         if (job->untouched && (t->done || job->in_submit) && !t->uses[i].fresh)
             continue;

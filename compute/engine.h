@@ -62,6 +62,11 @@ int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */
 int64_t engine_jobs_in_flight(const struct engine *g);
+/* The device with most free memory, the first of equals. */
+int engine_roomiest_device(const struct engine *g);
+/* Whether a device is lost: nothing will work any more. backend_config.lost tells when. */
+bool engine_lost(const struct engine *g);
+void engine_report(const struct engine *g, struct backend_report *ret);
 void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 
 /* --- streams (one a session) --- */
@@ -184,9 +189,10 @@ struct eval_explanation {
 };
 enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
                              struct eval_explanation *ret, struct err *e) must_check;
-/* Source, kernel shape, cached: backend's explain. */
-void engine_explain_kernel(struct engine *g, const struct ir_kernel *k, struct strb *source,
-                           const char **ret_shape, bool *ret_cached);
+/* The backend's explain: see there. */
+void engine_explain_kernel(struct engine *g, const struct ir_kernel *k,
+                           struct kernel_explanation *ret);
+bool engine_compiles(const struct engine *g); /* explaining a kernel may take long */
 
 /* --- transfers --- */
 
@@ -203,7 +209,9 @@ uint64_t download_version(const struct download *d); /* array_version at the sna
 /* Device time of the work that made the contents, once pull() has given bytes; 0 when it was over
  * before the download began, unless `own`: the caller had asked for that work itself. */
 double download_device_ms(const struct download *d, bool own);
-/* Why pull() said -1: ERR_DEVICE_LOST, or ERR_OUT_OF_MEMORY. */
+double download_compile_ms(const struct download *d, bool own); /* the same of compiling for it */
+/* Why pull() said -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, or ERR_INTERNAL for a kernel that could
+ * not be compiled. */
 enum err_code download_result(const struct download *d);
 void download_free(struct download *d);
 
@@ -214,8 +222,8 @@ enum err_code upload_new(struct engine_stream *s, struct account *account, int64
                          void (*wake)(void *user), void *user, struct upload **ret,
                          struct err *e) must_check;
 /* Takes up to n bytes in order; returns how many (0: no staging free, wake() will be told). More
- * than nbytes in all is the caller's mistake. An upload that has failed takes everything: its finish
- * tells why. */
+ * than nbytes in all is the caller's mistake. An upload that has failed takes everything: its
+ * finish tells why. */
 size_t upload_push(struct upload *u, const void *bytes, size_t n);
 /* Where the next bytes may be written directly, and how many (≥ 1 unless full); commit with
  * upload_advance. NULL: upload_push says whether to wait. */

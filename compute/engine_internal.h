@@ -24,6 +24,7 @@ struct storage {
     _Atomic uint32_t refs;
     _Atomic uint32_t pins;     /* downloads reading it: writers go elsewhere */
     _Atomic double written_ms; /* device time of the work that wrote it last */
+    _Atomic double compile_ms; /* and what compiling its kernels took */
     _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
     struct engine *engine;
     struct account *account;
@@ -57,7 +58,7 @@ struct engine_stream {
 
 struct engine {
     struct backend *backend;
-    char note[256];
+    char note[512];
     struct engine_config config;
     struct fuse_limits fuse;
     struct plan_cache *plans;

@@ -181,10 +181,16 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     return ERR_OK;
 }
 
-void engine_explain_kernel(struct engine *g, const struct ir_kernel *k, struct strb *source,
-                           const char **ret_shape, bool *ret_cached)
+void engine_explain_kernel(struct engine *g, const struct ir_kernel *k,
+                           struct kernel_explanation *ret)
 {
-    g->backend->ops->explain(g->backend, k, source, ret_shape, ret_cached);
+    *ret = (struct kernel_explanation){.form = "", .registers = -1, .shared = -1, .local = -1};
+    g->backend->ops->explain(g->backend, k, ret);
+}
+
+bool engine_compiles(const struct engine *g)
+{
+    return g->backend->ops->prepare != NULL;
 }
 
 /* --- array to array --- */

@@ -223,6 +223,11 @@ double download_device_ms(const struct download *d, bool own)
     return own || d->waited ? atomic_load(&d->storage->written_ms) : 0;
 }
 
+double download_compile_ms(const struct download *d, bool own)
+{
+    return own || d->waited ? atomic_load(&d->storage->compile_ms) : 0;
+}
+
 /* n pieces of `size` bytes, `stride` bytes apart, side by side. */
 static void pack(char *to, const char *from, int64_t stride, int64_t size, int64_t n)
 {

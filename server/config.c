@@ -78,6 +78,19 @@ static const struct setting settings[] = {
     {"inline-elements", SET_COUNT, false, AT(inline_elements), "65536", 0, 1e9, "N",
      "CPU: work up to this many point operations runs where it is asked for"},
 
+    {"kernel-cache", SET_TEXT, false, AT(kernel_cache), NULL, 0, 0, "FOLDER|none",
+     "CUDA: where compiled kernels are kept; unset: arrayd in $XDG_CACHE_HOME or ~/.cache"},
+    {"kernel-cache-size", SET_SIZE, true, AT(kernel_cache_size), "512MiB", 0, ANY, "SIZE",
+     "CUDA: what that folder may take"},
+    {"kernel-cache-entries", SET_COUNT, true, AT(kernel_cache_entries), "4096", 1, 1e7, "N",
+     "CUDA: compiled kernels kept in memory"},
+    {"slab-memory", SET_SIZE, true, AT(slab_memory), "64MiB", 1048576, ANY, "SIZE",
+     "CUDA: pinned host memory of a device, through which array data go in and out"},
+    {"compile-threads", SET_COUNT, false, AT(compile_threads), "0", 0, 256, "N",
+     "CUDA: threads that compile kernels; 0: one for two cores, at most 8"},
+    {"lost-exit-delay", SET_SECONDS, false, AT(lost_exit_delay), "2", 0, 4, "SECONDS",
+     "CUDA: from the loss of a device until the process ends with exit status 75"},
+
     {"allowed-host", SET_LIST, false, AT(allowed_host), NULL, 0, 0, "NAME",
      "a name clients may use in Host besides localhost and the addresses listened on"},
     {"unix-mode", SET_OCTAL, false, AT(unix_mode), "0600", 0, 0777, "MODE",
@@ -378,6 +391,32 @@ static enum err_code command_line(int argc, char *const *argv, struct config *c,
     return ERR_OK;
 }
 
+/* Where kernels are kept when nobody says: as the XDG specification has it. */
+static enum err_code default_kernel_cache(struct config *c, struct err *e)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct strb path = {0};
+    if (base && *base == '/')
+        strb_addf(&path, "%s/arrayd", base);
+    else if (home && *home == '/')
+        strb_addf(&path, "%s/.cache/arrayd", home);
+    if (path.failed)
+        return err_oom(e);
+    c->kernel_cache = path.data;
+    return ERR_OK;
+}
+
+static enum err_code resolve_kernel_cache(struct config *c, struct err *e)
+{
+    if (!c->kernel_cache)
+        return default_kernel_cache(c, e);
+    if (!strcmp(c->kernel_cache, "none") || !*c->kernel_cache) {
+        mem_free(c->kernel_cache);
+        c->kernel_cache = NULL;
+    }
+    return ERR_OK;
+}
+
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e)
 {
@@ -392,6 +431,8 @@ enum err_code config_load(int argc, char *const *argv, struct config *ret,
         rc = command_line(argc, argv, &c, true, &action, e);
     if (!rc)
         rc = defaults(&c, true, e);
+    if (!rc)
+        rc = resolve_kernel_cache(&c, e);
     if (rc) {
         config_free(&c);
         return rc;

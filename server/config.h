@@ -30,6 +30,10 @@ struct config {
     int64_t threads;         /* 0: one a core */
     int64_t memory_limit;    /* bytes of array memory, 0: what the device has */
     int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
+    char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */
+    int64_t kernel_cache_size, kernel_cache_entries;
+    int64_t slab_memory, compile_threads;
+    double lost_exit_delay; /* seconds */
 
     /* sessions */
     int64_t max_sessions, max_arrays;

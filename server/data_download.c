@@ -101,13 +101,35 @@ static void fail(struct request *req, enum err_code code, const char *text)
     http_reply_error(req, &e);
 }
 
+void data_error(const struct download *d, struct err *e)
+{
+    switch (download_result(d)) {
+    case ERR_OUT_OF_MEMORY:
+        err_set(e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
+        break;
+    case ERR_INTERNAL:
+        err_set(e, ERR_INTERNAL, "the kernels that compute this array could not be compiled");
+        break;
+    default:
+        err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were there");
+        break;
+    }
+}
+
+void data_times(struct request *req, const struct download *d, bool own)
+{
+    double compile = download_compile_ms(d, own);
+    req->t_device = download_device_ms(d, own);
+    if (compile > 0)
+        req->t_compile = (req->t_compile > 0 ? req->t_compile : 0) + compile;
+}
+
 /* pull() said -1 before the reply began. */
 static void device_failed(struct data_source *s)
 {
-    if (download_result(s->download) == ERR_OUT_OF_MEMORY)
-        fail(s->req, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
-    else
-        fail(s->req, ERR_DEVICE_LOST, "the device failed while the data were read");
+    struct err e = ERR_INIT;
+    data_error(s->download, &e);
+    http_reply_error(s->req, &e);
 }
 
 /* --- ranges --- */
@@ -394,7 +416,7 @@ static void first_block(struct request *req)
         s->first_have += (size_t)got;
     }
     if (s->download)
-        req->t_device = download_device_ms(s->download, !s->resource);
+        data_times(req, s->download, !s->resource);
     bool lists = s->type == MEDIA_JSON && !s->nbytes;
     if (lists && data_json_items(&s->view) > JSON_EMPTY_MAX) {
         fail(req, ERR_INLINE_TOO_LARGE, "the array has no elements, but too many empty lists");

@@ -7,6 +7,7 @@
 
 #include "protocol/json_writer.h"
 #include "protocol/numlist.h"
+#include "server/data.h"
 #include "server/gate.h"
 
 #define OFFLOAD_ELEMENTS 8192
@@ -64,10 +65,7 @@ static void fetch(struct request *req)
         int64_t got =
             download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
         if (got < 0) {
-            if (download_result(s->download) == ERR_OUT_OF_MEMORY)
-                err_set(&e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
-            else
-                err_set(&e, ERR_DEVICE_LOST, "the device failed while it computed the result");
+            data_error(s->download, &e);
             http_reply_error(req, &e);
             return;
         }
@@ -79,7 +77,7 @@ static void fetch(struct request *req)
         s->have += (size_t)got;
     }
     if (s->download)
-        req->t_device = download_device_ms(s->download, true);
+        data_times(req, s->download, true);
     if (view_size(&s->view) > OFFLOAD_ELEMENTS)
         http_offload(req, print);
     else

@@ -161,27 +161,36 @@ static void put_inputs(struct json_writer *w, const struct eval_explanation *x,
     json_close_list(w);
 }
 
+static void put_known(struct json_writer *w, const char *key, int value)
+{
+    if (value >= 0)
+        json_put_member_i64(w, key, value);
+}
+
 static bool put_kernel(struct json_writer *w, struct engine *engine,
                        const struct eval_explanation *x, uint32_t i)
 {
     const struct ir_kernel *k = x->plan->kernels[i];
     _cleanup_strb_ struct strb source = {0};
     _cleanup_strb_ struct strb ir = {0};
-    const char *shape = "";
-    bool cached = false;
-    engine_explain_kernel(engine, k, &source, &shape, &cached);
+    struct kernel_explanation how;
+    engine_explain_kernel(engine, k, &how);
+    source = how.source;
     ir_print(k, &ir);
     if (source.failed || ir.failed)
         return false;
     json_open_object(w);
     json_put_member_i64(w, "index", i);
-    json_put_member_string(w, "shape", shape);
+    json_put_member_string(w, "shape", how.form);
     put_list(w, "iteration", k->rank, k->shape);
     json_put_member_i64(w, "nodes", k->n_nodes);
     put_inputs(w, x, k);
     json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
     json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
-    json_put_member_bool(w, "cached", cached);
+    json_put_member_bool(w, "cached", how.cached);
+    put_known(w, "registers", how.registers);
+    put_known(w, "shared_bytes", how.shared);
+    put_known(w, "local_bytes", how.local);
     json_put_member_string(w, "source", source.data ? source.data : "");
     json_put_member_string(w, "ir", ir.data ? ir.data : "");
     json_close_object(w);
@@ -225,28 +234,46 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
     return out->failed ? err_oom(e) : ERR_OK;
 }
 
-void explain_post(struct request *req)
+static void body_free(void *state)
 {
+    eval_body_clear(state);
+}
+
+static void explain(struct request *req)
+{
+    const struct eval_body *b = req->state;
     struct err e = ERR_INIT;
-    struct eval_body b;
     struct eval_explanation x;
     struct strb out = {0};
-    enum err_code c = eval_body_read(req, true, &b, &e);
-    if (c) {
-        http_reply_error(req, &e);
-        return;
-    }
-    c = engine_explain(req->server->engine, &b.request, req->arena, &x, &e);
+    enum err_code c = engine_explain(req->server->engine, &b->request, req->arena, &x, &e);
     if (!c) {
         req->t_plan = x.times.check + x.times.lower;
-        req->t_compile = x.times.compile;
+        uint64_t begun = http_now_ns();
         c = put_explanation(req, &x, &out, &e);
+        if (engine_compiles(req->server->engine))
+            http_took(&req->t_compile, begun);
     }
-    eval_body_clear(&b);
     if (!c) {
         http_reply_json(req, 200, &out);
         return;
     }
     strb_free(&out);
     http_reply_error(req, &e);
+}
+
+void explain_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct eval_body *b = arena_alloc(req->arena, sizeof *b);
+    enum err_code c = b ? eval_body_read(req, true, b, &e) : err_oom(&e);
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    req->state = b;
+    req->state_free = body_free;
+    if (engine_compiles(req->server->engine))
+        http_offload_long(req, explain);
+    else
+        explain(req);
 }

@@ -49,7 +49,8 @@ void service_readyz(struct request *req)
         err_set(&e, ERR_DRAINING, "the daemon is shutting down");
         http_reply_error(req, &e);
     } else if (atomic_load(&req->server->device_lost)) {
-        err_set(&e, ERR_DEVICE_LOST, "the device is lost");
+        const char *why = atomic_load(&req->server->lost_reason);
+        err_set(&e, ERR_DEVICE_LOST, "the device is lost%s%s", why ? ": " : "", why ? why : "");
         http_reply_error(req, &e);
     } else {
         reply_status(req, "ready");
@@ -145,6 +146,7 @@ void service_info(struct request *req)
     json_open_object(&w);
     json_put_member_string(&w, "version", ARRAYD_VERSION);
     json_put_member_string(&w, "backend", engine_backend(g));
+    json_put_member_string(&w, "note", engine_note(g));
     json_put_key(&w, "devices");
     json_open_list(&w);
     for (int i = 0; i < engine_device_count(g); i++) {

@@ -50,7 +50,7 @@ static void reply_session(struct request *req, int status, const struct session 
 
 static enum err_code read_spec(struct json body, struct session_spec *ret, struct err *e)
 {
-    struct session_spec spec = {0};
+    struct session_spec spec = {.device = SESSION_ANY_DEVICE};
     struct json v;
     int64_t i;
     enum err_code r = ERR_OK;

@@ -101,6 +101,8 @@ static enum err_code admit(struct rq *q, struct err *e)
             q->must_close = true;
             return err_set(e, ERR_DRAINING, "the daemon is shutting down");
         }
+        if (atomic_load(&h->server->device_lost))
+            return err_set(e, ERR_DEVICE_LOST, "the device is lost; the daemon is about to end");
         if (q->conn->excess) {
             q->must_close = true;
             return err_set(e, ERR_OVERLOADED, "too many connections: the limit is %zu",

@@ -3,6 +3,7 @@
  * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
  * interrupts anything. The first SIGTERM or SIGINT drains, a second one cuts what is still open, a
  * third ends the process at once. */
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/http.h"
+#include "server/lost.h"
 #include "server/metrics.h"
 #include "server/server.h"
 
@@ -28,13 +30,21 @@ static int complain(const struct err *e, int status)
     return status;
 }
 
-static enum err_code open_engine(const struct config *c, struct engine **ret, struct err *e)
+static enum err_code open_engine(const struct config *c, struct lost *lost, struct engine **ret,
+                                 struct err *e)
 {
     struct engine_config ec = ENGINE_CONFIG_DEFAULT;
     ec.backend = c->backend;
     ec.device.threads = (int)c->threads;
     ec.device.memory_limit = c->memory_limit;
     ec.device.inline_elements = c->inline_elements;
+    ec.device.kernel_cache = c->kernel_cache;
+    ec.device.kernel_cache_bytes = c->kernel_cache_size;
+    ec.device.kernel_cache_entries = c->kernel_cache_entries;
+    ec.device.slab_memory = c->slab_memory;
+    ec.device.compile_threads = (int)c->compile_threads;
+    ec.device.lost = lost_told;
+    ec.device.lost_user = lost;
     ec.max_inputs = (uint32_t)c->max_inputs;
     ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
     ec.plan_cache = (uint32_t)c->plan_cache;
@@ -89,6 +99,26 @@ static void log_ready(const struct server *s)
               NULL);
 }
 
+/* What is not as it was asked for, and where the time of the start went. */
+static void log_report(const struct engine *g)
+{
+    struct backend_report r;
+    engine_report(g, &r);
+    if (*r.warning)
+        log_event(LOG_WARN, r.warning, NULL);
+    if (*r.timings)
+        log_event(LOG_DEBUG, "the device was opened", "took", r.timings, NULL);
+}
+
+/* NVRTC takes and frees megabytes with every compilation; a heap that gives its top back to the
+ * system each time spends a tenth of the compilation's time on faulting the pages in again. */
+static void keep_heap(void)
+{
+#ifdef M_TRIM_THRESHOLD
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
+}
+
 /* A connection is a descriptor. */
 static void raise_descriptors(void)
 {
@@ -101,7 +131,7 @@ static void raise_descriptors(void)
 
 struct impatience {
     sigset_t *signals;
-    _Atomic bool *hurry;
+    struct server *server;
 };
 
 /* Signals while the first one's work is under way: the second cuts short, the third ends it. */
@@ -110,20 +140,23 @@ static void *impatient(void *arg)
     struct impatience *i = arg;
     int sig;
     sigwait(i->signals, &sig);
-    atomic_store(i->hurry, true);
+    atomic_store(&i->server->hurry, true);
     sigwait(i->signals, &sig);
-    _exit(EXIT_FAILED);
+    _exit(atomic_load(&i->server->device_lost) ? LOST_EXIT : EXIT_FAILED);
 }
 
 static void wait_for_signal(struct server *s, sigset_t *signals)
 {
     int sig = 0;
-    sigwait(signals, &sig);
+    do
+        sigwait(signals, &sig);
+    while (sig == LOST_SIGNAL && !atomic_load(&s->device_lost));
     atomic_store(&s->draining, true);
-    log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
+    if (sig != LOST_SIGNAL)
+        log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
     /* static: the thread may outlive everything but the process */
     static struct impatience i;
-    i = (struct impatience){signals, &s->hurry};
+    i = (struct impatience){signals, s};
     pthread_t t;
     if (pthread_create(&t, NULL, impatient, &i) == 0)
         pthread_detach(t);
@@ -139,25 +172,33 @@ static int run(const struct config *config)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, LOST_SIGNAL);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     clock_gettime(CLOCK_REALTIME, &now);
     s.started_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 
     int status = EXIT_OK;
+    struct lost *lost = NULL;
     s.metrics = metrics_new();
     enum err_code rc = s.metrics ? ERR_OK : err_oom(&e);
     if (!rc)
-        rc = open_engine(config, &s.engine, &e);
+        rc = lost_watch(&s, config->lost_exit_delay, &lost, &e);
+    if (!rc)
+        rc = open_engine(config, lost, &s.engine, &e);
+    /* What a machine lacks is no wrong option. */
+    int failed = rc == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
     if (!rc)
         rc = open_auth(config, &s, &e);
     if (!rc)
         rc = open_http(config, &s, &e);
     if (rc) {
-        status = complain(&e, rc == ERR_BAD_FIELD ? EXIT_USAGE : EXIT_FAILED);
+        status = complain(&e, rc == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
+        log_report(s.engine);
         log_ready(&s);
         wait_for_signal(&s, &signals);
         http_stop(s.http);
+        lost_leave(lost);
     }
     if (s.auth)
         auth_free(s.auth);
@@ -187,6 +228,7 @@ int main(int argc, char **argv)
         log_set_level(config.log_level);
         log_set_json(config.log_json);
         raise_descriptors();
+        keep_heap();
         status = run(&config);
     }
     config_free(&config);

@@ -20,11 +20,12 @@ struct server {
     struct engine *engine;
     struct auth *auth; /* principals, their sessions and handles */
     struct http *http;
-    struct metrics *metrics;  /* server/metrics.h */
-    _Atomic bool draining;    /* SIGTERM came: /readyz says 503 */
-    _Atomic bool hurry;       /* a second signal: what is still open is cut, not drained */
-    _Atomic bool device_lost; /* a reply or a download met ERR_DEVICE_LOST */
-    int64_t started_us;       /* microseconds since 1970 */
+    struct metrics *metrics;           /* server/metrics.h */
+    _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */
+    _Atomic bool hurry;                /* a second signal: what is still open is cut, not drained */
+    _Atomic bool device_lost;          /* nothing but health and metrics is served any more */
+    _Atomic(const char *) lost_reason; /* of that, for a person; NULL while nobody has said it */
+    int64_t started_us;                /* microseconds since 1970 */
 };
 
 #endif

@@ -71,8 +71,10 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
                               struct node **ret, struct err *e)
 {
     struct timespec real;
-    if (spec->device < 0 || spec->device >= engine_device_count(t->engine))
-        return err_field(e, ERR_BAD_FIELD, "/device", "there is no device %d", spec->device);
+    int n_devices = engine_device_count(t->engine);
+    if (spec->device < SESSION_ANY_DEVICE || spec->device >= n_devices)
+        return err_field(e, ERR_BAD_FIELD, "/device", "there is no device %d, only %d: 0%s",
+                         spec->device, n_devices, n_devices > 1 ? " and up" : "");
     struct node *n = mem_calloc(1, sizeof *n);
     if (!n)
         return err_oom(e);
@@ -88,7 +90,8 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
     if (t->limits.session_memory &&
         (!s->memory_limit || s->memory_limit > t->limits.session_memory))
         s->memory_limit = t->limits.session_memory;
-    s->device = spec->device;
+    s->device =
+        spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine) : spec->device;
     enum err_code r = ERR_OK;
     s->handles = handle_space_new(t->handles, s->id);
     s->account = account_new(s->memory_limit);
@@ -225,7 +228,7 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     pthread_cond_init(&t->changed, &attr);
     pthread_condattr_destroy(&attr);
 
-    struct session_spec spec = {.name = SESSION_DEFAULT};
+    struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
     enum err_code r = node_new(t, &spec, &t->dflt, e);
     if (r == ERR_OK && !table_add(t, t->dflt)) {
         node_retire(t->dflt);
@@ -322,7 +325,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
 enum err_code session_delete(struct sessions *t, const char *id, struct err *e)
 {
     struct node *fresh = NULL;
-    struct session_spec spec = {.name = SESSION_DEFAULT};
+    struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
     pthread_mutex_lock(&t->lock);
     struct node *n = lookup(t, id);
     if (n && n == t->dflt) {

@@ -74,8 +74,9 @@ struct session_spec {
     const char *name; /* NULL: none */
     double ttl_s;
     int64_t memory_limit;
-    int device;
+    int device; /* SESSION_ANY_DEVICE: that with most free memory */
 };
+#define SESSION_ANY_DEVICE (-1)
 /* A new session, a new reference. ERR_QUOTA (too many), ERR_BAD_FIELD (no such device),
  * ERR_OUT_OF_MEMORY. */
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,

@@ -111,8 +111,8 @@ static enum err_code cpu_stream_new(struct backend *b, int device, struct stream
     return ERR_OK;
 }
 
-static void cpu_explain(struct backend *b, const struct ir_kernel *k, struct strb *source,
-                        const char **ret_shape, bool *ret_cached)
+static void cpu_explain(struct backend *b, const struct ir_kernel *k,
+                        struct kernel_explanation *ret)
 {
     struct pool_stats p;
     pool_get_stats(cpu_of(b)->pool, &p);
@@ -129,15 +129,15 @@ static void cpu_explain(struct backend *b, const struct ir_kernel *k, struct str
             slots[i] = (void *)((uintptr_t)(i + 1) << 32);
         run = interp_new(k, slots, p.threads);
     }
-    *ret_shape = "rows";
-    *ret_cached = true; /* there is nothing to compile */
+    *ret = (struct kernel_explanation){.form = "rows", .registers = -1, .shared = -1, .local = -1};
+    ret->cached = true; /* there is nothing to compile */
     if (run) {
-        *ret_shape = interp_shape(run);
-        interp_describe(run, source);
+        ret->form = interp_shape(run);
+        interp_describe(run, &ret->source);
     } else {
-        source->failed = true;
+        ret->source.failed = true;
     }
-    ir_print(k, source);
+    ir_print(k, &ret->source);
     interp_free(run);
     mem_free(slots);
 }

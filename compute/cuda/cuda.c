@@ -2,14 +2,22 @@
  * backend.h.
  *
  * Every visible GPU that has memory pools is a device. Each has its primary context (shared with
- * any library in the process), entered by whatever thread calls the driver. */
+ * any library in the process), entered by whatever thread calls the driver.
+ *
+ * Opening costs what the driver and NVRTC cost: contexts take tenths of a second each. The one
+ * module that is always needed is compiled meanwhile, for that needs no context; it also shows that
+ * this NVRTC can compile for these GPUs at all, so opening waits for it. */
+#include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "compute/base/mem.h"
 #include "compute/cuda/prepare.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
+#define MOST_COMPILE_THREADS 8
 
 static struct cuda *cuda_of(struct backend *b)
 {
@@ -30,6 +38,20 @@ bool cuda_enter(struct cuda_device *d)
     return true;
 }
 
+/* Not before opening has succeeded: until then the caller of open is the one who hears. */
+static void tell_lost(struct cuda *c, const char *what)
+{
+    if (!c->config.lost || !atomic_load(&c->opened) || atomic_exchange(&c->told, true))
+        return;
+    char why[160];
+    int code = atomic_load(&c->lost_code);
+    const char *name = NULL;
+    if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    snprintf(why, sizeof why, "%s failed: %s (%d)", what, name, code);
+    c->config.lost(c->config.lost_user, why);
+}
+
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e)
 {
     if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)
@@ -43,6 +65,7 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     int none = 0;
     atomic_compare_exchange_strong(&c->lost_code, &none, code);
     atomic_store(&c->lost, true);
+    tell_lost(c, what);
     return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
 }
 
@@ -51,7 +74,42 @@ static bool cuda_lost(struct backend *b)
     return atomic_load(&cuda_of(b)->lost);
 }
 
+static void cuda_report(struct backend *b, struct backend_report *ret)
+{
+    struct cuda *c = cuda_of(b);
+    struct kcache_stats k;
+    kcache_get_stats(c->kcache, &k);
+    if (*k.disk_problem)
+        snprintf(ret->warning, sizeof ret->warning,
+                 "compiled kernels are not kept on disk, or not all of them: %s", k.disk_problem);
+    memcpy(ret->timings, c->timings, sizeof ret->timings);
+}
+
 /* --- opening --- */
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* Notes how long a step took that began at *since, where the next one begins. */
+static void timed(struct cuda *c, const char *step, double *since)
+{
+    size_t n = strlen(c->timings);
+    double now = now_ms();
+    snprintf(c->timings + n, sizeof c->timings - n, "%s%s %.1f ms", n ? ", " : "", step,
+             now - *since);
+    *since = now;
+}
+
+static int default_compile_threads(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) / 2 : 1;
+    return n < 1 ? 1 : n > MOST_COMPILE_THREADS ? MOST_COMPILE_THREADS : n;
+}
 
 static int attribute(struct cuda *c, CUdevice device, int which)
 {
@@ -59,12 +117,11 @@ static int attribute(struct cuda *c, CUdevice device, int which)
     return c->driver->cuDeviceGetAttribute(&v, which, device) == CUDA_SUCCESS ? v : 0;
 }
 
-/* Identity and context; what hangs on them comes after. */
-static enum err_code device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle,
-                                  struct err *e)
+/* Identity; what hangs on it comes after. */
+static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
 {
     const struct driver *v = c->driver;
-    *d = (struct cuda_device){.cuda = c, .index = c->n_devices, .handle = handle};
+    *d = (struct cuda_device){.cuda = c, .index = (int)(d - c->devices), .handle = handle};
     if (v->cuDeviceGetName(d->name, sizeof d->name, handle) != CUDA_SUCCESS)
         snprintf(d->name, sizeof d->name, "GPU %d", handle);
     (void)v->cuDeviceTotalMem(&d->memory_total, handle);
@@ -73,38 +130,48 @@ static enum err_code device_begin(struct cuda *c, struct cuda_device *d, CUdevic
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
     d->processors = attribute(c, handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
     d->shared_optin = attribute(c, handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    return cuda_check(c, v->cuDevicePrimaryCtxRetain(&d->context, handle),
-                      "cuDevicePrimaryCtxRetain", e);
 }
 
 static enum err_code device_open(struct cuda_device *d, struct err *e)
 {
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d cannot be used", d->index);
-    enum err_code code = cuda_memory_open(d, e);
+    struct cuda *c = d->cuda;
+    double since = now_ms();
+    enum err_code code = cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&d->context, d->handle),
+                                    "cuDevicePrimaryCtxRetain", e);
     if (code != ERR_OK)
         return code;
     d->opened = 1;
-    code = cuda_slabs_open(d, e);
+    timed(c, "context", &since);
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d cannot be used", d->index);
+    code = cuda_memory_open(d, e);
     if (code != ERR_OK)
         return code;
     d->opened = 2;
-    code = cuda_pack_open(d, e);
+    timed(c, "pool", &since);
+    code = cuda_slabs_open(d, e);
     if (code != ERR_OK)
         return code;
     d->opened = 3;
+    timed(c, "slabs", &since);
+    code = cuda_pack_open(d, e);
+    if (code != ERR_OK)
+        return code;
+    d->opened = 4;
+    timed(c, "module", &since);
     return cuda_streams_open(d, e);
 }
 
 static void device_close(struct cuda_device *d)
 {
-    (void)cuda_enter(d);
-    cuda_streams_close(d);
-    if (d->opened >= 2)
-        cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
-    if (d->opened >= 3)
-        cuda_pack_close(d);
     if (d->opened >= 1)
+        (void)cuda_enter(d);
+    cuda_streams_close(d);
+    if (d->opened >= 3)
+        cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
+    if (d->opened >= 4)
+        cuda_pack_close(d);
+    if (d->opened >= 2)
         cuda_memory_close(d);
 }
 
@@ -116,7 +183,8 @@ static void cuda_close(struct backend *b)
         device_close(&c->devices[i]);
     kcache_free(c->kcache);
     for (int i = 0; i < c->n_devices; i++)
-        (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
+        if (c->devices[i].opened >= 1)
+            (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
     mem_free(c->devices);
     mem_free(c);
 }
@@ -149,10 +217,7 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
         if (v->cuDeviceGet(&handle, i) != CUDA_SUCCESS ||
             !attribute(c, handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
             continue;
-        enum err_code code = device_begin(c, &c->devices[c->n_devices], handle, e);
-        if (code != ERR_OK)
-            return code;
-        c->n_devices++;
+        device_begin(c, &c->devices[c->n_devices++], handle);
     }
     return c->n_devices ? ERR_OK
                         : err_set(e, ERR_BAD_FIELD,
@@ -161,13 +226,38 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
                                   n);
 }
 
+/* Whether it failed is found again, with the reason, by who needs the module. */
+static void *compile_ahead(void *arg)
+{
+    struct cuda *c = arg;
+    struct err e = ERR_INIT;
+    if (cuda_pack_compile(c, c->devices[0].arch, &e) != ERR_OK)
+        return NULL;
+    return NULL;
+}
+
+static enum err_code open_devices(struct cuda *c, struct err *e)
+{
+    pthread_t ahead;
+    bool started = pthread_create(&ahead, NULL, compile_ahead, c) == 0;
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
+        code = device_open(&c->devices[i], e);
+    if (started)
+        pthread_join(ahead, NULL);
+    return code;
+}
+
 static enum err_code open_all(struct cuda *c, struct err *e)
 {
+    double since = now_ms();
     enum err_code code = loader_open(&c->driver, &c->nvrtc, e);
+    timed(c, "libraries", &since);
     if (code == ERR_OK)
         code = find_devices(c, e);
     if (code != ERR_OK)
         return code;
+    timed(c, "driver", &since);
     struct kcache_config k = {
         .dir = c->config.kernel_cache,
         .max_disk_bytes = c->config.kernel_cache_bytes,
@@ -178,9 +268,7 @@ static enum err_code open_all(struct cuda *c, struct err *e)
     code = kcache_new(&k, c->nvrtc, &c->kcache, e);
     if (code == ERR_OK)
         code = cuda_compiler_open(c, e);
-    for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
-        code = device_open(&c->devices[i], e);
-    return code;
+    return code == ERR_OK ? open_devices(c, e) : code;
 }
 
 static enum err_code cuda_open(const struct backend_config *config, struct backend **ret,
@@ -191,6 +279,8 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
         return err_oom(e);
     c->base.ops = &backend_cuda_ops;
     c->config = *config;
+    if (c->config.compile_threads <= 0)
+        c->config.compile_threads = default_compile_threads();
     enum err_code code = open_all(c, e);
     if (code != ERR_OK) {
         if (c->driver)
@@ -200,6 +290,9 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
         return code;
     }
     *ret = &c->base;
+    atomic_store(&c->opened, true);
+    if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
+        tell_lost(c, "opening");
     return ERR_OK;
 }
 
@@ -308,6 +401,7 @@ const struct backend_ops backend_cuda_ops = {
     .prepare = cuda_prepare_op,
     .release = cuda_release,
     .lost = cuda_lost,
+    .report = cuda_report,
     .recompute = 400,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,

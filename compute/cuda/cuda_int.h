@@ -66,8 +66,10 @@ struct cuda {
     struct compiler *compiler;
     struct cuda_device *devices;
     int n_devices;
-    _Atomic bool lost;     /* a sticky error: every later call fails */
-    _Atomic int lost_code; /* the CUresult */
+    _Atomic bool lost;         /* a sticky error: every later call fails */
+    _Atomic int lost_code;     /* the CUresult */
+    _Atomic bool opened, told; /* config.lost is to be told, has been */
+    char timings[256];         /* of opening, for a person */
 };
 
 /* --- cuda.c --- */
@@ -112,7 +114,9 @@ struct cuda_slab_stats {
 void cuda_slab_stats(struct cuda_device *d, struct cuda_slab_stats *ret);
 
 /* The module that gathers strided views, compiled (blocking) or from the kernel cache; after
- * cuda->kcache is there. */
+ * cuda->kcache is there. Compiling needs no device, so that it can begin before there is a context:
+ * cuda_pack_compile leaves it in the kernel cache. */
+enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e) must_check;
 enum err_code cuda_pack_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_pack_close(struct cuda_device *d);
 

@@ -38,6 +38,16 @@ static enum err_code load(struct cuda_device *d, const void *code, struct err *e
     return r;
 }
 
+enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e)
+{
+    struct kcache_entry *entry;
+    enum kcache_how how;
+    enum err_code r = kcache_get(c->kcache, arch, source, false, &entry, &how, e);
+    if (r == ERR_OK)
+        kcache_unref(entry);
+    return r;
+}
+
 enum err_code cuda_pack_open(struct cuda_device *d, struct err *e)
 {
     struct cuda *c = d->cuda;

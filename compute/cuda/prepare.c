@@ -51,15 +51,17 @@ static void prepared_unref(struct prepared *p)
 
 /* --- compiling --- */
 
-static void compile(struct prepared *p)
+/* ret_found: it was on disk, or somebody else has just compiled it. */
+static void compile(struct prepared *p, bool *ret_found)
 {
-    enum kcache_how how;
+    enum kcache_how how = KCACHE_COMPILED;
     struct err e = ERR_INIT;
     double start = now_ms();
     enum err_code code = kcache_get(p->cuda->kcache, p->cuda->devices[p->device].arch,
                                     p->emitted->text, p->fast_math, &p->entry, &how, &e);
     p->compile_ms = now_ms() - start;
     p->error = code;
+    *ret_found = code == ERR_OK && how != KCACHE_COMPILED;
     if (code != ERR_OK)
         trace_write(TRACE_NVRTC, e.message, strlen(e.message));
     atomic_store(&p->state, code == ERR_OK ? PREPARED_READY : PREPARED_FAILED);
@@ -82,7 +84,8 @@ static void *compiler_run(void *arg)
         if (!q->head)
             q->tail = NULL;
         pthread_mutex_unlock(&q->lock);
-        compile(p);
+        bool found;
+        compile(p, &found);
         prepared_unref(p);
         cuda_streams_wake(c);
         pthread_mutex_lock(&q->lock);
@@ -301,41 +304,44 @@ static void describe(struct strb *out, const struct form *f)
     strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
 }
 
-static void attributes(struct strb *out, struct cuda *c, CUfunction f)
+static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *ret)
 {
-    int registers = 0, shared = 0, local = 0;
     const struct driver *v = c->driver;
-    if (v->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, f) == CUDA_SUCCESS &&
-        v->cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f) == CUDA_SUCCESS &&
-        v->cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f) == CUDA_SUCCESS)
-        strb_addf(out, "// %d registers, %d bytes of shared memory, %d bytes of local memory\n",
-                  registers, shared, local);
+    const struct {
+        int which, *at;
+    } wanted[] = {{CU_FUNC_ATTRIBUTE_NUM_REGS, &ret->registers},
+                  {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &ret->shared},
+                  {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &ret->local}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int value;
+        if (v->cuFuncGetAttribute(&value, wanted[i].which, f) == CUDA_SUCCESS)
+            *wanted[i].at = value;
+    }
 }
 
-void cuda_explain(struct backend *b, const struct ir_kernel *k, struct strb *source,
-                  const char **ret_shape, bool *ret_cached)
+void cuda_explain(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret)
 {
     struct cuda *c = (struct cuda *)b;
-    *ret_shape = "flat";
-    *ret_cached = true;
+    *ret = (struct kernel_explanation){
+        .form = "flat", .cached = true, .registers = -1, .shared = -1, .local = -1};
     if (!has_points(k)) {
-        strb_add(source, "// nothing to do\n");
+        strb_add(&ret->source, "// nothing to do\n");
         return;
     }
     struct prepared *p = prepared_new(&c->devices[0], k);
     if (!p) {
-        source->failed = true;
+        ret->source.failed = true;
         return;
     }
-    *ret_shape = form_name(p->emitted->form);
-    *ret_cached = p->entry != NULL;
-    describe(source, p->emitted->form);
+    ret->form = form_name(p->emitted->form);
+    ret->cached = p->entry != NULL;
+    describe(&ret->source, p->emitted->form);
     struct functions f;
     if (!p->entry)
-        compile(p);
+        compile(p, &ret->cached);
     if (p->entry && cuda_enter(&c->devices[0]) &&
         cuda_functions(&c->devices[0], p, &f, NULL) == ERR_OK)
-        attributes(source, c, f.kernel);
-    strb_add(source, p->emitted->text);
+        attributes(c, f.kernel, ret);
+    strb_add(&ret->source, p->emitted->text);
     prepared_unref(p);
 }

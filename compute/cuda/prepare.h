@@ -36,8 +36,7 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k);
 /* backend.h's */
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k);
 void cuda_release(struct backend *b, struct ir_kernel *k);
-void cuda_explain(struct backend *b, const struct ir_kernel *k, struct strb *source,
-                  const char **ret_shape, bool *ret_cached);
+void cuda_explain(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret);
 
 /* The loaded functions, for a ready one; with the device entered. ERR_OUT_OF_MEMORY,
  * ERR_DEVICE_LOST. */

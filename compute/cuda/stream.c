@@ -150,7 +150,9 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
                           c->driver->cuLaunchKernel(fn.finish, m->finish_grid, 1, 1, FORM_BLOCK, 1,
                                                     1, 0, s->cu, params, NULL),
                           "cuLaunchKernel", NULL);
+    /* the first to run it is who waited for it; d->lock is held */
     f->compile_ms += p->compile_ms;
+    p->compile_ms = 0;
     return code;
 }
 

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -31,8 +32,9 @@ static void test_open(void **state)
     struct backend *b = NULL;
     struct err e = ERR_INIT;
     char note[128];
+    setenv("ARRAYD_LIBCUDA", "/nonexistent/libcuda.so", 1); /* whatever this machine has */
     assert_int_equal(backend_open("auto", &config, &b, note, sizeof note, &e), ERR_OK);
-    assert_string_equal(note, "no CUDA backend in this build");
+    assert_ptr_equal(strstr(note, "no GPU is used: /nonexistent/libcuda.so"), note);
     assert_string_equal(b->ops->name, "cpu");
     assert_ptr_equal(backend_cpu_ops.host(NULL, &e), &e); /* host memory */
     assert_int_equal(b->ops->device_count(b), 1);
@@ -171,15 +173,14 @@ static void expect_shape(struct backend *b, const char *want, bool transposed, i
     }
     assert_true(ir_add_output(&ib, &o));
     assert_null(ir_verify(&k, arena));
-    struct strb text = {0};
-    const char *shape = NULL;
-    bool cached = false;
-    b->ops->explain(b, &k, &text, &shape, &cached);
-    assert_string_equal(shape, want);
-    assert_true(cached);
-    assert_non_null(strstr(text.data, "add"));
-    assert_int_equal(text.data[0], '#');
-    strb_free(&text);
+    struct kernel_explanation how;
+    b->ops->explain(b, &k, &how);
+    assert_string_equal(how.form, want);
+    assert_true(how.cached);
+    assert_true(how.registers == -1 && how.shared == -1 && how.local == -1);
+    assert_non_null(strstr(how.source.data, "add"));
+    assert_int_equal(how.source.data[0], '#');
+    strb_free(&how.source);
     arena_free(arena);
 }
 

@@ -1,0 +1,31 @@
+/* What becomes of the daemon when its device is lost.
+ *
+ * After a sticky error nothing on the device works any more in this process; a new process may find
+ * it well again. So the daemon refuses everything from that moment on (server->device_lost: 503,
+ * /readyz too), lets what waits hear of it, and ends with exit status 75 (EX_TEMPFAIL) for its
+ * supervisor to start it anew. Used by main.c. */
+#ifndef ARRAYD_SERVER_LOST_H
+#define ARRAYD_SERVER_LOST_H
+
+#include <signal.h>
+
+#include "compute/base/err.h"
+
+struct lost;
+struct server;
+
+#define LOST_EXIT   75
+#define LOST_SIGNAL SIGUSR1 /* wakes the main thread; nothing unless server->device_lost is set */
+
+/* Starts the thread that waits for it, and ends the process `delay_s` after it came, one second
+ * later at the latest. The server must live as long as the process. ERR_OUT_OF_MEMORY. */
+enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret,
+                         struct err *e) must_check;
+/* backend_config.lost: any thread, does not block. */
+void lost_told(void *lost, const char *why);
+
+/* With HTTP stopped: ends the process if the device is lost (nothing of the device is released, for
+ * calls into a driver in that state may not return), and else hears of no loss any more. */
+void lost_leave(struct lost *l);
+
+#endif
