@@ -23,6 +23,8 @@ struct emitted {
     const char *text;
     unsigned char *params;
     uint32_t params_size;
+    bool indirect; /* more than EMIT_PARAMS_MAX: the kernel takes the address of a copy in device
+                      memory */
     struct emit_address *addresses;
     uint32_t n_addresses;
     int64_t scratch; /* bytes of memory the launch needs, 0 for none */
@@ -30,7 +32,7 @@ struct emitted {
     unsigned finish_grid;
 };
 
-#define EMIT_PARAMS_MAX 32764 /* bytes, CUDA 12.1 and later on sm_70 and later */
+#define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */
 
 /* NULL without memory. */
 struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)

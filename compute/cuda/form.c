@@ -523,6 +523,7 @@ static int64_t row_registers(const struct analysis *z, int planes, int rows)
 static void choose_rows(struct analysis *z)
 {
     static const int deep[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    static const int deep_doubles[][2] = {{2, 4}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
     static const int apart[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
     static const int plane[][2] = {{1, 4}, {1, 2}, {1, 1}};
     static const int column[][2] = {{1, 2}, {1, 1}};
@@ -532,7 +533,10 @@ static void choose_rows(struct analysis *z)
         for (int a = 0; a < 3; a++)
             if (f->nears[i].reach[a] > reach[a])
                 reach[a] = f->nears[i].reach[a];
-    const int(*shape)[2] = !reach[0] ? reach[2] ? plane : column : f->step > 1 ? apart : deep;
+    const int(*shape)[2] = !reach[0]          ? reach[2] ? plane : column
+                           : f->step > 1      ? apart
+                           : f->elements == 2 ? deep_doubles
+                                              : deep;
     f->planes = f->rows = 1;
     for (; (*shape)[0] * (*shape)[1] > 1; shape++) {
         int p = (*shape)[0], r = (*shape)[1];

@@ -104,16 +104,49 @@ static bool empty_kernel(const struct ir_kernel *k)
     return false;
 }
 
-static void fill_params(struct cuda_device *d, const struct emitted *m, const struct job *job,
+/* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
+ */
+static int64_t scratch_of(const struct emitted *m)
+{
+    int64_t own = (m->scratch + 255) / 256 * 256;
+    return own + (m->indirect ? m->params_size : 0);
+}
+
+/* The parameters with the addresses of now, in `to`. */
+static void fill_params(unsigned char *to, const struct emitted *m, const struct job *job,
                         void *scratch)
 {
-    memcpy(d->params, m->params, m->params_size);
+    memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
         char *base = a->slot == EMIT_SCRATCH ? scratch : job->slots[a->slot];
         char *at = base ? base + a->displacement : NULL;
-        memcpy(d->params + a->at, &at, sizeof at);
+        memcpy(to + a->at, &at, sizeof at);
     }
+}
+
+/* What the kernel is launched with, in d->params. Many parameters are copied to the device first;
+ * the driver takes them at once, so that the buffer is free again. */
+static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
+                                 char *scratch)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    if (!m->indirect) {
+        fill_params(d->params, m, job, scratch);
+        return ERR_OK;
+    }
+    unsigned char *all = mem_alloc(m->params_size);
+    if (!all)
+        return ERR_OUT_OF_MEMORY;
+    fill_params(all, m, job, scratch);
+    char *to = scratch + scratch_of(m) - m->params_size;
+    enum err_code code = cuda_check(
+        c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
+        "cuMemcpyHtoDAsync", NULL);
+    mem_free(all);
+    memcpy(d->params, &to, sizeof to);
+    return code;
 }
 
 static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
@@ -129,15 +162,12 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
         return p->error;
     enum err_code code = cuda_functions(d, p, &fn, NULL);
     const struct emitted *m = p->emitted;
-    if (code == ERR_OK && m->scratch > f->scratch_size) { /* kernels of a job run one by one */
-        if (f->scratch)
-            return ERR_OUT_OF_MEMORY; /* sized by the largest before anything was launched */
-        code = cuda_alloc(&c->base, d->index, m->scratch, false, &f->scratch, NULL);
-        f->scratch_size = code == ERR_OK ? m->scratch : 0;
-    }
+    if (code == ERR_OK && scratch_of(m) > f->scratch_size)
+        code = ERR_OUT_OF_MEMORY; /* it was not there when reserve_scratch() looked */
+    if (code == ERR_OK)
+        code = make_params(s, m, job, f->scratch);
     if (code != ERR_OK)
         return code;
-    fill_params(d, m, job, f->scratch);
     const struct form *g = m->form;
     void *params[1] = {d->params};
     code =
@@ -162,8 +192,8 @@ static enum err_code reserve_scratch(struct stream *s, const struct job *job, st
     int64_t most = 0;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         struct prepared *p = atomic_load(&job->kernels[i]->prepared);
-        if (p && p->emitted->scratch > most)
-            most = p->emitted->scratch;
+        if (p && scratch_of(p->emitted) > most)
+            most = scratch_of(p->emitted);
     }
     if (most == 0)
         return ERR_OK;

@@ -79,6 +79,19 @@ template <typename T> AR_FN T ar_from_lane(T x, int lane)
     return u.x;
 }
 
+/* How a kernel gets its parameters p: by value, or, where they are too many for that (AR_INDIRECT),
+ * from memory. */
+#ifdef AR_INDIRECT
+struct ar_where {
+    const struct ar_params *at;
+};
+#define AR_TAKES const __grid_constant__ struct ar_where where
+#define AR_GIVEN const ar_params &p = *where.at;
+#else
+#define AR_TAKES const __grid_constant__ struct ar_params p
+#define AR_GIVEN
+#endif
+
 /* A point of the iteration space: indices along the collapsed axes, the fastest last. */
 struct ar_at {
     ar_index i[AR_RANK];

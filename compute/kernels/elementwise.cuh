@@ -32,8 +32,9 @@ AR_FN void ar_chunk(const ar_params &p, const ar_at &at, const ar_operands<E> &o
 }
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_kernel(const __grid_constant__ struct ar_params p)
+    ar_kernel(AR_TAKES)
 {
+    AR_GIVEN
     ar_index first = (ar_index)blockIdx.x * (AR_BLOCK * AR_UNROLL) + (ar_index)threadIdx.x;
     ar_operands<AR_E> o[AR_UNROLL];
     ar_at at[AR_UNROLL];

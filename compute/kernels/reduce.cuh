@@ -18,8 +18,9 @@ struct ar_states {
 };
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_kernel(const __grid_constant__ struct ar_params p)
+    ar_kernel(AR_TAKES)
 {
+    AR_GIVEN
     __shared__ ar_states shared;
     const int tid = (int)threadIdx.x;
     const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
@@ -102,8 +103,9 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 
 /* One thread an output: merges the stretches' states, first to last. */
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_finish(const __grid_constant__ struct ar_params p)
+    ar_finish(AR_TAKES)
 {
+    AR_GIVEN
     const int n = AR_INNER ? 1 : AR_E;
     const ar_i64 i = (ar_i64)blockIdx.x * AR_BLOCK + threadIdx.x, all = p.kept * n;
     if (i >= all)

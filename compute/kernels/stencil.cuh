@@ -11,8 +11,9 @@
 #define ARRAYD_STENCIL_CUH
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_kernel(const __grid_constant__ struct ar_params p)
+    ar_kernel(AR_TAKES)
 {
+    AR_GIVEN
     ar_at at;
     ar_index outer = (ar_index)blockIdx.z;
     const ar_index q = ar_divide(outer, p.tiles_z);

@@ -54,8 +54,9 @@ AR_FN bool ar_tile_at(const ar_params &p, const ar_at &tile, int y, int x, ar_at
 }
 
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_kernel(const __grid_constant__ struct ar_params p)
+    ar_kernel(AR_TAKES)
 {
+    AR_GIVEN
     __shared__ ar_turned shared;
     const ar_at tile = ar_locate(p, (ar_index)blockIdx.x);
     ar_turning turning[AR_CHUNKS];
