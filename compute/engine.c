@@ -58,8 +58,10 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     }
     g->fuse.recompute = g->backend->ops->recompute;
     g->plans = plan_cache_new(config->plan_cache, release_plan, g);
-    if (!g->plans || pthread_mutex_init(&g->lock, NULL) != 0) {
+    g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
+    if (!g->plans || !g->visitors || pthread_mutex_init(&g->lock, NULL) != 0) {
         plan_cache_free(g->plans);
+        mem_free(g->visitors);
         backend_close(g->backend);
         mem_free(g);
         return err_oom(e);
@@ -87,8 +89,11 @@ void engine_close(struct engine *g)
     /* the last copies of transfers let go of their memory by themselves, in a moment */
     for (int i = 0; i < 100000 && atomic_load(&g->jobs) > 0; i++)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    for (int i = 0; i < engine_device_count(g); i++)
+        engine_stream_unref(atomic_load(&g->visitors[i]));
     reap_streams(g);
     plan_cache_free(g->plans);
+    mem_free(g->visitors);
     backend_close(g->backend);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
@@ -431,7 +436,8 @@ enum err_code task_submit_unlock(struct task *t)
     pthread_mutex_unlock(&g->lock);
     enum err_code result = ERR_OK;
     if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE) {
-        result = t->done ? ERR_OK : t->result;
+        /* what another thread told in this moment is marked as work that failed later is */
+        result = t->done || !t->job.in_submit ? ERR_OK : t->result;
         task_deliver(t);
     }
     engine_stream_unref(s);

@@ -171,7 +171,11 @@ struct eval_times {
     double check, lower, compile;
 };
 
-/* Checks, compiles and queues. Without `out` *ret is a new array (contents come when done() is
+/* Arrays live on one device, and so does what a stream works on: where a stream is asked to compute
+ * with another device's array, or to write to one, the answer is ERR_CONFLICT. It may be downloaded
+ * and described from anywhere.
+ *
+ * Checks, compiles and queues. Without `out` *ret is a new array (contents come when done() is
  * told; use it at once in later work on any stream); with `out` *ret is `out` with a new reference.
  * done may be NULL. Errors: check.h's; ERR_OVERLAP for an out that overlaps itself;
  * ERR_DTYPE_MISMATCH for an out not castable by same_kind; ERR_SHAPE_MISMATCH; ERR_QUOTA,

@@ -63,6 +63,7 @@ struct engine {
     struct fuse_limits fuse;
     struct plan_cache *plans;
     pthread_mutex_t lock;
+    struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
     _Atomic int64_t bytes, jobs;
     _Atomic uint64_t version, evaluations, kernels;
     struct engine_stream
@@ -115,9 +116,9 @@ void task_free(struct task *t); /* one that was not submitted */
 /* Adds a use (takes a reference); false without memory. */
 bool task_use(struct task *t, struct storage *st, bool write);
 /* Submitting has two halves, both with g->lock held: task_reserve takes the memory it needs (false:
- * none, nothing has happened), task_submit_unlock always submits; it unlocks. done() is told outside
- * of the lock. In between the caller makes its own changes visible. The result is that of work which
- * is over already and has no done(): ERR_OK, or why it failed. */
+ * none, nothing has happened), task_submit_unlock always submits; it unlocks. done() is told
+ * outside of the lock. In between the caller makes its own changes visible. The result is that of
+ * work which is over already and has no done(): ERR_OK, or why it failed. */
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
 enum err_code task_submit_unlock(struct task *t);
 
@@ -137,6 +138,10 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
 
 /* A graph that is just the array. false without memory. */
 bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);
+
+/* ERR_CONFLICT unless the array `name` (NULL: it has none) is on the stream's device. */
+enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
+                             struct err *e) must_check;
 
 uint64_t engine_next_version(struct engine *g);
 double engine_now_ms(void);

@@ -445,12 +445,26 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
             take_back(g, r->out->buffer, renamed, &old);
         array_unref(result);
         code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
-                                         : err_set(e, code, "the device failed during the work");
+               : code == ERR_INTERNAL
+                   ? err_set(e, code, "the kernels for this could not be compiled")
+                   : err_set(e, code, "the device failed during the work");
     } else {
         *ret = result;
     }
     storage_unref(old);
     return code;
+}
+
+enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
+                             struct err *e)
+{
+    int device = a->buffer->device;
+    if (device == s->device)
+        return ERR_OK;
+    return err_set(e, ERR_CONFLICT,
+                   "the array%s%s is on device %d and this session works on device %d: use a "
+                   "session on that device, or download the array and upload it here",
+                   name && *name ? " " : "", name ? name : "", device, s->device);
 }
 
 enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
@@ -465,7 +479,11 @@ enum err_code engine_run(struct task *take_t, const struct typed *typed, struct 
                     .entry = take_t->entry,
                     .out = out};
     enum write_mode mode;
-    enum err_code code = prepare(&r, out_view, &mode, e);
+    enum err_code code = out ? require_device(take_t->stream, out, NULL, e) : ERR_OK;
+    for (uint32_t i = 0; i < typed->n_inputs && code == ERR_OK; i++)
+        code = require_device(take_t->stream, typed->inputs[i].array, typed->inputs[i].name, e);
+    if (code == ERR_OK)
+        code = prepare(&r, out_view, &mode, e);
     if (code != ERR_OK) {
         task_free(take_t);
         return code;

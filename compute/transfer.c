@@ -144,10 +144,35 @@ static struct task *waiting_task(struct engine_stream *s, struct download *d)
     return t;
 }
 
+/* A session may read what another one has on another device; a stream there does the waiting. */
+static enum err_code visit(struct engine_stream **s, const struct array *a, struct err *e)
+{
+    struct engine *g = (*s)->engine;
+    int device = a->buffer->device;
+    if ((*s)->device == device)
+        return ERR_OK;
+    struct engine_stream *visitor = atomic_load(&g->visitors[device]);
+    if (!visitor) {
+        enum err_code code = engine_stream_new(g, device, &visitor, e);
+        if (code != ERR_OK)
+            return code;
+        struct engine_stream *none = NULL;
+        if (!atomic_compare_exchange_strong(&g->visitors[device], &none, visitor)) {
+            engine_stream_unref(visitor);
+            visitor = none;
+        }
+    }
+    *s = visitor;
+    return ERR_OK;
+}
+
 enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
                            void *user, struct download **ret, struct err *e)
 {
     struct engine *g = s->engine;
+    enum err_code code = visit(&s, a, e);
+    if (code != ERR_OK)
+        return code;
     struct download *d = mem_calloc(1, sizeof *d);
     if (!d)
         return err_oom(e);
@@ -165,7 +190,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     struct storage *st = a->buffer->storage;
     d->waited = !settled(st);
     struct task *t = NULL;
-    enum err_code code = open_storage(d, st, e);
+    code = open_storage(d, st, e);
     if (code == ERR_OK && d->waited) {
         t = waiting_task(s, d);
         code = t ? ERR_OK : err_oom(e);
@@ -492,8 +517,8 @@ enum err_code upload_finish_into(struct upload *take_u, struct array *a, const s
                                  bool fortran, engine_done *done, void *user, struct err *e)
 {
     _cleanup_array_ struct array *staged = NULL;
-    enum err_code code = ERR_OK;
-    if (view_self_overlaps(v))
+    enum err_code code = require_device(take_u->stream, a, NULL, e);
+    if (code == ERR_OK && view_self_overlaps(v))
         code = err_set(e, ERR_OVERLAP, "elements of the target overlap each other");
     if (code == ERR_OK)
         code = staged_array(take_u, a->dtype, v->rank, v->shape, fortran, &staged, e);

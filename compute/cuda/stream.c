@@ -30,8 +30,9 @@ struct flight {
     void *scratch;
     int64_t scratch_size;
     enum err_code result;
-    bool touched; /* the last kernel was launched */
-    bool timed;   /* both events are recorded */
+    bool launched; /* some kernel was */
+    bool touched;  /* the last kernel was launched */
+    bool timed;    /* both events are recorded */
     double compile_ms;
 };
 
@@ -175,6 +176,7 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
                    c->driver->cuLaunchKernel(fn.kernel, g->grid[0], g->grid[1], g->grid[2],
                                              g->block[0], g->block[1], 1, 0, s->cu, params, NULL),
                    "cuLaunchKernel", NULL);
+    f->launched |= code == ERR_OK;
     if (code == ERR_OK && m->finish)
         code = cuda_check(c,
                           c->driver->cuLaunchKernel(fn.finish, m->finish_grid, 1, 1, FORM_BLOCK, 1,
@@ -311,6 +313,55 @@ static void launch_queue(struct stream *s)
     }
 }
 
+/* Without device->lock: callbacks may submit. */
+static void tell(struct cuda_device *d, struct job *job)
+{
+    struct flight *f = job->private_data;
+    struct stream *s = job->stream;
+    if (f && f->scratch)
+        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
+    if (f) {
+        f->scratch = NULL;
+        pthread_mutex_lock(&d->lock);
+        f->next = d->flights;
+        d->flights = f;
+        pthread_mutex_unlock(&d->lock);
+        job->private_data = NULL;
+    }
+    if (job->measured)
+        job->measured(job);
+    if (job->fetch)
+        cuda_transfer_fetched(job->fetch, job->result);
+    atomic_store(&s->passed, job->ticket);
+    job->done(job); /* the stream may go here */
+}
+
+static void remove_busy(struct cuda_device *d, struct stream *s)
+{
+    struct stream **at = &d->busy;
+    while (*at != s)
+        at = &(*at)->next_busy;
+    *at = s->next_busy;
+    s->is_busy = false;
+}
+
+/* Whether a job that has just been submitted is over already: it could not be launched, and nothing
+ * is before it. Its submitter is told at once, so that nothing has changed. (Not with a fetch,
+ * whose owner is not to be woken here.) */
+static bool failed_at_once(struct stream *s, struct job *job)
+{
+    struct flight *f = job->private_data;
+    if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
+        return false;
+    job->result = f ? f->result : job->result;
+    job->compile_ms = f ? f->compile_ms : 0;
+    job->untouched = job->in_submit = true;
+    s->under_way = s->under_way_tail = NULL;
+    s->n_under_way--;
+    remove_busy(s->device, s);
+    return true;
+}
+
 uint64_t cuda_submit(struct stream *s, struct job *job)
 {
     struct cuda_device *d = s->device;
@@ -326,7 +377,10 @@ uint64_t cuda_submit(struct stream *s, struct job *job)
     s->queue_tail = job;
     if (s->queue == job)
         launch_queue(s);
+    bool failed = failed_at_once(s, job);
     pthread_mutex_unlock(&d->lock);
+    if (failed)
+        tell(d, job);
     return ticket;
 }
 
@@ -391,38 +445,6 @@ static struct job *take_finished(struct stream *s)
         s->under_way_tail = NULL;
     s->n_under_way--;
     return job;
-}
-
-/* Without device->lock: callbacks may submit. */
-static void tell(struct cuda_device *d, struct job *job)
-{
-    struct flight *f = job->private_data;
-    struct stream *s = job->stream;
-    if (f && f->scratch)
-        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
-    if (f) {
-        f->scratch = NULL;
-        pthread_mutex_lock(&d->lock);
-        f->next = d->flights;
-        d->flights = f;
-        pthread_mutex_unlock(&d->lock);
-        job->private_data = NULL;
-    }
-    if (job->measured)
-        job->measured(job);
-    if (job->fetch)
-        cuda_transfer_fetched(job->fetch, job->result);
-    atomic_store(&s->passed, job->ticket);
-    job->done(job); /* the stream may go here */
-}
-
-static void remove_busy(struct cuda_device *d, struct stream *s)
-{
-    struct stream **at = &d->busy;
-    while (*at != s)
-        at = &(*at)->next_busy;
-    *at = s->next_busy;
-    s->is_busy = false;
 }
 
 /* One finished job of one stream, if there is one; streams take turns. */

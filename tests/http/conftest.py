@@ -4,13 +4,17 @@
     api           a Client on it; afterwards every array and session the test left is deleted and
                   the bytes in use must be back at what they were
     daemon_with   a function that starts a daemon of its own: daemon_with("--memory-limit", "1MiB")
+    gpu_with      the same on the CUDA backend with the fake driver (tests/fake/fake_cuda.h), where
+                  the build has it and there is a g++; `.fail("700")` breaks its next launch
     contract      the OpenAPI file
 
 The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
 daemon must end with exit status 0 on SIGTERM and leave no sanitizer report.
 """
 import os
+import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -49,6 +53,7 @@ class Daemon:
             self.proc = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                          env=env)
         self.pid = self.proc.pid
+        self.expected = 0  # exit status
         self.host = self.port = self.unix = None
         try:
             self.wait_ready()
@@ -101,7 +106,7 @@ class Daemon:
             raise AssertionError(f"arrayd did not end on {sig!r}:\n{self.log()[-4000:]}") from None
         log = self.log()
         assert not SANITIZER.search(log), log[-8000:]
-        assert status == 0, f"exit status {status}:\n{log[-4000:]}"
+        assert status == self.expected, f"exit status {status}:\n{log[-4000:]}"
 
 
 @pytest.fixture(scope="session")
@@ -128,6 +133,40 @@ def daemon_with():
     yield start
     for d in started:
         d.stop()
+
+
+def fake_gpu():
+    """The environment in which a daemon finds the fake driver and compiler, or None."""
+    build = pathlib.Path(find_binary()).resolve().parents[1]
+    driver, nvrtc = (build / "tests/fake" / f"libfake{name}.so" for name in ("cuda", "nvrtc"))
+    compiler = os.environ.get("ARRAYD_FAKE_CXX") or "g++"
+    if not driver.exists() or not nvrtc.exists() or not shutil.which(compiler):
+        return None
+    cache = os.environ.get("ARRAYD_FAKE_CACHE") or str(build / "fake-cache")
+    return {"ARRAYD_LIBCUDA": str(driver), "ARRAYD_LIBNVRTC": str(nvrtc), "ARRAYD_FAKE_CACHE": cache}
+
+
+@pytest.fixture
+def gpu_with(daemon_with, tmp_path):
+    fake = fake_gpu()
+    if fake is None:
+        pytest.skip("no fake driver in this build, or no g++")
+
+    def start(*args, environment=(), **kw):
+        fuse = tmp_path / "fail"
+        if "--kernel-cache" not in args:
+            args = (*args, "--kernel-cache", "none")
+        d = daemon_with("--backend", "cuda", *args,
+                        environment={**fake, "ARRAYD_FAKE_FAIL_FILE": str(fuse), **dict(environment)}, **kw)
+
+        def fail(code):
+            (tmp_path / "fuse").write_text(code)
+            (tmp_path / "fuse").rename(fuse)
+
+        d.fail = fail
+        return d
+
+    return start
 
 
 def clean(c):
