@@ -5,7 +5,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Debian's and Ubuntu's packages, by what they are for.
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
     libinih-dev nettle-dev uthash-dev libsleef-dev)
-test_packages=(libcmocka-dev clang-format python3 python3-pytest python3-numpy python3-numexpr
+test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
     python3-yaml python3-jsonschema curl)
 demo_packages=(python3 python3-numpy python-matplotlib-data curl)
 

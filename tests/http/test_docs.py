@@ -2,16 +2,18 @@
 
 The ```sh blocks of a page run in order in one shell, in an empty folder, with the address of a daemon
 of the page's own in place of the one written there. A command that starts the daemon is started with
-its options on a free port; the deploy scripts are looked up, not run.
+its options on a free port; the deploy scripts are looked up, not run. docs/gpu.md is held against the
+fake driver.
 """
 import json
 import re
 import subprocess
 
 import pytest
+import yaml
 
 from client import REPO
-from conftest import find_binary
+from conftest import fake_gpu, find_binary
 
 PAGES = ["README.md", *sorted(p.relative_to(REPO).as_posix() for p in (REPO / "docs").glob("*.md"))]
 ADDRESS = "127.0.0.1:7411"
@@ -27,14 +29,18 @@ def test_there_are_commands():
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_commands(page, daemon_with, tmp_path):
-    daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock")
+    environment = {}
+    if page == "docs/gpu.md":
+        environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock",
+                         environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
     script = ["set -euo pipefail"]
     for line in "".join(blocks(page)).splitlines():
         if line.startswith("./deploy/"):
             path = REPO / line.split()[0]
             assert path.is_file() and path.stat().st_mode & 0o111, line
         elif line.startswith("./build/server/arrayd"):
-            start(line.split()[1:], daemon_with, tmp_path)
+            start(line.split()[1:], daemon_with, tmp_path, environment)
         elif line.startswith("curl "):
             script.append(line.replace("curl ", "curl -sS --fail-with-body --max-time 60 ", 1))
             script.append("echo")
@@ -64,13 +70,27 @@ def test_examples_are_what_is_answered(daemon, page, command, expected):
     assert json.loads(done.stdout) == json.loads(expected), page
 
 
-def start(options, daemon_with, folder):
+def start(options, daemon_with, folder, environment):
     options = [o.replace(ADDRESS, "127.0.0.1:0").replace("unix:", f"unix:{folder}/second-") for o in options]
-    daemon_with(*options).stop()
+    daemon_with(*options, environment={**environment, "XDG_CACHE_HOME": str(folder)}).stop()
 
 
 def test_the_options_of_the_help_are_the_documented_ones():
     help_text = subprocess.run([find_binary(), "--help"], capture_output=True, text=True, check=True).stdout
     offered = set(re.findall(r"--([a-z][a-z-]+)", help_text)) - {"help", "version"}
     documented = set(re.findall(r"^\| `([a-z-]+)`", (REPO / "docs/operating.md").read_text(), re.M))
-    assert documented <= offered
+    assert documented == offered
+
+
+def test_the_ways_to_be_restarted():
+    """The options in them are there, and they restart on the status the daemon ends with."""
+    text = (REPO / "docs/gpu.md").read_text()
+    status = re.search(r"#define LOST_EXIT +(\d+)", (REPO / "server/lost.h").read_text())[1]
+    help_text = subprocess.run([find_binary(), "--help"], capture_output=True, text=True, check=True).stdout
+    unit, = re.findall(r"^```ini\n(.*?)^```$", text, re.M | re.S)
+    compose, = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
+    service = yaml.safe_load(compose)["services"]["arrayd"]
+    assert service["restart"] == "on-failure" and f"RestartForceExitStatus={status}\n" in unit
+    for command in (service["command"], re.search(r"^ExecStart=(.*)$", unit, re.M)[1]):
+        options = re.findall(r"--[a-z-]+", command)
+        assert options and all(f"  {option} " in help_text for option in options)
