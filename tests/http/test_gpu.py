@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from client import NPY, OCTETS
-from conftest import find_binary, settle
+from conftest import Daemon, fake_gpu, find_binary, settle
 
 SIZE = 1 << 16
 
@@ -29,7 +29,6 @@ def inline(api, expr, **fields):
 
 @pytest.mark.parametrize("missing", ["ARRAYD_LIBCUDA", "ARRAYD_LIBNVRTC"])
 def test_a_machine_without_a_gpu(daemon_with, missing):
-    from conftest import fake_gpu
     environment = {**(fake_gpu() or {}), missing: "/nonexistent/lib.so"}
     if missing == "ARRAYD_LIBNVRTC" and "ARRAYD_LIBCUDA" not in environment:
         pytest.skip("no fake driver in this build, or no g++")
@@ -172,12 +171,9 @@ def test_kernels_are_kept_on_disk(gpu_with, tmp_path):
     assert any((tmp_path / "a" / "b").rglob("*"))
 
 
-def test_where_kernels_are_kept_by_default(gpu_with, tmp_path, monkeypatch):
+def test_where_kernels_are_kept_by_default(gpu_with, tmp_path):
     for variables, folder in [({"XDG_CACHE_HOME": str(tmp_path / "x")}, tmp_path / "x" / "arrayd"),
                               ({"XDG_CACHE_HOME": "", "HOME": str(tmp_path / "h")}, tmp_path / "h/.cache/arrayd")]:
-        config = tmp_path / "arrayd.conf"
-        config.write_text("")
-        from conftest import Daemon, fake_gpu
         d = Daemon("--backend", "cuda", environment={**fake_gpu(), **variables})
         d.stop()
         assert any(folder.iterdir())
@@ -192,6 +188,29 @@ def test_a_kernel_cache_that_cannot_be_used_is_told_once(gpu_with, tmp_path):
     api.close()
     warnings = [line for line in d.log().splitlines() if " warn " in line]
     assert len(warnings) == 1 and "compiled kernels are not kept on disk" in warnings[0]
+
+
+def test_kernels_that_do_not_compile(gpu_with, tmp_path):
+    """500, not a lost device; and it is tried again."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(f"#!/bin/sh\n[ -e {tmp_path}/broken ] && exit 1\n"
+                        f"exec {os.environ.get('ARRAYD_FAKE_CXX') or 'g++'} \"$@\"\n")
+    compiler.chmod(0o755)
+    d = gpu_with(environment={"ARRAYD_FAKE_CXX": str(compiler), "ARRAYD_FAKE_CACHE": str(tmp_path / "cache")})
+    api = d.client()
+    api.create(name="u", data=[1.0, 2.0])
+    before = settle(api, api.info()["bytes_in_use"])
+    (tmp_path / "broken").touch()
+    for _ in range(2):
+        api.fails(500, "internal", inline(api, "u*3 - u"))
+        api.fails(500, "internal", api.post("/v1/evaluate", {"expr": "u*3 - u"}, accept=OCTETS))
+    k, = api.expect(200, api.post("/v1/explain", {"expr": "u*3 - u"})).json()["kernels"]
+    assert k["source"] and not k["cached"] and "registers" not in k
+    assert settle(api, before) == before
+    (tmp_path / "broken").unlink()
+    assert inline(api, "u*4 - u*2").json()["data"] == [2, 4]
+    api.expect(200, api.get("/readyz"))
+    api.close()
 
 
 # --- no memory ---
