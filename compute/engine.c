@@ -104,6 +104,11 @@ const char *engine_backend(const struct engine *g)
     return g->backend->ops->name;
 }
 
+bool engine_in_host_memory(const struct engine *g)
+{
+    return g->backend->ops->upload_new == NULL;
+}
+
 const char *engine_note(const struct engine *g)
 {
     return g->note;
@@ -294,6 +299,7 @@ static void job_measured(struct job *job)
     for (uint32_t i = 0; i < t->n_uses && failed == ERR_OK; i++)
         if (!t->uses[i].write)
             failed = atomic_load(&t->uses[i].storage->failed);
+    job->result = (enum err_code)failed; /* of operands that are not what was asked for, too */
     for (uint32_t i = 0; i < t->n_uses; i++) {
         struct storage *st = t->uses[i].storage;
         if (!t->uses[i].write)

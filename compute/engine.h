@@ -57,7 +57,9 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
 void engine_close(struct engine *g); /* after all arrays, streams and work are released */
 
 const char *engine_backend(const struct engine *g); /* "cpu", "cuda" */
-const char *engine_note(const struct engine *g);    /* why `auto` chose it */
+/* Whether arrays lie where the host reaches them: there is no device behind a bus. */
+bool engine_in_host_memory(const struct engine *g);
+const char *engine_note(const struct engine *g); /* why `auto` chose it */
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */

@@ -75,6 +75,8 @@ static const struct setting settings[] = {
      "arrays past which a kernel is cut in two"},
     {"plan-cache", SET_COUNT, false, AT(plan_cache), "512", 0, 1e6, "N",
      "compiled expressions kept for when they come again"},
+    {"spin", SET_COUNT, false, AT(spin), "50", 0, 100000, "MICROSECONDS",
+     "GPU: how long a small result of a client alone is awaited without a suspension; 0: never"},
     {"inline-elements", SET_COUNT, false, AT(inline_elements), "65536", 0, 1e9, "N",
      "CPU: work up to this many point operations runs where it is asked for"},
 

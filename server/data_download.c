@@ -56,7 +56,8 @@ struct data_source {
     int64_t skip, count;  /* the range of them that is sent */
     unsigned char *first; /* the first block */
     size_t first_want, first_have;
-    char *head; /* .npy header */
+    bool waited; /* for the first block, beyond gate_soon */
+    char *head;  /* .npy header */
     size_t head_len;
     struct text_maker *maker;
     int64_t text_len;
@@ -409,6 +410,9 @@ static void first_block(struct request *req)
             return;
         }
         if (got == 0) {
+            if (!s->waited && gate_soon(&s->gate))
+                continue;
+            s->waited = true;
             gate_wait(&s->gate, first_block);
             return;
         }

@@ -20,6 +20,7 @@ struct encoding {
     struct view view; /* contiguous */
     unsigned char *bytes;
     size_t n, have;
+    bool waited;
 };
 
 static void encoding_free(void *state)
@@ -70,6 +71,9 @@ static void fetch(struct request *req)
             return;
         }
         if (got == 0) {
+            if (!s->waited && gate_soon(&s->gate))
+                continue;
+            s->waited = true;
             gate_wait(&s->gate, fetch);
             return;
         }

@@ -165,6 +165,11 @@ static bool others_active(const struct rq *q)
                SHARED_NS;
 }
 
+bool http_alone(const struct request *req)
+{
+    return !others_active(rq_of_const(req));
+}
+
 static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
 {
     if (max > BLOCK_SHARED && others_active(q))

@@ -624,7 +624,7 @@ static bool assemble(struct emitter *m)
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
               "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
               "#include \"compute/kernels/common.cuh\"\nstruct ar_params {\n",
-              f->wide ? "long" : "int", f->rank, f->rank - 1, FORM_BLOCK, f->elements, f->unroll,
+              f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements, f->unroll,
               f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "");
     if (!m->fields.failed && !m->body.failed) {
         strb_addn(&text, m->fields.data, m->fields.len);

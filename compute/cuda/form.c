@@ -13,7 +13,7 @@
 #define FAR            4  /* neighbours beyond are not shared in registers */
 #define ROW_REGISTERS  112
 #define TILE_REGISTERS 64
-#define DEAR           120 /* weighted nodes past which a thread computes one chunk */
+#define DEAR           24 /* weighted nodes past which a thread computes one chunk */
 #define SHARED_BYTES   49152
 #define SPLIT_BLOCKS   1056
 #define LEAST_STRETCH  8 /* chunks of a lane */
@@ -290,12 +290,13 @@ static void choose_unroll(struct analysis *z)
         if (f->loads[i].kind != LOAD_ONCE)
             bytes += size * f->elements;
     }
-    /* measured: one operand streams best alone, two small ones in pairs */
-    f->unroll = f->n_loads > 1 && bytes <= 2 * VECTOR_BYTES && work_of(z->k) <= DEAR ? 2 : 1;
-    if (f->elements == 1 && f->kind != FORM_REDUCE)
-        f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
-    else if (f->kind == FORM_REDUCE)
+    /* measured: a vector an operand is enough on its way, in small blocks; single elements are not
+     */
+    f->unroll = 1;
+    if (f->kind == FORM_REDUCE)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : bytes <= 2 * VECTOR_BYTES ? 2 : 1;
+    else if (f->elements == 1 && work_of(z->k) <= DEAR)
+        f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
 }
 
 /* --- forms --- */
@@ -345,14 +346,15 @@ static void make_rows(struct analysis *z)
     classify(z);
     choose_unroll(z);
     f->out_vector = f->elements > 1;
+    f->threads = FORM_BLOCK / 2;
     for (int a = 0; a < f->rank - 1; a++)
         outer *= f->shape[a];
     f->chunks = outer * (nx / f->elements);
     f->tail = f->rank == 1 ? nx % f->elements : 0;
-    int64_t blocks = (f->chunks + FORM_BLOCK * f->unroll - 1) / (FORM_BLOCK * f->unroll);
+    int64_t chunks = (int64_t)f->threads * f->unroll, blocks = (f->chunks + chunks - 1) / chunks;
     f->grid[0] = (unsigned)(blocks ? blocks : 1);
     f->grid[1] = f->grid[2] = 1;
-    f->block[0] = FORM_BLOCK;
+    f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
 }
 
@@ -686,6 +688,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         return NULL;
     f->wide = needs_wide(k);
     f->step = 1;
+    f->threads = FORM_BLOCK;
     bool near = false;
     for (uint32_t i = 0; i < f->n_loads; i++)
         near |= f->loads[i].ctx != 0;

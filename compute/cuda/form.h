@@ -12,7 +12,7 @@
 #include "compute/base/arena.h"
 #include "compute/ir.h"
 
-#define FORM_BLOCK 256 /* threads of a block */
+#define FORM_BLOCK 256 /* threads of a block, at most */
 
 enum form_kind { FORM_FLAT, FORM_ROWS, FORM_TILE, FORM_STENCIL, FORM_REDUCE };
 
@@ -72,6 +72,7 @@ struct form {
     int64_t kept, reduced; /* chunks */
     int64_t stretch, stretches;
 
+    int threads; /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];
 };
 

@@ -20,6 +20,7 @@
 
 #define MOST_UNDER_WAY 128    /* jobs of a stream */
 #define SPIN_NS        100000 /* of the completion thread since the last event */
+#define AWAKE_NS       200000 /* without anything to do: the next request often comes at once */
 #define NAP_NS         20000
 #define LONGEST_NAP_NS 200000
 
@@ -159,8 +160,9 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
     struct functions fn;
     if (!p)
         return ERR_OUT_OF_MEMORY;
-    if (atomic_load(&p->state) == PREPARED_FAILED)
-        return p->error;
+    int state = atomic_load(&p->state);
+    if (state != PREPARED_READY) /* if it is compiled once more already, that is for others */
+        return state == PREPARED_FAILED ? p->error : ERR_INTERNAL;
     enum err_code code = cuda_functions(d, p, &fn, NULL);
     const struct emitted *m = p->emitted;
     if (code == ERR_OK && scratch_of(m) > f->scratch_size)
@@ -471,9 +473,9 @@ static void retry(struct cuda_device *d)
         launch_queue(s);
 }
 
-static void nap(uint64_t idle_ns)
+static void nap(uint64_t idle_ns, bool busy)
 {
-    if (idle_ns < SPIN_NS) {
+    if (idle_ns < SPIN_NS || !busy) {
         sched_yield();
         return;
     }
@@ -504,15 +506,16 @@ static void *completion_run(void *arg)
         }
         if (d->retry)
             continue;
-        if (!d->busy) {
+        if (!d->busy && (d->stop || now_ns() - since > AWAKE_NS)) {
             if (d->stop)
                 break;
             pthread_cond_wait(&d->wake, &d->lock);
             since = now_ns();
             continue;
         }
+        bool busy = d->busy != NULL;
         pthread_mutex_unlock(&d->lock);
-        nap(now_ns() - since);
+        nap(now_ns() - since, busy);
         pthread_mutex_lock(&d->lock);
     }
     pthread_mutex_unlock(&d->lock);
