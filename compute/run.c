@@ -422,14 +422,15 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
         if (!result || !task_reserve(r->task))
             code = err_oom(e);
     }
+    /* the task lets go of what was prepared, also where it comes to nothing */
+    r->task->job.kernels = r->plan->kernels;
+    r->task->job.n_kernels = r->plan->n_kernels;
     if (code != ERR_OK) {
         pthread_mutex_unlock(&g->lock);
         task_free(r->task);
         array_unref(result);
         return code;
     }
-    r->task->job.kernels = r->plan->kernels;
-    r->task->job.n_kernels = r->plan->n_kernels;
     r->task->job.slots = r->slots;
     atomic_fetch_add(&g->evaluations, 1);
     atomic_fetch_add(&g->kernels, r->plan->n_kernels);
