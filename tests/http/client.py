@@ -14,6 +14,7 @@ import pathlib
 import re
 import socket
 import threading
+import time
 
 import jsonschema
 import numpy as np
@@ -240,6 +241,7 @@ class Client:
         self.host, self.port, self.contract, self.unix = host, port, contract, unix
         self.session = session
         self.conn = None
+        self.known_device = None
 
     def clone(self, **kw):
         args = dict(unix=self.unix, session=self.session)
@@ -323,9 +325,26 @@ class Client:
         assert reply.status == status, f"expected {status}: {reply}"
         return reply
 
+    @property
+    def device(self):
+        """What Server-Timing calls it: cpu or gpu."""
+        if self.known_device is None:
+            self.known_device = "gpu" if self.info()["backend"] == "cuda" else "cpu"
+        return self.known_device
+
+    def quiet(self):
+        """Waits until no work is in flight: each piece holds references to what it uses."""
+        deadline = time.monotonic() + TIMEOUT
+        while self.device == "gpu" and b"\narrayd_jobs_in_flight 0\n" not in self.get("/metrics").body:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+
     def create(self, **fields):
         """Metadata of a new array from a JSON creator: create(name="u", data=[1, 2])."""
-        return self.expect(201, self.post("/v1/arrays", fields)).json()
+        m = self.expect(201, self.post("/v1/arrays", fields)).json()
+        if self.device == "gpu":
+            m["references"] = self.meta(m["id"])["references"]
+        return m
 
     def upload(self, a, name=None):
         """Metadata of a new array with the contents of a NumPy array (.npy)."""
@@ -333,6 +352,8 @@ class Client:
         return self.expect(201, self.request("POST", path, npy_bytes(a), content_type=NPY)).json()
 
     def meta(self, ref):
+        """Metadata when no work is in flight."""
+        self.quiet()
         return self.expect(200, self.get(f"/v1/arrays/{ref}")).json()
 
     def download(self, ref, index=None):
