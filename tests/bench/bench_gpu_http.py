@@ -96,7 +96,53 @@ def first_times(options, folder, a, b):
         daemon.stop()
 
 
+BARE_KERNEL = """
+struct P { const float *a; float *o; float c, d; long n; };
+extern "C" __global__ void __launch_bounds__(128) k(const __grid_constant__ P p)
+{
+    const int i = blockIdx.x * 128 + threadIdx.x;
+    if (i < p.n) {
+        float4 v = ((const float4 *)p.a)[i];
+        v.x = v.x * p.c + p.d; v.y = v.y * p.c + p.d; v.z = v.z * p.c + p.d; v.w = v.w * p.c + %d.0f;
+        ((float4 *)p.o)[i] = v;
+    }
+}
+"""
+
+
+def nvrtc_alone():
+    """The floor: milliseconds in which NVRTC compiles a small kernel written by hand (its own cache
+    off), first and median of the next; None without NVRTC."""
+    import ctypes
+    for name in ("libnvrtc.so.13", "libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13"):
+        try:
+            nvrtc = ctypes.CDLL(name)
+            break
+        except OSError:
+            continue
+    else:
+        return None
+    options = (ctypes.c_char_p * 4)(b"--gpu-architecture=sm_90", b"--no-cache", b"--minimal",
+                                    b"--fmad=false")
+    times = []
+    for i in range(8):
+        program = ctypes.c_void_p()
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), (BARE_KERNEL % i).encode(), b"k.cu", 0, None,
+                                 None)
+        begin = time.perf_counter()
+        if nvrtc.nvrtcCompileProgram(program, 4, options):
+            return None
+        times.append((time.perf_counter() - begin) * 1e3)
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return times[0], statistics.median(times[1:])
+
+
 def first(options):
+    floor = nvrtc_alone()
+    if floor:
+        show(f"NVRTC alone, a small kernel by hand: {floor[0]:.1f} ms first, then {floor[1]:.1f}",
+             bench="first_evaluation", what="NVRTC alone, a small kernel by hand",
+             first_ms=floor[0], ms=floor[1])
     rng = np.random.default_rng(0)
     a, b = (rng.uniform(0.5, 1.5, N).astype("float32") for _ in range(2))
     with tempfile.TemporaryDirectory(prefix="arrayd-kernels-") as name:
