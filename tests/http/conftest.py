@@ -196,12 +196,14 @@ def settle(c, want, seconds=5):
 def api(daemon):
     assert daemon.proc.poll() is None, f"the daemon is gone:\n{daemon.log()[-8000:]}"
     c = daemon.client()
+    c.quiet()
     before = c.info()["bytes_in_use"]
     yield c
     c.close()
     assert daemon.proc.poll() is None, f"the daemon is gone:\n{daemon.log()[-8000:]}"
     c = daemon.client()
     clean(c)
+    c.quiet()
     used = settle(c, before)
     c.close()
     assert used == before, f"bytes in use: {used}, before the test {before}"
