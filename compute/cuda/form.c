@@ -13,7 +13,6 @@
 #define FAR            4  /* neighbours beyond are not shared in registers */
 #define ROW_REGISTERS  112
 #define TILE_REGISTERS 64
-#define DEAR           24 /* weighted nodes past which a thread computes one chunk */
 #define SHARED_BYTES   49152
 #define SPLIT_BLOCKS   1056
 #define LEAST_STRETCH  8 /* chunks of a lane */
@@ -271,16 +270,6 @@ static int chunk_elements(const struct analysis *z, bool store)
     return 1;
 }
 
-static uint32_t work_of(const struct ir_kernel *k)
-{
-    uint32_t cost = 0;
-    for (uint32_t i = 0; i < k->n_nodes; i++)
-        cost += k->nodes[i].kind == IR_OP
-                    ? op_cost((enum op)k->nodes[i].op, (enum dtype)k->nodes[i].src)
-                    : 1;
-    return cost;
-}
-
 static void choose_unroll(struct analysis *z)
 {
     struct form *f = z->f;
@@ -295,7 +284,7 @@ static void choose_unroll(struct analysis *z)
     f->unroll = 1;
     if (f->kind == FORM_REDUCE)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : bytes <= 2 * VECTOR_BYTES ? 2 : 1;
-    else if (f->elements == 1 && work_of(z->k) <= DEAR)
+    else if (f->elements == 1)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
 }
 
