@@ -438,13 +438,13 @@ static enum err_code land(struct upload *u, struct err *e)
     enum err_code code = task_reserve(t) ? ERR_OK : err_oom(e);
     if (code == ERR_OK)
         code = g->backend->ops->upload_join(u->transfer, u->stream->stream, e);
-    if (code == ERR_OK) {
-        task_submit_unlock(t);
-    } else {
+    if (code != ERR_OK) {
         pthread_mutex_unlock(&g->lock);
         task_free(t);
+        return code;
     }
-    return code;
+    code = task_submit_unlock(t); /* else nobody would be ordered behind the copies */
+    return code == ERR_OK ? code : err_set(e, code, "%s", err_title(code));
 }
 
 /* The staged bytes as an array of their own, by the shape they are meant to have. */

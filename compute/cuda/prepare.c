@@ -203,10 +203,18 @@ static bool has_points(const struct ir_kernel *k)
     return true;
 }
 
+/* What did not compile is tried again when it is asked for again: a reason may have gone. */
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
 {
-    if (has_points(k))
-        (void)cuda_prepare(&((struct cuda *)b)->devices[device], k);
+    struct cuda *c = (struct cuda *)b;
+    if (!has_points(k))
+        return;
+    struct prepared *p = atomic_load(&k->prepared);
+    int failed = PREPARED_FAILED;
+    if (!p)
+        (void)cuda_prepare(&c->devices[device], k);
+    else if (atomic_compare_exchange_strong(&p->state, &failed, PREPARED_COMPILING))
+        enqueue(c->compiler, p);
 }
 
 void cuda_release(struct backend *b, struct ir_kernel *k)

@@ -224,6 +224,8 @@ static enum err_code launch_all(struct stream *s, struct job *job, struct flight
     enum err_code end =
         cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
     f->timed = end == ERR_OK;
+    if (!f->timed && f->launched && !atomic_load(&c->lost)) /* its memory is let go at once */
+        (void)cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
     return code != ERR_OK ? code : end;
 }
 
@@ -257,17 +259,19 @@ static bool may_launch(struct stream *s, const struct job *job)
     return true;
 }
 
-static void wait_for_fences(struct stream *s, const struct job *job)
+static enum err_code wait_for_fences(struct stream *s, const struct job *job)
 {
     struct cuda *c = s->device->cuda;
-    for (uint32_t i = 0; i < job->n_waits; i++) {
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < job->n_waits && code == ERR_OK; i++) {
         CUevent e = cuda_passed(job->waits[i])
                         ? NULL
                         : event_behind(job->waits[i].stream, job->waits[i].ticket);
         if (e)
-            (void)cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent",
-                             NULL);
+            code =
+                cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
     }
+    return code;
 }
 
 static void add_busy(struct stream *s)
@@ -299,8 +303,9 @@ static void launch_queue(struct stream *s)
         enum err_code code = ERR_DEVICE_LOST;
         struct flight *f = lost ? NULL : flight_get(d, &code);
         if (f) {
-            wait_for_fences(s, job);
-            f->result = launch_all(s, job, f);
+            f->result = wait_for_fences(s, job);
+            if (f->result == ERR_OK)
+                f->result = launch_all(s, job, f);
         }
         job->private_data = f;
         job->result = f ? ERR_OK : code;
@@ -428,7 +433,8 @@ static struct job *take_finished(struct stream *s)
         return NULL;
     if (f && f->timed && !atomic_load(&c->lost)) {
         CUresult r = c->driver->cuEventQuery(f->end);
-        if (r == CUDA_ERROR_NOT_READY)
+        /* a failure that leaves the device alive says nothing of the work: ask again */
+        if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
             return NULL;
         float ms = 0;
         if (r == CUDA_SUCCESS)
