@@ -114,7 +114,7 @@ struct ir_kernel {
     uint32_t n_randoms, cap_randoms;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
-    bool fast_math; /* contraction allowed */
+    bool fast_math;           /* contraction allowed */
     _Atomic(void *) prepared; /* the backend's own: what it made of the kernel (backend.h) */
 };
 

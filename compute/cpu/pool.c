@@ -44,7 +44,7 @@ struct task {
     _Atomic int64_t given; /* units taken */
     _Atomic bool failed;
     _Atomic bool touched; /* the last kernel has written something */
-    int users; /* workers inside, under the lock */
+    int users;            /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
     struct timespec start;

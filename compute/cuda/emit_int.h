@@ -26,6 +26,18 @@ void emit_i64(struct emitter *m, int64_t value, const char *name, ...)
 void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* An address to be filled in at launch. */
+void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const char *type,
+                  const char *name, ...) __attribute__((format(printf, 5, 6)));
+void emit_divisors(struct emitter *m); /* div[k] */
+/* ar_operands, ar_fetch(), ar_put() of the forms that walk chunks. */
+void emit_operands(struct emitter *m);
+void emit_fetch(struct emitter *m);
+void emit_put(struct emitter *m);
+
+/* emit_reduce.c */
+void emit_reduce(struct emitter *m);
+
 /* emit_point.c */
 
 /* ar_ctx<c>() for every context: indices of the iteration space → the context's, and whether its

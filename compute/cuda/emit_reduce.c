@@ -1,0 +1,190 @@
+/* The form reduce: numbers over the kept and the reduced axes taken apart, and what a reduction is:
+ * its state, how an element is taken in, how two states become one, what comes out. Sums are those
+ * of the CPU backend: float32 and smaller in float64, float64 with the error of each addition kept.
+ */
+#include "compute/cuda/emit_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A number over some axes → indices along them. */
+static void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    int first = 0;
+    while (first < f->rank && !(axes >> first & 1))
+        first++;
+    strb_addf(b,
+              "AR_FN void %s(const ar_params &p, ar_index n, ar_at &at)\n{\n    ar_index q;\n    "
+              "(void)q;\n    (void)n;\n",
+              name);
+    for (int a = f->rank - 1; a >= 0; a--) {
+        if (!(axes >> a & 1))
+            continue;
+        const char *scale = a == f->rank - 1 ? " * AR_E" : "";
+        if (a == first)
+            strb_addf(b, "    at.i[%d] = n%s;\n", a, scale);
+        else
+            strb_addf(b,
+                      "    q = ar_divide(n, p.div[%d]);\n"
+                      "    at.i[%d] = (n - q * (ar_index)p.div[%d].divisor)%s;\n    n = q;\n",
+                      a, a, a, scale);
+    }
+    strb_add(b, "}\n");
+}
+
+struct reduction {
+    const char *type; /* ar_state */
+    char begin[48], take[96], merge[96], end[96];
+    struct scalar identity;
+    int size; /* of a state, bytes */
+};
+
+static struct scalar extreme(enum dtype t, bool largest)
+{
+    struct scalar s = {.dtype = t};
+    int bits = (int)dtype_size(t) * 8;
+    switch (dtype_kind(t)) {
+    case KIND_FLOAT:
+        if (t == DT_F64)
+            s.v.f64 = largest ? __builtin_inf() : -__builtin_inf();
+        else
+            s.v.f32 = largest ? __builtin_inff() : -__builtin_inff();
+        break;
+    case KIND_INT:
+        s.v.u64 = (largest ? (1ull << (bits - 1)) - 1 : 1ull << (bits - 1)) &
+                  (bits == 64 ? UINT64_MAX : (1ull << bits) - 1);
+        break;
+    case KIND_UINT:
+        s.v.u64 = largest ? bits == 64 ? UINT64_MAX : (1ull << bits) - 1 : 0;
+        break;
+    case KIND_BOOL:
+        s.v.b = largest;
+        break;
+    case KIND_COMPLEX:
+        break;
+    }
+    return s;
+}
+
+static struct reduction sum_of(enum dtype t)
+{
+    struct reduction r = {.begin = "0", .merge = "a + b", .size = 8};
+    const char *id = emit_id(t);
+    if (t == DT_F64) {
+        r = (struct reduction){.type = "ar_running",
+                               .begin = "ar_running{0, 0}",
+                               .take = "ar_running_add(s, x)",
+                               .merge = "ar_running_merge(a, b)",
+                               .end = "ar_running_value(s)",
+                               .size = 16};
+    } else if (dtype_is_real_float(t)) {
+        r.type = "ar_f64";
+        snprintf(r.take, sizeof r.take, "s + ar_cast_%s_F64(x)", id);
+        snprintf(r.end, sizeof r.end, "ar_cast_F64_%s(s)", id);
+    } else if (t == DT_C64) {
+        r = (struct reduction){.type = "ar_c128",
+                               .begin = "ar_c128{0, 0}",
+                               .take = "ar_c128{s.re + x.re, s.im + x.im}",
+                               .merge = "ar_c128{a.re + b.re, a.im + b.im}",
+                               .end = "ar_c64{(ar_f32)s.re, (ar_f32)s.im}",
+                               .size = 16};
+    } else if (t == DT_C128) {
+        r = (struct reduction){
+            .type = "ar_running2",
+            .begin = "ar_running2{{0, 0}, {0, 0}}",
+            .take = "ar_running2{ar_running_add(s.re, x.re), ar_running_add(s.im, x.im)}",
+            .merge = "ar_running2{ar_running_merge(a.re, b.re), ar_running_merge(a.im, b.im)}",
+            .end = "ar_c128{ar_running_value(s.re), ar_running_value(s.im)}",
+            .size = 32};
+    } else if (t == DT_BOOL) {
+        r.type = "ar_bool";
+        snprintf(r.take, sizeof r.take, "(ar_bool)(s | x)");
+        snprintf(r.merge, sizeof r.merge, "(ar_bool)(a | b)");
+        snprintf(r.end, sizeof r.end, "s");
+    } else {
+        r.type = emit_type(t);
+        snprintf(r.take, sizeof r.take, "ar_ADD_%s(s, x)", id);
+        snprintf(r.merge, sizeof r.merge, "ar_ADD_%s(a, b)", id);
+        snprintf(r.end, sizeof r.end, "s");
+    }
+    return r;
+}
+
+static struct reduction extreme_of(enum dtype t, bool min)
+{
+    struct reduction r = {.begin = "p.identity", .size = (int)dtype_size(t)};
+    enum dtype in = dtype_is_half(t) ? DT_F32 : t;
+    const char *op = min ? "MINIMUM" : "MAXIMUM", *id = emit_id(in);
+    r.type = emit_type(in);
+    r.identity = extreme(in, min);
+    if (in == t) {
+        snprintf(r.take, sizeof r.take, "ar_%s_%s(s, x)", op, id);
+        snprintf(r.end, sizeof r.end, "s");
+    } else {
+        snprintf(r.take, sizeof r.take, "ar_%s_F32(s, ar_cast_%s_F32(x))", op, emit_id(t));
+        snprintf(r.end, sizeof r.end, "ar_cast_F32_%s(s)", emit_id(t));
+        r.size = 4;
+    }
+    snprintf(r.merge, sizeof r.merge, "ar_%s_%s(a, b)", op, id);
+    return r;
+}
+
+static struct reduction reduction_of(enum reduce_op op, enum dtype t)
+{
+    switch (op) {
+    case REDUCE_SUM:
+        return sum_of(t);
+    case REDUCE_MIN:
+    case REDUCE_ALL:
+        return extreme_of(t, true);
+    case REDUCE_MAX:
+    case REDUCE_ANY:
+        break;
+    }
+    return extreme_of(t, false);
+}
+
+static void emit_reduction(struct emitter *m)
+{
+    const struct ir_output *out = &m->k->outputs[0];
+    struct strb *b = &m->body;
+    struct reduction r = reduction_of(out->reduce, out->dtype);
+    if (!strcmp(r.begin, "p.identity"))
+        emit_scalar(m, &r.identity, "identity");
+    strb_addf(b,
+              "#include \"compute/kernels/running.cuh\"\ntypedef %s ar_state;\n"
+              "AR_FN ar_state ar_begin(const ar_params &p)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_take(ar_state s, ar_result x)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
+              "AR_FN ar_result ar_end(ar_state s)\n{\n    return %s;\n}\n",
+              r.type, r.begin, r.take, r.merge, r.end);
+    if (m->f->stretches > 1) {
+        int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
+        m->out->scratch = m->f->stretches * outputs * r.size;
+        m->out->finish = true;
+        m->out->finish_grid = (unsigned)((outputs + FORM_BLOCK - 1) / FORM_BLOCK);
+    }
+}
+
+void emit_reduce(struct emitter *m)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    strb_addf(b, "#define AR_LANES %d\n#define AR_INNER %d\n", f->lanes, f->inner);
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, f->reduced, "reduced");
+    emit_i64(m, f->stretch, "stretch");
+    emit_i64(m, f->stretches, "stretches");
+    emit_address(m, EMIT_SCRATCH, 0, "void *", "scratch");
+    emit_divisors(m);
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
+    emit_unravel(m, "ar_reduced", f->reduced_axes);
+    emit_reduction(m);
+    strb_add(b, "#include \"compute/kernels/reduce.cuh\"\n");
+}

@@ -1,0 +1,31 @@
+/* The analysis's inside, shared by form.c (axes, rows, tiles, reductions) and form_stencil.c. */
+#ifndef ARRAYD_CUDA_FORM_INT_H
+#define ARRAYD_CUDA_FORM_INT_H
+
+#include "compute/cuda/form.h"
+
+struct analysis {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    struct form *f;
+    int alignment;
+    int n;               /* axes left */
+    int order[MAX_RANK]; /* the kernel's axes in the order of walking */
+    uint32_t fixed;      /* the kernel's axes that may not be merged */
+};
+
+/* Chunks of `elements` along the fastest axis begin at multiples of their size, up to 16 bytes. */
+bool form_input_aligned(const struct analysis *z, uint32_t input, int elements);
+bool form_output_aligned(const struct analysis *z, int elements);
+
+/* How many neighbours make a chunk: as many as fill 16 bytes of the smallest type that is moved by
+ * vectors, as long as the largest stays small. 1 where vectors do not pay. `store`: the results
+ * too. */
+int form_chunk_elements(const struct analysis *z, bool store);
+
+unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
+
+/* form_stencil.c: whether the form stencil fits; then it is filled in. */
+bool form_try_stencil(struct analysis *z);
+
+#endif
