@@ -153,7 +153,17 @@ static void nvrtc_makes_machine_code_of_them(void **state)
         clock_gettime(CLOCK_MONOTONIC, &t0);
         if (only)
             puts(m->text);
-        if (compile_text(nvrtc, "sm_90", m->text, false, &code, &e) != ERR_OK) {
+        /* one of two architectures each, in a long run both */
+        bool newer = only || i / step % 2 == 0;
+        const char *arch = newer ? "sm_90" : "sm_80";
+        struct compiled other = {0};
+        if (getenv("ARRAYD_LONG") && !only &&
+            compile_text(nvrtc, newer ? "sm_80" : "sm_90", m->text, false, &other, &e) != ERR_OK) {
+            print_message("%s: %s\n%s\n", cases[i].text, e.message, m->text);
+            wrong++;
+        }
+        mem_free(other.bytes);
+        if (compile_text(nvrtc, arch, m->text, false, &code, &e) != ERR_OK) {
             print_message("%s: %s\n%s\n", cases[i].text, e.message, m->text);
             wrong++;
         }
