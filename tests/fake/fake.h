@@ -64,6 +64,7 @@ struct allocation {
 };
 
 struct CUevent_st {
+    struct CUevent_st *next, *prev; /* all there are: a lost device's are nobody's to destroy */
     unsigned magic, flags;
     int refs; /* the handle's, and those of queued work */
     struct CUctx_st *context;

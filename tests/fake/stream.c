@@ -213,11 +213,16 @@ static bool is_event(struct CUevent_st *e)
     return e && e->magic == MAGIC_EVENT;
 }
 
+static struct CUevent_st *events; /* with the lock held */
+
 void event_unref(struct CUevent_st *e)
 {
     if (--e->refs)
         return;
     e->magic = 0;
+    *(e->prev ? &e->prev->next : &events) = e->next;
+    if (e->next)
+        e->next->prev = e->prev;
     free(e);
 }
 
@@ -234,6 +239,10 @@ EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
     e->refs = 1;
     e->context = fake_current;
     fake.live[FAKE_EVENTS]++;
+    e->next = events;
+    if (events)
+        events->prev = e;
+    events = e;
     *event = e;
     return fake_leave(CUDA_SUCCESS);
 }
