@@ -403,3 +403,18 @@ enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_
     *ret = c->closed[a].id;
     return ERR_OK;
 }
+
+enum err_code graph_close_operand(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
+{
+    bool loose = c->flags[a] & NODE_LOOSE;
+    TRY(graph_close(c, place, a, ret));
+    if (!loose)
+        return ERR_OK;
+    const struct typed_node *x = &c->t->nodes[*ret];
+    struct affine same = {.rank = x->rank};
+    for (int k = 0; k < x->rank; k++) {
+        same.src[k] = (int8_t)k;
+        same.step[k] = 1;
+    }
+    return graph_view(c, place, *ret, &same, x->rank, x->shape, ret);
+}

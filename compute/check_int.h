@@ -116,6 +116,11 @@ enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum r
 /* Ends a scope: every index() and unravel_index() still loose under `a` takes a's shape. An error
  * when a has none of its own. */
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
+/* As graph_close, for an operand of a function that looks at shapes. What was closed is put behind
+ * a view that changes nothing: the function may come to nothing (a shift by 0), and index() must go
+ * on meaning the operand's own axes then, whatever surrounds it. */
+enum err_code graph_close_operand(struct checker *c, uint32_t place, uint32_t a,
+                                  uint32_t *ret) must_check;
 
 /* check_ops.c */
 

@@ -118,8 +118,11 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     bool keepdims = false;
     TRY(check_value(c, call->param[0], &v));
     TRY(ops_typed(c, &v, &x));
+    uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
     TRY(axes_param(c, call->param[1], c->t->nodes[x].rank, &axes));
+    if (axes == 0) /* nothing is left of the reduction */
+        TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &keepdims));
     enum dtype t = c->t->nodes[x].dtype;
     switch (func) {

@@ -17,7 +17,7 @@ enum err_code stencil_getitem(struct checker *c, uint32_t node, struct cval *ret
     TRY(check_value(c, c->x->links[n->first_arg].node, &v));
     if (v.weak)
         return expr_err(c->x, node, c->e, ERR_BAD_INDEX, "a literal cannot be indexed");
-    TRY(graph_close(c, v.place, v.id, &id));
+    TRY(graph_close_operand(c, v.place, v.id, &id));
     const struct typed_node *x = &c->t->nodes[id];
     struct index_map m;
     enum err_code rc = index_resolve(x->rank, x->shape, n->index, &m, c->e);
@@ -180,7 +180,7 @@ static enum err_code closed_operand(struct checker *c, uint32_t node, uint32_t *
     uint32_t id;
     TRY(check_value(c, node, &v));
     TRY(ops_typed(c, &v, &id));
-    return graph_close(c, v.place, id, ret);
+    return graph_close_operand(c, v.place, id, ret);
 }
 
 enum err_code stencil_shift(struct checker *c, const struct call *call, struct cval *ret)

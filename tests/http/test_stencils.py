@@ -151,3 +151,23 @@ def test_mistakes(api, expr, code):
     assert r.status != 500
     if code:
         assert r.code == code
+
+
+@pytest.mark.parametrize("text, want", [
+    ("laplacian(x+index(0))+w", np.tile([1, 0, 0, 0, 0, -1], (3, 1))),
+    ("forward_diff(x+index(0),0)+w", np.tile([1, 1, 1, 1, 1, 0], (3, 1))),
+    ("shift(x+index(0),[0])+w", np.tile(np.arange(6), (3, 1))),
+    ("max(x+index(0),axis=[])+w", np.tile(np.arange(6), (3, 1))),
+    ("any(x+index(0),axis=[])+w", np.tile(np.arange(6) != 0, (3, 1))),
+    ("shift(s*index(0),[0])+x", np.zeros(6)),
+    ("shift(s*index(0),[1],boundary='wrap')+x", np.zeros(6)),
+    ("shift(s*index(0),[5],boundary='reflect')+x", np.zeros(6)),
+    ("(s*index(0))[0:1]+x", np.zeros(6)),
+    ("shift(y*index(1),[0,0])+w", np.zeros((3, 6))),
+    ("shift(w[0]+unravel_index(x+4,0),[0])+q", np.full((2, 1, 6), 4)),
+])
+def test_index_means_its_own_operand_where_the_operation_around_it_comes_to_nothing(api, text, want):
+    for name, shape, fill in [("x", [6], 0), ("w", [3, 6], 0), ("s", [1], 1), ("y", [3, 1], 1), ("q", [2, 1, 6], 0)]:
+        api.expect(201, api.post("/v1/arrays", {"name": name, "shape": shape, "dtype": "int64", "fill": fill}))
+    reply = api.expect(200, api.post("/v1/evaluate", {"expr": text, "inline": True}))
+    assert np.array_equal(np.array(reply.json()["data"]), want)
