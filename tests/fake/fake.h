@@ -73,6 +73,7 @@ struct CUevent_st {
 };
 
 struct CUmod_st {
+    struct CUmod_st *next, *prev; /* as an event's */
     unsigned magic;
     int refs; /* the handle's, and those of queued launches */
     void *handle;

@@ -52,6 +52,8 @@ static void *load(const void *image)
     return handle;
 }
 
+static struct CUmod_st *modules; /* with the lock held */
+
 EXPORT CUresult cuModuleLoadData(CUmodule *ret_module, const void *image)
 {
     int r = fake_enter("cuModuleLoadData", NEEDS_CONTEXT, NULL);
@@ -77,6 +79,10 @@ EXPORT CUresult cuModuleLoadData(CUmodule *ret_module, const void *image)
     for (unsigned i = 0; i < module->n_kernels; i++)
         m->functions[i] = (struct CUfunc_st){.module = m, .kernel = &module->kernels[i]};
     fake.live[FAKE_MODULES]++;
+    m->next = modules;
+    if (modules)
+        modules->prev = m;
+    modules = m;
     *ret_module = m;
     return fake_leave(CUDA_SUCCESS);
 }
@@ -86,6 +92,9 @@ void module_unref(struct CUmod_st *m)
     if (--m->refs)
         return;
     m->magic = 0;
+    *(m->prev ? &m->prev->next : &modules) = m->next;
+    if (m->next)
+        m->next->prev = m->prev;
     dlclose(m->handle);
     pthread_mutex_destroy(&m->running);
     free(m->functions);
