@@ -1,5 +1,8 @@
-/* compute/cuda/form and emit: which form a kernel takes, the text of a few (golden), and that
- * NVRTC, where one is installed, makes machine code of all of them. */
+/* compute/cuda/form and emit: which form a kernel takes, the text of a few, and that NVRTC, where
+ * one is installed, makes machine code of all of them.
+ *
+ * GOLDEN_DIR holds the committed texts. They change whenever the emitter does: that is for the eye
+ * of who changes it, who then writes them again with ARRAYD_GOLDEN_WRITE=1. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,82 +20,33 @@
 #include "compute/cuda/emit.h"
 #include "compute/lower.h"
 #include "protocol/infix.h"
+#include "tests/unit/emit_cases.h"
 #include "tests/unit/real_nvrtc.h"
 
 static char here[32]; /* addresses that stand for arrays */
-
-struct operand {
-    const char *name;
-    enum dtype dtype;
-    struct view view;
-};
-
-/* clang-format off */
-static const struct operand operands[] = {
-    {"a", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
-    {"b", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
-    {"turned", DT_F32, {3, {64, 64, 64}, {1, 64, 4096}, 0}},
-    {"off", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 1}},
-    {"odd", DT_F32, {3, {7, 9, 11}, {99, 11, 1}, 0}},
-    {"odd2", DT_F32, {3, {17, 19, 109}, {2071, 109, 1}, 0}},
-    {"row", DT_F32, {1, {64}, {1}, 0}},
-    {"col", DT_F32, {2, {64, 1}, {1, 1}, 0}},
-    {"col2", DT_F32, {2, {64, 1}, {1, 1}, 0}},
-    {"line", DT_F32, {1, {1003}, {1}, 0}},
-    {"sq", DT_F32, {2, {256, 512}, {512, 1}, 0}},
-    {"every", DT_F32, {1, {100}, {3}, 0}},
-    {"back", DT_F32, {1, {100}, {-1}, 99}},
-    {"d", DT_F64, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
-    {"h", DT_F16, {2, {64, 64}, {64, 1}, 0}},
-    {"bf", DT_BF16, {2, {64, 64}, {64, 1}, 0}},
-    {"z", DT_C64, {2, {64, 64}, {64, 1}, 0}},
-    {"zz", DT_C128, {2, {64, 64}, {64, 1}, 0}},
-    {"i", DT_I32, {2, {64, 64}, {64, 1}, 0}},
-    {"l", DT_I64, {2, {64, 64}, {64, 1}, 0}},
-    {"u", DT_U8, {2, {64, 64}, {64, 1}, 0}},
-    {"m", DT_BOOL, {2, {64, 64}, {64, 1}, 0}},
-    {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
-    {"five", DT_F32, {5, {3, 4, 6, 5, 8}, {960, 240, 40, 8, 1}, 0}},
-};
-static const struct { const char *text, *form; } cases[] = {
-    {"a*2 + 1", "flat"}, {"a + b", "flat"}, {"where(a > b, a - b, b - a)", "flat"},
-    {"exp(-a*a)*sin(b) + sqrt(abs(a))", "flat"}, {"line + 1", "flat"}, {"a + off", "flat"},
-    {"off*2", "flat"}, {"odd + 1", "flat"}, {"every + 1", "flat"}, {"back*2", "flat"},
-    {"a + row", "rows"}, {"row + col", "rows"}, {"a + turned", "tile"}, {"turned*turned", "tile"},
-    {"sq[::2, 1:] + 1", "rows"}, {"a[1:-1, 1:-1, 1:-1]*2", "rows"}, {"big + 1", "flat"},
-    {"big + row[0]", "flat"}, {"h + 1", "flat"}, {"bf*h", "flat"}, {"z*zz", "flat"}, {"z/(z + 1)", "flat"},
-    {"i//3 + l", "flat"}, {"u + u", "flat"}, {"m & (u > 3)", "flat"}, {"d + a", "flat"},
-    {"five[:, :, ::-1]*2", "rows"}, {"a + index(0)", "rows"}, {"sin(index(2)*0.5) + a", "rows"},
-    {"laplacian(a)", "stencil"}, {"a + 0.1*laplacian(a, boundary='wrap')", "stencil"},
-    {"laplacian(d)", "stencil"}, {"laplacian(odd)", "rows"},
-    {"laplacian(odd2)", "stencil"}, {"shift(odd2, (0, 2, -3), 'wrap') - odd2", "stencil"}, {"laplacian(sq)", "stencil"},
-    {"shift(a, (1, 0, 0)) - a", "stencil"}, {"shift(a, (0, 0, 1), 'reflect') - a", "stencil"},
-    {"shift(sq, (0, 3), 'symmetric') + sq", "stencil"}, {"shift(a, (0, 0, 9)) - a", "rows"},
-    {"shift(a, (1, 1, 1)) - a", "rows"}, {"shift(a, (1, 1, 1), 'clamp') - a", "stencil"},
-    {"shift(exp(a), (1, 0, 0), 'constant', 0) + a", "stencil"}, {"shift(row, (1,)) + a", "rows"},
-    {"shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a", "rows"}, {"central_diff(sq, 0)**2 + central_diff(sq, 1)**2", "stencil"},
-    {"shift(a[1:], (1, 0, 0)) + 1", "stencil"}, {"shift(five, (0, 0, 1, 0, 1), 'wrap') - five", "stencil"},
-    {"sum(a)", "reduce-all"}, {"sum(a, axis=0)", "reduce-outer"}, {"sum(a, axis=2)", "reduce-inner"},
-    {"sum((a - b)**2)", "reduce-all"}, {"max(a, axis=1)", "reduce-outer"}, {"min(h)", "reduce-all"},
-    {"sum(d)", "reduce-all"}, {"sum(z, axis=1)", "reduce-inner"}, {"sum(zz)", "reduce-all"}, {"mean(bf)", "reduce-all"},
-    {"any(m)", "reduce-all"}, {"all(u > 3, axis=0)", "reduce-outer"}, {"sum(l)", "reduce-all"}, {"max(i, axis=(0, 1))", "reduce-all"},
-    {"sum(five, axis=(0, 2, 4))", "reduce-inner"}, {"sum(laplacian(a))", "reduce-all"}, {"max(every)", "reduce-all"},
-    {"sum(u)", "reduce-all"}, {"sum(turned, axis=0)", "reduce-inner"},
-};
-/* clang-format on */
 
 static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
 {
     (void)user;
     (void)e;
     *ret = (struct binding){.kind = BINDING_NONE};
-    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
-        if (!strcmp(operands[i].name, name))
+    for (size_t i = 0; i < sizeof emit_operands / sizeof *emit_operands; i++)
+        if (!strcmp(emit_operands[i].name, name))
             *ret = (struct binding){.kind = BINDING_ARRAY,
                                     .array = (struct array *)&here[i],
-                                    .dtype = operands[i].dtype,
-                                    .view = operands[i].view};
+                                    .dtype = emit_operands[i].dtype,
+                                    .view = emit_operands[i].view};
     return ERR_OK;
+}
+
+static struct ir_plan *lowered(struct arena *arena, const struct typed *t)
+{
+    struct err e = ERR_INIT;
+    struct ir_plan *plan = NULL;
+    struct lower_request req = {.typed = t,
+                                .limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 1000}};
+    assert_int_equal(lower(arena, &req, &plan, &e), ERR_OK);
+    return plan;
 }
 
 static struct ir_plan *plan_of(struct arena *arena, const char *text)
@@ -102,34 +56,138 @@ static struct ir_plan *plan_of(struct arena *arena, const char *text)
     uint32_t source;
     struct check_env env = {.resolve = resolve, .max_inputs = 64};
     struct typed *t = arena_alloc(arena, sizeof *t);
-    struct ir_plan *plan = NULL;
     expr_init(&x, arena, 10000, 400);
     assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
     if (infix_parse(&x, source, text, strlen(text), &x.root, &e) != ERR_OK ||
         check_expr(arena, &x, &env, -1, t, &e) != ERR_OK)
         fail_msg("%s: %s", text, e.message);
-    struct lower_request req = {.typed = t,
-                                .limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 1000}};
-    assert_int_equal(lower(arena, &req, &plan, &e), ERR_OK);
-    return plan;
+    return lowered(arena, t);
+}
+
+/* What engine_random() asks for, along one axis. */
+static struct ir_plan *random_plan(struct arena *arena)
+{
+    static const int64_t shape[] = {4096};
+    static const struct random_params uniform = {.dist = RANDOM_UNIFORM, .seed = 7};
+    struct typed *t = arena_alloc(arena, sizeof *t);
+    struct typed_node node = {.kind = T_INDEX, .dtype = DT_I64, .rank = 1, .shape = shape};
+    uint32_t index = typed_add(arena, t, &node);
+    node = (struct typed_node){.kind = T_RANDOM,
+                               .dtype = DT_F32,
+                               .rank = 1,
+                               .shape = shape,
+                               .n_args = 1,
+                               .args = {index},
+                               .random = &uniform};
+    t->root = typed_add(arena, t, &node);
+    return lowered(arena, t);
 }
 
 static void every_kernel_takes_the_form_it_should(void **state)
 {
     (void)state;
     int wrong = 0;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof emit_cases / sizeof *emit_cases; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        const struct ir_plan *p = plan_of(arena, cases[i].text);
+        const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
         const struct ir_kernel *k = p->kernels[0];
         struct emitted *m = emit_kernel(arena, k, 256);
         assert_non_null(m);
-        if (strcmp(form_name(m->form), cases[i].form) != 0) {
-            print_message("%s: %s, not %s\n", cases[i].text, form_name(m->form), cases[i].form);
+        if (strcmp(form_name(m->form), emit_cases[i].form) != 0) {
+            print_message("%s: %s, not %s\n", emit_cases[i].text, form_name(m->form),
+                          emit_cases[i].form);
             wrong++;
         }
     }
     assert_int_equal(wrong, 0);
+}
+
+/* Says where the text first differs from the file's; whether it does. */
+static bool differs(const char *name, const char *text, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        print_message("%s: cannot open %s\n", name, path);
+        return true;
+    }
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+    bool found = false;
+    for (int number = 1; !found; number++) {
+        n = getline(&line, &cap, f);
+        const char *end = strchr(text, '\n');
+        size_t m = end ? (size_t)(end - text) + 1 : strlen(text);
+        if (n <= 0 && m == 0)
+            break;
+        found = n <= 0 || (size_t)n != m || memcmp(line, text, m) != 0;
+        if (found)
+            print_message("%s.cu, line %d\n  is  %.*s  not %s", name, number, (int)m, text,
+                          n > 0 ? line : "\n");
+        text += m;
+    }
+    free(line);
+    fclose(f);
+    return found;
+}
+
+static void the_text_is_the_committed_one(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    for (size_t i = 0; i < sizeof emit_golden / sizeof *emit_golden; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const char *expr = emit_golden[i].text;
+        const struct ir_plan *p = expr ? plan_of(arena, expr) : random_plan(arena);
+        struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
+        assert_non_null(m);
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s.cu", GOLDEN_DIR, emit_golden[i].name);
+        if (getenv("ARRAYD_GOLDEN_WRITE")) {
+            FILE *f = fopen(path, "wb");
+            assert_non_null(f);
+            assert_int_equal(fwrite(m->text, 1, strlen(m->text), f), strlen(m->text));
+            assert_int_equal(fclose(f), 0);
+        }
+        wrong += differs(emit_golden[i].name, m->text, path);
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Every second element from each of 64 places, times a number of its own: so many addresses,
+ * strides and numbers that the parameters are not passed by value. */
+static void many_parameters_go_through_memory(void **state)
+{
+    (void)state;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    _cleanup_strb_ struct strb text = {0};
+    for (unsigned i = 0; i < 64; i++) {
+        strb_addf(&text, "%s%u.5*six[", i ? " + " : "", i + 1);
+        for (unsigned a = 0; a < 6; a++)
+            strb_addf(&text, a ? ", %u::2" : "%u::2", i >> a & 1);
+        strb_addc(&text, ']');
+    }
+    const struct ir_plan *p = plan_of(arena, text.data);
+    struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
+    assert_non_null(m);
+    assert_int_equal(p->n_kernels, 1);
+    assert_true(m->params_size > EMIT_PARAMS_MAX);
+    assert_true(m->indirect);
+    assert_non_null(strstr(m->text, "#define AR_INDIRECT 1\n"));
+
+    /* and a kernel that needs few has none of it */
+    struct emitted *few = emit_kernel(arena, plan_of(arena, "a*2 + 1")->kernels[0], 256);
+    assert_false(few->indirect);
+    assert_null(strstr(few->text, "AR_INDIRECT"));
+
+    const struct nvrtc *nvrtc = real_nvrtc();
+    if (!nvrtc)
+        return;
+    struct compiled code = {0};
+    struct err e = ERR_INIT;
+    if (compile_text(nvrtc, "sm_90", m->text, false, &code, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    mem_free(code.bytes);
 }
 
 static void nvrtc_makes_machine_code_of_them(void **state)
@@ -141,11 +199,11 @@ static void nvrtc_makes_machine_code_of_them(void **state)
     int wrong = 0;
     const char *only = getenv("EMIT_CASE");
     size_t step = getenv("ARRAYD_LONG") || only ? 1 : 4;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i += step) {
-        if (only && strcmp(only, cases[i].text) != 0)
+    for (size_t i = 0; i < sizeof emit_cases / sizeof *emit_cases; i += step) {
+        if (only && strcmp(only, emit_cases[i].text) != 0)
             continue;
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        const struct ir_plan *p = plan_of(arena, cases[i].text);
+        const struct ir_plan *p = plan_of(arena, emit_cases[i].text);
         struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
         struct compiled code = {0};
         struct err e = ERR_INIT;
@@ -159,20 +217,20 @@ static void nvrtc_makes_machine_code_of_them(void **state)
         struct compiled other = {0};
         if (getenv("ARRAYD_LONG") && !only &&
             compile_text(nvrtc, newer ? "sm_80" : "sm_90", m->text, false, &other, &e) != ERR_OK) {
-            print_message("%s: %s\n%s\n", cases[i].text, e.message, m->text);
+            print_message("%s: %s\n%s\n", emit_cases[i].text, e.message, m->text);
             wrong++;
         }
         mem_free(other.bytes);
         if (compile_text(nvrtc, arch, m->text, false, &code, &e) != ERR_OK) {
-            print_message("%s: %s\n%s\n", cases[i].text, e.message, m->text);
+            print_message("%s: %s\n%s\n", emit_cases[i].text, e.message, m->text);
             wrong++;
         }
         clock_gettime(CLOCK_MONOTONIC, &t1);
         if (getenv("ARRAYD_LONG") || only)
-            print_message("%-60s %-12s %6.1f ms %zu bytes\n", cases[i].text, form_name(m->form),
-                          (double)(t1.tv_sec - t0.tv_sec) * 1e3 +
-                              (double)(t1.tv_nsec - t0.tv_nsec) * 1e-6,
-                          code.n);
+            print_message(
+                "%-60s %-12s %6.1f ms %zu bytes\n", emit_cases[i].text, form_name(m->form),
+                (double)(t1.tv_sec - t0.tv_sec) * 1e3 + (double)(t1.tv_nsec - t0.tv_nsec) * 1e-6,
+                code.n);
         if (only && code.n) {
             FILE *f = fopen("kernel.cubin", "wb");
             fwrite(code.bytes, 1, code.n, f);
@@ -203,6 +261,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel_takes_the_form_it_should),
+        cmocka_unit_test(the_text_is_the_committed_one),
+        cmocka_unit_test(many_parameters_go_through_memory),
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
         cmocka_unit_test(no_memory_is_told),
     };

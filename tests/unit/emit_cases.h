@@ -1,0 +1,96 @@
+/* The expressions that kernels are made of for the tests of compute/cuda's emitter, and the arrays
+ * they are about: a kind of each, of every dtype, whose elements nobody reads. Included by
+ * test_emit.c; constant. */
+#ifndef ARRAYD_TESTS_EMIT_CASES_H
+#define ARRAYD_TESTS_EMIT_CASES_H
+
+#include <stddef.h>
+
+#include "compute/dtype.h"
+#include "compute/layout.h"
+
+struct emit_operand {
+    const char *name;
+    enum dtype dtype;
+    struct view view;
+};
+
+/* clang-format off */
+static const struct emit_operand emit_operands[] = {
+    {"a", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
+    {"b", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
+    {"turned", DT_F32, {3, {64, 64, 64}, {1, 64, 4096}, 0}},
+    {"off", DT_F32, {3, {64, 64, 64}, {4096, 64, 1}, 1}},
+    {"odd", DT_F32, {3, {7, 9, 11}, {99, 11, 1}, 0}},
+    {"odd2", DT_F32, {3, {17, 19, 109}, {2071, 109, 1}, 0}},
+    {"row", DT_F32, {1, {64}, {1}, 0}},
+    {"col", DT_F32, {2, {64, 1}, {1, 1}, 0}},
+    {"col2", DT_F32, {2, {64, 1}, {1, 1}, 0}},
+    {"line", DT_F32, {1, {1003}, {1}, 0}},
+    {"sq", DT_F32, {2, {256, 512}, {512, 1}, 0}},
+    {"every", DT_F32, {1, {100}, {3}, 0}},
+    {"back", DT_F32, {1, {100}, {-1}, 99}},
+    {"d", DT_F64, {3, {64, 64, 64}, {4096, 64, 1}, 0}},
+    {"h", DT_F16, {2, {64, 64}, {64, 1}, 0}},
+    {"bf", DT_BF16, {2, {64, 64}, {64, 1}, 0}},
+    {"z", DT_C64, {2, {64, 64}, {64, 1}, 0}},
+    {"zz", DT_C128, {2, {64, 64}, {64, 1}, 0}},
+    {"i", DT_I32, {2, {64, 64}, {64, 1}, 0}},
+    {"l", DT_I64, {2, {64, 64}, {64, 1}, 0}},
+    {"u", DT_U8, {2, {64, 64}, {64, 1}, 0}},
+    {"m", DT_BOOL, {2, {64, 64}, {64, 1}, 0}},
+    {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
+    {"five", DT_F32, {5, {3, 4, 6, 5, 8}, {960, 240, 40, 8, 1}, 0}},
+    {"six", DT_F32, {6, {8, 10, 12, 14, 6, 4}, {40320, 4032, 336, 24, 4, 1}, 0}},
+};
+/* An expression over them and the form that it takes. */
+static const struct { const char *text, *form; } emit_cases[] = {
+    {"a*2 + 1", "flat"}, {"a + b", "flat"}, {"where(a > b, a - b, b - a)", "flat"},
+    {"exp(-a*a)*sin(b) + sqrt(abs(a))", "flat"}, {"line + 1", "flat"}, {"a + off", "flat"},
+    {"off*2", "flat"}, {"odd + 1", "flat"}, {"every + 1", "flat"}, {"back*2", "flat"},
+    {"a + row", "rows"}, {"row + col", "rows"}, {"a + turned", "tile"}, {"turned*turned", "tile"},
+    {"sq[::2, 1:] + 1", "rows"}, {"a[1:-1, 1:-1, 1:-1]*2", "rows"}, {"big + 1", "flat"},
+    {"big + row[0]", "flat"}, {"h + 1", "flat"}, {"bf*h", "flat"}, {"z*zz", "flat"},
+    {"z/(z + 1)", "flat"}, {"i//3 + l", "flat"}, {"u + u", "flat"}, {"m & (u > 3)", "flat"},
+    {"d + a", "flat"}, {"five[:, :, ::-1]*2", "rows"}, {"a + index(0)", "rows"},
+    {"sin(index(2)*0.5) + a", "rows"}, {"laplacian(a)", "stencil"},
+    {"a + 0.1*laplacian(a, boundary='wrap')", "stencil"}, {"laplacian(d)", "stencil"},
+    {"laplacian(odd)", "rows"}, {"laplacian(odd2)", "stencil"},
+    {"shift(odd2, (0, 2, -3), 'wrap') - odd2", "stencil"}, {"laplacian(sq)", "stencil"},
+    {"shift(a, (1, 0, 0)) - a", "stencil"}, {"shift(a, (0, 0, 1), 'reflect') - a", "stencil"},
+    {"shift(sq, (0, 3), 'symmetric') + sq", "stencil"}, {"shift(a, (0, 0, 9)) - a", "rows"},
+    {"shift(a, (1, 1, 1)) - a", "rows"}, {"shift(a, (1, 1, 1), 'clamp') - a", "stencil"},
+    {"shift(exp(a), (1, 0, 0), 'constant', 0) + a", "stencil"}, {"shift(row, (1,)) + a", "rows"},
+    {"shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a", "rows"},
+    {"central_diff(sq, 0)**2 + central_diff(sq, 1)**2", "stencil"},
+    {"shift(a[1:], (1, 0, 0)) + 1", "stencil"},
+    {"shift(five, (0, 0, 1, 0, 1), 'wrap') - five", "stencil"}, {"sum(a)", "reduce-all"},
+    {"sum(a, axis=0)", "reduce-outer"}, {"sum(a, axis=2)", "reduce-inner"},
+    {"sum((a - b)**2)", "reduce-all"}, {"max(a, axis=1)", "reduce-outer"}, {"min(h)", "reduce-all"},
+    {"sum(d)", "reduce-all"}, {"sum(z, axis=1)", "reduce-inner"}, {"sum(zz)", "reduce-all"},
+    {"mean(bf)", "reduce-all"}, {"any(m)", "reduce-all"}, {"all(u > 3, axis=0)", "reduce-outer"},
+    {"sum(l)", "reduce-all"}, {"max(i, axis=(0, 1))", "reduce-all"},
+    {"sum(five, axis=(0, 2, 4))", "reduce-inner"}, {"sum(laplacian(a))", "reduce-all"},
+    {"max(every)", "reduce-all"}, {"sum(u)", "reduce-all"}, {"sum(turned, axis=0)", "reduce-inner"},
+};
+/* Those whose text is committed: tests/golden/cuda/NAME.cu. No expression has the last. */
+static const struct { const char *name, *text; } emit_golden[] = {
+    {"flat", "a*2 + 1"}, {"flat-tail", "line + 1"}, {"flat-select", "where(a > b, a - b, b - a)"},
+    {"flat-unaligned", "a + off"}, {"flat-strided", "every + 1"}, {"flat-wide", "big + row[0]"},
+    {"halves", "bf*h"}, {"complex", "z/(z + 1)"}, {"bools", "m & (u > 3)"},
+    {"integers", "i//3 + l"}, {"rows", "a + row"}, {"rows-sliced", "sq[::2, 1:] + 1"},
+    {"index", "sin(index(2)*0.5) + a"}, {"general", "shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a"},
+    {"tile", "a + turned"}, {"stencil-self", "laplacian(a)"},
+    {"stencil-wrap", "a + 0.1*laplacian(a, boundary='wrap')"},
+    {"stencil-clamp", "shift(a, (1, 1, 1), 'clamp') - a"},
+    {"stencil-reflect", "shift(a, (0, 0, 1), 'reflect') - a"},
+    {"stencil-symmetric", "shift(sq, (0, 3), 'symmetric') + sq"},
+    {"stencil-constant", "shift(exp(a), (1, 0, 0), 'constant', 0) + a"},
+    {"stencil-step", "laplacian(odd2)"},
+    {"stencil-batch", "shift(five, (0, 0, 1, 0, 1), 'wrap') - five"},
+    {"reduce-all", "sum((a - b)**2)"}, {"reduce-inner", "sum(z, axis=1)"},
+    {"reduce-outer", "max(a, axis=1)"}, {"random", NULL},
+};
+/* clang-format on */
+
+#endif
