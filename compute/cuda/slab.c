@@ -65,7 +65,7 @@ struct slabs {
     uint64_t round, looked;
     _Atomic unsigned turn;
     int64_t copies, waits, reclaimed;
-    bool idle, stop;
+    bool stop;
     pthread_t thread;
 };
 
@@ -249,8 +249,7 @@ enum err_code slab_get(struct slabs *s, struct slab_user *u, enum slab_class cla
         k->last = &u->next_waiting;
         atomic_fetch_add(&u->refs, 1);
         s->waits++;
-        if (s->idle)
-            pthread_cond_signal(&s->wake);
+        pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
     *ret = b;
@@ -299,8 +298,7 @@ void slab_watch(struct slabs *s, struct slab_user *u, struct slab *b, int queue)
     *q->last = b;
     q->last = &b->next;
     s->copies++;
-    if (s->idle)
-        pthread_cond_signal(&s->wake);
+    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -416,12 +414,6 @@ static bool look_after_line(struct slabs *s)
     return grown;
 }
 
-static struct timespec in(uint64_t ns)
-{
-    ns += slab_now();
-    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
-}
-
 /* Until there is something to do. */
 static void rest(uint64_t since)
 {
@@ -437,13 +429,12 @@ static void rest(uint64_t since)
 /* With the lock: until a copy or somebody in line comes, or for `ns` when not 0. */
 static void sleep_until_woken(struct slabs *s, uint64_t ns)
 {
-    struct timespec until = in(ns);
-    s->idle = true;
+    uint64_t at = slab_now() + ns;
+    struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
     if (ns)
         pthread_cond_timedwait(&s->wake, &s->lock, &until);
     else
         pthread_cond_wait(&s->wake, &s->lock);
-    s->idle = false;
 }
 
 static void *copy_thread(void *arg)
