@@ -48,6 +48,7 @@ struct CUctx_st {
 };
 
 struct CUmemPoolHandle_st {
+    struct CUmemPoolHandle_st *next, *prev; /* as an event's */
     unsigned magic;
     int device;
     size_t used, reserved, max;

@@ -264,12 +264,17 @@ static void set_reserved(struct CUmemPoolHandle_st *pool, size_t keep)
     pool->reserved = to;
 }
 
+static struct CUmemPoolHandle_st *pools; /* with the lock held */
+
 static void pool_unref(struct CUmemPoolHandle_st *pool)
 {
     if (!pool->destroyed || pool->allocations)
         return;
     set_reserved(pool, 0);
     pool->magic = 0;
+    *(pool->prev ? &pool->prev->next : &pools) = pool->next;
+    if (pool->next)
+        pool->next->prev = pool->prev;
     free(pool);
 }
 
@@ -287,6 +292,10 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps *pr
     pool->device = props->location.id;
     pool->max = props->maxSize ? props->maxSize : SIZE_MAX;
     fake.live[FAKE_POOLS]++;
+    pool->next = pools;
+    if (pools)
+        pools->prev = pool;
+    pools = pool;
     *ret_pool = pool;
     return fake_leave(CUDA_SUCCESS);
 }
