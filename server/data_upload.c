@@ -163,7 +163,7 @@ static size_t put_direct(struct upload_sink *s, const unsigned char *p, size_t n
     if (!to)
         return upload_push(s->upload, p, n);
     size_t k = n < room ? n : room;
-    memcpy(to, p, k);
+    mem_copy_away(to, p, k);
     upload_advance(s->upload, k);
     return k;
 }

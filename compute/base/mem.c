@@ -5,6 +5,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 static _Atomic int64_t live;
 static _Atomic int64_t fail_countdown; /* 0 = off, n = the nth from now fails, -1 = all fail */
@@ -99,4 +102,35 @@ char *mem_strndup(const char *s, size_t n)
     memcpy(p, s, n);
     p[n] = '\0';
     return p;
+}
+
+#define AWAY_LEAST 4096 /* below, the caches are quicker */
+
+void mem_copy_away(void *to, const void *from, size_t n)
+{
+#if defined(__SSE2__)
+    char *t = to;
+    const char *f = from;
+    if (n < AWAY_LEAST) {
+        memcpy(t, f, n);
+        return;
+    }
+    size_t head = -(uintptr_t)t & 63;
+    memcpy(t, f, head);
+    t += head, f += head, n -= head;
+    for (; n >= 64; t += 64, f += 64, n -= 64) {
+        __m128i a = _mm_loadu_si128((const __m128i *)f);
+        __m128i b = _mm_loadu_si128((const __m128i *)(f + 16));
+        __m128i c = _mm_loadu_si128((const __m128i *)(f + 32));
+        __m128i d = _mm_loadu_si128((const __m128i *)(f + 48));
+        _mm_stream_si128((__m128i *)t, a);
+        _mm_stream_si128((__m128i *)(t + 16), b);
+        _mm_stream_si128((__m128i *)(t + 32), c);
+        _mm_stream_si128((__m128i *)(t + 48), d);
+    }
+    _mm_sfence();
+    memcpy(t, f, n);
+#else
+    memcpy(to, from, n);
+#endif
 }

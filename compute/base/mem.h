@@ -34,4 +34,8 @@ static inline void mem_freep(void *pp)
 }
 #define _cleanup_free_ __attribute__((cleanup(mem_freep)))
 
+/* memcpy for bytes that are not looked at again soon: they go past the caches, so that memory is
+ * written without being read first. Ordered before any later store of the thread. */
+void mem_copy_away(void *to, const void *from, size_t n);
+
 #endif

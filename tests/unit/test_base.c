@@ -100,9 +100,28 @@ static void fault_injection_counts(void **state)
     assert_null(mem_reallocarray(NULL, SIZE_MAX, 2));
 }
 
+static void copying_away_copies(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, 4097, 4160, 70000};
+    static unsigned char from[70100], to[70200];
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (unsigned char)(i * 31 + i / 251);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t shift = 0; shift < 66; shift += 13) {
+            size_t n = sizes[k];
+            memset(to, 0xEE, sizeof to);
+            mem_copy_away(to + 64 + shift, from + shift, n);
+            assert_memory_equal(to + 64 + shift, from + shift, n);
+            assert_int_equal(to[63 + shift], 0xEE);
+            assert_int_equal(to[64 + shift + n], 0xEE);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copying_away_copies),
         cmocka_unit_test(err_has_status_name_place),
         cmocka_unit_test(long_message_is_cut_at_a_character),
         cmocka_unit_test(arena_respects_cap_and_zeroes),
