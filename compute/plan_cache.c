@@ -1,7 +1,7 @@
 /* A chained table over the hash of the key text; equal keys with other meanings of the names lie in
  * one chain. Names are resolved again for every look, outside of the lock: the callback is the
  * server's and takes locks of its own. An entry is put in only when it is complete, so that nobody
- * waits for another's compilation; two who miss at once both compile and the later one is kept. */
+ * waits for another's compilation; two who miss at once both compile, and both plans are kept. */
 #include "compute/plan_cache.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "compute/engine_internal.h"
 
 #define LONGEST_KEY 16384u
-#define LOOKS       8 /* entries of one key that are tried */
+#define LOOKS       64 /* entries of one key that are tried */
 
 /* What a name meant. */
 struct plan_name {

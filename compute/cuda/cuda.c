@@ -62,6 +62,18 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     if (code == CUDA_ERROR_OUT_OF_MEMORY)
         return err_set(e, ERR_OUT_OF_MEMORY, "%s: no memory is left on the device (%s)", what,
                        name);
+    switch (code) { /* mistakes of ours, which leave the device as it was */
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_NOT_FOUND:
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
+        return err_set(e, ERR_INTERNAL, "%s failed: %s (%d)", what, name, code);
+    default:
+        break;
+    }
     int none = 0;
     atomic_compare_exchange_strong(&c->lost_code, &none, code);
     atomic_store(&c->lost, true);

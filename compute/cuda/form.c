@@ -427,6 +427,14 @@ static bool try_tile(struct analysis *z)
     return true;
 }
 
+/* Bytes of a reduction's state (emit_reduce.c), at most. */
+static int state_size(const struct ir_output *o)
+{
+    if (o->reduce != REDUCE_SUM)
+        return 8;
+    return o->dtype == DT_C128 ? 32 : o->dtype == DT_C64 || o->dtype == DT_F64 ? 16 : 8;
+}
+
 static void make_reduce(struct analysis *z)
 {
     struct form *f = z->f;
@@ -436,6 +444,9 @@ static void make_reduce(struct analysis *z)
     f->elements = form_chunk_elements(z, false);
     if (!f->general && f->shape[x] % f->elements)
         f->elements = 1;
+    while (!f->inner && f->elements > 1 &&
+           FORM_BLOCK * f->elements * state_size(&z->k->outputs[0]) > SHARED_BYTES)
+        f->elements /= 2; /* a block's states lie in shared memory */
     classify(z);
     choose_unroll(z);
     f->kept = f->reduced = 1;
@@ -446,6 +457,8 @@ static void make_reduce(struct analysis *z)
     f->lanes = f->inner ? (f->reduced >= 1024 ? FORM_BLOCK : 32) : 8;
     if (f->inner && f->reduced < 32)
         f->lanes = 8;
+    while (f->lanes > 8 && f->kept / (FORM_BLOCK / f->lanes) >= INT32_MAX)
+        f->lanes /= 2; /* a grid has no more blocks than that */
     int64_t width = FORM_BLOCK / f->lanes, across = (f->kept + width - 1) / width;
     f->stretches = across > 0 ? SPLIT_BLOCKS / across : 1;
     int64_t most = f->reduced / (LEAST_STRETCH * f->lanes);

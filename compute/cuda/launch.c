@@ -112,7 +112,7 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
         return ERR_OUT_OF_MEMORY;
     int state = atomic_load(&p->state);
     if (state != PREPARED_READY) /* if it is compiled once more already, that is for others */
-        return state == PREPARED_FAILED ? p->error : ERR_INTERNAL;
+        return state == PREPARED_FAILED && p->error != ERR_OK ? p->error : ERR_INTERNAL;
     enum err_code code = cuda_functions(d, p, &fn, NULL);
     const struct emitted *m = p->emitted;
     if (code == ERR_OK && scratch_of(m) > f->scratch_size)

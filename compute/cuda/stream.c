@@ -31,15 +31,20 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The event behind a ticket of a stream of this device, or NULL when it has passed. */
+/* The event behind a ticket of a stream of this device, or NULL when it has passed. A job without
+ * an event (there was no memory for one) has nothing on the device: then the event before it tells.
+ */
 static CUevent event_behind(const struct stream *s, uint64_t ticket)
 {
-    for (const struct job *j = s->under_way; j; j = j->next)
-        if (j->ticket >= ticket) {
-            const struct flight *f = j->private_data;
-            return f && f->timed ? f->end : NULL;
-        }
-    return NULL;
+    CUevent last = NULL;
+    for (const struct job *j = s->under_way; j; j = j->next) {
+        const struct flight *f = j->private_data;
+        if (f && f->timed)
+            last = f->end;
+        if (j->ticket >= ticket && last)
+            break;
+    }
+    return last;
 }
 
 /* Whether the job may leave the queue now. */
@@ -233,6 +238,11 @@ static struct job *take_finished(struct stream *s)
     struct flight *f = job ? job->private_data : NULL;
     if (!job)
         return NULL;
+    /* told in the order of the fences, so that a failure is known to whoever read what it should
+     * have written; fences only point backwards */
+    for (uint32_t i = 0; i < job->n_waits; i++)
+        if (!cuda_passed(job->waits[i]))
+            return NULL;
     if (f && f->timed && !atomic_load(&c->lost)) {
         CUresult r = c->driver->cuEventQuery(f->end);
         /* a failure that leaves the device alive says nothing of the work: ask again */

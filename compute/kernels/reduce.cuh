@@ -2,7 +2,7 @@
  * threads walk the reduced points side by side) or stand beside each other along the outputs, AR_E
  * each, in AR_LANES rows over the reduced points. Where there are few outputs, the reduced points are
  * split among blocks (gridDim.y), whose states ar_finish merges in order. Which elements meet in which
- * order depends on the shape alone.
+ * order depends on the shape and on how the operands lie alone.
  *
  * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
  * to the indices along the kept, the reduced axes) and the reduction itself: ar_state, ar_begin,

@@ -71,7 +71,10 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"mean(bf)", "reduce-all"}, {"any(m)", "reduce-all"}, {"all(u > 3, axis=0)", "reduce-outer"},
     {"sum(l)", "reduce-all"}, {"max(i, axis=(0, 1))", "reduce-all"},
     {"sum(five, axis=(0, 2, 4))", "reduce-inner"}, {"sum(laplacian(a))", "reduce-all"},
-    {"max(every)", "reduce-all"}, {"sum(u)", "reduce-all"}, {"sum(turned, axis=0)", "reduce-inner"},
+    {"max(every)", "reduce-all"}, {"mean(u, axis=0)", "reduce-outer"},
+    {"mean(m, axis=0)", "reduce-outer"},
+    {"sum(astype(u, 'complex128'), axis=0)", "reduce-outer"},
+    {"sum(u)", "reduce-all"}, {"sum(turned, axis=0)", "reduce-inner"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. No expression has the last. */
 static const struct { const char *name, *text; } emit_golden[] = {
