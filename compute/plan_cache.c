@@ -343,7 +343,7 @@ static bool same_binding(const struct plan_name *was, const struct binding *now)
         return same_literal(&b->lit, &now->lit);
     case BINDING_SCALAR:
         return b->scalar.dtype == now->scalar.dtype &&
-               memcmp(&b->scalar.v, &now->scalar.v, sizeof b->scalar.v) == 0;
+               memcmp(&b->scalar.v, &now->scalar.v, dtype_size(b->scalar.dtype)) == 0;
     }
     return false;
 }

@@ -134,14 +134,22 @@ struct impatience {
     struct server *server;
 };
 
+/* The signal by which a lost device is told counts only where one is lost. */
+static void next_signal(const struct impatience *i)
+{
+    int sig;
+    do
+        sigwait(i->signals, &sig);
+    while (sig == LOST_SIGNAL && !atomic_load(&i->server->device_lost));
+}
+
 /* Signals while the first one's work is under way: the second cuts short, the third ends it. */
 static void *impatient(void *arg)
 {
     struct impatience *i = arg;
-    int sig;
-    sigwait(i->signals, &sig);
+    next_signal(i);
     atomic_store(&i->server->hurry, true);
-    sigwait(i->signals, &sig);
+    next_signal(i);
     _exit(atomic_load(&i->server->device_lost) ? LOST_EXIT : EXIT_FAILED);
 }
 
