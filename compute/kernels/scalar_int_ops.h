@@ -164,7 +164,14 @@ AR_FN ar_bool AR_NAME(GREATER_EQUAL)(AR_R a, AR_R b)
 #if AR_SIGNED
 AR_FN AR_R AR_NAME(ABS)(AR_R a)
 {
+#if defined(__CUDACC_RTC__) && AR_WIDTH < 32
+    /* NVRTC 13 takes an absolute value for non-negative when it is widened; the least one is not */
+    ar_i32 v = a < 0 ? -(ar_i32)a : (ar_i32)a;
+    asm("" : "+r"(v));
+    return (AR_R)v;
+#else
     return a < 0 ? AR_NAME(NEGATIVE)(a) : a;
+#endif
 }
 AR_FN AR_R AR_NAME(SIGN)(AR_R a)
 {
