@@ -82,13 +82,16 @@ static void reap_streams(struct engine *g)
     }
 }
 
-void engine_close(struct engine *g)
+bool engine_close(struct engine *g)
 {
     if (!g)
-        return;
+        return true;
     /* the last copies of transfers let go of their memory by themselves, in a moment */
-    for (int i = 0; i < 100000 && atomic_load(&g->jobs) > 0; i++)
+    double until = engine_now_ms() + g->config.close_wait_ms;
+    while (atomic_load(&g->jobs) > 0 && engine_now_ms() < until)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    if (atomic_load(&g->jobs) > 0)
+        return false; /* a kernel may use any of it */
     for (int i = 0; i < engine_device_count(g); i++)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     reap_streams(g);
@@ -97,6 +100,7 @@ void engine_close(struct engine *g)
     backend_close(g->backend);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
+    return true;
 }
 
 const char *engine_backend(const struct engine *g)
@@ -149,12 +153,6 @@ int engine_roomiest_device(const struct engine *g)
     return best;
 }
 
-bool engine_lost(const struct engine *g)
-{
-    const struct backend_ops *ops = g->backend->ops;
-    return ops->lost && ops->lost(g->backend);
-}
-
 void engine_report(const struct engine *g, struct backend_report *ret)
 {
     const struct backend_ops *ops = g->backend->ops;
@@ -183,12 +181,17 @@ void engine_metrics(struct engine *g, struct strb *out)
               "# HELP arrayd_plan_cache_entries Plans kept.\n"
               "# TYPE arrayd_plan_cache_entries gauge\n"
               "arrayd_plan_cache_entries %u\n"
+              "# HELP arrayd_work_failed_total Pieces of device work that failed, or read what "
+              "failed work should have written.\n"
+              "# TYPE arrayd_work_failed_total counter\n"
+              "arrayd_work_failed_total %llu\n"
               "# HELP arrayd_jobs_in_flight Pieces of device work queued or running.\n"
               "# TYPE arrayd_jobs_in_flight gauge\n"
               "arrayd_jobs_in_flight %lld\n",
               (unsigned long long)atomic_load(&g->evaluations),
               (unsigned long long)atomic_load(&g->kernels), (unsigned long long)plans.hits,
-              (unsigned long long)plans.misses, plans.entries, (long long)atomic_load(&g->jobs));
+              (unsigned long long)plans.misses, plans.entries,
+              (unsigned long long)atomic_load(&g->failures), (long long)atomic_load(&g->jobs));
     if (g->backend->ops->metrics)
         g->backend->ops->metrics(g->backend, out);
 }
@@ -290,28 +293,51 @@ static void task_deliver(struct task *t)
         done(user, result, ms);
 }
 
+/* Why an operand is not what the task was to read, or ERR_OK. */
+static enum err_code operand_failed(const struct task *t, const struct storage *st)
+{
+    int failed = atomic_load(&st->failed);
+    if (failed == ERR_OK && t->number <= atomic_load(&st->missed_until))
+        failed = atomic_load(&st->missed);
+    return (enum err_code)failed;
+}
+
+/* What work that is over has made of a storage it was to write. Old contents that it left alone
+ * stand; who counted on the new ones hears of it (in_submit: nobody did). */
+static void job_wrote(const struct job *job, const struct storage_use *u)
+{
+    struct storage *st = u->storage;
+    atomic_store(&st->written_ms, job->device_ms);
+    atomic_store(&st->compile_ms, job->compile_ms);
+    if (job->untouched && !u->fresh) {
+        if (job->in_submit)
+            return;
+        atomic_store(&st->missed, job->result);
+        atomic_store(&st->missed_until, atomic_load(&st->engine->submissions));
+        return;
+    }
+    if (job->result != ERR_OK || u->whole)
+        atomic_store(&st->failed, job->result);
+    if (job->result == ERR_OK) {
+        if (u->whole)
+            atomic_store(&st->missed, ERR_OK);
+        storage_forget(st);
+    }
+}
+
 /* Whoever waits for what was written can tell how long it took, and whether it is there: work that
  * failed, or read what failed work should have written, leaves nothing that may be shown. */
 static void job_measured(struct job *job)
 {
     struct task *t = job->user;
-    int failed = job->result;
-    for (uint32_t i = 0; i < t->n_uses && failed == ERR_OK; i++)
+    for (uint32_t i = 0; i < t->n_uses && job->result == ERR_OK; i++)
         if (!t->uses[i].write)
-            failed = atomic_load(&t->uses[i].storage->failed);
-    job->result = (enum err_code)failed; /* of operands that are not what was asked for, too */
-    for (uint32_t i = 0; i < t->n_uses; i++) {
-        struct storage *st = t->uses[i].storage;
-        if (!t->uses[i].write)
-            continue;
-        atomic_store(&st->written_ms, job->device_ms);
-        atomic_store(&st->compile_ms, job->compile_ms);
-        /* old contents that are still there stand, if somebody hears that they were to change */
-        if (job->untouched && (t->done || job->in_submit) && !t->uses[i].fresh)
-            continue;
-        if (failed != ERR_OK || t->uses[i].whole)
-            atomic_store(&st->failed, failed);
-    }
+            job->result = operand_failed(t, t->uses[i].storage);
+    if (job->result != ERR_OK)
+        atomic_fetch_add(&t->stream->engine->failures, 1);
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        if (t->uses[i].write)
+            job_wrote(job, &t->uses[i]);
 }
 
 static void job_done(struct job *job)
@@ -414,7 +440,7 @@ bool task_reserve(struct task *t)
     return t->waits != NULL;
 }
 
-enum err_code task_submit_unlock(struct task *t)
+enum err_code task_submit(struct task *t)
 {
     struct engine *g = t->stream->engine;
     uint32_t n = 0;
@@ -432,23 +458,23 @@ enum err_code task_submit_unlock(struct task *t)
     t->job.measured = job_measured;
     t->job.user = t;
     atomic_fetch_add(&g->jobs, 1);
-    struct engine_stream *s = t->stream;
-    stream_ref(s); /* the task may be gone when submit() returns on another thread */
+    t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
-    uint64_t ticket = g->backend->ops->submit(s->stream, &t->job);
-    /* Not delivered before the exchange below, so the uses are still there. */
+    uint64_t ticket = g->backend->ops->submit(t->stream->stream, &t->job);
+    /* Not delivered before task_unlock, so the uses are still there. */
     for (uint32_t i = 0; i < t->n_uses; i++)
-        record(&t->uses[i], s, ticket);
+        record(&t->uses[i], t->stream, ticket);
+    /* what another thread tells in this moment is work that failed later */
+    return atomic_load(&t->state) == TASK_DONE && t->job.in_submit ? t->result : ERR_OK;
+}
+
+void task_unlock(struct task *t)
+{
+    struct engine *g = t->stream->engine;
     pthread_mutex_unlock(&g->lock);
-    enum err_code result = ERR_OK;
-    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE) {
-        /* what another thread told in this moment is marked as work that failed later is */
-        result = t->done || !t->job.in_submit ? ERR_OK : t->result;
+    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
         task_deliver(t);
-    }
-    engine_stream_unref(s);
     reap_streams(g);
-    return result;
 }
 
 void engine_sync(struct engine_stream *s, engine_done *done, void *user)
@@ -467,5 +493,6 @@ void engine_sync(struct engine_stream *s, engine_done *done, void *user)
         done(user, ERR_OUT_OF_MEMORY, 0);
         return;
     }
-    (void)task_submit_unlock(t); /* told by done */
+    (void)task_submit(t); /* told by done */
+    task_unlock(t);
 }

@@ -8,7 +8,11 @@
  * counted. Storage is charged to an account from creation until it is really released. All
  * allocation happens when work is asked for, so a request that cannot be served fails then, with
  * nothing changed. A write never disturbs a reader in flight: while a download holds the storage,
- * the writer gets new memory (copy on write). */
+ * the writer gets new memory (copy on write).
+ *
+ * Where work fails later, what it was to make cannot be read: who asks is told why. An array that
+ * it was to write has its old contents as long as nothing of it was written: what had been asked
+ * of the array by then fails too, what is asked after that sees the old contents. */
 #ifndef ARRAYD_ENGINE_H
 #define ARRAYD_ENGINE_H
 
@@ -45,16 +49,19 @@ struct engine_config {
     uint32_t max_kernel_nodes;
     uint32_t max_kernel_inputs;
     uint32_t plan_cache; /* plans kept for repeated expressions */
+    int close_wait_ms;   /* how long engine_close waits for work that is still running */
 };
 #define ENGINE_CONFIG_DEFAULT                                                                      \
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
-        .plan_cache = 512, .device = {.inline_elements = 1 << 16},                                 \
+        .plan_cache = 512, .close_wait_ms = 10000, .device = {.inline_elements = 1 << 16},         \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,
                           struct err *e) must_check;
-void engine_close(struct engine *g); /* after all arrays, streams and work are released */
+/* After all arrays and streams are released. False where work still runs after close_wait_ms:
+ * nothing is freed then, what it uses is left to the end of the process. */
+bool engine_close(struct engine *g);
 
 const char *engine_backend(const struct engine *g); /* "cpu", "cuda" */
 /* Whether arrays lie where the host reaches them: there is no device behind a bus. */
@@ -66,8 +73,6 @@ int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporari
 int64_t engine_jobs_in_flight(const struct engine *g);
 /* The device with most free memory, the first of equals. */
 int engine_roomiest_device(const struct engine *g);
-/* Whether a device is lost: nothing will work any more. backend_config.lost tells when. */
-bool engine_lost(const struct engine *g);
 void engine_report(const struct engine *g, struct backend_report *ret);
 void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 
@@ -78,7 +83,8 @@ enum err_code engine_stream_new(struct engine *g, int device, struct engine_stre
 void engine_stream_unref(struct engine_stream *s);
 
 /* Told once when the work is done (ERR_OK) or failed; any thread, possibly before the call that
- * took the callback returns; must not block. device_ms: time on the device. */
+ * took the callback returns; must not block. Not told where that call says that it failed.
+ * device_ms: time on the device. */
 typedef void engine_done(void *user, enum err_code result, double device_ms);
 
 /* done() when everything asked of the stream so far is done. */
@@ -111,7 +117,8 @@ bool array_same_buffer(const struct array *a, const struct array *b);
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer plus work in flight */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
 int array_device(const struct array *a);
-/* Changes with every write asked for, never repeats within the process: for ETag. */
+/* Changes with every write that is taken on, never repeats within the process: for ETag. Work that
+ * is refused or fails at once, with nothing written, leaves it alone. */
 uint64_t array_version(const struct array *a);
 
 /* A new contiguous array, zeroed. */
@@ -240,6 +247,9 @@ void upload_advance(struct upload *u, size_t n);
 enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int rank,
                                 const int64_t *shape, bool fortran, struct array **ret,
                                 struct err *e) must_check;
+/* upload_finish_into is to write only while the array's contents have this version
+ * (array_version): else ERR_PRECONDITION_FAILED. */
+void upload_expect(struct upload *u, uint64_t version);
 /* The staged bytes written to a region of an array (shape of `v`, elements of a's dtype); takes the
  * upload. ERR_OVERLAP when the region overlaps itself. done may be NULL. */
 enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,

@@ -26,6 +26,13 @@ struct storage {
     _Atomic double written_ms; /* device time of the work that wrote it last */
     _Atomic double compile_ms; /* and what compiling its kernels took */
     _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
+    /* work that was to write here failed and left it as it was: what was submitted until then
+     * (task.number) counted on the new contents, what comes later gets the old ones */
+    _Atomic int missed; /* enum err_code */
+    _Atomic uint64_t missed_until;
+    /* What the buffer held before this, a reference, until this is written: where that fails, the
+     * buffer has it again (buffer_storage). */
+    struct storage *_Atomic before;
     struct engine *engine;
     struct account *account;
     int device;
@@ -63,9 +70,10 @@ struct engine {
     struct fuse_limits fuse;
     struct plan_cache *plans;
     pthread_mutex_t lock;
+    _Atomic uint64_t submissions;
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
     _Atomic int64_t bytes, jobs;
-    _Atomic uint64_t version, evaluations, kernels;
+    _Atomic uint64_t version, evaluations, kernels, failures;
     struct engine_stream
         *_Atomic dead; /* released by whoever submits next: never from a callback */
 };
@@ -86,6 +94,8 @@ struct task {
     uint32_t n_uses, cap_uses;
     struct fence *waits;      /* task_reserve's */
     struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
+    uint64_t number;          /* in the order submitted, of all streams */
+    uint64_t if_version;      /* 0, or: only while the target's contents have this version */
     engine_done *done;
     void *user;
     double device_ms;
@@ -103,6 +113,10 @@ static inline void storage_unrefp(struct storage **st)
     storage_unref(*st);
 }
 #define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
+/* It is written: what was before it is not needed any more. */
+void storage_forget(struct storage *st);
+/* With the lock held: where the buffer's contents are, borrowed. */
+struct storage *buffer_storage(struct buffer *b);
 
 /* An array over the whole of a storage (reference taken over on success only), C-contiguous. */
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
@@ -115,12 +129,13 @@ struct task *task_new(struct engine_stream *s);
 void task_free(struct task *t); /* one that was not submitted */
 /* Adds a use (takes a reference); false without memory. */
 bool task_use(struct task *t, struct storage *st, bool write);
-/* Submitting has two halves, both with g->lock held: task_reserve takes the memory it needs (false:
- * none, nothing has happened), task_submit_unlock always submits; it unlocks. done() is told
- * outside of the lock. In between the caller makes its own changes visible. The result is that of
- * work which is over already and has no done(): ERR_OK, or why it failed. */
+/* Submitting has three steps under one hold of g->lock: task_reserve takes the memory it needs
+ * (false: none, nothing has happened); task_submit always submits, and says at once where the work
+ * failed at once (job.untouched: before it wrote anything), so that the caller makes its own
+ * changes visible, or not; task_unlock unlocks, and only then is done() told. */
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
-enum err_code task_submit_unlock(struct task *t);
+enum err_code task_submit(struct task *t);
+void task_unlock(struct task *t);
 
 /* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
  * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */
@@ -138,6 +153,9 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
 
 /* A graph that is just the array. false without memory. */
 bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);
+
+/* With the lock held: ERR_PRECONDITION_FAILED unless the contents have this version (0: any). */
+enum err_code require_version(const struct buffer *b, uint64_t version, struct err *e) must_check;
 
 /* ERR_CONFLICT unless the array `name` (NULL: it has none) is on the stream's device. */
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,

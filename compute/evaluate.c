@@ -221,12 +221,12 @@ enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array
                          "exchange their memory");
     /* Work already queued holds the storage it was bound to; only later work sees the exchange. */
     pthread_mutex_lock(&g->lock);
-    struct storage *st = a->buffer->storage;
-    a->buffer->storage = b->buffer->storage;
+    struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
+    a->buffer->storage = other;
     b->buffer->storage = st;
     /* of one size: each session goes on paying for what its own array has */
-    struct account *payer = a->buffer->storage->account;
-    a->buffer->storage->account = st->account;
+    struct account *payer = other->account;
+    other->account = st->account;
     st->account = payer;
     if (atomic_load(&a->buffer->loose_bool) || atomic_load(&b->buffer->loose_bool)) {
         atomic_store(&a->buffer->loose_bool, true);

@@ -95,10 +95,8 @@ struct storage *storage_ref(struct storage *st)
     return st;
 }
 
-void storage_unref(struct storage *st)
+static void storage_free(struct storage *st)
 {
-    if (!st || atomic_fetch_sub(&st->refs, 1) != 1)
-        return;
     struct engine *g = st->engine;
     if (st->size > 0)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
@@ -111,6 +109,37 @@ void storage_unref(struct storage *st)
         engine_stream_unref(st->readers[i].stream);
     mem_free(st->readers);
     mem_free(st);
+}
+
+/* A loop: many may have failed one after the other, each before the next. */
+void storage_unref(struct storage *st)
+{
+    while (st && atomic_fetch_sub(&st->refs, 1) == 1) {
+        struct storage *before = atomic_load(&st->before);
+        storage_free(st);
+        st = before;
+    }
+}
+
+void storage_forget(struct storage *st)
+{
+    storage_unref(atomic_exchange(&st->before, NULL));
+}
+
+/* Whoever looks puts it right: nobody else knows which buffer has the storage by now. */
+struct storage *buffer_storage(struct buffer *b)
+{
+    struct storage *st = b->storage, *before;
+    while (atomic_load(&st->failed) != ERR_OK &&
+           (before = atomic_exchange(&st->before, NULL)) != NULL) {
+        struct account *payer = before->account; /* of one size; see engine_swap */
+        before->account = st->account;
+        st->account = payer;
+        b->storage = before;
+        storage_unref(st);
+        st = before;
+    }
+    return st;
 }
 
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,

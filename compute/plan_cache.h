@@ -23,7 +23,7 @@ struct plan_entry {
     struct arena *arena; /* all below lives here, the entry itself too */
     struct typed typed;  /* its inputs' arrays are NULL */
     struct ir_plan *plan;
-    struct ir_plan *staged; /* see stage in evaluate.c; made when first wanted, under the lock */
+    struct ir_plan *staged; /* see stage in run.c; made when first wanted, under the lock */
 
     /* the cache's own */
     struct plan_cache *cache;

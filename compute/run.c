@@ -10,7 +10,8 @@
  *   - staged: into a temporary, which is then copied to the (small) target.
  *
  * Renaming storage at submission is safe because every earlier task holds the storage it was bound
- * to. All memory is allocated before anything is queued or renamed. */
+ * to. All memory is allocated before anything is queued or renamed. The new storage remembers the
+ * old one until it is written, so that a failure can be undone (buffer_storage). */
 #include "compute/engine_internal.h"
 
 #include <string.h>
@@ -243,7 +244,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
     for (uint32_t i = 0; i < p->n_slots; i++) {
         if (p->slots[i].kind != SLOT_INPUT)
             continue;
-        struct storage *st = r->typed->inputs[p->slots[i].index].array->buffer->storage;
+        struct storage *st = buffer_storage(r->typed->inputs[p->slots[i].index].array->buffer);
         if (!task_use(r->task, st, false))
             return err_oom(e);
         r->storages[i] = st;
@@ -253,7 +254,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
         return bind_new(r, p->result_slot, p->slots[p->result_slot].size, true, e);
 
     struct buffer *b = r->out->buffer;
-    struct storage *old = b->storage;
+    struct storage *old = buffer_storage(b);
     bool pinned = atomic_load(&old->pins) > 0;
     if (mode != WRITE_FRESH && !pinned) {
         if (!task_use(r->task, old, true))
@@ -390,17 +391,21 @@ static void prepare_kernels(const struct run *r)
         ops->prepare(r->g->backend, r->task->stream->device, r->plan->kernels[i]);
 }
 
-/* Work that failed at once has changed nothing: the buffer has its storage again, unless somebody
- * has given it another since. */
-static void take_back(struct engine *g, struct buffer *b, struct storage *renamed,
-                      struct storage **old)
+/* With the lock held, after the submission: what became of the target. The storage it had before is
+ * the caller's to release. */
+static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
 {
-    pthread_mutex_lock(&g->lock);
-    if (b->storage == renamed) {
-        b->storage = *old;
-        *old = renamed;
+    struct buffer *b = r->out->buffer;
+    if (code != ERR_OK && (renamed || r->task->job.untouched))
+        return NULL; /* as if nothing had been asked */
+    atomic_store(&b->version, engine_next_version(r->g));
+    if (!renamed) {
+        storage_forget(b->storage);
+        return NULL;
     }
-    pthread_mutex_unlock(&g->lock);
+    struct storage *old = b->storage;
+    b->storage = storage_ref(renamed);
+    return old;
 }
 
 static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
@@ -416,7 +421,9 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     }
     prepare_kernels(r);
     pthread_mutex_lock(&g->lock);
-    code = bind_arrays(r, mode, &renamed, e);
+    code = r->out ? require_version(r->out->buffer, r->task->if_version, e) : ERR_OK;
+    if (code == ERR_OK)
+        code = bind_arrays(r, mode, &renamed, e);
     if (code == ERR_OK) {
         result = r->out ? array_ref(r->out) : new_result(r);
         if (!result || !task_reserve(r->task))
@@ -434,16 +441,15 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     r->task->job.slots = r->slots;
     atomic_fetch_add(&g->evaluations, 1);
     atomic_fetch_add(&g->kernels, r->plan->n_kernels);
-    if (renamed) {
-        old = r->out->buffer->storage;
-        r->out->buffer->storage = storage_ref(renamed);
-    }
+    if (renamed)
+        atomic_store(&renamed->before, storage_ref(r->out->buffer->storage));
+    code = task_submit(r->task);
     if (r->out)
-        atomic_store(&r->out->buffer->version, engine_next_version(g));
-    code = task_submit_unlock(r->task);
+        old = take_effect(r, renamed, code);
+    if (code != ERR_OK)
+        r->task->done = NULL; /* the caller hears of it from us */
+    task_unlock(r->task);
     if (code != ERR_OK) {
-        if (renamed)
-            take_back(g, r->out->buffer, renamed, &old);
         array_unref(result);
         code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
                : code == ERR_INTERNAL
@@ -454,6 +460,13 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     }
     storage_unref(old);
     return code;
+}
+
+enum err_code require_version(const struct buffer *b, uint64_t version, struct err *e)
+{
+    if (!version || atomic_load(&b->version) == version)
+        return ERR_OK;
+    return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents have changed meanwhile");
 }
 
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,

@@ -1,7 +1,7 @@
 /* Bytes in and out of arrays.
  *
  * A download is a snapshot: it pins the storage the array has at that moment, and writers that come
- * later go to new storage (evaluate.c). An upload is staged in storage of its own; when the target
+ * later go to new storage (run.c). An upload is staged in storage of its own; when the target
  * is a whole buffer, the staging simply becomes the buffer's storage, else a kernel copies it in.
  *
  * Where the host reaches the memory, the caller's thread copies bytes itself. Else the backend's
@@ -187,7 +187,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     atomic_init(&d->state, DOWNLOAD_WAITING);
 
     pthread_mutex_lock(&g->lock);
-    struct storage *st = a->buffer->storage;
+    struct storage *st = buffer_storage(a->buffer);
     d->waited = !settled(st);
     struct task *t = NULL;
     code = open_storage(d, st, e);
@@ -210,7 +210,8 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     if (t) {
         atomic_fetch_add(&d->refs, 1);
         atomic_fetch_add(&g->jobs, 1); /* until download_done has let go of the storage */
-        task_submit_unlock(t);
+        (void)task_submit(t);          /* told by done */
+        task_unlock(t);
         return ERR_OK;
     }
     d->result = (enum err_code)atomic_load(&st->failed);
@@ -343,6 +344,7 @@ struct upload {
     struct transfer *transfer; /* to `target` (a reference); or NULL */
     struct storage *target;
     int64_t nbytes, filled;
+    uint64_t if_version; /* upload_expect */
 };
 
 enum err_code upload_new(struct engine_stream *s, struct account *account, int64_t nbytes,
@@ -424,58 +426,97 @@ size_t upload_push(struct upload *u, const void *bytes, size_t n)
     return done;
 }
 
-/* Makes the bytes under way the storage's contents, for whoever is ordered after this. */
-static enum err_code land(struct upload *u, struct err *e)
+void upload_expect(struct upload *u, uint64_t version)
 {
-    struct engine *g = u->stream->engine;
+    u->if_version = version;
+}
+
+/* The job that ends the bytes under way: whoever is ordered after it sees them. */
+static enum err_code landing(struct upload *u, struct task **ret, struct err *e)
+{
     struct task *t = task_new(u->stream);
     if (!t || !task_use(t, u->target, true)) {
         task_free(t);
         return err_oom(e);
     }
-    t->uses[0].whole = true;
+    t->uses[0].whole = t->uses[0].fresh = true;
+    *ret = t;
+    return ERR_OK;
+}
+
+/* Makes the staged bytes the contents of their storage and, where `b` is not NULL, that the
+ * buffer's. */
+static enum err_code land(struct upload *u, struct buffer *b, struct err *e)
+{
+    struct engine *g = u->stream->engine;
+    struct task *t = NULL;
+    struct storage *old = NULL;
+    enum err_code code = u->transfer ? landing(u, &t, e) : ERR_OK;
+    if (code != ERR_OK)
+        return code;
     pthread_mutex_lock(&g->lock);
-    enum err_code code = task_reserve(t) ? ERR_OK : err_oom(e);
-    if (code == ERR_OK)
-        code = g->backend->ops->upload_join(u->transfer, u->stream->stream, e);
+    if (b)
+        code = require_version(b, u->if_version, e);
+    if (code == ERR_OK && t)
+        code = task_reserve(t) ? g->backend->ops->upload_join(u->transfer, u->stream->stream, e)
+                               : err_oom(e);
     if (code != ERR_OK) {
         pthread_mutex_unlock(&g->lock);
         task_free(t);
         return code;
     }
-    code = task_submit_unlock(t); /* else nobody would be ordered behind the copies */
-    return code == ERR_OK ? code : err_set(e, code, "%s", err_title(code));
+    if (b)
+        old = buffer_storage(b);
+    if (b && t)
+        atomic_store(&u->target->before, storage_ref(old));
+    code = t ? task_submit(t) : ERR_OK;
+    if (b && code == ERR_OK) {
+        b->storage = u->storage;
+        u->storage = NULL;
+        atomic_store(&b->version, engine_next_version(g));
+    }
+    if (t)
+        task_unlock(t);
+    else
+        pthread_mutex_unlock(&g->lock);
+    if (code != ERR_OK)
+        return err_set(e, code, "%s", err_title(code));
+    storage_unref(old);
+    return ERR_OK;
 }
 
-/* The staged bytes as an array of their own, by the shape they are meant to have. */
-static enum err_code staged_array(struct upload *u, enum dtype dtype, int rank,
-                                  const int64_t *shape, bool fortran, struct array **ret,
-                                  struct err *e)
+/* Whether all of the bytes are there, and how they lie. */
+static enum err_code staged_view(const struct upload *u, enum dtype dtype, int rank,
+                                 const int64_t *shape, bool fortran, struct view *ret,
+                                 struct err *e)
 {
-    struct view v;
-    enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
+    enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), ret, e);
     if (code != ERR_OK)
         return code;
     code = upload_result(u);
     if (code != ERR_OK)
         return err_set(e, code, "the data could not be copied to the device");
-    if (view_size(&v) * (int64_t)dtype_size(dtype) != u->nbytes || u->filled != u->nbytes)
+    int64_t size = view_size(ret) * (int64_t)dtype_size(dtype);
+    if (size != u->nbytes || u->filled != u->nbytes)
         return err_set(e, ERR_LENGTH_MISMATCH, "%lld bytes were staged for an array of %lld",
-                       (long long)u->filled,
-                       (long long)(view_size(&v) * (int64_t)dtype_size(dtype)));
-    if (fortran) {
-        int64_t stride = 1;
-        for (int i = 0; i < rank; i++) {
-            v.strides[i] = stride;
-            stride *= shape[i];
-        }
+                       (long long)u->filled, (long long)size);
+    int64_t stride = 1;
+    for (int i = 0; fortran && i < rank; i++) {
+        ret->strides[i] = stride;
+        stride *= shape[i];
     }
-    struct array *a = array_over(u->stream->engine, u->storage, dtype, &v, u->nbytes);
+    return ERR_OK;
+}
+
+/* The staged bytes as an array of their own. */
+static enum err_code staged_array(struct upload *u, enum dtype dtype, const struct view *v,
+                                  struct array **ret, struct err *e)
+{
+    struct array *a = array_over(u->stream->engine, u->storage, dtype, v, u->nbytes);
     if (!a)
         return err_oom(e);
     u->storage = NULL;
-    if (u->transfer)
-        code = land(u, e);
+    enum err_code code = u->transfer ? land(u, NULL, e) : ERR_OK;
     if (code == ERR_OK)
         *ret = a;
     else
@@ -488,7 +529,10 @@ enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int ran
                                 struct err *e)
 {
     struct array *a = NULL;
-    enum err_code code = staged_array(take_u, dtype, rank, shape, fortran, &a, e);
+    struct view have;
+    enum err_code code = staged_view(take_u, dtype, rank, shape, fortran, &have, e);
+    if (code == ERR_OK)
+        code = staged_array(take_u, dtype, &have, &a, e);
     if (code == ERR_OK && !view_is_contiguous(&a->view)) {
         struct array *c = NULL;
         code = engine_copy(take_u->stream, take_u->account, a, &c, e);
@@ -501,52 +545,43 @@ enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int ran
     return code;
 }
 
-/* The staging becomes the buffer's storage. */
-static void adopt(struct array *target, struct array *staged)
+/* A kernel copies the staged bytes to the region `v` of an array. */
+static enum err_code copy_into(struct upload *u, const struct view *have, struct array *a,
+                               const struct view *v, engine_done *done, void *user, struct err *e)
 {
-    struct engine *g = target->buffer->engine;
-    pthread_mutex_lock(&g->lock);
-    struct storage *old = target->buffer->storage;
-    target->buffer->storage = staged->buffer->storage;
-    staged->buffer->storage = old;
-    atomic_store(&target->buffer->version, engine_next_version(g));
-    pthread_mutex_unlock(&g->lock);
+    _cleanup_array_ struct array *staged = NULL, *out = NULL;
+    enum err_code code = staged_array(u, a->dtype, have, &staged, e);
+    if (code != ERR_OK)
+        return code;
+    struct task *t = task_new(u->stream);
+    struct typed *typed = t ? arena_alloc(t->arena, sizeof *typed) : NULL;
+    if (!typed || !typed_input_only(t->arena, typed, staged)) {
+        task_free(t);
+        return err_oom(e);
+    }
+    t->if_version = u->if_version;
+    t->done = done;
+    t->user = user;
+    return engine_run(t, typed, u->account, false, a, v, &out, e);
 }
 
 enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,
                                  bool fortran, engine_done *done, void *user, struct err *e)
 {
-    _cleanup_array_ struct array *staged = NULL;
+    struct view have;
     enum err_code code = require_device(take_u->stream, a, NULL, e);
     if (code == ERR_OK && view_self_overlaps(v))
         code = err_set(e, ERR_OVERLAP, "elements of the target overlap each other");
     if (code == ERR_OK)
-        code = staged_array(take_u, a->dtype, v->rank, v->shape, fortran, &staged, e);
-    struct engine_stream *s = take_u->stream;
-    stream_ref(s);
-    struct account *account = take_u->account;
-    account_ref(account);
+        code = staged_view(take_u, a->dtype, v->rank, v->shape, fortran, &have, e);
+    bool whole = code == ERR_OK && view_is_contiguous(v) && view_is_contiguous(&have) &&
+                 take_u->nbytes == a->buffer->nbytes;
+    if (whole)
+        code = land(take_u, a->buffer, e);
+    else if (code == ERR_OK)
+        code = copy_into(take_u, &have, a, v, done, user, e);
     upload_abort(take_u);
-    if (code == ERR_OK && view_is_contiguous(v) && view_is_contiguous(&staged->view) &&
-        array_nbytes(staged) == a->buffer->nbytes) {
-        adopt(a, staged);
-        if (done)
-            done(user, ERR_OK, 0);
-    } else if (code == ERR_OK) {
-        struct task *t = task_new(s);
-        struct typed *typed = t ? arena_alloc(t->arena, sizeof *typed) : NULL;
-        struct array *out = NULL;
-        if (!typed || !typed_input_only(t->arena, typed, staged)) {
-            task_free(t);
-            code = err_oom(e);
-        } else {
-            t->done = done;
-            t->user = user;
-            code = engine_run(t, typed, account, false, a, v, &out, e);
-            array_unref(out);
-        }
-    }
-    account_unref(account);
-    engine_stream_unref(s);
+    if (whole && code == ERR_OK && done)
+        done(user, ERR_OK, 0);
     return code;
 }

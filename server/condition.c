@@ -81,6 +81,11 @@ struct condition condition_of(struct request *req)
     };
 }
 
+bool condition_names_tags(const struct condition *c)
+{
+    return c->match && !is_star(c->match);
+}
+
 static bool any_listed(const char *list, const struct array *a, const struct view *region,
                        bool strong)
 {

@@ -32,6 +32,9 @@ static inline bool condition_any(const struct condition *c)
     return c->match || c->none_match;
 }
 
+/* Whether it holds for certain contents only, not for any others that may come. */
+bool condition_names_tags(const struct condition *c);
+
 /* ERR_PRECONDITION_FAILED unless the condition holds for the array as it is now (NULL: there is
  * none yet). The tags are those of `region` of it and of the whole, in each representation: all of
  * them say the same about what would be overwritten. */

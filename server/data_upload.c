@@ -11,7 +11,6 @@
  * header when it is complete, else at the end. JSON is read into elements first, because only its
  * end tells whether the shape is right; that costs one copy of the region. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -20,6 +19,7 @@
 #include "server/condition.h"
 #include "server/data.h"
 #include "server/gate.h"
+#include "server/handlers.h"
 
 #define STAGE_BYTES       16384 /* a multiple of every element size */
 #define OFFLOAD_COPY_SIZE (1 << 20)
@@ -314,22 +314,22 @@ static void reply_failed(struct upload_sink *s, const struct err *e)
     http_reply_error(req, &copy);
 }
 
-/* Writes the staged bytes, if the request's condition (still) holds. Of two uploads with the same
- * condition one must fail, so no other upload is published between the question and the answer.
- * (What an evaluation writes at that very moment may come between.) */
+/* Writes the staged bytes, if the request's condition holds. Whoever names tags in If-Match must
+ * not overwrite anything else, so the version they were compared with goes along to the write
+ * itself. (The other conditions hold on whatever is written meanwhile.) */
 static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
                              struct err *e)
 {
-    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     struct condition condition = condition_of(s->req);
-    pthread_mutex_lock(&one);
+    uint64_t version = array_version(a);
     enum err_code c = condition_check(&condition, a, &s->region, e);
-    if (!c)
-        c = upload_finish_into(take_u, a, &s->region, s->fortran, NULL, NULL, e);
-    else
+    if (c) {
         upload_abort(take_u);
-    pthread_mutex_unlock(&one);
-    return c;
+        return c;
+    }
+    if (condition_names_tags(&condition))
+        upload_expect(take_u, version);
+    return upload_finish_into(take_u, a, &s->region, s->fortran, handler_work_done, NULL, e);
 }
 
 /* Everything has been pushed: publishes it. */

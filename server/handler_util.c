@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "compute/base/log.h"
 #include "protocol/media.h"
 #include "server/auth.h"
 #include "server/config.h"
@@ -45,6 +46,15 @@ enum err_code handler_body(struct request *req, bool optional, struct json *ret,
         return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");
     *ret = doc;
     return ERR_OK;
+}
+
+/* A lost device is told once, by lost.c. */
+void handler_work_done(void *user, enum err_code result, double device_ms)
+{
+    (void)user, (void)device_ms;
+    if (result != ERR_OK && result != ERR_DEVICE_LOST)
+        log_event(LOG_WARN, "work that was to write to an array failed after its reply", "code",
+                  err_name(result), NULL);
 }
 
 /* All of `s` as a decimal number up to `max`. */

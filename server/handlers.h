@@ -52,6 +52,10 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
 enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
                             struct err *e) must_check;
 
+/* For work that writes to an array and is not waited for (engine_done; user: NULL): what fails
+ * after its reply is logged, nobody else hears of it. */
+void handler_work_done(void *user, enum err_code result, double device_ms);
+
 /* The optional member "name": NULL when there is none, else checked. ERR_BAD_NAME with a place. */
 enum err_code handler_name(struct json body, const char **ret, struct err *e) must_check;
 

@@ -7,6 +7,7 @@
 #include "server/data.h"
 #include "server/encode.h"
 #include "server/eval_body.h"
+#include "server/handlers.h"
 #include "server/meta.h"
 #include "server/server.h"
 
@@ -66,8 +67,8 @@ void evaluate_post(struct request *req)
     if (maybe_meta)
         c = meta_reserve(&meta, &e);
     if (!c)
-        c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times, NULL,
-                            NULL, &e);
+        c = engine_evaluate(b.session->stream, b.session->account, &b.request, &a, &times,
+                            b.has_out ? handler_work_done : NULL, NULL, &e);
     req->t_plan = times.check + times.lower;
     req->t_compile = times.compile;
     if (!c)

@@ -210,8 +210,10 @@ static int run(const struct config *config)
     }
     if (s.auth)
         auth_free(s.auth);
-    if (s.engine)
-        engine_close(s.engine);
+    if (!engine_close(s.engine)) {
+        log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
+        _exit(status);
+    }
     metrics_free(s.metrics);
     if (!rc)
         log_event(LOG_INFO, "stopped", NULL);

@@ -1,0 +1,449 @@
+/* compute/engine where work fails: at once, or after it was taken on. The CPU backend with a front
+ * of the test's own: it holds jobs back and says how they end, so that every moment can be looked
+ * at. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine_internal.h"
+#include "protocol/infix.h"
+
+#define N 8
+
+struct fixture {
+    struct engine *g;
+    struct engine_stream *s;
+    struct account *account;
+    struct array *a, *b; /* N float64 each: 0…N−1, and 100 */
+};
+
+/* The front: one stream, whose jobs it counts itself. */
+static struct {
+    const struct backend_ops *real;
+    struct backend_ops ops;
+    bool hold;        /* queue what comes */
+    struct job *head; /* by job->next */
+    struct job **tail;
+    uint64_t issued, passed;
+    enum err_code at_once; /* the next job fails in submit() */
+    bool touched;          /* having written a part */
+    void (*freed)(void);   /* told when memory goes */
+    _Atomic bool ran;
+} front;
+
+static void pass(struct job *job)
+{
+    if (job->measured)
+        job->measured(job);
+    front.passed++;
+    job->done(job);
+}
+
+static uint64_t front_submit(struct stream *s, struct job *job);
+
+static bool front_passed(struct fence f)
+{
+    return f.ticket <= front.passed;
+}
+
+static void front_free(struct backend *b, int device, void *p, int64_t size)
+{
+    if (front.freed)
+        front.freed();
+    front.real->free(b, device, p, size);
+}
+
+static void ran(struct job *job)
+{
+    (void)job;
+    atomic_store(&front.ran, true);
+}
+
+/* The job's kernels, by the real backend. */
+static void run_kernels(struct stream *s, const struct job *job)
+{
+    struct job inner = {
+        .kernels = job->kernels, .n_kernels = job->n_kernels, .slots = job->slots, .done = ran};
+    atomic_store(&front.ran, false);
+    front.real->submit(s, &inner);
+    while (!atomic_load(&front.ran))
+        ;
+    assert_int_equal(inner.result, ERR_OK);
+}
+
+static uint64_t front_submit(struct stream *s, struct job *job)
+{
+    uint64_t ticket = ++front.issued;
+    job->stream = s;
+    job->next = NULL;
+    if (front.at_once != ERR_OK) {
+        assert_null(front.head);
+        if (front.touched)
+            memset(job->slots[job->kernels[job->n_kernels - 1]->outputs[0].slot], 0, 8);
+        job->result = front.at_once;
+        job->in_submit = true;
+        job->untouched = !front.touched;
+        front.at_once = ERR_OK;
+        pass(job);
+    } else if (front.hold) {
+        *front.tail = job;
+        front.tail = &job->next;
+    } else {
+        assert_null(front.head);
+        run_kernels(s, job);
+        job->in_submit = true;
+        pass(job);
+    }
+    return ticket;
+}
+
+/* Ends the oldest held job: it runs, or fails with `code` before it has written anything. */
+static void end(enum err_code code)
+{
+    struct job *job = front.head;
+    assert_non_null(job);
+    front.head = job->next;
+    if (!front.head)
+        front.tail = &front.head;
+    if (code == ERR_OK)
+        run_kernels(job->stream, job);
+    job->result = code;
+    job->untouched = code != ERR_OK;
+    pass(job);
+}
+
+static void hold(void)
+{
+    front.hold = true;
+    front.tail = &front.head;
+}
+
+static void open_fixture(struct fixture *f)
+{
+    struct engine_config config = ENGINE_CONFIG_DEFAULT;
+    struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
+                   n = {.kind = LIT_INT, .i = N};
+    struct scalar hundred = {.dtype = DT_F64, .v.f64 = 100};
+    memset(&front, 0, sizeof front);
+    config.backend = "cpu";
+    config.device.threads = 1;
+    config.close_wait_ms = 30;
+    assert_int_equal(engine_open(&config, &f->g, NULL), ERR_OK);
+    front.real = f->g->backend->ops;
+    front.ops = *front.real;
+    front.ops.submit = front_submit;
+    front.ops.passed = front_passed;
+    front.ops.free = front_free;
+    f->g->backend->ops = &front.ops;
+    f->account = account_new(0);
+    assert_int_equal(engine_stream_new(f->g, 0, &f->s, NULL), ERR_OK);
+    assert_int_equal(engine_arange(f->s, f->account, DT_F64, &zero, &n, &one, &f->a, NULL), ERR_OK);
+    assert_int_equal(engine_full(f->s, f->account, hundred, 1, (int64_t[]){N}, &f->b, NULL),
+                     ERR_OK);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    assert_null(front.head);
+    array_unref(f->a);
+    array_unref(f->b);
+    assert_int_equal(engine_bytes_in_use(f->g), 0);
+    assert_int_equal(account_used(f->account), 0);
+    engine_stream_unref(f->s);
+    account_unref(f->account);
+    assert_true(engine_close(f->g));
+}
+
+static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct fixture *f = user;
+    struct array *a = *name == 'a' ? f->a : f->b;
+    (void)e;
+    *ret = (struct binding){BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view};
+    return ERR_OK;
+}
+
+static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
+                              struct array **ret)
+{
+    struct arena *arena = arena_new(0);
+    struct expr x;
+    uint32_t source;
+    expr_init(&x, arena, 1000, 400);
+    assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
+    assert_int_equal(infix_parse(&x, source, text, strlen(text), &x.root, NULL), ERR_OK);
+    struct check_env env = {.resolve = resolve, .user = f, .max_inputs = 64};
+    struct eval_request req = {.expr = &x, .env = &env, .dtype = -1, .out = out};
+    struct array *made = NULL;
+    enum err_code code = engine_evaluate(f->s, f->account, &req, &made, NULL, NULL, NULL, NULL);
+    arena_free(arena);
+    if (ret)
+        *ret = made;
+    else
+        array_unref(made);
+    return code;
+}
+
+/* The contents, or why there are none. Nothing may be held back. */
+static enum err_code finish_reading(struct download *d, double *to)
+{
+    int64_t n = download_pull(d, 0, to, N * sizeof *to);
+    enum err_code code = n < 0 ? download_result(d) : ERR_OK;
+    assert_true(n < 0 || n == N * sizeof *to);
+    download_free(d);
+    return code;
+}
+
+static struct download *begin_reading(struct fixture *f, struct array *a)
+{
+    struct download *d = NULL;
+    assert_int_equal(download_new(f->s, a, NULL, NULL, &d, NULL), ERR_OK);
+    return d;
+}
+
+static enum err_code read_all(struct fixture *f, struct array *a, double *to)
+{
+    assert_null(front.head);
+    return finish_reading(begin_reading(f, a), to);
+}
+
+static void holds_ramp(struct fixture *f, struct array *a, int step)
+{
+    double got[N];
+    assert_int_equal(read_all(f, a, got), ERR_OK);
+    for (int i = 0; i < N; i++)
+        assert_true(got[i] == (i + step) % N);
+}
+
+static void holds(struct fixture *f, struct array *a, double value)
+{
+    double got[N];
+    assert_int_equal(read_all(f, a, got), ERR_OK);
+    for (int i = 0; i < N; i++)
+        assert_true(got[i] == value);
+}
+
+/* What others see of fixture.a while a failure is being cleared away. */
+static struct {
+    struct array *a;
+    struct storage *storage;
+    uint64_t version;
+    int looks;
+} seen;
+
+static void look(void)
+{
+    seen.looks++;
+    assert_ptr_equal(seen.a->buffer->storage, seen.storage);
+    assert_int_equal(array_version(seen.a), seen.version);
+}
+
+static void what_fails_at_once_was_never_there(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    seen.a = f.a;
+    seen.storage = f.a->buffer->storage;
+    seen.version = array_version(f.a);
+    seen.looks = 0;
+    front.freed = look;
+    /* into new storage, by way of a temporary; a copy on write; directly */
+    for (int i = 0; i < 3; i++) {
+        struct download *d = i == 1 ? begin_reading(&f, f.a) : NULL;
+        const char *text = i == 0 ? "shift(a, [1], 'wrap') - sum(a)" : i == 1 ? "b" : "b + a";
+        struct view part = f.a->view;
+        part.shape[0] = N - 1;
+        struct array *some = array_view(f.a, DT_F64, &part);
+        front.at_once = ERR_OUT_OF_MEMORY;
+        assert_int_equal(evaluate(&f, i == 1 ? "b[1:]" : text, i == 1 ? some : f.a, NULL),
+                         ERR_OUT_OF_MEMORY);
+        array_unref(some);
+        if (d) {
+            double got[N];
+            assert_int_equal(finish_reading(d, got), ERR_OK);
+        }
+        look();
+        holds_ramp(&f, f.a, 0);
+    }
+    assert_true(seen.looks > 4);
+    front.freed = NULL;
+    close_fixture(&f);
+}
+
+static void what_was_half_written_is_told(void **state)
+{
+    (void)state;
+    struct fixture f;
+    double got[N];
+    open_fixture(&f);
+    uint64_t version = array_version(f.a);
+    front.at_once = ERR_OUT_OF_MEMORY;
+    front.touched = true;
+    assert_int_equal(evaluate(&f, "b", f.a, NULL), ERR_OUT_OF_MEMORY);
+    assert_true(array_version(f.a) != version);
+    assert_int_equal(read_all(&f, f.a, got), ERR_OUT_OF_MEMORY);
+    assert_int_equal(evaluate(&f, "b", f.a, NULL), ERR_OK);
+    holds(&f, f.a, 100);
+    close_fixture(&f);
+}
+
+/* Work that is taken on and then fails leaves the array as it was, for whoever asks later. */
+static void old_contents_stand(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"b", "shift(a, [1], 'wrap')"}; /* direct, new storage */
+    for (int way = 0; way < 2; way++) {
+        struct fixture f;
+        double got[N];
+        struct array *before = NULL, *after = NULL;
+        open_fixture(&f);
+        hold();
+        assert_int_equal(evaluate(&f, ways[way], f.a, NULL), ERR_OK);
+        /* these count on what is to come */
+        struct download *d = begin_reading(&f, f.a);
+        assert_int_equal(engine_copy(f.s, f.account, f.a, &before, NULL), ERR_OK);
+        end(ERR_INTERNAL);
+        front.hold = false;
+        end(ERR_OK);
+        end(ERR_OK);
+        assert_int_equal(finish_reading(d, got), ERR_INTERNAL);
+        assert_int_equal(read_all(&f, before, got), ERR_INTERNAL);
+        holds_ramp(&f, f.a, 0);
+        assert_int_equal(engine_copy(f.s, f.account, f.a, &after, NULL), ERR_OK);
+        holds_ramp(&f, after, 0);
+        assert_int_equal(evaluate(&f, ways[1], f.a, NULL), ERR_OK);
+        holds_ramp(&f, f.a, 1);
+        array_unref(before);
+        array_unref(after);
+        close_fixture(&f);
+    }
+}
+
+/* Steps that read the last one's result: all fail with the first. */
+static void a_chain_falls_back_to_its_beginning(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    assert_int_equal(evaluate(&f, "shift(a, [1], 'wrap')", f.a, NULL), ERR_OK);
+    hold();
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(evaluate(&f, "shift(a, [1], 'wrap')", f.a, NULL), ERR_OK);
+    front.hold = false;
+    end(ERR_OK);
+    end(ERR_OUT_OF_MEMORY);
+    end(ERR_OK);
+    end(ERR_OK);
+    holds_ramp(&f, f.a, 2);
+    int64_t bytes = engine_bytes_in_use(f.g);
+    assert_int_equal(bytes, 2 * N * (int64_t)sizeof(double));
+    close_fixture(&f);
+}
+
+static void a_part_written_over_a_failure_cannot_be_read(void **state)
+{
+    (void)state;
+    struct fixture f;
+    double got[N];
+    open_fixture(&f);
+    struct view part = f.a->view;
+    part.shape[0] = 2;
+    struct array *some = array_view(f.a, DT_F64, &part);
+    hold();
+    assert_int_equal(evaluate(&f, "shift(a, [1], 'wrap')", f.a, NULL), ERR_OK);
+    assert_int_equal(evaluate(&f, "b[:2]", some, NULL), ERR_OK);
+    front.hold = false;
+    end(ERR_OUT_OF_MEMORY);
+    end(ERR_OK);
+    assert_int_equal(read_all(&f, f.a, got), ERR_OUT_OF_MEMORY);
+    assert_int_equal(evaluate(&f, "b", f.a, NULL), ERR_OK);
+    holds(&f, f.a, 100);
+    array_unref(some);
+    close_fixture(&f);
+}
+
+static void exchanged_arrays_fall_back_where_they_are(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f);
+    hold();
+    assert_int_equal(evaluate(&f, "shift(a, [1], 'wrap')", f.a, NULL), ERR_OK);
+    assert_int_equal(engine_swap(f.s, f.a, f.b, NULL), ERR_OK);
+    front.hold = false;
+    end(ERR_OUT_OF_MEMORY);
+    holds(&f, f.a, 100);
+    holds_ramp(&f, f.b, 0);
+    close_fixture(&f);
+}
+
+/* An upload that was compared with contents which are not there any more. */
+static void uploads_expect_a_version(void **state)
+{
+    (void)state;
+    struct fixture f;
+    double sevens[N] = {7, 7, 7, 7, 7, 7, 7, 7};
+    open_fixture(&f);
+    for (int64_t n = N / 2; n <= N; n += N / 2) {
+        struct upload *u = NULL;
+        struct view v = f.a->view;
+        uint64_t version = array_version(f.a);
+        v.shape[0] = n;
+        for (int late = 0; late < 2; late++) {
+            assert_int_equal(upload_new(f.s, f.account, 8 * n, NULL, NULL, &u, NULL), ERR_OK);
+            upload_push(u, sevens, (size_t)(8 * n));
+            upload_expect(u, version);
+            if (late)
+                assert_int_equal(evaluate(&f, "b", f.a, NULL), ERR_OK);
+            uint64_t now = array_version(f.a);
+            assert_int_equal(upload_finish_into(u, f.a, &v, false, NULL, NULL, NULL),
+                             late ? ERR_PRECONDITION_FAILED : ERR_OK);
+            assert_true((array_version(f.a) == now) == late);
+            version = array_version(f.a);
+        }
+        holds(&f, f.a, 100);
+    }
+    close_fixture(&f);
+}
+
+static void memory_of_running_work_is_not_freed(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct array *copy = NULL;
+    open_fixture(&f);
+    hold();
+    assert_int_equal(engine_copy(f.s, f.account, f.a, &copy, NULL), ERR_OK);
+    array_unref(copy);
+    array_unref(f.a);
+    array_unref(f.b);
+    engine_stream_unref(f.s);
+    assert_false(engine_close(f.g));
+    front.hold = false;
+    end(ERR_OK); /* reads and writes what it was given */
+    assert_int_equal(account_used(f.account), 0);
+    account_unref(f.account);
+    assert_true(engine_close(f.g));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_fails_at_once_was_never_there),
+        cmocka_unit_test(what_was_half_written_is_told),
+        cmocka_unit_test(old_contents_stand),
+        cmocka_unit_test(a_chain_falls_back_to_its_beginning),
+        cmocka_unit_test(a_part_written_over_a_failure_cannot_be_read),
+        cmocka_unit_test(exchanged_arrays_fall_back_where_they_are),
+        cmocka_unit_test(uploads_expect_a_version),
+        cmocka_unit_test(memory_of_running_work_is_not_freed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
