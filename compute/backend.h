@@ -30,7 +30,7 @@ struct backend_device {
 
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one a core this process may run on */
-    int64_t memory_limit;       /* bytes of array memory, 0 = what the device has */
+    int64_t memory_limit;       /* bytes on each device, scratch included; 0 = what it has */
     int64_t inline_elements;    /* CPU: jobs up to this many point-operations run in submit() itself
                                    when nothing is queued before them; 0 = never */
     const char *kernel_cache;   /* CUDA: folder of compiled kernels, NULL: none on disk */

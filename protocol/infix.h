@@ -11,6 +11,9 @@
 #include "compute/base/err.h"
 #include "compute/expr.h"
 
+/* Characters of a decimal number, at most; underscores do not count. */
+#define INFIX_NUMBER_MAX 4096
+
 /* Parses n bytes of UTF-8. Operators arrive as calls of their operation ("add", "negative", …),
  * brackets and tuples as EXPR_LIST, indexing as EXPR_GETITEM. A minus directly before a literal is
  * part of it, except before `**` (−2**2 is −4). `source` is the text's number in x->sources; errors

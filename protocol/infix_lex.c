@@ -7,10 +7,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "protocol/infix.h"
 #include "protocol/json_lex.h"
 #include "protocol/numtext.h"
-
-#define DIGITS_MAX 4096 /* longest number literal */
 
 static bool is_digit(char c)
 {
@@ -75,7 +74,7 @@ static bool digits(const char **p, const char *end, char *buf, size_t *n)
                 return false;
             continue;
         }
-        if (*n >= DIGITS_MAX)
+        if (*n >= INFIX_NUMBER_MAX)
             return false;
         buf[(*n)++] = **p;
     }
@@ -90,7 +89,7 @@ static enum err_code number(struct infix_lex *l, struct token *t)
         if (base)
             return prefixed(l, base, t);
     }
-    char buf[DIGITS_MAX + 8];
+    char buf[INFIX_NUMBER_MAX + 8];
     size_t n = 0;
     const char *p = l->p;
     bool is_float = false, ok = digits(&p, l->end, buf, &n);
@@ -115,7 +114,8 @@ static enum err_code number(struct infix_lex *l, struct token *t)
     bool imaginary = p < l->end && (*p == 'j' || *p == 'J');
     p += imaginary;
     if (!ok)
-        return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "malformed number");
+        return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "malformed number%s",
+                      n >= INFIX_NUMBER_MAX ? ": it is too long" : "");
     if (p < l->end && (is_word(*p) || *p == '.')) {
         if (*p == '.' || *p == '_')
             return err_at(l->e, ERR_BAD_EXPRESSION, t->offset, "malformed number");

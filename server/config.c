@@ -17,7 +17,9 @@
 
 #include "compute/base/mem.h"
 #include "compute/layout.h"
+#include "protocol/infix.h"
 #include "protocol/npy.h"
+#include "server/data.h"
 #include "server/handles.h"
 #include "server/http.h"
 
@@ -46,7 +48,7 @@ static const struct setting settings[] = {
     {"threads", SET_COUNT, false, AT(threads), "0", 0, 4096, "N",
      "threads of the CPU backend; 0: one a core"},
     {"memory-limit", SET_SIZE, true, AT(memory_limit), "0", 0, ANY, "SIZE",
-     "array memory in all; 0: what the device has"},
+     "memory on each device, for arrays and for the work on them; 0: what the device has"},
     {"log-level", SET_LEVEL, false, AT(log_level), "info", 0, 0, "error|warn|info|debug",
      "debug has a line for every request, info for those with a traceparent, warn for 5xx"},
     {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "one JSON object a line"},
@@ -55,7 +57,7 @@ static const struct setting settings[] = {
      "sessions besides the default one"},
     {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N", "array handles"},
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
-     "array memory of one session; 0: no limit"},
+     "memory of one session, as memory-limit counts it, scratch memory aside; 0: no limit"},
 
     {"max-nodes", SET_COUNT, true, AT(max_nodes), "10000", 1, 1e7, "N", "nodes of an expression"},
     {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, 4000, "N",
@@ -86,8 +88,9 @@ static const struct setting settings[] = {
      "CUDA: what that folder may take"},
     {"kernel-cache-entries", SET_COUNT, true, AT(kernel_cache_entries), "4096", 1, 1e7, "N",
      "CUDA: compiled kernels kept in memory"},
-    {"slab-memory", SET_SIZE, true, AT(slab_memory), "64MiB", 1048576, ANY, "SIZE",
-     "CUDA: pinned host memory of a device, through which array data go in and out"},
+    {"slab-memory", SET_SIZE, true, AT(slab_memory), "64MiB", 5242880, ANY, "SIZE",
+     "CUDA: pinned host memory of a device, through which array data go in and out; at least 5 "
+     "MiB"},
     {"compile-threads", SET_COUNT, false, AT(compile_threads), "0", 0, 256, "N",
      "CUDA: threads that compile kernels; 0: one for two cores, at most 8"},
     {"lost-exit-delay", SET_SECONDS, false, AT(lost_exit_delay), "2", 0, 4, "SECONDS",
@@ -135,6 +138,8 @@ static const struct {
     {"max_page", LIST_MAX},
     {"max_query_parameters", MAX_QUERY_PARAMS},
     {"max_npy_header", NPY_HEADER_MAX},
+    {"max_number_length", INFIX_NUMBER_MAX},
+    {"max_empty_lists", JSON_EMPTY_MAX},
 };
 
 #define N_SETTINGS (sizeof settings / sizeof *settings)

@@ -28,7 +28,7 @@ struct config {
 
     /* device */
     int64_t threads;         /* 0: one a core */
-    int64_t memory_limit;    /* bytes of array memory, 0: what the device has */
+    int64_t memory_limit;    /* bytes on each device, 0: what it has */
     int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
     int64_t spin;            /* µs, see gate_soon */
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */

@@ -176,8 +176,11 @@ static enum err_code check_length(struct rq *q, const struct known *k, bool http
     }
     if (k->n_length) {
         size_t n = strlen(k->length);
-        if (!http_is_length(k->length, n))
+        bool huge = false;
+        if (!http_is_length(k->length, n, &huge))
             return err_set(e, ERR_BAD_FRAMING, "Content-Length is not a number");
+        if (huge)
+            return err_set(e, ERR_TOO_LARGE, "a body of 10^18 bytes or more is not taken");
         int64_t v = 0;
         for (size_t i = 0; i < n; i++)
             v = v * 10 + (k->length[i] - '0');

@@ -240,7 +240,8 @@ enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
 
 /* http_pages.c: libmicrohttpd's own error pages. */
-bool http_is_length(const char *value, size_t n); /* a Content-Length */
+/* Whether it is a Content-Length; huge: of 10^18 or more. */
+bool http_is_length(const char *value, size_t n, bool *ret_huge);
 
 /* http_watch.c */
 bool http_received_any(int fd); /* the client has sent something; TCP only */

@@ -6,9 +6,9 @@
  * it goes through its own exported functions, so functions of the same names in the program take
  * the calls (ordinary ELF symbol resolution, as with malloc): the one that makes the page makes
  * problem+json, the one that queues it puts right what only the connection tells, and the one that
- * looks up a header does not show it a malformed Content-Length, which http_check.c then refuses in
- * its own words. Where the linker resolves these calls inside the library everything is as it was;
- * nothing else depends on it. */
+ * looks up a header does not show it a malformed or enormous Content-Length, which http_check.c
+ * then refuses in its own words. Where the linker resolves these calls inside the library
+ * everything is as it was; nothing else depends on it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* RTLD_NEXT */
 #endif
@@ -16,6 +16,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -23,9 +25,8 @@
 #include "protocol/problem.h"
 #include "server/http_impl.h"
 
-/* The page that was made last on this thread and is still to be queued. */
-static _Thread_local struct MHD_Response *page;
-static _Thread_local enum err_code page_code;
+/* By this header a page is known when it is queued; its value is the code. It is taken out then. */
+#define PAGE_MARK "Arrayd-Page"
 
 /* The text is all that tells the mistake. */
 static enum err_code mistake(const char *text, size_t n, struct err *e)
@@ -80,8 +81,11 @@ struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
 {
     (void)mode; /* always static text */
     struct err e = ERR_INIT;
-    page_code = mistake(buffer, size, &e);
-    page = make_page(&e, NULL);
+    char code[16];
+    snprintf(code, sizeof code, "%d", (int)mistake(buffer, size, &e));
+    struct MHD_Response *page = make_page(&e, NULL);
+    if (page)
+        MHD_add_response_header(page, PAGE_MARK, code);
     return page;
 }
 
@@ -98,7 +102,8 @@ static void find_queue(void)
 /* What the text did not tell. A request line and a header that are too long share theirs: the
  * status tells them apart. The line before a chunk that fills all memory without an end is the
  * client's mistake, not ours. */
-static enum err_code second_look(struct rq *q, unsigned status, struct err *e)
+static enum err_code second_look(const struct rq *q, unsigned status, enum err_code page_code,
+                                 struct err *e)
 {
     if (page_code == ERR_HEADERS_TOO_LARGE && status == 414)
         return err_set(e, ERR_URI_TOO_LONG, "the request target is too long");
@@ -108,7 +113,7 @@ static enum err_code second_look(struct rq *q, unsigned status, struct err *e)
 }
 
 static enum MHD_Result queue_page(struct MHD_Connection *connection, unsigned status,
-                                  struct MHD_Response *made)
+                                  struct MHD_Response *made, enum err_code page_code)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -117,7 +122,7 @@ static enum MHD_Result queue_page(struct MHD_Connection *connection, unsigned st
     struct rq *q = c ? c->rq : NULL;
     if (c)
         c->refused = true;
-    enum err_code code = second_look(q, status, &e);
+    enum err_code code = second_look(q, status, page_code, &e);
     struct MHD_Response *better = code ? make_page(&e, q ? q->r.id : NULL) : NULL;
     if (better)
         status = (unsigned)err_status(code);
@@ -134,9 +139,14 @@ enum MHD_Result MHD_queue_response(struct MHD_Connection *connection, unsigned s
     pthread_once(&once, find_queue);
     if (!queue)
         return MHD_NO;
-    bool own = response == page && response;
-    page = NULL;
-    return own ? queue_page(connection, status, response) : queue(connection, status, response);
+    const char *mark = response ? MHD_get_response_header(response, PAGE_MARK) : NULL;
+    if (!mark)
+        return queue(connection, status, response);
+    enum err_code code = (enum err_code)atoi(mark);
+    char value[16];
+    snprintf(value, sizeof value, "%s", mark);
+    MHD_del_response_header(response, PAGE_MARK, value);
+    return queue_page(connection, status, response, code);
 }
 
 /* --- looking up a header --- */
@@ -162,14 +172,16 @@ static enum MHD_Result compare(void *cls, enum MHD_ValueKind kind, const char *k
     return MHD_NO;
 }
 
-bool http_is_length(const char *value, size_t n)
+bool http_is_length(const char *value, size_t n, bool *ret_huge)
 {
-    if (n == 0 || n > 18)
-        return false;
-    for (size_t i = 0; i < n; i++)
+    size_t zeros = 0;
+    for (size_t i = 0; i < n; i++) {
         if (value[i] < '0' || value[i] > '9')
             return false;
-    return true;
+        zeros += zeros == i && value[i] == '0';
+    }
+    *ret_huge = n - zeros > 18;
+    return n > 0;
 }
 
 enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *connection,
@@ -181,8 +193,9 @@ enum MHD_Result MHD_lookup_connection_value_n(struct MHD_Connection *connection,
     MHD_get_connection_values_n(connection, kind, compare, &l);
     if (!l.found)
         return MHD_NO;
+    bool huge = false;
     if (kind == MHD_HEADER_KIND && key_size == 14 && !strncasecmp(key, "Content-Length", 14) &&
-        !http_is_length(l.value, l.value_size))
+        (!http_is_length(l.value, l.value_size, &huge) || huge))
         return MHD_NO;
     if (value_ptr)
         *value_ptr = l.value;

@@ -146,6 +146,7 @@ static void mistakes_are_named(void **state)
     refused(ARGS("--threads", "-1"), "-1");
     refused(ARGS("--max-header", "1GiB"), "1048576");
     refused(ARGS("--memory-limit", "12QB"), "12QB");
+    refused(ARGS("--slab-memory", "4MiB"), "5242880");
     refused(ARGS("--log-level", "loud"), "loud");
     refused(ARGS("--header-timeout", "nan"), "nan");
     refused(ARGS("--unix-mode", "0999"), "octal");
