@@ -308,7 +308,8 @@ static void emit_tile(struct emitter *m)
     const struct form *f = m->f;
     struct strb *b = &m->body;
     int x = f->rank - 1, y = f->turned_axis;
-    strb_addf(b, "#define AR_TILE %d\n#define AR_Y %d\n", f->tile, y);
+    strb_addf(b, "#define AR_TILE %d\n#define AR_Y %d\n#define AR_PAIRED %d\n", f->tile, y,
+              f->paired);
     emit_i64(m, f->shape[x], "nx");
     emit_i64(m, f->shape[y], "ny");
     divisor(m, (f->shape[x] + f->tile - 1) / f->tile, "ar_div tiles_x");
@@ -351,16 +352,6 @@ static void emit_need(struct emitter *m, uint32_t near)
     strb_add(b, "};\n");
 }
 
-static const char *near_name(enum boundary_mode mode)
-{
-    static const char *const names[] = {
-        [BOUNDARY_SELF] = "AR_CLAMP",          [BOUNDARY_CLAMP] = "AR_CLAMP",
-        [BOUNDARY_WRAP] = "AR_WRAP",           [BOUNDARY_REFLECT] = "AR_REFLECT",
-        [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC", [BOUNDARY_CONSTANT] = "AR_CLAMP",
-    };
-    return names[mode];
-}
-
 static void emit_stride(struct emitter *m, uint32_t input, int axis)
 {
     const int64_t s = axis < 0 ? 0 : m->f->strides[input][axis];
@@ -375,8 +366,8 @@ static void emit_near_fetch(struct emitter *m, uint32_t near)
     const struct form *f = m->f;
     const struct form_near *r = &f->nears[near];
     struct strb *b = &m->body;
-    strb_addf(b, "    ar_near_load<%s, ar_need%u>(o.n%u, p.in%u", near_name(r->mode), near, near,
-              r->input);
+    strb_addf(b, "    ar_near_load<%s, ar_need%u>(o.n%u, p.in%u", emit_boundary(r->mode), near,
+              near, r->input);
     for (int a = 0; a < f->batch; a++)
         if (f->strides[r->input][a]) {
             strb_addf(b, " + at.i[%d] * ", a);

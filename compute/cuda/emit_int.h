@@ -40,6 +40,9 @@ void emit_reduce(struct emitter *m);
 
 /* emit_point.c */
 
+/* How an address outside is brought back: the AR_… of common.cuh. Modes that replace the value
+ * (SELF, CONSTANT) read the nearest element, and the choice is made afterwards. */
+const char *emit_boundary(enum boundary_mode mode);
 /* ar_ctx<c>() for every context: indices of the iteration space → the context's, and whether its
  * shift stayed inside. */
 void emit_contexts(struct emitter *m);

@@ -17,18 +17,18 @@ static int ctx_rank(const struct emitter *m, uint32_t c)
     return rank ? rank : 1;
 }
 
-static const char *mode_name(enum boundary_mode mode)
+const char *emit_boundary(enum boundary_mode mode)
 {
     static const char *const names[] = {
-        [BOUNDARY_SELF] = "AR_CLAMP", /* as an address; the choice is made afterwards */
-        [BOUNDARY_CLAMP] = "AR_CLAMP",     [BOUNDARY_WRAP] = "AR_WRAP",
-        [BOUNDARY_REFLECT] = "AR_REFLECT", [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC",
-        [BOUNDARY_CONSTANT] = "AR_CLAMP",
+        [BOUNDARY_SELF] = "AR_CLAMP",          [BOUNDARY_CLAMP] = "AR_CLAMP",
+        [BOUNDARY_WRAP] = "AR_WRAP",           [BOUNDARY_REFLECT] = "AR_REFLECT",
+        [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC", [BOUNDARY_CONSTANT] = "AR_CLAMP",
     };
     return names[mode];
 }
 
-/* One axis of a context whose index before the shift is the text `from`. */
+/* One axis of a context whose index before the shift is the text `from`. Offsets are parameters:
+ * where a form depends on them, it has them in its own text. */
 static void emit_axis(struct emitter *m, uint32_t c, int axis, int64_t offset, int64_t extent,
                       const char *from)
 {
@@ -38,10 +38,11 @@ static void emit_axis(struct emitter *m, uint32_t c, int axis, int64_t offset, i
         return;
     }
     emit_i64(m, extent, "n%u_%d", c, axis);
-    strb_addf(b, "    j = %s + (ar_index)(%lld);\n", from, (long long)offset);
+    emit_i64(m, offset, "d%u_%d", c, axis);
+    strb_addf(b, "    j = %s + (ar_index)p.d%u_%d;\n", from, c, axis);
     strb_addf(b, "    inside = inside && j >= 0 && j < (ar_index)p.n%u_%d;\n", c, axis);
     strb_addf(b, "    q[%d] = ar_bounded<%s>(j, (ar_index)p.n%u_%d);\n", axis,
-              mode_name(m->k->ctxs[c].mode), c, axis);
+              emit_boundary(m->k->ctxs[c].mode), c, axis);
 }
 
 static void emit_shift(struct emitter *m, uint32_t c)
@@ -71,11 +72,13 @@ static void emit_chain(struct emitter *m, uint32_t c)
         strb_add(b, "    const ar_index *b = i;\n");
     strb_addf(b, "    ar_index o[%d];\n", ctx_rank(m, c));
     for (int a = 0; a < x->rank; a++) {
-        if (x->src[a] < 0)
-            strb_addf(b, "    o[%d] = (ar_index)(%lld);\n", a, (long long)x->start[a]);
-        else
-            strb_addf(b, "    o[%d] = (ar_index)(%lld) + (ar_index)(%lld) * b[%d];\n", a,
-                      (long long)x->start[a], (long long)x->step[a], x->src[a]);
+        emit_i64(m, x->start[a], "b%u_%d", c, a);
+        strb_addf(b, "    o[%d] = (ar_index)p.b%u_%d", a, c, a);
+        if (x->src[a] >= 0) {
+            emit_i64(m, x->step[a], "e%u_%d", c, a);
+            strb_addf(b, " + (ar_index)p.e%u_%d * b[%d]", c, a, x->src[a]);
+        }
+        strb_add(b, ";\n");
         snprintf(from, sizeof from, "o[%d]", a);
         emit_axis(m, c, a, x->offset[a], x->shape[a], from);
     }
@@ -139,20 +142,18 @@ void emit_operand(struct emitter *m, uint32_t load)
         }
         strb_addf(b, "o.l%u", load);
         return;
-    case LOAD_NEAR: {
+    case LOAD_NEAR:
         strb_addf(b, "o.n%u.at(t + (%d), r + (%d), e, %d)", l->near, l->step[0], l->step[1],
                   l->step[2]);
     }
-    }
 }
 
-static void emit_random(struct emitter *m, uint32_t i, const struct ir_node *n)
+static void emit_random(struct emitter *m, const struct ir_node *n)
 {
     const struct random_params *r = m->k->randoms[n->random];
     struct strb *b = &m->body;
     emit_i64(m, (int64_t)r->seed, "seed%u", n->random);
     strb_addf(b, "ar_philox((ar_u64)p.seed%u, v%u)", n->random, n->args[0]);
-    (void)i;
 }
 
 static void emit_value(struct emitter *m, uint32_t i)
@@ -199,7 +200,7 @@ static void emit_value(struct emitter *m, uint32_t i)
         const struct random_params *r = m->k->randoms[n->random];
         if (r->dist == RANDOM_INTEGERS) {
             strb_addf(b, "(%s)ar_integers(", emit_type((enum dtype)n->dtype));
-            emit_random(m, i, n);
+            emit_random(m, n);
             emit_i64(m, r->low.v.i64, "low%u", n->random);
             emit_i64(m, r->high.v.i64, "high%u", n->random);
             strb_addf(b, ", (ar_u64)p.low%u, (ar_u64)p.high%u)", n->random, n->random);
@@ -207,7 +208,7 @@ static void emit_value(struct emitter *m, uint32_t i)
         }
         strb_addf(b, "ar_%s_%s(", r->dist == RANDOM_UNIFORM ? "uniform" : "normal",
                   emit_id((enum dtype)n->dtype));
-        emit_random(m, i, n);
+        emit_random(m, n);
         strb_addc(b, ')');
         return;
     }

@@ -58,6 +58,7 @@ struct form {
 
     int turned_axis; /* TILE */
     int tile;        /* TILE: extent */
+    bool paired;     /* TILE: an array is read both ways; tiles are in an order for it */
 
     struct form_near *nears; /* STENCIL */
     uint32_t n_nears;

@@ -39,7 +39,7 @@ AR_FN ar_index ar_divide(ar_index n, const ar_div &d)
 }
 
 /* Index i + offset brought back into 0 ≤ . < n; n > 0. */
-enum { AR_SELF, AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC, AR_CONSTANT };
+enum { AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC };
 AR_FN ar_index ar_modulo(ar_index i, ar_index n)
 {
     ar_index r = i % n;

@@ -11,23 +11,27 @@
 
 #define AR_X (AR_RANK - 1)
 
-/* Tiles are numbered along x first, then y, then the other axes. */
+/* Tiles are numbered in the order of the result's memory, so that rows of neighbouring tiles join to
+ * long runs (2 % faster at 512³). With AR_PAIRED y comes directly after x: of an array that is read
+ * both ways, what one tile reads is still in the cache when another reads it across. */
+AR_FN ar_index ar_part(ar_index &tile, const ar_div &d)
+{
+    const ar_index q = ar_divide(tile, d), part = tile - q * (ar_index)d.divisor;
+    tile = q;
+    return part;
+}
 AR_FN ar_at ar_locate(const ar_params &p, ar_index tile)
 {
     ar_at at;
-    ar_index q = ar_divide(tile, p.tiles_x);
-    at.i[AR_X] = (tile - q * (ar_index)p.tiles_x.divisor) * AR_TILE;
-    tile = q;
-    q = ar_divide(tile, p.tiles_y);
-    at.i[AR_Y] = (tile - q * (ar_index)p.tiles_y.divisor) * AR_TILE;
-    tile = q;
+    at.i[AR_X] = ar_part(tile, p.tiles_x) * AR_TILE;
+    if (AR_PAIRED)
+        at.i[AR_Y] = ar_part(tile, p.tiles_y) * AR_TILE;
 #pragma unroll
     for (int k = AR_RANK - 2; k >= 0; k--) {
-        if (k == AR_Y)
-            continue;
-        q = ar_divide(tile, p.div[k]);
-        at.i[k] = tile - q * (ar_index)p.div[k].divisor;
-        tile = q;
+        if (k != AR_Y)
+            at.i[k] = ar_part(tile, p.div[k]);
+        else if (!AR_PAIRED)
+            at.i[k] = ar_part(tile, p.tiles_y) * AR_TILE;
     }
     return at;
 }

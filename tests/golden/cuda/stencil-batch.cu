@@ -13,7 +13,9 @@ struct ar_params {
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 s0_2;
     alignas(8) ar_i64 n1_1;
+    alignas(8) ar_i64 d1_1;
     alignas(8) ar_i64 n1_3;
+    alignas(8) ar_i64 d1_3;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -30,11 +32,11 @@ AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
     ar_index j = 0;
     (void)j;
     q[0] = i[0];
-    j = i[1] + (ar_index)(1);
+    j = i[1] + (ar_index)p.d1_1;
     inside = inside && j >= 0 && j < (ar_index)p.n1_1;
     q[1] = ar_bounded<AR_WRAP>(j, (ar_index)p.n1_1);
     q[2] = i[2];
-    j = i[3] + (ar_index)(1);
+    j = i[3] + (ar_index)p.d1_3;
     inside = inside && j >= 0 && j < (ar_index)p.n1_3;
     q[3] = ar_bounded<AR_WRAP>(j, (ar_index)p.n1_3);
     return inside;

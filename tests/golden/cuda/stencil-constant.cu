@@ -12,6 +12,7 @@ struct ar_params {
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_f32 c0;
     alignas(8) ar_i64 n1_0;
+    alignas(8) ar_i64 d1_0;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -25,7 +26,7 @@ AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
     bool inside = true;
     ar_index j = 0;
     (void)j;
-    j = i[0] + (ar_index)(1);
+    j = i[0] + (ar_index)p.d1_0;
     inside = inside && j >= 0 && j < (ar_index)p.n1_0;
     q[0] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n1_0);
     q[1] = i[1];

@@ -11,6 +11,7 @@ struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 n1_1;
+    alignas(8) ar_i64 d1_1;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -25,7 +26,7 @@ AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
     ar_index j = 0;
     (void)j;
     q[0] = i[0];
-    j = i[1] + (ar_index)(1);
+    j = i[1] + (ar_index)p.d1_1;
     inside = inside && j >= 0 && j < (ar_index)p.n1_1;
     q[1] = ar_bounded<AR_REFLECT>(j, (ar_index)p.n1_1);
     return inside;

@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
-#define AR_BLOCK 256
+#define AR_BLOCK 128
 #define AR_E 4
-#define AR_UNROLL 4
+#define AR_UNROLL 8
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -25,6 +25,7 @@ struct ar_params {
 };
 #define AR_TILE 64
 #define AR_Y 0
+#define AR_PAIRED 0
 struct ar_turning {
     ar_vec<ar_f32, AR_E> l1;
 };
