@@ -86,6 +86,7 @@ struct job {
     bool in_submit;       /* done() is told inside submit() */
     double device_ms;     /* time the device spent on it, set before done() */
     double compile_ms;    /* time its kernels' compilation took, 0 when they were there */
+    uint64_t refusal;     /* for reason(): which kernel could not be compiled; 0: unknown */
 
     /* the backend's own, zero on entry */
     struct job *next;
@@ -121,13 +122,13 @@ struct backend_ops {
      * here takes; never after transfer_free). One thread at a time works on a transfer.
      *
      * upload_new: `n` bytes to `to`. reserve: where the next bytes may be written, NULL when no
-     * slab is free, or when the transfer has failed (upload_result); advance: so many were. join,
+     * slab is free, or when the transfer has failed; advance: so many were. join,
      * after the last byte: work submitted to `s` from now on sees all of them. download_new: the
      * elements of `view` (`itemsize` bytes each, of the memory at `from`) in C order; nothing is
      * read before a job carried it as `fetch` has run its kernels, or download_start where the
      * contents are there already. pull: up to n bytes from byte `offset` on (in order is fast,
-     * anything else begins anew there), 0: wait for wake, -1: it failed, for want of memory unless
-     * the device is lost. transfer_free may be called at any time but while a job carries the
+     * anything else begins anew there), 0: wait for wake, -1: it failed. transfer_result: ERR_OK,
+     * or why it will never end. transfer_free may be called at any time but while a job carries the
      * transfer. The memory must live until `released` (any thread, perhaps at once; NULL: the
      * caller knows that it does): only then have the copies under way ended. */
     enum err_code (*upload_new)(struct backend *b, int device, void *to, int64_t n,
@@ -135,7 +136,6 @@ struct backend_ops {
                                 struct err *e);
     void *(*upload_reserve)(struct transfer *t, size_t *ret_n);
     void (*upload_advance)(struct transfer *t, size_t n);
-    enum err_code (*upload_result)(struct transfer *t); /* ERR_OK, or why it will never end */
     enum err_code (*upload_join)(struct transfer *t, struct stream *s, struct err *e);
     enum err_code (*download_new)(struct backend *b, int device, void *from,
                                   const struct view *view, size_t itemsize,
@@ -143,6 +143,7 @@ struct backend_ops {
                                   struct err *e);
     void (*download_start)(struct transfer *t);
     int64_t (*download_pull)(struct transfer *t, int64_t offset, void *buf, size_t n);
+    enum err_code (*transfer_result)(struct transfer *t);
     void (*transfer_free)(struct transfer *t, void (*released)(void *user), void *user);
 
     /* Makes a kernel ready to be submitted as far as that goes without waiting (code generation; a
@@ -169,9 +170,14 @@ struct backend_ops {
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);
 
+    /* What the compiler said (job->refusal), a line for a person; "" when that is not known, or no
+     * more. May be NULL. */
+    void (*reason)(struct backend *b, uint64_t refusal, char *ret, size_t n);
+
     /* *ret is whole in any case; without memory its source has failed. Where kernels are compiled
-     * (prepare), this one is, and the caller waits. */
-    void (*explain)(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret);
+     * (prepare), this one is, and the caller waits; why it could not be is said in the source. */
+    void (*explain)(struct backend *b, int device, const struct ir_kernel *k,
+                    struct kernel_explanation *ret);
 
     /* Prometheus lines of its own (pool, cache), may be NULL. */
     void (*metrics)(struct backend *b, struct strb *out);

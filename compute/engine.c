@@ -307,6 +307,8 @@ static enum err_code operand_failed(const struct task *t, const struct storage *
 static void job_wrote(const struct job *job, const struct storage_use *u)
 {
     struct storage *st = u->storage;
+    if (job->result != ERR_OK)
+        atomic_store(&st->refusal, job->refusal);
     atomic_store(&st->written_ms, job->device_ms);
     atomic_store(&st->compile_ms, job->compile_ms);
     if (job->untouched && !u->fresh) {
@@ -331,13 +333,22 @@ static void job_measured(struct job *job)
 {
     struct task *t = job->user;
     for (uint32_t i = 0; i < t->n_uses && job->result == ERR_OK; i++)
-        if (!t->uses[i].write)
-            job->result = operand_failed(t, t->uses[i].storage);
+        if (!t->uses[i].write && (job->result = operand_failed(t, t->uses[i].storage)) != ERR_OK)
+            job->refusal = atomic_load(&t->uses[i].storage->refusal);
     if (job->result != ERR_OK)
         atomic_fetch_add(&t->stream->engine->failures, 1);
     for (uint32_t i = 0; i < t->n_uses; i++)
         if (t->uses[i].write)
             job_wrote(job, &t->uses[i]);
+}
+
+void engine_reason(const struct engine *g, uint64_t refusal, char ret[ENGINE_REASON])
+{
+    char why[512] = "";
+    if (refusal && g->backend->ops->reason)
+        g->backend->ops->reason(g->backend, refusal, why, sizeof why);
+    snprintf(ret, ENGINE_REASON, "the kernels for this could not be compiled%s%s", *why ? ": " : "",
+             why);
 }
 
 static void job_done(struct job *job)

@@ -202,8 +202,8 @@ struct eval_explanation {
 };
 enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
                              struct eval_explanation *ret, struct err *e) must_check;
-/* The backend's explain: see there. */
-void engine_explain_kernel(struct engine *g, const struct ir_kernel *k,
+/* The backend's explain, for the stream's device: see there. */
+void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
                            struct kernel_explanation *ret);
 bool engine_compiles(const struct engine *g); /* explaining a kernel may take long */
 
@@ -226,6 +226,9 @@ double download_compile_ms(const struct download *d, bool own); /* the same of c
 /* Why pull() said -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, or ERR_INTERNAL for a kernel that could
  * not be compiled. */
 enum err_code download_result(const struct download *d);
+/* For a person, where that is ERR_INTERNAL. */
+#define DOWNLOAD_REASON 640
+void download_reason(const struct download *d, char ret[DOWNLOAD_REASON]);
 void download_free(struct download *d);
 
 /* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,

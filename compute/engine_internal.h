@@ -26,6 +26,7 @@ struct storage {
     _Atomic double written_ms; /* device time of the work that wrote it last */
     _Atomic double compile_ms; /* and what compiling its kernels took */
     _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
+    _Atomic uint64_t refusal;  /* of that work, or of what was missed: the job's */
     /* work that was to write here failed and left it as it was: what was submitted until then
      * (task.number) counted on the new contents, what comes later gets the old ones */
     _Atomic int missed; /* enum err_code */
@@ -160,6 +161,11 @@ enum err_code require_version(const struct buffer *b, uint64_t version, struct e
 /* ERR_CONFLICT unless the array `name` (NULL: it has none) is on the stream's device. */
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
                              struct err *e) must_check;
+
+/* What there is to say of work that failed with ERR_INTERNAL: job.refusal, and what the compiler
+ * said where that is known. */
+#define ENGINE_REASON DOWNLOAD_REASON
+void engine_reason(const struct engine *g, uint64_t refusal, char ret[ENGINE_REASON]);
 
 uint64_t engine_next_version(struct engine *g);
 double engine_now_ms(void);

@@ -181,11 +181,12 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     return ERR_OK;
 }
 
-void engine_explain_kernel(struct engine *g, const struct ir_kernel *k,
+void engine_explain_kernel(struct engine_stream *s, const struct ir_kernel *k,
                            struct kernel_explanation *ret)
 {
+    struct backend *b = s->engine->backend;
     *ret = (struct kernel_explanation){.form = "", .registers = -1, .shared = -1, .local = -1};
-    g->backend->ops->explain(g->backend, k, ret);
+    b->ops->explain(b, s->device, k, ret);
 }
 
 bool engine_compiles(const struct engine *g)

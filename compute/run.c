@@ -446,15 +446,17 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     code = task_submit(r->task);
     if (r->out)
         old = take_effect(r, renamed, code);
-    if (code != ERR_OK)
+    char why[ENGINE_REASON];
+    if (code != ERR_OK) {
+        engine_reason(g, r->task->job.refusal, why);
         r->task->done = NULL; /* the caller hears of it from us */
+    }
     task_unlock(r->task);
     if (code != ERR_OK) {
         array_unref(result);
         code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
-               : code == ERR_INTERNAL
-                   ? err_set(e, code, "the kernels for this could not be compiled")
-                   : err_set(e, code, "the device failed during the work");
+               : code == ERR_INTERNAL    ? err_set(e, code, "%s", why)
+                                         : err_set(e, code, "the device failed during the work");
     } else {
         *ret = result;
     }

@@ -229,6 +229,11 @@ enum err_code download_result(const struct download *d)
     return d->result;
 }
 
+void download_reason(const struct download *d, char ret[DOWNLOAD_REASON])
+{
+    engine_reason(d->storage->engine, atomic_load(&d->storage->refusal), ret);
+}
+
 void download_free(struct download *d)
 {
     if (!d)
@@ -307,7 +312,7 @@ static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size
     struct backend *b = d->storage->engine->backend;
     int64_t got = b->ops->download_pull(d->transfer, offset, buf, n);
     if (got < 0)
-        d->result = b->ops->lost && b->ops->lost(b) ? ERR_DEVICE_LOST : ERR_OUT_OF_MEMORY;
+        d->result = b->ops->transfer_result(d->transfer);
     return got;
 }
 
@@ -404,7 +409,7 @@ void upload_advance(struct upload *u, size_t n)
 
 static enum err_code upload_result(const struct upload *u)
 {
-    return u->transfer ? u->stream->engine->backend->ops->upload_result(u->transfer) : ERR_OK;
+    return u->transfer ? u->stream->engine->backend->ops->transfer_result(u->transfer) : ERR_OK;
 }
 
 size_t upload_push(struct upload *u, const void *bytes, size_t n)

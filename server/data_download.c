@@ -104,12 +104,14 @@ static void fail(struct request *req, enum err_code code, const char *text)
 
 void data_error(const struct download *d, struct err *e)
 {
+    char why[DOWNLOAD_REASON];
     switch (download_result(d)) {
     case ERR_OUT_OF_MEMORY:
         err_set(e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
         break;
     case ERR_INTERNAL:
-        err_set(e, ERR_INTERNAL, "the kernels that compute this array could not be compiled");
+        download_reason(d, why);
+        err_set(e, ERR_INTERNAL, "%s", why);
         break;
     default:
         err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were there");

@@ -167,14 +167,14 @@ static void put_known(struct json_writer *w, const char *key, int value)
         json_put_member_i64(w, key, value);
 }
 
-static bool put_kernel(struct json_writer *w, struct engine *engine,
+static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
                        const struct eval_explanation *x, uint32_t i)
 {
     const struct ir_kernel *k = x->plan->kernels[i];
     _cleanup_strb_ struct strb source = {0};
     _cleanup_strb_ struct strb ir = {0};
     struct kernel_explanation how;
-    engine_explain_kernel(engine, k, &how);
+    engine_explain_kernel(stream, k, &how);
     source = how.source;
     ir_print(k, &ir);
     if (source.failed || ir.failed)
@@ -201,6 +201,7 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
                                      struct strb *out, struct err *e)
 {
     const struct typed *t = &x->typed;
+    const struct eval_body *b = req->state;
     struct json_writer w = JSON_WRITER(out);
     bool *written = arena_alloc(req->arena, t->n_nodes ? t->n_nodes : 1);
     _cleanup_strb_ struct strb text = {0};
@@ -217,7 +218,7 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
     json_put_key(&w, "kernels");
     json_open_list(&w);
     for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
-        if (!put_kernel(&w, req->server->engine, x, i))
+        if (!put_kernel(&w, b->session->stream, x, i))
             return err_oom(e);
         bytes_read += ir_bytes_read(x->plan->kernels[i]);
         bytes_written += ir_bytes_written(x->plan->kernels[i]);

@@ -111,9 +111,10 @@ static enum err_code cpu_stream_new(struct backend *b, int device, struct stream
     return ERR_OK;
 }
 
-static void cpu_explain(struct backend *b, const struct ir_kernel *k,
+static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k,
                         struct kernel_explanation *ret)
 {
+    (void)device;
     struct pool_stats p;
     pool_get_stats(cpu_of(b)->pool, &p);
     uint32_t n = 0;

@@ -11,8 +11,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/cuda/prepare.h"
 
@@ -86,6 +86,13 @@ static bool cuda_lost(struct backend *b)
     return atomic_load(&cuda_of(b)->lost);
 }
 
+static void cuda_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
+{
+    char why[KCACHE_REASON];
+    kcache_reason(cuda_of(b)->kcache, refusal, why);
+    snprintf(ret, n, "%s", why);
+}
+
 static void cuda_report(struct backend *b, struct backend_report *ret)
 {
     struct cuda *c = cuda_of(b);
@@ -99,18 +106,11 @@ static void cuda_report(struct backend *b, struct backend_report *ret)
 
 /* --- opening --- */
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 /* Notes how long a step took that began at *since, where the next one begins. */
 static void timed(struct cuda *c, const char *step, double *since)
 {
     size_t n = strlen(c->timings);
-    double now = now_ms();
+    double now = clock_ms();
     snprintf(c->timings + n, sizeof c->timings - n, "%s%s %.1f ms", n ? ", " : "", step,
              now - *since);
     *since = now;
@@ -140,14 +140,12 @@ static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
     snprintf(d->arch, sizeof d->arch, "sm_%d%d",
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
-    d->processors = attribute(c, handle, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-    d->shared_optin = attribute(c, handle, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
 }
 
 static enum err_code device_open(struct cuda_device *d, struct err *e)
 {
     struct cuda *c = d->cuda;
-    double since = now_ms();
+    double since = clock_ms();
     enum err_code code = cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&d->context, d->handle),
                                     "cuDevicePrimaryCtxRetain", e);
     if (code != ERR_OK)
@@ -262,7 +260,7 @@ static enum err_code open_devices(struct cuda *c, struct err *e)
 
 static enum err_code open_all(struct cuda *c, struct err *e)
 {
-    double since = now_ms();
+    double since = clock_ms();
     enum err_code code = loader_open(&c->driver, &c->nvrtc, e);
     timed(c, "libraries", &since);
     if (code == ERR_OK)
@@ -404,11 +402,11 @@ const struct backend_ops backend_cuda_ops = {
     .upload_new = cuda_upload_new,
     .upload_reserve = cuda_upload_reserve,
     .upload_advance = cuda_upload_advance,
-    .upload_result = cuda_upload_result,
     .upload_join = cuda_upload_join,
     .download_new = cuda_download_new,
     .download_start = cuda_download_start,
     .download_pull = cuda_download_pull,
+    .transfer_result = cuda_transfer_result,
     .transfer_free = cuda_transfer_free,
     .prepare = cuda_prepare_op,
     .release = cuda_release,
@@ -419,6 +417,7 @@ const struct backend_ops backend_cuda_ops = {
     .stream_free = cuda_stream_free,
     .submit = cuda_submit,
     .passed = cuda_passed,
+    .reason = cuda_reason,
     .explain = cuda_explain,
     .metrics = cuda_metrics,
 };

@@ -3,8 +3,11 @@
  * in and out), prepare.c (a kernel made ready).
  *
  * Threads: anybody submits; one completion thread a device tells what has run; some threads
- * compile. Locks: device->lock protects its streams' queues; slabs and pool have their own. No
- * driver call that may wait is made under device->lock. */
+ * compile and load code. Locks: device->lock protects its streams' queues; slabs and pool have
+ * their own. Under device->lock there are only driver calls that queue something or look (launch.c
+ * names the one exception), and nothing of another transfer's or of the caller's runs, but for
+ * config.lost. Of what a submission does under the engine's lock only taking memory may wait: for
+ * the driver to map it, never for work. */
 #ifndef ARRAYD_CUDA_INT_H
 #define ARRAYD_CUDA_INT_H
 
@@ -27,8 +30,6 @@ struct cuda_device {
     CUdevice handle;
     CUcontext context; /* the primary one, retained */
     char name[128], arch[16];
-    int processors;   /* streaming multiprocessors */
-    int shared_optin; /* bytes of shared memory a block may have */
     size_t memory_total;
     int opened; /* parts of it, for closing */
 
@@ -126,13 +127,13 @@ enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n
                               struct err *e);
 void *cuda_upload_reserve(struct transfer *t, size_t *ret_n);
 void cuda_upload_advance(struct transfer *t, size_t n);
-enum err_code cuda_upload_result(struct transfer *t);
 enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err *e);
 enum err_code cuda_download_new(struct backend *b, int device, void *from, const struct view *view,
                                 size_t itemsize, void (*wake)(void *user), void *user,
                                 struct transfer **ret, struct err *e);
 void cuda_download_start(struct transfer *t);
 int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t n);
+enum err_code cuda_transfer_result(struct transfer *t);
 void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *user);
 /* Called by stream.c for a job's fetch: with the device entered, queues the first copies on `on`
  * (behind the job's kernels; no waiting); then, when the job is known to have run (or failed), from

@@ -7,23 +7,29 @@
  *
  * The table holds one reference on each entry. An entry goes when it is the longest unused of those
  * nobody else holds; the backend holds those whose plans are alive, and dropping these would only
- * have them compiled again. */
+ * have them compiled again.
+ *
+ * A text that NVRTC refused is not worth another second of its time at every request, nor is it
+ * lost for ever: the reason may have been a full disk. So refusals are kept in a small ring, each
+ * for a while. */
 #include "compute/cuda/kcache.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <nettle/sha2.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/cuda/compile.h"
 #include "compute/cuda/headers.h"
 #include "compute/cuda/kcache_disk.h"
 
-#define BUCKETS 1024 /* a power of two */
+#define BUCKETS    1024 /* a power of two */
+#define REFUSALS   64
+#define REFUSAL_MS 60000
 
 struct node {
     struct kcache_entry pub; /* first: the public view of a node */
@@ -44,6 +50,13 @@ struct flight {
     enum kcache_how how;
 };
 
+struct refusal {
+    uint64_t number; /* it lies at number % REFUSALS; 0: nothing there */
+    struct kcache_key key;
+    double until; /* clock_ms */
+    char reason[KCACHE_REASON];
+};
+
 struct kcache {
     struct kcache_config config;
     const struct nvrtc *nvrtc;
@@ -54,7 +67,9 @@ struct kcache {
     struct node *buckets[BUCKETS];
     struct node *newest, *oldest;
     struct flight *flights;
-    struct kcache_stats stats; /* the disk's own apart */
+    struct refusal refusals[REFUSALS]; /* the newest */
+    uint64_t refused;                  /* ever */
+    struct kcache_stats stats;         /* the disk's own apart */
 };
 
 static void add_text(struct sha256_ctx *ctx, const char *text)
@@ -83,6 +98,8 @@ enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc 
         return err_oom(e);
     c->config = *config;
     c->config.dir = NULL; /* the caller's, used only now */
+    if (c->config.refusal_ms <= 0)
+        c->config.refusal_ms = REFUSAL_MS;
     c->nvrtc = nvrtc;
     hash_headers(c->headers_sha);
     kcache_disk_open(&c->disk, config->dir, config->max_disk_bytes);
@@ -261,13 +278,6 @@ struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key)
     return n ? &n->pub : NULL;
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void trace(const char *what, const struct kcache_key *key, size_t n, double ms)
 {
     if (!trace_on(TRACE_CACHE))
@@ -278,22 +288,112 @@ static void trace(const char *what, const struct kcache_key *key, size_t n, doub
     trace_write(TRACE_CACHE, text, (size_t)len);
 }
 
+/* --- refusals --- */
+
+/* With the lock. The newest of the key, when it still counts. */
+static struct refusal *find_refusal(struct kcache *c, const struct kcache_key *key)
+{
+    for (uint64_t n = c->refused; n > 0 && c->refused - n < REFUSALS; n--) {
+        struct refusal *r = &c->refusals[n % REFUSALS];
+        if (memcmp(&r->key, key, sizeof *key) == 0)
+            return r->until > clock_ms() ? r : NULL;
+    }
+    return NULL;
+}
+
+static bool is_path(char c)
+{
+    return c > ' ' && !strchr("\"'`():,;<>", c);
+}
+
+/* The first lines of a compiler's words on one line. Of an absolute path the last part is left. */
+static void tell_briefly(char ret[KCACHE_REASON], const char *text)
+{
+    size_t n = 0;
+    bool gap = false;
+    for (int lines = 0; *text && lines < 4 && n < KCACHE_REASON - 3; text++) {
+        if (*text == '\n') {
+            gap = true;
+            continue;
+        }
+        if (*text == ' ' && gap)
+            continue;
+        if (gap && n && ++lines < 4)
+            n += (size_t)sprintf(ret + n, "; ");
+        if (lines >= 4)
+            break;
+        bool begins = n == 0 || !is_path(ret[n - 1]);
+        gap = false;
+        if (*text == '/' && begins && is_path(text[1])) {
+            const char *end = text, *last = text;
+            for (; is_path(*end); end++)
+                if (*end == '/')
+                    last = end;
+            if (last != text)
+                text = last;
+        }
+        if (n < KCACHE_REASON - 1 && !((unsigned char)*text < ' '))
+            ret[n++] = *text;
+    }
+    ret[n] = '\0';
+}
+
+/* With the lock. */
+static void remember(struct kcache *c, const struct kcache_key *key, const struct err *why)
+{
+    if (find_refusal(c, key))
+        return;
+    struct refusal *r = &c->refusals[++c->refused % REFUSALS];
+    r->number = c->refused;
+    r->key = *key;
+    r->until = clock_ms() + (double)c->config.refusal_ms;
+    tell_briefly(r->reason, why->message);
+}
+
+void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why)
+{
+    pthread_mutex_lock(&c->lock);
+    remember(c, key, why);
+    pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key)
+{
+    pthread_mutex_lock(&c->lock);
+    struct refusal *r = find_refusal(c, key);
+    uint64_t number = r ? r->number : 0;
+    pthread_mutex_unlock(&c->lock);
+    return number;
+}
+
+void kcache_reason(struct kcache *c, uint64_t refusal, char ret[KCACHE_REASON])
+{
+    pthread_mutex_lock(&c->lock);
+    const struct refusal *r = &c->refusals[refusal % REFUSALS];
+    *ret = '\0';
+    if (refusal && r->number == refusal)
+        memcpy(ret, r->reason, sizeof r->reason);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* --- compiling --- */
+
 /* The code from disk or from NVRTC, with no lock held. */
 static enum err_code make(struct kcache *c, const char *arch, const char *source, bool fast_math,
                           struct node *n, enum kcache_how *ret_how, struct err *e)
 {
-    double start = now_ms();
+    double start = clock_ms();
     void *bytes;
     if (kcache_disk_load(&c->disk, &n->pub.key, &bytes, &n->pub.n)) {
         n->pub.bytes = bytes;
         *ret_how = KCACHE_DISK;
-        trace("from disk", &n->pub.key, n->pub.n, now_ms() - start);
+        trace("from disk", &n->pub.key, n->pub.n, clock_ms() - start);
         return ERR_OK;
     }
     struct compiled code;
-    start = now_ms();
+    start = clock_ms();
     enum err_code err = compile_text(c->nvrtc, arch, source, fast_math, &code, e);
-    double ms = now_ms() - start;
+    double ms = clock_ms() - start;
     pthread_mutex_lock(&c->lock);
     c->stats.compile_ms += ms;
     *(err ? &c->stats.failed : &c->stats.compiled) += 1;
@@ -316,6 +416,8 @@ static void land(struct kcache *c, struct flight *f, struct node *n, enum err_co
     *find_flight(c, &f->key) = f->next;
     if (n)
         gone = publish(c, n);
+    if (err == ERR_INTERNAL)
+        remember(c, &f->key, error);
     if (!err && how == KCACHE_DISK)
         c->stats.disk_hits++;
     bool alone = f->waiting == 0;
@@ -380,6 +482,7 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
     pthread_mutex_lock(&c->lock);
     struct node *n = lookup(c, &key);
     struct flight *f = n ? NULL : *find_flight(c, &key);
+    struct refusal *r = n || f ? NULL : find_refusal(c, &key);
     enum err_code err = ERR_OK;
     if (n) {
         c->stats.memory_hits++;
@@ -387,6 +490,8 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
         *ret_how = KCACHE_MEMORY;
     } else if (f) {
         err = wait_for(c, f, ret, ret_how, e);
+    } else if (r) {
+        err = err_set(e, ERR_INTERNAL, "%s", r->reason);
     } else {
         f = mem_calloc(1, sizeof *f);
         if (f) {

@@ -22,6 +22,7 @@ struct kcache_config {
     int64_t max_disk_bytes; /* what the files may take; 0: memory only */
     int64_t max_entries;    /* in memory; those in use stay beyond it */
     void (*user_free)(void *user); /* for kcache_entry.user, by whoever drops the last reference */
+    int64_t refusal_ms;            /* how long a refusal is remembered; 0: a minute */
 };
 
 /* SHA-256 over everything the code depends on: text, device headers, options, architecture, and the
@@ -66,11 +67,22 @@ struct kcache_key kcache_key(const struct kcache *c, const char *arch, const cha
 struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key);
 
 /* The code of the text (as compile_text takes it) from memory, from disk or compiled now; one more
- * reference in *ret. Callers of one text at one time share one compilation, and its failure, which
- * is not remembered; different texts are compiled side by side. Errors: compile_text()'s. */
+ * reference in *ret. Callers of one text at one time share one compilation, and its failure;
+ * different texts are compiled side by side. Errors: compile_text()'s; while a refusal is
+ * remembered the text is not tried again. */
 enum err_code kcache_get(struct kcache *c, const char *arch, const char *source, bool fast_math,
                          struct kcache_entry **ret, enum kcache_how *ret_how,
                          struct err *e) must_check;
+
+/* Refusals: that a text does not compile (ERR_INTERNAL, not a want of memory) is remembered for
+ * kcache_config.refusal_ms, of some dozens of texts. A refusal has a number, never 0, by which its
+ * reason is found as long as it is remembered. */
+#define KCACHE_REASON 512
+uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key); /* 0: there is none */
+/* Remembers one that was not found by compiling: code that does not load. */
+void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why);
+/* One line for a person, without paths of this machine; "" when it is forgotten. */
+void kcache_reason(struct kcache *c, uint64_t refusal, char ret[KCACHE_REASON]);
 
 struct kcache_entry *kcache_ref(struct kcache_entry *entry);
 void kcache_unref(struct kcache_entry *entry); /* NULL is fine */

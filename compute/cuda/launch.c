@@ -1,11 +1,30 @@
-/* A job's way onto its stream: the events around it, memory its kernels need, their parameters,
- * their launches. Everything is done with the device's lock held and the device entered; nothing
- * here waits. */
+/* A job's way onto its stream. What may have to be waited for, memory of either side, is taken when
+ * the job is submitted, before device->lock; code is loaded before that (prepare.c). With the lock
+ * held there are only calls that queue something: events, launches, copies from pinned memory. One
+ * exception: where the driver has no memory left to record the event behind kernels that are
+ * launched already, these are waited for. */
 #include "compute/cuda/launch.h"
 
 #include <string.h>
 
 #include "compute/base/mem.h"
+
+bool launch_is_empty(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
+            return true;
+    return false;
+}
+
+/* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
+ */
+static int64_t scratch_of(const struct emitted *m)
+{
+    int64_t own = (m->scratch + 255) / 256 * 256;
+    return own + (m->indirect ? m->params_size : 0);
+}
 
 /* --- flights --- */
 
@@ -16,16 +35,31 @@ void launch_flight_free(struct cuda_device *d, struct flight *f)
         (void)v->cuEventDestroy(f->begin);
     if (f->end)
         (void)v->cuEventDestroy(f->end);
+    if (f->pinned)
+        (void)v->cuMemFreeHost(f->pinned);
     mem_free(f);
 }
 
-struct flight *launch_flight_get(struct cuda_device *d, enum err_code *ret_code)
+void launch_flight_put(struct cuda_device *d, struct flight *f)
 {
+    if (f->scratch)
+        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
+    pthread_mutex_lock(&d->lock);
+    f->next = d->flights;
+    d->flights = f;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static struct flight *get(struct cuda_device *d, enum err_code *ret_code)
+{
+    pthread_mutex_lock(&d->lock);
     struct flight *f = d->flights;
-    *ret_code = ERR_OK;
-    if (f) {
+    if (f)
         d->flights = f->next;
-        *f = (struct flight){.begin = f->begin, .end = f->end};
+    pthread_mutex_unlock(&d->lock);
+    if (f) {
+        *f = (struct flight){
+            .begin = f->begin, .end = f->end, .pinned = f->pinned, .pinned_size = f->pinned_size};
         return f;
     }
     f = mem_calloc(1, sizeof *f);
@@ -45,24 +79,55 @@ struct flight *launch_flight_get(struct cuda_device *d, enum err_code *ret_code)
     return NULL;
 }
 
+/* A larger piece of pinned memory than the flight has. */
+static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, size_t size)
+{
+    struct cuda *c = d->cuda;
+    void *p;
+    enum err_code code = cuda_check(
+        c, c->driver->cuMemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", NULL);
+    if (code != ERR_OK)
+        return code;
+    if (f->pinned)
+        (void)cuda_check(c, c->driver->cuMemFreeHost(f->pinned), "cuMemFreeHost", NULL);
+    f->pinned = p;
+    f->pinned_size = size;
+    return ERR_OK;
+}
+
+/* One block of device memory for all the job's kernels that need some: they run one by one. */
+static enum err_code reserve(struct cuda_device *d, const struct job *job, struct flight *f)
+{
+    int64_t most = 0;
+    size_t params = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        struct prepared *p = cuda_prepare(d, job->kernels[i]);
+        if (!p)
+            return ERR_OUT_OF_MEMORY;
+        if (scratch_of(p->emitted) > most)
+            most = scratch_of(p->emitted);
+        params += p->emitted->indirect ? p->emitted->params_size : 0;
+    }
+    enum err_code code = params > f->pinned_size ? reserve_pinned(d, f, params) : ERR_OK;
+    if (code == ERR_OK && most > 0) {
+        code = cuda_alloc(&d->cuda->base, d->index, most, false, &f->scratch, NULL);
+        f->scratch_size = code == ERR_OK ? most : 0;
+    }
+    return code;
+}
+
+struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code)
+{
+    *ret_code = ERR_DEVICE_LOST;
+    struct flight *f = cuda_enter(d) ? get(d, ret_code) : NULL;
+    if (f)
+        f->result = reserve(d, job, f);
+    return f;
+}
+
 /* --- launching; device->lock is held --- */
-
-bool launch_is_empty(const struct ir_kernel *k)
-{
-    const struct ir_output *o = &k->outputs[0];
-    for (int a = 0; a < k->rank; a++)
-        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
-            return true;
-    return false;
-}
-
-/* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
- */
-static int64_t scratch_of(const struct emitted *m)
-{
-    int64_t own = (m->scratch + 255) / 256 * 256;
-    return own + (m->indirect ? m->params_size : 0);
-}
 
 /* The parameters with the addresses of now, in `to`. */
 static void fill_params(unsigned char *to, const struct emitted *m, const struct job *job,
@@ -77,28 +142,27 @@ static void fill_params(unsigned char *to, const struct emitted *m, const struct
     }
 }
 
-/* What the kernel is launched with, in d->params. Many parameters are copied to the device first;
- * the driver takes them at once, so that the buffer is free again. */
+/* What the kernel is launched with, in d->params, whose bytes the launch takes along. Many
+ * parameters are copied to the device first, from memory that is the flight's until the job is
+ * over.
+ */
 static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
-                                 char *scratch)
+                                 struct flight *f)
 {
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     if (!m->indirect) {
-        fill_params(d->params, m, job, scratch);
+        fill_params(d->params, m, job, f->scratch);
         return ERR_OK;
     }
-    unsigned char *all = mem_alloc(m->params_size);
-    if (!all)
-        return ERR_OUT_OF_MEMORY;
-    fill_params(all, m, job, scratch);
-    char *to = scratch + scratch_of(m) - m->params_size;
-    enum err_code code = cuda_check(
+    unsigned char *all = f->pinned + f->pinned_used;
+    f->pinned_used += m->params_size;
+    fill_params(all, m, job, f->scratch);
+    char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
+    memcpy(d->params, &to, sizeof to);
+    return cuda_check(
         c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
         "cuMemcpyHtoDAsync", NULL);
-    mem_free(all);
-    memcpy(d->params, &to, sizeof to);
-    return code;
 }
 
 static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
@@ -106,54 +170,34 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
 {
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
-    struct prepared *p = cuda_prepare(d, k);
-    struct functions fn;
-    if (!p)
-        return ERR_OUT_OF_MEMORY;
+    struct prepared *p = atomic_load(&k->prepared); /* since launch_flight_new */
     int state = atomic_load(&p->state);
-    if (state != PREPARED_READY) /* if it is compiled once more already, that is for others */
-        return state == PREPARED_FAILED && p->error != ERR_OK ? p->error : ERR_INTERNAL;
-    enum err_code code = cuda_functions(d, p, &fn, NULL);
+    if (state == PREPARED_COMPILING) /* it had failed, for want of memory, and is tried once more */
+        return ERR_OUT_OF_MEMORY;
+    if (state != PREPARED_READY) {
+        f->refusal = kcache_refusal(c->kcache, &p->key);
+        return (enum err_code)state;
+    }
     const struct emitted *m = p->emitted;
-    if (code == ERR_OK && scratch_of(m) > f->scratch_size)
-        code = ERR_OUT_OF_MEMORY; /* it was not there when reserve_scratch() looked */
-    if (code == ERR_OK)
-        code = make_params(s, m, job, f->scratch);
+    enum err_code code = make_params(s, m, job, f);
     if (code != ERR_OK)
         return code;
     const struct form *g = m->form;
     void *params[1] = {d->params};
-    code =
-        cuda_check(c,
-                   c->driver->cuLaunchKernel(fn.kernel, g->grid[0], g->grid[1], g->grid[2],
-                                             g->block[0], g->block[1], 1, 0, s->cu, params, NULL),
-                   "cuLaunchKernel", NULL);
+    code = cuda_check(c,
+                      c->driver->cuLaunchKernel(p->functions.kernel, g->grid[0], g->grid[1],
+                                                g->grid[2], g->block[0], g->block[1], 1, 0, s->cu,
+                                                params, NULL),
+                      "cuLaunchKernel", NULL);
     f->launched |= code == ERR_OK;
     if (code == ERR_OK && m->finish)
         code = cuda_check(c,
-                          c->driver->cuLaunchKernel(fn.finish, m->finish_grid, 1, 1, FORM_BLOCK, 1,
-                                                    1, 0, s->cu, params, NULL),
+                          c->driver->cuLaunchKernel(p->functions.finish, m->finish_grid, 1, 1,
+                                                    FORM_BLOCK, 1, 1, 0, s->cu, params, NULL),
                           "cuLaunchKernel", NULL);
     /* the first to run it is who waited for it; d->lock is held */
     f->compile_ms += p->compile_ms;
     p->compile_ms = 0;
-    return code;
-}
-
-/* One block of memory for all the job's kernels that need some. */
-static enum err_code reserve_scratch(struct stream *s, const struct job *job, struct flight *f)
-{
-    int64_t most = 0;
-    for (uint32_t i = 0; i < job->n_kernels; i++) {
-        struct prepared *p = atomic_load(&job->kernels[i]->prepared);
-        if (p && scratch_of(p->emitted) > most)
-            most = scratch_of(p->emitted);
-    }
-    if (most == 0)
-        return ERR_OK;
-    enum err_code code =
-        cuda_alloc(&s->device->cuda->base, s->device->index, most, false, &f->scratch, NULL);
-    f->scratch_size = code == ERR_OK ? most : 0;
     return code;
 }
 
@@ -162,8 +206,6 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
     struct cuda *c = s->device->cuda;
     enum err_code code =
         cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
-    if (code == ERR_OK)
-        code = reserve_scratch(s, job, f);
     for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++)
         if (!launch_is_empty(job->kernels[i]))
             code = launch_kernel(s, job, f, job->kernels[i]);

@@ -1,5 +1,5 @@
-/* Launching: called by stream.c only, with device->lock held and the device entered. A flight is
- * what a job has while it is under way; flights are kept for the next job (device->flights). */
+/* Launching: called by stream.c only. A flight is what a job has from its submission until it is
+ * told; flights are kept for the next job (device->flights). */
 #ifndef ARRAYD_CUDA_LAUNCH_H
 #define ARRAYD_CUDA_LAUNCH_H
 
@@ -9,12 +9,15 @@
 struct flight {
     struct flight *next; /* in the pool */
     CUevent begin, end;
-    void *scratch;
+    void *scratch; /* device memory of its kernels */
     int64_t scratch_size;
+    unsigned char *pinned; /* host memory for parameters that do not go along with a launch */
+    size_t pinned_size, pinned_used;
     enum err_code result;
-    bool launched; /* some kernel was */
-    bool touched;  /* the last kernel was launched */
-    bool timed;    /* both events are recorded */
+    uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
+    bool launched;    /* some kernel was */
+    bool touched;     /* the last kernel was launched */
+    bool timed;       /* both events are recorded */
     double compile_ms;
 };
 
@@ -31,15 +34,19 @@ struct stream {
     _Atomic uint64_t passed;
 };
 
-struct flight *launch_flight_get(struct cuda_device *d, enum err_code *ret_code);
-void launch_flight_free(struct cuda_device *d, struct flight *f);
+/* A flight with what the job's kernels need beside their code; without device->lock, for memory may
+ * have to be waited for. What could not be had is the flight's result. NULL: *ret_code says why. */
+struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code);
+/* Back to the others, without device->lock; nothing of it is in use. */
+void launch_flight_put(struct cuda_device *d, struct flight *f);
+void launch_flight_free(struct cuda_device *d, struct flight *f); /* for good */
 
 /* Nothing is to be written by it. */
 bool launch_is_empty(const struct ir_kernel *k);
 
-/* Queues the job's kernels, and what it fetches, between the flight's events. ERR_OUT_OF_MEMORY,
- * ERR_INTERNAL (a kernel that does not compile), ERR_DEVICE_LOST; what was queued by then passes.
- */
+/* Queues the job's kernels, and what it fetches, between the flight's events; with device->lock and
+ * the device entered. ERR_OUT_OF_MEMORY, ERR_INTERNAL (a kernel that does not compile),
+ * ERR_DEVICE_LOST; what was queued by then passes. */
 enum err_code launch_job(struct stream *s, struct job *job, struct flight *f) must_check;
 
 #endif

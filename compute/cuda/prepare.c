@@ -1,16 +1,20 @@
 /* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
- * memory cache by the text's hash; what is not there is compiled, or read from disk, by a thread of
- * the compiler, which then tells the streams (cuda_streams_wake) that wait for it. Loading the code
- * into a device is left to the launch: it takes a tenth of a millisecond, once a device.
+ * memory cache by the text's hash; what is not there, or not loaded into this device, is compiled,
+ * or read from disk, and loaded by a thread of the compiler, which then tells the streams
+ * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not.
+ *
+ * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
+ * the cache has forgotten the refusal.
  *
  * Modules hang on the cache entry, one a device, and go with it. */
 #include "compute/cuda/prepare.h"
 
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
+#include "compute/cuda/launch.h"
 
 #define SLOT_ALIGNMENT 256 /* of device memory */
 
@@ -34,13 +38,6 @@ struct modules {
     struct module by_device[];
 };
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static void prepared_unref(struct prepared *p)
 {
     if (atomic_fetch_sub(&p->refs, 1) != 1)
@@ -49,22 +46,126 @@ static void prepared_unref(struct prepared *p)
     arena_free(p->arena);
 }
 
+/* --- loading --- */
+
+void cuda_modules_free(void *modules)
+{
+    struct modules *m = modules;
+    struct cuda *c = m->cuda;
+    for (int i = 0; i < c->n_devices; i++)
+        if (m->by_device[i].module && cuda_enter(&c->devices[i]))
+            (void)c->driver->cuModuleUnload(m->by_device[i].module);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
+{
+    struct modules *m = atomic_load(&entry->user);
+    if (m)
+        return m;
+    m = mem_calloc(1, sizeof *m + sizeof *m->by_device * (size_t)c->n_devices);
+    if (!m || pthread_mutex_init(&m->lock, NULL) != 0) {
+        mem_free(m);
+        return NULL;
+    }
+    m->cuda = c;
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong(&entry->user, &none, m)) {
+        cuda_modules_free(m);
+        m = none;
+    }
+    return m;
+}
+
+static enum err_code load_module(struct cuda *c, const void *bytes, bool finish, struct module *ret,
+                                 struct err *e)
+{
+    struct module m = {0};
+    enum err_code code =
+        cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
+    if (code != ERR_OK)
+        return code;
+    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
+                      "cuModuleGetFunction", e);
+    if (code == ERR_OK && finish)
+        code = cuda_check(
+            c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
+            "cuModuleGetFunction", e);
+    if (code == ERR_OK)
+        *ret = m;
+    else
+        (void)c->driver->cuModuleUnload(m.module);
+    return code;
+}
+
+/* The entry's code into the device, once for all kernels that have it. */
+static enum err_code load(struct prepared *p, struct err *e)
+{
+    struct cuda_device *d = &p->cuda->devices[p->device];
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    struct modules *m = modules_of(p->cuda, p->entry);
+    if (!m)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&m->lock);
+    struct module *at = &m->by_device[d->index];
+    if (!at->module)
+        code = load_module(p->cuda, p->entry->bytes, p->emitted->form->kind == FORM_REDUCE, at, e);
+    if (code == ERR_OK)
+        p->functions = at->functions;
+    pthread_mutex_unlock(&m->lock);
+    return code;
+}
+
+/* Whether it has been; who is loading it now is not waited for. */
+static bool is_loaded(struct prepared *p)
+{
+    struct modules *m = atomic_load(&p->entry->user);
+    if (!m || pthread_mutex_trylock(&m->lock) != 0)
+        return false;
+    const struct module *at = &m->by_device[p->device];
+    bool loaded = at->module != NULL;
+    if (loaded)
+        p->functions = at->functions;
+    pthread_mutex_unlock(&m->lock);
+    return loaded;
+}
+
 /* --- compiling --- */
 
-/* ret_found: it was on disk, or somebody else has just compiled it. */
-static void compile(struct prepared *p, bool *ret_found)
+/* Gets the code where it is not there yet, and loads it. ret_found: it was there, on disk, or
+ * somebody else has just compiled it. */
+static enum err_code make_ready(struct prepared *p, bool *ret_found, struct err *e)
 {
-    enum kcache_how how = KCACHE_COMPILED;
+    struct cuda *c = p->cuda;
+    enum err_code code = ERR_OK;
+    *ret_found = true;
+    if (!p->entry) {
+        enum kcache_how how = KCACHE_COMPILED;
+        double start = clock_ms();
+        code = kcache_get(c->kcache, c->devices[p->device].arch, p->emitted->text, p->fast_math,
+                          &p->entry, &how, e);
+        p->compile_ms = clock_ms() - start;
+        *ret_found = code == ERR_OK && how != KCACHE_COMPILED;
+    }
+    if (code != ERR_OK)
+        return code;
+    code = load(p, e);
+    if (code == ERR_INTERNAL)
+        kcache_refuse(c->kcache, &p->key, e);
+    return code;
+}
+
+static void compile(struct prepared *p)
+{
     struct err e = ERR_INIT;
-    double start = now_ms();
-    enum err_code code = kcache_get(p->cuda->kcache, p->cuda->devices[p->device].arch,
-                                    p->emitted->text, p->fast_math, &p->entry, &how, &e);
-    p->compile_ms = now_ms() - start;
-    p->error = code;
-    *ret_found = code == ERR_OK && how != KCACHE_COMPILED;
+    bool found;
+    enum err_code code = make_ready(p, &found, &e);
     if (code != ERR_OK)
         trace_write(TRACE_NVRTC, e.message, strlen(e.message));
-    atomic_store(&p->state, code == ERR_OK ? PREPARED_READY : PREPARED_FAILED);
+    atomic_store(&p->state, (int)code);
 }
 
 static void *compiler_run(void *arg)
@@ -84,8 +185,7 @@ static void *compiler_run(void *arg)
         if (!q->head)
             q->tail = NULL;
         pthread_mutex_unlock(&q->lock);
-        bool found;
-        compile(p, &found);
+        compile(p);
         prepared_unref(p);
         cuda_streams_wake(c);
         pthread_mutex_lock(&q->lock);
@@ -172,7 +272,8 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
         trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
     p->key = kcache_key(d->cuda->kcache, d->arch, p->emitted->text, p->fast_math);
     p->entry = kcache_find(d->cuda->kcache, &p->key);
-    atomic_init(&p->state, p->entry ? PREPARED_READY : PREPARED_COMPILING);
+    atomic_init(&p->state,
+                p->entry && is_loaded(p) ? (int)PREPARED_READY : (int)PREPARED_COMPILING);
     return p;
 }
 
@@ -194,26 +295,17 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k)
     return p;
 }
 
-static bool has_points(const struct ir_kernel *k)
-{
-    const struct ir_output *o = &k->outputs[0];
-    for (int a = 0; a < k->rank; a++)
-        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
-            return false;
-    return true;
-}
-
-/* What did not compile is tried again when it is asked for again: a reason may have gone. */
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
 {
     struct cuda *c = (struct cuda *)b;
-    if (!has_points(k))
+    if (launch_is_empty(k))
         return;
     struct prepared *p = atomic_load(&k->prepared);
-    int failed = PREPARED_FAILED;
+    int state = p ? atomic_load(&p->state) : PREPARED_READY;
     if (!p)
         (void)cuda_prepare(&c->devices[device], k);
-    else if (atomic_compare_exchange_strong(&p->state, &failed, PREPARED_COMPILING))
+    else if (state > ERR_OK && kcache_refusal(c->kcache, &p->key) == 0 &&
+             atomic_compare_exchange_strong(&p->state, &state, PREPARED_COMPILING))
         enqueue(c->compiler, p);
 }
 
@@ -223,81 +315,6 @@ void cuda_release(struct backend *b, struct ir_kernel *k)
     struct prepared *p = atomic_exchange(&k->prepared, NULL);
     if (p)
         prepared_unref(p);
-}
-
-/* --- loading --- */
-
-void cuda_modules_free(void *modules)
-{
-    struct modules *m = modules;
-    struct cuda *c = m->cuda;
-    for (int i = 0; i < c->n_devices; i++)
-        if (m->by_device[i].module && cuda_enter(&c->devices[i]))
-            (void)c->driver->cuModuleUnload(m->by_device[i].module);
-    pthread_mutex_destroy(&m->lock);
-    mem_free(m);
-}
-
-static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
-{
-    struct modules *m = atomic_load(&entry->user);
-    if (m)
-        return m;
-    m = mem_calloc(1, sizeof *m + sizeof *m->by_device * (size_t)c->n_devices);
-    if (!m || pthread_mutex_init(&m->lock, NULL) != 0) {
-        mem_free(m);
-        return NULL;
-    }
-    m->cuda = c;
-    void *none = NULL;
-    if (!atomic_compare_exchange_strong(&entry->user, &none, m)) {
-        cuda_modules_free(m);
-        m = none;
-    }
-    return m;
-}
-
-static enum err_code load(struct cuda *c, const void *bytes, bool finish, struct module *ret,
-                          struct err *e)
-{
-    struct module m = {0};
-    enum err_code code =
-        cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
-    if (code != ERR_OK)
-        return code;
-    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
-                      "cuModuleGetFunction", e);
-    if (code == ERR_OK && finish)
-        code = cuda_check(
-            c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
-            "cuModuleGetFunction", e);
-    if (code == ERR_OK)
-        *ret = m;
-    else
-        (void)c->driver->cuModuleUnload(m.module);
-    return code;
-}
-
-enum err_code cuda_functions(struct cuda_device *d, struct prepared *p, struct functions *ret,
-                             struct err *e)
-{
-    struct cuda *c = d->cuda;
-    struct kcache_entry *entry = p->entry;
-    if (strcmp(d->arch, c->devices[p->device].arch) != 0)
-        return err_set(e, ERR_INTERNAL, "a kernel for %s cannot run on %s",
-                       c->devices[p->device].arch, d->arch);
-    struct modules *m = modules_of(c, entry);
-    if (!m)
-        return err_oom(e);
-    enum err_code code = ERR_OK;
-    pthread_mutex_lock(&m->lock);
-    if (!m->by_device[d->index].module)
-        code = load(c, entry->bytes, p->emitted->form->kind == FORM_REDUCE, &m->by_device[d->index],
-                    e);
-    if (code == ERR_OK)
-        *ret = m->by_device[d->index].functions;
-    pthread_mutex_unlock(&m->lock);
-    return code;
 }
 
 /* --- explain --- */
@@ -327,29 +344,38 @@ static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *
     }
 }
 
-void cuda_explain(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret)
+/* Why it cannot run, as comments before its text. */
+static void put_failure(struct strb *out, const struct prepared *p, enum err_code code)
 {
-    struct cuda *c = (struct cuda *)b;
+    char why[KCACHE_REASON] = "";
+    kcache_reason(p->cuda->kcache, kcache_refusal(p->cuda->kcache, &p->key), why);
+    strb_addf(out, "// not compiled: %s\n", *why ? why : err_title(code));
+}
+
+void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
+                  struct kernel_explanation *ret)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
     *ret = (struct kernel_explanation){
         .form = "flat", .cached = true, .registers = -1, .shared = -1, .local = -1};
-    if (!has_points(k)) {
+    if (launch_is_empty(k)) {
         strb_add(&ret->source, "// nothing to do\n");
         return;
     }
-    struct prepared *p = prepared_new(&c->devices[0], k);
+    struct prepared *p = prepared_new(d, k);
     if (!p) {
         ret->source.failed = true;
         return;
     }
     ret->form = form_name(p->emitted->form);
-    ret->cached = p->entry != NULL;
     describe(&ret->source, p->emitted->form);
-    struct functions f;
-    if (!p->entry)
-        compile(p, &ret->cached);
-    if (p->entry && cuda_enter(&c->devices[0]) &&
-        cuda_functions(&c->devices[0], p, &f, NULL) == ERR_OK)
-        attributes(c, f.kernel, ret);
+    struct err e = ERR_INIT;
+    enum err_code code =
+        atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
+    if (code == ERR_OK && cuda_enter(d))
+        attributes(d->cuda, p->functions.kernel, ret);
+    else if (code != ERR_OK)
+        put_failure(&ret->source, p, code);
     strb_add(&ret->source, p->emitted->text);
     prepared_unref(p);
 }

@@ -10,7 +10,13 @@
 #include "compute/cuda/cuda_int.h"
 #include "compute/cuda/emit.h"
 
-enum prepared_state { PREPARED_COMPILING, PREPARED_READY, PREPARED_FAILED };
+/* The functions of a kernel's module; with the device entered. */
+struct functions {
+    CUfunction kernel, finish; /* finish: NULL where there is none */
+};
+
+/* prepared->state; what is neither is the enum err_code it failed with. */
+enum { PREPARED_COMPILING = -1, PREPARED_READY = ERR_OK };
 
 struct prepared {
     _Atomic uint32_t refs;
@@ -18,12 +24,14 @@ struct prepared {
     struct cuda *cuda;
     struct emitted *emitted;
     bool fast_math;
-    struct kcache_key key; /* on the device it was prepared for first */
+    struct kcache_key key;
+    int device; /* kernels are planned for one device */
+    /* A failure may be tried again, so that readers take the state once: it says why, too. What is
+     * below is whoever's who compiles, and constant once the state is PREPARED_READY. */
     _Atomic int state;
-    enum err_code error; /* PREPARED_FAILED: why */
-    double compile_ms;   /* what compiling it took, 0 when it was there */
-    int device;
+    double compile_ms; /* what compiling it took, 0 when it was there; the first launch takes it */
     struct kcache_entry *entry;
+    struct functions functions;
     struct prepared *next; /* in the compiler's queue */
 };
 
@@ -36,15 +44,8 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k);
 /* backend.h's */
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k);
 void cuda_release(struct backend *b, struct ir_kernel *k);
-void cuda_explain(struct backend *b, const struct ir_kernel *k, struct kernel_explanation *ret);
-
-/* The loaded functions, for a ready one; with the device entered. ERR_OUT_OF_MEMORY,
- * ERR_DEVICE_LOST. */
-struct functions {
-    CUfunction kernel, finish; /* finish: NULL where there is none */
-};
-enum err_code cuda_functions(struct cuda_device *d, struct prepared *p, struct functions *ret,
-                             struct err *e) must_check;
+void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
+                  struct kernel_explanation *ret);
 
 /* Frees what hangs on a cache entry: kcache_config.user_free. */
 void cuda_modules_free(void *modules);

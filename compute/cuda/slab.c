@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 
 #define DEFAULT_MEMORY (INT64_C(64) << 20)
@@ -68,13 +69,6 @@ struct slabs {
     bool stop;
     pthread_t thread;
 };
-
-uint64_t slab_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void user_unref(struct slab_user *u)
 {
@@ -189,7 +183,7 @@ static void grow(struct slabs *s, enum slab_class class)
         return;
     }
     pthread_mutex_lock(&s->lock);
-    s->classes[class].not_before = slab_now() + AGAIN_NS;
+    s->classes[class].not_before = clock_ns() + AGAIN_NS;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -393,7 +387,7 @@ static void dismiss(struct slabs *s)
 /* Looks after those in line; whether more can be done at once. Without the lock. */
 static bool look_after_line(struct slabs *s)
 {
-    uint64_t now = slab_now();
+    uint64_t now = clock_ns();
     bool grown = false, line = false;
     for (int i = 0; i < SLAB_CLASSES && !lost(s); i++) {
         struct class *k = &s->classes[i];
@@ -417,7 +411,7 @@ static bool look_after_line(struct slabs *s)
 /* Until there is something to do. */
 static void rest(uint64_t since)
 {
-    uint64_t quiet = slab_now() - since;
+    uint64_t quiet = clock_ns() - since;
     if (quiet < SPIN_NS) {
         sched_yield();
         return;
@@ -429,7 +423,7 @@ static void rest(uint64_t since)
 /* With the lock: until a copy or somebody in line comes, or for `ns` when not 0. */
 static void sleep_until_woken(struct slabs *s, uint64_t ns)
 {
-    uint64_t at = slab_now() + ns;
+    uint64_t at = clock_ns() + ns;
     struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
     if (ns)
         pthread_cond_timedwait(&s->wake, &s->lock, &until);
@@ -456,14 +450,14 @@ static void *copy_thread(void *arg)
             break;
         if (!copies && (!line || looked)) {
             sleep_until_woken(s, line ? LINE_NS : 0);
-            progress = slab_now();
+            progress = clock_ns();
             looked = false;
             continue;
         }
         pthread_mutex_unlock(&s->lock);
         looked = line && !look_after_line(s);
         if (poll_copies(s))
-            progress = slab_now();
+            progress = clock_ns();
         else if (copies)
             rest(progress);
         pthread_mutex_lock(&s->lock);

@@ -37,7 +37,7 @@ struct slab_user {
     _Atomic uint32_t refs; /* the owner's, a watched slab's, a place in line's */
     void (*granted)(struct slab_user *u, struct slab *take_slab); /* NULL: the device is lost */
     void (*copied)(struct slab_user *u, struct slab *slab, enum err_code result);
-    /* Somebody waits: gives back what has not been touched since `before` (slab_now). */
+    /* Somebody waits: gives back what has not been touched since `before` (clock_ns). */
     void (*reclaim)(struct slab_user *u, uint64_t before);
     void (*destroy)(struct slab_user *u); /* after the last reference */
 
@@ -73,7 +73,5 @@ void slab_watch(struct slabs *s, struct slab_user *u, struct slab *slab, int que
 
 /* For the statistics: a user gave so many back when asked to. */
 void slab_reclaimed(struct slabs *s, int n);
-
-uint64_t slab_now(void); /* ns, monotonic */
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/cuda/launch.h"
 
@@ -23,13 +24,6 @@
 #define AWAKE_NS       200000 /* without anything to do: the next request often comes at once */
 #define NAP_NS         20000
 #define LONGEST_NAP_NS 200000
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* The event behind a ticket of a stream of this device, or NULL when it has passed. A job without
  * an event (there was no memory for one) has nothing on the device: then the event before it tells.
@@ -47,12 +41,16 @@ static CUevent event_behind(const struct stream *s, uint64_t ticket)
     return last;
 }
 
-/* Whether the job may leave the queue now. */
+/* Whether the job may leave the queue now. One that failed already has nothing to wait for here: it
+ * is told in its turn. */
 static bool may_launch(struct stream *s, const struct job *job)
 {
+    const struct flight *f = job->private_data;
+    if (!f || f->result != ERR_OK)
+        return true;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         struct prepared *p =
-            launch_is_empty(job->kernels[i]) ? NULL : cuda_prepare(s->device, job->kernels[i]);
+            launch_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
         if (p && atomic_load(&p->state) == PREPARED_COMPILING)
             return false;
     }
@@ -107,15 +105,13 @@ static void launch_queue(struct stream *s)
         if (!s->queue)
             s->queue_tail = NULL;
         job->next = NULL;
-        enum err_code code = ERR_DEVICE_LOST;
-        struct flight *f = lost ? NULL : launch_flight_get(d, &code);
-        if (f) {
+        struct flight *f = job->private_data;
+        if (f && lost)
+            f->result = ERR_DEVICE_LOST;
+        if (f && f->result == ERR_OK)
             f->result = wait_for_fences(s, job);
-            if (f->result == ERR_OK)
-                f->result = launch_job(s, job, f);
-        }
-        job->private_data = f;
-        job->result = f ? ERR_OK : code;
+        if (f && f->result == ERR_OK)
+            f->result = launch_job(s, job, f);
         s->launched = job->ticket;
         if (s->under_way_tail)
             s->under_way_tail->next = job;
@@ -132,16 +128,9 @@ static void tell(struct cuda_device *d, struct job *job)
 {
     struct flight *f = job->private_data;
     struct stream *s = job->stream;
-    if (f && f->scratch)
-        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
-    if (f) {
-        f->scratch = NULL;
-        pthread_mutex_lock(&d->lock);
-        f->next = d->flights;
-        d->flights = f;
-        pthread_mutex_unlock(&d->lock);
-        job->private_data = NULL;
-    }
+    if (f)
+        launch_flight_put(d, f);
+    job->private_data = NULL;
     if (job->measured)
         job->measured(job);
     if (job->fetch)
@@ -169,6 +158,7 @@ static bool failed_at_once(struct stream *s, struct job *job)
         return false;
     job->result = f ? f->result : job->result;
     job->compile_ms = f ? f->compile_ms : 0;
+    job->refusal = f ? f->refusal : 0;
     job->untouched = job->in_submit = true;
     s->under_way = s->under_way_tail = NULL;
     s->n_under_way--;
@@ -179,6 +169,10 @@ static bool failed_at_once(struct stream *s, struct job *job)
 uint64_t cuda_submit(struct stream *s, struct job *job)
 {
     struct cuda_device *d = s->device;
+    enum err_code code;
+    struct flight *f = launch_flight_new(d, job, &code);
+    job->private_data = f;
+    job->result = f ? ERR_OK : code;
     pthread_mutex_lock(&d->lock);
     uint64_t ticket = ++s->issued;
     job->ticket = ticket;
@@ -257,8 +251,10 @@ static struct job *take_finished(struct stream *s)
     } else if (f) {
         job->result = f->result != ERR_OK ? f->result : ERR_DEVICE_LOST;
     }
-    if (f)
+    if (f) {
         job->compile_ms = f->compile_ms;
+        job->refusal = f->refusal;
+    }
     job->untouched = job->result != ERR_OK && !(f && f->touched);
     s->under_way = job->next;
     if (!s->under_way)
@@ -305,7 +301,7 @@ static void nap(uint64_t idle_ns, bool busy)
 static void *completion_run(void *arg)
 {
     struct cuda_device *d = arg;
-    uint64_t since = now_ns();
+    uint64_t since = clock_ns();
     (void)cuda_enter(d);
     pthread_mutex_lock(&d->lock);
     for (;;) {
@@ -318,22 +314,22 @@ static void *completion_run(void *arg)
             tell(d, job);
             if (held_up)
                 cuda_streams_wake(d->cuda); /* whoever waited for it, on any device */
-            since = now_ns();
+            since = clock_ns();
             pthread_mutex_lock(&d->lock);
             continue;
         }
         if (d->retry)
             continue;
-        if (!d->busy && (d->stop || now_ns() - since > AWAKE_NS)) {
+        if (!d->busy && (d->stop || clock_ns() - since > AWAKE_NS)) {
             if (d->stop)
                 break;
             pthread_cond_wait(&d->wake, &d->lock);
-            since = now_ns();
+            since = clock_ns();
             continue;
         }
         bool busy = d->busy != NULL;
         pthread_mutex_unlock(&d->lock);
-        nap(now_ns() - since, busy);
+        nap(clock_ns() - since, busy);
         pthread_mutex_lock(&d->lock);
     }
     pthread_mutex_unlock(&d->lock);

@@ -18,6 +18,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/cuda/pack.h"
 #include "compute/cuda/slab.h"
@@ -46,7 +47,7 @@ struct transfer {
     bool hungry; /* somebody will only go on after a wake */
     bool busy;   /* the caller is reading or writing slabs */
     bool dead;
-    uint64_t active; /* when the caller was last here, slab_now */
+    uint64_t active; /* when the caller was last here, clock_ns */
     int held;
     int64_t next; /* upload: where `filling` starts; download: first byte no slab was asked for */
 
@@ -59,6 +60,7 @@ struct transfer {
     struct pack pack;
     bool started, small_first;
     struct slab *head, **tail; /* in order, adjoining; the last ends at `next` */
+    struct slab *unused;       /* what a job's launch could not use, to be given back after it */
 };
 
 static struct slabs *slabs_of(const struct transfer *t)
@@ -97,7 +99,8 @@ static void give(struct slab **back, struct slab *b)
     *back = b;
 }
 
-/* An event behind the slab's copy; where there can be none, the copy is waited for. */
+/* An event behind the slab's copy; where there can be none, for want of memory, the copy is waited
+ * for: 4 MiB, and what is before it in its queue. */
 static enum err_code watch(struct transfer *t, struct slab *b, CUstream on)
 {
     struct cuda *c = t->device->cuda;
@@ -159,7 +162,7 @@ void *cuda_upload_reserve(struct transfer *t, size_t *ret_n)
     void *p = NULL;
     *ret_n = 0;
     pthread_mutex_lock(&t->lock);
-    t->active = slab_now();
+    t->active = clock_ns();
     if (!t->filling && t->failed == ERR_OK && t->next < t->total) {
         enum slab_class class = upload_class(t);
         if (t->held < HOLD && !(t->held && slab_contended(slabs_of(t), class)))
@@ -184,19 +187,11 @@ void cuda_upload_advance(struct transfer *t, size_t n)
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
     t->busy = false;
-    t->active = slab_now();
+    t->active = clock_ns();
     t->fill += n;
     if (t->filling && (t->fill == t->filling->size || t->next + (int64_t)t->fill == t->total))
         send(t, &back);
     leave(t, back, false);
-}
-
-enum err_code cuda_upload_result(struct transfer *t)
-{
-    pthread_mutex_lock(&t->lock);
-    enum err_code code = t->failed;
-    pthread_mutex_unlock(&t->lock);
-    return code;
 }
 
 /* The event may go when the stream knows of it, so it lives no longer than this call. */
@@ -358,13 +353,13 @@ static bool head_ready(struct transfer *t)
     const struct driver *cu = t->device->cuda->driver;
     if (!b || b->state == BEHIND_JOB)
         return false;
-    uint64_t until = b->state == FILLING && b->class == SLAB_SMALL ? slab_now() + SPIN_NS : 0;
+    uint64_t until = b->state == FILLING && b->class == SLAB_SMALL ? clock_ns() + SPIN_NS : 0;
     while (b->state == FILLING) { /* the copy thread will tell, but a moment later */
         if (atomic_load(&t->device->cuda->lost) || !cuda_enter(t->device))
             return false;
         if (cu->cuEventQuery(b->event) == CUDA_SUCCESS)
             b->state = READY;
-        else if (slab_now() >= until)
+        else if (clock_ns() >= until)
             return false;
     }
     return true;
@@ -414,26 +409,29 @@ void cuda_download_start(struct transfer *t)
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
     t->started = true;
-    t->active = slab_now();
+    t->active = clock_ns();
     read_ahead(t, &back);
     leave(t, back, t->failed != ERR_OK);
 }
 
 void cuda_transfer_launch(struct transfer *t, CUstream on)
 {
-    struct slab *b = NULL, *back = NULL;
+    struct slab *b = NULL;
     pthread_mutex_lock(&t->lock);
     if (t->failed == ERR_OK && !t->head && t->next < t->total)
         t->failed = slab_get(slabs_of(t), &t->user, SLAB_SMALL, false, &b);
     if (b && !fetch(t, b, on, true))
-        give(&back, b);
-    leave(t, back, false);
+        t->unused = b; /* device->lock is held: giving it back may call into other transfers */
+    pthread_mutex_unlock(&t->lock);
 }
 
 void cuda_transfer_fetched(struct transfer *t, enum err_code result)
 {
     struct slab *back = NULL;
     pthread_mutex_lock(&t->lock);
+    if (t->unused)
+        give(&back, t->unused);
+    t->unused = NULL;
     if (result != ERR_OK && t->failed == ERR_OK)
         t->failed = result;
     if (t->head && t->head->state == BEHIND_JOB) {
@@ -442,7 +440,7 @@ void cuda_transfer_fetched(struct transfer *t, enum err_code result)
             seek(t, 0, &back);
     }
     t->started = true;
-    t->active = slab_now();
+    t->active = clock_ns();
     read_ahead(t, &back);
     leave(t, back, t->failed != ERR_OK || (t->head && t->head->state == READY));
 }
@@ -475,7 +473,7 @@ int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t
     if (offset >= t->total)
         return 0;
     pthread_mutex_lock(&t->lock);
-    t->active = slab_now();
+    t->active = clock_ns();
     if (!(t->head && t->head->state == BEHIND_JOB)) {
         t->started = true;
         int64_t from = t->head ? t->head->from : t->next;
@@ -519,7 +517,7 @@ static enum err_code transfer_new(struct backend *b, int device, int64_t total, 
     t->wake_user = user;
     t->tail = &t->head;
     t->small_first = true;
-    t->active = slab_now();
+    t->active = clock_ns();
     pthread_mutex_init(&t->lock, NULL); /* cannot fail here */
     pthread_mutex_init(&t->wake_lock, NULL);
     t->user.granted = up ? upload_granted : download_granted;
@@ -557,6 +555,14 @@ enum err_code cuda_download_new(struct backend *b, int device, void *from, const
     pack_init(&t->pack, from, view, itemsize);
     *ret = t;
     return ERR_OK;
+}
+
+enum err_code cuda_transfer_result(struct transfer *t)
+{
+    pthread_mutex_lock(&t->lock);
+    enum err_code code = t->failed;
+    pthread_mutex_unlock(&t->lock);
+    return code;
 }
 
 void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *user)

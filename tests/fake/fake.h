@@ -30,12 +30,15 @@ struct fake {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool initialised, forked, reverse, trace;
-    int n_devices, arch, delay_us;
+    int n_devices, delay_us;
+    int arch[FAKE_MAX_DEVICES];
     size_t memory;
     struct fake_device devices[FAKE_MAX_DEVICES];
     long calls, live[FAKE_KINDS];
-    long fail_at, fail_launch_at; /* counting down; 0 is never */
-    int fail_code, fail_launch_code, sticky;
+    long fail_at, fail_launch_at, refuse_at; /* counting down; 0 is never */
+    int fail_code, fail_launch_code, refuse_code, sticky;
+    long hold_left; /* launches that will be held */
+    bool holding;   /* those that are wait */
     const char *fail_file, *failed;
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */
@@ -96,6 +99,7 @@ struct work {
     struct work *next;
     int (*run)(struct work *w);
     void (*dispose)(struct work *w);
+    bool held;               /* wait for fake_cuda_release */
     struct CUevent_st *wait; /* until generation `until` completed, then run */
     uint64_t until;
     union {

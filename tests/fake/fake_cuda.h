@@ -6,7 +6,7 @@
  * Environment, read when the library is loaded unless said otherwise:
  *   ARRAYD_FAKE_DEVICES=n     devices, 1 unless given
  *   ARRAYD_FAKE_MEMORY=bytes  memory of each, 4 GiB unless given
- *   ARRAYD_FAKE_ARCH=90       compute capability
+ *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
  *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
@@ -30,6 +30,12 @@ void fake_cuda_fail(int nth, int code);
 /* The nth kernel launch from now returns success and fails with `code`, which becomes sticky, when
  * the stream reaches it. */
 void fake_cuda_fail_launch(int nth, int code);
+/* The nth kernel launch from now returns `code` and does nothing. */
+void fake_cuda_refuse_launch(int nth, int code);
+/* The next n kernel launches do not run, nor what is behind them in their streams, until
+ * fake_cuda_release. */
+void fake_cuda_hold(int n);
+void fake_cuda_release(void);
 /* Driver calls counted so far. */
 long fake_cuda_calls(void);
 /* The call that was made to fail last ("cuLaunchKernel"), NULL when none was since the reset. */

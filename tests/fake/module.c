@@ -297,6 +297,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     w->launch.block = block;
     w->launch.shared = shared;
     w->launch.fail = later;
+    w->held = fake.hold_left > 0 && fake.hold_left-- > 0;
     function->module->refs++;
     stream_push(s, w);
     return fake_leave(CUDA_SUCCESS);

@@ -36,7 +36,12 @@ __attribute__((constructor)) static void setup(void)
     if (fake.n_devices > FAKE_MAX_DEVICES)
         fake.n_devices = FAKE_MAX_DEVICES;
     fake.memory = (size_t)number("ARRAYD_FAKE_MEMORY", 4L << 30);
-    fake.arch = (int)number("ARRAYD_FAKE_ARCH", 90);
+    const char *arch = getenv("ARRAYD_FAKE_ARCH");
+    for (int i = 0; i < FAKE_MAX_DEVICES; i++) {
+        fake.arch[i] = arch && *arch ? atoi(arch) : i ? fake.arch[i - 1] : 90;
+        arch = arch ? strchr(arch, ',') : NULL;
+        arch = arch ? arch + 1 : NULL;
+    }
     fake.delay_us = (int)number("ARRAYD_FAKE_DELAY", 0);
     fake.trace = number("ARRAYD_FAKE_TRACE", 0) != 0;
     const char *order = getenv("ARRAYD_FAKE_ORDER");
@@ -175,7 +180,13 @@ int fake_launch_failure(int *ret_later)
         fake.failed = "cuLaunchKernel";
         return CUDA_SUCCESS;
     }
-    int code = from_file(ret_later);
+    int code = CUDA_SUCCESS;
+    if (fake.refuse_at && --fake.refuse_at == 0) {
+        code = fake.refuse_code;
+        fake.failed = "cuLaunchKernel";
+    } else {
+        code = from_file(ret_later);
+    }
     if (fake_sticky_code(code))
         fake_break(code);
     return code;
@@ -194,6 +205,36 @@ EXPORT void fake_cuda_fail_launch(int nth, int code)
     pthread_mutex_lock(&fake.lock);
     fake.fail_launch_at = nth;
     fake.fail_launch_code = code;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT void fake_cuda_refuse_launch(int nth, int code)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.refuse_at = nth;
+    fake.refuse_code = code;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT void fake_cuda_hold(int n)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.hold_left = n;
+    fake.holding = true;
+    pthread_mutex_unlock(&fake.lock);
+}
+
+static void let_go(void)
+{
+    fake.hold_left = 0;
+    fake.holding = false;
+    pthread_cond_broadcast(&fake.changed);
+}
+
+EXPORT void fake_cuda_release(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    let_go();
     pthread_mutex_unlock(&fake.lock);
 }
 
@@ -216,8 +257,9 @@ EXPORT const char *fake_cuda_failed(void)
 EXPORT void fake_cuda_reset(void)
 {
     pthread_mutex_lock(&fake.lock);
+    let_go();
     stream_wait_all(); /* of a sticky error: until the dropped work is gone */
-    fake.fail_at = fake.fail_launch_at = 0;
+    fake.fail_at = fake.fail_launch_at = fake.refuse_at = 0;
     fake.sticky = 0;
     fake.failed = NULL;
     pthread_mutex_unlock(&fake.lock);

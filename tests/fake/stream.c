@@ -29,7 +29,8 @@ static void run_one(struct CUstream_st *s)
     s->first = w->next;
     if (!s->first)
         s->last = &s->first;
-    while (w->wait && w->wait->completed < w->until && !fake.sticky)
+    while (!fake.sticky &&
+           ((w->wait && w->wait->completed < w->until) || (w->held && fake.holding)))
         pthread_cond_wait(&fake.changed, &fake.lock);
     if (!fake.sticky && w->run) {
         struct timespec pause = {.tv_nsec = fake.delay_us * 1000L};

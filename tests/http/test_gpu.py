@@ -154,6 +154,20 @@ def test_explain(gpu_with):
     api.close()
 
 
+def test_explain_speaks_of_the_session_s_device(gpu_with):
+    first = gpu_with(environment={"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_ARCH": "90,80"}).client()
+    second = first.clone(session=first.post("/v1/sessions", {"device": 1}).json()["id"])
+    second.create(name="v", data=[1.0, 2.0])
+    assert inline(second, "v*2 + 9").json()["data"] == [11, 13]
+    kernel, = second.expect(200, second.post("/v1/explain", {"expr": "v*2 + 9"})).json()["kernels"]
+    assert kernel["cached"]  # for that device, and for no other
+    first.create(name="v", data=[1.0, 2.0])
+    kernel, = first.expect(200, first.post("/v1/explain", {"expr": "v*2 + 9"})).json()["kernels"]
+    assert not kernel["cached"]
+    second.close()
+    first.close()
+
+
 def compiled_from(api, where):
     line = f'arrayd_cuda_kernel_cache_total{{from="{where}"}} '
     return int(next(x for x in api.get("/metrics").body.decode().splitlines() if x.startswith(line))[len(line):])
@@ -191,9 +205,9 @@ def test_a_kernel_cache_that_cannot_be_used_is_told_once(gpu_with, tmp_path):
 
 
 def test_kernels_that_do_not_compile(gpu_with, tmp_path):
-    """500, not a lost device; and it is tried again."""
+    """500, not a lost device, with the compiler's words; other kernels are none the worse."""
     compiler = tmp_path / "g++"
-    compiler.write_text(f"#!/bin/sh\n[ -e {tmp_path}/broken ] && exit 1\n"
+    compiler.write_text(f"#!/bin/sh\n[ -e {tmp_path}/broken ] && echo '/opt/secret/kernel.cu: no good' >&2 && exit 1\n"
                         f"exec {os.environ.get('ARRAYD_FAKE_CXX') or 'g++'} \"$@\"\n")
     compiler.chmod(0o755)
     d = gpu_with(environment={"ARRAYD_FAKE_CXX": str(compiler), "ARRAYD_FAKE_CACHE": str(tmp_path / "cache")})
@@ -202,13 +216,17 @@ def test_kernels_that_do_not_compile(gpu_with, tmp_path):
     before = settle(api, api.info()["bytes_in_use"])
     (tmp_path / "broken").touch()
     for _ in range(2):
-        api.fails(500, "internal", inline(api, "u*3 - u"))
-        api.fails(500, "internal", api.post("/v1/evaluate", {"expr": "u*3 - u"}, accept=OCTETS))
+        for r in inline(api, "u*3 - u"), api.post("/v1/evaluate", {"expr": "u*3 - u"}, accept=OCTETS):
+            detail = api.fails(500, "internal", r)["detail"]
+            assert "kernel.cu: no good" in detail and "secret" not in detail and str(tmp_path) not in detail
     k, = api.expect(200, api.post("/v1/explain", {"expr": "u*3 - u"})).json()["kernels"]
-    assert k["source"] and not k["cached"] and "registers" not in k
+    assert "elementwise.cuh" in k["source"] and not k["cached"] and "registers" not in k
+    comment, = (line for line in k["source"].splitlines() if "kernel.cu: no good" in line)
+    assert comment.startswith("// not compiled: ")
     assert settle(api, before) == before
     (tmp_path / "broken").unlink()
-    assert inline(api, "u*3 - u").json()["data"] == [2, 4]
+    api.fails(500, "internal", inline(api, "u*3 - u"))  # for a while nobody tries again
+    assert inline(api, "sqrt(u) + u").json()["data"][0] == 2
     api.expect(200, api.get("/readyz"))
     api.close()
 

@@ -202,7 +202,7 @@ static inline enum err_code push(struct client *c, const unsigned char *from, in
         atomic_store(&c->woken, 0);
         void *p = cuda_upload_reserve(c->t, &room);
         if (!p) {
-            enum err_code code = cuda_upload_result(c->t);
+            enum err_code code = cuda_transfer_result(c->t);
             if (code != ERR_OK)
                 return code;
             wait_for(&c->woken);
@@ -272,7 +272,7 @@ static inline enum err_code upload(void *to, const unsigned char *bytes, int64_t
     if (have)
         cuda.driver->cuStreamDestroy(s.on);
     if (code == ERR_OK)
-        code = cuda_upload_result(c.t);
+        code = cuda_transfer_result(c.t);
     finish(&c);
     return code;
 }

@@ -174,7 +174,7 @@ static void expect_shape(struct backend *b, const char *want, bool transposed, i
     assert_true(ir_add_output(&ib, &o));
     assert_null(ir_verify(&k, arena));
     struct kernel_explanation how;
-    b->ops->explain(b, &k, &how);
+    b->ops->explain(b, 0, &k, &how);
     assert_string_equal(how.form, want);
     assert_true(how.cached);
     assert_true(how.registers == -1 && how.shared == -1 && how.local == -1);

@@ -337,6 +337,31 @@ static void every_driver_call_may_find_no_memory(void **state)
     close_fixture(&f);
 }
 
+/* Code that the device does not take, here of the kernel that gathers views, is no want of memory.
+ */
+static void a_refused_gather_is_no_want_of_memory(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct array *a;
+    float *x = ramp(40000), *y = malloc(40000 * sizeof *y);
+    struct view t = {.rank = 2, .shape = {200, 200}, .strides = {1, 200}};
+    open_fixture(&f);
+    assert_int_equal(send(&f, x, 200, 200, false, &a), ERR_OK);
+    struct array *turned = array_view(a, DT_F32, &t);
+    assert_int_equal(read_all(&f, turned, y), ERR_OK);
+    fake_cuda_refuse_launch(1, CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_int_equal(read_all(&f, turned, y), ERR_INTERNAL);
+    fake_cuda_refuse_launch(0, 0);
+    assert_int_equal(read_all(&f, turned, y), ERR_OK);
+    assert_true(y[1] == x[200]);
+    array_unref(turned);
+    array_unref(a);
+    close_fixture(&f);
+    free(x);
+    free(y);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +369,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(zeros_and_nothing),
         cmocka_unit_test(a_download_is_a_snapshot),
         cmocka_unit_test(given_up),
+        cmocka_unit_test(a_refused_gather_is_no_want_of_memory),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_driver_call_may_find_no_memory),
     };
