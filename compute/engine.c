@@ -17,6 +17,9 @@
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
+/* What a device keeps with a kernel, about: its text, the form of its parameters. */
+#define PREPARED_BYTES ((size_t)24 << 10)
+
 double engine_now_ms(void)
 {
     struct timespec t;
@@ -57,7 +60,12 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
         return code;
     }
     g->fuse.recompute = g->backend->ops->recompute;
-    g->plans = plan_cache_new(config->plan_cache, release_plan, g);
+    g->plans = plan_cache_new(
+        &(struct plan_cache_config){.capacity = config->plan_cache,
+                                    .bytes = (size_t)config->plan_cache_bytes,
+                                    .kernel_bytes = g->backend->ops->prepare ? PREPARED_BYTES : 0,
+                                    .release = release_plan,
+                                    .user = g});
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
     if (!g->plans || !g->visitors || pthread_mutex_init(&g->lock, NULL) != 0) {
         plan_cache_free(g->plans);
@@ -181,6 +189,9 @@ void engine_metrics(struct engine *g, struct strb *out)
               "# HELP arrayd_plan_cache_entries Plans kept.\n"
               "# TYPE arrayd_plan_cache_entries gauge\n"
               "arrayd_plan_cache_entries %u\n"
+              "# HELP arrayd_plan_cache_bytes Memory they take.\n"
+              "# TYPE arrayd_plan_cache_bytes gauge\n"
+              "arrayd_plan_cache_bytes %zu\n"
               "# HELP arrayd_work_failed_total Pieces of device work that failed, or read what "
               "failed work should have written.\n"
               "# TYPE arrayd_work_failed_total counter\n"
@@ -190,7 +201,7 @@ void engine_metrics(struct engine *g, struct strb *out)
               "arrayd_jobs_in_flight %lld\n",
               (unsigned long long)atomic_load(&g->evaluations),
               (unsigned long long)atomic_load(&g->kernels), (unsigned long long)plans.hits,
-              (unsigned long long)plans.misses, plans.entries,
+              (unsigned long long)plans.misses, plans.entries, plans.bytes,
               (unsigned long long)atomic_load(&g->failures), (long long)atomic_load(&g->jobs));
     if (g->backend->ops->metrics)
         g->backend->ops->metrics(g->backend, out);

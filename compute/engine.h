@@ -48,13 +48,15 @@ struct engine_config {
     /* past these a kernel is cut by materialising a temporary; never an error */
     uint32_t max_kernel_nodes;
     uint32_t max_kernel_inputs;
-    uint32_t plan_cache; /* plans kept for repeated expressions */
-    int close_wait_ms;   /* how long engine_close waits for work that is still running */
+    uint32_t plan_cache;      /* plans kept for repeated expressions */
+    int64_t plan_cache_bytes; /* that they take at most */
+    int close_wait_ms;        /* how long engine_close waits for work that is still running */
 };
 #define ENGINE_CONFIG_DEFAULT                                                                      \
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
-        .plan_cache = 512, .close_wait_ms = 10000, .device = {.inline_elements = 1 << 16},         \
+        .plan_cache = 512, .plan_cache_bytes = 32 << 20, .close_wait_ms = 10000,                   \
+        .device = {.inline_elements = 1 << 16},                                                    \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,

@@ -5,6 +5,8 @@
 #include "compute/engine_internal.h"
 #include "compute/plan_cache.h"
 
+#define KEY_ROOM 1000 /* bytes that most keys have */
+
 /* The result must fit the target: overlap, shape, and the cast NumPy would allow. */
 static enum err_code fit_target(struct arena *arena, struct typed *t,
                                 const struct eval_request *req, struct err *e)
@@ -63,33 +65,26 @@ static void put_target(struct strb *key, int device, const struct eval_request *
     strb_addn(key, (const char *)&v->offset, sizeof v->offset);
 }
 
-/* Checks and lowers into a new entry, which is kept where `key` says what it is for. */
-static enum err_code compile(struct engine *g, struct arena *arena, const struct eval_request *req,
-                             const struct strb *key, struct plan_entry **ret,
-                             struct array ***ret_arrays, struct eval_times *times, struct err *e)
+/* Checks and lowers into a new entry. */
+static enum err_code compile(struct engine *g, const struct eval_request *req,
+                             const struct check_env *env, struct plan_entry **ret,
+                             struct eval_times *times, struct err *e)
 {
     double start = engine_now_ms();
     struct plan_entry *en = plan_entry_new(g->plans);
-    struct plan_recorder names;
     if (!en)
         return err_oom(e);
-    plan_record_begin(&names, en->arena, req->env);
-    enum err_code code = check_expr(en->arena, req->expr, &names.env, req->dtype, &en->typed, e);
+    enum err_code code = check_expr(en->arena, req->expr, env, req->dtype, &en->typed, e);
     if (code == ERR_OK)
         code = fit_target(en->arena, &en->typed, req, e);
     double checked = engine_now_ms();
-    times->check = checked - start;
+    times->check += checked - start;
     if (code == ERR_OK) {
         const struct view *v = req->out_view ? req->out_view : req->out ? &req->out->view : NULL;
         code = plan_make(en->arena, g, &en->typed, req->fast_math, v,
                          req->out ? req->out->buffer->nbytes : 0, &en->plan, e);
     }
-    if (code == ERR_OK) {
-        *ret_arrays = plan_cache_add(en, &names, key ? key->data : NULL, key ? key->len : 0, arena);
-        if (!*ret_arrays)
-            code = err_oom(e);
-    }
-    times->lower = engine_now_ms() - checked;
+    times->lower += engine_now_ms() - checked;
     if (code == ERR_OK)
         *ret = en;
     else
@@ -103,18 +98,37 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
                               struct array ***ret_arrays, struct eval_times *times, struct err *e)
 {
     _cleanup_strb_ struct strb key = {0};
+    struct plan_names names;
     double start = engine_now_ms();
+    (void)strb_reserve(&key, KEY_ROOM);
     put_target(&key, device, req);
     bool keep = plan_key_expr(&key, req->expr);
-    if (key.failed)
-        return err_oom(e);
-    struct plan_entry *en =
-        keep ? plan_cache_find(g->plans, key.data, key.len, req->env, arena, ret_arrays) : NULL;
-    if (!en)
-        return compile(g, arena, req, keep ? &key : NULL, ret, ret_arrays, times, e);
+    enum err_code code = ERR_OK;
+    if (keep) {
+        code = plan_names_resolve(&names, arena, req->expr, req->env, e);
+        if (code == ERR_OK)
+            keep = plan_key_names(&key, &names);
+    }
+    if (code == ERR_OK && key.failed)
+        code = err_oom(e);
+    if (code != ERR_OK)
+        return code;
+    struct plan_entry *en = keep ? plan_cache_find(g->plans, key.data, key.len) : NULL;
     times->check = engine_now_ms() - start;
-    *ret = en;
-    return ERR_OK;
+    if (!en) {
+        code = compile(g, req, keep ? &names.env : req->env, &en, times, e);
+        if (code == ERR_OK && keep && names.complete &&
+            !plan_cache_add(en, &names, key.data, key.len))
+            code = err_oom(e);
+    }
+    *ret_arrays = code == ERR_OK ? plan_entry_arrays(en, &names, arena) : NULL;
+    if (code == ERR_OK && !*ret_arrays)
+        code = err_oom(e);
+    if (code == ERR_OK)
+        *ret = en;
+    else
+        plan_entry_unref(en);
+    return code;
 }
 
 /* The entry's graph over today's arrays. */

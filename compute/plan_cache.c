@@ -1,7 +1,19 @@
-/* A chained table over the hash of the key text; equal keys with other meanings of the names lie in
- * one chain. Names are resolved again for every look, outside of the lock: the callback is the
- * server's and takes locks of its own. An entry is put in only when it is complete, so that nobody
- * waits for another's compilation; two who miss at once both compile, and both plans are kept. */
+/* A chained table over the hash of the key. The key says all that a plan depends on: the expression
+ * and the target (plan_key_expr, the caller) and what each name means at this moment
+ * (plan_key_names), so that one look finds the entry or none. Names are resolved before the look,
+ * outside of the lock: the callback is the server's and takes locks of its own. Checking then goes
+ * by the same answers, so that a plan is what its key says. An entry is put in only when it is
+ * complete, so that nobody waits for another's compilation; of two who miss at once the first
+ * enters his.
+ *
+ * Values of literals and bound scalars are part of the key, so `u + 0.1*v` after `u + 0.2*v` is a
+ * miss. Measured with arrays of 16 elements, in time of the asking thread: 2 µs become 7 on the CPU
+ * backend (stencils with a sum: 7 and 21), 14 become 28 on a device (with three kernels 14 and 67:
+ * code generation and its hash; nothing is compiled, kernels take values as parameters). Plans by
+ * structure alone would save that, but values decide too much on the way: whether a literal fits
+ * its dtype, what is folded, x**2 and its like, which equal constants become one; each stage would
+ * have to know which values it may look at. Who sweeps a value in a tight loop can keep it in a 0-d
+ * array, which is an operand. */
 #include "compute/plan_cache.h"
 
 #include <pthread.h>
@@ -11,36 +23,30 @@
 #include "compute/engine_internal.h"
 
 #define LONGEST_KEY 16384u
-#define LOOKS       64 /* entries of one key that are tried */
 
-/* What a name meant. */
+/* What a name means. */
 struct plan_name {
     const char *name;
-    struct binding binding; /* array: NULL in a kept one */
-    struct array *array;    /* while recording */
-    uint32_t same_as;       /* the first name of the same array */
-    bool loose;             /* its bools may be any byte */
+    struct binding binding;
 };
 
 struct plan_cache {
     pthread_mutex_t lock;
-    plan_release *release;
-    void *user;
-    uint32_t capacity, n_buckets, n;
+    struct plan_cache_config config;
+    uint32_t n_buckets, n;
+    size_t bytes;
     struct plan_entry **buckets;
     struct plan_entry *newest, *oldest;
     uint64_t hits, misses;
 };
 
-struct plan_cache *plan_cache_new(uint32_t capacity, plan_release *release, void *user)
+struct plan_cache *plan_cache_new(const struct plan_cache_config *config)
 {
     struct plan_cache *c = mem_calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->capacity = capacity;
-    c->release = release;
-    c->user = user;
-    for (c->n_buckets = 16; c->n_buckets < capacity && c->n_buckets < 1u << 20;)
+    c->config = *config;
+    for (c->n_buckets = 16; c->n_buckets < config->capacity && c->n_buckets < 1u << 20;)
         c->n_buckets *= 2;
     c->buckets = mem_calloc(c->n_buckets, sizeof(struct plan_entry *));
     if (!c->buckets || pthread_mutex_init(&c->lock, NULL) != 0) {
@@ -54,6 +60,14 @@ struct plan_cache *plan_cache_new(uint32_t capacity, plan_release *release, void
 static struct plan_entry **bucket(struct plan_cache *c, uint64_t hash)
 {
     return &c->buckets[(hash ^ hash >> 32) & (c->n_buckets - 1)];
+}
+
+static struct plan_entry *find(struct plan_cache *c, uint64_t hash, const char *key, size_t key_len)
+{
+    struct plan_entry *en = *bucket(c, hash);
+    while (en && (en->hash != hash || en->key_len != key_len || memcmp(en->key, key, key_len) != 0))
+        en = en->chain;
+    return en;
 }
 
 static void unlink_age(struct plan_cache *c, struct plan_entry *en)
@@ -83,6 +97,28 @@ static void take_out(struct plan_cache *c, struct plan_entry *en)
     unlink_age(c, en);
     en->entered = false;
     c->n--;
+    c->bytes -= en->bytes;
+}
+
+/* The oldest go until both limits are kept; they are returned by their chains. */
+static struct plan_entry *take_surplus(struct plan_cache *c)
+{
+    struct plan_entry *out = NULL;
+    while (c->oldest && (c->n > c->config.capacity || c->bytes > c->config.bytes)) {
+        struct plan_entry *en = c->oldest;
+        take_out(c, en);
+        en->chain = out;
+        out = en;
+    }
+    return out;
+}
+
+static void drop(struct plan_entry *en)
+{
+    for (struct plan_entry *next; en; en = next) {
+        next = en->chain;
+        plan_entry_unref(en);
+    }
 }
 
 void plan_cache_free(struct plan_cache *c)
@@ -102,18 +138,8 @@ void plan_cache_free(struct plan_cache *c)
 void plan_cache_counts(struct plan_cache *c, struct plan_counts *ret)
 {
     pthread_mutex_lock(&c->lock);
-    *ret = (struct plan_counts){c->hits, c->misses, c->n};
+    *ret = (struct plan_counts){c->hits, c->misses, c->n, c->bytes};
     pthread_mutex_unlock(&c->lock);
-}
-
-void plan_entry_lock(struct plan_entry *en)
-{
-    pthread_mutex_lock(&en->cache->lock);
-}
-
-void plan_entry_unlock(struct plan_entry *en)
-{
-    pthread_mutex_unlock(&en->cache->lock);
 }
 
 static struct plan_entry *entry_ref(struct plan_entry *en)
@@ -126,11 +152,12 @@ void plan_entry_unref(struct plan_entry *en)
 {
     if (!en || atomic_fetch_sub(&en->refs, 1) != 1)
         return;
-    struct plan_cache *c = en->cache;
-    if (c->release && en->plan)
-        c->release(c->user, en->plan);
-    if (c->release && en->staged)
-        c->release(c->user, en->staged);
+    const struct plan_cache_config *config = &en->cache->config;
+    if (config->release && en->plan)
+        config->release(config->user, en->plan);
+    if (config->release && en->staged)
+        config->release(config->user, en->staged);
+    arena_free(en->staged_arena);
     arena_free(en->arena);
 }
 
@@ -144,10 +171,47 @@ static bool plan_has(const struct ir_plan *p, const struct ir_kernel *k)
 
 bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k)
 {
-    plan_entry_lock(en);
+    pthread_mutex_lock(&en->cache->lock);
     bool has = plan_has(en->plan, k) || plan_has(en->staged, k);
-    plan_entry_unlock(en);
+    pthread_mutex_unlock(&en->cache->lock);
     return has;
+}
+
+static size_t plan_bytes(const struct plan_cache *c, const struct arena *arena,
+                         const struct ir_plan *p)
+{
+    return arena_bytes(arena) + (p ? p->n_kernels * c->config.kernel_bytes : 0);
+}
+
+struct ir_plan *plan_entry_staged(struct plan_entry *en)
+{
+    pthread_mutex_lock(&en->cache->lock);
+    struct ir_plan *p = en->staged;
+    pthread_mutex_unlock(&en->cache->lock);
+    return p;
+}
+
+struct ir_plan *plan_entry_stage(struct plan_entry *en, struct arena *take_arena, struct ir_plan *p)
+{
+    struct plan_cache *c = en->cache;
+    struct plan_entry *surplus = NULL;
+    pthread_mutex_lock(&c->lock);
+    if (!en->staged) {
+        size_t bytes = plan_bytes(c, take_arena, p);
+        en->staged = p;
+        en->staged_arena = take_arena;
+        en->bytes += bytes;
+        take_arena = NULL;
+        if (en->entered) {
+            c->bytes += bytes;
+            surplus = take_surplus(c);
+        }
+    }
+    p = en->staged;
+    pthread_mutex_unlock(&c->lock);
+    arena_free(take_arena);
+    drop(surplus);
+    return p;
 }
 
 struct plan_entry *plan_entry_new(struct plan_cache *c)
@@ -166,9 +230,13 @@ struct plan_entry *plan_entry_new(struct plan_cache *c)
 
 /* --- what a request says --- */
 
-static void put(struct strb *key, const void *p, size_t n)
+/* Very many, of very few bytes: inline. (No NUL follows; a key is no text.) */
+static inline void put(struct strb *key, const void *p, size_t n)
 {
-    strb_addn(key, p, n);
+    if (key->cap - key->len <= n && !strb_reserve(key, n))
+        return;
+    memcpy(key->data + key->len, p, n);
+    key->len += n;
 }
 
 static void put_text(struct strb *key, const char *s)
@@ -176,6 +244,12 @@ static void put_text(struct strb *key, const char *s)
     size_t n = s ? strlen(s) + 1 : 0;
     put(key, &n, sizeof n);
     put(key, s ? s : "", n);
+}
+
+static void put_flag(struct strb *key, bool b)
+{
+    unsigned char byte = b;
+    put(key, &byte, 1);
 }
 
 static void put_literal(struct strb *key, const struct literal *l)
@@ -209,6 +283,12 @@ static void put_index(struct strb *key, const struct index_spec *ix)
     }
 }
 
+/* In a tree, strings are names. */
+static bool is_name(const struct expr_node *n)
+{
+    return n->kind == EXPR_NAME || (n->kind == EXPR_STRING && n->offset < 0);
+}
+
 bool plan_key_expr(struct strb *key, const struct expr *x)
 {
     size_t begin = key->len;
@@ -236,6 +316,9 @@ bool plan_key_expr(struct strb *key, const struct expr *x)
             put_scalar(key, &n->typed);
             break;
         case EXPR_STRING:
+            put_flag(key, is_name(n));
+            put_text(key, n->name);
+            break;
         case EXPR_NAME:
         case EXPR_CALL:
             put_text(key, n->name);
@@ -268,210 +351,166 @@ static uint64_t hash_of(const char *p, size_t n)
 
 /* --- what its names mean --- */
 
-static bool is_loose(const struct binding *b)
+static struct plan_name *name_of(const struct plan_names *l, const char *name)
 {
-    return b->kind == BINDING_ARRAY && b->dtype == DT_BOOL &&
-           atomic_load(&b->array->buffer->loose_bool);
+    for (size_t i = 0; i < l->n; i++)
+        if (!strcmp(l->names[i].name, name))
+            return &l->names[i];
+    return NULL;
 }
 
-static enum err_code record(void *user, const char *name, struct binding *ret, struct err *e)
+/* As check_expr asks. */
+static enum err_code answer(void *user, const char *name, struct binding *ret, struct err *e)
 {
-    struct plan_recorder *r = user;
-    enum err_code code = r->inner->resolve(r->inner->user, name, ret, e);
-    if (code != ERR_OK)
-        return code;
-    for (size_t i = 0; i < r->n_names; i++)
-        if (!strcmp(r->names[i].name, name))
-            return ERR_OK;
-    char *copy = arena_strndup(r->arena, name, strlen(name));
-    if (!copy ||
-        arena_grow(r->arena, (void **)&r->names, &r->cap_names, r->n_names, sizeof *r->names) < 0)
-        return err_oom(e);
-    struct plan_name *n = &r->names[r->n_names];
-    *n = (struct plan_name){.name = copy,
-                            .binding = *ret,
-                            .array = ret->kind == BINDING_ARRAY ? ret->array : NULL,
-                            .same_as = (uint32_t)r->n_names,
-                            .loose = is_loose(ret)};
-    n->binding.array = NULL;
-    for (uint32_t i = 0; n->array && i < r->n_names; i++)
-        if (r->names[i].array == n->array) {
-            n->same_as = i;
-            break;
+    struct plan_names *l = user;
+    const struct plan_name *n = name_of(l, name);
+    if (n) {
+        *ret = n->binding;
+        return ERR_OK;
+    }
+    l->complete = false;
+    return l->inner->resolve(l->inner->user, name, ret, e);
+}
+
+enum err_code plan_names_resolve(struct plan_names *l, struct arena *arena, const struct expr *x,
+                                 const struct check_env *env, struct err *e)
+{
+    *l = (struct plan_names){
+        .env = {.resolve = env->resolve ? answer : NULL, .user = l, .max_inputs = env->max_inputs},
+        .inner = env,
+        .complete = true};
+    for (size_t i = 0; env->resolve && i < x->n_nodes; i++) {
+        const char *name = x->nodes[i].name;
+        struct plan_name n = {.name = name};
+        if (!is_name(&x->nodes[i]) || name_of(l, name))
+            continue;
+        if (env->resolve(env->user, name, &n.binding, NULL) != ERR_OK) {
+            l->complete = false; /* if the name is used at all, the checker says what is wrong */
+            continue;
         }
-    r->n_names++;
+        if (arena_grow(arena, (void **)&l->names, &l->cap, l->n, sizeof *l->names) < 0)
+            return err_oom(e);
+        l->names[l->n++] = n;
+    }
     return ERR_OK;
 }
 
-void plan_record_begin(struct plan_recorder *r, struct arena *arena, const struct check_env *env)
+/* The first name of the same array. */
+static uint32_t first_of(const struct plan_names *l, const struct array *a)
 {
-    *r = (struct plan_recorder){
-        .env = {.resolve = env->resolve ? record : NULL, .user = r, .max_inputs = env->max_inputs},
-        .inner = env,
-        .arena = arena};
+    uint32_t i = 0;
+    while (l->names[i].binding.kind != BINDING_ARRAY || l->names[i].binding.array != a)
+        i++;
+    return i;
 }
 
-static bool same_literal(const struct literal *a, const struct literal *b)
+static void put_array(struct strb *key, const struct plan_names *l, const struct binding *b)
 {
-    if (a->kind != b->kind)
-        return false;
-    if (a->kind == LIT_BOOL || a->kind == LIT_INT)
-        return a->i == b->i;
-    return memcmp(&a->re, &b->re, sizeof a->re) == 0 &&
-           (a->kind == LIT_FLOAT || memcmp(&a->im, &b->im, sizeof a->im) == 0);
+    const struct view *v = &b->view;
+    int head[2] = {b->dtype, v->rank};
+    uint32_t same_as = first_of(l, b->array);
+    put(key, head, sizeof head);
+    put(key, &same_as, sizeof same_as);
+    put_flag(key, b->dtype == DT_BOOL && atomic_load(&b->array->buffer->loose_bool));
+    put(key, v->shape, sizeof *v->shape * (size_t)v->rank);
+    put(key, v->strides, sizeof *v->strides * (size_t)v->rank);
+    put(key, &v->offset, sizeof v->offset);
 }
 
-static bool same_view(const struct view *a, const struct view *b)
+bool plan_key_names(struct strb *key, const struct plan_names *l)
 {
-    size_t n = sizeof *a->shape * (size_t)a->rank;
-    return a->rank == b->rank && a->offset == b->offset && memcmp(a->shape, b->shape, n) == 0 &&
-           memcmp(a->strides, b->strides, n) == 0;
-}
-
-static bool same_binding(const struct plan_name *was, const struct binding *now)
-{
-    const struct binding *b = &was->binding;
-    if (b->kind != now->kind)
-        return false;
-    switch (b->kind) {
-    case BINDING_NONE:
-        return true;
-    case BINDING_ARRAY:
-        return b->dtype == now->dtype && same_view(&b->view, &now->view) &&
-               was->loose == is_loose(now);
-    case BINDING_LITERAL:
-        return same_literal(&b->lit, &now->lit);
-    case BINDING_SCALAR:
-        return b->scalar.dtype == now->scalar.dtype &&
-               memcmp(&b->scalar.v, &now->scalar.v, dtype_size(b->scalar.dtype)) == 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct binding *b = &l->names[i].binding;
+        int kind = b->kind;
+        put_text(key, l->names[i].name);
+        put(key, &kind, sizeof kind);
+        if (kind == BINDING_ARRAY)
+            put_array(key, l, b);
+        else if (kind == BINDING_LITERAL)
+            put_literal(key, &b->lit);
+        else if (kind == BINDING_SCALAR)
+            put_scalar(key, &b->scalar);
     }
-    return false;
+    return l->complete && !key->failed;
 }
 
-static struct array **input_arrays(const struct plan_entry *en, struct array *const *by_name,
-                                   struct arena *arena)
+struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t key_len)
 {
-    struct array **ret = arena_alloc_array(arena, en->typed.n_inputs + 1, sizeof *ret);
-    for (uint32_t i = 0; ret && i < en->typed.n_inputs; i++)
-        ret[i] = by_name[en->input_names[i]];
-    return ret;
-}
-
-/* The arrays behind the entry's names now, or NULL where it does not fit. */
-static struct array **matches(const struct plan_entry *en, const struct check_env *env,
-                              struct arena *arena)
-{
-    struct array **by_name = arena_alloc_array(arena, en->n_names + 1, sizeof *by_name);
-    if (!by_name)
-        return NULL;
-    for (uint32_t i = 0; i < en->n_names; i++) {
-        struct binding now = {0};
-        if (env->resolve(env->user, en->names[i].name, &now, NULL) != ERR_OK ||
-            !same_binding(&en->names[i], &now))
-            return NULL;
-        if (now.kind != BINDING_ARRAY)
-            continue;
-        by_name[i] = now.array;
-        uint32_t first = 0;
-        while (by_name[first] != now.array)
-            first++;
-        if (first != en->names[i].same_as)
-            return NULL;
-    }
-    return input_arrays(en, by_name, arena);
-}
-
-struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t key_len,
-                                   const struct check_env *env, struct arena *arena,
-                                   struct array ***ret_arrays)
-{
-    struct plan_entry *looks[LOOKS], *found = NULL;
-    size_t n = 0;
     uint64_t hash = hash_of(key, key_len);
     pthread_mutex_lock(&c->lock);
-    for (struct plan_entry *en = *bucket(c, hash); en && n < LOOKS; en = en->chain)
-        if (en->hash == hash && en->key_len == key_len && memcmp(en->key, key, key_len) == 0)
-            looks[n++] = entry_ref(en);
-    pthread_mutex_unlock(&c->lock);
-    for (size_t i = 0; i < n; i++) {
-        struct array **arrays = found ? NULL : matches(looks[i], env, arena);
-        if (arrays) {
-            found = looks[i];
-            *ret_arrays = arrays;
-        } else {
-            plan_entry_unref(looks[i]);
-        }
-    }
-    pthread_mutex_lock(&c->lock);
-    if (found) {
+    struct plan_entry *en = find(c, hash, key, key_len);
+    if (en) {
+        entry_ref(en);
         c->hits++;
-        if (found->entered && found != c->newest) {
-            unlink_age(c, found);
-            link_newest(c, found);
+        if (en != c->newest) {
+            unlink_age(c, en);
+            link_newest(c, en);
         }
     } else {
         c->misses++;
     }
     pthread_mutex_unlock(&c->lock);
-    return found;
+    return en;
+}
+
+struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_names *l,
+                                 struct arena *arena)
+{
+    struct array **ret = arena_alloc_array(arena, en->typed.n_inputs + 1, sizeof *ret);
+    for (uint32_t i = 0; ret && i < en->typed.n_inputs; i++)
+        ret[i] = en->input_names ? l->names[en->input_names[i]].binding.array
+                                 : en->typed.inputs[i].array;
+    return ret;
 }
 
 /* --- entering --- */
 
-static bool name_inputs(struct plan_entry *en, const struct plan_recorder *r,
-                        struct array **by_name)
+/* Takes the arrays out of the graph: they are found again by their names. */
+static bool name_inputs(struct plan_entry *en, const struct plan_names *l)
 {
     struct typed *t = &en->typed;
-    en->input_names = arena_alloc_array(en->arena, t->n_inputs + 1, sizeof *en->input_names);
-    if (!en->input_names)
-        return false;
-    for (size_t i = 0; i < r->n_names; i++)
-        by_name[i] = r->names[i].array;
-    for (uint32_t i = 0; i < t->n_inputs; i++) {
-        uint32_t n = 0;
-        while (n < r->n_names && by_name[n] != t->inputs[i].array)
-            n++;
-        if (n == r->n_names)
-            return false; /* an array that no name gave: not ours to find again */
-        en->input_names[i] = n;
-        t->inputs[i].name = r->names[n].name;
+    uint32_t *at = arena_alloc_array(en->arena, t->n_inputs + 1, sizeof *at);
+    for (uint32_t i = 0; at && i < t->n_inputs; i++) {
+        at[i] = first_of(l, t->inputs[i].array);
+        const char *name = l->names[at[i]].name; /* the request's, and goes with it */
+        t->inputs[i].name = arena_strndup(en->arena, name, strlen(name));
+        if (!t->inputs[i].name)
+            return false;
     }
+    if (!at)
+        return false;
+    for (uint32_t i = 0; i < t->n_inputs; i++)
+        t->inputs[i].array = NULL;
+    en->input_names = at;
     return true;
 }
 
-struct array **plan_cache_add(struct plan_entry *en, const struct plan_recorder *r, const char *key,
-                              size_t key_len, struct arena *arena)
+bool plan_cache_add(struct plan_entry *en, const struct plan_names *l, const char *key,
+                    size_t key_len)
 {
     struct plan_cache *c = en->cache;
-    struct array **by_name = arena_alloc_array(arena, r->n_names + 1, sizeof *by_name);
-    en->key = key ? arena_dup(en->arena, key, key_len) : "";
-    if (!by_name || !en->key || !name_inputs(en, r, by_name))
-        return NULL;
-    struct array **arrays = input_arrays(en, by_name, arena);
-    if (!arrays)
-        return NULL;
-    for (uint32_t i = 0; i < en->typed.n_inputs; i++)
-        en->typed.inputs[i].array = NULL;
-    for (size_t i = 0; i < r->n_names; i++)
-        r->names[i].array = NULL;
+    if (!c->config.capacity)
+        return true;
+    en->key = arena_dup(en->arena, key, key_len);
+    if (!en->key || !name_inputs(en, l))
+        return false;
     en->key_len = key_len;
     en->hash = hash_of(key, key_len);
-    en->names = r->names;
-    en->n_names = (uint32_t)r->n_names;
-    if (!c->capacity || !key)
-        return arrays;
-    struct plan_entry *old = NULL;
+    en->bytes = plan_bytes(c, en->arena, en->plan);
+    if (en->bytes > c->config.bytes)
+        return true;
+    struct plan_entry *surplus = NULL;
     pthread_mutex_lock(&c->lock);
-    if (c->n >= c->capacity) {
-        old = c->oldest;
-        take_out(c, old);
+    if (!find(c, en->hash, key, key_len)) {
+        en->chain = *bucket(c, en->hash);
+        *bucket(c, en->hash) = entry_ref(en);
+        link_newest(c, en);
+        en->entered = true;
+        c->n++;
+        c->bytes += en->bytes;
+        surplus = take_surplus(c);
     }
-    en->chain = *bucket(c, en->hash);
-    *bucket(c, en->hash) = entry_ref(en);
-    link_newest(c, en);
-    en->entered = true;
-    c->n++;
     pthread_mutex_unlock(&c->lock);
-    plan_entry_unref(old);
-    return arrays;
+    drop(surplus);
+    return true;
 }

@@ -312,24 +312,23 @@ static enum err_code plan_staged(const struct run *r, struct arena *arena, struc
 /* The staged plan, kept with the entry where there is one. */
 static enum err_code stage(struct run *r, struct err *e)
 {
-    struct arena *arena = r->task->arena;
-    struct ir_plan *p = NULL;
-    enum err_code code = ERR_OK;
-    if (r->entry) {
-        plan_entry_lock(r->entry);
-        if (!r->entry->staged)
-            code = plan_staged(r, r->entry->arena, &r->entry->staged, e);
-        p = r->entry->staged;
-        plan_entry_unlock(r->entry);
-        p = code == ERR_OK ? arena_dup(arena, p, sizeof *p) : NULL;
-        if (code == ERR_OK && !p)
-            code = err_oom(e);
-    } else {
-        code = plan_staged(r, arena, &p, e);
+    if (!r->entry)
+        return plan_staged(r, r->task->arena, &r->plan, e);
+    struct ir_plan *p = plan_entry_staged(r->entry);
+    if (!p) {
+        struct arena *own = arena_new(0);
+        enum err_code code = own ? plan_staged(r, own, &p, e) : err_oom(e);
+        if (code != ERR_OK) {
+            arena_free(own);
+            return code;
+        }
+        p = plan_entry_stage(r->entry, own, p);
     }
-    if (code == ERR_OK)
-        r->plan = p;
-    return code;
+    p = arena_dup(r->task->arena, p, sizeof *p);
+    if (!p)
+        return err_oom(e);
+    r->plan = p;
+    return ERR_OK;
 }
 
 static enum err_code choose_mode(struct run *r, enum write_mode *ret, struct err *e)

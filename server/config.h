@@ -42,7 +42,7 @@ struct config {
 
     /* expressions and JSON */
     int64_t max_nodes, max_nesting, max_inputs;
-    int64_t max_kernel_nodes, max_kernel_inputs, plan_cache;
+    int64_t max_kernel_nodes, max_kernel_inputs, plan_cache, plan_cache_size;
     int64_t max_inline; /* elements */
     int64_t max_json_body, max_json_depth, max_json_values;
 

@@ -53,6 +53,14 @@ static struct block *block_new(size_t size)
     return b;
 }
 
+size_t arena_bytes(const struct arena *a)
+{
+    size_t n = sizeof *a;
+    for (const struct block *b = a->head; b; b = b->next)
+        n += sizeof *b + b->size;
+    return n;
+}
+
 void *arena_alloc(struct arena *a, size_t size)
 {
     if (size > SIZE_MAX / 2)

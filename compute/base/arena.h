@@ -18,6 +18,9 @@ void *arena_alloc_array(struct arena *a, size_t n, size_t size); /* overflow-che
 char *arena_strndup(struct arena *a, const char *s, size_t n);
 char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* What it has taken of the memory. */
+size_t arena_bytes(const struct arena *a);
+
 /* Copy of n bytes. */
 void *arena_dup(struct arena *a, const void *p, size_t n);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -37,16 +38,22 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
-static void open_fixture(struct fixture *f, uint32_t capacity)
+static void open_limited(struct fixture *f, uint32_t capacity, int64_t bytes)
 {
     memset(f, 0, sizeof *f);
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = "cpu";
     config.plan_cache = capacity;
+    config.plan_cache_bytes = bytes;
     assert_int_equal(engine_open(&config, &f->g, NULL), ERR_OK);
     assert_int_equal(engine_stream_new(f->g, 0, &f->s, NULL), ERR_OK);
     f->account = account_new(0);
     assert_non_null(f->account);
+}
+
+static void open_fixture(struct fixture *f, uint32_t capacity)
+{
+    open_limited(f, capacity, 32 << 20);
 }
 
 static void close_fixture(struct fixture *f)
@@ -259,6 +266,118 @@ static void the_oldest_go_first(void **state)
     close_fixture(&f);
 }
 
+static void one_text_may_have_very_many_meanings(void **state)
+{
+    (void)state;
+    enum { MANY = 200 };
+    struct fixture f;
+    struct array *a[MANY];
+    bool hit;
+    open_fixture(&f, 512);
+    for (int i = 0; i < MANY; i++)
+        a[i] = filled(&f, DT_F64, i + 1, i);
+    for (int again = 0; again < 2; again++)
+        for (int i = 0; i < MANY; i++) {
+            bind(&f, 0, "a", a[i]);
+            assert_true(value(&f, "a*2", &hit) == 2 * i && hit == again);
+        }
+    for (int i = 0; i < MANY; i++)
+        array_unref(a[i]);
+    close_fixture(&f);
+}
+
+static void memory_is_bounded(void **state)
+{
+    (void)state;
+    enum { LIMIT = 100 << 10 };
+    struct fixture f;
+    struct plan_counts c;
+    bool hit;
+    open_limited(&f, 512, LIMIT);
+    struct array *a = filled(&f, DT_F64, 10, 1), *same = NULL;
+    bind(&f, 0, "a", a);
+    struct view v = a->view;
+    v.shape[0] = 9;
+    v.offset = 1;
+    struct array *tail = array_view(a, DT_F64, &v);
+    for (int i = 0; i < 40; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "a[:-1]*0 + %d", i);
+        assert_true(value(&f, text, &hit) == i && !hit);
+        /* a plan that gets a second one, through a temporary */
+        assert_int_equal(evaluate(&f, text, tail, &same), ERR_OK);
+        array_unref(same);
+        plan_cache_counts(f.g->plans, &c);
+        assert_in_range(c.bytes, 1, LIMIT);
+        assert_true(value(&f, text, &hit) == i && hit);
+    }
+    assert_in_range(c.entries, 2, 12);
+    /* one that is larger than all of it */
+    char text[3000] = "a";
+    for (int i = 1; i + 8 < (int)sizeof text; i += 7)
+        snprintf(text + i, 8, "+sin(a)");
+    assert_int_equal(evaluate(&f, text, NULL, &same), ERR_OK);
+    array_unref(same);
+    uint32_t before = c.entries;
+    plan_cache_counts(f.g->plans, &c);
+    assert_int_equal(c.entries, before);
+    array_unref(tail);
+    array_unref(a);
+    close_fixture(&f);
+}
+
+/* Two who missed at once, and two who staged at once. */
+static void what_is_there_already_stays(void **state)
+{
+    (void)state;
+    struct plan_cache_config config = {.capacity = 4, .bytes = 1 << 20};
+    struct plan_cache *cache = plan_cache_new(&config);
+    struct plan_names names = {.complete = true};
+    struct plan_entry *first = plan_entry_new(cache), *second = plan_entry_new(cache);
+    assert_true(plan_cache_add(first, &names, "key", 3));
+    assert_true(plan_cache_add(second, &names, "key", 3));
+    struct plan_counts c;
+    plan_cache_counts(cache, &c);
+    assert_int_equal(c.entries, 1);
+    struct plan_entry *found = plan_cache_find(cache, "key", 3);
+    assert_ptr_equal(found, first);
+    assert_null(plan_entry_staged(found));
+    struct arena *one = arena_new(0), *two = arena_new(0);
+    struct ir_plan *p = arena_alloc(one, sizeof *p), *q = arena_alloc(two, sizeof *q);
+    assert_ptr_equal(plan_entry_stage(first, one, p), p);
+    assert_ptr_equal(plan_entry_stage(found, two, q), p);
+    assert_ptr_equal(plan_entry_staged(first), p);
+    size_t bytes = c.bytes;
+    plan_cache_counts(cache, &c);
+    assert_true(c.bytes > bytes);
+    plan_entry_unref(found);
+    plan_entry_unref(first);
+    plan_entry_unref(second);
+    plan_cache_free(cache);
+}
+
+/* In a tree a string may be a name; in a text it never is. */
+static void strings_of_trees_are_other_keys(void **state)
+{
+    (void)state;
+    struct strb keys[2] = {0};
+    struct arena *arena = arena_new(0);
+    for (int i = 0; i < 2; i++) {
+        struct expr x;
+        struct expr_node n = {.kind = EXPR_STRING, .name = "u", .offset = i - 1};
+        uint32_t source;
+        expr_init(&x, arena, 10, 10);
+        assert_int_equal(expr_add_source(&x, "", &source, NULL), ERR_OK);
+        assert_int_equal(expr_add(&x, &n, NULL, 0, 0, &x.root, NULL), ERR_OK);
+        assert_true(plan_key_expr(&keys[i], &x));
+    }
+    assert_int_equal(keys[0].len, keys[1].len);
+    assert_memory_not_equal(keys[0].data, keys[1].data, keys[0].len);
+    strb_free(&keys[0]);
+    strb_free(&keys[1]);
+    arena_free(arena);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -346,6 +465,10 @@ int main(void)
         cmocka_unit_test(other_meanings_of_the_names_are_other_plans),
         cmocka_unit_test(targets_are_part_of_the_plan),
         cmocka_unit_test(the_oldest_go_first),
+        cmocka_unit_test(one_text_may_have_very_many_meanings),
+        cmocka_unit_test(memory_is_bounded),
+        cmocka_unit_test(what_is_there_already_stays),
+        cmocka_unit_test(strings_of_trees_are_other_keys),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(threads_share_it),
     };
