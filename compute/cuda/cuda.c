@@ -231,8 +231,8 @@ static enum err_code find_devices(struct cuda *c, struct err *e)
     }
     return c->n_devices ? ERR_OK
                         : err_set(e, ERR_BAD_FIELD,
-                                  "none of the %d GPUs has stream-ordered memory pools (they need "
-                                  "driver 470 or later and are not there in some virtual machines)",
+                                  "none of the %d GPUs has stream-ordered memory pools ("
+                                  "they are not there in some virtual machines)",
                                   n);
 }
 

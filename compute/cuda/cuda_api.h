@@ -1,5 +1,5 @@
 /* The types and constants of the CUDA driver API and of NVRTC that arrayd uses, so that building
- * needs no toolkit. Names and values are those of NVIDIA's cuda.h (ABI of CUDA 11.4 and later);
+ * needs no toolkit. Names and values are those of NVIDIA's cuda.h (ABI of CUDA 12 and later);
  * the functions are listed in driver.def and nvrtc.def. Included by compute/cuda and tests/fake. */
 #ifndef ARRAYD_CUDA_API_H
 #define ARRAYD_CUDA_API_H
@@ -16,7 +16,6 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
-typedef void CUhostFn(void *user);
 
 enum {
     CUDA_SUCCESS = 0,
@@ -49,11 +48,8 @@ enum {
 
 /* CUdevice_attribute */
 enum {
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
-    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK = 8,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-    CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115
 };
 
@@ -62,8 +58,7 @@ enum {
     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES = 3,
-    CU_FUNC_ATTRIBUTE_NUM_REGS = 4,
-    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    CU_FUNC_ATTRIBUTE_NUM_REGS = 4
 };
 
 enum { CU_STREAM_NON_BLOCKING = 1 };

@@ -4,9 +4,9 @@
  * build has to take whichever NVRTC the machine has. The lists are macros so that a function is
  * named once: the table's member, its type and the symbol looked up cannot disagree.
  *
- * A library is kept once it was found whole. One that is missing, or lacks a symbol, is closed
- * again and the next call looks anew: a daemon may be started before its driver is. A lock rather
- * than pthread_once for that reason; it is taken a few times in a process's life. */
+ * A library is kept once it was found whole. One that is missing, or lacks a symbol or is too
+ * old, is closed again and the next call looks anew: a daemon may be started before its driver is.
+ * A lock rather than pthread_once for that reason; it is taken a few times in a process's life. */
 #include "compute/cuda/loader.h"
 
 #include <dlfcn.h>
@@ -44,7 +44,44 @@ struct library {
     size_t n_symbols;
     const char *source; /* what brings it to a machine that lacks it */
     const char *newer;  /* what brings one that has every symbol */
+    enum err_code (*check)(const char *name, struct err *e); /* of its version, once it is loaded */
 };
+
+#define NEEDED_DRIVER "NVIDIA driver 525 or later (CUDA 12.0) is needed"
+#define NEEDED_NVRTC  "NVRTC of CUDA 12 or later is needed"
+#define LEAST_MAJOR   12
+
+static int driver_version; /* 1000 * major + 10 * minor */
+
+static enum err_code check_driver(const char *name, struct err *e)
+{
+    if (driver.cuDriverGetVersion(&driver_version) != CUDA_SUCCESS)
+        return err_set(e, ERR_BAD_FIELD, "%s does not tell its version", name);
+    if (driver_version >= LEAST_MAJOR * 1000)
+        return ERR_OK;
+    return err_set(e, ERR_BAD_FIELD, "%s is of CUDA %d.%d: %s", name, driver_version / 1000,
+                   driver_version % 1000 / 10, NEEDED_DRIVER);
+}
+
+/* Code of a newer compiler's is nothing a driver knows. */
+static enum err_code check_nvrtc(const char *name, struct err *e)
+{
+    int result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
+    if (result != NVRTC_SUCCESS)
+        return err_set(e, ERR_BAD_FIELD, "%s does not tell its version: %s", name,
+                       nvrtc.nvrtcGetErrorString(result));
+    if (nvrtc.major < LEAST_MAJOR)
+        return err_set(e, ERR_BAD_FIELD, "%s is of CUDA %d.%d: %s", name, nvrtc.major, nvrtc.minor,
+                       NEEDED_NVRTC);
+    if (nvrtc.major > driver_version / 1000)
+        return err_set(
+            e, ERR_BAD_FIELD,
+            "%s is of CUDA %d.%d and the driver of CUDA %d.%d: a newer driver is needed, "
+            "or an NVRTC of CUDA %d (name its file in ARRAYD_LIBNVRTC)",
+            name, nvrtc.major, nvrtc.minor, driver_version / 1000, driver_version % 1000 / 10,
+            driver_version / 1000);
+    return ERR_OK;
+}
 
 /* The dynamic linker's own search first: it knows ld.so.conf and LD_LIBRARY_PATH. Then the places
  * where installers leave the files without telling it. The bare libcuda.so is not tried: a
@@ -59,15 +96,15 @@ static const struct library driver_library = {
     .n_symbols = sizeof driver_symbols / sizeof *driver_symbols,
     .source = "libcuda.so.1 comes with the NVIDIA driver; in a container it is mounted by the "
               "NVIDIA container toolkit (--gpus all)",
-    .newer = "NVIDIA driver 470 or later (CUDA 11.4) is needed",
+    .newer = NEEDED_DRIVER,
+    .check = check_driver,
 };
 static const struct library nvrtc_library = {
     .what = "CUDA run-time compiler libnvrtc.so",
     .variable = "ARRAYD_LIBNVRTC",
-    .candidates = (const char *const[]){"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
-                                        "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
+    .candidates = (const char *const[]){"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so",
+                                        "/usr/local/cuda/lib64/libnvrtc.so.13",
                                         "/usr/local/cuda/lib64/libnvrtc.so.12",
-                                        "/usr/local/cuda/lib64/libnvrtc.so.11.2",
                                         "/usr/local/cuda/lib64/libnvrtc.so",
                                         "/opt/cuda/lib64/libnvrtc.so", NULL},
     .symbols = nvrtc_symbols,
@@ -75,7 +112,8 @@ static const struct library nvrtc_library = {
     .source = "it comes with the CUDA toolkit: package cuda-nvrtc-13-0 (or -12-x) of NVIDIA's "
               "repository, libnvrtc12 of Debian and Ubuntu, nvidia-cuda-nvrtc of PyPI (then name "
               "its file in ARRAYD_LIBNVRTC)",
-    .newer = "NVRTC of CUDA 11.4 or later is needed",
+    .newer = NEEDED_NVRTC,
+    .check = check_nvrtc,
 };
 
 static enum err_code load(const struct library *l, struct err *e)
@@ -110,7 +148,10 @@ static enum err_code load(const struct library *l, struct err *e)
             return ERR_BAD_FIELD;
         }
     }
-    return ERR_OK;
+    enum err_code code = l->check(name, e);
+    if (code != ERR_OK)
+        dlclose(handle);
+    return code;
 }
 
 static enum err_code load_both(struct err *e)
@@ -125,10 +166,6 @@ static enum err_code load_both(struct err *e)
         enum err_code code = load(&nvrtc_library, e);
         if (code)
             return code;
-        int result = nvrtc.nvrtcVersion(&nvrtc.major, &nvrtc.minor);
-        if (result != NVRTC_SUCCESS)
-            return err_set(e, ERR_BAD_FIELD, "the %s does not tell its version: %s",
-                           nvrtc_library.what, nvrtc.nvrtcGetErrorString(result));
         have_nvrtc = true;
     }
     return ERR_OK;

@@ -23,9 +23,10 @@ struct nvrtc {
 };
 
 /* Loads the driver (libcuda.so.1, or what ARRAYD_LIBCUDA names) and NVRTC (libnvrtc.so.13, .12,
- * .11.2, .so, those of the toolkit's usual places, or what ARRAYD_LIBNVRTC names). The tables live
+ * .so, those of the toolkit's usual places, or what ARRAYD_LIBNVRTC names). The tables live
  * as long as the process. ERR_BAD_FIELD, with a message that says which library or symbol is
- * missing and what provides it. */
+ * missing and what provides it, or what is too old: the driver must be of CUDA 12.0 or later and no
+ * older than NVRTC, NVRTC of CUDA 12 or later. */
 enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc **ret_nvrtc,
                           struct err *e) must_check;
 

@@ -1,5 +1,5 @@
-/* The driver itself, its devices and their contexts, and the names of errors. Small devices of
- * compute capability 9.0: few multiprocessors, so that a grid made to fill them is quickly run. */
+/* The driver itself, its devices and their contexts, and the names of errors. Devices of
+ * compute capability 9.0 unless told otherwise. */
 #include "tests/fake/fake.h"
 
 #include <stdio.h>
@@ -8,35 +8,35 @@
 
 static const struct {
     int code;
-    const char *name, *text;
+    const char *name;
 } errors[] = {
-    {0, "CUDA_SUCCESS", "no error"},
-    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {4, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
-    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution"},
-    {214, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
-    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {600, "CUDA_ERROR_NOT_READY", "device not ready"},
-    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
-    {702, "CUDA_ERROR_LAUNCH_TIMEOUT", "the launch timed out and was terminated"},
-    {710, "CUDA_ERROR_ASSERT", "device-side assert triggered"},
-    {714, "CUDA_ERROR_HARDWARE_STACK_ERROR", "hardware stack error"},
-    {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION", "an illegal instruction was encountered"},
-    {716, "CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"},
-    {717, "CUDA_ERROR_INVALID_ADDRESS_SPACE", "operation not supported on address space"},
-    {718, "CUDA_ERROR_INVALID_PC", "invalid program counter"},
-    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {800, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
-    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+    {0, "CUDA_SUCCESS"},
+    {1, "CUDA_ERROR_INVALID_VALUE"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED"},
+    {4, "CUDA_ERROR_DEINITIALIZED"},
+    {100, "CUDA_ERROR_NO_DEVICE"},
+    {101, "CUDA_ERROR_INVALID_DEVICE"},
+    {200, "CUDA_ERROR_INVALID_IMAGE"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+    {218, "CUDA_ERROR_INVALID_PTX"},
+    {400, "CUDA_ERROR_INVALID_HANDLE"},
+    {500, "CUDA_ERROR_NOT_FOUND"},
+    {600, "CUDA_ERROR_NOT_READY"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+    {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
+    {710, "CUDA_ERROR_ASSERT"},
+    {714, "CUDA_ERROR_HARDWARE_STACK_ERROR"},
+    {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION"},
+    {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
+    {717, "CUDA_ERROR_INVALID_ADDRESS_SPACE"},
+    {718, "CUDA_ERROR_INVALID_PC"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED"},
+    {800, "CUDA_ERROR_NOT_PERMITTED"},
+    {999, "CUDA_ERROR_UNKNOWN"},
 };
 
 EXPORT CUresult cuGetErrorName(CUresult code, const char **name)
@@ -50,20 +50,10 @@ EXPORT CUresult cuGetErrorName(CUresult code, const char **name)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT CUresult cuGetErrorString(CUresult code, const char **text)
-{
-    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].code == code) {
-            *text = errors[i].text;
-            return CUDA_SUCCESS;
-        }
-    *text = NULL;
-    return CUDA_ERROR_INVALID_VALUE;
-}
-
 EXPORT CUresult cuDriverGetVersion(int *version)
 {
-    *version = 13000;
+    const char *given = getenv("ARRAYD_FAKE_DRIVER");
+    *version = given && *given ? atoi(given) : 13000;
     return CUDA_SUCCESS;
 }
 
@@ -124,15 +114,6 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     if (!is_device(device))
         return fake_leave(CUDA_ERROR_INVALID_DEVICE);
     switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = FAKE_SMS;
-        break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-        *value = FAKE_STATIC;
-        break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = FAKE_DYNAMIC;
-        break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
         *value = fake.arch[device] / 10;
         break;

@@ -18,7 +18,7 @@
 #include "compute/cuda/driver.def"
 #undef CU
 
-enum { FAKE_MAX_DEVICES = 16, FAKE_SMS = 4, FAKE_POISON = 0xa5 };
+enum { FAKE_MAX_DEVICES = 16, FAKE_POISON = 0xa5 };
 enum { CUDA_ERROR_NOT_PERMITTED = 800 };
 
 struct fake_device {
@@ -90,7 +90,6 @@ struct CUmod_st {
 struct CUfunc_st {
     struct CUmod_st *module;
     const struct fake_kernel *kernel;
-    int max_dynamic;
 };
 
 /* One piece of a stream's work. `run` is called by its thread without the lock and returns a driver
@@ -110,10 +109,6 @@ struct work {
             int value;                 /* of a set */
             bool to_owned, from_owned; /* memory of the driver's, not the program's */
         } copy;
-        struct {
-            CUhostFn *function;
-            void *user;
-        } host;
         struct {
             struct CUevent_st *event;
             uint64_t generation;
@@ -150,7 +145,6 @@ enum {
 /* state.c */
 enum { NEEDS_INIT = 1, NEEDS_CONTEXT = 2 };
 extern _Thread_local struct CUctx_st *fake_current;
-extern _Thread_local bool fake_in_host_function;
 /* Counts a call. CUDA_SUCCESS with the lock held, or an error without it. A release gives `release`
  * its failure on demand and goes on. */
 int fake_enter(const char *name, unsigned needs, int *release);

@@ -7,6 +7,8 @@
  *   ARRAYD_FAKE_DEVICES=n     devices, 1 unless given
  *   ARRAYD_FAKE_MEMORY=bytes  memory of each, 4 GiB unless given
  *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
+ *   ARRAYD_FAKE_DRIVER=13000  version of the driver; read when it is asked for
+ *   ARRAYD_FAKE_NVRTC=13.0    of NVRTC; likewise
  *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
@@ -23,9 +25,9 @@
 #define EXPORT __attribute__((visibility("default")))
 
 /* The nth driver call from now (1 = the next) returns `code` and does nothing, except that a
- * release still releases; nth 0 switches it off. Calls of cuGetErrorName, cuGetErrorString and
- * cuDriverGetVersion are not counted. A sticky code (700, 702, 710, 714 to 719) is then returned by
- * every later call of the process, and queued work is dropped, host functions too. */
+ * release still releases; nth 0 switches it off. Calls of cuGetErrorName and cuDriverGetVersion
+ * are not counted. A sticky code (700, 702, 710, 714 to 719) is then returned by
+ * every later call of the process, and queued work is dropped. */
 void fake_cuda_fail(int nth, int code);
 /* The nth kernel launch from now returns success and fails with `code`, which becomes sticky, when
  * the stream reaches it. */

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 1024, MAX_PARAMS = 32764, SM_SHARED = 233472, SM_THREADS = 2048 };
+enum { MAX_THREADS = 1024, MAX_PARAMS = 32764 };
 
 /* dlopen takes a path it has seen for the library it loaded from it, and descriptors come again: so
  * a number is written in slashes and dots, which mean nothing to the file system. */
@@ -162,44 +162,9 @@ EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction functio
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
         *value = 32;
         break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = function->max_dynamic ? function->max_dynamic
-                                       : FAKE_STATIC - (int)static_shared(function);
-        break;
     default:
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    return fake_leave(CUDA_SUCCESS);
-}
-
-EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
-{
-    int r = fake_enter("cuFuncSetAttribute", NEEDS_CONTEXT, NULL);
-    if (r)
-        return r;
-    if (!function || value < 0)
-        return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-        if ((size_t)value + static_shared(function) > FAKE_DYNAMIC)
-            return fake_leave(CUDA_ERROR_INVALID_VALUE);
-        function->max_dynamic = value;
-    } else if (attribute < 8 || attribute > 16)
-        return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    return fake_leave(CUDA_SUCCESS);
-}
-
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
-                                                            int threads, size_t dynamic_shared)
-{
-    int r = fake_enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", NEEDS_CONTEXT, NULL);
-    if (r)
-        return r;
-    if (!blocks || !function || threads < 1)
-        return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    size_t shared = dynamic_shared + static_shared(function) + 1024;
-    int n = SM_THREADS / ((threads + 31) / 32 * 32), by_shared = (int)(SM_SHARED / shared);
-    n = n > 32 ? 32 : n;
-    *blocks = threads > max_threads(function) ? 0 : n < by_shared ? n : by_shared;
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -237,11 +202,9 @@ static bool sizes_are_fine(const struct CUfunc_st *f, struct fake_dim grid, stru
                            unsigned shared)
 {
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
-    unsigned most =
-        f->max_dynamic ? (unsigned)f->max_dynamic : FAKE_STATIC - (unsigned)static_shared(f);
     return threads && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
            threads <= (uint64_t)max_threads(f) && grid.x && grid.x <= 0x7fffffff && grid.y &&
-           grid.y <= 65535 && grid.z && grid.z <= 65535 && shared <= most;
+           grid.y <= 65535 && grid.z && grid.z <= 65535 && static_shared(f) + shared <= FAKE_SHARED;
 }
 
 /* Each parameter in 16-byte steps, as the strictest type needs. */

@@ -5,6 +5,7 @@
  * architecture (sm_90) only; without one there is none, as with NVRTC. */
 #include "tests/fake/nvrtc.h"
 
+#include <elf.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +61,11 @@ EXPORT nvrtcResult nvrtcVersion(int *major, int *minor)
 {
     if (!major || !minor)
         return NVRTC_ERROR_INVALID_INPUT;
-    *major = 13;
-    *minor = 0;
+    const char *given = getenv("ARRAYD_FAKE_NVRTC");
+    if (!given || sscanf(given, "%d.%d", major, minor) != 2) {
+        *major = 13;
+        *minor = 0;
+    }
     return NVRTC_SUCCESS;
 }
 
@@ -257,6 +261,23 @@ static bool take_option(struct options *o, const char *const *options, int n, in
     return ignored(options[*i]);
 }
 
+/* Bytes of the section that shared memory is compiled into, for all kernels together: a device
+ * counts them one by one, but arrayd's have it in one only. */
+static size_t shared_size(const struct text *binary)
+{
+    Elf64_Ehdr head;
+    Elf64_Shdr names, section;
+    memcpy(&head, binary->s, sizeof head);
+    const char *table = binary->s + head.e_shoff;
+    memcpy(&names, table + head.e_shstrndx * sizeof names, sizeof names);
+    for (int i = 0; i < head.e_shnum; i++) {
+        memcpy(&section, table + (size_t)i * sizeof section, sizeof section);
+        if (!strcmp(binary->s + names.sh_offset + section.sh_name, "fake_shared"))
+            return section.sh_size;
+    }
+    return 0;
+}
+
 static int compile(struct _nvrtcProgram *p, const struct options *o)
 {
     struct translation t = {0};
@@ -277,6 +298,14 @@ static int compile(struct _nvrtcProgram *p, const struct options *o)
     translate_end(&t, &u.main);
     struct text binary = {0};
     int result = compile_unit(&u, &binary, &p->log);
+    size_t shared = result ? 0 : shared_size(&binary);
+    if (shared > FAKE_SHARED) {
+        text_addf(
+            &p->log,
+            "ptxas error   : Entry function uses too much shared data (0x%zx bytes, 0x%x max)\n",
+            shared, FAKE_SHARED);
+        result = NVRTC_ERROR_COMPILATION;
+    }
     text_free(&p->cubin);
     if (!result && o->real) {
         struct fake_cubin head = {.size = binary.n};

@@ -16,7 +16,6 @@
 
 struct fake fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 _Thread_local struct CUctx_st *fake_current;
-_Thread_local bool fake_in_host_function;
 
 static long number(const char *name, long otherwise)
 {
@@ -120,10 +119,6 @@ int fake_enter(const char *name, unsigned needs, int *release)
 {
     if (fake.forked)
         return CUDA_ERROR_NOT_INITIALIZED;
-    if (fake_in_host_function) {
-        fake_violation("%s called from a host function", name);
-        return CUDA_ERROR_NOT_PERMITTED;
-    }
     pthread_mutex_lock(&fake.lock);
     long call = ++fake.calls;
     int result = CUDA_SUCCESS;

@@ -183,30 +183,6 @@ EXPORT CUresult cuStreamSynchronize(CUstream stream)
     return fake_leave(s ? stream_wait(s) : CUDA_ERROR_INVALID_HANDLE);
 }
 
-static int run_host(struct work *w)
-{
-    fake_in_host_function = true;
-    w->host.function(w->host.user);
-    fake_in_host_function = false;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn *function, void *user)
-{
-    int r = fake_enter("cuLaunchHostFunc", NEEDS_CONTEXT, NULL);
-    if (r)
-        return r;
-    struct CUstream_st *s = stream_of(stream);
-    if (!s || !function)
-        return fake_leave(s ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE);
-    struct work *w = fake_alloc(sizeof *w);
-    w->run = run_host;
-    w->host.function = function;
-    w->host.user = user;
-    stream_push(s, w);
-    return fake_leave(CUDA_SUCCESS);
-}
-
 /* Events */
 
 static bool is_event(struct CUevent_st *e)
@@ -323,21 +299,6 @@ EXPORT CUresult cuEventQuery(CUevent event)
     return fake_leave(!is_event(event)                     ? CUDA_ERROR_INVALID_HANDLE
                       : event->completed < event->recorded ? CUDA_ERROR_NOT_READY
                                                            : CUDA_SUCCESS);
-}
-
-EXPORT CUresult cuEventSynchronize(CUevent event)
-{
-    int r = fake_enter("cuEventSynchronize", NEEDS_CONTEXT, NULL);
-    if (r)
-        return r;
-    if (!is_event(event))
-        return fake_leave(CUDA_ERROR_INVALID_HANDLE);
-    uint64_t until = event->recorded;
-    event->refs++;
-    while (event->completed < until && !fake.sticky)
-        pthread_cond_wait(&fake.changed, &fake.lock);
-    event_unref(event);
-    return fake_leave(fake.sticky);
 }
 
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)

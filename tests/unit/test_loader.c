@@ -81,10 +81,27 @@ static void missing_nvrtc(void)
 static void missing_symbol(void)
 {
     need(with(FAKE_EMPTY, FAKE_NVRTC) == ERR_BAD_FIELD);
-    need(says(FAKE_EMPTY) && says("cuInit") && says("driver 470"));
+    need(says(FAKE_EMPTY) && says("cuInit") && says("driver 525"));
     need(with(FAKE_CUDA, FAKE_EMPTY) == ERR_BAD_FIELD);
-    need(says(FAKE_EMPTY) && says("nvrtcVersion") && says("CUDA 11.4"));
+    need(says(FAKE_EMPTY) && says("nvrtcVersion") && says("CUDA 12"));
     need(!driver && !nvrtc);
+}
+
+/* docs/gpu.md says what is needed; what is older is said to be. */
+static void too_old(void)
+{
+    setenv("ARRAYD_FAKE_DRIVER", "11080", 1);
+    need(with(FAKE_CUDA, FAKE_NVRTC) == ERR_BAD_FIELD);
+    need(says(FAKE_CUDA) && says("CUDA 11.8") && says("driver 525 or later") && !driver);
+    setenv("ARRAYD_FAKE_DRIVER", "12000", 1);
+    need(with(FAKE_CUDA, FAKE_NVRTC) == ERR_BAD_FIELD); /* NVRTC 13 */
+    need(says(FAKE_NVRTC) && says("CUDA 13.0") && says("CUDA 12.0") && !nvrtc);
+    setenv("ARRAYD_FAKE_NVRTC", "11.8", 1);
+    need(with(FAKE_CUDA, FAKE_NVRTC) == ERR_BAD_FIELD);
+    need(says(FAKE_NVRTC) && says("CUDA 11.8") && says("CUDA 12 or later"));
+    setenv("ARRAYD_FAKE_NVRTC", "12.9", 1); /* newer within a version is fine */
+    need(with(FAKE_CUDA, FAKE_NVRTC) == ERR_OK);
+    need(nvrtc->major == 12 && nvrtc->minor == 9);
 }
 
 static void not_a_library(void)
@@ -117,7 +134,7 @@ static void by_itself(void)
     need((code == ERR_OK) == (driver != NULL));
     setenv("ARRAYD_LIBCUDA", FAKE_CUDA, 1); /* NVRTC alone, where a toolkit is installed */
     code = loader_open(&driver, &nvrtc, &e);
-    need(code != ERR_OK || (nvrtc->major >= 11 && nvrtc->nvrtcGetErrorString(NVRTC_SUCCESS)));
+    need(code != ERR_OK || (nvrtc->major >= 12 && nvrtc->nvrtcGetErrorString(NVRTC_SUCCESS)));
     need(code == ERR_OK || says("cuda-nvrtc"));
 }
 
@@ -130,6 +147,7 @@ static void by_itself(void)
 TEST(missing_driver)
 TEST(missing_nvrtc)
 TEST(missing_symbol)
+TEST(too_old)
 TEST(not_a_library)
 TEST(both_fakes)
 TEST(by_itself)
@@ -139,7 +157,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_missing_driver), cmocka_unit_test(test_missing_nvrtc),
         cmocka_unit_test(test_missing_symbol), cmocka_unit_test(test_not_a_library),
-        cmocka_unit_test(test_both_fakes),     cmocka_unit_test(test_by_itself),
+        cmocka_unit_test(test_too_old),        cmocka_unit_test(test_both_fakes),
+        cmocka_unit_test(test_by_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
