@@ -359,9 +359,12 @@ static void a_part_written_over_a_failure_cannot_be_read(void **state)
     hold();
     assert_int_equal(evaluate(&f, "shift(a, [1], 'wrap')", f.a, NULL), ERR_OK);
     assert_int_equal(evaluate(&f, "b[:2]", some, NULL), ERR_OK);
-    front.hold = false;
     end(ERR_OUT_OF_MEMORY);
+    struct download *d = begin_reading(&f, f.a); /* the part is still to come */
+    front.hold = false;
     end(ERR_OK);
+    end(ERR_OK);
+    assert_int_equal(finish_reading(d, got), ERR_OUT_OF_MEMORY);
     assert_int_equal(read_all(&f, f.a, got), ERR_OUT_OF_MEMORY);
     assert_int_equal(evaluate(&f, "b", f.a, NULL), ERR_OK);
     holds(&f, f.a, 100);

@@ -313,9 +313,9 @@ static void memory_is_bounded(void **state)
     }
     assert_in_range(c.entries, 2, 12);
     /* one that is larger than all of it */
-    char text[3000] = "a";
-    for (int i = 1; i + 8 < (int)sizeof text; i += 7)
-        snprintf(text + i, 8, "+sin(a)");
+    char text[1400] = "a";
+    for (int i = 0; i < 100; i++)
+        snprintf(text + 1 + i * 13, 14, "+sin(a*1.%03d)", i);
     assert_int_equal(evaluate(&f, text, NULL, &same), ERR_OK);
     array_unref(same);
     uint32_t before = c.entries;
