@@ -313,11 +313,13 @@ static void memory_is_bounded(void **state)
     }
     assert_in_range(c.entries, 2, 12);
     /* one that is larger than all of it */
-    char text[1400] = "a";
+    struct strb text = {0};
+    strb_add(&text, "a");
     for (int i = 0; i < 100; i++)
-        snprintf(text + 1 + i * 13, 14, "+sin(a*1.%03d)", i);
-    assert_int_equal(evaluate(&f, text, NULL, &same), ERR_OK);
+        strb_addf(&text, "+sin(a*1.%03d)", i);
+    assert_int_equal(evaluate(&f, text.data, NULL, &same), ERR_OK);
     array_unref(same);
+    strb_free(&text);
     uint32_t before = c.entries;
     plan_cache_counts(f.g->plans, &c);
     assert_int_equal(c.entries, before);
