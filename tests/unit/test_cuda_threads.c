@@ -1,0 +1,332 @@
+/* Several streams at once on the CUDA backend over the fake driver: in which order work is told,
+ * and many threads that evaluate, write to one array, send and fetch while calls fail at random.
+ * What is read is right or an error; ThreadSanitizer watches in deploy/check. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/cuda/cuda_api.h"
+#include "compute/engine.h"
+#include "protocol/infix.h"
+#include "tests/fake/fake_cuda.h"
+
+#define N       4096
+#define BULK    300000 /* floats that do not fit one slab */
+#define THREADS 4
+
+static float ramp[BULK];
+
+static struct {
+    struct engine *g;
+    struct account *account;
+    struct array *a, *shared; /* never written; written by all threads, always a + a whole number */
+    _Atomic bool over;
+    _Atomic int failed, wrong; /* requests */
+} x;
+
+struct names {
+    struct array *r;
+};
+
+static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct names *names = user;
+    struct array *a = !strcmp(name, "a") ? x.a : !strcmp(name, "shared") ? x.shared : names->r;
+    (void)e;
+    *ret = (struct binding){.kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view};
+    return ERR_OK;
+}
+
+/* `r` is what that name stands for; may be NULL. */
+static enum err_code evaluate(struct engine_stream *s, const char *text, struct array *r,
+                              struct array *out, struct array **ret, engine_done *done, void *user)
+{
+    struct names names = {r};
+    struct expr expr;
+    struct err e = ERR_INIT;
+    uint32_t source;
+    struct check_env env = {.resolve = resolve, .user = &names, .max_inputs = 64};
+    struct arena *arena = arena_new(0);
+    expr_init(&expr, arena, 10000, 400);
+    enum err_code code = expr_add_source(&expr, "/expr", &source, &e);
+    if (code == ERR_OK)
+        code = infix_parse(&expr, source, text, strlen(text), &expr.root, &e);
+    struct eval_request req = {.expr = &expr, .env = &env, .dtype = -1, .out = out};
+    if (code == ERR_OK)
+        code = engine_evaluate(s, x.account, &req, ret, NULL, done, user, &e);
+    arena_free(arena);
+    return code;
+}
+
+static void pause_a_little(int *tries)
+{
+    if (++*tries > 1000000)
+        abort();
+    usleep(20);
+}
+
+static enum err_code get(struct engine_stream *s, struct array *a, float *to)
+{
+    struct download *d = NULL;
+    struct err e = ERR_INIT;
+    enum err_code code = download_new(s, a, NULL, NULL, &d, &e);
+    if (code != ERR_OK)
+        return code;
+    int tries = 0;
+    int64_t n = array_nbytes(a);
+    for (int64_t at = 0; at < n && code == ERR_OK;) {
+        int64_t got = download_pull(d, at, (char *)to + at, (size_t)(n - at));
+        if (got < 0)
+            code = download_result(d);
+        else if (got == 0)
+            pause_a_little(&tries);
+        else
+            at += got;
+    }
+    download_free(d);
+    return code;
+}
+
+static enum err_code put(struct engine_stream *s, int64_t n, struct array **ret)
+{
+    struct upload *u = NULL;
+    struct err e = ERR_INIT;
+    enum err_code code = upload_new(s, x.account, n * 4, NULL, NULL, &u, &e);
+    if (code != ERR_OK)
+        return code;
+    int tries = 0;
+    for (size_t at = 0, took, all = (size_t)n * 4; at < all; at += took)
+        if (!(took = upload_push(u, (const char *)ramp + at, all - at)))
+            pause_a_little(&tries);
+    return upload_finish_new(u, DT_F32, 1, &n, false, ret, &e);
+}
+
+static void open_engine(struct engine_stream **ret)
+{
+    struct engine_config config = ENGINE_CONFIG_DEFAULT;
+    struct err e = ERR_INIT;
+    config.backend = "cuda";
+    config.device.slab_memory = 8 << 20;
+    memset(&x, 0, sizeof x);
+    if (engine_open(&config, &x.g, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    x.account = account_new(0);
+    assert_int_equal(engine_stream_new(x.g, 0, ret, &e), ERR_OK);
+    assert_int_equal(put(*ret, N, &x.a), ERR_OK);
+    assert_int_equal(put(*ret, N, &x.shared), ERR_OK);
+}
+
+static void close_engine(struct engine_stream *s)
+{
+    int tries = 0;
+    array_unref(x.a);
+    array_unref(x.shared);
+    engine_stream_unref(s);
+    while (engine_jobs_in_flight(x.g) > 0)
+        pause_a_little(&tries);
+    assert_int_equal(engine_bytes_in_use(x.g), 0);
+    assert_int_equal(account_used(x.account), 0);
+    engine_close(x.g);
+    account_unref(x.account);
+}
+
+/* --- the order of telling --- */
+
+/* Told of the long job, by the thread that tells: when it goes on, the device has done everything,
+ * and what is told first is its choice. */
+static void until_all_has_run(void *user, enum err_code result, double device_ms)
+{
+    (void)user;
+    (void)result;
+    (void)device_ms;
+    (void)fake_cuda_live(FAKE_LAUNCHES); /* waits for all streams */
+}
+
+/* A long job, then one whose launch is refused, and on another stream one that reads what that
+ * should have written: nobody may get to see it. */
+static void what_was_not_written_is_not_read(void **state)
+{
+    (void)state;
+    static float got[N];
+    struct engine_stream *first, *second;
+    struct err e = ERR_INIT;
+    open_engine(&first);
+    assert_int_equal(engine_stream_new(x.g, 0, &second, &e), ERR_OK);
+    for (int round = 0; round < 6; round++) {
+        struct array *before = NULL, *r = NULL, *after = NULL;
+        bool well = round == 0; /* and everything is compiled */
+        fake_cuda_hold(well ? 0 : 1);
+        assert_int_equal(
+            evaluate(first, "a + 1", NULL, NULL, &before, well ? NULL : until_all_has_run, NULL),
+            ERR_OK);
+        fake_cuda_refuse_launch(well ? 0 : 1, CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(evaluate(first, "a * 2", NULL, NULL, &r, NULL, NULL), ERR_OK);
+        assert_int_equal(evaluate(second, "sqrt(r)", r, NULL, &after, NULL, NULL), ERR_OK);
+        fake_cuda_release();
+        assert_int_equal(get(second, after, got), well ? ERR_OK : ERR_OUT_OF_MEMORY);
+        assert_int_equal(get(second, r, got), well ? ERR_OK : ERR_OUT_OF_MEMORY);
+        assert_int_equal(get(second, before, got), ERR_OK);
+        assert_true(got[7] == 8);
+        array_unref(before);
+        array_unref(r);
+        array_unref(after);
+    }
+    engine_stream_unref(second);
+    close_engine(first);
+}
+
+/* --- many threads --- */
+
+static void expect(enum err_code code, bool right)
+{
+    if (code == ERR_OUT_OF_MEMORY)
+        atomic_fetch_add(&x.failed, 1);
+    else if (code != ERR_OK || !right)
+        atomic_fetch_add(&x.wrong, 1);
+}
+
+static void new_result(struct engine_stream *s, int i, float *got)
+{
+    static const char *const texts[] = {"a*%d", "a - %d", "maximum(a, %d)"};
+    char text[64];
+    struct array *r = NULL;
+    snprintf(text, sizeof text, texts[i % 3], i);
+    enum err_code code = evaluate(s, text, NULL, NULL, &r, NULL, NULL);
+    if (code == ERR_OK)
+        code = get(s, r, got);
+    bool right = code == ERR_OK;
+    for (int k = 0; right && k < N; k++)
+        right = got[k] == (i % 3 == 0   ? ramp[k] * (float)i
+                           : i % 3 == 1 ? ramp[k] - (float)i
+                                        : (ramp[k] > (float)i ? ramp[k] : (float)i));
+    expect(code, right);
+    array_unref(r);
+}
+
+static void write_shared(struct engine_stream *s, int i, float *got)
+{
+    char text[64];
+    struct array *r = NULL;
+    snprintf(text, sizeof text, "a + %d", i);
+    enum err_code code = evaluate(s, text, NULL, x.shared, &r, NULL, NULL);
+    expect(code, true);
+    array_unref(r);
+    code = get(s, x.shared, got);
+    bool right = code == ERR_OK;
+    for (int k = 0; right && k < N; k++)
+        right = got[k] - ramp[k] == got[0] - ramp[0];
+    expect(code, right);
+}
+
+static void add_up(struct engine_stream *s, float *got)
+{
+    struct array *r = NULL;
+    enum err_code code =
+        evaluate(s, "max(shared - a) - min(shared - a)", NULL, NULL, &r, NULL, NULL);
+    if (code == ERR_OK)
+        code = get(s, r, got);
+    expect(code, code == ERR_OK && got[0] == 0);
+    array_unref(r);
+}
+
+static void there_and_back(struct engine_stream *s, float *got)
+{
+    struct array *r = NULL;
+    enum err_code code = put(s, BULK, &r);
+    if (code == ERR_OK)
+        code = get(s, r, got);
+    expect(code, code == ERR_OK && memcmp(got, ramp, sizeof ramp) == 0);
+    array_unref(r);
+}
+
+static void *session(void *arg)
+{
+    int seed = (int)(intptr_t)arg, rounds = getenv("ARRAYD_LONG") ? 400 : 24;
+    float *got = malloc(sizeof ramp);
+    struct engine_stream *s = NULL;
+    struct err e = ERR_INIT;
+    while (engine_stream_new(x.g, 0, &s, &e) != ERR_OK)
+        ;
+    for (int i = 0; i < rounds; i++) {
+        new_result(s, i * THREADS + seed, got);
+        write_shared(s, i * THREADS + seed, got);
+        if (i % 4 == seed % 4)
+            there_and_back(s, got);
+        add_up(s, got);
+    }
+    engine_stream_unref(s);
+    free(got);
+    return NULL;
+}
+
+/* Calls of the driver and of the compiler find no memory, now and then. */
+static void *saboteur(void *arg)
+{
+    unsigned seed = 1;
+    (void)arg;
+    while (!atomic_load(&x.over)) {
+        switch (rand_r(&seed) % 3) {
+        case 0:
+            fake_cuda_fail(1 + rand_r(&seed) % 40, CUDA_ERROR_OUT_OF_MEMORY);
+            break;
+        case 1:
+            fake_nvrtc_fail(1 + rand_r(&seed) % 2, NVRTC_ERROR_OUT_OF_MEMORY);
+            break;
+        default:
+            fake_cuda_refuse_launch(1 + rand_r(&seed) % 20, CUDA_ERROR_OUT_OF_MEMORY);
+            break;
+        }
+        usleep(500);
+    }
+    fake_cuda_reset();
+    fake_nvrtc_fail(0, 0);
+    return NULL;
+}
+
+static void sessions_side_by_side(void **state)
+{
+    (void)state;
+    struct engine_stream *s;
+    pthread_t threads[THREADS], bad;
+    float *got = malloc(sizeof ramp);
+    open_engine(&s);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, session, (void *)(intptr_t)i), 0);
+    assert_int_equal(pthread_create(&bad, NULL, saboteur, NULL), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    atomic_store(&x.over, true);
+    pthread_join(bad, NULL);
+    assert_int_equal(x.wrong, 0);
+    assert_true(x.failed > 0);
+    int failed = x.failed;
+    new_result(s, 1, got); /* and all is well */
+    write_shared(s, 2, got);
+    add_up(s, got);
+    assert_int_equal(x.wrong, 0);
+    assert_int_equal(x.failed, failed);
+    close_engine(s);
+    free(got);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_not_written_is_not_read),
+        cmocka_unit_test(sessions_side_by_side),
+    };
+    for (int i = 0; i < BULK; i++)
+        ramp[i] = (float)(i % 1021);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
