@@ -483,11 +483,13 @@ enum err_code task_submit(struct task *t)
     t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
     uint64_t ticket = g->backend->ops->submit(t->stream->stream, &t->job);
+    /* what another thread tells in this moment is work that failed later */
+    if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)
+        return t->result; /* who comes next waits for what this would have waited for */
     /* Not delivered before task_unlock, so the uses are still there. */
     for (uint32_t i = 0; i < t->n_uses; i++)
         record(&t->uses[i], t->stream, ticket);
-    /* what another thread tells in this moment is work that failed later */
-    return atomic_load(&t->state) == TASK_DONE && t->job.in_submit ? t->result : ERR_OK;
+    return ERR_OK;
 }
 
 void task_unlock(struct task *t)

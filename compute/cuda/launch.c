@@ -210,8 +210,10 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
         if (!launch_is_empty(job->kernels[i]))
             code = launch_kernel(s, job, f, job->kernels[i]);
     f->touched = code == ERR_OK;
-    if (job->fetch && code == ERR_OK)
+    if (job->fetch && code == ERR_OK) {
         cuda_transfer_launch(job->fetch, s->cu);
+        f->launched = true;
+    }
     /* also behind a job that failed half-way: what was launched has to pass */
     enum err_code end =
         cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);

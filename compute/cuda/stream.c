@@ -25,20 +25,25 @@
 #define NAP_NS         20000
 #define LONGEST_NAP_NS 200000
 
-/* The event behind a ticket of a stream of this device, or NULL when it has passed. A job without
- * an event (there was no memory for one) has nothing on the device: then the event before it tells.
- */
+/* The event behind a ticket of a stream of this device, or NULL when it has passed. */
 static CUevent event_behind(const struct stream *s, uint64_t ticket)
 {
-    CUevent last = NULL;
     for (const struct job *j = s->under_way; j; j = j->next) {
         const struct flight *f = j->private_data;
-        if (f && f->timed)
-            last = f->end;
-        if (j->ticket >= ticket && last)
-            break;
+        if (j->ticket >= ticket && f && f->timed)
+            return f->end;
     }
-    return last;
+    return NULL;
+}
+
+/* Whether the stream's last job failed before it got onto the device. The device knows nothing of
+ * what that job was to wait for, and who comes behind it counts on it: until it is told, which is
+ * when all that has passed, nothing follows it. So it is always the last. */
+static bool has_failed(const struct stream *s)
+{
+    const struct job *last = s->under_way_tail;
+    const struct flight *f = last ? last->private_data : NULL;
+    return last && !(f && f->timed);
 }
 
 /* Whether the job may leave the queue now. One that failed already has nothing to wait for here: it
@@ -46,6 +51,8 @@ static CUevent event_behind(const struct stream *s, uint64_t ticket)
 static bool may_launch(struct stream *s, const struct job *job)
 {
     const struct flight *f = job->private_data;
+    if (has_failed(s))
+        return false;
     if (!f || f->result != ERR_OK)
         return true;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
@@ -59,6 +66,8 @@ static bool may_launch(struct stream *s, const struct job *job)
         if (cuda_passed(job->waits[i]))
             continue;
         if (o->device != s->device || job->waits[i].ticket > o->launched)
+            return false;
+        if (has_failed(o) && job->waits[i].ticket >= o->under_way_tail->ticket)
             return false;
     }
     return true;

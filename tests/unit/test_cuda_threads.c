@@ -186,12 +186,14 @@ static void what_was_not_written_is_not_read(void **state)
 
 /* --- many threads --- */
 
-static void expect(enum err_code code, bool right)
+static void expect(const char *what, enum err_code code, bool right)
 {
-    if (code == ERR_OUT_OF_MEMORY)
+    if (code == ERR_OUT_OF_MEMORY) {
         atomic_fetch_add(&x.failed, 1);
-    else if (code != ERR_OK || !right)
+    } else if (code != ERR_OK || !right) {
         atomic_fetch_add(&x.wrong, 1);
+        print_error("%s: %s\n", what, code == ERR_OK ? "wrong contents" : err_name(code));
+    }
 }
 
 static void new_result(struct engine_stream *s, int i, float *got)
@@ -208,7 +210,7 @@ static void new_result(struct engine_stream *s, int i, float *got)
         right = got[k] == (i % 3 == 0   ? ramp[k] * (float)i
                            : i % 3 == 1 ? ramp[k] - (float)i
                                         : (ramp[k] > (float)i ? ramp[k] : (float)i));
-    expect(code, right);
+    expect(text, code, right);
     array_unref(r);
 }
 
@@ -218,13 +220,13 @@ static void write_shared(struct engine_stream *s, int i, float *got)
     struct array *r = NULL;
     snprintf(text, sizeof text, "a + %d", i);
     enum err_code code = evaluate(s, text, NULL, x.shared, &r, NULL, NULL);
-    expect(code, true);
+    expect(text, code, true);
     array_unref(r);
     code = get(s, x.shared, got);
     bool right = code == ERR_OK;
     for (int k = 0; right && k < N; k++)
         right = got[k] - ramp[k] == got[0] - ramp[0];
-    expect(code, right);
+    expect("what all write to", code, right);
 }
 
 static void add_up(struct engine_stream *s, float *got)
@@ -234,7 +236,7 @@ static void add_up(struct engine_stream *s, float *got)
         evaluate(s, "max(shared - a) - min(shared - a)", NULL, NULL, &r, NULL, NULL);
     if (code == ERR_OK)
         code = get(s, r, got);
-    expect(code, code == ERR_OK && got[0] == 0);
+    expect("spread", code, code == ERR_OK && got[0] == 0);
     array_unref(r);
 }
 
@@ -244,7 +246,7 @@ static void there_and_back(struct engine_stream *s, float *got)
     enum err_code code = put(s, BULK, &r);
     if (code == ERR_OK)
         code = get(s, r, got);
-    expect(code, code == ERR_OK && memcmp(got, ramp, sizeof ramp) == 0);
+    expect("there and back", code, code == ERR_OK && memcmp(got, ramp, sizeof ramp) == 0);
     array_unref(r);
 }
 
