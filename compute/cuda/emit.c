@@ -150,8 +150,10 @@ void emit_put(struct emitter *m)
     char type[32];
     snprintf(type, sizeof type, "%s *", emit_type(out->dtype));
     emit_address(m, out->slot, out->view.offset * (int64_t)dtype_size(out->dtype), type, "out");
-    strb_add(b, "template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const "
-                "ar_vec<ar_result, E> &r)\n{\n    const ar_index to = 0");
+    strb_addf(b,
+              "template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const "
+              "ar_vec<ar_result, E> &r%s)\n{\n    const ar_index to = 0",
+              f->step > 1 ? ", ar_index least" : "");
     for (int a = 0; a < f->rank; a++) {
         int64_t s = f->out_strides[a];
         if (s == 0)
@@ -166,16 +168,15 @@ void emit_put(struct emitter *m)
     int64_t fast = f->out_strides[f->rank - 1];
     if (f->out_vector)
         strb_add(b, "    ar_store<ar_result, E>(p.out + to, r);\n}\n");
-    else if (fast == 0 || fast == 1)
-        strb_addf(b,
-                  "#pragma unroll\n    for (int e = 0; e < E; e++)\n"
-                  "        p.out[to + e * %d] = r.v[e];\n}\n",
-                  (int)fast);
-    else
-        strb_addf(b,
-                  "#pragma unroll\n    for (int e = 0; e < E; e++)\n"
-                  "        p.out[to + e * (ar_index)p.t%d] = r.v[e];\n}\n",
-                  f->rank - 1);
+    else {
+        strb_addf(b, "#pragma unroll\n    for (int e = 0; e < E; e++)\n        %sp.out[to",
+                  f->step > 1 ? "if (e * AR_STEP >= least) " : "");
+        if (fast == 1)
+            strb_add(b, " + e * AR_STEP");
+        else if (fast != 0)
+            strb_addf(b, " + e * AR_STEP * (ar_index)p.t%d", f->rank - 1);
+        strb_add(b, "] = r.v[e];\n}\n");
+    }
 }
 
 /* --- operands --- */

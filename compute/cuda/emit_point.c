@@ -89,9 +89,32 @@ static void emit_chain(struct emitter *m, uint32_t c)
             strb_addf(b, "    q[%d] = inside ? q[%d] : o[%d];\n", a, a, a);
 }
 
+/* The contexts whose indices the body or a load asks for, and those they go through. What a stencil
+ * has near is not read by index. NULL without memory. */
+static bool *mark_contexts(const struct emitter *m)
+{
+    bool *used = arena_alloc_array(m->arena, m->k->n_ctxs, sizeof *used);
+    if (!used)
+        return NULL;
+    for (uint32_t i = 0; i < m->f->n_loads; i++)
+        used[m->f->loads[i].ctx] |= m->f->loads[i].kind != LOAD_NEAR;
+    for (uint32_t i = 0; i < m->k->n_nodes; i++) {
+        const struct ir_node *n = &m->k->nodes[i];
+        if (n->kind == IR_INSIDE || (n->kind == IR_INDEX && n->axis >= 0))
+            used[n->ctx] = true;
+    }
+    for (uint32_t c = m->k->n_ctxs; c-- > 1;)
+        used[m->k->ctxs[c].parent] |= used[c];
+    return used;
+}
+
 void emit_contexts(struct emitter *m)
 {
-    for (uint32_t c = 1; c < m->k->n_ctxs; c++) {
+    const bool *used = mark_contexts(m);
+    m->oom |= !used;
+    for (uint32_t c = 1; used && c < m->k->n_ctxs; c++) {
+        if (!used[c])
+            continue;
         strb_addf(&m->body,
                   "AR_FN bool ar_ctx%u(const ar_params &p, const ar_index *i, ar_index *q)\n"
                   "{\n    bool inside = true;\n    ar_index j = 0;\n    (void)j;\n",

@@ -19,7 +19,7 @@ static bool near_steps(const struct form *f, uint32_t ctx, int8_t step[3])
         int place = a - (f->rank - 3);
         if (o == 0)
             continue;
-        if (place < 0 || llabs(o) > (place == 2 ? f->elements : FAR))
+        if (place < 0 || llabs(o) > (place == 2 && f->step == 1 ? f->elements : FAR))
             return false;
         step[place] = (int8_t)o;
     }
@@ -165,7 +165,7 @@ static bool stencil_of(struct analysis *z, int elements, int step)
     struct form *f = z->f;
     f->elements = elements;
     f->step = step;
-    if (elements < 2 || !near_loads(z))
+    if ((step == 1 && elements < 2) || !near_loads(z))
         return false;
     choose_rows(z);
     if (row_registers(z, f->planes, f->rows) > 2 * ROW_REGISTERS || !stencil_grid(f))
@@ -194,7 +194,9 @@ bool form_try_stencil(struct analysis *z)
     for (uint32_t i = 0; i < z->k->n_inputs; i++)
         if (dtype_size(z->k->inputs[i].dtype) > largest)
             largest = dtype_size(z->k->inputs[i].dtype);
-    if (nx >= 32 && stencil_of(z, largest > 4 ? 2 : 4, 32))
+    for (e = largest > 4 ? 2 : 4; e > 1 && nx < 32 * e;)
+        e /= 2;
+    if (nx >= 32 && stencil_of(z, e, 32))
         return true;
     f->step = 1;
     return false;

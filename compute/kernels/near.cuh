@@ -2,7 +2,8 @@
  *
  * A thread's AR_E elements along the fastest axis are neighbours (AR_STEP 1), read as a vector, where
  * rows are aligned for that; otherwise they lie 32 apart (AR_STEP 32), so that a warp's accesses are
- * still whole lines. Either way a neighbour is another lane's element or another of one's own. */
+ * still whole lines, and a warp's 32 · AR_E elements are all inside the row. Either way a neighbour
+ * is another lane's element or another of one's own. */
 #ifndef ARRAYD_NEAR_CUH
 #define ARRAYD_NEAR_CUH
 
@@ -55,20 +56,22 @@ AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_
             n.at(z, y, AR_E - 1, j) = row[ar_bounded<MODE>(own + (AR_E - 1 + j), nx)];
     }
 #else
+    /* This form is bound by instructions: one address a row, all else constants, and what the first
+     * and the last lanes have outside comes by one load for both. */
+    const T *own = row + x;
 #pragma unroll
-    for (int e = 0; e < AR_E; e++) {
-        const ar_index at = x + e * AR_STEP, own = at < nx ? at : nx - 1;
-        n.at(z, y, e, 0) = row[own];
-        if (!edge)
-            continue;
+    for (int e = 0; e < AR_E; e++)
+        n.at(z, y, e, 0) = own[e * AR_STEP];
+    if (!edge)
+        return;
 #pragma unroll
-        for (int j = 1; j <= RX; j++) {
-            if (e == 0 && lane < j)
-                n.at(z, y, e, -j) = row[ar_bounded<MODE>(own - j, nx)];
-            if ((e == AR_E - 1 && lane + j >= 32) || at + j >= nx)
-                n.at(z, y, e, j) = row[ar_bounded<MODE>(own + j, nx)];
+    for (int j = 1; j <= RX; j++)
+        if (lane < j || lane + j >= 32) {
+            const ar_index out = lane < j ? x - j : x + ((AR_E - 1) * AR_STEP + j);
+            const T v = row[ar_bounded<MODE>(out, nx)];
+            n.at(z, y, 0, -j) = v;
+            n.at(z, y, AR_E - 1, j) = v;
         }
-    }
 #endif
 }
 
@@ -98,17 +101,14 @@ AR_FN void ar_near_others(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x, in
         }
 #pragma unroll
         for (int e = 0; e < AR_E; e++) {
-            const ar_index at = x + e * AR_STEP;
             if (lane >= j)
                 n.at(z, y, e, -j) = below[e];
             else if (e > 0)
                 n.at(z, y, e, -j) = below[e > 0 ? e - 1 : 0];
-            if (at + j < nx) {
-                if (lane + j < 32)
-                    n.at(z, y, e, j) = above[e];
-                else if (e < AR_E - 1)
-                    n.at(z, y, e, j) = above[e < AR_E - 1 ? e + 1 : e];
-            }
+            if (lane + j < 32)
+                n.at(z, y, e, j) = above[e];
+            else if (e < AR_E - 1)
+                n.at(z, y, e, j) = above[e < AR_E - 1 ? e + 1 : e];
         }
     }
 #endif

@@ -20,7 +20,16 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     const ar_index z = (outer - q * (ar_index)p.tiles_z.divisor) * AR_P;
     const ar_index y = ((ar_index)blockIdx.y * (ar_index)blockDim.y + (ar_index)threadIdx.y) * AR_R;
     const ar_index column = (ar_index)blockIdx.x * (ar_index)blockDim.x + (ar_index)threadIdx.x;
-    const ar_index x = AR_STEP == 1 ? column * AR_E : (column & ~31) * AR_E + (column & 31);
+#if AR_STEP == 1
+    const ar_index x = column * AR_E;
+#else
+    /* The last warp of a row steps back until it is full. What it then has of another warp's it may
+     * have read after it was overwritten, so it does not store it. */
+    const ar_index most = (ar_index)p.nx - 32 * AR_E, first = (column & ~31) * AR_E;
+    if (first >= (ar_index)p.nx)
+        return;
+    const ar_index x = (first < most ? first : most) + (column & 31);
+#endif
     outer = q;
 #pragma unroll
     for (int k = AR_BATCH - 1; k >= 0; k--) { /* axes before the three */
@@ -30,8 +39,10 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     }
     ar_operands o;
     ar_fetch(p, at, z, y, x, o);
+#if AR_STEP == 1
     if (x >= (ar_index)p.nx)
         return;
+#endif
 #pragma unroll
     for (int t = 0; t < AR_P; t++)
 #pragma unroll
@@ -45,14 +56,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #if AR_STEP == 1
                 ar_put<AR_E>(p, at, v);
 #else
-#pragma unroll
-                for (int e = 0; e < AR_E; e++)
-                    if (x + e * AR_STEP < (ar_index)p.nx) {
-                        ar_vec<ar_result, 1> one;
-                        one.v[0] = v.v[e];
-                        ar_place(at, z + t, y + r, x + e * AR_STEP);
-                        ar_put<1>(p, at, one);
-                    }
+                ar_put<AR_E>(p, at, v, first - x);
 #endif
             }
 }

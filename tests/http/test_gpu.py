@@ -280,6 +280,28 @@ def test_an_array_whose_work_failed_is_not_read(gpu_with):
     api.close()
 
 
+def test_rows_that_warps_share_are_written_once(gpu_with):
+    """Where rows do not fill whole warps, two of them read the same elements; the target is an
+    operand too, and each element of it is written once."""
+    api = gpu_with().client()
+    rng = np.random.default_rng(5)
+    for nx in (33, 61, 100, 509, 601):
+        u, o = (rng.standard_normal((5, 6, nx)).astype("float32") for _ in range(2))
+        api.upload(u, name="u")
+        api.upload(o, name="o")
+        x = np.pad(u, 1, mode="edge")
+        c = x[1:-1, 1:-1, 1:-1]
+        want = o + (x[1:-1, 1:-1, 2:] - 2 * c + x[1:-1, 1:-1, :-2])
+        d = "shift(u, [0, 0, 1], 'clamp') - 2*u + shift(u, [0, 0, -1], 'clamp')"
+        plan = api.post("/v1/explain", {"expr": f"o + ({d})", "out": "o"}).json()
+        assert "form stencil" in plan["kernels"][0]["source"]
+        assert api.post("/v1/evaluate", {"expr": f"o + ({d})", "out": "o"}).status == 200
+        np.testing.assert_array_equal(api.download("o"), want)
+        for name in "uo":
+            api.delete(f"/v1/arrays/{name}")
+    api.close()
+
+
 def test_more_than_the_device_has(gpu_with):
     api = gpu_with(environment={"ARRAYD_FAKE_MEMORY": str(256 << 20)}).client()
     api.create(name="u", shape=[1 << 20])

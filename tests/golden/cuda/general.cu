@@ -124,6 +124,6 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
     const ar_index to = 0 + at.i[0] * (ar_index)p.t0 + at.i[1] * (ar_index)p.t1 + at.i[2];
 #pragma unroll
     for (int e = 0; e < E; e++)
-        p.out[to + e * 1] = r.v[e];
+        p.out[to + e * AR_STEP] = r.v[e];
 }
 #include "compute/kernels/elementwise.cuh"

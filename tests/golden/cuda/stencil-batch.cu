@@ -12,10 +12,6 @@ struct ar_params {
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 s0_2;
-    alignas(8) ar_i64 n1_1;
-    alignas(8) ar_i64 d1_1;
-    alignas(8) ar_i64 n1_3;
-    alignas(8) ar_i64 d1_3;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -26,21 +22,6 @@ struct ar_params {
     alignas(8) ar_i64 t1;
     alignas(8) ar_i64 t2;
 };
-AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    j = i[1] + (ar_index)p.d1_1;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_1;
-    q[1] = ar_bounded<AR_WRAP>(j, (ar_index)p.n1_1);
-    q[2] = i[2];
-    j = i[3] + (ar_index)p.d1_3;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_3;
-    q[3] = ar_bounded<AR_WRAP>(j, (ar_index)p.n1_3);
-    return inside;
-}
 #define AR_P 4
 #define AR_R 2
 #define AR_BATCH 1

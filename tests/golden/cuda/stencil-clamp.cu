@@ -11,12 +11,6 @@ struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 s0_1;
-    alignas(8) ar_i64 n1_0;
-    alignas(8) ar_i64 d1_0;
-    alignas(8) ar_i64 n1_1;
-    alignas(8) ar_i64 d1_1;
-    alignas(8) ar_i64 n1_2;
-    alignas(8) ar_i64 d1_2;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -26,22 +20,6 @@ struct ar_params {
     alignas(8) ar_i64 t0;
     alignas(8) ar_i64 t1;
 };
-AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    j = i[0] + (ar_index)p.d1_0;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_0;
-    q[0] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n1_0);
-    j = i[1] + (ar_index)p.d1_1;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_1;
-    q[1] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n1_1);
-    j = i[2] + (ar_index)p.d1_2;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_2;
-    q[2] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n1_2);
-    return inside;
-}
 #define AR_P 4
 #define AR_R 2
 #define AR_BATCH 0

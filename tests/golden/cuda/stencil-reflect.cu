@@ -10,8 +10,6 @@ typedef int ar_index;
 struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
-    alignas(8) ar_i64 n1_1;
-    alignas(8) ar_i64 d1_1;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -20,17 +18,6 @@ struct ar_params {
     alignas(8) ar_f32 * out;
     alignas(8) ar_i64 t0;
 };
-AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    j = i[1] + (ar_index)p.d1_1;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_1;
-    q[1] = ar_bounded<AR_REFLECT>(j, (ar_index)p.n1_1);
-    return inside;
-}
 #define AR_P 1
 #define AR_R 1
 #define AR_BATCH 0

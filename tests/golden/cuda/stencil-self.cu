@@ -12,18 +12,6 @@ struct ar_params {
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_f32 c0;
-    alignas(8) ar_i64 n1_0;
-    alignas(8) ar_i64 d1_0;
-    alignas(8) ar_i64 n2_0;
-    alignas(8) ar_i64 d2_0;
-    alignas(8) ar_i64 n3_1;
-    alignas(8) ar_i64 d3_1;
-    alignas(8) ar_i64 n4_1;
-    alignas(8) ar_i64 d4_1;
-    alignas(8) ar_i64 n5_2;
-    alignas(8) ar_i64 d5_2;
-    alignas(8) ar_i64 n6_2;
-    alignas(8) ar_i64 d6_2;
     alignas(8) ar_i64 nz;
     alignas(8) ar_i64 ny;
     alignas(8) ar_i64 nx;
@@ -33,84 +21,6 @@ struct ar_params {
     alignas(8) ar_i64 t0;
     alignas(8) ar_i64 t1;
 };
-AR_FN bool ar_ctx1(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    j = i[0] + (ar_index)p.d1_0;
-    inside = inside && j >= 0 && j < (ar_index)p.n1_0;
-    q[0] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n1_0);
-    q[1] = i[1];
-    q[2] = i[2];
-    q[0] = inside ? q[0] : i[0];
-    return inside;
-}
-AR_FN bool ar_ctx2(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    j = i[0] + (ar_index)p.d2_0;
-    inside = inside && j >= 0 && j < (ar_index)p.n2_0;
-    q[0] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n2_0);
-    q[1] = i[1];
-    q[2] = i[2];
-    q[0] = inside ? q[0] : i[0];
-    return inside;
-}
-AR_FN bool ar_ctx3(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    j = i[1] + (ar_index)p.d3_1;
-    inside = inside && j >= 0 && j < (ar_index)p.n3_1;
-    q[1] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n3_1);
-    q[2] = i[2];
-    q[1] = inside ? q[1] : i[1];
-    return inside;
-}
-AR_FN bool ar_ctx4(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    j = i[1] + (ar_index)p.d4_1;
-    inside = inside && j >= 0 && j < (ar_index)p.n4_1;
-    q[1] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n4_1);
-    q[2] = i[2];
-    q[1] = inside ? q[1] : i[1];
-    return inside;
-}
-AR_FN bool ar_ctx5(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    q[1] = i[1];
-    j = i[2] + (ar_index)p.d5_2;
-    inside = inside && j >= 0 && j < (ar_index)p.n5_2;
-    q[2] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n5_2);
-    q[2] = inside ? q[2] : i[2];
-    return inside;
-}
-AR_FN bool ar_ctx6(const ar_params &p, const ar_index *i, ar_index *q)
-{
-    bool inside = true;
-    ar_index j = 0;
-    (void)j;
-    q[0] = i[0];
-    q[1] = i[1];
-    j = i[2] + (ar_index)p.d6_2;
-    inside = inside && j >= 0 && j < (ar_index)p.n6_2;
-    q[2] = ar_bounded<AR_CLAMP>(j, (ar_index)p.n6_2);
-    q[2] = inside ? q[2] : i[2];
-    return inside;
-}
 #define AR_P 4
 #define AR_R 2
 #define AR_BATCH 0
