@@ -77,14 +77,15 @@ static int64_t row_registers(const struct analysis *z, int planes, int rows)
     return n;
 }
 
-/* Measured (H200, 512³ and 16384² float32): what a thread owns, best first, as far as registers go.
- */
+/* Measured (H200, 512³ and 16384² float32 and float64, 509³ and 16381² for rows that are not
+ * aligned): what a thread owns, best first, as far as registers go. */
 static void choose_rows(struct analysis *z)
 {
     static const int deep[][2] = {{4, 2}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
     static const int deep_doubles[][2] = {{2, 4}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
-    static const int apart[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
+    static const int apart[][2] = {{2, 3}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
     static const int plane[][2] = {{1, 4}, {1, 2}, {1, 1}};
+    static const int plane_apart[][2] = {{1, 8}, {1, 4}, {1, 2}, {1, 1}};
     static const int column[][2] = {{1, 2}, {1, 1}};
     struct form *f = z->f;
     int reach[3] = {0};
@@ -92,7 +93,9 @@ static void choose_rows(struct analysis *z)
         for (int a = 0; a < 3; a++)
             if (f->nears[i].reach[a] > reach[a])
                 reach[a] = f->nears[i].reach[a];
-    const int(*shape)[2] = !reach[0]          ? reach[2] ? plane : column
+    const int(*shape)[2] = !reach[0]          ? !reach[2]     ? column
+                                                : f->step > 1 ? plane_apart
+                                                              : plane
                            : f->step > 1      ? apart
                            : f->elements == 2 ? deep_doubles
                                               : deep;
@@ -123,7 +126,8 @@ static bool stencil_grid(struct form *f)
         outer *= f->shape[a];
     int64_t lanes = (nx + f->elements - 1) / f->elements, columns = (lanes + 31) / 32 * 32;
     unsigned threads = f->step > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
-    unsigned bx = columns >= 128 ? 128 : (unsigned)columns, by = threads / bx;
+    unsigned most = f->planes == 1 ? 128 : f->step > 1 ? 32 : f->elements > 2 ? 64 : 128;
+    unsigned bx = columns >= most ? most : (unsigned)columns, by = threads / bx;
     while (by > 1 && (int64_t)(by / 2) * f->rows >= ny)
         by /= 2;
     int64_t gy = (ny + (int64_t)by * f->rows - 1) / ((int64_t)by * f->rows);

@@ -25,6 +25,13 @@ AR_FN ar_i64 ar_exponent(ar_f64 a, ar_f64 b)
     return (ar_i64)(ar_bits_F64(m) >> 52) - 1023;
 }
 
+/* A part of an infinite number as Annex G boxes it: ±1, or a zero of its sign. A NaN becomes +0:
+ * its own sign says nothing, and differs between processors. */
+AR_FN ar_f64 ar_box(ar_f64 x)
+{
+    return x != x ? 0 : copysign(fabs(x) == AR_INF ? 1.0 : 0.0, x);
+}
+
 /* Scaled by powers of two, so that neither a product overflows nor a small divisor's square
  * vanishes; then infinities are recovered as in C99 Annex G.5.1. Divisor 0: each part over the
  * divisor's real zero taken as +0, as NumPy does. */
@@ -75,13 +82,13 @@ AR_FN ar_c128 ar_cdiv(ar_c128 a, ar_c128 b)
     if (br == 0 && bi == 0)
         return ar_c128_of(a.re / br, a.im / br);
     if ((ar == AR_INF || ai == AR_INF) && b_finite) {
-        ar_f64 u = copysign(ar == AR_INF ? 1.0 : 0.0, a.re);
-        ar_f64 v = copysign(ai == AR_INF ? 1.0 : 0.0, a.im);
+        ar_f64 u = ar_box(a.re);
+        ar_f64 v = ar_box(a.im);
         return ar_c128_of(AR_INF * (u * b.re + v * b.im), AR_INF * (v * b.re - u * b.im));
     }
     if ((br == AR_INF || bi == AR_INF) && a_finite) {
-        ar_f64 u = copysign(br == AR_INF ? 1.0 : 0.0, b.re);
-        ar_f64 v = copysign(bi == AR_INF ? 1.0 : 0.0, b.im);
+        ar_f64 u = ar_box(b.re);
+        ar_f64 v = ar_box(b.im);
         return ar_c128_of(0 * (a.re * u + a.im * v), 0 * (a.im * u - a.re * v));
     }
     return ar_c128_of(AR_NAN, AR_NAN);

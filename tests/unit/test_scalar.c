@@ -213,6 +213,24 @@ static void lgamma_of_devices_is_good_below_minus_two(void **state)
         assert_true(ar_lgamma_minus_F64(-n) == INFINITY);
 }
 
+/* A NaN's sign says nothing: it must not reach a zero's. */
+static void quotients_do_not_depend_on_the_sign_of_a_nan(void **state)
+{
+    (void)state;
+    const double inf = INFINITY;
+    for (int k = 0; k < 2; k++) {
+        double nan = copysign(NAN, k ? -1.0 : 1.0);
+        ar_c128 q = ar_DIVIDE_C128((ar_c128){1, 0}, (ar_c128){-inf, nan});
+        assert_true(q.re == 0 && signbit(q.re));
+        assert_true(q.im == 0 && signbit(q.im));
+        ar_c64 r = ar_RECIPROCAL_C64((ar_c64){-INFINITY, (float)nan});
+        assert_true(r.im == 0 && signbit(r.im));
+        q = ar_DIVIDE_C128((ar_c128){inf, nan}, (ar_c128){0, 2});
+        assert_true(isnan(q.re) || q.re == 0);
+        assert_true(q.im == -inf);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +240,7 @@ int main(void)
         cmocka_unit_test(distributions_stay_in_their_ranges),
         cmocka_unit_test(integers_never_fault),
         cmocka_unit_test(integer_quotients_are_exact),
+        cmocka_unit_test(quotients_do_not_depend_on_the_sign_of_a_nan),
         cmocka_unit_test(lgamma_of_devices_is_good_below_minus_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

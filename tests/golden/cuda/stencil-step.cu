@@ -22,7 +22,7 @@ struct ar_params {
     alignas(8) ar_i64 t1;
 };
 #define AR_P 2
-#define AR_R 2
+#define AR_R 3
 #define AR_BATCH 0
 AR_FN constexpr bool ar_within(int t, int q)
 {
