@@ -184,6 +184,50 @@ static void what_was_not_written_is_not_read(void **state)
     close_engine(first);
 }
 
+/* --- many parameters --- */
+
+/* Every second element from each of 64 places, times a number of its own: more parameters than go
+ * along with a launch, so that they come by way of pinned memory. One call after the other fails.
+ */
+static void many_parameters_are_right_or_refused(void **state)
+{
+    (void)state;
+    struct engine_stream *s;
+    _cleanup_strb_ struct strb text = {0};
+    float want = 0, got[64];
+    int refused = 0;
+    open_engine(&s);
+    struct view v = {.rank = 6, .shape = {4, 4, 4, 4, 4, 4}, .strides = {1024, 256, 64, 16, 4, 1}};
+    struct array *six = array_view(x.a, DT_F32, &v);
+    for (unsigned i = 0; i < 64; i++) {
+        strb_addf(&text, "%s%u*six[", i ? " + " : "", i + 1);
+        unsigned at = 0;
+        for (unsigned k = 0; k < 6; k++) {
+            strb_addf(&text, k ? ", %u::2" : "%u::2", i >> k & 1);
+            at += (i >> k & 1) * (unsigned)v.strides[k];
+        }
+        strb_addc(&text, ']');
+        want += (float)(i + 1) * ramp[at];
+    }
+    long pinned = fake_cuda_live(FAKE_HOST_ALLOCATIONS);
+    for (int nth = 0; nth < 40; nth++) {
+        struct array *r = NULL;
+        fake_cuda_fail(nth, CUDA_ERROR_OUT_OF_MEMORY);
+        enum err_code code = evaluate(s, text.data, six, NULL, &r, NULL, NULL);
+        if (code == ERR_OK)
+            code = get(s, r, got);
+        fake_cuda_fail(0, 0);
+        assert_true(code == ERR_OK || (nth > 0 && code == ERR_OUT_OF_MEMORY));
+        assert_true(code != ERR_OK || got[0] == want);
+        refused += code != ERR_OK;
+        array_unref(r);
+    }
+    assert_true(refused > 2);
+    assert_true(fake_cuda_live(FAKE_HOST_ALLOCATIONS) > pinned);
+    array_unref(six);
+    close_engine(s);
+}
+
 /* --- many threads --- */
 
 static void expect(const char *what, enum err_code code, bool right)
@@ -324,6 +368,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_written_is_not_read),
+        cmocka_unit_test(many_parameters_are_right_or_refused),
         cmocka_unit_test(sessions_side_by_side),
     };
     for (int i = 0; i < BULK; i++)
