@@ -302,6 +302,34 @@ def test_rows_that_warps_share_are_written_once(gpu_with):
     api.close()
 
 
+@pytest.mark.parametrize("expr", ["u*11 + {}", "shift(u, [1], 'wrap')*11 + {}"])
+def test_an_array_that_failed_work_was_to_write_stays(gpu_with, expr):
+    """Directly, and by way of new memory: old contents are read, and the log says what happened."""
+    d = gpu_with()
+    api = d.client()
+    api.create(name="u", data=[1.0, 2.0])
+    etag = api.get("/v1/arrays/u/data").headers["ETag"]
+    d.fail("2")
+    r = api.post("/v1/evaluate", {"expr": expr.format(19), "out": "u"})
+    api.expect(200, api.post("/v1/sessions/default/sync", {}))
+    assert api.download("u").tolist() == [1, 2]
+    if r.status == 200:
+        assert "failed after its reply code=out_of_memory" in d.log()
+        assert b"\narrayd_work_failed_total 1\n" in api.get("/metrics").body
+    else:  # at once: then nobody has seen anything
+        api.fails(507, "out_of_memory", r)
+        assert api.get("/v1/arrays/u/data").headers["ETag"] == etag
+    assert inline(api, "u + 1").json()["data"] == [2, 3]
+    api.expect(200, api.post("/v1/evaluate", {"expr": expr.format(19), "out": "u"}))
+    assert sorted(api.download("u").tolist()) == [30, 41]
+    # now the kernel is there: it fails at once
+    etag = api.get("/v1/arrays/u/data").headers["ETag"]
+    d.fail("2")
+    api.fails(507, "out_of_memory", api.post("/v1/evaluate", {"expr": expr.format(19), "out": "u"}))
+    assert api.get("/v1/arrays/u/data").headers["ETag"] == etag
+    api.close()
+
+
 def test_more_than_the_device_has(gpu_with):
     api = gpu_with(environment={"ARRAYD_FAKE_MEMORY": str(256 << 20)}).client()
     api.create(name="u", shape=[1 << 20])
