@@ -164,7 +164,7 @@ static void emit_reduction(struct emitter *m)
         int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
         m->out->scratch = m->f->stretches * outputs * r.size;
         m->out->finish = true;
-        m->out->finish_grid = (unsigned)((outputs + FORM_BLOCK - 1) / FORM_BLOCK);
+        m->out->finish_grid = (unsigned)((outputs + FORM_BLOCK / 32 - 1) / (FORM_BLOCK / 32));
     }
 }
 

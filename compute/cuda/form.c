@@ -269,7 +269,7 @@ static void choose_unroll(struct analysis *z)
      */
     f->unroll = 1;
     if (f->kind == FORM_REDUCE)
-        f->unroll = bytes <= VECTOR_BYTES ? 4 : bytes <= 2 * VECTOR_BYTES ? 2 : 1;
+        f->unroll = bytes > 2 * VECTOR_BYTES ? 1 : bytes > VECTOR_BYTES || !f->inner ? 2 : 4;
     else if (f->elements == 1)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
 }

@@ -101,24 +101,37 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     }
 }
 
-/* One thread an output: merges the stretches' states, first to last. */
+/* A warp an output: merges the stretches' states, each lane its own, first to last, then the lanes. */
+struct ar_finishing {
+    ar_state s[AR_BLOCK];
+};
 extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     ar_finish(AR_TAKES)
 {
     AR_GIVEN
-    const int n = AR_INNER ? 1 : AR_E;
-    const ar_i64 i = (ar_i64)blockIdx.x * AR_BLOCK + threadIdx.x, all = p.kept * n;
-    if (i >= all)
-        return;
+    __shared__ ar_finishing shared;
+    const int n = AR_INNER ? 1 : AR_E, tid = (int)threadIdx.x, lane = tid & 31;
+    const ar_i64 i = (ar_i64)blockIdx.x * (AR_BLOCK / 32) + tid / 32, all = p.kept * n;
     const ar_state *from = (const ar_state *)p.scratch;
-    ar_state state = from[i];
-    for (ar_i64 s = 1; s < p.stretches; s++)
-        state = ar_merge(state, from[s * all + i]);
+    ar_state state = ar_begin(p);
+    if (i < all)
+        for (ar_i64 s = lane; s < p.stretches; s += 32)
+            state = s == lane ? from[s * all + i] : ar_merge(state, from[s * all + i]);
+    shared.s[tid] = state;
+    __syncthreads();
+#pragma unroll
+    for (int half = 16; half > 0; half /= 2) {
+        if (lane < half)
+            shared.s[tid] = ar_merge(shared.s[tid], shared.s[tid + half]);
+        __syncthreads();
+    }
+    if (lane != 0 || i >= all)
+        return;
     ar_at at;
     ar_kept(p, (ar_index)(i / n), at);
     at.i[AR_FAST] += (ar_index)(i % n);
     ar_vec<ar_result, 1> r;
-    r.v[0] = ar_end(state);
+    r.v[0] = ar_end(shared.s[tid]);
     ar_put<1>(p, at, r);
 }
 
