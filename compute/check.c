@@ -232,15 +232,20 @@ static enum err_code unknown_operation(struct checker *c, uint32_t node, const c
                                             {"arctanh", "atanh"},
                                             {"average", "mean"},
                                             {"conjugate", "conj"},
+                                            {"cumprod", "cumulative_prod"},
+                                            {"cumsum", "cumulative_sum"},
                                             {"fabs", "abs"},
                                             {"invert", "bitwise_invert"},
                                             {"left_shift", "bitwise_left_shift"},
                                             {"mod", "remainder"},
                                             {"power", "pow"},
+                                            {"product", "prod"},
                                             {"right_shift", "bitwise_right_shift"},
                                             {"rint", "round"},
                                             {"roll", "shift"},
-                                            {"tgamma", "gamma"}};
+                                            {"tgamma", "gamma"},
+                                            {"vdot", "dot"},
+                                            {"vecdot", "dot"}};
     const char *best = NULL;
     size_t distance = strlen(name) < 4 ? 2 : 3; /* strictly nearer than this */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -384,8 +389,17 @@ static enum err_code check_func(struct checker *c, uint32_t node, enum func func
     case FUNC_MAX:
     case FUNC_ANY:
     case FUNC_ALL:
+    case FUNC_PROD:
+    case FUNC_VAR:
+    case FUNC_STD:
+    case FUNC_NORM:
+    case FUNC_COUNT_NONZERO:
+    case FUNC_ARGMAX:
+    case FUNC_ARGMIN:
     case FUNC_COUNT:
         break;
+    case FUNC_DOT:
+        return moments_dot(c, &call, ret);
     }
     return reduce_call(c, &call, func, ret);
 }

@@ -54,8 +54,9 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
         return hash_i64s(hash_i64s(h, n->view->start, n->view->rank), n->view->step,
                          c->t->nodes[n->args[0]].rank);
     case T_REDUCE:
-        return mix(h, (uint64_t)n->reduce.op << 33 | (uint64_t)n->reduce.keepdims << 32 |
-                          n->reduce.axes);
+        memcpy(raw, &n->reduce.divisor, sizeof *raw);
+        return mix(mix(h, raw[0]), (uint64_t)n->reduce.op << 33 |
+                                       (uint64_t)n->reduce.keepdims << 32 | n->reduce.axes);
     case T_CAST:
     case T_WHERE:
     case T_RANDOM:
@@ -97,7 +98,8 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
                same_i64s(a->view->step, b->view->step, a->view->rank);
     case T_REDUCE:
         return a->reduce.op == b->reduce.op && a->reduce.axes == b->reduce.axes &&
-               a->reduce.keepdims == b->reduce.keepdims;
+               a->reduce.keepdims == b->reduce.keepdims &&
+               memcmp(&a->reduce.divisor, &b->reduce.divisor, sizeof a->reduce.divisor) == 0;
     case T_CAST:
     case T_WHERE:
         return true;
@@ -323,12 +325,15 @@ enum err_code graph_view(struct checker *c, uint32_t place, uint32_t a, const st
 }
 
 enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op,
-                           uint32_t axes, bool keepdims, uint32_t *ret)
+                           double divisor, uint32_t axes, bool keepdims, uint32_t *ret)
 {
     const struct typed_node *x = &c->t->nodes[a];
     int64_t shape[MAX_RANK];
-    struct typed_node n = {
-        .kind = T_REDUCE, .dtype = x->dtype, .shape = shape, .n_args = 1, .args = {a}};
+    struct typed_node n = {.kind = T_REDUCE,
+                           .dtype = reduce_is_arg(op) ? DT_I64 : x->dtype,
+                           .shape = shape,
+                           .n_args = 1,
+                           .args = {a}};
     for (int k = 0; k < x->rank; k++)
         if (!(axes & 1u << k))
             shape[n.rank++] = x->shape[k];
@@ -337,6 +342,7 @@ enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum r
     n.reduce.op = op;
     n.reduce.axes = axes;
     n.reduce.keepdims = keepdims;
+    n.reduce.divisor = divisor;
     return add(c, place, &n, NODE_ARRAY, ret);
 }
 

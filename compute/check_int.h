@@ -1,6 +1,7 @@
 /* The checker's inside, shared by the check_*.c files only: check.c walks the tree and resolves
  * names, check_graph.c builds typed nodes and closes scopes, check_ops.c types the elementwise
- * operations, check_stencil.c and check_reduce.c the functions that look at shapes.
+ * operations, check_stencil.c, check_reduce.c and check_moments.c the functions that look at
+ * shapes.
  *
  * All of it is arena memory of one check_expr call. */
 #ifndef ARRAYD_CHECK_INT_H
@@ -112,7 +113,7 @@ enum err_code graph_shift(struct checker *c, uint32_t place, uint32_t a, const i
 enum err_code graph_view(struct checker *c, uint32_t place, uint32_t a, const struct affine *view,
                          int rank, const int64_t *shape, uint32_t *ret) must_check;
 enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op,
-                           uint32_t axes, bool keepdims, uint32_t *ret) must_check;
+                           double divisor, uint32_t axes, bool keepdims, uint32_t *ret) must_check;
 /* Ends a scope: every index() and unravel_index() still loose under `a` takes a's shape. An error
  * when a has none of its own. */
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
@@ -179,7 +180,30 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call,
 
 /* check_reduce.c */
 
+/* What a reduction is asked for besides its operand. */
+struct reduction {
+    uint32_t place;
+    uint32_t axes; /* bit k: axis k */
+    bool keepdims;
+};
+
+/* Accumulating in the type `in`: x cast to it, then reduced; the cast alone without axes. */
+enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x, enum reduce_op op,
+                        enum dtype in, uint32_t *ret) must_check;
+/* The dtype of a sum: integers and bools in 64 bits, others as they are. */
+enum dtype reduce_sum_dtype(enum dtype t);
 enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
                           struct cval *ret) must_check;
+
+/* check_moments.c; x's scope is closed */
+
+enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x,
+                           uint32_t *ret) must_check;
+/* The variance, or its root; NaN where the count is not above the correction. */
+enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
+                          uint32_t correction_node, bool root, uint32_t *ret) must_check;
+enum err_code moments_norm(struct checker *c, const struct reduction *r, uint32_t x,
+                           uint32_t *ret) must_check;
+enum err_code moments_dot(struct checker *c, const struct call *call, struct cval *ret) must_check;
 
 #endif

@@ -1,7 +1,7 @@
-/* Reductions: axes, the dtype they accumulate in, and mean as a sum over a count.
+/* Reductions and scans: their parameters, and the dtype they accumulate in.
  *
  * float16 and bfloat16 are reduced in float32 by casts put around the node. A reduction over no
- * axis at all (axis=(), or a scalar) is its operand. */
+ * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
 #include "compute/check_int.h"
 
 static enum err_code axes_param(struct checker *c, uint32_t node, int rank, uint32_t *ret)
@@ -43,7 +43,7 @@ static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
     return ERR_OK;
 }
 
-static enum dtype sum_dtype(enum dtype t)
+enum dtype reduce_sum_dtype(enum dtype t)
 {
     switch (dtype_kind(t)) {
     case KIND_BOOL:
@@ -56,25 +56,33 @@ static enum dtype sum_dtype(enum dtype t)
     }
 }
 
-/* The reduction in the type `in` (float32 for halves), the result in `out`. */
-static enum err_code reduce_in(struct checker *c, uint32_t place, uint32_t x, enum reduce_op op,
-                               uint32_t axes, bool keepdims, enum dtype in, uint32_t *ret)
+enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x, enum reduce_op op,
+                        enum dtype in, uint32_t *ret)
 {
-    TRY(graph_cast(c, place, x, in, &x));
-    if (axes != 0)
-        TRY(graph_reduce(c, place, x, op, axes, keepdims, &x));
+    TRY(graph_cast(c, r->place, x, in, &x));
+    if (r->axes != 0)
+        TRY(graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, &x));
     *ret = x;
     return ERR_OK;
 }
 
-static enum err_code extremum(struct checker *c, const struct call *call, uint32_t x,
-                              enum reduce_op op, uint32_t axes, bool keepdims, uint32_t *ret)
+/* sum and prod */
+static enum err_code accumulate(struct checker *c, const struct reduction *r, uint32_t x,
+                                enum reduce_op op, uint32_t *ret)
+{
+    enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
+    TRY(reduce_in(c, r, x, op, dtype_is_half(t) ? DT_F32 : t, &x));
+    return graph_cast(c, r->place, x, t, ret);
+}
+
+/* The operand's dtype has an order, and there are elements to compare. */
+static enum err_code comparable(struct checker *c, const struct call *call, uint32_t x,
+                                uint32_t axes)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    enum dtype t = n->dtype;
-    if (dtype_is_complex(t))
+    if (dtype_is_complex(n->dtype))
         return expr_err(c->x, call->node, c->e, ERR_DTYPE_MISMATCH, "%s is not defined for %s",
-                        call->name, dtype_name(t));
+                        call->name, dtype_name(n->dtype));
     bool reduces_empty = false, result_empty = false;
     for (int k = 0; k < n->rank; k++)
         if (n->shape[k] == 0)
@@ -84,69 +92,86 @@ static enum err_code extremum(struct checker *c, const struct call *call, uint32
         return expr_err(c->x, call->node, c->e, ERR_EMPTY_REDUCTION,
                         "%s of nothing: the operand's shape is %s", call->name,
                         shape_text(n->rank, n->shape, text, sizeof text));
-    enum dtype in = dtype_is_half(t) ? DT_F32 : t;
-    if (axes == 0)
-        in = t;
-    TRY(reduce_in(c, call->node, x, op, axes, keepdims, in, &x));
+    return ERR_OK;
+}
+
+static enum err_code extremum(struct checker *c, const struct call *call, const struct reduction *r,
+                              uint32_t x, enum reduce_op op, uint32_t *ret)
+{
+    enum dtype t = c->t->nodes[x].dtype;
+    TRY(comparable(c, call, x, r->axes));
+    TRY(reduce_in(c, r, x, op, dtype_is_half(t) && r->axes ? DT_F32 : t, &x));
     return graph_cast(c, call->node, x, t, ret);
 }
 
-static enum err_code mean(struct checker *c, const struct call *call, uint32_t x, uint32_t axes,
-                          bool keepdims, uint32_t *ret)
+static enum err_code arg_extremum(struct checker *c, const struct call *call,
+                                  const struct reduction *r, uint32_t x, enum reduce_op op,
+                                  uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    enum dtype t = dtype_kind(n->dtype) < KIND_FLOAT ? DT_F64 : n->dtype;
-    enum dtype in = dtype_is_half(t) ? DT_F32 : t;
-    int64_t count = 1;
-    bool empty = false;
-    for (int k = 0; k < n->rank; k++)
-        if (axes & 1u << k) {
-            empty |= n->shape[k] == 0;
-            count *= n->shape[k] ? n->shape[k] : 1;
-        }
-    TRY(reduce_in(c, call->node, x, REDUCE_SUM, axes, keepdims, in, &x));
-    struct cval r[2] = {cval_typed(x, call->node), cval_int(empty ? 0 : count, call->node)};
-    TRY(ops_apply(c, call->node, OP_DIVIDE, r, &r[0]));
-    return graph_cast(c, call->node, r[0].id, t, ret);
+    TRY(comparable(c, call, x, r->axes));
+    if (r->axes)
+        return reduce_in(c, r, x, op, dtype_is_half(n->dtype) ? DT_F32 : n->dtype, ret);
+    int rank = n->rank;
+    const int64_t *shape = n->shape;
+    TRY(graph_const(c, r->place, (struct scalar){.dtype = DT_I64}, ret));
+    return rank ? graph_view(c, r->place, *ret, &(struct affine){0}, rank, shape, ret) : ERR_OK;
 }
 
 enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
                           struct cval *ret)
 {
     struct cval v;
-    uint32_t x, axes = 0, place = call->node;
-    bool keepdims = false;
+    uint32_t x;
+    struct reduction r = {.place = call->node};
     TRY(check_value(c, call->param[0], &v));
     TRY(ops_typed(c, &v, &x));
     uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
-    TRY(axes_param(c, call->param[1], c->t->nodes[x].rank, &axes));
-    if (axes == 0) /* nothing is left of the reduction */
+    TRY(axes_param(c, call->param[1], c->t->nodes[x].rank, &r.axes));
+    if (r.axes == 0) /* nothing is left of the reduction */
         TRY(graph_close_operand(c, v.place, open, &x));
-    TRY(keepdims_param(c, call->param[2], &keepdims));
-    enum dtype t = c->t->nodes[x].dtype;
+    TRY(keepdims_param(c, call->param[2], &r.keepdims));
     switch (func) {
     case FUNC_SUM:
-        TRY(reduce_in(c, place, x, REDUCE_SUM, axes, keepdims,
-                      dtype_is_half(t) ? DT_F32 : sum_dtype(t), &x));
-        TRY(graph_cast(c, place, x, sum_dtype(t), &x));
+        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
+        break;
+    case FUNC_PROD:
+        TRY(accumulate(c, &r, x, REDUCE_PROD, &x));
         break;
     case FUNC_MEAN:
-        TRY(mean(c, call, x, axes, keepdims, &x));
+        TRY(moments_mean(c, &r, x, &x));
+        break;
+    case FUNC_VAR:
+    case FUNC_STD:
+        TRY(moments_var(c, &r, x, call->param[3], func == FUNC_STD, &x));
+        break;
+    case FUNC_NORM:
+        TRY(moments_norm(c, &r, x, &x));
+        break;
+    case FUNC_COUNT_NONZERO:
+        v = cval_typed(x, v.place);
+        TRY(ops_truth(c, &v, &x));
+        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
         break;
     case FUNC_MIN:
-        TRY(extremum(c, call, x, REDUCE_MIN, axes, keepdims, &x));
+        TRY(extremum(c, call, &r, x, REDUCE_MIN, &x));
         break;
     case FUNC_MAX:
-        TRY(extremum(c, call, x, REDUCE_MAX, axes, keepdims, &x));
+        TRY(extremum(c, call, &r, x, REDUCE_MAX, &x));
+        break;
+    case FUNC_ARGMAX:
+        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMAX, &x));
+        break;
+    case FUNC_ARGMIN:
+        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMIN, &x));
         break;
     default:
         v = cval_typed(x, v.place);
         TRY(ops_truth(c, &v, &x));
-        TRY(reduce_in(c, place, x, func == FUNC_ANY ? REDUCE_ANY : REDUCE_ALL, axes, keepdims,
-                      DT_BOOL, &x));
+        TRY(reduce_in(c, &r, x, func == FUNC_ANY ? REDUCE_ANY : REDUCE_ALL, DT_BOOL, &x));
         break;
     }
-    *ret = cval_typed(x, place);
+    *ret = cval_typed(x, r.place);
     return ERR_OK;
 }

@@ -240,6 +240,17 @@ int64_t ir_bytes_written(const struct ir_kernel *k)
     return total;
 }
 
+int64_t ir_reduced_stride(const struct ir_kernel *k, int axis)
+{
+    uint32_t axes = k->outputs[0].axes;
+    int64_t stride = 1;
+    if (!(axes >> axis & 1))
+        return 0;
+    for (int a = axis + 1; a < k->rank; a++)
+        stride *= axes >> a & 1 ? k->shape[a] : 1;
+    return stride;
+}
+
 static void print_list(struct strb *out, const int64_t *v, int n)
 {
     strb_addc(out, '(');
@@ -354,6 +365,8 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
         print_view(out, &o->view);
         if (o->kind == OUT_REDUCE)
             strb_addf(out, " axes 0x%x", o->axes);
+        if (o->kind == OUT_REDUCE && o->reduce == REDUCE_MEAN)
+            strb_addf(out, " by %.17g", o->divisor);
         strb_addc(out, '\n');
     }
 }

@@ -84,17 +84,18 @@ enum ir_output_kind { OUT_STORE, OUT_REDUCE };
  * combines node over the iteration axes in `axes` and writes one element for every point of the
  * rest: view has the iteration space's rank, stride 0 and extent 1 along reduced axes. Reductions
  * of floats and complex accumulate at least as well as pairwise summation, integers wrap, min and
- * max propagate NaN; the order is fixed, so the same input gives the same bits. A sum (any, all)
- * over nothing is 0 (false, true). A kernel has one output for now; the format allows several
- * stores. */
+ * max propagate NaN; the order is fixed, so the same input gives the same bits. A sum (prod, any,
+ * all) over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing. A
+ * kernel has one output for now; the format allows several stores. */
 struct ir_output {
     enum ir_output_kind kind;
     uint32_t node;
     uint32_t slot;
-    enum dtype dtype; /* of the node */
+    enum dtype dtype; /* of what is written: of the node, of an ARGMAX and an ARGMIN int64 */
     struct view view;
     enum reduce_op reduce;
     uint32_t axes;
+    double divisor; /* REDUCE_MEAN */
 };
 
 struct ir_kernel {
@@ -145,6 +146,10 @@ struct ir_plan {
 /* Fewest bytes a kernel reads and writes: each distinct element of an operand once. */
 int64_t ir_bytes_read(const struct ir_kernel *k);
 int64_t ir_bytes_written(const struct ir_kernel *k);
+
+/* Of a reduction over the axes of outputs[0]: how far apart neighbours along iteration axis `axis`
+ * are in the reduced axes taken as one, in C order; 0 along a kept axis. */
+int64_t ir_reduced_stride(const struct ir_kernel *k, int axis);
 
 /* The kernel as text, one node a line, for explain, tests and ARRAYD_TRACE=ir. */
 void ir_print(const struct ir_kernel *k, struct strb *out);

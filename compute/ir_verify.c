@@ -110,12 +110,36 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
     CHECK(false, "%%%u: kind %u", i, n->kind);
 }
 
+static bool reduce_defined(enum reduce_op op, enum dtype t)
+{
+    switch (op) {
+    case REDUCE_SUM:
+        return t != DT_BOOL && !dtype_is_half(t);
+    case REDUCE_MEAN:
+        return dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t);
+    case REDUCE_PROD:
+        return t == DT_I64 || t == DT_U64 || (dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t));
+    case REDUCE_ANY:
+    case REDUCE_ALL:
+        return t == DT_BOOL;
+    default:
+        return !dtype_is_complex(t) && !dtype_is_half(t);
+    }
+}
+
 static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena)
 {
     CHECK(k->n_outputs > 0, "no output");
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const struct ir_output *o = &k->outputs[i];
-        CHECK(o->node < k->n_nodes && k->nodes[o->node].dtype == o->dtype, "output %u: node", i);
+        CHECK(o->node < k->n_nodes, "output %u: node", i);
+        enum dtype t = (enum dtype)k->nodes[o->node].dtype;
+        if (o->kind == OUT_REDUCE)
+            CHECK(o->reduce < REDUCE_COUNT && reduce_defined(o->reduce, t), "output %u: %s of %s",
+                  i, reduce_name(o->reduce), dtype_name(t));
+        bool arg = o->kind == OUT_REDUCE && reduce_is_arg(o->reduce);
+        CHECK(o->dtype == (arg ? DT_I64 : t), "output %u: %s of a node of %s", i,
+              dtype_name(o->dtype), dtype_name(t));
         CHECK(o->view.rank == k->rank, "output %u: rank %d", i, o->view.rank);
         int64_t lo, hi;
         view_extent(&o->view, &lo, &hi);

@@ -453,6 +453,7 @@ static bool build_kernel(struct lowering *l, uint32_t i, int rank, const int64_t
     if (x) {
         out.reduce = n->reduce.op;
         out.axes = n->reduce.axes;
+        out.divisor = n->reduce.divisor;
     }
     return ir_add_output(&ks->b, &out) && add_kernel(l, k);
 }

@@ -17,11 +17,10 @@ const char *boundary_name(enum boundary_mode m)
 
 const char *reduce_name(enum reduce_op op)
 {
-    static const char *const names[] = {[REDUCE_SUM] = "sum",
-                                        [REDUCE_MIN] = "min",
-                                        [REDUCE_MAX] = "max",
-                                        [REDUCE_ANY] = "any",
-                                        [REDUCE_ALL] = "all"};
+    static const char *const names[] = {
+        [REDUCE_SUM] = "sum", [REDUCE_MEAN] = "mean",     [REDUCE_PROD] = "prod",
+        [REDUCE_MIN] = "min", [REDUCE_MAX] = "max",       [REDUCE_ANY] = "any",
+        [REDUCE_ALL] = "all", [REDUCE_ARGMAX] = "argmax", [REDUCE_ARGMIN] = "argmin"};
     return names[op];
 }
 
@@ -140,6 +139,8 @@ static void print_node(const struct typed *t, uint32_t id, struct strb *out)
         break;
     case T_REDUCE:
         print_axes(n->reduce.axes, n->reduce.keepdims, out);
+        if (n->reduce.op == REDUCE_MEAN)
+            strb_addf(out, " by %.17g", n->reduce.divisor);
         break;
     default:
         break;

@@ -26,7 +26,8 @@ enum typed_kind {
                   this node's shape */
     T_UNRAVEL, /* args[0] (int64) unravelled in the enclosing scope's shape, along `axis` */
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
-    T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; same dtype as args[0] */
+    T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, an ARGMAX
+                  and an ARGMIN int64 */
     T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
 };
 
@@ -39,7 +40,21 @@ enum boundary_mode {
     BOUNDARY_CONSTANT
 };
 
-enum reduce_op { REDUCE_SUM, REDUCE_MIN, REDUCE_MAX, REDUCE_ANY, REDUCE_ALL };
+enum reduce_op {
+    REDUCE_SUM,
+    REDUCE_MEAN, /* the sum divided by `divisor`, before it is rounded to the dtype: floats, complex
+                  */
+    REDUCE_PROD,
+    REDUCE_MIN,
+    REDUCE_MAX,
+    REDUCE_ANY,
+    REDUCE_ALL,
+    /* Where the greatest, the least element is: the first of equal ones, the first NaN if there is
+     * one; its index in the reduced axes taken as one, in C order. */
+    REDUCE_ARGMAX,
+    REDUCE_ARGMIN,
+    REDUCE_COUNT
+};
 
 enum random_dist { RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_INTEGERS };
 struct random_params {
@@ -83,6 +98,7 @@ struct typed_node {
             enum reduce_op op;
             uint32_t axes; /* bit k: axis k is reduced */
             bool keepdims;
+            double divisor; /* REDUCE_MEAN, else 0 */
         } reduce;
         const struct random_params *random;
     };
@@ -110,5 +126,10 @@ struct typed {
 
 const char *boundary_name(enum boundary_mode m);
 const char *reduce_name(enum reduce_op op);
+
+static inline bool reduce_is_arg(enum reduce_op op)
+{
+    return op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+}
 
 #endif

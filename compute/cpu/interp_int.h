@@ -84,8 +84,12 @@ struct interp_run {
     bool flat;     /* STORE: one box, everything contiguous */
 
     /* reductions */
-    const struct reduce_loops *reduce;
-    enum dtype reduce_dtype;
+    bool reduces;
+    const struct reduce_loops *reduce; /* NULL for argmax and argmin */
+    const struct arg_loops *arg;       /* those two; the index is the last operand but one */
+    int64_t *arg_strides;              /* of that index, by iteration axis */
+    enum dtype reduce_dtype;           /* of the elements */
+    double divisor;                    /* of what is summed: 1, or a mean's */
     int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
     bool split;                        /* partial results, combined by interp_finish */
     char *partials;
@@ -224,9 +228,20 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end);
 void interp_store_tiles(struct bound *b, int64_t from, int64_t to);
 
 /* Cutting and running reductions (interp_reduce.c). */
+#define REDUCE_TILE 1024 /* lanes, at most */
+/* Kept outer points, reduced points and lanes of a box of extents `ext`. */
+void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer,
+                         int64_t *reduced, int64_t *lanes);
+/* Stores n results, those of the kept points from number `kept` on of the box at `lo`. */
+void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
+                         int64_t kept, const char *values, int64_t n);
 bool interp_reduce_plan(struct interp_run *r);
 bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
+
+/* Those of argmax and argmin (interp_arg.c): unit i of a box or a group, then all. */
+bool interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
+void interp_arg_finish(struct interp_run *r);
 
 /* Storing kernels (interp_store.c). */
 bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);

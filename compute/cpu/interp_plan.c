@@ -50,8 +50,8 @@ static void mark_live(struct interp_run *r)
                 r->ctx_used[c] = true;
         }
     }
-    r->n_operands += k->n_outputs;
-    r->n_stores = k->n_outputs;
+    r->n_stores = k->n_outputs + (r->arg ? 1 : 0);
+    r->n_operands += r->n_stores;
     r->plain = true;
     for (uint32_t c = 0; c < k->n_ctxs; c++) {
         r->ctx_at[c] = r->coords;
@@ -86,6 +86,9 @@ static void list_operands(struct interp_run *r, void *const *slots)
             o->kind = node->kind == IR_INDEX ? OPERAND_INDEX : OPERAND_INSIDE;
         }
     }
+    if (r->arg) /* the index that is remembered: an address from 0 on */
+        r->operands[n++] = (struct operand){
+            .kind = OPERAND_STORE, .rank = k->rank, .itemsize = 1, .strides = r->arg_strides};
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const struct ir_output *out = &k->outputs[i];
         size_t size = dtype_size(out->dtype);
@@ -290,7 +293,7 @@ bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_
     for (int d = 0; d < g->nd; d++)
         g->points *= g->ext[d];
     g->q = -1;
-    if (!r->reduce && !overrun) {
+    if (!r->reduces && !overrun) {
         choose_tile(r, g);
         if (g->q >= 0) {
             g->n_tiles = g->points / g->ext[g->p] / g->ext[g->q];
@@ -328,7 +331,7 @@ static void choose_order(struct interp_run *r, int64_t *words)
             const struct operand *o = &r->operands[i];
             if ((o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE) || o->ctx != 0)
                 continue;
-            double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : OUTPUT_WEIGHT;
+            double w = o->kind == OPERAND_LOAD ? 1 : r->reduces ? 1e-3 : OUTPUT_WEIGHT;
             for (int j = 0; j < r->n_order; j++)
                 cost[r->order[j]] += w * (double)magnitude(o->strides[r->order[j]]) * o->itemsize;
         }
@@ -348,7 +351,7 @@ static void choose_order(struct interp_run *r, int64_t *words)
                 const struct operand *o = &r->operands[i];
                 if (o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE)
                     continue;
-                double w = o->kind == OPERAND_LOAD ? 1 : r->reduce ? 1e-3 : OUTPUT_WEIGHT;
+                double w = o->kind == OPERAND_LOAD ? 1 : r->reduces ? 1e-3 : OUTPUT_WEIGHT;
                 cost[a] += w * (double)magnitude(interp_operand_at(r, o, coords, inside) - base[i]);
             }
         }
@@ -467,6 +470,27 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     return true;
 }
 
+/* What is reduced and how; false without memory. */
+static bool plan_reduction(struct interp_run *r)
+{
+    const struct ir_output *o = &r->k->outputs[0];
+    assert(r->k->n_outputs == 1);
+    r->reduces = true;
+    r->reduce_dtype = r->k->nodes[o->node].dtype;
+    r->divisor = o->reduce == REDUCE_MEAN ? o->divisor : 1;
+    if (!reduce_is_arg(o->reduce)) {
+        r->reduce = loop_reduce(o->reduce, r->reduce_dtype);
+        assert(r->reduce);
+        return true;
+    }
+    r->arg = loop_arg(o->reduce, r->reduce_dtype);
+    assert(r->arg);
+    r->arg_strides = arena_alloc_array(r->arena, (size_t)r->k->rank + 1, sizeof *r->arg_strides);
+    for (int a = 0; a < r->k->rank && r->arg_strides; a++)
+        r->arg_strides[a] = ir_reduced_stride(r->k, a);
+    return r->arg_strides != NULL;
+}
+
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
 {
     struct arena *arena = arena_new(0);
@@ -490,17 +514,13 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     if (!r->operand_of || !r->live || !r->ctx_used || !r->ctx_shifts || !r->ctx_at || !r->offsets)
         goto fail;
     r->ctx_used[0] = true;
+    if (k->outputs[0].kind == OUT_REDUCE && !plan_reduction(r))
+        goto fail;
     mark_live(r);
     r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);
     if (!r->operands)
         goto fail;
     list_operands(r, slots);
-    if (k->outputs[0].kind == OUT_REDUCE) {
-        assert(k->n_outputs == 1);
-        r->reduce_dtype = k->outputs[0].dtype;
-        r->reduce = loop_reduce(k->outputs[0].reduce, r->reduce_dtype);
-        assert(r->reduce);
-    }
     if (r->points == 0)
         return r;
     r->large = r->points >= LARGE_POINTS;
@@ -511,7 +531,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     if (!words)
         goto fail;
     choose_order(r, words);
-    if (r->reduce ? !interp_reduce_plan(r) : !plan_stores(r, threads, words))
+    if (r->reduces ? !interp_reduce_plan(r) : !plan_stores(r, threads, words))
         goto fail;
     return r;
 fail:
@@ -532,12 +552,12 @@ int64_t interp_units(const struct interp_run *r)
 
 bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    return r->reduce ? interp_reduce_unit(r, unit, s) : interp_store_unit(r, unit, s);
+    return r->reduces ? interp_reduce_unit(r, unit, s) : interp_store_unit(r, unit, s);
 }
 
 bool interp_finish(struct interp_run *r, struct interp_scratch *s)
 {
-    return !r->reduce || interp_reduce_finish(r, s);
+    return !r->reduces || interp_reduce_finish(r, s);
 }
 
 int64_t interp_cost(const struct ir_kernel *k)
@@ -551,7 +571,7 @@ int64_t interp_cost(const struct ir_kernel *k)
 
 const char *interp_shape(const struct interp_run *r)
 {
-    if (r->reduce) {
+    if (r->reduces) {
         if (r->first_reduced == 0 && r->n_lanes == 0 && r->n_reduced == r->n_order)
             return "reduce-all";
         return r->mode == MODE_INNER ? "reduce-inner" : "reduce-outer";

@@ -19,13 +19,13 @@
 
 #define UNIT_POINTS 65536
 #define MOST_STATES 1024 /* a unit's */
-#define TILE_LANES  1024
 #define WIDE_LANES  256
 #define CHAIN       512
 #define FEW_CELLS   64
 #define SHORT_RUN   16
 #define STATE_MAX   64
 #define LEVELS      64
+#define ARG_STATE   16
 
 static bool is_reduced(const struct interp_run *r, int axis)
 {
@@ -40,9 +40,8 @@ static int64_t product(const struct interp_run *r, const int64_t *ext, int from,
     return n;
 }
 
-/* Kept outer points, reduced points and lanes of a box. */
-static void sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer, int64_t *reduced,
-                  int64_t *lanes)
+void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer,
+                         int64_t *reduced, int64_t *lanes)
 {
     int mid = r->first_reduced, end = mid + r->n_reduced;
     *outer = product(r, ext, 0, mid);
@@ -92,7 +91,7 @@ static int64_t rows_at_once(int64_t lanes, int64_t reduced)
 
 static int64_t chunk_rows(int64_t lanes)
 {
-    int64_t rows = 2 * UNIT_POINTS / (lanes < TILE_LANES ? lanes : TILE_LANES);
+    int64_t rows = 2 * UNIT_POINTS / (lanes < REDUCE_TILE ? lanes : REDUCE_TILE);
     return rows;
 }
 
@@ -118,19 +117,19 @@ bool interp_reduce_plan(struct interp_run *r)
     r->n_boxes = r->n_groups * r->boxes_per_group;
 
     int64_t outer, reduced, lanes, lo[MAX_RANK], ext[MAX_RANK];
-    sizes(r, k->shape, &outer, &reduced, &lanes);
-    int64_t tile = lanes < TILE_LANES ? lanes : TILE_LANES;
+    interp_reduce_sizes(r, k->shape, &outer, &reduced, &lanes);
+    int64_t tile = lanes < REDUCE_TILE ? lanes : REDUCE_TILE;
     if (r->mode == MODE_INNER) {
         r->split = reduced >= 2 * UNIT_POINTS;
         r->unit_size = r->split ? UNIT_POINTS : UNIT_POINTS / reduced;
         if (r->unit_size > MOST_STATES && !r->split)
             r->unit_size = MOST_STATES;
-        r->partial_size = (int64_t)r->reduce->state_size;
+        r->partial_size = r->arg ? ARG_STATE : (int64_t)r->reduce->state_size;
     } else {
         r->split =
-            outer * ceil_div(lanes, TILE_LANES) < FEW_CELLS && reduced >= 2 * chunk_rows(lanes);
+            outer * ceil_div(lanes, REDUCE_TILE) < FEW_CELLS && reduced >= 2 * chunk_rows(lanes);
         r->unit_size = r->split ? chunk_rows(lanes) : UNIT_POINTS / (reduced * tile);
-        r->partial_size = (int64_t)r->reduce->acc_size * tile;
+        r->partial_size = (r->arg ? ARG_STATE : (int64_t)r->reduce->acc_size) * tile;
     }
     if (r->unit_size < 1)
         r->unit_size = 1;
@@ -141,8 +140,8 @@ bool interp_reduce_plan(struct interp_run *r)
         return false;
     for (int64_t i = 0; i < n; i++) {
         interp_box(r, r->split ? i : i * r->boxes_per_group, lo, ext);
-        sizes(r, ext, &outer, &reduced, &lanes);
-        int64_t cells = outer * (r->mode == MODE_INNER ? 1 : ceil_div(lanes, TILE_LANES));
+        interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
+        int64_t cells = outer * (r->mode == MODE_INNER ? 1 : ceil_div(lanes, REDUCE_TILE));
         r->first_unit[i] = r->n_units;
         r->n_units +=
             r->split ? cells * ceil_div(reduced, r->unit_size) : ceil_div(cells, r->unit_size);
@@ -186,10 +185,10 @@ static char *kept_address(const struct interp_run *r, const int64_t *lo, const i
     return o->base + at * o->itemsize;
 }
 
-static void write_lanes(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
-                        int64_t kept, const char *values, int64_t n)
+void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
+                         int64_t kept, const char *values, int64_t n)
 {
-    size_t size = dtype_size(r->reduce_dtype);
+    size_t size = r->operands[r->n_operands - 1].itemsize;
     while (n > 0) {
         int64_t run, stride;
         char *to = kept_address(r, lo, ext, kept, &run, &stride);
@@ -248,7 +247,7 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     if (r->split) {
         interp_box(r, at, lo, ext);
-        sizes(r, ext, &outer, &reduced, &lanes);
+        interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
         int64_t chunks = ceil_div(reduced, r->unit_size), kept = i / chunks;
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
         char *state = r->partials + (r->first_unit[at] + i) * r->partial_size;
@@ -260,7 +259,7 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         return true;
     }
     interp_box(r, at * r->boxes_per_group, lo, ext);
-    sizes(r, ext, &outer, &reduced, &lanes);
+    interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
     int64_t from = i * r->unit_size, to = from + r->unit_size;
     if (to > outer)
         to = outer;
@@ -276,13 +275,14 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         if (!b)
             return false;
         int64_t box_outer;
-        sizes(r, b->box_ext, &box_outer, &reduced, &lanes);
+        interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &lanes);
         eat_many(r, b, states, from, to, reduced);
     }
     size_t item = dtype_size(r->reduce_dtype);
     for (int64_t j = 0; j < to - from; j++)
-        r->reduce->finish(states + (size_t)j * state_size, s->staging + (size_t)j * item);
-    write_lanes(r, lo, ext, from, s->staging, to - from);
+        r->reduce->finish(states + (size_t)j * state_size, s->staging + (size_t)j * item,
+                          r->divisor);
+    interp_reduce_write(r, lo, ext, from, s->staging, to - from);
     return true;
 }
 
@@ -395,16 +395,16 @@ static void fold_rows(const struct interp_run *r, char *acc, int64_t lanes, int6
 static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes, all_outer, all_reduced, all_lanes;
-    sizes(r, r->k->shape, &all_outer, &all_reduced, &all_lanes);
+    interp_reduce_sizes(r, r->k->shape, &all_outer, &all_reduced, &all_lanes);
     interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
-    sizes(r, ext, &outer, &reduced, &lanes);
-    int64_t tiles = ceil_div(lanes, TILE_LANES), at_once = rows_at_once(lanes, all_reduced);
+    interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
+    int64_t tiles = ceil_div(lanes, REDUCE_TILE), at_once = rows_at_once(lanes, all_reduced);
     struct tower t;
 
     if (r->split) {
         int64_t chunks = ceil_div(reduced, r->unit_size), cell = i / chunks;
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
-        int64_t l0 = cell % tiles * TILE_LANES, l1 = l0 + TILE_LANES;
+        int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
         l1 = l1 < lanes ? l1 : lanes;
         struct bound *b = interp_bind(r, at, false, 0, s);
         if (!b || !tower_start(&t, r, (size_t)((l1 - l0) * at_once), r->unit_size, s))
@@ -418,11 +418,11 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         return true;
     }
 
-    if (!interp_reserve(&s->staging, &s->staging_size, TILE_LANES * 16))
+    if (!interp_reserve(&s->staging, &s->staging_size, REDUCE_TILE * 16))
         return false;
     for (int64_t cell = i * r->unit_size; cell < (i + 1) * r->unit_size && cell < outer * tiles;
          cell++) {
-        int64_t l0 = cell % tiles * TILE_LANES, l1 = l0 + TILE_LANES;
+        int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
         l1 = l1 < lanes ? l1 : lanes;
         if (!tower_start(&t, r, (size_t)((l1 - l0) * at_once), all_reduced, s))
             return false;
@@ -432,13 +432,13 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
             if (!b)
                 return false;
             int64_t box_outer, box_lanes;
-            sizes(r, b->box_ext, &box_outer, &reduced, &box_lanes);
+            interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &box_lanes);
             add_rows(r, b, &t, cell / tiles, reduced, lanes, l0, l1, 0, reduced, at_once);
         }
         char *acc = tower_top(&t);
         fold_rows(r, acc, l1 - l0, at_once);
-        r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0));
-        write_lanes(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
+        r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), r->divisor);
+        interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
     }
     return true;
 }
@@ -453,6 +453,8 @@ bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratc
         else
             hi = mid;
     }
+    if (r->arg)
+        return interp_arg_unit(r, lo, unit - r->first_unit[lo], s);
     return r->mode == MODE_INNER ? inner_unit(r, lo, unit - r->first_unit[lo], s)
                                  : outer_unit(r, lo, unit - r->first_unit[lo], s);
 }
@@ -469,7 +471,7 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
     for (int64_t p = 0; p < r->boxes_per_group; p++) {
         int64_t box = group * r->boxes_per_group + p;
         interp_box(r, box, lo, ext);
-        sizes(r, ext, &outer, &reduced, &n_lanes);
+        interp_reduce_sizes(r, ext, &outer, &reduced, &n_lanes);
         int64_t chunks = ceil_div(reduced, r->unit_size);
         for (int64_t c = 0; c < chunks; c++) {
             char *cur = r->partials + (r->first_unit[box] + cell * chunks + c) * r->partial_size;
@@ -513,37 +515,41 @@ static void write_identity(struct interp_run *r)
     }
     for (int64_t j = 0; j < kept; j++) {
         r->reduce->init(state);
-        r->reduce->finish(state, kept_address(r, lo, k->shape, j, &run, &stride));
+        r->reduce->finish(state, kept_address(r, lo, k->shape, j, &run, &stride), r->divisor);
     }
 }
 
 bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
 {
+    if (r->arg) { /* never of nothing */
+        interp_arg_finish(r);
+        return true;
+    }
     if (r->points == 0) {
         write_identity(r);
         return true;
     }
     if (!r->split)
         return true;
-    if (!interp_reserve(&s->staging, &s->staging_size, TILE_LANES * 16))
+    if (!interp_reserve(&s->staging, &s->staging_size, REDUCE_TILE * 16))
         return false;
     for (int64_t group = 0; group < r->n_groups; group++) {
         int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes, run, stride;
         interp_box(r, group * r->boxes_per_group, lo, ext);
-        sizes(r, ext, &outer, &reduced, &lanes);
+        interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
         if (r->mode == MODE_INNER) {
             for (int64_t kept = 0; kept < outer; kept++)
                 r->reduce->finish(merge_partials(r, group, kept, 0),
-                                  kept_address(r, lo, ext, kept, &run, &stride));
+                                  kept_address(r, lo, ext, kept, &run, &stride), r->divisor);
             continue;
         }
-        int64_t tiles = ceil_div(lanes, TILE_LANES);
+        int64_t tiles = ceil_div(lanes, REDUCE_TILE);
         for (int64_t cell = 0; cell < outer * tiles; cell++) {
-            int64_t l0 = cell % tiles * TILE_LANES, l1 = l0 + TILE_LANES;
+            int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
             l1 = l1 < lanes ? l1 : lanes;
             char *acc = merge_partials(r, group, cell, (size_t)(l1 - l0));
-            r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0));
-            write_lanes(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
+            r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), r->divisor);
+            interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
         }
     }
     return true;

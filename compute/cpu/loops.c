@@ -24,6 +24,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
         loops_cast_##name(t);                                                                      \
         loops_cast_int_##name(t);                                                                  \
         loops_reduce_##name(t);                                                                    \
+        loops_prod_##name(t);                                                                      \
+        loops_arg_##name(t);                                                                       \
         loops_misc_##name(t);                                                                      \
         loops_random_##name(t);                                                                    \
     }
@@ -76,6 +78,12 @@ const struct reduce_loops *loop_reduce(enum reduce_op op, enum dtype t)
 {
     const struct reduce_loops *r = &loops()->reduce[op][t];
     return r->init ? r : NULL;
+}
+
+const struct arg_loops *loop_arg(enum reduce_op op, enum dtype t)
+{
+    const struct arg_loops *a = &loops()->arg[op == REDUCE_ARGMIN][t];
+    return a->peak ? a : NULL;
 }
 
 void loop_random(void *out, enum dtype t, const struct random_params *p, const int64_t *index,

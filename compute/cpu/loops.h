@@ -50,7 +50,8 @@ void loop_random(void *out, enum dtype t, const struct random_params *p, const i
  *  - vector: an accumulator of n lanes (acc_size bytes each): vinit, vadd one row at a time,
  * vmerge, vfinish. The caller bounds the rows a vadd chain takes (512) and merges pairwise beyond
  * that. Sums of float32 accumulate in float64, of complex64 in complex128, of float64 and
- * complex128 with compensation or pairwise; integers wrap; ANY and ALL take bool. MIN and MAX
+ * complex128 with compensation or pairwise, and are divided by `divisor` before they are rounded (1
+ * for a SUM; the others do not look at it); integers wrap; ANY and ALL take bool. MIN and MAX
  * propagate NaN; a state that saw nothing is the identity (±inf, the integer limits) and merges as
  * nothing. */
 struct reduce_loops {
@@ -58,16 +59,31 @@ struct reduce_loops {
     void (*init)(void *state);
     void (*block)(void *state, const void *in, size_t n);
     void (*merge)(void *into, const void *from);
-    void (*finish)(const void *state, void *out);
+    void (*finish)(const void *state, void *out, double divisor);
     size_t acc_size; /* ≤ 32 */
     void (*vinit)(void *acc, size_t n);
     void (*vadd)(void *acc, const void *in, size_t n);
     void (*vmerge)(void *into, const void *from, size_t n);
-    void (*vfinish)(void *out, const void *acc, size_t n);
+    void (*vfinish)(void *out, const void *acc, size_t n, double divisor);
 };
 
 /* NULL where the reduction is not defined (min of complex, any of non-bool, halves). */
 const struct reduce_loops *loop_reduce(enum reduce_op op, enum dtype t);
+
+/* argmax and argmin, over ranks (kernels/rank.h). States that saw nothing: the lowest rank at
+ * INT64_MAX. Lanes: `ranks` are of 4 bytes for elements of up to 4, else of 8. */
+struct arg_loops {
+    int64_t (*peak)(const void *in, size_t n); /* the greatest rank of n ≥ 1 elements */
+    size_t (*find)(const void *in, size_t n, int64_t rank); /* the first of that rank, or n */
+    void (*init)(void *ranks, int64_t *at, size_t n);
+    /* a row of elements, all of one index, taken in */
+    void (*lanes)(void *ranks, int64_t *at, const void *in, size_t n, int64_t index);
+    void (*merge)(void *ranks, int64_t *at, const void *more_ranks, const int64_t *more_at,
+                  size_t n);
+};
+
+/* NULL where the reduction is not defined (complex, halves). op: REDUCE_ARGMAX, REDUCE_ARGMIN. */
+const struct arg_loops *loop_arg(enum reduce_op op, enum dtype t);
 
 /* "baseline", "avx2" or "avx512". ARRAYD_CPU_ISA in the environment may lower it (tests). */
 const char *loop_isa(void);

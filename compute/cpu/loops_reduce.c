@@ -115,12 +115,12 @@ static inline double running_value(const struct running *r)
             a[i].error += b[i].error;                                                              \
         }                                                                                          \
     }                                                                                              \
-    static void sum_##T##_finish(const void *state, void *out)                                     \
+    static void sum_##T##_finish(const void *state, void *out, double divisor)                     \
     {                                                                                              \
         const struct running *s = state;                                                           \
         P *o = out;                                                                                \
         for (int i = 0; i < PARTS; i++)                                                            \
-            o[i] = (P)running_value(s + i);                                                        \
+            o[i] = (P)(running_value(s + i) / divisor);                                            \
     }                                                                                              \
     static void sum_##T##_vinit(void *acc, size_t n)                                               \
     {                                                                                              \
@@ -138,11 +138,11 @@ static inline double running_value(const struct running *r)
         const double *b = from;                                                                    \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n * PARTS; i++) a[i] += b[i];                  \
     }                                                                                              \
-    static void sum_##T##_vfinish(void *out, const void *acc, size_t n)                            \
+    static void sum_##T##_vfinish(void *out, const void *acc, size_t n, double divisor)            \
     {                                                                                              \
         P *o = out;                                                                                \
         const double *a = acc;                                                                     \
-        _Pragma("GCC ivdep") for (size_t i = 0; i < n * PARTS; i++) o[i] = (P)a[i];                \
+        _Pragma("GCC ivdep") for (size_t i = 0; i < n * PARTS; i++) o[i] = (P)(a[i] / divisor);    \
     }
 FLOAT_SUM(F32, ar_f32, ar_f32, lanes_F32, 1)
 FLOAT_SUM(F64, ar_f64, ar_f64, lanes_F64, 1)
@@ -194,19 +194,21 @@ FLOAT_SUM(C128, ar_c128, ar_f64, lanes_F64, 2)
         const R *x = in;                                                                           \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] = COMBINE(K, a[i], KEY(x[i]));    \
     }                                                                                              \
-    static void name##_##T##_vfinish(void *out, const void *acc, size_t n)                         \
+    static void name##_##T##_vfinish(void *out, const void *acc, size_t n, double divisor)         \
     {                                                                                              \
         R *o = out;                                                                                \
+        (void)divisor;                                                                             \
         const K *a = acc;                                                                          \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) o[i] = VALUE(a[i]);                    \
     }                                                                                              \
-    static void name##_##T##_finish(const void *state, void *out)                                  \
+    static void name##_##T##_finish(const void *state, void *out, double divisor)                  \
     {                                                                                              \
-        name##_##T##_vfinish(out, state, 1);                                                       \
+        name##_##T##_vfinish(out, state, 1, divisor);                                              \
     }
 
 #define SAME(x)        (x)
 #define PLUS(K, a, b)  (K)((a) + (b))
+#define TIMES(K, a, b) (K)((a) * (b))
 #define LEAST(K, a, b) ((a) < (b) ? (a) : (b))
 #define MOST(K, a, b)  ((a) > (b) ? (a) : (b))
 #define OR(K, a, b)    (K)((a) | (b))
@@ -256,28 +258,22 @@ INT_REDUCE(U8, ar_u8, ar_u8, 0, UINT8_MAX)
 INT_REDUCE(U16, ar_u16, ar_u16, 0, UINT16_MAX)
 INT_REDUCE(U32, ar_u32, ar_u32, 0, UINT32_MAX)
 INT_REDUCE(U64, ar_u64, ar_u64, 0, UINT64_MAX)
+SIMPLE(prod, I64, ar_i64, ar_u64, 1, (ar_u64), TIMES, (ar_i64))
+SIMPLE(prod, U64, ar_u64, ar_u64, 1, SAME, TIMES, SAME)
 SIMPLE(any, BOOL, ar_bool, ar_bool, 0, SAME, OR, SAME)
 SIMPLE(all, BOOL, ar_bool, ar_bool, 1, SAME, AND, SAME)
 
 void LOOPS_FILL(reduce)(struct loop_table *t)
 {
-#define SET(OP, fn, T, state, acc)                                                                 \
-    t->reduce[REDUCE_##OP][DT_##T] = (struct reduce_loops){                                        \
-        .state_size = state,                                                                       \
-        .init = fn##_##T##_init,                                                                   \
-        .block = fn##_##T##_block,                                                                 \
-        .merge = fn##_##T##_merge,                                                                 \
-        .finish = fn##_##T##_finish,                                                               \
-        .acc_size = acc,                                                                           \
-        .vinit = fn##_##T##_vinit,                                                                 \
-        .vadd = fn##_##T##_vadd,                                                                   \
-        .vmerge = fn##_##T##_vmerge,                                                               \
-        .vfinish = fn##_##T##_vfinish,                                                             \
-    };
+#define SET REDUCE_SET
     SET(SUM, sum, F32, sizeof(struct running), sizeof(double))
     SET(SUM, sum, F64, sizeof(struct running), sizeof(double))
     SET(SUM, sum, C64, 2 * sizeof(struct running), 2 * sizeof(double))
     SET(SUM, sum, C128, 2 * sizeof(struct running), 2 * sizeof(double))
+    t->reduce[REDUCE_MEAN][DT_F32] = t->reduce[REDUCE_SUM][DT_F32];
+    t->reduce[REDUCE_MEAN][DT_F64] = t->reduce[REDUCE_SUM][DT_F64];
+    t->reduce[REDUCE_MEAN][DT_C64] = t->reduce[REDUCE_SUM][DT_C64];
+    t->reduce[REDUCE_MEAN][DT_C128] = t->reduce[REDUCE_SUM][DT_C128];
 #define SET_INT(T, R)                                                                              \
     SET(SUM, sum, T, sizeof(R), sizeof(R))                                                         \
     SET(MIN, min, T, sizeof(R), sizeof(R))                                                         \
@@ -290,6 +286,8 @@ void LOOPS_FILL(reduce)(struct loop_table *t)
     SET_INT(U16, ar_u16)
     SET_INT(U32, ar_u32)
     SET_INT(U64, ar_u64)
+    SET(PROD, prod, I64, 8, 8)
+    SET(PROD, prod, U64, 8, 8)
     SET(MIN, min, F32, 4, 4)
     SET(MAX, max, F32, 4, 4)
     SET(MIN, min, F64, 8, 8)

@@ -8,13 +8,12 @@
 
 #include "compute/cpu/loops.h"
 
-#define REDUCE_OPS 5
-
 struct loop_table {
     loop_fn *op[OP_COUNT][DT_COUNT];
     loop_fn *cast[DT_COUNT][DT_COUNT];
-    loop_fn *select[5];                               /* by the logarithm of the element size */
-    struct reduce_loops reduce[REDUCE_OPS][DT_COUNT]; /* init NULL: not defined */
+    loop_fn *select[5];                                 /* by the logarithm of the element size */
+    struct reduce_loops reduce[REDUCE_COUNT][DT_COUNT]; /* init NULL: not defined */
+    struct arg_loops arg[2][DT_COUNT]; /* greatest, least; peak NULL: not defined */
     void (*random)(void *out, enum dtype t, const struct random_params *p, const int64_t *index,
                    size_t n);
     void (*iota)(int64_t *out, int64_t start, int64_t step, size_t n);
@@ -33,6 +32,8 @@ struct loop_table {
     void loops_cast_##isa(struct loop_table *t);                                                   \
     void loops_cast_int_##isa(struct loop_table *t);                                               \
     void loops_reduce_##isa(struct loop_table *t);                                                 \
+    void loops_prod_##isa(struct loop_table *t);                                                   \
+    void loops_arg_##isa(struct loop_table *t);                                                    \
     void loops_misc_##isa(struct loop_table *t);                                                   \
     void loops_random_##isa(struct loop_table *t);
 LOOPS_DECLARE(baseline)
@@ -56,5 +57,19 @@ LOOPS_DECLARE(avx512)
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) o[i] = ar_##OP##_##T(a[i], b[i]);      \
     }
 #define LOOP_SET(OP, T, R, A) t->op[OP_##OP][DT_##T] = OP##_##T;
+
+#define REDUCE_SET(OP, fn, T, state, acc)                                                          \
+    t->reduce[REDUCE_##OP][DT_##T] = (struct reduce_loops){                                        \
+        .state_size = state,                                                                       \
+        .init = fn##_##T##_init,                                                                   \
+        .block = fn##_##T##_block,                                                                 \
+        .merge = fn##_##T##_merge,                                                                 \
+        .finish = fn##_##T##_finish,                                                               \
+        .acc_size = acc,                                                                           \
+        .vinit = fn##_##T##_vinit,                                                                 \
+        .vadd = fn##_##T##_vadd,                                                                   \
+        .vmerge = fn##_##T##_vmerge,                                                               \
+        .vfinish = fn##_##T##_vfinish,                                                             \
+    };
 
 #endif

@@ -263,11 +263,19 @@ void emit_point(struct emitter *m)
     const struct ir_kernel *k = m->k;
     struct strb *b = &m->body;
     bool stencil = m->f->kind == FORM_STENCIL;
+    const char *value = "ar_result";
     strb_addf(b, "typedef %s ar_result;\n", emit_type(k->outputs[0].dtype));
-    strb_add(b, stencil ? "AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const "
-                          "ar_operands &o, int t, int r, int e)\n{\n"
-                        : "template <int E> AR_FN ar_result ar_point(const ar_params &p, const "
-                          "ar_at &at, const ar_operands<E> &o, int e)\n{\n");
+    if (m->f->kind == FORM_REDUCE) { /* what is reduced is not always what comes out */
+        value = "ar_value";
+        strb_addf(b, "typedef %s ar_value;\n",
+                  emit_type((enum dtype)k->nodes[k->outputs[0].node].dtype));
+    }
+    strb_addf(b,
+              stencil ? "AR_FN %s ar_point(const ar_params &p, const ar_at &at, const "
+                        "ar_operands &o, int t, int r, int e)\n{\n"
+                      : "template <int E> AR_FN %s ar_point(const ar_params &p, const "
+                        "ar_at &at, const ar_operands<E> &o, int e)\n{\n",
+              value);
     strb_add(b, "    ar_index i[AR_RANK];\n#pragma unroll\n"
                 "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
                 "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");

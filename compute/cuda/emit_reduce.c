@@ -36,7 +36,7 @@ static void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
 
 struct reduction {
     const char *type; /* ar_state */
-    char begin[48], take[96], merge[96], end[96];
+    char begin[48], take[112], merge[96], end[96];
     struct scalar identity;
     int size; /* of a state, bytes */
 };
@@ -68,47 +68,84 @@ static struct scalar extreme(enum dtype t, bool largest)
     return s;
 }
 
-static struct reduction sum_of(enum dtype t)
+/* A mean is the sum divided before it is rounded. */
+static struct reduction sum_of(enum dtype t, bool mean)
 {
     struct reduction r = {.begin = "0", .merge = "a + b", .size = 8};
-    const char *id = emit_id(t);
+    const char *id = emit_id(t), *by = mean ? " / p.divisor" : "";
     if (t == DT_F64) {
         r = (struct reduction){.type = "ar_running",
                                .begin = "ar_running{0, 0}",
                                .take = "ar_running_add(s, x)",
                                .merge = "ar_running_merge(a, b)",
-                               .end = "ar_running_value(s)",
                                .size = 16};
+        snprintf(r.end, sizeof r.end, "ar_running_value(s)%s", by);
     } else if (dtype_is_real_float(t)) {
         r.type = "ar_f64";
         snprintf(r.take, sizeof r.take, "s + ar_cast_%s_F64(x)", id);
-        snprintf(r.end, sizeof r.end, "ar_cast_F64_%s(s)", id);
+        snprintf(r.end, sizeof r.end, "ar_cast_F64_%s(s%s)", id, by);
     } else if (t == DT_C64) {
         r = (struct reduction){.type = "ar_c128",
                                .begin = "ar_c128{0, 0}",
                                .take = "ar_c128{s.re + x.re, s.im + x.im}",
                                .merge = "ar_c128{a.re + b.re, a.im + b.im}",
-                               .end = "ar_c64{(ar_f32)s.re, (ar_f32)s.im}",
                                .size = 16};
+        snprintf(r.end, sizeof r.end, "ar_c64{(ar_f32)(s.re%s), (ar_f32)(s.im%s)}", by, by);
     } else if (t == DT_C128) {
         r = (struct reduction){
             .type = "ar_running2",
             .begin = "ar_running2{{0, 0}, {0, 0}}",
             .take = "ar_running2{ar_running_add(s.re, x.re), ar_running_add(s.im, x.im)}",
             .merge = "ar_running2{ar_running_merge(a.re, b.re), ar_running_merge(a.im, b.im)}",
-            .end = "ar_c128{ar_running_value(s.re), ar_running_value(s.im)}",
             .size = 32};
-    } else if (t == DT_BOOL) {
-        r.type = "ar_bool";
-        snprintf(r.take, sizeof r.take, "(ar_bool)(s | x)");
-        snprintf(r.merge, sizeof r.merge, "(ar_bool)(a | b)");
-        snprintf(r.end, sizeof r.end, "s");
+        snprintf(r.end, sizeof r.end, "ar_c128{ar_running_value(s.re)%s, ar_running_value(s.im)%s}",
+                 by, by);
     } else {
         r.type = emit_type(t);
         snprintf(r.take, sizeof r.take, "ar_ADD_%s(s, x)", id);
         snprintf(r.merge, sizeof r.merge, "ar_ADD_%s(a, b)", id);
         snprintf(r.end, sizeof r.end, "s");
     }
+    return r;
+}
+
+/* float32 and complex64 in double, as the CPU backend. */
+static struct reduction prod_of(enum dtype t)
+{
+    struct reduction r = {.begin = "1", .take = "s * (ar_f64)x", .merge = "a * b", .size = 8};
+    const char *id = emit_id(t);
+    if (dtype_is_complex(t)) {
+        r = (struct reduction){.type = "ar_c128",
+                               .begin = "ar_c128{1, 0}",
+                               .take = "ar_MULTIPLY_C128(s, ar_c128{x.re, x.im})",
+                               .merge = "ar_MULTIPLY_C128(a, b)",
+                               .size = 16};
+        snprintf(r.end, sizeof r.end, "ar_cast_C128_%s(s)", id);
+        if (t == DT_C128)
+            snprintf(r.end, sizeof r.end, "s");
+    } else if (dtype_is_real_float(t)) {
+        r.type = "ar_f64";
+        snprintf(r.end, sizeof r.end, "(%s)s", emit_type(t));
+    } else {
+        r.type = emit_type(t);
+        snprintf(r.take, sizeof r.take, "ar_MULTIPLY_%s(s, x)", id);
+        snprintf(r.merge, sizeof r.merge, "ar_MULTIPLY_%s(a, b)", id);
+        snprintf(r.end, sizeof r.end, "s");
+    }
+    return r;
+}
+
+/* The rank of the best element and where it is. */
+static struct reduction arg_of(enum dtype t, bool least)
+{
+    bool wide = dtype_size(t) == 8;
+    struct reduction r = {.type = wide ? "ar_best<ar_i64>" : "ar_best<ar_i32>",
+                          .merge = "ar_better(a, b)",
+                          .end = "(ar_i64)s.at",
+                          .size = 16};
+    snprintf(r.begin, sizeof r.begin, "ar_nothing<%s>()", wide ? "ar_i64" : "ar_i32");
+    snprintf(r.take, sizeof r.take, "ar_better(s, ar_state{ar_%s_%s(x), at})",
+             least ? "least" : "greatest", emit_id(t));
     return r;
 }
 
@@ -135,7 +172,14 @@ static struct reduction reduction_of(enum reduce_op op, enum dtype t)
 {
     switch (op) {
     case REDUCE_SUM:
-        return sum_of(t);
+    case REDUCE_MEAN:
+        return sum_of(t, op == REDUCE_MEAN);
+    case REDUCE_PROD:
+        return prod_of(t);
+    case REDUCE_ARGMAX:
+    case REDUCE_ARGMIN:
+        return arg_of(t, op == REDUCE_ARGMIN);
+    case REDUCE_COUNT:
     case REDUCE_MIN:
     case REDUCE_ALL:
         return extreme_of(t, true);
@@ -146,20 +190,50 @@ static struct reduction reduction_of(enum reduce_op op, enum dtype t)
     return extreme_of(t, false);
 }
 
+/* ar_position(): an element's index in the reduced axes taken as one; 0 where nobody asks. */
+static void emit_position(struct emitter *m, bool wanted)
+{
+    const struct form *f = m->f;
+    struct strb *b = &m->body;
+    int64_t strides[MAX_RANK] = {0};
+    for (int a = 0; a < m->k->rank && wanted; a++) {
+        int64_t s = ir_reduced_stride(m->k, a);
+        int to = f->axis[a];
+        if (s && to >= 0 && (!strides[to] || s < strides[to])) /* merged: the innermost's */
+            strides[to] = s;
+    }
+    strb_add(b, "AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)\n{\n"
+                "    return 0");
+    for (int a = 0; a < f->rank; a++) {
+        if (!strides[a])
+            continue;
+        strb_addf(b, a == f->rank - 1 ? " + (at.i[%d] + e)" : " + at.i[%d]", a);
+        if (strides[a] != 1) {
+            emit_i64(m, strides[a], "g%d", a);
+            strb_addf(b, " * (ar_index)p.g%d", a);
+        }
+    }
+    strb_add(b, ";\n}\n");
+}
+
 static void emit_reduction(struct emitter *m)
 {
     const struct ir_output *out = &m->k->outputs[0];
     struct strb *b = &m->body;
-    struct reduction r = reduction_of(out->reduce, out->dtype);
+    bool arg = reduce_is_arg(out->reduce);
+    struct reduction r = reduction_of(out->reduce, (enum dtype)m->k->nodes[out->node].dtype);
     if (!strcmp(r.begin, "p.identity"))
         emit_scalar(m, &r.identity, "identity");
+    if (out->reduce == REDUCE_MEAN)
+        emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = out->divisor}, "divisor");
+    emit_position(m, arg);
     strb_addf(b,
-              "#include \"compute/kernels/running.cuh\"\ntypedef %s ar_state;\n"
+              "#include \"compute/kernels/%s.cuh\"\ntypedef %s ar_state;\n"
               "AR_FN ar_state ar_begin(const ar_params &p)\n{\n    return %s;\n}\n"
-              "AR_FN ar_state ar_take(ar_state s, ar_result x)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
-              "AR_FN ar_result ar_end(ar_state s)\n{\n    return %s;\n}\n",
-              r.type, r.begin, r.take, r.merge, r.end);
+              "AR_FN ar_result ar_end(const ar_params &p, ar_state s)\n{\n    return %s;\n}\n",
+              arg ? "best" : "running", r.type, r.begin, r.take, r.merge, r.end);
     if (m->f->stretches > 1) {
         int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
         m->out->scratch = m->f->stretches * outputs * r.size;

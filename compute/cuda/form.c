@@ -85,6 +85,9 @@ static bool mergeable(const struct analysis *z, int outer, int inner)
     const struct ir_output *o = &k->outputs[0];
     if (o->kind == OUT_REDUCE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
         return false;
+    if (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce) &&
+        ir_reduced_stride(k, outer) != ir_reduced_stride(k, inner) * n)
+        return false;
     return o->view.strides[outer] == o->view.strides[inner] * n;
 }
 
@@ -447,7 +450,9 @@ static bool try_tile(struct analysis *z)
 /* Bytes of a reduction's state (emit_reduce.c), at most. */
 static int state_size(const struct ir_output *o)
 {
-    if (o->reduce != REDUCE_SUM)
+    if (reduce_is_arg(o->reduce) || (o->reduce == REDUCE_PROD && dtype_is_complex(o->dtype)))
+        return 16;
+    if (o->reduce != REDUCE_SUM && o->reduce != REDUCE_MEAN)
         return 8;
     return o->dtype == DT_C128 ? 32 : o->dtype == DT_C64 || o->dtype == DT_F64 ? 16 : 8;
 }

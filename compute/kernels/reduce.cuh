@@ -5,8 +5,8 @@
  * order depends on the shape and on how the operands lie alone.
  *
  * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
- * to the indices along the kept, the reduced axes) and the reduction itself: ar_state, ar_begin,
- * ar_take, ar_merge, ar_end. */
+ * to the indices along the kept, the reduced axes), ar_position (a point's number among the reduced
+ * ones, for argmax) and the reduction itself: ar_state, ar_begin, ar_take, ar_merge, ar_end. */
 #ifndef ARRAYD_REDUCE_CUH
 #define ARRAYD_REDUCE_CUH
 
@@ -53,7 +53,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
                 if (r + u * AR_LANES < end) {
 #pragma unroll
                     for (int e = 0; e < AR_E; e++)
-                        state[e] = ar_take(state[e], ar_point<AR_E>(p, at[u], o[u], e));
+                        state[e] = ar_take(state[e], ar_point<AR_E>(p, at[u], o[u], e),
+                                           ar_position(p, at[u], e));
                 }
         }
     }
@@ -88,7 +89,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #pragma unroll
         for (int e = 0; e < n; e++) {
             ar_vec<ar_result, 1> r;
-            r.v[0] = ar_end(shared.s[0][column * n + e]);
+            r.v[0] = ar_end(p, shared.s[0][column * n + e]);
             ar_put<1>(p, at, r);
             at.i[AR_FAST] += 1;
         }
@@ -131,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     ar_kept(p, (ar_index)(i / n), at);
     at.i[AR_FAST] += (ar_index)(i % n);
     ar_vec<ar_result, 1> r;
-    r.v[0] = ar_end(shared.s[tid]);
+    r.v[0] = ar_end(p, shared.s[tid]);
     ar_put<1>(p, at, r);
 }
 

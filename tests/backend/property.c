@@ -296,7 +296,13 @@ static uint32_t reduce_node(struct world *w, uint32_t x)
             shape[rank++] = n.shape[k];
         }
     }
-    r.reduce.op = n.dtype == DT_I64 || empty ? REDUCE_SUM : REDUCE_MAX;
+    r.reduce.op = n.dtype == DT_I64 && below(3) == 0 ? REDUCE_PROD
+                  : n.dtype == DT_I64 || empty       ? REDUCE_SUM
+                                                     : REDUCE_MAX;
+    if (!empty && below(3) == 0) {
+        r.reduce.op = below(2) ? REDUCE_ARGMAX : REDUCE_ARGMIN;
+        r.dtype = DT_I64;
+    }
     return add_node(w, r, rank, shape);
 }
 

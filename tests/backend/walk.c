@@ -162,11 +162,45 @@ static struct walked walk_shift(const struct typed_node *n, const struct walked 
     return w;
 }
 
+/* Where the first of the best elements is, or the first NaN. */
+static struct walked walk_arg(const struct typed_node *n, const struct walked *x)
+{
+    struct walked w = make(n->dtype, n->rank, n->shape);
+    union value *best = calloc((size_t)w.n + 1, sizeof *best);
+    bool *seen = calloc((size_t)w.n + 1, 1);
+    assert(best && seen);
+    for (int64_t e = 0; e < x->n; e++) {
+        int64_t i[MAX_RANK] = {0}, at = 0, index = 0;
+        unravel(e, x->rank, x->shape, i);
+        for (int k = 0; k < x->rank; k++)
+            if (n->reduce.axes >> k & 1)
+                index = index * x->shape[k] + i[k];
+            else
+                at = at * x->shape[k] + i[k];
+        union value a = best[at], b = x->v[e];
+        bool nan = x->dtype == DT_F64 && isnan(b.f64);
+        bool better = n->reduce.op == REDUCE_ARGMAX ? compute(OP_LESS, x->dtype, a, b).b
+                                                    : compute(OP_LESS, x->dtype, b, a).b;
+        if (seen[at] && ((x->dtype == DT_F64 && isnan(a.f64)) || (!nan && !better)))
+            continue;
+        seen[at] = true;
+        best[at] = b;
+        w.v[at].i64 = index;
+    }
+    free(best);
+    free(seen);
+    return w;
+}
+
 static struct walked walk_reduce(const struct typed_node *n, const struct walked *x)
 {
+    if (reduce_is_arg(n->reduce.op))
+        return walk_arg(n, x);
     struct walked w = make(n->dtype, n->rank, n->shape);
     bool *seen = calloc((size_t)w.n + 1, 1);
     assert(seen);
+    for (int64_t at = 0; at < w.n && n->reduce.op == REDUCE_PROD; at++)
+        w.v[at].i64 = 1; /* of nothing */
     for (int64_t e = 0; e < x->n; e++) {
         int64_t i[MAX_RANK] = {0}, at = 0;
         unravel(e, x->rank, x->shape, i);
@@ -177,6 +211,9 @@ static struct walked walk_reduce(const struct typed_node *n, const struct walked
         switch (n->reduce.op) {
         case REDUCE_SUM:
             a = seen[at] ? compute(OP_ADD, n->dtype, a, b) : b;
+            break;
+        case REDUCE_PROD:
+            a = seen[at] ? compute(OP_MULTIPLY, n->dtype, a, b) : b;
             break;
         case REDUCE_MAX:
             a = seen[at] ? compute(OP_MAXIMUM, n->dtype, a, b) : b;

@@ -59,11 +59,31 @@ static const struct {
                         "return %5\n"},
     {"mean(f16, axis=1)", "%0 = input float16 (4, 5) f16\n"
                           "%1 = cast float32 (4, 5) %0\n"
-                          "%2 = sum float32 (4,) %1 axes [1]\n"
-                          "%3 = const float32 () 5\n"
-                          "%4 = divide float32 (4,) %2 %3\n"
-                          "%5 = cast float16 (4,) %4\n"
-                          "return %5\n"},
+                          "%2 = mean float32 (4,) %1 axes [1] by 5\n"
+                          "%3 = cast float16 (4,) %2\n"
+                          "return %3\n"},
+    {"var(u, axis=0, correction=1)", "%0 = input float32 (4, 5) u\n"
+                                     "%1 = mean float32 (1, 5) %0 axes [0] keepdims by 4\n"
+                                     "%2 = subtract float32 (4, 5) %0 %1\n"
+                                     "%3 = square float32 (4, 5) %2\n"
+                                     "%4 = mean float32 (5,) %3 axes [0] by 3\n"
+                                     "return %4\n"},
+    {"argmin(i8, axis=-1, keepdims=True)", "%0 = input int8 (4, 5) i8\n"
+                                           "%1 = argmin int64 (4, 1) %0 axes [1] keepdims\n"
+                                           "return %1\n"},
+    {"count_nonzero(u)", "%0 = input float32 (4, 5) u\n"
+                         "%1 = const float32 () 0\n"
+                         "%2 = not_equal bool (4, 5) %0 %1\n"
+                         "%3 = cast int64 (4, 5) %2\n"
+                         "%4 = sum int64 () %3 axes [0, 1]\n"
+                         "return %4\n"},
+    {"dot(row, i8[0])", "%0 = input int8 (4, 5) i8\n"
+                        "%1 = view int8 (5,) %0 [0, i0]\n"
+                        "%2 = input float32 (5,) row\n"
+                        "%3 = cast float32 (5,) %1\n"
+                        "%4 = multiply float32 (5,) %2 %3\n"
+                        "%5 = sum float32 () %4 axes [0]\n"
+                        "return %5\n"},
     {"laplacian(row, boundary='wrap')", "%0 = input float32 (5,) row\n"
                                         "%1 = shift float32 (5,) %0 [1] wrap\n"
                                         "%2 = shift float32 (5,) %0 [-1] wrap\n"

@@ -138,19 +138,65 @@ static bool next_point(const struct ir_kernel *k, int64_t *point)
 static void combine(enum reduce_op op, enum dtype t, union value *acc, const union value *v)
 {
     const void *args[2] = {acc, v};
-    static const enum op ops[] = {[REDUCE_SUM] = OP_ADD,
-                                  [REDUCE_MIN] = OP_MINIMUM,
-                                  [REDUCE_MAX] = OP_MAXIMUM,
-                                  [REDUCE_ANY] = OP_LOGICAL_OR,
-                                  [REDUCE_ALL] = OP_LOGICAL_AND};
+    static const enum op ops[] = {
+        [REDUCE_SUM] = OP_ADD,        [REDUCE_MEAN] = OP_ADD,    [REDUCE_PROD] = OP_MULTIPLY,
+        [REDUCE_MIN] = OP_MINIMUM,    [REDUCE_MAX] = OP_MAXIMUM, [REDUCE_ANY] = OP_LOGICAL_OR,
+        [REDUCE_ALL] = OP_LOGICAL_AND};
     union value out;
     loop_op(ops[op], t)(&out, args, 1);
     memcpy(acc, &out, dtype_size(t));
 }
 
+/* Number of the point among the reduced (wanted) or the kept ones, in C order. */
+static int64_t number_of(const struct ir_kernel *k, const int64_t *point, bool reduced)
+{
+    int64_t n = 0;
+    for (int a = 0; a < k->rank; a++)
+        if ((k->outputs[0].axes >> a & 1) == reduced)
+            n = n * k->shape[a] + point[a];
+    return n;
+}
+
+static void plain_arg(const struct ir_kernel *k, char *const *slots)
+{
+    const struct ir_output *o = &k->outputs[0];
+    enum dtype t = (enum dtype)k->nodes[o->node].dtype;
+    int64_t points = 1, point[MAX_RANK] = {0};
+    for (int a = 0; a < k->rank; a++)
+        points *= k->shape[a];
+    union value *v = mem_calloc(k->n_nodes, sizeof *v);
+    union value *best = mem_calloc((size_t)points, sizeof *best);
+    bool *seen = mem_calloc((size_t)points, 1);
+    do {
+        plain_point(k, slots, point, v);
+        int64_t kept = number_of(k, point, false), at = o->view.offset;
+        int64_t index = number_of(k, point, true);
+        const void *args[2] = {&v[o->node], &best[kept]};
+        bool better = false;
+        if (o->reduce == REDUCE_ARGMIN)
+            loop_op(OP_LESS, t)(&better, args, 1);
+        else
+            loop_op(OP_GREATER, t)(&better, args, 1);
+        if (!better && seen[kept])
+            continue;
+        seen[kept] = true;
+        best[kept] = v[o->node];
+        for (int a = 0; a < k->rank; a++)
+            at += o->axes >> a & 1 ? 0 : point[a] * o->view.strides[a];
+        memcpy(slots[o->slot] + at * 8, &index, 8);
+    } while (next_point(k, point));
+    mem_free(v);
+    mem_free(best);
+    mem_free(seen);
+}
+
 /* Runs the kernel point by point. The output may be an input's memory, which must be read first. */
 static void plain_run(const struct ir_kernel *k, char *const *slots)
 {
+    if (k->outputs[0].kind == OUT_REDUCE && reduce_is_arg(k->outputs[0].reduce)) {
+        plain_arg(k, slots);
+        return;
+    }
     int64_t points = 1, point[MAX_RANK] = {0};
     for (int a = 0; a < k->rank; a++)
         points *= k->shape[a];
@@ -165,7 +211,7 @@ static void plain_run(const struct ir_kernel *k, char *const *slots)
             _Alignas(16) char state[64];
             union value identity;
             rl->init(state);
-            rl->finish(state, &identity);
+            rl->finish(state, &identity, 1);
             struct ir_kernel kept = *k;
             bool empty = false;
             for (int a = 0; a < k->rank; a++) {

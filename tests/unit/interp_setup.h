@@ -304,10 +304,18 @@ static bool add_reduce(struct setup *s, uint32_t node)
         o.reduce = chance(50) ? REDUCE_ANY : REDUCE_ALL;
     else if (o.reduce > REDUCE_MAX)
         o.reduce = REDUCE_SUM;
-    if (!loop_reduce(o.reduce, t))
-        o.reduce = REDUCE_SUM;
-    if (!loop_reduce(o.reduce, t))
+    if (!loop_reduce(o.reduce, t) || (o.reduce == REDUCE_PROD && !dtype_is_integer(t)))
+        o.reduce = REDUCE_SUM; /* products leave the range that floats hold exactly */
+    bool empty = false;
+    for (int a = 0; a < s->k.rank; a++)
+        empty |= s->k.shape[a] == 0;
+    if (chance(20) && !empty && loop_arg(REDUCE_ARGMAX, t)) {
+        o.reduce = chance(50) ? REDUCE_ARGMAX : REDUCE_ARGMIN;
+        o.dtype = DT_I64;
+    } else if (!loop_reduce(o.reduce, t)) {
         return false;
+    }
+    o.divisor = 1;
     o.axes = (uint32_t)rng() & ((1u << s->k.rank) - 1);
     if (chance(30))
         o.axes = (1u << s->k.rank) - 1;
@@ -318,7 +326,7 @@ static bool add_reduce(struct setup *s, uint32_t node)
     for (int a = 0; a < s->k.rank; a++)
         if (o.axes >> a & 1)
             o.view.strides[a] = 0;
-    o.slot = add_slot(s, t, &o.view);
+    o.slot = add_slot(s, o.dtype, &o.view);
     s->out_slot = o.slot;
     return ir_add_output(&s->b, &o);
 }

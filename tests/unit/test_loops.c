@@ -305,7 +305,7 @@ static void reduce_both(enum reduce_op op, enum dtype t, const void *in, size_t 
     r->merge(a.data, b.data);
     r->init(b.data);
     r->merge(a.data, b.data); /* a state that saw nothing merges as nothing */
-    r->finish(a.data, out.data);
+    r->finish(a.data, out.data, 1);
     guarded_check(&a, "reduce");
     guarded_check(&out, "reduce");
     memcpy(ret, out.data, size);
@@ -321,7 +321,7 @@ static void reduce_both(enum reduce_op op, enum dtype t, const void *in, size_t 
     r->vinit(more.data, lanes);
     r->vadd(more.data, (const char *)in + 2 * lanes * size, lanes);
     r->vmerge(acc.data, more.data, lanes);
-    r->vfinish(rows.data, acc.data, lanes);
+    r->vfinish(rows.data, acc.data, lanes, 1);
     guarded_check(&acc, "vreduce");
     guarded_check(&more, "vreduce");
     guarded_check(&rows, "vreduce");
@@ -329,7 +329,7 @@ static void reduce_both(enum reduce_op op, enum dtype t, const void *in, size_t 
         r->init(a.data);
         for (size_t k = 0; k < 3; k++)
             r->block(a.data, (const char *)in + (k * lanes + i) * size, 1);
-        r->finish(a.data, out.data);
+        r->finish(a.data, out.data, 1);
         struct golden_record rec = {.n = 1,
                                     .to = t,
                                     .from = t,
@@ -483,7 +483,7 @@ static void long_sums_stay_right(void **state)
     for (size_t k = 0; k < rounds; k++)
         r->block(s, x, N);
     float got;
-    r->finish(s, &got);
+    r->finish(s, &got, 1);
     assert_true(fabsl(got - one * rounds) <= 1e-6L * one * rounds);
     mem_free(x);
     /* compensation: a sum that plain addition loses entirely */
@@ -495,7 +495,7 @@ static void long_sums_stay_right(void **state)
         d->block(s, &small, 1);
     big = -big;
     d->block(s, &big, 1);
-    d->finish(s, &got64);
+    d->finish(s, &got64, 1);
     assert_true(got64 == 1000);
 }
 

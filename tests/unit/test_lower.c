@@ -250,6 +250,26 @@ static void verify_finds_what_is_broken(void **state)
     BREAK(broken.n_outputs = 0);
     BREAK(broken.shape[0] = 3);
 #undef BREAK
+    struct ir_output out = k->outputs[0];
+    broken = *k;
+    broken.outputs = &out;
+    out = (struct ir_output){.kind = OUT_REDUCE,
+                             .node = k->n_nodes - 1,
+                             .slot = out.slot,
+                             .dtype = DT_I64,
+                             .view = {.rank = 3, .shape = {1, 1, 1}},
+                             .reduce = REDUCE_ARGMAX,
+                             .axes = 7};
+    assert_null(ir_verify(&broken, g.arena));
+    out.dtype = DT_F32; /* that of its node, which an index is not of */
+    assert_non_null(ir_verify(&broken, g.arena));
+    out.reduce = REDUCE_MEAN;
+    assert_null(ir_verify(&broken, g.arena));
+    for (enum reduce_op op = 0; op <= REDUCE_COUNT; op++) {
+        out.reduce = op;
+        bool defined = op != REDUCE_ANY && op != REDUCE_ALL && op < REDUCE_ARGMAX;
+        assert_int_equal(ir_verify(&broken, g.arena) == NULL, defined);
+    }
     _cleanup_strb_ struct strb text = {0};
     ir_print(k, &text);
     assert_non_null(strstr(text.data, "wrap"));

@@ -34,7 +34,8 @@ template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_ope
     }
 }
 typedef ar_f32 ar_result;
-template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
+typedef ar_f32 ar_value;
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -68,13 +69,17 @@ AR_FN void ar_reduced(const ar_params &p, ar_index n, ar_at &at)
     (void)n;
     at.i[0] = n * AR_E;
 }
+AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
+{
+    return 0;
+}
 #include "compute/kernels/running.cuh"
 typedef ar_f64 ar_state;
 AR_FN ar_state ar_begin(const ar_params &p)
 {
     return 0;
 }
-AR_FN ar_state ar_take(ar_state s, ar_result x)
+AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)
 {
     return s + ar_cast_F32_F64(x);
 }
@@ -82,7 +87,7 @@ AR_FN ar_state ar_merge(ar_state a, ar_state b)
 {
     return a + b;
 }
-AR_FN ar_result ar_end(ar_state s)
+AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return ar_cast_F64_F32(s);
 }

@@ -30,7 +30,8 @@ template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_ope
     }
 }
 typedef ar_c64 ar_result;
-template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
+typedef ar_c64 ar_value;
+template <int E> AR_FN ar_value ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
 {
     ar_index i[AR_RANK];
 #pragma unroll
@@ -62,13 +63,17 @@ AR_FN void ar_reduced(const ar_params &p, ar_index n, ar_at &at)
     (void)n;
     at.i[1] = n * AR_E;
 }
+AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
+{
+    return 0;
+}
 #include "compute/kernels/running.cuh"
 typedef ar_c128 ar_state;
 AR_FN ar_state ar_begin(const ar_params &p)
 {
     return ar_c128{0, 0};
 }
-AR_FN ar_state ar_take(ar_state s, ar_result x)
+AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)
 {
     return ar_c128{s.re + x.re, s.im + x.im};
 }
@@ -76,8 +81,8 @@ AR_FN ar_state ar_merge(ar_state a, ar_state b)
 {
     return ar_c128{a.re + b.re, a.im + b.im};
 }
-AR_FN ar_result ar_end(ar_state s)
+AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
-    return ar_c64{(ar_f32)s.re, (ar_f32)s.im};
+    return ar_c64{(ar_f32)(s.re), (ar_f32)(s.im)};
 }
 #include "compute/kernels/reduce.cuh"
