@@ -49,7 +49,7 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
     const ar_index to = 0 + at.i[1];
 #pragma unroll
     for (int e = 0; e < E; e++)
-        p.out[to + e * 0] = r.v[e];
+        p.out[to] = r.v[e];
 }
 AR_FN void ar_kept(const ar_params &p, ar_index n, ar_at &at)
 {
