@@ -235,6 +235,7 @@ void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t
 /* Stores n results, those of the kept points from number `kept` on of the box at `lo`. */
 void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
                          int64_t kept, const char *values, int64_t n);
+bool interp_reduce_open(struct interp_run *r); /* what is reduced and how; false without memory */
 bool interp_reduce_plan(struct interp_run *r);
 bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);

@@ -470,27 +470,6 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     return true;
 }
 
-/* What is reduced and how; false without memory. */
-static bool plan_reduction(struct interp_run *r)
-{
-    const struct ir_output *o = &r->k->outputs[0];
-    assert(r->k->n_outputs == 1);
-    r->reduces = true;
-    r->reduce_dtype = r->k->nodes[o->node].dtype;
-    r->divisor = o->reduce == REDUCE_MEAN ? o->divisor : 1;
-    if (!reduce_is_arg(o->reduce)) {
-        r->reduce = loop_reduce(o->reduce, r->reduce_dtype);
-        assert(r->reduce);
-        return true;
-    }
-    r->arg = loop_arg(o->reduce, r->reduce_dtype);
-    assert(r->arg);
-    r->arg_strides = arena_alloc_array(r->arena, (size_t)r->k->rank + 1, sizeof *r->arg_strides);
-    for (int a = 0; a < r->k->rank && r->arg_strides; a++)
-        r->arg_strides[a] = ir_reduced_stride(r->k, a);
-    return r->arg_strides != NULL;
-}
-
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
 {
     struct arena *arena = arena_new(0);
@@ -514,7 +493,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     if (!r->operand_of || !r->live || !r->ctx_used || !r->ctx_shifts || !r->ctx_at || !r->offsets)
         goto fail;
     r->ctx_used[0] = true;
-    if (k->outputs[0].kind == OUT_REDUCE && !plan_reduction(r))
+    if (k->outputs[0].kind == OUT_REDUCE && !interp_reduce_open(r))
         goto fail;
     mark_live(r);
     r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);

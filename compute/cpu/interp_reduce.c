@@ -12,6 +12,7 @@
  * With many outputs a unit owns some of them from beginning to end; with few (`split`), a unit is
  * one stretch of the reduced points for one state or tile, and interp_finish merges the partial
  * results pairwise in order. */
+#include <assert.h>
 #include <string.h>
 
 #include "compute/cpu/interp_int.h"
@@ -47,6 +48,26 @@ void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t
     *outer = product(r, ext, 0, mid);
     *reduced = product(r, ext, mid, end);
     *lanes = product(r, ext, end, r->n_order);
+}
+
+bool interp_reduce_open(struct interp_run *r)
+{
+    const struct ir_output *o = &r->k->outputs[0];
+    assert(r->k->n_outputs == 1);
+    r->reduces = true;
+    r->reduce_dtype = r->k->nodes[o->node].dtype;
+    r->divisor = o->reduce == REDUCE_MEAN ? o->divisor : 1;
+    if (!reduce_is_arg(o->reduce)) {
+        r->reduce = loop_reduce(o->reduce, r->reduce_dtype);
+        assert(r->reduce);
+        return true;
+    }
+    r->arg = loop_arg(o->reduce, r->reduce_dtype);
+    assert(r->arg);
+    r->arg_strides = arena_alloc_array(r->arena, (size_t)r->k->rank + 1, sizeof *r->arg_strides);
+    for (int a = 0; a < r->k->rank && r->arg_strides; a++)
+        r->arg_strides[a] = ir_reduced_stride(r->k, a);
+    return r->arg_strides != NULL;
 }
 
 static void arrange_axes(struct interp_run *r)
