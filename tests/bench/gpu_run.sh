@@ -13,6 +13,7 @@
 #             below WORK, never into the system.
 #   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
+#   EXACT     random expressions in `backend` whose bits must be the CPU's. Default 2000
 #   EVERY     `sanitize` takes one golden record in so many. Default 41
 #   SAMPLE    random expressions in `sanitize`. Default 60
 set -u
@@ -90,6 +91,7 @@ step_backend() {
     local failed=0
     on_cuda golden "$checked/tests/backend/golden_suite" cuda || failed=1
     on_cuda property "$checked/tests/backend/property" cuda "${PROPERTY:-3000}" || failed=1
+    on_cuda exact "$checked/tests/backend/exact" cuda "${EXACT:-2000}" || failed=1
     on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
     return "$failed"
 }
