@@ -1,5 +1,23 @@
 /* Template of the integer operations; included by scalar_int.h once a type. No include guard. */
 
+/* A value about to be compared. NVRTC 13 makes minima, maxima and absolute values of 8 and 16 bits
+ * of comparisons, and loses a sign extension in them: maximum(~a + b, b) of int8 was wrong where
+ * the sum wrapped, abs(-128) was +128 when widened. It cannot where it does not see through the
+ * extension. */
+#if defined(__CUDACC_RTC__) && AR_WIDTH < 32
+AR_FN ar_i32 AR_NAME(WIDE)(AR_R a)
+{
+    ar_i32 v = a;
+    asm("" : "+r"(v));
+    return v;
+}
+#else
+AR_FN AR_R AR_NAME(WIDE)(AR_R a)
+{
+    return a;
+}
+#endif
+
 AR_FN AR_R AR_NAME(ADD)(AR_R a, AR_R b)
 {
     return (AR_R)((AR_W)a + (AR_W)b);
@@ -97,11 +115,11 @@ AR_FN AR_R AR_NAME(POW)(AR_R a, AR_R b)
 
 AR_FN AR_R AR_NAME(MAXIMUM)(AR_R a, AR_R b)
 {
-    return a > b ? a : b;
+    return AR_NAME(WIDE)(a) > AR_NAME(WIDE)(b) ? a : b;
 }
 AR_FN AR_R AR_NAME(MINIMUM)(AR_R a, AR_R b)
 {
-    return a < b ? a : b;
+    return AR_NAME(WIDE)(a) < AR_NAME(WIDE)(b) ? a : b;
 }
 AR_FN AR_R AR_NAME(BITWISE_AND)(AR_R a, AR_R b)
 {
@@ -129,7 +147,7 @@ AR_FN AR_R AR_NAME(BITWISE_RIGHT_SHIFT)(AR_R a, AR_R b)
 {
     AR_U n = (AR_U)b;
 #if AR_SIGNED
-    return (AR_R)(a >> (n >= AR_WIDTH ? AR_WIDTH - 1 : n));
+    return (AR_R)(a >> (b < 0 || AR_NAME(WIDE)(b) >= AR_WIDTH ? AR_WIDTH - 1 : n));
 #else
     AR_R r = (AR_R)(a >> (n & (AR_WIDTH - 1)));
     return (AR_R)(n >= AR_WIDTH ? 0 : r);
@@ -146,32 +164,25 @@ AR_FN ar_bool AR_NAME(NOT_EQUAL)(AR_R a, AR_R b)
 }
 AR_FN ar_bool AR_NAME(LESS)(AR_R a, AR_R b)
 {
-    return a < b;
+    return AR_NAME(WIDE)(a) < AR_NAME(WIDE)(b);
 }
 AR_FN ar_bool AR_NAME(LESS_EQUAL)(AR_R a, AR_R b)
 {
-    return a <= b;
+    return AR_NAME(WIDE)(a) <= AR_NAME(WIDE)(b);
 }
 AR_FN ar_bool AR_NAME(GREATER)(AR_R a, AR_R b)
 {
-    return a > b;
+    return AR_NAME(WIDE)(a) > AR_NAME(WIDE)(b);
 }
 AR_FN ar_bool AR_NAME(GREATER_EQUAL)(AR_R a, AR_R b)
 {
-    return a >= b;
+    return AR_NAME(WIDE)(a) >= AR_NAME(WIDE)(b);
 }
 
 #if AR_SIGNED
 AR_FN AR_R AR_NAME(ABS)(AR_R a)
 {
-#if defined(__CUDACC_RTC__) && AR_WIDTH < 32
-    /* NVRTC 13 takes an absolute value for non-negative when it is widened; the least one is not */
-    ar_i32 v = a < 0 ? -(ar_i32)a : (ar_i32)a;
-    asm("" : "+r"(v));
-    return (AR_R)v;
-#else
-    return a < 0 ? AR_NAME(NEGATIVE)(a) : a;
-#endif
+    return AR_NAME(WIDE)(a) < 0 ? AR_NAME(NEGATIVE)(a) : a;
 }
 AR_FN AR_R AR_NAME(SIGN)(AR_R a)
 {

@@ -191,6 +191,16 @@ static const enum op integers[] = {OP_BITWISE_AND,         OP_BITWISE_OR,
                                    OP_BITWISE_RIGHT_SHIFT, OP_BITWISE_INVERT};
 #define PICK(table) table[below((int64_t)(sizeof table / sizeof *table))]
 
+/* Where a compiler that loses track of 8 and 16 bit values' signs shows it. */
+static enum op narrow_op(void)
+{
+    static const enum op ops[] = {OP_ADD,     OP_SUBTRACT,       OP_NEGATIVE,
+                                  OP_ABS,     OP_MAXIMUM,        OP_MINIMUM,
+                                  OP_LESS,    OP_BITWISE_INVERT, OP_GREATER_EQUAL,
+                                  OP_MAXIMUM, OP_MINIMUM,        OP_BITWISE_RIGHT_SHIFT};
+    return PICK(ops);
+}
+
 static enum op some_op(enum dtype t)
 {
     if (t == DT_BOOL)
@@ -242,7 +252,9 @@ static void make_graph(struct expression *x)
     static const enum dtype types[] = {DT_F32, DT_F64,  DT_F32, DT_F64, DT_F16, DT_BF16,
                                        DT_C64, DT_C128, DT_I8,  DT_I16, DT_I32, DT_I64,
                                        DT_U8,  DT_U16,  DT_U32, DT_U64};
-    enum dtype type = PICK(types);
+    static const enum dtype narrow[] = {DT_I8, DT_I16, DT_U8, DT_U16};
+    bool only_narrow = below(4) == 0;
+    enum dtype type = only_narrow ? PICK(narrow) : PICK(types);
     int rank = 1 + (int)below(3);
     int64_t shape[MAX_RANK];
     for (int k = 0; k < rank; k++)
@@ -253,7 +265,7 @@ static void make_graph(struct expression *x)
     uint32_t pool[16];
     int n = 0;
     for (int k = 0; k < OPERANDS; k++) {
-        make_operand(&x->operands[k], below(8) ? type : PICK(types), rank, shape);
+        make_operand(&x->operands[k], only_narrow || below(8) ? type : PICK(types), rank, shape);
         const struct operand *o = &x->operands[k];
         t->inputs[t->n_inputs] = (struct typed_input){NULL, o->dtype, o->view, "x"};
         pool[n++] = add(x, (struct typed_node){.kind = T_INPUT,
@@ -264,10 +276,10 @@ static void make_graph(struct expression *x)
     }
     for (int steps = 1 + (int)below(5); steps > 0; steps--) {
         uint32_t a = pool[n - 1 - below(n < 3 ? n : 3)], b = pool[below(n)];
-        enum dtype to = below(10) ? t->nodes[a].dtype : PICK(types);
+        enum dtype to = below(10) ? t->nodes[a].dtype : only_narrow ? PICK(narrow) : PICK(types);
         if (to == DT_BOOL && below(2))
             to = type;
-        enum op op = some_op(to);
+        enum op op = only_narrow && to != DT_BOOL ? narrow_op() : some_op(to);
         a = some_cast(x, a, to);
         b = some_cast(x, b, to);
         pool[n++] = add(x, (struct typed_node){.kind = T_OP,
