@@ -26,6 +26,7 @@
 #include "compute/base/strb.h"
 #include "compute/check.h"
 #include "compute/expr.h"
+#include "compute/grid.h"
 #include "compute/layout.h"
 
 struct engine;
@@ -100,6 +101,7 @@ struct array {
     struct buffer *buffer;
     enum dtype dtype;
     struct view view;
+    struct grid *grid; /* a reference, or NULL: no ghosts, boundary, spacing or padding */
 };
 
 struct array *array_ref(struct array *a); /* returns a */
@@ -113,6 +115,8 @@ static inline void array_unrefp(struct array **a)
 /* A view: shares the buffer. `v` must have come from array->view by layout.h's functions (with
  * `dtype` another type only after view_reinterpret). NULL without memory. */
 struct array *array_view(struct array *a, enum dtype dtype, const struct view *v);
+/* The same with a grid (a reference is taken; NULL: none) that fits the view. */
+struct array *array_view_grid(struct array *a, const struct view *v, struct grid *grid);
 
 int64_t array_nbytes(const struct array *a); /* size × itemsize */
 bool array_same_buffer(const struct array *a, const struct array *b);
@@ -127,6 +131,24 @@ uint64_t array_version(const struct array *a);
 enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
                            int rank, const int64_t *shape, struct array **ret,
                            struct err *e) must_check;
+
+/* Arrays with a grid (ghost.c). `grid` is a description (NULL: none): with ghosts, or with
+ * is_padded, the memory is padded, by its `padded` or as far as it needs itself. All of it is
+ * zeroed. `alignment` in bytes, a power of two (view_padded). ERR_GHOST_WIDTH and view_padded's
+ * errors, those with the pointer "/padded". */
+enum err_code engine_zeros_grid(struct engine_stream *s, struct account *account, enum dtype dtype,
+                                int rank, const int64_t *shape, const struct grid *grid,
+                                int64_t alignment, struct array **ret, struct err *e) must_check;
+/* The elements of `a` as the interior of an array with that grid: `a`'s own memory where that is
+ * not padded, else new. */
+enum err_code engine_embed(struct engine_stream *s, struct account *account, struct array *a,
+                           const struct grid *grid, int64_t alignment, struct array **ret,
+                           struct err *e) must_check;
+/* Fills the ghosts from the array's boundary, in one piece of work: axis 0 over the interior of the
+ * others, then axis 1 over what is filled by then, and on. Faces of type none are left as they are.
+ * done may be NULL. */
+enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account, struct array *a,
+                                engine_done *done, void *user, struct err *e) must_check;
 
 /* Creators (create.c). All queue work and return at once. */
 enum err_code engine_full(struct engine_stream *s, struct account *account, struct scalar value,
@@ -157,12 +179,17 @@ enum err_code engine_random(struct engine_stream *s, struct account *account, en
                             int rank, const int64_t *shape, const struct random_spec *spec,
                             struct array **ret, struct err *e) must_check;
 
-/* Deep copy, contiguous. */
+/* Deep copy: contiguous, or where the array is padded, with its ghosts and padding; keeps the grid.
+ */
 enum err_code engine_copy(struct engine_stream *s, struct account *account, struct array *a,
                           struct array **ret, struct err *e) must_check;
 
+/* The elements alone, contiguous, without a grid. */
+enum err_code engine_compact(struct engine_stream *s, struct account *account, struct array *a,
+                             struct array **ret, struct err *e) must_check;
+
 /* Exchanges the memory of two arrays' buffers; views follow their array. ERR_CONFLICT unless dtype,
- * shape, strides and offsets agree and the buffers have one size. */
+ * shape, strides, ghosts and offsets agree and the buffers have one size. */
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
                           struct err *e) must_check;
 

@@ -1,5 +1,5 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
- * run.c, evaluate.c, plan_cache.c, create.c and transfer.c only.
+ * run.c, evaluate.c, plan_cache.c, create.c, ghost.c and transfer.c only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
@@ -147,6 +147,10 @@ enum err_code engine_run(struct task *take_t, const struct typed *typed, struct 
 enum err_code engine_plan(struct engine *g, struct arena *arena, const struct typed *typed,
                           bool fast_math, struct array *out, const struct view *out_view,
                           struct ir_plan **ret, struct err *e) must_check;
+/* Runs a plan whose only arrays are slot 0, `out`, which its kernels read and write, no kernel what
+ * it writes itself. `t` has an arena that holds it; taken in any case. */
+enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct account *account,
+                              struct array *out, struct array **ret, struct err *e) must_check;
 /* Lowers, for the region `target` of a buffer of target_bytes (NULL: a new array). */
 enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
                         bool fast_math, const struct view *target, int64_t target_bytes,

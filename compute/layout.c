@@ -456,3 +456,62 @@ bool view_self_overlaps(const struct view *v)
     }
     return false;
 }
+
+enum err_code padded_extents(int rank, const int64_t *shape, const int64_t *ghost,
+                             int64_t *ret_padded, struct err *e)
+{
+    int64_t padded[MAX_RANK];
+    bool fits = rank >= 0 && rank <= MAX_RANK;
+    for (int k = 0; k < rank && fits; k++)
+        fits = !__builtin_mul_overflow(ghost[k], (int64_t)2, &padded[k]) &&
+               !__builtin_add_overflow(padded[k], shape[k], &padded[k]);
+    if (fits && rank) {
+        int64_t *last = &padded[rank - 1];
+        fits = !__builtin_add_overflow(*last, ROW_ELEMENTS - 1, last);
+        *last -= fits ? *last % ROW_ELEMENTS : 0;
+    }
+    if (!fits)
+        return err_set(e, ERR_BAD_SHAPE, "shape and ghosts have more cells than 64 bits can count");
+    if (rank)
+        memcpy(ret_padded, padded, sizeof *padded * (size_t)rank);
+    return ERR_OK;
+}
+
+enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
+                          const int64_t *padded, size_t itemsize, int64_t alignment,
+                          struct view *ret, int64_t *ret_elements, struct err *e)
+{
+    char want[SHAPE_TEXT_MAX], have[SHAPE_TEXT_MAX];
+    int64_t need[MAX_RANK];
+    struct view v;
+    enum err_code rc = padded_extents(rank, shape, ghost, need, e);
+    if (rc == ERR_OK)
+        rc = view_contiguous(rank, padded, itemsize, &v, e);
+    if (rc)
+        return rc;
+    if (rank && padded[rank - 1] % ROW_ELEMENTS != 0)
+        return err_set(e, ERR_BAD_SHAPE,
+                       "the innermost padded extent is a multiple of %d, not %lld", ROW_ELEMENTS,
+                       (long long)padded[rank - 1]);
+    for (int k = 0; k < rank; k++)
+        if (need[k] > padded[k])
+            return err_set(e, ERR_SHAPE_MISMATCH,
+                           "the shape with its ghosts needs %s, the padded extents are %s",
+                           shape_text(rank, need, want, sizeof want),
+                           shape_text(rank, padded, have, sizeof have));
+    int64_t total = view_size(&v), step = alignment / (int64_t)itemsize;
+    for (int k = 0; k < rank; k++) {
+        v.shape[k] = shape[k];
+        v.offset += ghost[k] * v.strides[k];
+    }
+    if (step < ROW_ELEMENTS)
+        step = ROW_ELEMENTS;
+    int64_t lead = (step - v.offset % step) % step;
+    if (__builtin_add_overflow(total, lead, &total) || total > INT64_MAX / (int64_t)itemsize)
+        return err_set(e, ERR_BAD_SHAPE, "shape %s has more bytes than 64 bits can count",
+                       shape_text(rank, padded, have, sizeof have));
+    v.offset += lead;
+    *ret = v;
+    *ret_elements = total;
+    return ERR_OK;
+}

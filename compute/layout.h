@@ -90,6 +90,25 @@ void view_extent(const struct view *v, int64_t *ret_lo, int64_t *ret_hi);
  * Conservative only for shapes no basic view can make. */
 bool view_self_overlaps(const struct view *v);
 
+/* --- padded arrays: ghosted ones, and those made congruent (of equal strides) --- */
+
+#define ROW_ELEMENTS 16 /* interior rows begin at multiples of so many */
+
+/* The extents of a memory for an interior and its ghosts: shape + 2·ghost, the innermost rounded up
+ * to ROW_ELEMENTS. Of several arrays: with the largest shape and the largest ghosts along each
+ * axis. ERR_BAD_SHAPE where a sum is beyond 64 bits. */
+enum err_code padded_extents(int rank, const int64_t *shape, const int64_t *ghost,
+                             int64_t *ret_padded, struct err *e) must_check;
+
+/* The view of such an interior in a memory of those extents, so laid that its first element is at a
+ * multiple of ROW_ELEMENTS and of `alignment` bytes (a power of two), and all rows at multiples of
+ * the former; *ret_elements: how many the memory has. ERR_SHAPE_MISMATCH where the interior and its
+ * ghosts do not fit, ERR_BAD_SHAPE unless the innermost extent is a multiple of ROW_ELEMENTS and
+ * the bytes can be counted. */
+enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
+                          const int64_t *padded, size_t itemsize, int64_t alignment,
+                          struct view *ret, int64_t *ret_elements, struct err *e) must_check;
+
 /* Formats a shape as "(2, 3)" into buf; returns buf. */
 const char *shape_text(int rank, const int64_t *shape, char *buf, size_t n);
 #define SHAPE_TEXT_MAX 256

@@ -176,6 +176,7 @@ void array_unref(struct array *a)
     if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
         return;
     struct buffer *b = a->buffer;
+    grid_unref(a->grid);
     mem_free(a);
     if (atomic_fetch_sub(&b->refs, 1) != 1)
         return;
@@ -195,6 +196,14 @@ struct array *array_view(struct array *a, enum dtype dtype, const struct view *v
     n->view = *v;
     if (dtype != a->dtype && (dtype == DT_BOOL || a->dtype == DT_BOOL))
         atomic_store(&n->buffer->loose_bool, true);
+    return n;
+}
+
+struct array *array_view_grid(struct array *a, const struct view *v, struct grid *grid)
+{
+    struct array *n = array_view(a, a->dtype, v);
+    if (n)
+        n->grid = grid_ref(grid);
     return n;
 }
 

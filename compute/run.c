@@ -506,6 +506,20 @@ enum err_code engine_run(struct task *take_t, const struct typed *typed, struct 
     return run_prepared(&r, mode, ret, e);
 }
 
+enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct account *account,
+                              struct array *out, struct array **ret, struct err *e)
+{
+    static const struct typed none;
+    struct run r = {.task = take_t,
+                    .g = take_t->stream->engine,
+                    .account = account,
+                    .typed = &none,
+                    .plan = plan,
+                    .out = out,
+                    .target = out->view};
+    return run_prepared(&r, WRITE_DIRECT, ret, e);
+}
+
 enum err_code engine_plan(struct engine *g, struct arena *arena, const struct typed *typed,
                           bool fast_math, struct array *out, const struct view *out_view,
                           struct ir_plan **ret, struct err *e)

@@ -5,28 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "server/grid_json.h"
+
 static const char *const creator_names[] = {"fill", "data",   "arange", "linspace",
                                             "eye",  "random", "like"};
-static const char *const missing_features[] = {"ghost", "boundary", "spacing", "congruent_to",
-                                               "padded"};
-
-/* [0, 0, …] asks for what every array is. */
-static bool no_ghosts(struct json v)
-{
-    int64_t width[MAX_RANK];
-    size_t n;
-    return json_get_i64_list(v, MAX_RANK, 0, 0, width, &n, NULL) == ERR_OK;
-}
-
-static enum err_code refuse_missing(struct json body, struct err *e)
-{
-    for (size_t i = 0; i < sizeof missing_features / sizeof *missing_features; i++)
-        if (json_present(json_member(body, missing_features[i])) &&
-            !(i == 0 && no_ghosts(json_member(body, "ghost"))))
-            return json_err_member(body, missing_features[i], e, ERR_BAD_FIELD,
-                                   "'%s' is not available in this version", missing_features[i]);
-    return ERR_OK;
-}
 
 /* The one creator's name, or NULL. */
 static enum err_code find_creator(struct json body, const char **ret, struct err *e)
@@ -45,15 +27,16 @@ static enum err_code find_creator(struct json body, const char **ret, struct err
     return ERR_OK;
 }
 
-static enum err_code check_alignment(struct json body, struct err *e)
+static enum err_code read_alignment(struct json body, int64_t *ret, struct err *e)
 {
     struct json v = json_member(body, "alignment");
     int64_t n = 64;
-    if (!json_present(v))
-        return ERR_OK;
-    enum err_code r = json_get_i64(v, INT64_MIN, INT64_MAX, &n, e);
+    enum err_code r = ERR_OK;
+    if (json_present(v))
+        r = json_get_i64(v, INT64_MIN, INT64_MAX, &n, e);
     if (r == ERR_OK && (n < 1 || n > 4096 || (n & (n - 1))))
         r = json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to 4096");
+    *ret = n;
     return r;
 }
 
@@ -224,27 +207,126 @@ static enum err_code read_like(struct json v, struct session *session, struct cr
     _cleanup_handle_ struct handle h = {0};
     if ((r = handle_get(session->handles, ref, &h, e)) != ERR_OK)
         return err_prefix(e, "/like");
+    const struct view *like = &h.array->view;
     if (s->dtype < 0)
         s->dtype = (int)h.array->dtype;
     if (!s->has_shape) {
-        s->rank = h.array->view.rank;
-        memcpy(s->shape, h.array->view.shape, sizeof s->shape);
+        s->rank = like->rank;
+        memcpy(s->shape, like->shape, sizeof s->shape);
         s->has_shape = true;
     }
+    if (h.array->grid && s->rank == like->rank) {
+        s->has_grid = true;
+        s->grid = *h.array->grid;
+        s->grid.whole = false;
+        /* for another shape, or more ghosts, the padding is its own */
+        s->grid.is_padded &= !h.array->grid->whole &&
+                             !json_present(json_member(s->body, "ghost")) &&
+                             !memcmp(s->shape, like->shape, sizeof *s->shape * (size_t)s->rank);
+    }
     return ERR_OK;
+}
+
+static enum err_code read_padded(struct json v, struct grid *g, struct err *e)
+{
+    int rank;
+    int64_t padded[MAX_RANK];
+    enum err_code r = json_get_shape(v, 0, &rank, padded, e);
+    if (r != ERR_OK)
+        return r;
+    if (rank != g->rank)
+        return json_err(v, e, ERR_SHAPE_MISMATCH,
+                        "padded has an extent for each axis: %d for an array of rank %d", rank,
+                        g->rank);
+    memcpy(g->padded, padded, sizeof *padded * (size_t)rank);
+    g->is_padded = true;
+    return ERR_OK;
+}
+
+static enum err_code read_congruent(struct json v, struct session *session, struct grid *g,
+                                    struct err *e)
+{
+    const char *ref;
+    enum err_code r = json_get_string(v, &ref, NULL, e);
+    if (r != ERR_OK)
+        return r;
+    _cleanup_handle_ struct handle h = {0};
+    if ((r = handle_get(session->handles, ref, &h, e)) != ERR_OK)
+        return err_prefix(e, "/congruent_to");
+    const struct grid *other = h.array->grid;
+    if (!other || !other->is_padded)
+        return json_err(v, e, ERR_SHAPE_MISMATCH,
+                        "only a padded array (with ghosts, or made congruent) has others congruent "
+                        "to it");
+    if (other->rank != g->rank)
+        return json_err(v, e, ERR_SHAPE_MISMATCH,
+                        "an array of rank %d cannot be congruent to one of rank %d", g->rank,
+                        other->rank);
+    memcpy(g->padded, other->padded, sizeof g->padded);
+    g->is_padded = true;
+    return ERR_OK;
+}
+
+enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
+                               struct session *session, struct err *e)
+{
+    static const char *const members[] = {"ghost", "boundary", "spacing", "padded", "congruent_to"};
+    struct json padded = json_member(s->body, "padded"),
+                congruent = json_member(s->body, "congruent_to");
+    bool asked = s->has_grid;
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+        asked |= json_present(json_member(s->body, members[i]));
+    if (!asked)
+        return ERR_OK;
+    if (!s->has_grid)
+        grid_init(&s->grid, rank);
+    s->has_grid = true;
+    enum err_code r = grid_json_read(s->body, t, &s->grid, e);
+    if (r == ERR_OK && json_present(padded) && json_present(congruent))
+        r = json_err(congruent, e, ERR_BAD_FIELD,
+                     "'padded' and 'congruent_to' cannot be given together");
+    else if (r == ERR_OK && json_present(padded))
+        r = read_padded(padded, &s->grid, e);
+    else if (r == ERR_OK && json_present(congruent)) {
+        r = read_congruent(congruent, session, &s->grid, e);
+        s->congruent = true;
+    }
+    return r;
+}
+
+/* Padding that does not fit is the fault of the member it came from. */
+static enum err_code place_padding(const struct create_spec *s, enum err_code r, struct err *e)
+{
+    if (r != ERR_OK && s->congruent && strcmp(e->pointer, "/padded") == 0)
+        strcpy(e->pointer, "/congruent_to");
+    return r;
+}
+
+enum err_code create_spec_embed(const struct create_spec *spec, struct session *s,
+                                struct array *take_a, struct array **ret, struct err *e)
+{
+    if (!spec->has_grid) {
+        *ret = take_a;
+        return ERR_OK;
+    }
+    enum err_code r =
+        engine_embed(s->stream, s->account, take_a, &spec->grid, spec->alignment, ret, e);
+    array_unref(take_a);
+    return place_padding(spec, r, e);
 }
 
 enum err_code create_spec_read(struct json body, bool has_data, struct session *session,
                                struct create_spec *ret, struct err *e)
 {
-    struct create_spec s = {.dtype = -1};
+    struct create_spec s = {.dtype = -1, .body = body};
     const char *creator = NULL;
     struct json v;
     enum err_code r;
-    if ((r = refuse_missing(body, e)) != ERR_OK ||
-        (r = JSON_MEMBERS(body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
-                          "eye", "random", "like", "alignment", "ghost")) != ERR_OK ||
-        (r = find_creator(body, &creator, e)) != ERR_OK || (r = check_alignment(body, e)) != ERR_OK)
+    if ((r = JSON_MEMBERS(body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
+                          "eye", "random", "like", "alignment", "ghost", "boundary", "spacing",
+                          "congruent_to", "padded")) != ERR_OK ||
+        (r = find_creator(body, &creator, e)) != ERR_OK ||
+        (r = read_alignment(body, &s.alignment, e)) != ERR_OK)
         return r;
     if (json_present(v = json_member(body, "dtype"))) {
         enum dtype t;
@@ -280,6 +362,12 @@ enum err_code create_spec_read(struct json body, bool has_data, struct session *
         return r;
     if (s.dtype < 0 && s.creator != CREATE_DATA)
         s.dtype = DT_F64;
+    int rank = s.has_shape ? s.rank : s.creator == CREATE_EYE ? 2 : 1;
+    if (s.creator != CREATE_DATA &&
+        (r = create_spec_grid(&s, (enum dtype)s.dtype, rank, session, e)) != ERR_OK)
+        return r;
+    if (s.has_grid && s.has_shape && (r = grid_check_ghosts(&s.grid, s.shape, e)) != ERR_OK)
+        return r;
     *ret = s;
     return ERR_OK;
 }
@@ -305,7 +393,9 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
     const char *place = "/shape"; /* of errors that say none */
     switch (p->creator) {
     case CREATE_ZEROS:
-        r = engine_zeros(s->stream, s->account, t, p->rank, p->shape, &a, e);
+        r = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,
+                              p->has_grid ? &p->grid : NULL, p->alignment, &a, e);
+        r = place_padding(p, r, e);
         break;
     case CREATE_FILL:
         r = engine_full(s->stream, s->account, p->fill, p->rank, p->shape, &a, e);
@@ -340,6 +430,9 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
         array_unref(a);
         return r;
     }
-    *ret = a;
-    return ERR_OK;
+    if (p->creator == CREATE_ZEROS) {
+        *ret = a;
+        return ERR_OK;
+    }
+    return create_spec_embed(p, s, a, ret, e);
 }

@@ -33,12 +33,24 @@ struct create_spec {
     bool endpoint;
     int64_t n, m, k; /* eye */
     struct random_spec random;
+    int64_t alignment; /* bytes */
+    bool has_grid;
+    struct grid grid;
+    bool congruent; /* grid.padded is another array's */
+    struct json body;
 };
 
 /* Checks the whole body and resolves defaults. `has_data`: there was a "data" member. Every error
  * has its place. */
 enum err_code create_spec_read(struct json body, bool has_data, struct session *session,
                                struct create_spec *ret, struct err *e) must_check;
+
+/* For CREATE_DATA, when shape and dtype are known: what create_spec_read does for others. */
+enum err_code create_spec_grid(struct create_spec *spec, enum dtype t, int rank,
+                               struct session *session, struct err *e) must_check;
+/* The array with the grid that the body asks for; takes the caller's reference. */
+enum err_code create_spec_embed(const struct create_spec *spec, struct session *session,
+                                struct array *take_a, struct array **ret, struct err *e) must_check;
 
 /* Makes the array (not for CREATE_DATA). Queues work and returns at once. */
 enum err_code create_spec_run(const struct create_spec *spec, struct session *session,

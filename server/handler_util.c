@@ -106,6 +106,13 @@ enum err_code handler_array(struct request *req, struct session **ret_s, struct 
     return ERR_OK;
 }
 
+enum err_code handler_writable(const struct handle *h, struct err *e)
+{
+    if (!h->read_only)
+        return ERR_OK;
+    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+}
+
 enum err_code handler_name(struct json body, const char **ret, struct err *e)
 {
     struct json v = json_member(body, "name");

@@ -22,6 +22,9 @@ handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, a
 /* handlers_views.c */
 handler_fn array_views_post;
 
+/* handlers_grid.c */
+handler_fn layouts_post, array_fill_ghost;
+
 /* handlers_create.c: POST /v1/arrays and PUT /v1/arrays/{ref}, streamed */
 handler_fn array_create;
 
@@ -51,6 +54,9 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
  * releasing. */
 enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
                             struct err *e) must_check;
+
+/* ERR_READ_ONLY. */
+enum err_code handler_writable(const struct handle *h, struct err *e) must_check;
 
 /* For work that writes to an array and is not waited for (engine_done; user: NULL): what fails
  * after its reply is logged, nobody else hears of it. */

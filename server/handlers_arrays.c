@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/condition.h"
+#include "server/grid_json.h"
 #include "server/handlers.h"
 #include "server/meta.h"
 
@@ -67,6 +68,28 @@ void array_delete(struct request *req)
         http_reply_empty(req, 204);
 }
 
+/* The array under its new boundary and spacing; *ret stays NULL where the body has neither. */
+static enum err_code read_grid(struct json body, struct array *a, struct array **ret, struct err *e)
+{
+    if (!json_present(json_member(body, "boundary")) && !json_present(json_member(body, "spacing")))
+        return ERR_OK;
+    struct grid desc;
+    if (a->grid)
+        desc = *a->grid;
+    else
+        grid_init(&desc, a->view.rank);
+    enum err_code r = grid_json_read(body, a->dtype, &desc, e);
+    if (r != ERR_OK)
+        return r;
+    struct grid *grid = grid_new(&desc);
+    struct array *b = grid ? array_view_grid(a, &a->view, grid) : NULL;
+    grid_unref(grid);
+    if (!b)
+        return err_oom(e);
+    *ret = b;
+    return ERR_OK;
+}
+
 static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
                                 struct err *e)
 {
@@ -93,11 +116,6 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
                         "version");
     if (json_present(v) && !json_equals(v, "device"))
         return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
-    static const char *const missing[] = {"boundary", "spacing"};
-    for (int i = 0; i < 2; i++)
-        if (json_present(json_member(body, missing[i])))
-            return json_err_member(body, missing[i], e, ERR_BAD_FIELD,
-                                   "'%s' is not available in this version", missing[i]);
     *ret_name = name;
     *ret_read_only = read_only;
     return ERR_OK;
@@ -113,52 +131,63 @@ void array_patch(struct request *req)
     struct handle_guard guard = {condition_guard, &condition};
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, after = {0};
+    _cleanup_array_ struct array *changed = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
-        (r = meta_reserve(&meta, &e)) == ERR_OK &&
-        (r = handle_update(s->handles, h.id, name, read_only, &guard, &after, &e)) == ERR_CONFLICT)
-        err_prefix(&e, "/name");
-    if (r != ERR_OK)
+        (r = read_grid(body, h.array, &changed, &e)) == ERR_OK &&
+        (r = meta_reserve(&meta, &e)) == ERR_OK) {
+        struct handle_change change = {
+            .name = name, .read_only = read_only, .old = h.array, .array = changed};
+        r = handle_update(s->handles, h.id, &change, &guard, &after, &e);
+        if (r == ERR_CONFLICT && name)
+            err_prefix(&e, "/name");
+    }
+    if (r != ERR_OK) {
         http_reply_error(req, &e);
-    else
-        meta_reply_reserved(req, 200, &after, false, &meta);
-}
-
-static enum err_code must_be_writable(const struct handle *h, struct err *e)
-{
-    if (!h->read_only)
-        return ERR_OK;
-    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+        return;
+    }
+    /* what it was is no reference to the buffer any more */
+    handle_clear(&h);
+    array_unref(changed);
+    changed = NULL;
+    meta_reply_reserved(req, 200, &after, false, &meta);
 }
 
 /* --- resize --- */
 
 /* The array that takes the old one's place: the same elements where there are as many, else zeros.
- */
+ * Ghosts, boundary and spacing stay; what padding there is, is the new shape's own. */
 static enum err_code resized(struct session *s, struct array *a, const struct view *shape,
                              struct array **ret, struct err *e)
 {
+    struct grid *desc = NULL, own;
+    if (a->grid) {
+        own = *a->grid;
+        own.is_padded = false;
+        desc = &own;
+    }
     if (view_size(shape) != view_size(&a->view))
-        return engine_zeros(s->stream, s->account, a->dtype, shape->rank, shape->shape, ret, e);
-    _cleanup_array_ struct array *whole = NULL;
+        return engine_zeros_grid(s->stream, s->account, a->dtype, shape->rank, shape->shape, desc,
+                                 1, ret, e);
+    _cleanup_array_ struct array *whole = NULL, *reshaped = NULL;
+    struct view v;
     enum err_code r = ERR_OK;
     if (view_is_contiguous(&a->view))
-        whole = array_ref(a);
+        whole = array_view(a, a->dtype, &a->view);
     else
-        r = engine_copy(s->stream, s->account, a, &whole, e);
-    struct view v;
+        r = engine_compact(s->stream, s->account, a, &whole, e);
+    if (r == ERR_OK && !whole)
+        r = err_oom(e);
     if (r == ERR_OK)
         r = view_reshape(&whole->view, shape->rank, shape->shape, &v, e);
     if (r != ERR_OK)
         return r;
-    struct array *b = array_view(whole, a->dtype, &v);
-    if (!b)
+    if (!(reshaped = array_view(whole, a->dtype, &v)))
         return err_oom(e);
-    *ret = b;
-    return ERR_OK;
+    return engine_embed(s->stream, s->account, reshaped, desc, 1, ret, e);
 }
 
 static enum err_code read_resize(struct json body, const struct array *a, struct view *ret,
@@ -172,6 +201,15 @@ static enum err_code read_resize(struct json body, const struct array *a, struct
         (r = json_get_shape(v, 0, &rank, shape, e)) != ERR_OK)
         return r;
     r = view_contiguous(rank, shape, dtype_size(a->dtype), ret, e);
+    if (r == ERR_OK && a->grid && rank != a->view.rank)
+        r = err_set(e, ERR_SHAPE_MISMATCH,
+                    "the array's ghosts, boundary and spacing are those of %d axes, the shape has "
+                    "%d",
+                    a->view.rank, rank);
+    if (r == ERR_OK && a->grid && a->grid->whole)
+        r = err_set(e, ERR_SHAPE_MISMATCH, "a view of interior and ghosts cannot be resized");
+    if (r == ERR_OK && a->grid && (r = grid_check_ghosts(a->grid, shape, e)) != ERR_OK)
+        e->pointer[0] = '\0'; /* it is the shape that does not fit */
     return r == ERR_OK ? r : err_prefix(e, "/shape");
 }
 
@@ -188,7 +226,7 @@ void array_resize(struct request *req)
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
-        (r = must_be_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
+        (r = handler_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
         r = err_set(&e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
     if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
         (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK)
@@ -249,8 +287,8 @@ void array_swap(struct request *req)
         (r = json_get_string(v, &ref, NULL, &e)) == ERR_OK &&
         (r = handle_get(s->handles, ref, &b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
-    if (r == ERR_OK && (r = must_be_writable(&a, &e)) == ERR_OK &&
-        (r = must_be_writable(&b, &e)) != ERR_OK)
+    if (r == ERR_OK && (r = handler_writable(&a, &e)) == ERR_OK &&
+        (r = handler_writable(&b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
     if (r == ERR_OK)
         r = meta_reserve(&meta, &e);

@@ -62,7 +62,8 @@ static void push_data(struct request *req)
     c->upload = NULL;
     mem_free(c->data.data);
     c->data.data = NULL;
-    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &a, &e) != ERR_OK)
+    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &a, &e) != ERR_OK ||
+        create_spec_embed(&c->spec, c->target.session, a, &a, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         finish(req, a);
@@ -80,7 +81,10 @@ static enum err_code begin_data(struct create *c, struct json_array *reader, str
         c->data.rank = c->spec.rank;
         memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
     }
-    if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK)
+    if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
+        (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, c->target.session, e)) !=
+            ERR_OK ||
+        (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
         return r;
     size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
     struct session *s = c->target.session;

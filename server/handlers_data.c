@@ -56,20 +56,39 @@ enum err_code data_parse_shape(const char *text, int *ret_rank, int64_t *ret_sha
     return ERR_OK;
 }
 
-/* The elements that ?index= means. */
+/* Whether ?ghost= asks for ghost cells too. */
+static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
+{
+    const char *text = http_query(req, "ghost");
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return err_set(e, ERR_BAD_FIELD, "ghost is 0 or 1");
+    *ret = text && *text == '1';
+    return ERR_OK;
+}
+
+/* The elements that ?index= and ?ghost= mean. */
 static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
                                struct err *e)
 {
     const char *text = http_query(req, "index");
+    bool ghosts;
+    enum err_code c = wants_ghosts(req, &ghosts, e);
+    if (c)
+        return c;
     if (!text) {
         *ret = a->view;
+        if (ghosts)
+            grid_whole(a->grid, &a->view, ret);
         return ERR_OK;
     }
     struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
     if (!spec)
         return err_oom(e);
-    enum err_code c = index_parse(text, strlen(text), spec, e);
-    return c ? c : view_index(&a->view, spec, ret, e);
+    c = index_parse(text, strlen(text), spec, e);
+    if (!c)
+        c = ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
+                   : view_index(&a->view, spec, ret, e);
+    return c;
 }
 
 /* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
@@ -88,16 +107,16 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     return ERR_OK;
 }
 
-static enum err_code only_index(struct request *req, struct err *e)
+static enum err_code only_region(struct request *req, struct err *e)
 {
-    static const char *const allowed[] = {"index", NULL};
+    static const char *const allowed[] = {"index", "ghost", NULL};
     return http_query_only(req, allowed, e);
 }
 
 static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
                                  struct array **ret_a, struct err *e)
 {
-    enum err_code c = only_index(req, e);
+    enum err_code c = only_region(req, e);
     if (!c)
         c = media_negotiate(http_header(req, "Accept"), data_offers,
                             sizeof data_offers / sizeof *data_offers, ret_type, e);
@@ -139,7 +158,7 @@ void data_put(struct request *req)
     struct session *s = NULL;
     struct handle h = {0};
     struct view region;
-    static const char *const allowed[] = {"index", "dtype", NULL};
+    static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
     enum err_code c = http_query_only(req, allowed, &e);
     if (!c)
         c = data_format_of(req, &format, &e);

@@ -86,15 +86,21 @@ static enum err_code step_dtype(struct json v, enum dtype *dtype, struct view *v
     return ERR_OK;
 }
 
+/* What the view is of: the array's elements, or with "ghost" its interior and ghosts. */
+static enum err_code step_ghost(struct json v, const struct array *a, struct view *view,
+                                bool *ret_whole, struct err *e)
+{
+    *ret_whole = false;
+    enum err_code r = json_present(v) ? json_get_bool(v, ret_whole, e) : ERR_OK;
+    if (r == ERR_OK && *ret_whole)
+        grid_whole(a->grid, &a->view, view);
+    return r;
+}
+
 static enum err_code apply(struct json body, enum dtype *dtype, struct view *view, struct err *e)
 {
-    struct json v = json_member(body, "ghost");
+    struct json v;
     enum err_code r = ERR_OK;
-    bool ghost = false;
-    if (json_present(v) && (r = json_get_bool(v, &ghost, e)) != ERR_OK)
-        return r;
-    if (ghost)
-        return json_err(v, e, ERR_BAD_FIELD, "ghost cells are not available in this version");
     if (json_present(v = json_member(body, "index")))
         r = step_index(v, view, e);
     if (r == ERR_OK && json_present(v = json_member(body, "permute")))
@@ -108,13 +114,50 @@ static enum err_code apply(struct json body, enum dtype *dtype, struct view *vie
     return r;
 }
 
+static bool changes_nothing(struct json body)
+{
+    static const char *const steps[] = {"index", "permute", "reshape", "broadcast_to", "dtype"};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (json_present(json_member(body, steps[i])))
+            return false;
+    return true;
+}
+
+/* The array that the view is; ghosts, boundary and spacing stay where the axes are the array's. */
+static enum err_code make_view(struct json body, struct array *a, struct array **ret, struct err *e)
+{
+    enum dtype dtype = a->dtype;
+    struct view view = a->view;
+    bool whole;
+    enum err_code r = step_ghost(json_member(body, "ghost"), a, &view, &whole, e);
+    if (r == ERR_OK)
+        r = apply(body, &dtype, &view, e);
+    if (r != ERR_OK)
+        return r;
+    struct grid *grid = NULL;
+    bool keeps = a->grid && changes_nothing(body);
+    if (keeps && whole && !a->grid->whole) {
+        struct grid desc = *a->grid;
+        desc.whole = true;
+        grid = grid_new(&desc);
+    } else if (keeps) {
+        grid = grid_ref(a->grid);
+    }
+    struct array *v = keeps && !grid ? NULL
+                      : keeps        ? array_view_grid(a, &view, grid)
+                                     : array_view(a, dtype, &view);
+    grid_unref(grid);
+    if (!v)
+        return err_oom(e);
+    *ret = v;
+    return ERR_OK;
+}
+
 void array_views_post(struct request *req)
 {
     struct err e = ERR_INIT;
     struct json body;
     const char *name = NULL;
-    enum dtype dtype;
-    struct view view;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *a = NULL;
@@ -123,16 +166,10 @@ void array_views_post(struct request *req)
     if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
-                          "ghost")) == ERR_OK) {
-        dtype = h.array->dtype;
-        view = h.array->view;
-        if ((r = apply(body, &dtype, &view, &e)) == ERR_OK)
-            r = handler_name(body, &name, &e);
-    }
-    if (r == ERR_OK)
+                          "ghost")) == ERR_OK &&
+        (r = make_view(body, h.array, &a, &e)) == ERR_OK &&
+        (r = handler_name(body, &name, &e)) == ERR_OK)
         r = meta_reserve(&meta, &e);
-    if (r == ERR_OK && !(a = array_view(h.array, dtype, &view)))
-        r = err_oom(&e);
     if (r == ERR_OK) {
         struct handle_spec spec = {.name = name, .policy = NAME_NEW, .view_of = h.id};
         r = handle_add(s->handles, a, &spec, &made, NULL, &e);

@@ -500,11 +500,13 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
     return ERR_OK;
 }
 
-enum err_code handle_update(struct handle_space *s, const char *ref, const char *name,
-                            int read_only, const struct handle_guard *guard, struct handle *ret,
-                            struct err *e)
+enum err_code handle_update(struct handle_space *s, const char *ref,
+                            const struct handle_change *change, const struct handle_guard *guard,
+                            struct handle *ret, struct err *e)
 {
     struct entry *x;
+    struct array *gone = NULL;
+    const char *name = change->name;
     enum err_code r;
     if (name && name[0] && (r = name_check(name, e)) != ERR_OK)
         return r;
@@ -512,14 +514,21 @@ enum err_code handle_update(struct handle_space *s, const char *ref, const char 
     r = find_or_fail(s, ref, &x, e);
     if (r == ERR_OK)
         r = ask(guard, x, e);
+    if (r == ERR_OK && change->array && x->array != change->old)
+        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
     if (r == ERR_OK && name)
         r = rename_entry(x, name, e);
     if (r == ERR_OK) {
-        if (read_only >= 0)
-            x->read_only = read_only;
+        if (change->read_only >= 0)
+            x->read_only = change->read_only;
+        if (change->array) {
+            gone = x->array;
+            x->array = array_ref(change->array);
+        }
         snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
+    array_unref(gone);
     return r;
 }
 

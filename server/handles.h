@@ -97,12 +97,18 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e) must_check;
 
-/* Changes name (unless NULL; "" takes it away) and the read-only mark (0, 1; -1 leaves it).
- * ERR_CONFLICT for a name that another handle has. *ret is the handle afterwards. The name is one
- * of the session that owns the handle. guard: NULL, or what must agree. */
-enum err_code handle_update(struct handle_space *s, const char *ref, const char *name,
-                            int read_only, const struct handle_guard *guard, struct handle *ret,
-                            struct err *e) must_check;
+/* Changes of a handle. ERR_CONFLICT for a name that another handle has, or when `array` is to take
+ * the place of another array than the handle's. *ret is the handle afterwards. The name is one of
+ * the session that owns the handle. guard: NULL, or what must agree. */
+struct handle_change {
+    const char *name;        /* NULL: leaves it; "": takes it away */
+    int read_only;           /* 0, 1; -1 leaves it */
+    const struct array *old; /* for which `array`, */
+    struct array *array;     /* the same memory under another description, comes; NULL: stays */
+};
+enum err_code handle_update(struct handle_space *s, const char *ref,
+                            const struct handle_change *change, const struct handle_guard *guard,
+                            struct handle *ret, struct err *e) must_check;
 
 /* Puts `array` (a reference is taken) in the place of `old` under the id `id`. ERR_CONFLICT when
  * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND. */

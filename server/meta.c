@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "protocol/json_writer.h"
+#include "server/grid_json.h"
 
 void meta_put_time(struct json_writer *w, const char *key, int64_t us)
 {
@@ -15,27 +16,6 @@ void meta_put_time(struct json_writer *w, const char *key, int64_t us)
     size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(text + n, sizeof text - n, ".%03dZ", (int)(us / 1000 % 1000));
     json_put_member_string(w, key, text);
-}
-
-/* ghost, boundary and spacing have no other values yet than those of an array made without. */
-static void put_geometry(struct json_writer *w, int rank)
-{
-    static const char none[] = "[{\"type\":\"none\"},{\"type\":\"none\"}]";
-    json_put_key(w, "ghost");
-    json_open_list(w);
-    for (int i = 0; i < rank; i++)
-        json_put_i64(w, 0);
-    json_close_list(w);
-    json_put_key(w, "boundary");
-    json_open_list(w);
-    for (int i = 0; i < rank; i++)
-        json_put_raw(w, none, sizeof none - 1);
-    json_close_list(w);
-    json_put_key(w, "spacing");
-    json_open_list(w);
-    for (int i = 0; i < rank; i++)
-        json_put_i64(w, 1);
-    json_close_list(w);
 }
 
 void meta_put(struct json_writer *w, const struct handle *h)
@@ -54,7 +34,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_put_member_i64(w, "size", view_size(&a->view));
     json_put_member_i64(w, "nbytes", array_nbytes(a));
     json_put_member_i64(w, "itemsize", (int64_t)dtype_size(a->dtype));
-    put_geometry(w, rank);
+    grid_json_put(w, a->grid, rank);
     if (h->view_of[0])
         json_put_member_string(w, "view_of", h->view_of);
     json_put_member_i64(w, "references", array_buffer_refs(a));
@@ -66,7 +46,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_close_object(w);
 }
 
-#define META_MAX 4096 /* of any array */
+#define META_MAX 16384 /* of any array: 64 faces with complex values */
 
 enum err_code meta_reserve(struct strb *ret, struct err *e)
 {

@@ -28,8 +28,12 @@ const struct route route_table[] = {
     {"POST", "/v1/arrays/{ref}/views", BODY_BUFFERED, array_views_post, "/v1/arrays/{ref}/views"},
     {"POST", "/v1/arrays/{ref}/copy", BODY_OPTIONAL, array_copy, "/v1/arrays/{ref}/copy"},
     {"POST", "/v1/arrays/{ref}/swap", BODY_BUFFERED, array_swap, "/v1/arrays/{ref}/swap"},
+    {"POST", "/v1/arrays/{ref}/fill_ghost", BODY_OPTIONAL, array_fill_ghost,
+     "/v1/arrays/{ref}/fill_ghost"},
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
+
+    {"POST", "/v1/layouts", BODY_BUFFERED, layouts_post, "/v1/layouts"},
 
     {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate"},
     {"POST", "/v1/explain", BODY_BUFFERED, explain_post, "/v1/explain"},

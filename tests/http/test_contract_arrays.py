@@ -438,13 +438,6 @@ def test_no_such_array(api, path):
     api.fails(404, "not_found", api.get(path))
 
 
-@pytest.mark.parametrize("field", ["ghost", "boundary", "spacing", "congruent_to", "padded"])
-def test_what_this_version_lacks_is_refused(api, field):
-    value = {"ghost": [1], "boundary": ["periodic"], "spacing": [0.5], "congruent_to": "u", "padded": [4]}[field]
-    r = api.post("/v1/arrays", {"shape": [4], field: value})
-    assert r.status == 422 and r.json()["pointer"] == f"/{field}", r
-
-
 # --- resize, copy, swap ---
 
 

@@ -133,7 +133,9 @@ static void guards(void **state)
     asked.answer = ERR_PRECONDITION_FAILED;
     assert_int_equal(handle_add(s, b, &spec, &h, NULL, &e), ERR_PRECONDITION_FAILED);
     assert_ptr_equal(asked.now, a);
-    assert_int_equal(handle_update(s, "u", "v", 1, &guard, &h, &e), ERR_PRECONDITION_FAILED);
+    assert_int_equal(
+        handle_update(s, "u", &(struct handle_change){.name = "v", .read_only = 1}, &guard, &h, &e),
+        ERR_PRECONDITION_FAILED);
     assert_int_equal(handle_remove(s, "u", &guard, &e), ERR_PRECONDITION_FAILED);
     assert_int_equal(asked.n, 5);
     assert_int_equal(handle_get(s, "u", &h, &e), ERR_OK);
@@ -141,7 +143,8 @@ static void guards(void **state)
     handle_clear(&h);
     /* nothing there, or protected: that is the answer, and nobody is asked */
     assert_int_equal(handle_remove(s, "v", &guard, &e), ERR_NOT_FOUND);
-    assert_int_equal(handle_update(s, "u", NULL, 1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", &(struct handle_change){.read_only = 1}, NULL, &h, &e),
+                     ERR_OK);
     handle_clear(&h);
     assert_int_equal(handle_remove(s, "u", &guard, &e), ERR_READ_ONLY);
     assert_int_equal(handle_add(s, b, &spec, &h, NULL, &e), ERR_READ_ONLY);

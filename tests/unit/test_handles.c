@@ -166,13 +166,15 @@ static void taken_names_conflict_or_are_replaced(void **state)
     assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_CONFLICT);
     spec.policy = NAME_REPLACE;
 
-    assert_int_equal(handle_update(s, "u", NULL, 1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", &(struct handle_change){.read_only = 1}, NULL, &h, &e),
+                     ERR_OK);
     assert_true(h.read_only);
     handle_clear(&h);
     assert_int_equal(handle_check_name(s, "u", NAME_REPLACE, &e), ERR_READ_ONLY);
     assert_int_equal(handle_add(s, a, &spec, &h, NULL, &e), ERR_READ_ONLY);
     assert_int_equal(handle_remove(s, "u", NULL, &e), ERR_READ_ONLY);
-    assert_int_equal(handle_update(s, u.id, NULL, 0, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, u.id, &(struct handle_change){.read_only = 0}, NULL, &h, &e),
+                     ERR_OK);
     handle_clear(&h);
 
     /* the table may be full: one goes, one comes */
@@ -198,21 +200,33 @@ static void renaming(void **state)
     struct handle u = add(s1, 4, "u", NAME_NEW, NULL), h;
     add(s1, 4, "v", NAME_NEW, NULL);
     struct err e = ERR_INIT;
-    assert_int_equal(handle_update(s1, "u", "v", -1, NULL, &h, &e), ERR_CONFLICT);
-    assert_int_equal(handle_update(s1, "u", "v w", -1, NULL, &h, &e), ERR_BAD_NAME);
-    assert_int_equal(handle_update(s1, "u", "v", 1, NULL, &h, &e), ERR_CONFLICT);
+    assert_int_equal(
+        handle_update(s1, "u", &(struct handle_change){.name = "v", .read_only = -1}, NULL, &h, &e),
+        ERR_CONFLICT);
+    assert_int_equal(handle_update(s1, "u", &(struct handle_change){.name = "v w", .read_only = -1},
+                                   NULL, &h, &e),
+                     ERR_BAD_NAME);
+    assert_int_equal(
+        handle_update(s1, "u", &(struct handle_change){.name = "v", .read_only = 1}, NULL, &h, &e),
+        ERR_CONFLICT);
     assert_int_equal(lookup(s1, "u", &h), ERR_OK);
     assert_false(h.read_only);
-    assert_int_equal(handle_update(s1, "u", "u", -1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(
+        handle_update(s1, "u", &(struct handle_change){.name = "u", .read_only = -1}, NULL, &h, &e),
+        ERR_OK);
     handle_clear(&h);
     /* from another session, by id: the name is one of the owner's */
-    assert_int_equal(handle_update(s2, u.id, "w", -1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s2, u.id, &(struct handle_change){.name = "w", .read_only = -1},
+                                   NULL, &h, &e),
+                     ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s1, "u", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s2, "w", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s1, "w", &h), ERR_OK);
     assert_string_equal(h.id, u.id);
-    assert_int_equal(handle_update(s1, "w", "", -1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(
+        handle_update(s1, "w", &(struct handle_change){.name = "", .read_only = -1}, NULL, &h, &e),
+        ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s1, "w", NULL), ERR_NOT_FOUND);
     assert_int_equal(lookup(s1, u.id, &h), ERR_OK);
@@ -233,7 +247,8 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     assert_string_equal(u.view_of, "");
     assert_string_equal(v.view_of, u.id);
     assert_string_equal(w.view_of, v.id);
-    assert_int_equal(handle_update(s, "u", NULL, 1, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", &(struct handle_change){.read_only = 1}, NULL, &h, &e),
+                     ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s, "v", &h), ERR_OK);
     assert_true(h.read_only);
@@ -248,7 +263,8 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
     assert_true(h.read_only);
     assert_string_equal(h.view_of, "");
-    assert_int_equal(handle_update(s, "u", NULL, 0, NULL, &h, &e), ERR_OK);
+    assert_int_equal(handle_update(s, "u", &(struct handle_change){.read_only = 0}, NULL, &h, &e),
+                     ERR_OK);
     handle_clear(&h);
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
     assert_false(h.read_only);
@@ -333,8 +349,11 @@ static void every_failed_allocation_changes_nothing(void **state)
             struct handle h = {0};
             struct err e = ERR_INIT;
             mem_fail_after(nth, round == 2);
-            enum err_code r = round < 2 ? handle_add(s, a, &spec, &h, NULL, &e)
-                                        : handle_update(s, "u", "x", 1, NULL, &h, &e);
+            enum err_code r =
+                round < 2
+                    ? handle_add(s, a, &spec, &h, NULL, &e)
+                    : handle_update(s, "u", &(struct handle_change){.name = "x", .read_only = 1},
+                                    NULL, &h, &e);
             mem_fail_after(0, false);
             if (r == ERR_OK) {
                 handle_clear(&h);
@@ -374,7 +393,8 @@ static void *hammer(void *arg)
         if (handle_add(s, a, &spec, &h, NULL, &e) == ERR_OK) {
             if (handle_get(s, name, &g, &e) == ERR_OK)
                 handle_clear(&g);
-            if (handle_update(s, h.id, "shared", -1, NULL, &g, &e) == ERR_OK)
+            if (handle_update(s, h.id, &(struct handle_change){.name = "shared", .read_only = -1},
+                              NULL, &g, &e) == ERR_OK)
                 handle_clear(&g);
             if (i % 3 && handle_remove(s, h.id, NULL, &e) != ERR_OK)
                 assert_int_equal(e.code, ERR_NOT_FOUND);
