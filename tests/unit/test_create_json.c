@@ -108,7 +108,11 @@ static void mistakes_have_a_place(void **state)
     } bad[] = {
         {"{}", ERR_BAD_FIELD, "/shape"},
         {"{\"shape\":[1],\"color\":1}", ERR_UNKNOWN_FIELD, "/color"},
-        {"{\"shape\":[1],\"ghost\":[1]}", ERR_BAD_FIELD, "/ghost"},
+        {"{\"shape\":[1],\"ghost\":[2]}", ERR_GHOST_WIDTH, "/ghost/0"},
+        {"{\"shape\":[1],\"ghost\":[1,1]}", ERR_SHAPE_MISMATCH, "/ghost"},
+        {"{\"shape\":[1],\"boundary\":[[{\"type\":\"periodic\"},{\"type\":\"none\"}]]}",
+         ERR_BAD_BOUNDARY, "/boundary/0"},
+        {"{\"shape\":[1],\"spacing\":[0]}", ERR_BAD_FIELD, "/spacing/0"},
         {"{\"shape\":[1],\"alignment\":8192}", ERR_BAD_FIELD, "/alignment"},
         {"{\"shape\":[1],\"dtype\":\"f4\"}", ERR_BAD_DTYPE, "/dtype"},
         {"{\"shape\":[1],\"fill\":1,\"eye\":{\"n\":1}}", ERR_BAD_FIELD, "/eye"},
