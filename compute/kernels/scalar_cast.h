@@ -123,7 +123,7 @@ AR_SATURATE_ALL(F64, ar_f64)
     AR_CAST(F, f, F64, ar_f64, (ar_f64)(v))                                                        \
     AR_CAST(F, f, C64, ar_c64, (AR_VALUE(ar_c64){(ar_f32)(v), 0}))                                 \
     AR_CAST(F, f, C128, ar_c128, (AR_VALUE(ar_c128){(ar_f64)(v), 0}))
-#define AR_WRAP(T, t, v)    (t)(v)
+#define AR_WRAP(T, t, v)    (sizeof(t) < 4 ? (t)ar_opaque((ar_i32)(v)) : (t)(v))
 #define AR_SAT_F32(T, t, v) ar_saturate_F32_##T(v)
 #define AR_SAT_F64(T, t, v) ar_saturate_F64_##T(v)
 

@@ -1,38 +1,27 @@
 /* Template of the integer operations; included by scalar_int.h once a type. No include guard. */
 
-/* A value about to be compared. NVRTC 13 makes minima, maxima and absolute values of 8 and 16 bits
- * of comparisons, and loses a sign extension in them: maximum(~a + b, b) of int8 was wrong where
- * the sum wrapped, abs(-128) was +128 when widened. It cannot where it does not see through the
- * extension. */
-#if defined(__CUDACC_RTC__) && AR_WIDTH < 32
-AR_FN ar_i32 AR_NAME(WIDE)(AR_R a)
-{
-    ar_i32 v = a;
-    asm("" : "+r"(v));
-    return v;
-}
+/* 8 and 16 bits: what is computed and what is compared, see ar_opaque(). */
+#if AR_WIDTH < 32
+#define AR_OPAQUE(x) ar_opaque((ar_i32)(x))
 #else
-AR_FN AR_R AR_NAME(WIDE)(AR_R a)
-{
-    return a;
-}
+#define AR_OPAQUE(x) (x)
 #endif
 
 AR_FN AR_R AR_NAME(ADD)(AR_R a, AR_R b)
 {
-    return (AR_R)((AR_W)a + (AR_W)b);
+    return (AR_R)AR_OPAQUE((AR_W)a + (AR_W)b);
 }
 AR_FN AR_R AR_NAME(SUBTRACT)(AR_R a, AR_R b)
 {
-    return (AR_R)((AR_W)a - (AR_W)b);
+    return (AR_R)AR_OPAQUE((AR_W)a - (AR_W)b);
 }
 AR_FN AR_R AR_NAME(MULTIPLY)(AR_R a, AR_R b)
 {
-    return (AR_R)((AR_W)a * (AR_W)b);
+    return (AR_R)AR_OPAQUE((AR_W)a * (AR_W)b);
 }
 AR_FN AR_R AR_NAME(NEGATIVE)(AR_R a)
 {
-    return (AR_R)((AR_W)0 - (AR_W)a);
+    return (AR_R)AR_OPAQUE((AR_W)0 - (AR_W)a);
 }
 AR_FN AR_R AR_NAME(POSITIVE)(AR_R a)
 {
@@ -40,7 +29,7 @@ AR_FN AR_R AR_NAME(POSITIVE)(AR_R a)
 }
 AR_FN AR_R AR_NAME(SQUARE)(AR_R a)
 {
-    return (AR_R)((AR_W)a * (AR_W)a);
+    return (AR_R)AR_OPAQUE((AR_W)a * (AR_W)a);
 }
 
 /* Truncated a / b for b other than 0 and (signed) -1. */
@@ -110,16 +99,16 @@ AR_FN AR_R AR_NAME(POW)(AR_R a, AR_R b)
         base *= base;
         e >>= 1;
     }
-    return (AR_R)r;
+    return (AR_R)AR_OPAQUE(r);
 }
 
 AR_FN AR_R AR_NAME(MAXIMUM)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) > AR_NAME(WIDE)(b) ? a : b;
+    return AR_OPAQUE(a) > AR_OPAQUE(b) ? a : b;
 }
 AR_FN AR_R AR_NAME(MINIMUM)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) < AR_NAME(WIDE)(b) ? a : b;
+    return AR_OPAQUE(a) < AR_OPAQUE(b) ? a : b;
 }
 AR_FN AR_R AR_NAME(BITWISE_AND)(AR_R a, AR_R b)
 {
@@ -140,14 +129,14 @@ AR_FN AR_R AR_NAME(BITWISE_INVERT)(AR_R a)
 AR_FN AR_R AR_NAME(BITWISE_LEFT_SHIFT)(AR_R a, AR_R b)
 {
     AR_U n = (AR_U)b; /* a negative count is a large one */
-    AR_R r = (AR_R)((AR_W)(AR_U)a << (n & (AR_WIDTH - 1)));
+    AR_R r = (AR_R)AR_OPAQUE((AR_W)(AR_U)a << (n & (AR_WIDTH - 1)));
     return (AR_R)(n >= AR_WIDTH ? 0 : r);
 }
 AR_FN AR_R AR_NAME(BITWISE_RIGHT_SHIFT)(AR_R a, AR_R b)
 {
     AR_U n = (AR_U)b;
 #if AR_SIGNED
-    return (AR_R)(a >> (b < 0 || AR_NAME(WIDE)(b) >= AR_WIDTH ? AR_WIDTH - 1 : n));
+    return (AR_R)(a >> (b < 0 || AR_OPAQUE(b) >= AR_WIDTH ? AR_WIDTH - 1 : n));
 #else
     AR_R r = (AR_R)(a >> (n & (AR_WIDTH - 1)));
     return (AR_R)(n >= AR_WIDTH ? 0 : r);
@@ -164,25 +153,25 @@ AR_FN ar_bool AR_NAME(NOT_EQUAL)(AR_R a, AR_R b)
 }
 AR_FN ar_bool AR_NAME(LESS)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) < AR_NAME(WIDE)(b);
+    return AR_OPAQUE(a) < AR_OPAQUE(b);
 }
 AR_FN ar_bool AR_NAME(LESS_EQUAL)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) <= AR_NAME(WIDE)(b);
+    return AR_OPAQUE(a) <= AR_OPAQUE(b);
 }
 AR_FN ar_bool AR_NAME(GREATER)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) > AR_NAME(WIDE)(b);
+    return AR_OPAQUE(a) > AR_OPAQUE(b);
 }
 AR_FN ar_bool AR_NAME(GREATER_EQUAL)(AR_R a, AR_R b)
 {
-    return AR_NAME(WIDE)(a) >= AR_NAME(WIDE)(b);
+    return AR_OPAQUE(a) >= AR_OPAQUE(b);
 }
 
 #if AR_SIGNED
 AR_FN AR_R AR_NAME(ABS)(AR_R a)
 {
-    return AR_NAME(WIDE)(a) < 0 ? AR_NAME(NEGATIVE)(a) : a;
+    return AR_OPAQUE(a) < 0 ? AR_NAME(NEGATIVE)(a) : a;
 }
 AR_FN AR_R AR_NAME(SIGN)(AR_R a)
 {
@@ -252,6 +241,7 @@ AR_FN ar_bool AR_NAME(ISFINITE)(AR_R a)
     return 1;
 }
 
+#undef AR_OPAQUE
 #undef AR_T
 #undef AR_R
 #undef AR_U

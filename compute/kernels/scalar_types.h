@@ -51,6 +51,18 @@ struct ar_complex128 {
 typedef struct ar_complex64 ar_c64;
 typedef struct ar_complex128 ar_c128;
 
+/* v, of which a device's compiler is to know nothing. NVRTC 13 takes integers of 8 and 16 bits that
+ * it computed for ones that did not wrap, and leaves out the sign extension: maximum(~a + b, b) of
+ * int8 was wrong where the sum wrapped, min(-a) and abs(a) > 0 of int16 for the least number. So
+ * what is computed in them, converted to them and compared in them goes through here. */
+AR_FN ar_i32 ar_opaque(ar_i32 v)
+{
+#if defined(__CUDACC_RTC__)
+    asm("" : "+r"(v));
+#endif
+    return v;
+}
+
 AR_FN ar_u32 ar_bits_F32(ar_f32 x)
 {
 #if defined(__CUDACC_RTC__)
