@@ -398,6 +398,9 @@ static enum err_code check_func(struct checker *c, uint32_t node, enum func func
     case FUNC_ARGMIN:
     case FUNC_COUNT:
         break;
+    case FUNC_CUMULATIVE_SUM:
+    case FUNC_CUMULATIVE_PROD:
+        return scan_call(c, &call, func == FUNC_CUMULATIVE_SUM ? REDUCE_SUM : REDUCE_PROD, ret);
     case FUNC_DOT:
         return moments_dot(c, &call, ret);
     }

@@ -53,6 +53,8 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
     case T_VIEW:
         return hash_i64s(hash_i64s(h, n->view->start, n->view->rank), n->view->step,
                          c->t->nodes[n->args[0]].rank);
+    case T_SCAN:
+        return mix(h, (uint64_t)n->scan.op << 32 | (uint64_t)n->scan.axis);
     case T_REDUCE:
         memcpy(raw, &n->reduce.divisor, sizeof *raw);
         return mix(mix(h, raw[0]), (uint64_t)n->reduce.op << 33 |
@@ -96,6 +98,8 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
                memcmp(a->view->src, b->view->src, (size_t)a->view->rank) == 0 &&
                same_i64s(a->view->start, b->view->start, a->view->rank) &&
                same_i64s(a->view->step, b->view->step, a->view->rank);
+    case T_SCAN:
+        return a->scan.op == b->scan.op && a->scan.axis == b->scan.axis;
     case T_REDUCE:
         return a->reduce.op == b->reduce.op && a->reduce.axes == b->reduce.axes &&
                a->reduce.keepdims == b->reduce.keepdims &&
@@ -343,6 +347,21 @@ enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum r
     n.reduce.axes = axes;
     n.reduce.keepdims = keepdims;
     n.reduce.divisor = divisor;
+    return add(c, place, &n, NODE_ARRAY, ret);
+}
+
+enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op, int axis,
+                         uint32_t *ret)
+{
+    const struct typed_node *x = &c->t->nodes[a];
+    struct typed_node n = {.kind = T_SCAN,
+                           .dtype = x->dtype,
+                           .rank = x->rank,
+                           .shape = x->shape,
+                           .n_args = 1,
+                           .args = {a}};
+    n.scan.op = op;
+    n.scan.axis = axis;
     return add(c, place, &n, NODE_ARRAY, ret);
 }
 

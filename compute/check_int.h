@@ -114,6 +114,8 @@ enum err_code graph_view(struct checker *c, uint32_t place, uint32_t a, const st
                          int rank, const int64_t *shape, uint32_t *ret) must_check;
 enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op,
                            double divisor, uint32_t axes, bool keepdims, uint32_t *ret) must_check;
+enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op, int axis,
+                         uint32_t *ret) must_check;
 /* Ends a scope: every index() and unravel_index() still loose under `a` takes a's shape. An error
  * when a has none of its own. */
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
@@ -194,6 +196,10 @@ enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x
 enum dtype reduce_sum_dtype(enum dtype t);
 enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
                           struct cval *ret) must_check;
+
+/* cumulative_sum, cumulative_prod */
+enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_op op,
+                        struct cval *ret) must_check;
 
 /* check_moments.c; x's scope is closed */
 

@@ -175,3 +175,32 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     *ret = cval_typed(x, r.place);
     return ERR_OK;
 }
+
+enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_op op,
+                        struct cval *ret)
+{
+    struct cval v;
+    uint32_t x, node = call->param[1];
+    int64_t axis = 0;
+    TRY(check_value(c, call->param[0], &v));
+    TRY(ops_typed(c, &v, &x));
+    TRY(graph_close(c, v.place, x, &x));
+    int rank = c->t->nodes[x].rank;
+    if (rank == 0)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS, "%s takes an array with axes",
+                        call->name);
+    if (check_absent(c, node) && rank != 1)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS,
+                        "%s of an array of %d axes needs to be told along which", call->name, rank);
+    if (!check_absent(c, node))
+        TRY(check_int(c, node, "axis", ERR_BAD_AXIS, &axis));
+    if (axis < -rank || axis >= rank)
+        return expr_err(c->x, node, c->e, ERR_BAD_AXIS, "axis %lld is out of range for rank %d",
+                        (long long)axis, rank);
+    enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
+    TRY(graph_cast(c, call->node, x, dtype_is_half(t) ? DT_F32 : t, &x));
+    TRY(graph_scan(c, call->node, x, op, (int)(axis < 0 ? axis + rank : axis), &x));
+    TRY(graph_cast(c, call->node, x, t, &x));
+    *ret = cval_typed(x, call->node);
+    return ERR_OK;
+}

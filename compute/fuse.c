@@ -1,11 +1,11 @@
 /* Cutting a graph into kernels.
  *
  * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason:
- * a reduction ends a kernel; a subexpression read at several offsets would be computed once an
- * offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the limits
- * gives up its largest operand. Sizes are those of the expanded tree (shared nodes count each
- * time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller. For
- * a graph without shifts whose nodes all fit one kernel that bound is not used, since value
+ * a reduction or a scan ends a kernel; a subexpression read at several offsets would be computed
+ * once an offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the
+ * limits gives up its largest operand. Sizes are those of the expanded tree (shared nodes count
+ * each time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller.
+ * For a graph without shifts whose nodes all fit one kernel that bound is not used, since value
  * numbering emits each node at most once there. */
 #include "compute/fuse.h"
 
@@ -65,7 +65,7 @@ static uint32_t sat_add(uint32_t a, uint32_t b)
 
 static bool closes_scope(enum typed_kind k)
 {
-    return k == T_SHIFT || k == T_REDUCE || k == T_VIEW;
+    return k == T_SHIFT || k == T_REDUCE || k == T_SCAN || k == T_VIEW;
 }
 
 /* Shapes that scope-dependent nodes are evaluated over, from the root down. */
@@ -145,7 +145,7 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                 break;
             f[n->args[largest]].cut = true;
         }
-        if (n->kind == T_REDUCE)
+        if (n->kind == T_REDUCE || n->kind == T_SCAN)
             f[i].cut = true;
         else if (shifts[i] > 1 && cuttable(t, f, i) &&
                  (uint64_t)cost[i] * shifts[i] > limits->recompute)

@@ -360,10 +360,12 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const struct ir_output *o = &k->outputs[i];
         strb_addf(out, "  %s %%%u -> slot%u %s",
-                  o->kind == OUT_STORE ? "store" : reduce_name(o->reduce), o->node, o->slot,
-                  dtype_name(o->dtype));
+                  o->kind == OUT_STORE  ? "store"
+                  : o->kind == OUT_SCAN ? scan_name(o->reduce)
+                                        : reduce_name(o->reduce),
+                  o->node, o->slot, dtype_name(o->dtype));
         print_view(out, &o->view);
-        if (o->kind == OUT_REDUCE)
+        if (o->kind != OUT_STORE)
             strb_addf(out, " axes 0x%x", o->axes);
         if (o->kind == OUT_REDUCE && o->reduce == REDUCE_MEAN)
             strb_addf(out, " by %.17g", o->divisor);

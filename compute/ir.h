@@ -78,15 +78,17 @@ struct ir_input {
     struct view view;
 };
 
-enum ir_output_kind { OUT_STORE, OUT_REDUCE };
+enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };
 
 /* What a kernel leaves behind. OUT_STORE writes node at view (over the iteration space). OUT_REDUCE
  * combines node over the iteration axes in `axes` and writes one element for every point of the
  * rest: view has the iteration space's rank, stride 0 and extent 1 along reduced axes. Reductions
  * of floats and complex accumulate at least as well as pairwise summation, integers wrap, min and
  * max propagate NaN; the order is fixed, so the same input gives the same bits. A sum (prod, any,
- * all) over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing. A
- * kernel has one output for now; the format allows several stores. */
+ * all) over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing.
+ * OUT_SCAN writes at view, as OUT_STORE does, the SUM or PROD of node at the points up to and with
+ * each one along the only axis in `axes`; its memory is no input's. A kernel has one output for
+ * now; the format allows several stores. */
 struct ir_output {
     enum ir_output_kind kind;
     uint32_t node;

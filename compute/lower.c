@@ -316,6 +316,7 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
         return p ? lower_node(l, ks, n->args[0], p) : IR_NONE;
     }
     case T_REDUCE: /* always cut */
+    case T_SCAN:
         return lower_temp_load(l, ks, i, pos);
     default:
         break;
@@ -390,6 +391,12 @@ static bool add_kernel(struct lowering *l, struct ir_kernel *k)
     return true;
 }
 
+/* A kernel runs over the shape of the operand of such a node, not over the node's. */
+static bool combines(const struct typed_node *n)
+{
+    return n->kind == T_REDUCE || n->kind == T_SCAN;
+}
+
 /* Axes of a reduction's result, as strides over the iteration space: target has the result's shape.
  */
 static struct view reduce_target(const struct typed_node *n, const struct typed_node *x,
@@ -412,7 +419,7 @@ static bool build_kernel(struct lowering *l, uint32_t i, int rank, const int64_t
                          uint32_t slot, const struct view *target)
 {
     const struct typed_node *n = &l->t->nodes[i];
-    const struct typed_node *x = n->kind == T_REDUCE ? &l->t->nodes[n->args[0]] : NULL;
+    const struct typed_node *x = combines(n) ? &l->t->nodes[n->args[0]] : NULL;
     struct ir_kernel *k = arena_alloc(l->arena, sizeof *k);
     struct kernel_state *ks = arena_alloc(l->arena, sizeof *ks);
     if (!k || !ks)
@@ -445,12 +452,15 @@ static bool build_kernel(struct lowering *l, uint32_t i, int rank, const int64_t
     uint32_t v = lower_node(l, ks, x ? n->args[0] : i, pos);
     if (v == IR_NONE)
         return false;
-    struct ir_output out = {.kind = x ? OUT_REDUCE : OUT_STORE,
-                            .node = v,
-                            .slot = slot,
-                            .dtype = n->dtype,
-                            .view = x ? reduce_target(n, x, target) : *target};
-    if (x) {
+    struct ir_output out = {
+        .kind = OUT_STORE, .node = v, .slot = slot, .dtype = n->dtype, .view = *target};
+    if (n->kind == T_SCAN) {
+        out.kind = OUT_SCAN;
+        out.reduce = n->scan.op;
+        out.axes = 1u << n->scan.axis;
+    } else if (n->kind == T_REDUCE) {
+        out.kind = OUT_REDUCE;
+        out.view = reduce_target(n, x, target);
         out.reduce = n->reduce.op;
         out.axes = n->reduce.axes;
         out.divisor = n->reduce.divisor;
@@ -501,8 +511,8 @@ static bool lower_root(struct lowering *l)
                        : !lower_kernel(l, i, n->rank, n->shape))
             return false;
     }
-    if (root->kind == T_REDUCE && !view_same_shape(target, &whole)) {
-        /* broadcast on the way out: reduce into a temporary, then store it */
+    if (combines(root) && !view_same_shape(target, &whole)) {
+        /* broadcast on the way out: into a temporary first, then stored from there */
         if (!lower_kernel(l, l->t->root, root->rank, root->shape))
             return false;
         struct typed_node load = {.kind = T_VIEW,

@@ -24,6 +24,11 @@ const char *reduce_name(enum reduce_op op)
     return names[op];
 }
 
+const char *scan_name(enum reduce_op op)
+{
+    return op == REDUCE_PROD ? "cumulative_prod" : "cumulative_sum";
+}
+
 uint32_t typed_add(struct arena *arena, struct typed *t, const struct typed_node *node)
 {
     size_t cap = t->cap_nodes;
@@ -100,11 +105,12 @@ static void print_axes(uint32_t axes, bool keepdims, struct strb *out)
 static const char *node_word(const struct typed_node *n)
 {
     static const char *const words[] = {
-        [T_CONST] = "const", [T_INPUT] = "input", [T_OP] = "",          [T_CAST] = "cast",
-        [T_WHERE] = "where", [T_SHIFT] = "shift", [T_INDEX] = "index",  [T_UNRAVEL] = "unravel",
-        [T_VIEW] = "view",   [T_REDUCE] = "",     [T_RANDOM] = "random"};
+        [T_CONST] = "const", [T_INPUT] = "input", [T_OP] = "",         [T_CAST] = "cast",
+        [T_WHERE] = "where", [T_SHIFT] = "shift", [T_INDEX] = "index", [T_UNRAVEL] = "unravel",
+        [T_VIEW] = "view",   [T_REDUCE] = "",     [T_SCAN] = "",       [T_RANDOM] = "random"};
     return n->kind == T_OP       ? op_table[n->op].name
            : n->kind == T_REDUCE ? reduce_name(n->reduce.op)
+           : n->kind == T_SCAN   ? scan_name(n->scan.op)
                                  : words[n->kind];
 }
 
@@ -136,6 +142,9 @@ static void print_node(const struct typed *t, uint32_t id, struct strb *out)
         break;
     case T_VIEW:
         print_affine(n->view, out);
+        break;
+    case T_SCAN:
+        strb_addf(out, " axis %d", n->scan.axis);
         break;
     case T_REDUCE:
         print_axes(n->reduce.axes, n->reduce.keepdims, out);

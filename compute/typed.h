@@ -28,7 +28,9 @@ enum typed_kind {
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
     T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, an ARGMAX
                   and an ARGMIN int64 */
-    T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
+    T_SCAN,  /* args[0] accumulated along an axis: its elements up to and with each one; same dtype
+                and shape */
+    T_RANDOM /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
 };
 
 enum boundary_mode {
@@ -100,6 +102,10 @@ struct typed_node {
             bool keepdims;
             double divisor; /* REDUCE_MEAN, else 0 */
         } reduce;
+        struct {
+            enum reduce_op op; /* SUM, PROD */
+            int axis;
+        } scan;
         const struct random_params *random;
     };
 };
@@ -126,6 +132,7 @@ struct typed {
 
 const char *boundary_name(enum boundary_mode m);
 const char *reduce_name(enum reduce_op op);
+const char *scan_name(enum reduce_op op);
 
 static inline bool reduce_is_arg(enum reduce_op op)
 {

@@ -34,6 +34,8 @@ static const char *kind_name(const struct typed_node *n)
         return "getitem";
     case T_REDUCE:
         return reduce_name(n->reduce.op);
+    case T_SCAN:
+        return scan_name(n->scan.op);
     case T_RANDOM:
         return "random";
     }
@@ -94,6 +96,9 @@ static void put_node(struct json_writer *w, const struct typed *t, uint32_t id)
         break;
     case T_VIEW:
         put_view(w, n->view);
+        break;
+    case T_SCAN:
+        json_put_member_i64(w, "axis", n->scan.axis);
         break;
     case T_REDUCE:
         put_reduce(w, n, t->nodes[n->args[0]].rank);

@@ -33,7 +33,11 @@ int64_t interp_units(const struct interp_run *r);
 /* Runs one unit. False when memory ran out (the output is then undefined). */
 bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s) must_check;
 
-/* After every unit has returned: combines partial reductions. */
+/* After every unit has returned: whether all units are to run once more, in another role. A failure
+ * for want of memory says no and shows in interp_finish. */
+bool interp_again(struct interp_run *r, struct interp_scratch *s) must_check;
+
+/* After every unit has returned for the last time: combines partial reductions. */
 bool interp_finish(struct interp_run *r, struct interp_scratch *s) must_check;
 
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */

@@ -211,6 +211,11 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
     }
 }
 
+void interp_put(const struct bound *b, const struct block *blk, char *from)
+{
+    walk_rows(b, b->run->n_operands - 1, blk->c, blk->n, from, true);
+}
+
 static void store(struct bound *b, const struct block *blk)
 {
     const struct interp_run *r = b->run;

@@ -39,7 +39,8 @@ enum interp_mode {
     MODE_GROUPED, /* units are ranges of rows; all intervals of the fastest axis done together */
     MODE_TILE,    /* each box by itself, units are ranges of two-dimensional tiles */
     MODE_INNER,   /* reduction, fastest axes reduced: [kept][reduced] */
-    MODE_OUTER    /* reduction, fastest axes kept (lanes): [kept][reduced][lanes] */
+    MODE_OUTER,   /* reduction, fastest axes kept (lanes): [kept][reduced][lanes] */
+    MODE_SCAN     /* [outer][along the axis][lanes] */
 };
 
 struct interp_run {
@@ -92,6 +93,8 @@ struct interp_run {
     double divisor;                    /* of what is summed: 1, or a mean's */
     int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
     bool split;                        /* partial results, combined by interp_finish */
+    const struct scan_loops *scan;     /* scans */
+    int rounds, round; /* of the units: there is another one while round + 1 < rounds */
     char *partials;
     int64_t partial_size;
 };
@@ -220,6 +223,8 @@ int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c);
 /* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `out`
  * (may be NULL): where the last instruction of a single output may write. */
 void interp_eval(struct bound *b, const struct block *blk, void *out);
+/* Stores a block of the only output's values from `from`, wherever they go. */
+void interp_put(const struct bound *b, const struct block *blk, char *from);
 /* How many points from f the next block may take, at most `left`. */
 int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
 
@@ -243,6 +248,12 @@ bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
 /* Those of argmax and argmin (interp_arg.c): unit i of a box or a group, then all. */
 bool interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
 void interp_arg_finish(struct interp_run *r);
+
+/* Scans (interp_scan.c). interp_scan_again: between two rounds of units; false: there is none. */
+void interp_scan_open(struct interp_run *r);
+bool interp_scan_plan(struct interp_run *r);
+bool interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+bool interp_scan_again(struct interp_run *r, struct interp_scratch *s);
 
 /* Storing kernels (interp_store.c). */
 bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);

@@ -293,7 +293,7 @@ bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_
     for (int d = 0; d < g->nd; d++)
         g->points *= g->ext[d];
     g->q = -1;
-    if (!r->reduces && !overrun) {
+    if (!r->reduces && !r->scan && !overrun) {
         choose_tile(r, g);
         if (g->q >= 0) {
             g->n_tiles = g->points / g->ext[g->p] / g->ext[g->q];
@@ -495,6 +495,8 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     r->ctx_used[0] = true;
     if (k->outputs[0].kind == OUT_REDUCE && !interp_reduce_open(r))
         goto fail;
+    if (k->outputs[0].kind == OUT_SCAN)
+        interp_scan_open(r);
     mark_live(r);
     r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);
     if (!r->operands)
@@ -510,7 +512,9 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     if (!words)
         goto fail;
     choose_order(r, words);
-    if (r->reduces ? !interp_reduce_plan(r) : !plan_stores(r, threads, words))
+    if (r->scan      ? !interp_scan_plan(r)
+        : r->reduces ? !interp_reduce_plan(r)
+                     : !plan_stores(r, threads, words))
         goto fail;
     return r;
 fail:
@@ -531,11 +535,20 @@ int64_t interp_units(const struct interp_run *r)
 
 bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
+    if (r->scan)
+        return interp_scan_unit(r, unit, s);
     return r->reduces ? interp_reduce_unit(r, unit, s) : interp_store_unit(r, unit, s);
+}
+
+bool interp_again(struct interp_run *r, struct interp_scratch *s)
+{
+    return r->rounds && interp_scan_again(r, s);
 }
 
 bool interp_finish(struct interp_run *r, struct interp_scratch *s)
 {
+    if (r->round + 1 < r->rounds) /* there was no memory for another round */
+        return false;
     return !r->reduces || interp_reduce_finish(r, s);
 }
 
@@ -555,6 +568,8 @@ const char *interp_shape(const struct interp_run *r)
             return "reduce-all";
         return r->mode == MODE_INNER ? "reduce-inner" : "reduce-outer";
     }
+    if (r->scan)
+        return r->first_reduced + 1 == r->n_order ? "scan-inner" : "scan-outer";
     if (r->mode == MODE_TILE)
         return "tile";
     if (r->any_shift)
@@ -568,7 +583,8 @@ void interp_describe(const struct interp_run *r, struct strb *out)
                                         [MODE_GROUPED] = "groups of rows",
                                         [MODE_TILE] = "tiles",
                                         [MODE_INNER] = "rows into states",
-                                        [MODE_OUTER] = "rows into lanes"};
+                                        [MODE_OUTER] = "rows into lanes",
+                                        [MODE_SCAN] = "rows through lanes"};
     strb_addf(out, "# walked in %s", modes[r->mode]);
     if (r->pointwise)
         strb_add(out, ", element by element (too many boundary cases)");

@@ -26,6 +26,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
         loops_reduce_##name(t);                                                                    \
         loops_prod_##name(t);                                                                      \
         loops_arg_##name(t);                                                                       \
+        loops_scan_##name(t);                                                                      \
         loops_misc_##name(t);                                                                      \
         loops_random_##name(t);                                                                    \
     }
@@ -84,6 +85,12 @@ const struct arg_loops *loop_arg(enum reduce_op op, enum dtype t)
 {
     const struct arg_loops *a = &loops()->arg[op == REDUCE_ARGMIN][t];
     return a->peak ? a : NULL;
+}
+
+const struct scan_loops *loop_scan(enum reduce_op op, enum dtype t)
+{
+    const struct scan_loops *s = &loops()->scan[op == REDUCE_PROD][t];
+    return s->init ? s : NULL;
 }
 
 void loop_random(void *out, enum dtype t, const struct random_params *p, const int64_t *index,

@@ -85,6 +85,22 @@ struct arg_loops {
 /* NULL where the reduction is not defined (complex, halves). op: REDUCE_ARGMAX, REDUCE_ARGMIN. */
 const struct arg_loops *loop_arg(enum reduce_op op, enum dtype t);
 
+/* A running sum or product of `lanes` side by side, over `rows` rows of as many elements. A state
+ * is that of `stride` lanes, state_size bytes each; what takes elements in may be given some lanes
+ * of it, beginning at lane l with state + l numbers. */
+struct scan_loops {
+    size_t state_size; /* ≤ 32 */
+    void (*init)(void *state, size_t stride);
+    void (*add)(void *state, size_t stride, const void *in, size_t lanes, size_t rows);
+    /* as add, and each element's result to `out` (which may not be `in`) */
+    void (*scan)(void *state, size_t stride, void *out, const void *in, size_t lanes, size_t rows);
+    void (*merge)(void *into, const void *from, size_t stride);
+};
+
+/* REDUCE_SUM, REDUCE_PROD; NULL where not defined. float32 and complex64 run in double precision,
+ * sums of float64 and complex128 keep the error of their additions; integers wrap. */
+const struct scan_loops *loop_scan(enum reduce_op op, enum dtype t);
+
 /* "baseline", "avx2" or "avx512". ARRAYD_CPU_ISA in the environment may lower it (tests). */
 const char *loop_isa(void);
 

@@ -13,7 +13,8 @@ struct loop_table {
     loop_fn *cast[DT_COUNT][DT_COUNT];
     loop_fn *select[5];                                 /* by the logarithm of the element size */
     struct reduce_loops reduce[REDUCE_COUNT][DT_COUNT]; /* init NULL: not defined */
-    struct arg_loops arg[2][DT_COUNT]; /* greatest, least; peak NULL: not defined */
+    struct arg_loops arg[2][DT_COUNT];   /* greatest, least; peak NULL: not defined */
+    struct scan_loops scan[2][DT_COUNT]; /* sums, products; init NULL: not defined */
     void (*random)(void *out, enum dtype t, const struct random_params *p, const int64_t *index,
                    size_t n);
     void (*iota)(int64_t *out, int64_t start, int64_t step, size_t n);
@@ -34,6 +35,7 @@ struct loop_table {
     void loops_reduce_##isa(struct loop_table *t);                                                 \
     void loops_prod_##isa(struct loop_table *t);                                                   \
     void loops_arg_##isa(struct loop_table *t);                                                    \
+    void loops_scan_##isa(struct loop_table *t);                                                   \
     void loops_misc_##isa(struct loop_table *t);                                                   \
     void loops_random_##isa(struct loop_table *t);
 LOOPS_DECLARE(baseline)

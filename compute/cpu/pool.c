@@ -212,15 +212,18 @@ static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line
     const struct pool *p = stream_of(t)->pool;
     const int n_lanes = p->n_lanes;
     for (;;) {
-        if (t->run) {
+        bool again = t->run && !atomic_load(&t->failed) && interp_again(t->run, scratch);
+        if (t->run && !again) {
             if (!atomic_load(&t->failed) && !interp_finish(t->run, scratch))
                 atomic_store(&t->failed, true);
             interp_free(t->run);
             t->run = NULL;
         }
-        if (t->kernel == job->n_kernels || atomic_load(&t->failed))
-            return false;
-        t->run = interp_new(job->kernels[t->kernel++], job->slots, in_line ? 1 : n_lanes);
+        if (!again) {
+            if (t->kernel == job->n_kernels || atomic_load(&t->failed))
+                return false;
+            t->run = interp_new(job->kernels[t->kernel++], job->slots, in_line ? 1 : n_lanes);
+        }
         if (!t->run) {
             atomic_store(&t->failed, true);
             return false;

@@ -432,15 +432,17 @@ static bool assemble(struct emitter *m)
               "#include \"compute/kernels/scalar.h\"\ntypedef %s ar_index;\n"
               "#define AR_RANK %d\n#define AR_FAST %d\n#define AR_BLOCK %d\n#define AR_E %d\n"
               "#define AR_UNROLL %d\n#define AR_STEP %d\n%s"
-              "#include \"compute/kernels/common.cuh\"\nstruct ar_params {\n",
+              "#include \"compute/kernels/common.cuh\"\n%sstruct ar_params {\n",
               f->wide ? "long" : "int", f->rank, f->rank - 1, f->threads, f->elements, f->unroll,
-              f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "");
+              f->step, m->out->indirect ? "#define AR_INDIRECT 1\n" : "",
+              m->types.data ? m->types.data : "");
     if (!m->fields.failed && !m->body.failed) {
         strb_addn(&text, m->fields.data, m->fields.len);
         strb_add(&text, "};\n");
         strb_addn(&text, m->body.data, m->body.len);
     }
-    bool failed = m->oom || text.failed || m->fields.failed || m->body.failed || m->values.failed;
+    bool failed = m->oom || text.failed || m->types.failed || m->fields.failed || m->body.failed ||
+                  m->values.failed;
     if (!failed) {
         m->out->text = arena_strndup(m->arena, text.data, text.len);
         m->out->params = arena_dup(m->arena, m->values.data, m->values.len);
@@ -476,8 +478,12 @@ struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int 
     case FORM_REDUCE:
         emit_reduce(&m);
         break;
+    case FORM_SCAN:
+        emit_scan(&m);
+        break;
     }
     bool ok = assemble(&m);
+    strb_free(&m.types);
     strb_free(&m.fields);
     strb_free(&m.body);
     strb_free(&m.values);

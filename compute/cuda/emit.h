@@ -28,6 +28,7 @@ struct emitted {
     struct emit_address *addresses;
     uint32_t n_addresses;
     int64_t scratch; /* bytes of memory the launch needs, 0 for none */
+    int64_t zeroed;  /* of these, how many at the beginning have to be 0 */
     bool finish;     /* ar_finish runs behind ar_kernel, over finish_grid blocks of FORM_BLOCK */
     unsigned finish_grid;
 };

@@ -11,6 +11,7 @@ struct emitter {
     const struct ir_kernel *k;
     const struct form *f;
     struct emitted *out;
+    struct strb types;        /* what the parameters' types need */
     struct strb fields, body; /* of ar_params; everything behind it */
     struct strb values;       /* bytes of the parameters */
     uint32_t cap_addresses;
@@ -37,6 +38,11 @@ void emit_put(struct emitter *m);
 
 /* emit_reduce.c */
 void emit_reduce(struct emitter *m);
+/* The function `name`: a number over some axes → indices along them. */
+void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
+
+/* emit_scan.c */
+void emit_scan(struct emitter *m);
 
 /* emit_point.c */
 

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A number over some axes → indices along them. */
-static void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
+void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
 {
     const struct form *f = m->f;
     struct strb *b = &m->body;

@@ -83,7 +83,7 @@ static bool mergeable(const struct analysis *z, int outer, int inner)
         if (k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
             return false;
     const struct ir_output *o = &k->outputs[0];
-    if (o->kind == OUT_REDUCE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
+    if (o->kind != OUT_STORE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
         return false;
     if (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce) &&
         ir_reduced_stride(k, outer) != ir_reduced_stride(k, inner) * n)
@@ -108,7 +108,7 @@ static void merge_axes(struct analysis *z)
         for (uint32_t c = 1; c < k->n_ctxs; c++)
             f->offsets[c][to] = k->ctxs[c].offset[a];
         f->out_strides[to] = k->outputs[0].view.strides[a];
-        if (reduces(k) && (k->outputs[0].axes >> a & 1))
+        if (k->outputs[0].kind != OUT_STORE && (k->outputs[0].axes >> a & 1))
             f->reduced_axes |= 1u << to;
     }
     if (f->rank == 0) {
@@ -133,7 +133,7 @@ static void keep_axes(struct analysis *z)
     for (uint32_t i = 0; i < k->n_inputs; i++)
         for (int a = 0; a < k->inputs[i].view.rank; a++)
             f->strides[i][a] = k->inputs[i].view.strides[a];
-    if (reduces(k))
+    if (k->outputs[0].kind != OUT_STORE)
         f->reduced_axes = k->outputs[0].axes;
 }
 
@@ -294,7 +294,7 @@ static bool list_loads(struct analysis *z)
     return true;
 }
 
-static void classify(struct analysis *z)
+void form_classify(struct analysis *z)
 {
     struct form *f = z->f;
     for (uint32_t i = 0; i < f->n_loads; i++) {
@@ -321,7 +321,7 @@ static void make_rows(struct analysis *z)
     int64_t outer = 1, nx = f->shape[f->rank - 1];
     f->kind = f->rank == 1 && !f->general ? FORM_FLAT : FORM_ROWS;
     f->elements = form_chunk_elements(z, true);
-    classify(z);
+    form_classify(z);
     choose_unroll(z);
     f->out_vector = f->elements > 1;
     f->threads = FORM_BLOCK / 2;
@@ -416,7 +416,7 @@ static bool try_tile(struct analysis *z)
             while (f->elements > 1 && !turned_aligned(z, f->loads[i].input, y, f->elements))
                 f->elements /= 2;
         }
-    classify(z);
+    form_classify(z);
     for (uint32_t i = 0; i < f->n_loads; i++)
         if (runs_across(f, &f->loads[i], y))
             f->loads[i].kind = LOAD_TURNED;
@@ -469,7 +469,7 @@ static void make_reduce(struct analysis *z)
     while (!f->inner && f->elements > 1 &&
            FORM_BLOCK * f->elements * state_size(&z->k->outputs[0]) > SHARED_BYTES)
         f->elements /= 2; /* a block's states lie in shared memory */
-    classify(z);
+    form_classify(z);
     choose_unroll(z);
     f->kept = f->reduced = 1;
     for (int a = 0; a <= x; a++) {
@@ -514,6 +514,8 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         near |= f->loads[i].ctx != 0;
     if (reduces(k))
         make_reduce(&z);
+    else if (k->outputs[0].kind == OUT_SCAN && f->reduced_axes)
+        form_make_scan(&z);
     else if (!(near && form_try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))
         make_rows(&z);
     return f;
@@ -530,6 +532,8 @@ const char *form_name(const struct form *f)
         return "tile";
     case FORM_STENCIL:
         return "stencil";
+    case FORM_SCAN:
+        return f->inner ? "scan-inner" : "scan-outer";
     case FORM_REDUCE:
         break;
     }

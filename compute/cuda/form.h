@@ -14,7 +14,7 @@
 
 #define FORM_BLOCK 256 /* threads of a block, at most */
 
-enum form_kind { FORM_FLAT, FORM_ROWS, FORM_TILE, FORM_STENCIL, FORM_REDUCE };
+enum form_kind { FORM_FLAT, FORM_ROWS, FORM_TILE, FORM_STENCIL, FORM_REDUCE, FORM_SCAN };
 
 enum load_kind {
     LOAD_VECTOR, /* a chunk's elements lie together, aligned */
@@ -66,12 +66,14 @@ struct form {
     int step;  /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
     int batch; /* STENCIL: axes before z, y, x, of which there are rank − batch */
 
-    /* REDUCE */
+    /* REDUCE, and of SCAN, whose axis is as if reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes;
-    int64_t kept, reduced; /* chunks */
+    int lanes;             /* SCAN: warps of a row */
+    int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
     int64_t stretch, stretches;
+    int group;             /* SCAN: stretches of a group */
+    int64_t lines, groups; /* SCAN: rows or blocks of columns that are cut; groups of one */
 
     int threads; /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];

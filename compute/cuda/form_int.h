@@ -23,7 +23,13 @@ bool form_output_aligned(const struct analysis *z, int elements);
  * too. */
 int form_chunk_elements(const struct analysis *z, bool store);
 
+/* How each operand is read, once the number of elements of a chunk is known. */
+void form_classify(struct analysis *z);
+
 unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
+
+/* form_scan.c */
+void form_make_scan(struct analysis *z);
 
 /* form_stencil.c: whether the form stencil fits; then it is filled in. */
 bool form_try_stencil(struct analysis *z);

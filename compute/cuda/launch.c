@@ -184,6 +184,13 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
         return code;
     const struct form *g = m->form;
     void *params[1] = {d->params};
+    if (m->zeroed > 0)
+        code = cuda_check(c,
+                          c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->scratch, 0,
+                                                     (size_t)m->zeroed, s->cu),
+                          "cuMemsetD8Async", NULL);
+    if (code != ERR_OK)
+        return code;
     code = cuda_check(c,
                       c->driver->cuLaunchKernel(p->functions.kernel, g->grid[0], g->grid[1],
                                                 g->grid[2], g->block[0], g->block[1], 1, 0, s->cu,

@@ -1,9 +1,9 @@
 /* Random expressions through the whole engine against the tree walk (walk.h), on a named backend:
  *   property BACKEND [COUNT] [SEED]
- * Graphs of random shapes, slices, broadcasts, shifts of every mode, index(), reductions and casts
- * over int64 and float64, with kernels cut at random limits, into new arrays and into existing ones
- * (also into one of the operands, through views). Values are small integers, so that every order of
- * summation gives the same bits. Exit 77 when the backend is not available.
+ * Graphs of random shapes, slices, broadcasts, shifts of every mode, index(), reductions, scans and
+ * casts over int64 and float64, with kernels cut at random limits, into new arrays and into
+ * existing ones (also into one of the operands, through views). Values are small integers, so that
+ * every order of summation gives the same bits. Exit 77 when the backend is not available.
  *
  * Nearly every expression is a kernel of its own, so a batch of them is submitted before the
  * results of the batch before it are looked at: a backend that compiles does so on all cores
@@ -306,6 +306,18 @@ static uint32_t reduce_node(struct world *w, uint32_t x)
     return add_node(w, r, rank, shape);
 }
 
+/* Of whole numbers, whose sums and products wrap the same in any order. */
+static uint32_t scan_node(struct world *w, uint32_t x)
+{
+    struct typed_node n = w->t->nodes[x];
+    if (n.open || n.dtype != DT_I64 || n.rank == 0)
+        return x;
+    struct typed_node s = {.kind = T_SCAN, .dtype = n.dtype, .n_args = 1, .args = {x}};
+    s.scan.op = below(3) ? REDUCE_SUM : REDUCE_PROD;
+    s.scan.axis = (int)below(n.rank);
+    return add_node(w, s, n.rank, n.shape);
+}
+
 static bool has_open_result(const struct world *w, uint32_t i)
 {
     return w->t->nodes[i].open;
@@ -338,7 +350,7 @@ static void build_graph(struct world *w)
             pool[n++] = view_node(w, x);
             break;
         case 3:
-            pool[n++] = reduce_node(w, x);
+            pool[n++] = below(3) ? reduce_node(w, x) : scan_node(w, x);
             break;
         case 4: { /* index() stands in the scope of an array operand of full rank, at once */
             struct typed_node s = w->t->nodes[x];

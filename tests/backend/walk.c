@@ -231,6 +231,21 @@ static struct walked walk_reduce(const struct typed_node *n, const struct walked
     return w;
 }
 
+static struct walked walk_scan(const struct typed_node *n, const struct walked *x)
+{
+    struct walked w = make(n->dtype, n->rank, n->shape);
+    int64_t back = 1; /* to the element before, along the axis */
+    for (int k = n->scan.axis + 1; k < n->rank; k++)
+        back *= n->shape[k];
+    enum op op = n->scan.op == REDUCE_PROD ? OP_MULTIPLY : OP_ADD;
+    for (int64_t e = 0; e < w.n; e++) {
+        int64_t i[MAX_RANK] = {0};
+        unravel(e, w.rank, w.shape, i);
+        w.v[e] = i[n->scan.axis] ? compute(op, n->dtype, w.v[e - back], x->v[e]) : x->v[e];
+    }
+    return w;
+}
+
 static struct walked walk_view(const struct typed_node *n, const struct walked *x)
 {
     struct walked w = make(n->dtype, n->rank, n->shape);
@@ -282,7 +297,8 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
 {
     const struct typed_node *n = &t->nodes[i];
     struct walked args[3], w;
-    bool closes = n->kind == T_SHIFT || n->kind == T_REDUCE || n->kind == T_VIEW;
+    bool closes =
+        n->kind == T_SHIFT || n->kind == T_REDUCE || n->kind == T_VIEW || n->kind == T_SCAN;
     for (int a = 0; a < n->n_args; a++) {
         const struct typed_node *c = &t->nodes[n->args[a]];
         bool own = a == 0 && closes;
@@ -310,6 +326,9 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
         break;
     case T_REDUCE:
         w = walk_reduce(n, &args[0]);
+        break;
+    case T_SCAN:
+        w = walk_scan(n, &args[0]);
         break;
     case T_VIEW:
         w = walk_view(n, &args[0]);

@@ -35,6 +35,7 @@ def value(api, expr, **fields):
     else:
         got = np.asarray(got, dtype="float64" if r["dtype"] == "bfloat16" else None)
         got = np.where(got == "NaN", np.nan, got) if got.dtype.kind == "U" else got
+    got = got.reshape(r["shape"]) if got.size == 0 else got
     assert list(got.shape) == r["shape"], (expr, r["shape"])
     return got.astype(r["dtype"] if r["dtype"] != "bfloat16" else "float64")
 
@@ -247,6 +248,116 @@ def test_argmax_of_nothing_and_of_complex(both):
         check(both, f"{name}(a, axis=1)", np.zeros(0, "int64"), "int64")
 
 
+# --- cumulative_sum, cumulative_prod ---
+
+@pytest.mark.parametrize("dtype", ["bool", *REALS, *COMPLEX])
+def test_scans(both, dtype):
+    if both.device == "gpu" and dtype not in ("bool", "uint8", "float16", "float32", "float64", *COMPLEX):
+        pytest.skip("compiled by the host's compiler: the types that differ are enough")
+    result = {"b": "int64", "i": "int64", "u": "uint64"}.get(np.dtype(dtype).kind, dtype)
+    inner = "float32" if dtype == "float16" else result
+    for shape, axes in [((7,), [None, -1]), ((5, 40, 3), [0, 1, 2]), ((3, 1500), [0, 1])]:
+        a = numbers(dtype, shape)
+        if np.dtype(dtype).kind in "fc":
+            a = (1 + a * 2.0 ** -9).astype(dtype)  # products that stay in range
+        hold(both, "a", a)
+        for axis in axes:
+            for name, f in (("sum", np.cumsum), ("prod", np.cumprod)):
+                want = f(a.astype(inner), axis=-1 if axis is None else axis, dtype=inner)
+                if inner in ("float32", "complex64"):
+                    want = f(a.astype("complex128" if inner == "complex64" else "float64"),
+                             axis=-1 if axis is None else axis)
+                check(both, f"cumulative_{name}(a, axis={axis})", want.astype(result), result,
+                      tolerance=4 * TOLERANCE.get(result, 0))
+
+
+def test_scans_are_fused_and_nest(both):
+    a = numbers("float32", (20, 30, 8))
+    hold(both, "a", a)
+    a = a.astype("float64")
+    check(both, "cumulative_sum((a - 1)**2, 1)", np.cumsum((a - 1) ** 2, 1), "float32")
+    check(both, "cumulative_sum(cumulative_sum(a, 0), 1)", np.cumsum(np.cumsum(a, 0), 1), tolerance=1e-5)
+    check(both, "cumulative_sum(a[::-1, 1:, ::2], 2)*2", np.cumsum(a[::-1, 1:, ::2], 2) * 2)
+    check(both, "max(cumulative_sum(a, 2)) - a[0, 0, 0]", np.max(np.cumsum(a, 2)) - a[0, 0, 0])
+    check(both, "shift(cumulative_sum(a, 0), (1, 0, 0), 'wrap')", np.roll(np.cumsum(a, 0), -1, 0))
+    check(both, "cumulative_sum(shift(a, (0, 2, -1), 'clamp'), 1)",
+          np.cumsum(np.pad(a, ((0, 0), (0, 2), (1, 0)), "edge")[:, 2:, :-1], 1))
+    check(both, "cumulative_sum(index(1) + a*0, 1)[0, :, 0]", np.cumsum(np.arange(30)), "float64")
+    check(both, "cumulative_sum(a - mean(a, axis=1, keepdims=True), 1)", np.cumsum(a - a.mean(1, keepdims=True), 1),
+          tolerance=1e-5)
+    kernels = both.expect(200, both.post("/v1/explain", {"expr": "cumulative_sum((a - 1)**2, 1)"})).json()["kernels"]
+    assert len(kernels) == 1 and kernels[0]["shape"].startswith("scan-")
+
+
+def test_scans_into_arrays(both):
+    a = numbers("float64", (50, 60))
+    hold(both, "a", a)
+    both.expect(200, both.post("/v1/evaluate", {"expr": "cumulative_sum(a, 0)", "out": "a"}))
+    np.testing.assert_allclose(both.download("a"), np.cumsum(a, 0), atol=1e-12)
+    a = both.download("a")
+    both.expect(200, both.post("/v1/evaluate", {"expr": "cumulative_sum(a[10:20], 1)", "out": "a", "index": "12:22"}))
+    a[12:22] = np.cumsum(a[10:20], 1)
+    np.testing.assert_allclose(both.download("a"), a, atol=1e-10)
+    both.expect(200, both.post("/v1/evaluate", {"expr": "cumulative_sum(a[0])", "out": "a"}))
+    np.testing.assert_allclose(both.download("a"), np.broadcast_to(np.cumsum(a[0]), (50, 60)), atol=1e-10)
+
+
+LONG = [((300_000,), 0), ((3, 150_000), 1), ((100_000, 3), 0), ((2, 50_000, 5), 1), ((70_001,), 0),
+        ((40_000, 2, 2), 0), ((1, 9, 30_000), 2)]
+
+
+@pytest.mark.parametrize("shape,axis", LONG)
+def test_long_scans(both, shape, axis):
+    """Rows and columns that are cut: exact for whole numbers, and to a few units for floats."""
+    i = np.random.default_rng(4).integers(-2**40, 2**40, shape)
+    hold(both, "i", i)
+    r = both.expect(201, both.post("/v1/evaluate", {"expr": f"cumulative_sum(i, {axis})", "name": "r"})).json()
+    assert r["dtype"] == "int64" and r["shape"] == list(shape)
+    np.testing.assert_array_equal(both.download("r"), np.cumsum(i, axis))
+    f = np.random.default_rng(5).random(shape)
+    hold(both, "f", f)
+    both.expect(201, both.post("/v1/evaluate", {"expr": f"cumulative_sum(f, {axis})", "name": "r"}))
+    want = np.cumsum(f.astype(np.longdouble), axis)
+    assert np.max(np.abs(both.download("r") / want - 1)) < 1e-15
+    hold(both, "f", f.astype("float32"))
+    want = np.cumsum(f.astype("float32").astype("float64"), axis)
+    both.expect(201, both.post("/v1/evaluate", {"expr": f"cumulative_sum(f, {axis})", "name": "r"}))
+    first = both.download("r")
+    assert np.max(np.abs(first / want - 1)) < 1.3e-7
+    both.expect(201, both.post("/v1/evaluate", {"expr": f"cumulative_sum(f, {axis})", "name": "s"}))
+    assert both.download("s").tobytes() == first.tobytes()
+    if both.device == "cpu":
+        both.expect(201, both.post("/v1/evaluate", {"expr": f"cumulative_prod(1 + (f - 0.5)*1e-3, {axis})", "name": "r"}))
+        np.testing.assert_allclose(both.download("r"), np.cumprod(
+            (1 + (f.astype("float32") - np.float32(0.5)) * np.float32(1e-3)).astype("float64"), axis), rtol=1e-6)
+
+
+def test_scans_at_the_extremes(both):
+    inf, nan = np.inf, np.nan
+    for dtype in ("float32", "float64"):
+        for k, row in enumerate([[1, inf, 2, -inf, 3], [nan, 1], [1, nan, 2], [-inf, 1, 2]]):
+            a = np.array([0.5] * 70 + row + [1.0] * 70, dtype=dtype)
+            hold(both, "a", a)
+            got = value(both, "astype(isnan(cumulative_sum(a)), 'int8')")
+            np.testing.assert_array_equal(got, np.isnan(np.cumsum(a)))
+            np.testing.assert_array_equal(value(both, "astype(isinf(cumulative_sum(a)), 'int8')"), np.isinf(np.cumsum(a)))
+    least = np.iinfo("int64").min
+    hold(both, "i", np.array([least, least, 1]))
+    check(both, "cumulative_sum(i)", np.array([least, 0, 1]), "int64")
+    for shape in ((0,), (0, 3), (3, 0), (1,), (1, 1)):
+        hold(both, "e", np.ones(shape))
+        for axis in range(len(shape)):
+            check(both, f"cumulative_sum(e, {axis})", np.cumsum(np.ones(shape), axis))
+
+
+@pytest.mark.parametrize("expr,code", [
+    ("cumulative_sum(a)", "bad_axis"), ("cumulative_sum(a, 2)", "bad_axis"), ("cumulative_prod(a, [0])", "bad_axis"),
+    ("cumulative_sum(2.0)", "bad_axis"), ("cumulative_sum(a, 0, 1)", "bad_arity")])
+def test_mistakes_of_scans(api, expr, code):
+    hold(api, "a", np.zeros((3, 4)))
+    api.fails(422, code, api.post("/v1/evaluate", {"expr": expr}))
+
+
 # --- what holds for all of them ---
 
 def test_extremes(both):
@@ -318,7 +429,8 @@ def test_the_same_bits_for_any_number_of_threads(daemon_with):
         hold(c, "a", a)
         seen.add(tuple(value(c, e).tobytes() for e in (
             "sum(a)", "sum(a, axis=0)", "mean(a, axis=1)", "var(a)", "prod(1 + a*1e-3)", "norm(a)",
-            "sum(a*(1 + 1j))", "argmax(a)")))
+            "sum(a*(1 + 1j))", "argmax(a)", "sum(cumulative_sum(a, 0)**2)", "sum(cumulative_sum(a[0]))",
+            "sum(cumulative_sum(a, 1)*a)", "cumulative_sum(a[:, :2], 0)[-3:]")))
         c.close()
     assert len(seen) == 1
 

@@ -40,6 +40,8 @@ static const struct emit_operand emit_operands[] = {
     {"u", DT_U8, {2, {64, 64}, {64, 1}, 0}},
     {"m", DT_BOOL, {2, {64, 64}, {64, 1}, 0}},
     {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
+    {"long_row", DT_F32, {1, {1000000}, {1}, 0}},
+    {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
     {"five", DT_F32, {5, {3, 4, 6, 5, 8}, {960, 240, 40, 8, 1}, 0}},
     {"six", DT_F32, {6, {8, 10, 12, 14, 6, 4}, {40320, 4032, 336, 24, 4, 1}, 0}},
 };
@@ -84,6 +86,22 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"prod(u, axis=1)", "reduce-inner"}, {"prod(z)", "reduce-all"},
     {"prod(zz, axis=0)", "reduce-outer"}, {"mean(zz)", "reduce-all"},
     {"mean(z, axis=0)", "reduce-outer"}, {"mean(d)", "reduce-all"},
+    {"cumulative_sum(a, 2)", "scan-inner"}, {"cumulative_sum(a, 1)", "scan-outer"},
+    {"cumulative_sum((a - b)**2, 0)", "scan-outer"}, {"cumulative_sum(line)", "scan-inner"},
+    {"cumulative_sum(odd, 2)", "scan-inner"}, {"cumulative_sum(d, 2)", "scan-inner"},
+    {"cumulative_sum(d, 0)", "scan-outer"}, {"cumulative_sum(z, 0)", "scan-outer"},
+    {"cumulative_sum(zz, 1)", "scan-inner"}, {"cumulative_sum(u, 1)", "scan-inner"},
+    {"cumulative_sum(big, 1)", "scan-inner"}, {"cumulative_sum(big, 0)", "scan-outer"},
+    {"cumulative_sum(long_row)", "scan-inner"}, {"cumulative_sum(tall, 0)", "scan-outer"},
+    {"cumulative_sum(astype(long_row, 'complex128'))", "scan-inner"},
+    {"cumulative_sum(astype(tall, 'float64'), 0)", "scan-outer"},
+    {"cumulative_prod(a, 2)", "scan-inner"}, {"cumulative_prod(d, 1)", "scan-outer"},
+    {"cumulative_prod(z, 1)", "scan-inner"}, {"cumulative_prod(zz, 0)", "scan-outer"},
+    {"cumulative_prod(i, 0)", "scan-outer"}, {"cumulative_prod(astype(u, 'uint64'), 1)", "scan-inner"},
+    {"cumulative_sum(turned, 0)", "scan-outer"}, {"cumulative_sum(laplacian(sq), 1)", "scan-inner"},
+    {"cumulative_sum(shift(shift(a, (1, 0, 0)), (0, 1, 0)), 2)", "scan-inner"},
+    {"cumulative_sum(shift(shift(a, (1, 0, 0)), (0, 1, 0)), 0)", "scan-outer"},
+    {"cumulative_sum(col, 1)", "flat"}, {"cumulative_sum(five, 3)", "scan-outer"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. No expression has the last. */
 static const struct { const char *name, *text; } emit_golden[] = {
@@ -101,7 +119,9 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"stencil-step", "laplacian(odd2)"},
     {"stencil-batch", "shift(five, (0, 0, 1, 0, 1), 'wrap') - five"},
     {"reduce-all", "sum((a - b)**2)"}, {"reduce-inner", "sum(z, axis=1)"},
-    {"reduce-outer", "max(a, axis=1)"}, {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"},
+    {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(a*b, 2)"},
+    {"scan-outer", "cumulative_prod(z, 0)"}, {"scan-split", "cumulative_sum(tall, 0)"},
+    {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"},
     {"random", NULL},
 };
 /* clang-format on */

@@ -242,6 +242,12 @@ static void plain_run(const struct ir_kernel *k, char *const *slots)
                 memcpy(to, &x, size);
             } else {
                 memcpy(to, &v[o->node], size);
+                int axis = o->kind == OUT_SCAN ? __builtin_ctz(o->axes) : 0;
+                if (o->kind == OUT_SCAN && point[axis] > 0) {
+                    memcpy(&x, (char *)to - o->view.strides[axis] * (int64_t)size, size);
+                    combine(o->reduce, o->dtype, &x, &v[o->node]);
+                    memcpy(to, &x, size);
+                }
             }
         } while (next_point(k, point));
     }

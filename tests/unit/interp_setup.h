@@ -203,6 +203,9 @@ static bool run_interp(struct setup *s, int threads)
     /* Backwards and on two threads' memories in turn: units must not depend on each other. */
     for (int64_t u = n; u-- > 0 && ok;)
         ok = interp_unit(r, threads & 1 ? u : n - 1 - u, scratch[u & 1]);
+    if (ok && interp_again(r, scratch[0]))
+        for (int64_t u = 0; u < interp_units(r) && ok; u++)
+            ok = interp_unit(r, (u * 7 + 3) % interp_units(r), scratch[0]);
     ok = ok && interp_finish(r, scratch[0]);
     interp_scratch_free(scratch[0]);
     interp_scratch_free(scratch[1]);
@@ -291,6 +294,21 @@ static void add_store(struct setup *s, uint32_t node)
     o.slot = add_slot(s, o.dtype, &o.view);
     s->out_slot = o.slot;
     ir_add_output(&s->b, &o);
+}
+
+static bool add_scan(struct setup *s, uint32_t node)
+{
+    enum dtype t = (enum dtype)s->k.nodes[node].dtype;
+    struct ir_output o = {.kind = OUT_SCAN, .node = node, .dtype = t};
+    bool small = t == DT_I64 || t == DT_U64; /* products leave what floats hold exactly */
+    o.reduce = small && chance(30) ? REDUCE_PROD : REDUCE_SUM;
+    if (s->k.rank == 0 || !loop_scan(o.reduce, t))
+        return false;
+    o.axes = 1u << between(0, s->k.rank - 1);
+    o.view = random_view(s->k.rank, s->k.shape, false);
+    o.slot = add_slot(s, t, &o.view);
+    s->out_slot = o.slot;
+    return ir_add_output(&s->b, &o);
 }
 
 static bool add_reduce(struct setup *s, uint32_t node)

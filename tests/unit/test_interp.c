@@ -56,6 +56,28 @@ static void test_random_reductions(void **state)
     }
 }
 
+static void test_random_scans(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 20001; seed <= 21500; seed++) {
+        rng_state = seed;
+        struct setup s;
+        int rank;
+        int64_t shape[MAX_RANK];
+        random_shape(&rank, shape);
+        start(&s, rank, shape);
+        random_nodes(&s, true);
+        uint32_t node = s.k.n_nodes - 1;
+        if (!loop_scan(REDUCE_SUM, (enum dtype)s.k.nodes[node].dtype))
+            node = ir_emit_cast(&s.b, node, chance(50) ? DT_I64 : DT_F64);
+        if (add_scan(&s, node)) {
+            assert_false(s.b.oom);
+            check_setup(&s, seed);
+        }
+        finish(&s);
+    }
+}
+
 /* ---- chosen shapes ---- */
 
 static uint32_t shifted(struct setup *s, int axis, int64_t by, enum boundary_mode mode)
@@ -349,11 +371,11 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_stores), cmocka_unit_test(test_random_reductions),
-        cmocka_unit_test(test_stencils),      cmocka_unit_test(test_large_reductions),
-        cmocka_unit_test(test_transposed),    cmocka_unit_test(test_chains),
-        cmocka_unit_test(test_many_boxes),    cmocka_unit_test(test_long_columns),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random_stores),    cmocka_unit_test(test_random_reductions),
+        cmocka_unit_test(test_random_scans),     cmocka_unit_test(test_stencils),
+        cmocka_unit_test(test_large_reductions), cmocka_unit_test(test_transposed),
+        cmocka_unit_test(test_chains),           cmocka_unit_test(test_many_boxes),
+        cmocka_unit_test(test_long_columns),     cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,310 @@
+/* The form scan: every element becomes the sum or product of those up to it along one axis.
+ *
+ * AR_INNER: the axis is the fastest. AR_TEAM warps go through a row, each a stretch of AR_UNROLL times
+ * 32 chunks of AR_E at a time, that it loads at once and adds up by shuffles; the warps' totals meet in
+ * shared memory. Else a thread goes down AR_E columns, AR_UNROLL rows loaded at once.
+ *
+ * AR_SPLIT: where there are too few rows or columns, each is cut into stretches, a block for one.
+ * A block publishes its total and then needs what came before: the total up to the end of the group of
+ * AR_GROUP stretches before its own, which the last block of that group publishes, and the totals of
+ * the stretches of its group before it. What is added to what, and in which order, does not depend on
+ * who comes when: the bits are the same each time. Blocks take numbers in the order in which they
+ * start, so that who is waited for has started.
+ *
+ * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
+ * indices along the other axes) and what is done: ar_state with ar_none, ar_lift, ar_join, which is
+ * exact enough for some thousand elements; ar_carry with ar_begin, ar_carry_add (a state to it),
+ * ar_carry_merge, which is for any number; ar_end. */
+#ifndef ARRAYD_SCAN_CUH
+#define ARRAYD_SCAN_CUH
+
+/* Another block's words; past the first cache, which other blocks' writing does not reach. */
+template <typename T> AR_FN T ar_peek(const T *from)
+{
+    union words {
+        T x;
+        ar_u64 w[sizeof(T) / 8];
+        __device__ words() {}
+    } u;
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) / 8); i++)
+        u.w[i] = ((const volatile ar_u64 *)from)[i];
+    return u.x;
+}
+AR_FN void ar_await(const int *flag)
+{
+    while (*(const volatile int *)flag == 0) {
+    }
+    __threadfence();
+}
+
+/* The union keeps constructors away. */
+struct ar_meeting {
+    ar_state totals[AR_BLOCK / 32];
+    ar_carry carries[AR_BLOCK];
+    long ticket;
+};
+
+#if AR_SPLIT
+/* p.flags: the ticket counter, then a flag for each stretch of each line, then one for each group.
+ * p.totals: in the same order, AR_WIDTH carries each. */
+AR_FN int *ar_flag(const ar_params &p, ar_i64 line, ar_i64 stretch)
+{
+    return p.flags + 2 + line * p.stretches + stretch;
+}
+AR_FN int *ar_group_flag(const ar_params &p, ar_i64 line, ar_i64 group)
+{
+    return p.flags + 2 + p.lines * p.stretches + line * p.groups + group;
+}
+AR_FN ar_carry *ar_total(const ar_params &p, ar_i64 line, ar_i64 stretch)
+{
+    return p.totals + (line * p.stretches + stretch) * AR_WIDTH;
+}
+AR_FN ar_carry *ar_group_total(const ar_params &p, ar_i64 line, ar_i64 group)
+{
+    return p.totals + (p.lines * p.stretches + line * p.groups + group) * AR_WIDTH;
+}
+AR_FN void ar_raise(int *flag)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *(volatile int *)flag = 1;
+}
+#endif
+
+/* The line (row, or block of columns) and the stretch of it that this block is for. */
+AR_FN void ar_place(const ar_params &p, ar_meeting &shared, ar_i64 &line, ar_i64 &stretch)
+{
+#if AR_SPLIT
+    if (threadIdx.x == 0)
+        shared.ticket = atomicAdd(p.flags, 1);
+    __syncthreads();
+    const ar_i64 ticket = shared.ticket;
+    line = AR_INNER ? ticket / p.stretches : ticket % p.lines;
+    stretch = AR_INNER ? ticket % p.stretches : ticket / p.lines;
+#else
+    line = blockIdx.x;
+    stretch = 0;
+#endif
+}
+
+#if AR_INNER
+#define AR_PIECE (32 * AR_E * AR_UNROLL) /* of a warp */
+#define AR_ROWS  (AR_BLOCK / 32 / AR_TEAM)
+
+#if AR_SPLIT
+/* What came before the stretch; the same to all threads. */
+AR_FN ar_carry ar_before(const ar_params &p, ar_meeting &shared, ar_i64 line, ar_i64 stretch,
+                         ar_carry own)
+{
+    const int tid = (int)threadIdx.x;
+    const ar_i64 group = stretch / AR_GROUP, i = group * AR_GROUP + tid;
+    if (tid == 0)
+        *ar_total(p, line, stretch) = own;
+    ar_raise(ar_flag(p, line, stretch));
+    ar_carry c = ar_begin();
+    if (i < stretch) {
+        ar_await(ar_flag(p, line, i));
+        c = ar_peek(ar_total(p, line, i));
+    }
+    shared.carries[tid] = c;
+    __syncthreads();
+#pragma unroll
+    for (int half = AR_BLOCK / 2; half > 0; half /= 2) {
+        if (tid < half)
+            shared.carries[tid] = ar_carry_merge(shared.carries[tid], shared.carries[tid + half]);
+        __syncthreads();
+    }
+    if (tid == 0) {
+        c = shared.carries[0];
+        if (group > 0) {
+            ar_await(ar_group_flag(p, line, group - 1));
+            c = ar_carry_merge(ar_peek(ar_group_total(p, line, group - 1)), c);
+        }
+        shared.carries[0] = c;
+        if (stretch % AR_GROUP == AR_GROUP - 1) {
+            *ar_group_total(p, line, group) = ar_carry_merge(c, own);
+            __threadfence();
+            *(volatile int *)ar_group_flag(p, line, group) = 1;
+        }
+    }
+    __syncthreads();
+    return shared.carries[0];
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+    ar_kernel(AR_TAKES)
+{
+    AR_GIVEN
+    __shared__ ar_meeting shared;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, part = warp % AR_TEAM;
+    ar_i64 line, stretch;
+    ar_place(p, shared, line, stretch);
+    const ar_i64 row = line * AR_ROWS + warp / AR_TEAM;
+    const ar_i64 first = stretch * AR_TEAM * AR_PIECE;
+    const ar_i64 last = AR_SPLIT ? first + AR_TEAM * AR_PIECE : p.length;
+    ar_at base;
+    if (row < p.kept)
+        ar_kept(p, (ar_index)row, base);
+    ar_carry carry = ar_begin();
+    for (ar_i64 tile = first; tile < last; tile += AR_TEAM * AR_PIECE) {
+        ar_operands<AR_E> o[AR_UNROLL];
+        ar_at at[AR_UNROLL];
+        ar_state v[AR_UNROLL][AR_E];
+        const ar_i64 begin = tile + part * AR_PIECE + lane * AR_E;
+        const ar_i64 end = row < p.kept ? p.length : 0;
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++)
+            if (begin + u * 32 * AR_E < end) {
+                at[u] = base;
+                at[u].i[AR_FAST] = (ar_index)(begin + u * 32 * AR_E);
+                ar_fetch<AR_E>(p, at[u], o[u]);
+            }
+        ar_state sum = ar_none();
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++) {
+#pragma unroll
+            for (int e = 0; e < AR_E; e++)
+                v[u][e] = begin + u * 32 * AR_E < end ? ar_lift(ar_point<AR_E>(p, at[u], o[u], e))
+                                                      : ar_none();
+#pragma unroll
+            for (int e = 1; e < AR_E; e++)
+                v[u][e] = ar_join(v[u][e - 1], v[u][e]);
+            ar_state upto = v[u][AR_E - 1];
+#pragma unroll
+            for (int d = 1; d < 32; d *= 2) {
+                const ar_state other = ar_from_lane(upto, lane - d);
+                if (lane >= d)
+                    upto = ar_join(other, upto);
+            }
+            ar_state before = ar_from_lane(upto, lane - 1);
+            before = lane > 0 ? ar_join(sum, before) : sum;
+#pragma unroll
+            for (int e = 0; e < AR_E; e++)
+                v[u][e] = ar_join(before, v[u][e]);
+            sum = ar_join(sum, ar_from_lane(upto, 31));
+        }
+        ar_state before = ar_none(), whole = sum;
+        if (AR_TEAM > 1) {
+            if (lane == 0)
+                shared.totals[warp] = sum;
+            __syncthreads();
+            whole = ar_none();
+#pragma unroll
+            for (int w = 0; w < AR_TEAM; w++) {
+                if (w == part)
+                    before = whole;
+                whole = ar_join(whole, shared.totals[warp - part + w]);
+            }
+            __syncthreads();
+        }
+#if AR_SPLIT
+        carry = ar_before(p, shared, line, stretch, ar_carry_add(ar_begin(), whole));
+#endif
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++)
+            if (begin + u * 32 * AR_E < end) {
+                ar_vec<ar_result, AR_E> r;
+#pragma unroll
+                for (int e = 0; e < AR_E; e++)
+                    r.v[e] = ar_end(carry, AR_TEAM > 1 ? ar_join(before, v[u][e]) : v[u][e]);
+                ar_put<AR_E>(p, at[u], r);
+            }
+        carry = ar_carry_add(carry, whole);
+    }
+}
+
+#else
+
+/* Rows [begin, end) of a thread's columns. */
+template <bool WRITE>
+AR_FN void ar_walk(const ar_params &p, const ar_at &base, ar_i64 begin, ar_i64 end, ar_carry *carry)
+{
+    for (ar_i64 r = begin; r < end; r += AR_UNROLL) {
+        ar_operands<AR_E> o[AR_UNROLL];
+        ar_at at[AR_UNROLL];
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++)
+            if (r + u < end) {
+                at[u] = base;
+                at[u].i[AR_AXIS] = (ar_index)(r + u);
+                ar_fetch<AR_E>(p, at[u], o[u]);
+            }
+#pragma unroll
+        for (int u = 0; u < AR_UNROLL; u++)
+            if (r + u < end) {
+                ar_vec<ar_result, AR_E> v;
+#pragma unroll
+                for (int e = 0; e < AR_E; e++) {
+                    carry[e] = ar_carry_add(carry[e], ar_lift(ar_point<AR_E>(p, at[u], o[u], e)));
+                    v.v[e] = ar_end(carry[e], ar_none());
+                }
+                if (WRITE)
+                    ar_put<AR_E>(p, at[u], v);
+            }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+    ar_kernel(AR_TAKES)
+{
+    AR_GIVEN
+    const int tid = (int)threadIdx.x;
+    ar_i64 line, stretch = 0, begin = 0, end = p.length;
+#if AR_SPLIT
+    __shared__ ar_meeting shared;
+    ar_place(p, shared, line, stretch);
+    begin = stretch * p.rows;
+    end = begin + p.rows < p.length ? begin + p.rows : p.length;
+#else
+    line = blockIdx.x;
+#endif
+    const ar_i64 column = line * AR_BLOCK + tid;
+    const bool there = column < p.kept;
+    ar_at base;
+    if (there)
+        ar_kept(p, (ar_index)column, base);
+    else
+        end = begin;
+    ar_carry carry[AR_E];
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        carry[e] = ar_begin();
+#if AR_SPLIT
+    const ar_i64 group = stretch / AR_GROUP;
+    ar_carry own[AR_E];
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        own[e] = ar_begin();
+    ar_walk<false>(p, base, begin, end, own);
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        ar_total(p, line, stretch)[tid * AR_E + e] = own[e];
+    ar_raise(ar_flag(p, line, stretch));
+    if (group > 0) {
+        ar_await(ar_group_flag(p, line, group - 1));
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            carry[e] = ar_peek(ar_group_total(p, line, group - 1) + tid * AR_E + e);
+    }
+    for (ar_i64 i = group * AR_GROUP; i < stretch; i++) {
+        ar_await(ar_flag(p, line, i));
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            carry[e] = ar_carry_merge(carry[e], ar_peek(ar_total(p, line, i) + tid * AR_E + e));
+    }
+    if (stretch % AR_GROUP == AR_GROUP - 1) {
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            ar_group_total(p, line, group)[tid * AR_E + e] = ar_carry_merge(carry[e], own[e]);
+        ar_raise(ar_group_flag(p, line, group));
+    }
+#endif
+    ar_walk<true>(p, base, begin, end, carry);
+}
+
+#endif
+
+#endif
