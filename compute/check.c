@@ -193,145 +193,25 @@ enum err_code check_int(struct checker *c, uint32_t node, const char *what, enum
 
 /* Calls */
 
-static size_t edit_distance(const char *a, const char *b)
-{
-    enum { LONGEST = 24 };
-    size_t n = strlen(a), m = strlen(b), row[LONGEST + 1];
-    if (n > LONGEST || m > LONGEST)
-        return LONGEST;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
-static enum err_code unknown_operation(struct checker *c, uint32_t node, const char *name)
-{
-    /* what NumPy, torch or C call it */
-    static const char *const others[][2] = {{"absolute", "abs"},
-                                            {"amax", "max"},
-                                            {"amin", "min"},
-                                            {"arccos", "acos"},
-                                            {"arccosh", "acosh"},
-                                            {"arcsin", "asin"},
-                                            {"arcsinh", "asinh"},
-                                            {"arctan", "atan"},
-                                            {"arctan2", "atan2"},
-                                            {"arctanh", "atanh"},
-                                            {"average", "mean"},
-                                            {"conjugate", "conj"},
-                                            {"cumprod", "cumulative_prod"},
-                                            {"cumsum", "cumulative_sum"},
-                                            {"fabs", "abs"},
-                                            {"invert", "bitwise_invert"},
-                                            {"left_shift", "bitwise_left_shift"},
-                                            {"mod", "remainder"},
-                                            {"power", "pow"},
-                                            {"product", "prod"},
-                                            {"right_shift", "bitwise_right_shift"},
-                                            {"rint", "round"},
-                                            {"roll", "shift"},
-                                            {"tgamma", "gamma"},
-                                            {"vdot", "dot"},
-                                            {"vecdot", "dot"}};
-    const char *best = NULL;
-    size_t distance = strlen(name) < 4 ? 2 : 3; /* strictly nearer than this */
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(others[i][0], name) == 0) {
-            best = others[i][1];
-            distance = 0;
-        }
-    for (int i = 0; i < OP_COUNT + FUNC_COUNT; i++) {
-        const char *known = i < OP_COUNT ? op_table[i].name : func_table[i - OP_COUNT].name;
-        size_t d = edit_distance(name, known);
-        if (d < distance) {
-            best = known;
-            distance = d;
-        }
-    }
-    if (best)
-        return expr_err(c->x, node, c->e, ERR_UNKNOWN_OPERATION,
-                        "no operation is called '%s'; did you mean '%s'?", name, best);
-    return expr_err(c->x, node, c->e, ERR_UNKNOWN_OPERATION, "no operation is called '%s'", name);
-}
-
-/* Sorts the arguments under the parameters named in the signature; the first `least` must be there.
- */
+/* The arguments under the parameters of the signature; the first `least` must be there. */
 static enum err_code bind_arguments(struct checker *c, uint32_t node, const char *signature,
                                     uint32_t least, struct call *ret)
 {
     const struct expr_node *n = &c->x->nodes[node];
-    const struct expr_link *links = c->x->links + n->first_arg;
-    struct call call = {.node = node, .name = n->name};
-    const char *names[FUNC_MAX_PARAMS];
-    size_t lengths[FUNC_MAX_PARAMS];
-    uint32_t n_params = 0, positional = n->n_args - n->n_keywords;
-    while (n_params < FUNC_MAX_PARAMS &&
-           (names[n_params] = func_param(signature, (int)n_params, &lengths[n_params])))
-        call.param[n_params++] = EXPR_NOWHERE;
-    if (positional > n_params)
-        return expr_err(c->x, node, c->e, ERR_BAD_ARITY,
-                        "%s takes at most %u arguments, here are %u: %s", n->name, n_params,
-                        positional, signature);
-    for (uint32_t i = 0; i < n->n_args; i++) {
-        uint32_t p = i;
-        if (i >= positional) {
-            const char *key = links[i].keyword;
-            for (p = 0; p < n_params; p++)
-                if (strlen(key) == lengths[p] && memcmp(key, names[p], lengths[p]) == 0)
-                    break;
-            if (p == n_params)
-                return expr_err(c->x, links[i].node, c->e, ERR_UNKNOWN_FIELD,
-                                "%s has no parameter '%s': %s", n->name, key, signature);
-            if (call.param[p] != EXPR_NOWHERE)
-                return expr_err(c->x, links[i].node, c->e, ERR_BAD_ARITY,
-                                "parameter '%s' of %s is given twice", key, n->name);
-        }
-        call.param[p] = links[i].node;
-    }
-    for (uint32_t p = 0; p < least; p++)
-        if (call.param[p] == EXPR_NOWHERE)
-            return expr_err(c->x, node, c->e, ERR_BAD_ARITY, "%s lacks its argument '%.*s': %s",
-                            n->name, (int)lengths[p], names[p], signature);
-    *ret = call;
+    uint32_t args[CALL_MAX_PARAMS];
+    TRY(call_match(c->x, node, signature, least, args, c->e));
+    *ret = (struct call){.node = node, .name = n->name};
+    for (uint32_t p = 0; p < FUNC_MAX_PARAMS; p++)
+        ret->param[p] =
+            args[p] == EXPR_NOWHERE ? EXPR_NOWHERE : c->x->links[n->first_arg + args[p]].node;
     return ERR_OK;
-}
-
-static bool is_variadic(enum op op)
-{
-    switch (op) {
-    case OP_ADD:
-    case OP_MULTIPLY:
-    case OP_MAXIMUM:
-    case OP_MINIMUM:
-    case OP_LOGICAL_AND:
-    case OP_LOGICAL_OR:
-    case OP_BITWISE_AND:
-    case OP_BITWISE_OR:
-    case OP_BITWISE_XOR:
-        return true;
-    default:
-        return false;
-    }
 }
 
 static enum err_code check_op(struct checker *c, uint32_t node, enum op op)
 {
     const struct expr_node *n = &c->x->nodes[node];
     struct cval args[2];
-    if (is_variadic(op) && n->n_args > 2 && n->n_keywords == 0) {
+    if (call_is_variadic(op) && n->n_args > 2 && n->n_keywords == 0) {
         const struct expr_link *links = c->x->links + n->first_arg;
         TRY(check_value(c, links[0].node, &args[0]));
         for (uint32_t i = 1; i < n->n_args; i++) {
@@ -342,10 +222,9 @@ static enum err_code check_op(struct checker *c, uint32_t node, enum op op)
         return ERR_OK;
     }
     uint32_t arity = op_table[op].nargs;
-    char signature[64];
-    snprintf(signature, sizeof signature, arity == 2 ? "%s(x1, x2)" : "%s(x)", op_table[op].name);
+    char signature[CALL_SIGNATURE];
     struct call call;
-    TRY(bind_arguments(c, node, signature, arity, &call));
+    TRY(bind_arguments(c, node, call_op_signature(op, signature), arity, &call));
     for (uint32_t k = 0; k < arity; k++)
         TRY(check_value(c, call.param[k], &args[k]));
     return ops_apply(c, node, op, args, &c->values[node]);
@@ -420,7 +299,7 @@ static enum err_code check_node(struct checker *c, uint32_t node)
     int func = func_from_name(n->name, strlen(n->name));
     if (func >= 0)
         return check_func(c, node, (enum func)func);
-    return unknown_operation(c, node, n->name);
+    return call_unknown(c->x, node, c->e);
 }
 
 /* The walk */

@@ -7,6 +7,7 @@
 #ifndef ARRAYD_CHECK_INT_H
 #define ARRAYD_CHECK_INT_H
 
+#include "compute/call.h"
 #include "compute/check.h"
 #include "compute/func.h"
 

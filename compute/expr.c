@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/base/strb.h"
+
+#define EXPANSIONS_SAID 4 /* functions that an error names, at most */
+
 void expr_init(struct expr *x, struct arena *arena, size_t max_nodes, int max_nesting)
 {
     *x = (struct expr){
@@ -41,8 +45,10 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
     n->n_keywords = (uint32_t)n_keywords;
     n->parent = EXPR_NOWHERE;
     for (size_t i = 0; i < n_links; i++) {
+        struct expr_node *child = &x->nodes[links[i].node];
         x->links[x->n_links++] = links[i];
-        x->nodes[links[i].node].parent = id;
+        if (child->expansion == n->expansion)
+            child->parent = id;
     }
     *ret = id;
     return ERR_OK;
@@ -91,6 +97,25 @@ static void node_pointer(const struct expr *x, uint32_t node, char *buf, size_t 
     buf[cut] = '\0';
 }
 
+/* " (in function 'f', at offset 3 of /expr; called in 'g', …)", the innermost first. */
+static void say_expansions(const struct expr *x, uint32_t node, struct strb *out)
+{
+    char pointer[sizeof((struct err *)0)->pointer];
+    const char *what = " (in function";
+    int n = 0;
+    for (uint32_t k; (k = x->nodes[node].expansion) && n < EXPANSIONS_SAID; n++) {
+        node_pointer(x, node, pointer, sizeof pointer);
+        strb_addf(out, "%s '%s', at ", what, x->expansions[k - 1].function);
+        if (x->nodes[node].offset >= 0)
+            strb_addf(out, "offset %ld of its %s", x->nodes[node].offset, pointer);
+        else
+            strb_addf(out, "its %s", pointer);
+        node = x->expansions[k - 1].call;
+        what = "; called in";
+    }
+    strb_add(out, x->nodes[node].expansion ? "; and so on)" : n ? ")" : "");
+}
+
 enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum err_code code,
                        const char *fmt, ...)
 {
@@ -103,7 +128,12 @@ enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum 
     va_end(ap);
     if (node >= x->n_nodes)
         return err_set(e, code, "%s", text);
-    err_at(e, code, x->nodes[node].offset, "%s", text);
+    _cleanup_strb_ struct strb within = {0};
+    say_expansions(x, node, &within);
+    while (x->nodes[node].expansion)
+        node = x->expansions[x->nodes[node].expansion - 1].call;
+    err_at(e, code, x->nodes[node].offset, "%s%s", text,
+           within.data && !strstr(text, within.data) ? within.data : "");
     node_pointer(x, node, e->pointer, sizeof e->pointer);
     return code;
 }

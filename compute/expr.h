@@ -38,7 +38,10 @@ struct expr_node {
     struct scalar typed;
     const struct index_spec *index;
 
-    /* place in the request, for errors */
+    uint16_t depth;     /* what it was written within: brackets, calls, unary operators and ** */
+    uint32_t expansion; /* 0: the request's own; k: expr->expansions[k - 1], see there */
+
+    /* place in the request (or the function's definition), for errors */
     uint32_t source;  /* which text or tree it came from: expr->sources[source] */
     long offset;      /* infix: character (not byte) offset; trees: -1 */
     uint32_t parent;  /* trees: the parent node (EXPR_NOWHERE at the root), for the JSON pointer */
@@ -57,6 +60,13 @@ struct expr_let {
     uint32_t node;
 };
 
+/* A user's function written out in the place of a call (function.h). The call's own node stays, for
+ * its place alone: nothing that is computed has it below. */
+struct expr_expansion {
+    const char *function;
+    uint32_t call;
+};
+
 struct expr {
     struct arena *arena;
     struct expr_node *nodes;
@@ -67,6 +77,8 @@ struct expr {
     size_t n_lets, cap_lets;
     const char **sources; /* JSON pointers: "/expr", "/let/0/1", "/tree" */
     size_t n_sources, cap_sources;
+    struct expr_expansion *expansions;
+    size_t n_expansions, cap_expansions;
     uint32_t root;
     size_t max_nodes; /* limit: ERR_EXPRESSION_TOO_LARGE past it */
     int max_nesting;  /* limit of brackets, calls, unary operators and ** (parsers enforce it) */
@@ -79,8 +91,8 @@ void expr_init(struct expr *x, struct arena *arena, size_t max_nodes, int max_ne
 enum err_code expr_add_source(struct expr *x, const char *pointer, uint32_t *ret,
                               struct err *e) must_check;
 
-/* Appends a node (copied) with its children; sets the children's `parent`. Errors:
- * ERR_EXPRESSION_TOO_LARGE past max_nodes, ERR_OUT_OF_MEMORY. */
+/* Appends a node (copied) with its children; sets the `parent` of those of the same expansion.
+ * Errors: ERR_EXPRESSION_TOO_LARGE past max_nodes, ERR_OUT_OF_MEMORY. */
 enum err_code expr_add(struct expr *x, const struct expr_node *node, const struct expr_link *links,
                        size_t n_links, size_t n_keywords, uint32_t *ret, struct err *e) must_check;
 
@@ -88,11 +100,17 @@ enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node,
                            struct err *e) must_check;
 
 /* err_set with the place of a node: the source's pointer, then the offset (infix) or the path of
- * steps (tree). */
+ * steps (tree). Of a node that a function was written out as the place is the call's in the
+ * request, and the message says which place of which function it is about. */
 enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum err_code code,
                        const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
 /* Keyword argument of a call, or EXPR_NOWHERE. */
 uint32_t expr_keyword(const struct expr *x, const struct expr_node *call, const char *keyword);
+/* Whether the node names something: in a tree, strings do too. */
+static inline bool expr_is_name(const struct expr_node *n)
+{
+    return n->kind == EXPR_NAME || (n->kind == EXPR_STRING && n->offset < 0);
+}
 
 #endif

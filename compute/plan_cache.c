@@ -283,12 +283,6 @@ static void put_index(struct strb *key, const struct index_spec *ix)
     }
 }
 
-/* In a tree, strings are names. */
-static bool is_name(const struct expr_node *n)
-{
-    return n->kind == EXPR_NAME || (n->kind == EXPR_STRING && n->offset < 0);
-}
-
 bool plan_key_expr(struct strb *key, const struct expr *x)
 {
     size_t begin = key->len;
@@ -316,7 +310,7 @@ bool plan_key_expr(struct strb *key, const struct expr *x)
             put_scalar(key, &n->typed);
             break;
         case EXPR_STRING:
-            put_flag(key, is_name(n));
+            put_flag(key, expr_is_name(n));
             put_text(key, n->name);
             break;
         case EXPR_NAME:
@@ -382,7 +376,7 @@ enum err_code plan_names_resolve(struct plan_names *l, struct arena *arena, cons
     for (size_t i = 0; env->resolve && i < x->n_nodes; i++) {
         const char *name = x->nodes[i].name;
         struct plan_name n = {.name = name};
-        if (!is_name(&x->nodes[i]) || name_of(l, name))
+        if (!expr_is_name(&x->nodes[i]) || name_of(l, name))
             continue;
         if (env->resolve(env->user, name, &n.binding, NULL) != ERR_OK) {
             l->complete = false; /* if the name is used at all, the checker says what is wrong */

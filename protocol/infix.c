@@ -144,6 +144,7 @@ static enum err_code add(struct parser *p, struct expr_node node, size_t base, s
                          uint32_t *ret)
 {
     node.source = p->source;
+    node.depth = (uint16_t)p->depth;
     size_t n = p->n_links - base;
     p->n_links = base;
     return expr_add(p->x, &node, n ? p->links + base : NULL, n, n_keywords, ret, p->e);
@@ -154,6 +155,7 @@ static enum err_code add_operator(struct parser *p, const char *name, long offse
 {
     struct expr_node node = {
         .kind = EXPR_CALL, .name = name, .offset = offset, .source = p->source};
+    node.depth = (uint16_t)p->depth;
     struct expr_link links[2] = {{.node = a}, {.node = b}};
     return expr_add(p->x, &node, links, b == EXPR_NOWHERE ? 1 : 2, 0, ret, p->e);
 }

@@ -52,6 +52,7 @@ static enum err_code add(struct reader *r, struct json v, struct expr_node node,
                          size_t base, size_t n_keywords, uint32_t *ret)
 {
     node.source = r->source;
+    node.depth = (uint16_t)r->depth;
     node.offset = -1;
     node.step = step;
     size_t n = r->n_links - base;

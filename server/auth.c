@@ -17,7 +17,8 @@ enum err_code auth_new(struct engine *engine, const struct session_limits *limit
         return err_oom(e);
     a->local.name = "local";
     a->local.handles = handles_new(limits->max_arrays);
-    enum err_code r = a->local.handles ? ERR_OK : err_oom(e);
+    a->local.functions = functions_new(limits->max_functions);
+    enum err_code r = a->local.handles && a->local.functions ? ERR_OK : err_oom(e);
     if (r == ERR_OK)
         r = sessions_new(engine, limits, a->local.handles, &a->local.sessions, e);
     if (r != ERR_OK) {
@@ -34,6 +35,7 @@ void auth_free(struct auth *a)
         return;
     sessions_free(a->local.sessions);
     handles_free(a->local.handles);
+    functions_free(a->local.functions);
     mem_free(a);
 }
 

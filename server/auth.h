@@ -7,6 +7,7 @@
 
 #include "compute/base/err.h"
 #include "compute/engine.h"
+#include "server/functions.h"
 #include "server/session.h"
 
 struct auth;
@@ -16,6 +17,7 @@ struct principal {
     const char *name; /* "local" */
     struct handles *handles;
     struct sessions *sessions;
+    struct functions *functions;
 };
 
 enum err_code auth_new(struct engine *engine, const struct session_limits *limits,

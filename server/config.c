@@ -58,6 +58,10 @@ static const struct setting settings[] = {
     {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N", "array handles"},
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
      "memory of one session, as memory-limit counts it, scratch memory aside; 0: no limit"},
+    {"max-functions", SET_COUNT, true, AT(max_functions), "1000", 1, 1e6, "N",
+     "functions that a user has defined"},
+    {"max-function-size", SET_SIZE, true, AT(max_function_size), "64KiB", 16, 16777216, "SIZE",
+     "the expression of one of them"},
 
     {"max-nodes", SET_COUNT, true, AT(max_nodes), "10000", 1, 1e7, "N", "nodes of an expression"},
     {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, 4000, "N",

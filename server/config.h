@@ -39,6 +39,7 @@ struct config {
     /* sessions */
     int64_t max_sessions, max_arrays;
     int64_t session_memory; /* bytes, 0: no limit */
+    int64_t max_functions, max_function_size;
 
     /* expressions and JSON */
     int64_t max_nodes, max_nesting, max_inputs;

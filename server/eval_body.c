@@ -11,6 +11,7 @@
 #include "protocol/infix.h"
 #include "protocol/json.h"
 #include "protocol/tree.h"
+#include "server/auth.h"
 #include "server/config.h"
 #include "server/handlers.h"
 #include "server/server.h"
@@ -18,6 +19,7 @@
 void eval_body_clear(struct eval_body *b)
 {
     resolver_clear(&b->resolver);
+    functions_release(&b->functions);
     if (b->has_out)
         handle_clear(&b->out);
     b->has_out = false;
@@ -140,6 +142,14 @@ static enum err_code read_expression(struct eval_body *b, struct request *req, s
                               : read_expr(&b->expr, tree, "/tree", true, &b->expr.root, e);
 }
 
+static enum err_code write_out_functions(struct eval_body *b, struct request *req, struct err *e)
+{
+    enum err_code c = functions_of(req->principal->functions, &b->expr, &b->functions, e);
+    if (!c && b->functions.n)
+        c = function_inline(&b->expr, &b->functions, &b->expr, e);
+    return c;
+}
+
 /* "out" and "index": the array and the elements to write. */
 static enum err_code read_target(struct eval_body *b, struct request *req, struct json body,
                                  struct err *e)
@@ -220,6 +230,8 @@ static enum err_code read_all(struct request *req, bool explain, struct eval_bod
         c = read_flags(b, body, e);
     if (!c)
         c = read_expression(b, req, body, e);
+    if (!c)
+        c = write_out_functions(b, req, e);
     if (!c)
         c = session_of(req, &b->session, e);
     if (c)

@@ -8,6 +8,7 @@
 
 #include "compute/engine.h"
 #include "compute/expr.h"
+#include "compute/function.h"
 #include "protocol/media.h"
 #include "server/handles.h"
 #include "server/http.h"
@@ -21,6 +22,7 @@ struct eval_body {
     struct session *session;
     struct resolver resolver;
     struct expr expr;
+    struct function_set functions; /* that it called; written out in expr, which names their text */
     struct check_env env;
     const char *name;  /* or NULL */
     bool has_out;      /* then: */

@@ -25,6 +25,9 @@ handler_fn array_views_post;
 /* handlers_grid.c */
 handler_fn layouts_post, array_fill_ghost;
 
+/* handlers_functions.c */
+handler_fn function_post, function_put, function_list_get, function_get, function_delete;
+
 /* handlers_create.c: POST /v1/arrays and PUT /v1/arrays/{ref}, streamed */
 handler_fn array_create;
 

@@ -58,6 +58,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
     limits.max_sessions = (uint32_t)c->max_sessions;
     limits.max_arrays = (uint32_t)c->max_arrays;
+    limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
     return auth_new(s->engine, &limits, &s->auth, e);
 }

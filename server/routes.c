@@ -37,5 +37,11 @@ const struct route route_table[] = {
 
     {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate"},
     {"POST", "/v1/explain", BODY_BUFFERED, explain_post, "/v1/explain"},
+
+    {"POST", "/v1/functions", BODY_BUFFERED, function_post, "/v1/functions"},
+    {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions"},
+    {"PUT", "/v1/functions/{name}", BODY_BUFFERED, function_put, "/v1/functions/{name}"},
+    {"GET", "/v1/functions/{name}", BODY_NONE, function_get, "/v1/functions/{name}"},
+    {"DELETE", "/v1/functions/{name}", BODY_NONE, function_delete, "/v1/functions/{name}"},
 };
 const size_t route_count = sizeof route_table / sizeof *route_table;

@@ -25,11 +25,12 @@ struct sessions;
 struct session_limits {
     uint32_t max_sessions;  /* a principal, the default one not counted */
     uint32_t max_arrays;    /* handles of a principal */
+    uint32_t max_functions; /* that a principal has defined */
     int64_t session_memory; /* bytes a session may use unless it says less; 0: no limit */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \
     {                                                                                              \
-        .max_sessions = 1000, .max_arrays = 100000                                                 \
+        .max_sessions = 1000, .max_arrays = 100000, .max_functions = 1000                          \
     }
 
 /* Read-only for everybody but session.c. */
