@@ -54,7 +54,12 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
                                             {"product", "prod"},
                                             {"right_shift", "bitwise_right_shift"},
                                             {"rint", "round"},
-                                            {"roll", "shift"},
+                                            {"concatenate", "concat"},
+                                            {"transpose", "permute_dims"},
+                                            {"swapaxes", "permute_dims"},
+                                            {"moveaxis", "permute_dims"},
+                                            {"ravel", "reshape"},
+                                            {"convolve", "correlate"},
                                             {"tgamma", "gamma"},
                                             {"vdot", "dot"},
                                             {"vecdot", "dot"}};

@@ -262,6 +262,33 @@ static enum err_code check_func(struct checker *c, uint32_t node, enum func func
         return stencil_central(c, &call, ret);
     case FUNC_LAPLACIAN:
         return stencil_laplacian(c, &call, ret);
+    case FUNC_GRADIENT:
+        return stencil_gradient(c, &call, ret);
+    case FUNC_CORRELATE:
+        return stencil_correlate(c, &call, ret);
+    case FUNC_FLIP:
+    case FUNC_PERMUTE_DIMS:
+    case FUNC_EXPAND_DIMS:
+    case FUNC_SQUEEZE:
+    case FUNC_BROADCAST_TO:
+    case FUNC_ROLL:
+    case FUNC_TRIL:
+    case FUNC_TRIU:
+    case FUNC_RESHAPE:
+        return rearrange_call(c, &call, func, ret);
+    case FUNC_TAKE:
+        return gather_take(c, &call, ret);
+    case FUNC_TAKE_ALONG_AXIS:
+        return gather_take_along(c, &call, ret);
+    case FUNC_SAMPLE:
+        return sample_call(c, &call, ret);
+    case FUNC_CONCAT:
+    case FUNC_STACK:
+        return pieces_concat(c, &call, func == FUNC_STACK, ret);
+    case FUNC_REPEAT:
+        return pieces_repeat(c, &call, ret);
+    case FUNC_TILE:
+        return pieces_tile(c, &call, ret);
     case FUNC_SUM:
     case FUNC_MEAN:
     case FUNC_MIN:
@@ -352,45 +379,6 @@ static enum err_code check_roots(struct checker *c)
     return ERR_OK;
 }
 
-/* Drops what the root does not need (unused lets, nodes that closing a scope made anew) and arrays
- * read by nothing, so that later passes may walk all nodes. */
-static enum err_code prune(struct checker *c)
-{
-    struct typed *t = c->t;
-    uint32_t *number = arena_alloc_array(c->arena, t->n_nodes, sizeof *number); /* new one + 1 */
-    uint32_t *input = arena_alloc_array(c->arena, t->n_inputs, sizeof *input);
-    if (!number || !input)
-        return err_oom(c->e);
-    number[t->root] = 1;
-    for (uint32_t i = t->root + 1; i-- > 0;)
-        for (int k = 0; number[i] && k < t->nodes[i].n_args; k++)
-            number[t->nodes[i].args[k]] = 1;
-    for (uint32_t i = 0; i <= t->root; i++)
-        if (number[i] && t->nodes[i].kind == T_INPUT)
-            input[t->nodes[i].input] = 1;
-    uint32_t n_inputs = 0, n_nodes = 0;
-    for (uint32_t i = 0; i < t->n_inputs; i++)
-        if (input[i]) {
-            t->inputs[n_inputs] = t->inputs[i];
-            input[i] = n_inputs++;
-        }
-    for (uint32_t i = 0; i <= t->root; i++) {
-        if (!number[i])
-            continue;
-        struct typed_node n = t->nodes[i];
-        for (int k = 0; k < n.n_args; k++)
-            n.args[k] = number[n.args[k]] - 1;
-        if (n.kind == T_INPUT)
-            n.input = input[n.input];
-        t->nodes[n_nodes] = n;
-        number[i] = ++n_nodes;
-    }
-    t->root = n_nodes - 1;
-    t->n_nodes = n_nodes;
-    t->n_inputs = n_inputs;
-    return ERR_OK;
-}
-
 enum err_code check_expr(struct arena *arena, const struct expr *x, const struct check_env *env,
                          int dtype, struct typed *ret, struct err *e)
 {
@@ -409,7 +397,7 @@ enum err_code check_expr(struct arena *arena, const struct expr *x, const struct
         root = cval_typed(t.root, x->root);
         TRY(ops_astype(&c, &root, (enum dtype)dtype, x->root, &t.root));
     }
-    TRY(prune(&c));
+    TRY(check_finish(&c));
     *ret = t;
     return ERR_OK;
 }

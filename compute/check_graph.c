@@ -59,8 +59,12 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
         memcpy(raw, &n->reduce.divisor, sizeof *raw);
         return mix(mix(h, raw[0]), (uint64_t)n->reduce.op << 33 |
                                        (uint64_t)n->reduce.keepdims << 32 | n->reduce.axes);
+    case T_PUT:
+        return mix(mix(h, (uint64_t)n->put.axis), (uint64_t)n->put.offset);
     case T_CAST:
     case T_WHERE:
+    case T_RESHAPE:
+    case T_GATHER:
     case T_RANDOM:
         break;
     }
@@ -104,8 +108,12 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
         return a->reduce.op == b->reduce.op && a->reduce.axes == b->reduce.axes &&
                a->reduce.keepdims == b->reduce.keepdims &&
                memcmp(&a->reduce.divisor, &b->reduce.divisor, sizeof a->reduce.divisor) == 0;
+    case T_PUT:
+        return a->put.axis == b->put.axis && a->put.offset == b->put.offset;
     case T_CAST:
     case T_WHERE:
+    case T_RESHAPE:
+    case T_GATHER:
         return true;
     case T_RANDOM:
         break;
@@ -130,9 +138,8 @@ static enum err_code grow_buckets(struct checker *c)
     return ERR_OK;
 }
 
-/* The node, new or already there. Its shape is copied unless it is that of an argument. */
-static enum err_code add(struct checker *c, uint32_t place, struct typed_node *n, unsigned flags,
-                         uint32_t *ret)
+enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n, unsigned flags,
+                        uint32_t *ret)
 {
     struct typed *t = c->t;
     if (2 * (size_t)t->n_nodes >= c->n_buckets)
@@ -197,13 +204,13 @@ static enum err_code add_elementwise(struct checker *c, uint32_t place, struct t
             return check_place(c, place, rc);
     }
     n->open = (flags & NODE_LOOSE) && !(flags & NODE_ARRAY);
-    return add(c, place, n, flags, ret);
+    return graph_add(c, place, n, flags, ret);
 }
 
 enum err_code graph_const(struct checker *c, uint32_t place, struct scalar s, uint32_t *ret)
 {
     struct typed_node n = {.kind = T_CONST, .dtype = s.dtype, .value = s};
-    return add(c, place, &n, 0, ret);
+    return graph_add(c, place, &n, 0, ret);
 }
 
 enum err_code graph_input(struct checker *c, uint32_t place, const char *name,
@@ -230,7 +237,7 @@ enum err_code graph_input(struct checker *c, uint32_t place, const char *name,
     }
     struct typed_node n = {
         .kind = T_INPUT, .dtype = b->dtype, .rank = v->rank, .shape = v->shape, .input = i};
-    return add(c, place, &n, NODE_ARRAY, ret);
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
 enum err_code graph_op(struct checker *c, uint32_t place, enum op op, const uint32_t *args,
@@ -284,7 +291,27 @@ enum err_code graph_index(struct checker *c, uint32_t place, int64_t axis, uint3
 {
     TRY(raw_axis(c, place, axis));
     struct typed_node n = {.kind = T_INDEX, .dtype = DT_I64, .open = true, .axis = (int)axis};
-    return add(c, place, &n, NODE_LOOSE, ret);
+    return graph_add(c, place, &n, NODE_LOOSE, ret);
+}
+
+enum err_code graph_same(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
+{
+    const struct typed_node *x = &c->t->nodes[a];
+    struct affine same = {.rank = x->rank};
+    for (int k = 0; k < x->rank; k++) {
+        same.src[k] = (int8_t)k;
+        same.step[k] = 1;
+    }
+    return graph_view(c, place, a, &same, x->rank, x->shape, ret);
+}
+
+enum err_code graph_index_of(struct checker *c, uint32_t place, int axis, int rank,
+                             const int64_t *shape, uint32_t *ret)
+{
+    struct typed_node n = {
+        .kind = T_INDEX, .dtype = DT_I64, .rank = rank, .shape = shape, .axis = axis};
+    TRY(graph_add(c, place, &n, NODE_ARRAY, ret));
+    return graph_same(c, place, *ret, ret);
 }
 
 enum err_code graph_unravel(struct checker *c, uint32_t place, uint32_t i, int64_t axis,
@@ -310,7 +337,7 @@ enum err_code graph_shift(struct checker *c, uint32_t place, uint32_t a, const i
     n.shift.offsets = arena_dup(c->arena, offsets, (size_t)x->rank * sizeof *offsets);
     if (!n.shift.offsets)
         return err_oom(c->e);
-    return add(c, place, &n, NODE_ARRAY, ret);
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
 enum err_code graph_view(struct checker *c, uint32_t place, uint32_t a, const struct affine *view,
@@ -325,7 +352,7 @@ enum err_code graph_view(struct checker *c, uint32_t place, uint32_t a, const st
                            .view = arena_dup(c->arena, view, sizeof *view)};
     if (!n.view)
         return err_oom(c->e);
-    return add(c, place, &n, NODE_ARRAY, ret);
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
 enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op,
@@ -347,7 +374,7 @@ enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum r
     n.reduce.axes = axes;
     n.reduce.keepdims = keepdims;
     n.reduce.divisor = divisor;
-    return add(c, place, &n, NODE_ARRAY, ret);
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
 enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op, int axis,
@@ -362,7 +389,7 @@ enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum red
                            .args = {a}};
     n.scan.op = op;
     n.scan.axis = axis;
-    return add(c, place, &n, NODE_ARRAY, ret);
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
 }
 
 /* One loose node whose arguments are closed already, under the scope's shape. */
@@ -384,7 +411,7 @@ static enum err_code close_node(struct checker *c, uint32_t id, int rank, const 
     n.open = false;
     n.rank = rank;
     n.shape = shape;
-    return add(c, c->origin[id], &n, NODE_ARRAY, ret);
+    return graph_add(c, c->origin[id], &n, NODE_ARRAY, ret);
 }
 
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
@@ -435,11 +462,5 @@ enum err_code graph_close_operand(struct checker *c, uint32_t place, uint32_t a,
     TRY(graph_close(c, place, a, ret));
     if (!loose)
         return ERR_OK;
-    const struct typed_node *x = &c->t->nodes[*ret];
-    struct affine same = {.rank = x->rank};
-    for (int k = 0; k < x->rank; k++) {
-        same.src[k] = (int8_t)k;
-        same.step[k] = 1;
-    }
-    return graph_view(c, place, *ret, &same, x->rank, x->shape, ret);
+    return graph_same(c, place, *ret, ret);
 }

@@ -1,6 +1,7 @@
 /* The checker's inside, shared by the check_*.c files only: check.c walks the tree and resolves
  * names, check_graph.c builds typed nodes and closes scopes, check_ops.c types the elementwise
- * operations, check_stencil.c, check_reduce.c and check_moments.c the functions that look at
+ * operations, check_stencil.c, check_rearrange.c, check_reduce.c and the others the functions that
+ * look at
  * shapes.
  *
  * All of it is arena memory of one check_expr call. */
@@ -57,6 +58,13 @@ struct checker {
     struct name_entry *names; /* open addressing: lets done so far, and names resolved */
     size_t n_names, cap_names;
 
+    struct guard {
+        uint32_t fault;  /* typed node, bool, rank 0 */
+        uint32_t gather; /* that it is about */
+        struct typed_guard says;
+    } * guards;
+    size_t n_guards, cap_guards;
+
     /* scratch of graph_close: what a node became in pass `pass` */
     struct close_entry {
         uint32_t pass, id;
@@ -84,9 +92,25 @@ enum err_code check_int(struct checker *c, uint32_t node, const char *what, enum
 const char *check_text(struct checker *c, uint32_t node);
 /* Whether the parameter was left out or is None. */
 bool check_absent(struct checker *c, uint32_t node);
+/* A list of at most `most` integers (each called `what`), or one; `code` where it is none. Their
+ * nodes where ret_nodes is not NULL. */
+enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enum err_code code,
+                         uint32_t most, uint32_t *ret_n, int64_t *ret_values,
+                         uint32_t *ret_nodes) must_check;
 /* The items of a list; one non-list node is a list of itself. */
 uint32_t check_items(struct checker *c, uint32_t node, const struct expr_link **ret,
                      struct expr_link *one);
+/* An argument as a typed node with its scope closed (graph_close_operand). */
+enum err_code check_operand(struct checker *c, uint32_t node, uint32_t *ret) must_check;
+/* An axis of an array of that rank, from either end. */
+enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret) must_check;
+/* The boundary and value arguments of functions that look past an array's edge. */
+struct edge {
+    enum boundary_mode mode;
+    uint32_t value; /* untyped node, EXPR_NOWHERE for 0 */
+};
+enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value,
+                         struct edge *ret) must_check;
 /* Gives the error in c->e the place of `node`. */
 enum err_code check_place(struct checker *c, uint32_t node, enum err_code code);
 
@@ -106,6 +130,9 @@ enum err_code graph_where(struct checker *c, uint32_t place, uint32_t cond, uint
                           uint32_t *ret) must_check;
 enum err_code graph_index(struct checker *c, uint32_t place, int64_t axis,
                           uint32_t *ret) must_check;
+/* The index along an axis of an array of that shape: closed, an operand like any other. */
+enum err_code graph_index_of(struct checker *c, uint32_t place, int axis, int rank,
+                             const int64_t *shape, uint32_t *ret) must_check;
 enum err_code graph_unravel(struct checker *c, uint32_t place, uint32_t i, int64_t axis,
                             uint32_t *ret) must_check;
 /* offsets: one an axis of a, already reduced to the extents; value: for BOUNDARY_CONSTANT. */
@@ -117,6 +144,11 @@ enum err_code graph_reduce(struct checker *c, uint32_t place, uint32_t a, enum r
                            double divisor, uint32_t axes, bool keepdims, uint32_t *ret) must_check;
 enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum reduce_op op, int axis,
                          uint32_t *ret) must_check;
+/* A view that changes nothing: what is loose under it keeps its shape. */
+enum err_code graph_same(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
+/* The node, new or already there. Its shape is copied unless it is that of an argument. */
+enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n, unsigned flags,
+                        uint32_t *ret) must_check;
 /* Ends a scope: every index() and unravel_index() still loose under `a` takes a's shape. An error
  * when a has none of its own. */
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
@@ -125,6 +157,21 @@ enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_
  * on meaning the operand's own axes then, whatever surrounds it. */
 enum err_code graph_close_operand(struct checker *c, uint32_t place, uint32_t a,
                                   uint32_t *ret) must_check;
+
+/* check_memory.c: what is read or written by place. Operands are closed. */
+
+/* The same number of elements, in C order. */
+enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int rank,
+                            const int64_t *shape, uint32_t *ret) must_check;
+/* Elements i (int64) of a in C order, clamped to it; a is not empty unless i is. */
+enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i,
+                           uint32_t *ret) must_check;
+/* n ≥ 1 arrays of one dtype behind each other along an axis; their other extents agree. */
+enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *parts, uint32_t n,
+                           int axis, uint32_t *ret) must_check;
+
+/* check_finish.c: what the root does not need goes, guards stay for what it does. */
+enum err_code check_finish(struct checker *c) must_check;
 
 /* check_ops.c */
 
@@ -144,6 +191,9 @@ static inline enum dtype cval_dtype(const struct checker *c, const struct cval *
 /* op over operands of any types: promotion, conversion, literal arithmetic. */
 enum err_code ops_apply(struct checker *c, uint32_t place, enum op op, const struct cval *args,
                         struct cval *ret) must_check;
+/* The promoted type of operands of which at least one is typed, or of literals alone. */
+enum err_code ops_promote(struct checker *c, const struct cval *args, int n,
+                          enum dtype *ret) must_check;
 /* A node of the dtype, by astype's rules from a typed value, by fitting from a literal. */
 enum err_code ops_convert(struct checker *c, const struct cval *v, enum dtype t,
                           uint32_t *ret) must_check;
@@ -180,6 +230,37 @@ enum err_code stencil_central(struct checker *c, const struct call *call,
                               struct cval *ret) must_check;
 enum err_code stencil_laplacian(struct checker *c, const struct call *call,
                                 struct cval *ret) must_check;
+enum err_code stencil_gradient(struct checker *c, const struct call *call,
+                               struct cval *ret) must_check;
+enum err_code stencil_correlate(struct checker *c, const struct call *call,
+                                struct cval *ret) must_check;
+
+/* check_rearrange.c */
+
+/* New axes of extent 1: bit k of `fresh` for axis k of the result. */
+enum err_code rearrange_expand(struct checker *c, uint32_t place, uint32_t x, uint32_t fresh,
+                               uint32_t *ret) must_check;
+enum err_code rearrange_broadcast(struct checker *c, uint32_t place, uint32_t x, int rank,
+                                  const int64_t *shape, uint32_t *ret) must_check;
+enum err_code rearrange_call(struct checker *c, const struct call *call, enum func func,
+                             struct cval *ret) must_check;
+
+/* check_gather.c */
+
+enum err_code gather_take(struct checker *c, const struct call *call, struct cval *ret) must_check;
+enum err_code gather_take_along(struct checker *c, const struct call *call,
+                                struct cval *ret) must_check;
+/* check_sample.c */
+
+enum err_code sample_call(struct checker *c, const struct call *call, struct cval *ret) must_check;
+
+/* check_pieces.c: concat and stack; repeat and tile */
+
+enum err_code pieces_concat(struct checker *c, const struct call *call, bool stack,
+                            struct cval *ret) must_check;
+enum err_code pieces_repeat(struct checker *c, const struct call *call,
+                            struct cval *ret) must_check;
+enum err_code pieces_tile(struct checker *c, const struct call *call, struct cval *ret) must_check;
 
 /* check_reduce.c */
 

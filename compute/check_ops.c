@@ -28,8 +28,7 @@ static enum err_code literals_dtype(struct checker *c, const struct cval *args, 
     return ERR_OK;
 }
 
-/* The promoted type of operands of which at least one is typed, or of literals alone. */
-static enum err_code promote(struct checker *c, const struct cval *args, int n, enum dtype *ret)
+enum err_code ops_promote(struct checker *c, const struct cval *args, int n, enum dtype *ret)
 {
     bool any = false;
     enum dtype t = DT_BOOL;
@@ -232,7 +231,7 @@ static enum err_code apply_typed(struct checker *c, uint32_t place, enum op op,
         return graph_op(c, place, op, ids, ret);
     }
     enum dtype t = DT_BOOL;
-    TRY(promote(c, args, info->nargs, &t));
+    TRY(ops_promote(c, args, info->nargs, &t));
     if (info->rule == RULE_COMPARE && !args[0].weak && !args[1].weak &&
         is_mixed_pair(cval_dtype(c, &args[0]), cval_dtype(c, &args[1])))
         return compare_mixed(c, place, op, args[0].id, args[1].id, ret);
@@ -301,7 +300,7 @@ static enum err_code unify(struct checker *c, struct cval *args, int n, enum op_
     if (weak)
         return ERR_OK;
     enum dtype t = DT_BOOL;
-    TRY(promote(c, args, n, &t));
+    TRY(ops_promote(c, args, n, &t));
     t = rule_dtype(rule, t);
     for (int k = 0; k < n; k++) {
         uint32_t id;
@@ -329,7 +328,7 @@ enum err_code ops_where(struct checker *c, const struct call *call, struct cval 
         return ERR_OK;
     }
     enum dtype t = DT_BOOL;
-    TRY(promote(c, args + 1, 2, &t));
+    TRY(ops_promote(c, args + 1, 2, &t));
     uint32_t cond, a, b, id;
     TRY(ops_truth(c, &args[0], &cond));
     TRY(ops_convert(c, &args[1], t, &a));

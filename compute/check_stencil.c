@@ -72,14 +72,7 @@ enum err_code stencil_unravel(struct checker *c, const struct call *call, struct
     return ERR_OK;
 }
 
-/* The boundary and value arguments that all of these functions share. */
-struct edge {
-    enum boundary_mode mode;
-    uint32_t value; /* untyped node, EXPR_NOWHERE for 0 */
-};
-
-static enum err_code edge_params(struct checker *c, uint32_t boundary, uint32_t value,
-                                 struct edge *ret)
+enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value, struct edge *ret)
 {
     static const struct {
         const char *name;
@@ -173,8 +166,7 @@ static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, cons
     return graph_shift(c, place, x, reduced, edge->mode, value, ret);
 }
 
-/* The first argument, typed, with its scope closed. */
-static enum err_code closed_operand(struct checker *c, uint32_t node, uint32_t *ret)
+enum err_code check_operand(struct checker *c, uint32_t node, uint32_t *ret)
 {
     struct cval v;
     uint32_t id;
@@ -190,7 +182,7 @@ enum err_code stencil_shift(struct checker *c, const struct call *call, struct c
     int64_t offsets[MAX_RANK];
     struct expr_link one;
     const struct expr_link *items;
-    TRY(closed_operand(c, call->param[0], &x));
+    TRY(check_operand(c, call->param[0], &x));
     uint32_t n = check_items(c, call->param[1], &items, &one);
     if (n != (uint32_t)c->t->nodes[x].rank)
         return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
@@ -198,13 +190,13 @@ enum err_code stencil_shift(struct checker *c, const struct call *call, struct c
                         c->t->nodes[x].rank);
     for (uint32_t k = 0; k < n; k++)
         TRY(check_int(c, items[k].node, "an offset", ERR_BAD_EXPRESSION, &offsets[k]));
-    TRY(edge_params(c, call->param[2], call->param[3], &edge));
+    TRY(check_edge(c, call->param[2], call->param[3], &edge));
     TRY(shifted(c, call->node, x, offsets, &edge, &id));
     *ret = cval_typed(id, call->node);
     return ERR_OK;
 }
 
-static enum err_code axis_param(struct checker *c, uint32_t node, int rank, int *ret)
+enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret)
 {
     int64_t axis;
     TRY(check_int(c, node, "axis", ERR_BAD_AXIS, &axis));
@@ -229,9 +221,9 @@ enum err_code stencil_one_sided(struct checker *c, const struct call *call, bool
     uint32_t x, s;
     int axis = 0;
     struct edge edge;
-    TRY(closed_operand(c, call->param[0], &x));
-    TRY(axis_param(c, call->param[1], c->t->nodes[x].rank, &axis));
-    TRY(edge_params(c, call->param[2], call->param[3], &edge));
+    TRY(check_operand(c, call->param[0], &x));
+    TRY(check_axis(c, call->param[1], c->t->nodes[x].rank, &axis));
+    TRY(check_edge(c, call->param[2], call->param[3], &edge));
     TRY(shifted_by_one(c, call->node, x, axis, forward ? 1 : -1, &edge, &s));
     struct cval hi = cval_typed(forward ? s : x, call->node);
     struct cval lo = cval_typed(forward ? x : s, call->node);
@@ -273,11 +265,11 @@ enum err_code stencil_central(struct checker *c, const struct call *call, struct
     int axis = 0;
     struct edge edge;
     struct cval h = cval_int(1, call->node), r;
-    TRY(closed_operand(c, call->param[0], &x));
-    TRY(axis_param(c, call->param[1], c->t->nodes[x].rank, &axis));
+    TRY(check_operand(c, call->param[0], &x));
+    TRY(check_axis(c, call->param[1], c->t->nodes[x].rank, &axis));
     if (!check_absent(c, call->param[2]))
         TRY(spacing_value(c, call->param[2], &h));
-    TRY(edge_params(c, call->param[3], call->param[4], &edge));
+    TRY(check_edge(c, call->param[3], call->param[4], &edge));
     for (int k = 0; k < 2; k++) {
         TRY(shifted_by_one(c, call->node, x, axis, k ? -1 : 1, &edge, &id[k]));
         TRY(as_float(c, call->node, &id[k]));
@@ -327,7 +319,7 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
     struct cval h[MAX_RANK], sum = {0};
     struct expr_link one;
     const struct expr_link *items = NULL;
-    TRY(closed_operand(c, call->param[0], &x));
+    TRY(check_operand(c, call->param[0], &x));
     int rank = c->t->nodes[x].rank;
     if (rank == 0)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
@@ -344,7 +336,7 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
         for (uint32_t k = 0; k < n; k++)
             TRY(spacing_value(c, items[k].node, &h[k]));
     }
-    TRY(edge_params(c, call->param[2], call->param[3], &edge));
+    TRY(check_edge(c, call->param[2], call->param[3], &edge));
     for (int k = 0; k < rank; k++) {
         struct cval term;
         TRY(second_difference(c, place, x, k, &edge, &term));
@@ -358,5 +350,141 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
     if (!list)
         TRY(divide_by_square(c, place, h[0], &sum));
     *ret = sum;
+    return ERR_OK;
+}
+
+/* numpy.gradient along one axis: between the neighbours inside, to the one neighbour at the ends.
+ */
+enum err_code stencil_gradient(struct checker *c, const struct call *call, struct cval *ret)
+{
+    uint32_t x, id[2], i, place = call->node;
+    int axis = 0;
+    const struct edge edge = {.mode = BOUNDARY_CLAMP, .value = EXPR_NOWHERE};
+    struct cval h = cval_int(1, place), h2, diff[2], end[2];
+    TRY(check_operand(c, call->param[0], &x));
+    int rank = c->t->nodes[x].rank;
+    const int64_t *shape = c->t->nodes[x].shape;
+    TRY(check_axis(c, call->param[1], rank, &axis));
+    if (!check_absent(c, call->param[2]))
+        TRY(spacing_value(c, call->param[2], &h));
+    if (shape[axis] < 2)
+        return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
+                        "gradient() takes at least two elements along axis %d, here %s %lld", axis,
+                        shape[axis] ? "is" : "are", (long long)shape[axis]);
+    for (int k = 0; k < 2; k++) {
+        TRY(shifted_by_one(c, place, x, axis, k ? -1 : 1, &edge, &id[k]));
+        TRY(as_float(c, place, &id[k]));
+        diff[k] = cval_typed(id[k], place);
+    }
+    TRY(ops_apply(c, place, OP_SUBTRACT, diff, &diff[0]));
+    TRY(ops_apply(c, place, OP_MULTIPLY, (const struct cval[]){cval_int(2, h.place), h}, &h2));
+    TRY(ops_apply(c, place, OP_DIVIDE, (const struct cval[]){diff[0], h}, &diff[1]));
+    TRY(ops_apply(c, place, OP_DIVIDE, (const struct cval[]){diff[0], h2}, &diff[0]));
+    TRY(graph_index_of(c, place, axis, rank, shape, &i));
+    for (int k = 0; k < 2; k++) {
+        struct cval at[2] = {cval_typed(i, place), cval_int(k ? shape[axis] - 1 : 0, place)};
+        TRY(ops_apply(c, place, OP_EQUAL, at, &end[k]));
+    }
+    TRY(ops_apply(c, place, OP_LOGICAL_OR, end, &end[0]));
+    TRY(graph_where(c, place, end[0].id, diff[1].id, diff[0].id, &i));
+    *ret = cval_typed(i, place);
+    return ERR_OK;
+}
+
+/* A nested list of numbers: its extents (the lists at one depth are of one length), its items in C
+ * order. */
+static enum err_code weights_param(struct checker *c, uint32_t node, int rank, int64_t *ret_shape,
+                                   uint32_t **ret_items, int64_t *ret_n)
+{
+    uint32_t *items = arena_dup(c->arena, &node, sizeof node);
+    int64_t n = 1;
+    for (int k = 0; k < rank && items; k++) {
+        int64_t each = 0, total = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const struct expr_node *x = &c->x->nodes[items[i]];
+            if (x->kind != EXPR_LIST || x->n_args == 0 || (i > 0 && x->n_args != each))
+                return expr_err(c->x, items[i], c->e, ERR_SHAPE_MISMATCH,
+                                "the weights are lists nested as deep as x has axes (%d), those "
+                                "at one depth of one length, and not empty",
+                                rank);
+            each = x->n_args;
+            total += each;
+        }
+        uint32_t *deeper = arena_alloc_array(c->arena, (size_t)total, sizeof *deeper);
+        for (int64_t i = 0; i < n && deeper; i++)
+            for (int64_t j = 0; j < each; j++)
+                deeper[i * each + j] =
+                    c->x->links[c->x->nodes[items[i]].first_arg + (uint32_t)j].node;
+        ret_shape[k] = each;
+        n = total;
+        items = deeper;
+    }
+    if (!items)
+        return err_oom(c->e);
+    *ret_items = items;
+    *ret_n = n;
+    return ERR_OK;
+}
+
+/* The weights as values, and the type that they and x are promoted to. */
+static enum err_code weight_values(struct checker *c, const uint32_t *items, int64_t n,
+                                   struct cval *ret, enum dtype *t)
+{
+    for (int64_t i = 0; i < n; i++) {
+        TRY(check_value(c, items[i], &ret[i]));
+        if (ret[i].weak) {
+            *t = dtype_promote_literal(*t, &ret[i].lit);
+            continue;
+        }
+        if (c->t->nodes[ret[i].id].kind != T_CONST)
+            return expr_err(c->x, items[i], c->e, ERR_BAD_EXPRESSION, "a weight must be a number");
+        *t = dtype_promote(*t, cval_dtype(c, &ret[i]));
+    }
+    return ERR_OK;
+}
+
+/* Σ w[j]·x[i + j − n_w // 2], term by term; an element under a weight of 0 is not read, so that a
+ * NaN there does no harm. */
+enum err_code stencil_correlate(struct checker *c, const struct call *call, struct cval *ret)
+{
+    uint32_t x, *items, sum = 0, place = call->node;
+    int64_t shape[MAX_RANK], n;
+    struct edge edge;
+    bool any = false;
+    TRY(check_operand(c, call->param[0], &x));
+    int rank = c->t->nodes[x].rank;
+    enum dtype t = c->t->nodes[x].dtype;
+    TRY(weights_param(c, call->param[1], rank, shape, &items, &n));
+    TRY(check_edge(c, call->param[2], call->param[3], &edge));
+    struct cval *weights = arena_alloc_array(c->arena, (size_t)n, sizeof *weights);
+    if (!weights)
+        return err_oom(c->e);
+    TRY(weight_values(c, items, n, weights, &t));
+    for (int64_t i = 0; i < n; i++) {
+        const struct cval *w = &weights[i];
+        struct literal l = w->weak ? w->lit : literal_from_scalar(c->t->nodes[w->id].value);
+        if (!fold_truth(&l))
+            continue;
+        int64_t offsets[MAX_RANK], rest = i;
+        for (int k = rank - 1; k >= 0; k--) {
+            offsets[k] = rest % shape[k] - shape[k] / 2;
+            rest /= shape[k];
+        }
+        uint32_t term, number;
+        TRY(ops_convert(c, w, t, &number));
+        TRY(shifted(c, place, x, offsets, &edge, &term));
+        TRY(graph_cast(c, place, term, t, &term));
+        TRY(graph_op2(c, place, OP_MULTIPLY, number, term, &term));
+        if (any)
+            TRY(graph_op2(c, place, OP_ADD, sum, term, &term));
+        sum = term;
+        any = true;
+    }
+    if (!any) { /* nothing is read */
+        const struct affine nothing = {0};
+        TRY(graph_const(c, place, (struct scalar){.dtype = t}, &sum));
+        TRY(graph_view(c, place, sum, &nothing, rank, c->t->nodes[x].shape, &sum));
+    }
+    *ret = cval_typed(sum, place);
     return ERR_OK;
 }

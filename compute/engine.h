@@ -223,9 +223,28 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
                               struct eval_times *ret_times, engine_done *done, void *user,
                               struct err *e) must_check;
 
+/* Some mistakes show only in the arrays' contents: an index out of range. engine_evaluate does not
+ * look for them (what it computes then is wrong, nothing worse). Who wants to know begins with
+ * eval_guards_new: it queues the look, errors as engine_evaluate; *ret is NULL where there is
+ * nothing to look for. The download's `eval_guards_size` bytes are the answer, which
+ * eval_guards_verdict reads: ERR_OK, or the error with its place in the expression (`x`: the
+ * request's). The guards own the download. */
+struct eval_guards;
+struct download;
+enum err_code eval_guards_new(struct engine_stream *s, struct account *account,
+                              const struct eval_request *req, void (*wake)(void *user), void *user,
+                              struct eval_guards **ret, struct eval_times *ret_times,
+                              struct err *e) must_check;
+struct download *eval_guards_download(struct eval_guards *g);
+size_t eval_guards_size(const struct eval_guards *g);
+enum err_code eval_guards_verdict(const struct eval_guards *g, const struct expr *x,
+                                  const unsigned char *answer, struct err *e) must_check;
+void eval_guards_free(struct eval_guards *g); /* NULL allowed */
+
 /* What evaluate would do. Everything lives in `arena`. */
 struct eval_explanation {
     struct typed typed;
+    struct ir_plan *guards; /* the kernels that run first, over typed.guards->graph; or NULL */
     struct ir_plan *plan;
     struct eval_times times;
 };

@@ -2,6 +2,7 @@
  * (plan_cache.h), and runs (run.c). Also what is made of arrays as they are: copies, exchanges. */
 #include <string.h>
 
+#include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 #include "compute/plan_cache.h"
 
@@ -175,6 +176,122 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     return code;
 }
 
+/* --- guards --- */
+
+struct eval_guards {
+    struct plan_entry *entry; /* a reference */
+    struct download *download;
+};
+
+/* The guards' graph over the arrays of the main one, which `arrays` has. */
+static const struct typed *guards_over(struct arena *arena, const struct typed_guards *g,
+                                       struct array *const *arrays)
+{
+    struct typed *t = arena_dup(arena, &g->graph, sizeof *t);
+    struct typed_input *inputs = arena_alloc_array(arena, t ? t->n_inputs + 1 : 0, sizeof *inputs);
+    if (!t || !inputs)
+        return NULL;
+    for (uint32_t i = 0; i < t->n_inputs; i++) {
+        inputs[i] = t->inputs[i];
+        inputs[i].array = arrays[g->inputs[i]];
+    }
+    t->inputs = inputs;
+    return t;
+}
+
+/* Queues the guards of `entry`; *ret_a is their answer. */
+static enum err_code run_guards(struct engine_stream *s, struct account *account,
+                                const struct plan_entry *entry, struct array *const *arrays,
+                                struct array **ret_a, struct err *e)
+{
+    struct task *t = task_new(s);
+    const struct typed *typed = t ? guards_over(t->arena, entry->typed.guards, arrays) : NULL;
+    if (!typed) {
+        if (t)
+            task_free(t);
+        return err_oom(e);
+    }
+    return engine_run(t, typed, account, false, NULL, NULL, ret_a, e);
+}
+
+enum err_code eval_guards_new(struct engine_stream *s, struct account *account,
+                              const struct eval_request *req, void (*wake)(void *user), void *user,
+                              struct eval_guards **ret, struct eval_times *ret_times, struct err *e)
+{
+    *ret = NULL;
+    if (!check_may_guard(req->expr))
+        return ERR_OK;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    _cleanup_array_ struct array *answer = NULL;
+    struct eval_guards *g = mem_calloc(1, sizeof *g);
+    struct array **arrays;
+    struct eval_times times = {0};
+    enum err_code code = arena && g ? ERR_OK : err_oom(e);
+    if (code == ERR_OK)
+        code = plan_for(s->engine, s->device, arena, req, &g->entry, &arrays, &times, e);
+    if (code == ERR_OK && g->entry->typed.guards) {
+        code = run_guards(s, account, g->entry, arrays, &answer, e);
+        if (code == ERR_OK)
+            code = download_new(s, answer, wake, user, &g->download, e);
+    }
+    if (code == ERR_OK && g->download) {
+        *ret_times = times;
+        *ret = g;
+        return ERR_OK;
+    }
+    eval_guards_free(g);
+    return code;
+}
+
+struct download *eval_guards_download(struct eval_guards *g)
+{
+    return g->download;
+}
+
+size_t eval_guards_size(const struct eval_guards *g)
+{
+    return g->entry->typed.guards->n;
+}
+
+enum err_code eval_guards_verdict(const struct eval_guards *g, const struct expr *x,
+                                  const unsigned char *answer, struct err *e)
+{
+    const struct typed_guards *guards = g->entry->typed.guards;
+    for (uint32_t i = 0; i < guards->n; i++)
+        if (answer[i])
+            return expr_err(x, guards->guards[i].place, e, ERR_BAD_INDEX, "%s",
+                            guards->guards[i].message);
+    return ERR_OK;
+}
+
+void eval_guards_free(struct eval_guards *g)
+{
+    if (!g)
+        return;
+    if (g->download)
+        download_free(g->download);
+    plan_entry_unref(g->entry);
+    mem_free(g);
+}
+
+/* --- explain --- */
+
+/* The guards' plan over the main graph's arrays. */
+static enum err_code explain_guards(struct engine *g, struct arena *arena,
+                                    struct eval_explanation *x, struct err *e)
+{
+    const struct typed_guards *guards = x->typed.guards;
+    if (!guards)
+        return ERR_OK;
+    struct array **arrays = arena_alloc_array(arena, x->typed.n_inputs + 1, sizeof *arrays);
+    if (!arrays)
+        return err_oom(e);
+    for (uint32_t i = 0; i < x->typed.n_inputs; i++)
+        arrays[i] = x->typed.inputs[i].array;
+    const struct typed *t = guards_over(arena, guards, arrays);
+    return t ? engine_plan(g, arena, t, false, NULL, NULL, &x->guards, e) : err_oom(e);
+}
+
 enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
                              struct eval_explanation *ret, struct err *e)
 {
@@ -186,6 +303,9 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     if (code != ERR_OK)
         return code;
     double checked = engine_now_ms();
+    code = explain_guards(g, arena, ret, e);
+    if (code != ERR_OK)
+        return code;
     code =
         engine_plan(g, arena, &ret->typed, req->fast_math, req->out, req->out_view, &ret->plan, e);
     if (code != ERR_OK)

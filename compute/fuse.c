@@ -1,11 +1,12 @@
 /* Cutting a graph into kernels.
  *
  * A kernel may hold any elementwise code, so everything is one kernel unless there is a reason:
- * a reduction or a scan ends a kernel; a subexpression read at several offsets would be computed
- * once an offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the
- * limits gives up its largest operand. Sizes are those of the expanded tree (shared nodes count
- * each time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller.
- * For a graph without shifts whose nodes all fit one kernel that bound is not used, since value
+ * a reduction or a scan ends a kernel; the pieces of a T_PUT have one each; what is reshaped or
+ * gathered from lies in memory; a subexpression read at several offsets would be computed once an
+ * offset, so beyond a budget it becomes a temporary; and a kernel that would grow past the limits
+ * gives up its largest operand. Sizes are those of the expanded tree (shared nodes count each
+ * time), an upper bound of what lowering emits: sharing within a kernel only makes it smaller. For
+ * a graph without shifts whose nodes all fit one kernel that bound is not used, since value
  * numbering emits each node at most once there. */
 #include "compute/fuse.h"
 
@@ -19,6 +20,8 @@ static uint32_t weight(const struct typed_node *n)
         return 0;
     case T_RANDOM:
         return 24;
+    case T_GATHER:
+        return 4;
     case T_OP:
         return op_cost(n->op, n->dtype);
     default:
@@ -31,7 +34,8 @@ static bool trivial(const struct typed *t, const struct fuse_node *f, uint32_t i
 {
     for (;;) {
         const struct typed_node *n = &t->nodes[i];
-        if (f[i].cut || n->kind == T_INPUT || n->kind == T_CONST || n->kind == T_INDEX)
+        if (f[i].cut || n->kind == T_INPUT || n->kind == T_CONST || n->kind == T_INDEX ||
+            n->kind == T_RESHAPE)
             return true;
         if (n->kind != T_VIEW && n->kind != T_CAST)
             return false;
@@ -63,11 +67,6 @@ static uint32_t sat_add(uint32_t a, uint32_t b)
     return __builtin_add_overflow(a, b, &s) ? UINT32_MAX : s;
 }
 
-static bool closes_scope(enum typed_kind k)
-{
-    return k == T_SHIFT || k == T_REDUCE || k == T_SCAN || k == T_VIEW;
-}
-
 /* Shapes that scope-dependent nodes are evaluated over, from the root down. */
 static void assign_scopes(const struct typed *t, struct fuse_node *f)
 {
@@ -83,7 +82,7 @@ static void assign_scopes(const struct typed *t, struct fuse_node *f)
             if (c->scoped)
                 continue;
             c->scoped = true;
-            if (a == 0 && closes_scope(n->kind)) {
+            if (a == 0 && typed_closes_scope(n->kind)) {
                 c->scope_rank = t->nodes[n->args[0]].rank;
                 c->scope_shape = t->nodes[n->args[0]].shape;
             } else {
@@ -94,6 +93,21 @@ static void assign_scopes(const struct typed *t, struct fuse_node *f)
     }
 }
 
+/* What must lie in memory; and what is written straight to its place instead. */
+static void cut_operands(const struct typed *t, struct fuse_node *f, const uint32_t *users,
+                         uint32_t i)
+{
+    const struct typed_node *n = &t->nodes[i];
+    if ((n->kind == T_RESHAPE || n->kind == T_GATHER) && t->nodes[n->args[0]].kind != T_INPUT)
+        f[n->args[0]].cut = true;
+    if (n->kind != T_PUT)
+        return;
+    if (users[n->args[0]] == 1)
+        f[n->args[0]].cut = false;
+    if (n->n_args > 1)
+        f[n->args[1]].cut = false;
+}
+
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                             const struct fuse_limits *limits)
 {
@@ -102,7 +116,8 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
     uint32_t *cost = arena_alloc_array(arena, n_nodes, sizeof *cost);
     struct operands *loads = arena_alloc_array(arena, n_nodes, sizeof *loads);
     uint32_t *shifts = arena_alloc_array(arena, n_nodes, sizeof *shifts);
-    if (!f || !cost || !loads || !shifts)
+    uint32_t *users = arena_alloc_array(arena, n_nodes, sizeof *users);
+    if (!f || !cost || !loads || !shifts || !users)
         return NULL;
 
     bool any_shift = false;
@@ -110,6 +125,8 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
     for (uint32_t i = 0; i < n_nodes; i++) {
         const struct typed_node *n = &t->nodes[i];
         total += weight(n);
+        for (int a = 0; a < n->n_args; a++)
+            users[n->args[a]]++;
         if (n->kind == T_SHIFT) {
             any_shift = true;
             shifts[n->args[0]]++;
@@ -121,12 +138,15 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
         const struct typed_node *n = &t->nodes[i];
         f[i].depends = n->kind == T_INDEX || n->kind == T_UNRAVEL;
         for (int a = 0; a < n->n_args; a++)
-            if (!(a == 0 && closes_scope(n->kind)))
+            if (!(a == 0 && typed_closes_scope(n->kind)))
                 f[i].depends |= f[n->args[a]].depends;
+        cut_operands(t, f, users, i);
 
         for (;;) {
             cost[i] = weight(n);
             loads[i] = (struct operands){0};
+            if (n->kind == T_PUT)
+                break; /* no code of its own */
             if (n->kind == T_INPUT && n->input < 64)
                 loads[i].inputs = 1ull << n->input;
             else if (n->kind == T_INPUT)
@@ -145,7 +165,7 @@ struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                 break;
             f[n->args[largest]].cut = true;
         }
-        if (n->kind == T_REDUCE || n->kind == T_SCAN)
+        if (n->kind == T_REDUCE || n->kind == T_SCAN || n->kind == T_PUT)
             f[i].cut = true;
         else if (shifts[i] > 1 && cuttable(t, f, i) &&
                  (uint64_t)cost[i] * shifts[i] > limits->recompute)

@@ -22,9 +22,10 @@ struct fuse_node {
     const int64_t *scope_shape;
 };
 
-/* Decides the cuts: every reduction, shifted subexpressions too dear to repeat, and, bottom-up, the
- * largest operands of whatever grows past the limits. The root is always marked. NULL without
- * memory. */
+/* Decides the cuts: every reduction, what is put together of pieces (not the pieces, unless others
+ * use them too), what is reshaped or gathered from, shifted subexpressions too dear to repeat, and,
+ * bottom-up, the largest operands of whatever grows past the limits. The root is always marked.
+ * NULL without memory. */
 struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
                             const struct fuse_limits *limits) __attribute__((warn_unused_result));
 

@@ -90,26 +90,40 @@ uint32_t ir_emit_const(struct ir_builder *b, struct scalar value)
     return ir_emit(b, &n);
 }
 
+/* Number of an equal input, added when new. */
+static uint32_t add_input(struct ir_builder *b, uint32_t slot, enum dtype dtype,
+                          const struct view *v, bool gathered)
+{
+    struct ir_kernel *k = b->k;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        if (in->slot == slot && in->dtype == dtype && in->gathered == gathered &&
+            in->view.rank == v->rank && in->view.offset == v->offset &&
+            memcmp(in->view.strides, v->strides, sizeof *v->strides * v->rank) == 0 &&
+            memcmp(in->view.shape, v->shape, sizeof *v->shape * v->rank) == 0)
+            return i;
+    }
+    if (!GROW(b, inputs, k->n_inputs))
+        return IR_NONE;
+    k->inputs[k->n_inputs] = (struct ir_input){slot, dtype, *v, gathered};
+    return k->n_inputs++;
+}
+
 uint32_t ir_emit_load(struct ir_builder *b, uint32_t slot, enum dtype dtype, const struct view *v,
                       uint32_t ctx)
 {
-    struct ir_kernel *k = b->k;
-    uint32_t i = 0;
-    for (; i < k->n_inputs; i++) {
-        const struct ir_input *in = &k->inputs[i];
-        if (in->slot == slot && in->dtype == dtype && in->view.rank == v->rank &&
-            in->view.offset == v->offset &&
-            memcmp(in->view.strides, v->strides, sizeof *v->strides * v->rank) == 0 &&
-            memcmp(in->view.shape, v->shape, sizeof *v->shape * v->rank) == 0)
-            break;
-    }
-    if (i == k->n_inputs) {
-        if (!GROW(b, inputs, i))
-            return IR_NONE;
-        k->inputs[k->n_inputs++] = (struct ir_input){slot, dtype, *v};
-    }
+    uint32_t i = add_input(b, slot, dtype, v, false);
     struct ir_node n = {.kind = IR_LOAD, .dtype = (uint8_t)dtype, .input = i, .ctx = ctx};
-    return ir_emit(b, &n);
+    return i == IR_NONE ? IR_NONE : ir_emit(b, &n);
+}
+
+uint32_t ir_emit_gather(struct ir_builder *b, uint32_t slot, enum dtype dtype,
+                        const struct view *row, uint32_t at)
+{
+    uint32_t i = at == IR_NONE ? IR_NONE : add_input(b, slot, dtype, row, true);
+    struct ir_node n = {
+        .kind = IR_GATHER, .dtype = (uint8_t)dtype, .n_args = 1, .args = {at}, .input = i};
+    return i == IR_NONE ? IR_NONE : ir_emit(b, &n);
 }
 
 uint32_t ir_emit_index(struct ir_builder *b, uint32_t ctx, int axis, int64_t start, int64_t step)
@@ -210,21 +224,36 @@ static int64_t distinct(const struct view *v)
     return n;
 }
 
+/* Distinct elements of input i that the kernel can read: of a gathered one no more than one for
+ * each point and gather. */
+static int64_t elements_read(const struct ir_kernel *k, uint32_t i)
+{
+    int64_t all = distinct(&k->inputs[i].view), most = 0, points = 1;
+    if (!k->inputs[i].gathered)
+        return all;
+    for (uint32_t n = 0; n < k->n_nodes; n++)
+        most += k->nodes[n].kind == IR_GATHER && k->nodes[n].input == i;
+    for (int a = 0; a < k->rank; a++)
+        if (__builtin_mul_overflow(points, k->shape[a], &points))
+            return all;
+    return __builtin_mul_overflow(most, points, &most) || most > all ? all : most;
+}
+
 int64_t ir_bytes_read(const struct ir_kernel *k)
 {
     /* The same memory read through several contexts or views (the neighbours of a stencil) counts
      * once: per slot, the largest operand. */
     int64_t total = 0;
     for (uint32_t i = 0; i < k->n_inputs; i++) {
-        int64_t best = distinct(&k->inputs[i].view);
+        int64_t best = elements_read(k, i);
         bool first = true;
         for (uint32_t j = 0; j < k->n_inputs && first; j++) {
             if (k->inputs[j].slot != k->inputs[i].slot)
                 continue;
             if (j < i)
                 first = false;
-            else if (distinct(&k->inputs[j].view) > best)
-                best = distinct(&k->inputs[j].view);
+            else if (elements_read(k, j) > best)
+                best = elements_read(k, j);
         }
         if (first)
             total += best * (int64_t)dtype_size(k->inputs[i].dtype);
@@ -305,6 +334,9 @@ static void print_node(const struct ir_kernel *k, uint32_t i, struct strb *out)
         if (n->ctx)
             strb_addf(out, " at ctx%u", n->ctx);
         break;
+    case IR_GATHER:
+        strb_addf(out, "gather in%u", n->input);
+        break;
     case IR_INDEX:
         strb_addf(out, "index %lld + %lld*", (long long)k->indices[n->index].start,
                   (long long)k->indices[n->index].step);
@@ -338,7 +370,11 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
     strb_add(out, k->fast_math ? " fast_math\n" : "\n");
     for (uint32_t i = 0; i < k->n_inputs; i++) {
         strb_addf(out, "  in%u = slot%u %s", i, k->inputs[i].slot, dtype_name(k->inputs[i].dtype));
-        print_view(out, &k->inputs[i].view);
+        if (k->inputs[i].gathered)
+            strb_addf(out, " row of %lld offset %lld", (long long)k->inputs[i].view.shape[0],
+                      (long long)k->inputs[i].view.offset);
+        else
+            print_view(out, &k->inputs[i].view);
         strb_addc(out, '\n');
     }
     for (uint32_t i = 1; i < k->n_ctxs; i++) {

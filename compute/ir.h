@@ -44,6 +44,8 @@ enum ir_kind {
     IR_INSIDE, /* bool: context ctx's shift stayed inside its shape (ctx ≠ 0) */
     IR_OP,     /* op(args), all args of dtype `src`; the node's dtype is op_result_dtype(op, src) */
     IR_CAST,   /* args[0] (of dtype `src`) as dtype */
+    IR_GATHER, /* inputs[input] (gathered) at element args[0] (int64), which is clamped to its row
+                */
     IR_SELECT, /* args[0] (bool) ? args[1] : args[2] */
     IR_RANDOM  /* randoms[random] at element index args[0] (int64) */
 };
@@ -71,11 +73,14 @@ struct ir_index {
 };
 
 /* An operand: element [i…] of context space lies at view.offset + Σ strides[k]·i[k] of the slot.
- * view.rank is the rank of the context it is loaded under (shape entries: the context's). */
+ * view.rank is the rank of the context it is loaded under (shape entries: the context's). A
+ * gathered one is read by IR_GATHER alone: its view is one contiguous row, empty only where the
+ * iteration space is. */
 struct ir_input {
     uint32_t slot; /* into plan->slots */
     enum dtype dtype;
     struct view view;
+    bool gathered;
 };
 
 enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };

@@ -23,6 +23,9 @@ uint32_t ir_emit(struct ir_builder *b, const struct ir_node *n);
 uint32_t ir_emit_const(struct ir_builder *b, struct scalar value);
 uint32_t ir_emit_load(struct ir_builder *b, uint32_t slot, enum dtype dtype, const struct view *v,
                       uint32_t ctx);
+/* `row`: contiguous, rank 1. */
+uint32_t ir_emit_gather(struct ir_builder *b, uint32_t slot, enum dtype dtype,
+                        const struct view *row, uint32_t at);
 uint32_t ir_emit_index(struct ir_builder *b, uint32_t ctx, int axis, int64_t start, int64_t step);
 uint32_t ir_emit_op(struct ir_builder *b, enum op op, enum dtype src, const uint32_t *args);
 uint32_t ir_emit_cast(struct ir_builder *b, uint32_t arg, enum dtype to);

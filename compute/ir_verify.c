@@ -49,6 +49,14 @@ static const char *verify_inputs(const struct ir_kernel *k, struct arena *arena)
         int64_t lo, hi;
         view_extent(&in->view, &lo, &hi);
         CHECK(lo >= 0, "in%u: reads before its buffer", i);
+        if (!in->gathered)
+            continue;
+        CHECK(in->view.rank == 1 && (in->view.strides[0] == 1 || in->view.shape[0] <= 1),
+              "in%u: gathered from what is not one row", i);
+        bool nothing = false;
+        for (int a = 0; a < k->rank; a++)
+            nothing |= k->shape[a] == 0;
+        CHECK(in->view.shape[0] > 0 || nothing, "in%u: gathered from nothing", i);
     }
     return NULL;
 }
@@ -68,9 +76,16 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
         CHECK(n->input < k->n_inputs, "%%%u: input %u of %u", i, n->input, k->n_inputs);
         CHECK(n->ctx < k->n_ctxs, "%%%u: ctx%u of %u", i, n->ctx, k->n_ctxs);
         CHECK(k->inputs[n->input].dtype == n->dtype, "%%%u: input of another dtype", i);
+        CHECK(!k->inputs[n->input].gathered, "%%%u: loads what is gathered", i);
         CHECK(k->inputs[n->input].view.rank == k->ctxs[n->ctx].rank,
               "%%%u: input of rank %d under a context of rank %d", i, k->inputs[n->input].view.rank,
               k->ctxs[n->ctx].rank);
+        return NULL;
+    case IR_GATHER:
+        CHECK(n->input < k->n_inputs && k->inputs[n->input].gathered, "%%%u: malformed gather", i);
+        CHECK(k->inputs[n->input].dtype == n->dtype, "%%%u: input of another dtype", i);
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == DT_I64, "%%%u: gathers at no int64",
+              i);
         return NULL;
     case IR_INDEX:
         CHECK(n->ctx < k->n_ctxs && n->axis < k->ctxs[n->ctx].rank, "%%%u: axis %d", i, n->axis);

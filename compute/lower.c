@@ -1,5 +1,5 @@
-/* Lowering: each cut node of the typed graph becomes a kernel; everything between is straight-line
- * code in it.
+/* Lowering: each cut node of the typed graph becomes a kernel (or some, where it is put together of
+ * pieces); everything between is straight-line code in it.
  *
  * A node is lowered at a position: the index context and the affine map from that context's index
  * to the index in the scope's shape. Since all nodes of a scope are aligned at the right and
@@ -9,67 +9,9 @@
  *
  * Recursion is as deep as a kernel is large, because cuts are lowered in the graph's order, each
  * before the kernels that read it. */
-#include "compute/lower.h"
-
 #include <string.h>
 
-#include "compute/ir_build.h"
-
-/* Where a node is evaluated. Interned: equal positions are one pointer. */
-struct position {
-    uint32_t id, ctx;
-    int rank;             /* of the scope */
-    const int64_t *shape; /* of the scope */
-    struct affine map;    /* scope index from ctx index; map.rank == rank */
-    struct position *next;
-};
-
-/* A cut node's result: a scope-dependent node may have one for each scope it is seen in. */
-struct temp {
-    uint32_t slot;
-    int rank;
-    const int64_t *shape;
-    struct temp *next;
-};
-
-struct memo {
-    uint32_t node, position, value; /* value + 1; 0: empty */
-};
-
-struct kernel_state {
-    struct ir_builder b;
-    uint32_t root; /* the cut node this kernel computes */
-    struct position *positions;
-    uint32_t n_positions;
-    struct memo *memo;
-    uint32_t memo_size, memo_used;
-};
-
-struct lowering {
-    struct arena *arena;
-    const struct lower_request *req;
-    const struct typed *t;
-    struct fuse_node *fuse;
-    struct ir_plan *plan;
-    struct temp **temps; /* by typed node */
-    bool oom;
-};
-
-static uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t i,
-                           const struct position *pos);
-static bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape);
-
-/* A scalar's shape may be NULL. */
-static void copy_extents(int64_t *to, const int64_t *from, int rank)
-{
-    if (rank > 0)
-        memcpy(to, from, sizeof *to * (size_t)rank);
-}
-
-static bool same_extents(int ra, const int64_t *a, int rb, const int64_t *b)
-{
-    return ra == rb && (ra == 0 || a == b || memcmp(a, b, sizeof *a * (size_t)ra) == 0);
-}
+#include "compute/lower_int.h"
 
 static bool affine_equal(const struct affine *a, const struct affine *b)
 {
@@ -82,8 +24,8 @@ static bool affine_equal(const struct affine *a, const struct affine *b)
     return true;
 }
 
-static const struct position *intern(struct lowering *l, struct kernel_state *ks, uint32_t ctx,
-                                     int rank, const int64_t *shape, const struct affine *map)
+const struct position *lower_intern(struct lowering *l, struct kernel_state *ks, uint32_t ctx,
+                                    int rank, const int64_t *shape, const struct affine *map)
 {
     for (struct position *p = ks->positions; p; p = p->next)
         if (p->ctx == ctx && same_extents(p->rank, p->shape, rank, shape) &&
@@ -238,7 +180,7 @@ static uint32_t lower_shift(struct lowering *l, struct kernel_state *ks, const s
         moves |= n->shift.offsets[k] != 0;
     struct affine m = node_map(pos, n->rank, n->shape);
     if (!moves) {
-        const struct position *same = intern(l, ks, pos->ctx, x->rank, x->shape, &m);
+        const struct position *same = lower_intern(l, ks, pos->ctx, x->rank, x->shape, &m);
         return same ? lower_node(l, ks, n->args[0], same) : IR_NONE;
     }
     struct ir_ctx ctx;
@@ -259,12 +201,25 @@ static uint32_t lower_shift(struct lowering *l, struct kernel_state *ks, const s
     uint32_t c = ir_add_ctx(&ks->b, &ctx);
     if (c == IR_NONE)
         return IR_NONE;
-    const struct position *inside = intern(l, ks, c, x->rank, x->shape, &identity);
+    const struct position *inside = lower_intern(l, ks, c, x->rank, x->shape, &identity);
     uint32_t v = inside ? lower_node(l, ks, n->args[0], inside) : IR_NONE;
     if (n->shift.mode != BOUNDARY_CONSTANT || v == IR_NONE)
         return v;
     struct ir_node in = {.kind = IR_INSIDE, .dtype = DT_BOOL, .ctx = c};
     return ir_emit_select(&ks->b, ir_emit(&ks->b, &in), v, lower_node(l, ks, n->args[1], pos));
+}
+
+/* Where cut node i lies, computed over `shape` (its own, or the scope's when it depends on it). */
+static const struct temp *temp_of(struct lowering *l, uint32_t i, int rank, const int64_t *shape)
+{
+    for (int attempt = 0;; attempt++) {
+        for (const struct temp *t = l->temps[i]; t; t = t->next)
+            if (same_extents(t->rank, t->shape, rank, shape))
+                return t;
+        /* A scope-dependent node met in a second scope: its kernel for that one. */
+        if (attempt || !lower_kernel(l, i, rank, shape))
+            return NULL;
+    }
 }
 
 static uint32_t lower_temp_load(struct lowering *l, struct kernel_state *ks, uint32_t i,
@@ -273,23 +228,52 @@ static uint32_t lower_temp_load(struct lowering *l, struct kernel_state *ks, uin
     const struct typed_node *n = &l->t->nodes[i];
     int rank = l->fuse[i].depends ? pos->rank : n->rank;
     const int64_t *shape = l->fuse[i].depends ? pos->shape : n->shape;
-    struct temp *t;
-    for (int attempt = 0;; attempt++) {
-        for (t = l->temps[i]; t; t = t->next)
-            if (same_extents(t->rank, t->shape, rank, shape))
-                break;
-        if (t)
-            break;
-        /* A scope-dependent node met in a second scope: its kernel for that one. */
-        if (attempt || !lower_kernel(l, i, rank, shape))
-            return IR_NONE;
-    }
+    const struct temp *t = temp_of(l, i, rank, shape);
     struct view v;
-    if (view_contiguous(rank, shape, dtype_size(n->dtype), &v, NULL) != ERR_OK) {
+    if (!t || view_contiguous(rank, shape, dtype_size(n->dtype), &v, NULL) != ERR_OK) {
         l->oom = true;
         return IR_NONE;
     }
     return emit_view_load(ks, pos, t->slot, n->dtype, &v);
+}
+
+/* The operand's temporary under the node's own shape. */
+static uint32_t lower_reshape(struct lowering *l, struct kernel_state *ks,
+                              const struct typed_node *n, const struct position *pos)
+{
+    const struct typed_node *x = &l->t->nodes[n->args[0]];
+    const struct temp *t = temp_of(l, n->args[0], x->rank, x->shape);
+    struct view v;
+    if (!t || view_contiguous(n->rank, n->shape, dtype_size(n->dtype), &v, NULL) != ERR_OK) {
+        l->oom = true;
+        return IR_NONE;
+    }
+    return emit_view_load(ks, pos, t->slot, n->dtype, &v);
+}
+
+static uint32_t lower_gather(struct lowering *l, struct kernel_state *ks,
+                             const struct typed_node *n, const struct position *pos)
+{
+    const struct typed_node *x = &l->t->nodes[n->args[0]];
+    uint32_t slot, at = lower_node(l, ks, n->args[1], pos);
+    enum dtype dtype = n->dtype;
+    struct view row = {.rank = 1, .shape = {1}, .strides = {1}};
+    for (int k = 0; k < x->rank; k++)
+        row.shape[0] *= x->shape[k];
+    if (x->kind == T_INPUT) {
+        const struct typed_input *in = &l->t->inputs[x->input];
+        slot = x->input;
+        dtype = in->dtype;
+        row.offset = in->view.offset;
+    } else {
+        const struct temp *t = temp_of(l, n->args[0], x->rank, x->shape);
+        if (!t) {
+            l->oom = true;
+            return IR_NONE;
+        }
+        slot = t->slot;
+    }
+    return ir_emit_cast(&ks->b, ir_emit_gather(&ks->b, slot, dtype, &row, at), n->dtype);
 }
 
 static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint32_t i,
@@ -312,11 +296,16 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
         const struct typed_node *x = &l->t->nodes[n->args[0]];
         struct affine here = node_map(pos, n->rank, n->shape);
         struct affine m = compose(n->view, &here);
-        const struct position *p = intern(l, ks, pos->ctx, x->rank, x->shape, &m);
+        const struct position *p = lower_intern(l, ks, pos->ctx, x->rank, x->shape, &m);
         return p ? lower_node(l, ks, n->args[0], p) : IR_NONE;
     }
+    case T_RESHAPE:
+        return lower_reshape(l, ks, n, pos);
+    case T_GATHER:
+        return lower_gather(l, ks, n, pos);
     case T_REDUCE: /* always cut */
     case T_SCAN:
+    case T_PUT:
         return lower_temp_load(l, ks, i, pos);
     default:
         break;
@@ -343,8 +332,8 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
     }
 }
 
-static uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t i,
-                           const struct position *pos)
+uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t i,
+                    const struct position *pos)
 {
     struct memo *m = memo_find(ks, i, pos->id);
     if (m && m->value)
@@ -357,211 +346,4 @@ static uint32_t lower_node(struct lowering *l, struct kernel_state *ks, uint32_t
     }
     memo_put(l, ks, i, pos->id, v);
     return v;
-}
-
-static uint32_t new_slot(struct lowering *l, enum slot_kind kind, uint32_t index, int64_t size)
-{
-    struct ir_plan *p = l->plan;
-    size_t cap = p->cap_slots;
-    if (arena_grow(l->arena, (void **)&p->slots, &cap, p->n_slots, sizeof *p->slots) < 0) {
-        l->oom = true;
-        return IR_NONE;
-    }
-    p->cap_slots = (uint32_t)cap;
-    p->slots[p->n_slots] = (struct ir_slot){kind, index, size, UINT32_MAX, 0};
-    return p->n_slots++;
-}
-
-/* Records which kernels use which slots, once the kernel is complete. */
-static bool add_kernel(struct lowering *l, struct ir_kernel *k)
-{
-    struct ir_plan *p = l->plan;
-    size_t cap = p->cap_kernels;
-    if (arena_grow(l->arena, (void **)&p->kernels, &cap, p->n_kernels, sizeof *p->kernels) < 0)
-        return false;
-    p->cap_kernels = (uint32_t)cap;
-    uint32_t number = p->n_kernels;
-    for (uint32_t i = 0; i < k->n_inputs + k->n_outputs; i++) {
-        uint32_t slot = i < k->n_inputs ? k->inputs[i].slot : k->outputs[i - k->n_inputs].slot;
-        if (number < p->slots[slot].first)
-            p->slots[slot].first = number;
-        p->slots[slot].last = number;
-    }
-    p->kernels[p->n_kernels++] = k;
-    return true;
-}
-
-/* A kernel runs over the shape of the operand of such a node, not over the node's. */
-static bool combines(const struct typed_node *n)
-{
-    return n->kind == T_REDUCE || n->kind == T_SCAN;
-}
-
-/* Axes of a reduction's result, as strides over the iteration space: target has the result's shape.
- */
-static struct view reduce_target(const struct typed_node *n, const struct typed_node *x,
-                                 const struct view *target)
-{
-    struct view v = {.rank = x->rank, .offset = target->offset};
-    int kept = 0;
-    for (int k = 0; k < x->rank; k++) {
-        bool reduced = n->reduce.axes >> k & 1;
-        v.shape[k] = reduced ? 1 : x->shape[k];
-        v.strides[k] = reduced ? 0 : target->strides[kept];
-        kept += !reduced || n->reduce.keepdims;
-    }
-    return v;
-}
-
-/* The kernel that computes cut node i over `shape` (its own, or the scope's when it depends on it)
- * into `slot` at `target` (of that shape). */
-static bool build_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape,
-                         uint32_t slot, const struct view *target)
-{
-    const struct typed_node *n = &l->t->nodes[i];
-    const struct typed_node *x = combines(n) ? &l->t->nodes[n->args[0]] : NULL;
-    struct ir_kernel *k = arena_alloc(l->arena, sizeof *k);
-    struct kernel_state *ks = arena_alloc(l->arena, sizeof *ks);
-    if (!k || !ks)
-        return false;
-    k->fast_math = l->req->fast_math;
-    k->rank = x ? x->rank : target->rank;
-    copy_extents(k->shape, x ? x->shape : target->shape, k->rank);
-    ir_builder_init(&ks->b, l->arena, k);
-    ks->root = i;
-
-    struct ir_ctx space;
-    memset(&space, 0, sizeof space);
-    space.rank = k->rank;
-    copy_extents(space.shape, k->shape, k->rank);
-    if (ir_add_ctx(&ks->b, &space) == IR_NONE)
-        return false;
-
-    /* The iteration space may be larger than the node (a result broadcast to its target). */
-    int scope_rank = x ? x->rank : rank;
-    const int64_t *scope = x ? x->shape : shape;
-    struct affine map = {.rank = scope_rank};
-    for (int a = 0; a < scope_rank; a++) {
-        int s = a + k->rank - scope_rank;
-        map.src[a] = (int8_t)(scope[a] == 1 ? -1 : s);
-        map.step[a] = map.src[a] >= 0;
-    }
-    const struct position *pos = intern(l, ks, 0, scope_rank, scope, &map);
-    if (!pos)
-        return false;
-    uint32_t v = lower_node(l, ks, x ? n->args[0] : i, pos);
-    if (v == IR_NONE)
-        return false;
-    struct ir_output out = {
-        .kind = OUT_STORE, .node = v, .slot = slot, .dtype = n->dtype, .view = *target};
-    if (n->kind == T_SCAN) {
-        out.kind = OUT_SCAN;
-        out.reduce = n->scan.op;
-        out.axes = 1u << n->scan.axis;
-    } else if (n->kind == T_REDUCE) {
-        out.kind = OUT_REDUCE;
-        out.view = reduce_target(n, x, target);
-        out.reduce = n->reduce.op;
-        out.axes = n->reduce.axes;
-        out.divisor = n->reduce.divisor;
-    }
-    return ir_add_output(&ks->b, &out) && add_kernel(l, k);
-}
-
-/* A temporary for node i over `shape`, and its kernel. */
-static bool lower_kernel(struct lowering *l, uint32_t i, int rank, const int64_t *shape)
-{
-    const struct typed_node *n = &l->t->nodes[i];
-    struct view v;
-    if (view_contiguous(rank, shape, dtype_size(n->dtype), &v, NULL) != ERR_OK)
-        return false;
-    struct temp *t = arena_alloc(l->arena, sizeof *t);
-    uint32_t slot = new_slot(l, SLOT_TEMP, 0, view_size(&v) * (int64_t)dtype_size(n->dtype));
-    if (!t || slot == IR_NONE || !build_kernel(l, i, rank, shape, slot, &v)) {
-        l->oom = true;
-        return false;
-    }
-    *t = (struct temp){slot, rank, shape, l->temps[i]};
-    l->temps[i] = t;
-    return true;
-}
-
-static bool lower_root(struct lowering *l)
-{
-    const struct typed_node *root = &l->t->nodes[l->t->root];
-    struct ir_plan *p = l->plan;
-    p->dtype = root->dtype;
-    p->rank = root->rank;
-    copy_extents(p->shape, root->shape, root->rank);
-    struct view whole;
-    if (view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &whole, NULL) != ERR_OK)
-        return false;
-    int64_t bytes = view_size(&whole) * (int64_t)dtype_size(root->dtype);
-    const struct view *target = l->req->target ? l->req->target : &whole;
-    p->result_slot = new_slot(l, SLOT_RESULT, 0, l->req->target ? l->req->target_bytes : bytes);
-    if (p->result_slot == IR_NONE)
-        return false;
-
-    for (uint32_t i = 0; i < l->t->root; i++) {
-        const struct fuse_node *f = &l->fuse[i];
-        const struct typed_node *n = &l->t->nodes[i];
-        if (!f->cut || !f->scoped)
-            continue; /* not reached from the root */
-        if (f->depends ? !lower_kernel(l, i, f->scope_rank, f->scope_shape)
-                       : !lower_kernel(l, i, n->rank, n->shape))
-            return false;
-    }
-    if (combines(root) && !view_same_shape(target, &whole)) {
-        /* broadcast on the way out: into a temporary first, then stored from there */
-        if (!lower_kernel(l, l->t->root, root->rank, root->shape))
-            return false;
-        struct typed_node load = {.kind = T_VIEW,
-                                  .dtype = root->dtype,
-                                  .rank = root->rank,
-                                  .shape = root->shape,
-                                  .n_args = 1,
-                                  .args = {l->t->root}};
-        struct affine *id = arena_alloc(l->arena, sizeof *id);
-        struct typed *t = arena_dup(l->arena, l->t, sizeof *t);
-        struct typed_node *nodes = arena_alloc_array(l->arena, l->t->n_nodes + 1, sizeof *nodes);
-        struct fuse_node *fuse = arena_alloc_array(l->arena, l->t->n_nodes + 1, sizeof *fuse);
-        struct temp **temps = arena_alloc_array(l->arena, l->t->n_nodes + 1, sizeof(struct temp *));
-        if (!id || !t || !nodes || !fuse || !temps)
-            return false;
-        id->rank = root->rank;
-        for (int a = 0; a < root->rank; a++) {
-            id->src[a] = (int8_t)a;
-            id->step[a] = 1;
-        }
-        load.view = id;
-        memcpy(nodes, l->t->nodes, sizeof *nodes * l->t->n_nodes);
-        memcpy(fuse, l->fuse, sizeof *fuse * l->t->n_nodes);
-        memcpy(temps, l->temps, sizeof *temps * l->t->n_nodes);
-        nodes[t->n_nodes] = load;
-        t->nodes = nodes;
-        t->root = t->n_nodes++;
-        l->t = t;
-        l->fuse = fuse;
-        l->temps = temps;
-    }
-    const struct typed_node *last = &l->t->nodes[l->t->root];
-    return build_kernel(l, l->t->root, last->rank, last->shape, p->result_slot, target);
-}
-
-enum err_code lower(struct arena *arena, const struct lower_request *req, struct ir_plan **ret,
-                    struct err *e)
-{
-    struct lowering l = {.arena = arena, .req = req, .t = req->typed};
-    l.plan = arena_alloc(arena, sizeof *l.plan);
-    l.temps = arena_alloc_array(arena, l.t->n_nodes, sizeof *l.temps);
-    l.fuse = fuse_mark(arena, l.t, &req->limits);
-    if (!l.plan || !l.temps || !l.fuse)
-        return err_oom(e);
-    for (uint32_t i = 0; i < l.t->n_inputs; i++)
-        if (new_slot(&l, SLOT_INPUT, i, 0) == IR_NONE)
-            return err_oom(e);
-    if (!lower_root(&l))
-        return err_oom(e);
-    *ret = l.plan;
-    return ERR_OK;
 }

@@ -108,7 +108,7 @@ static bool same_elements(const struct ir_kernel *k, uint32_t input)
 {
     const struct ir_input *in = &k->inputs[input];
     const struct ir_output *out = &k->outputs[0];
-    if (out->kind != OUT_STORE || in->view.offset != out->view.offset ||
+    if (out->kind != OUT_STORE || in->gathered || in->view.offset != out->view.offset ||
         dtype_size(in->dtype) != dtype_size(out->dtype))
         return false;
     for (int a = 0; a < k->rank; a++)
@@ -120,19 +120,26 @@ static bool same_elements(const struct ir_kernel *k, uint32_t input)
     return true;
 }
 
-/* Whether the last kernel reads elements of the target's buffer that it has overwritten. Earlier
- * kernels only write temporaries. */
+/* Whether a kernel reads elements of the target's buffer that it, or one before it, may have
+ * overwritten. The first ones only write temporaries; those that write the result's pieces each
+ * write elements of their own. */
 static bool conflicts(const struct run *r)
 {
-    const struct ir_kernel *k = r->plan->kernels[r->plan->n_kernels - 1];
-    for (uint32_t i = 0; i < k->n_inputs; i++) {
-        const struct ir_slot *slot = &r->plan->slots[k->inputs[i].slot];
-        if (slot->kind != SLOT_INPUT)
-            continue;
-        const struct typed_input *in = &r->typed->inputs[slot->index];
-        if (array_same_buffer(in->array, r->out) && !same_elements(k, i) &&
-            !disjoint(&in->view, dtype_size(in->dtype), &r->target, dtype_size(r->out->dtype)))
-            return true;
+    const struct ir_plan *p = r->plan;
+    bool written = false;
+    for (uint32_t j = 0; j < p->n_kernels; j++) {
+        const struct ir_kernel *k = p->kernels[j];
+        bool writes = k->outputs[0].slot == p->result_slot;
+        written |= writes;
+        for (uint32_t i = 0; i < k->n_inputs && written; i++) {
+            const struct ir_slot *slot = &p->slots[k->inputs[i].slot];
+            if (slot->kind != SLOT_INPUT)
+                continue;
+            const struct typed_input *in = &r->typed->inputs[slot->index];
+            if (array_same_buffer(in->array, r->out) && !(writes && same_elements(k, i)) &&
+                !disjoint(&in->view, dtype_size(in->dtype), &r->target, dtype_size(r->out->dtype)))
+                return true;
+        }
     }
     return false;
 }

@@ -28,9 +28,19 @@ enum typed_kind {
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
     T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, an ARGMAX
                   and an ARGMIN int64 */
-    T_SCAN,  /* args[0] accumulated along an axis: its elements up to and with each one; same dtype
-                and shape */
-    T_RANDOM /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
+    T_SCAN, /* args[0] accumulated along an axis: its elements up to and with each one; same dtype
+               and shape */
+    T_RESHAPE, /* args[0]'s elements in C order under this node's shape; args[0] is neither T_INPUT
+                  nor T_CONST: it is laid out in memory */
+    T_GATHER,  /* element args[1] (int64, of this node's shape) of args[0], which is read as one row
+                  in C order; what is past its ends reads the first or last. args[0] is a
+                  contiguous T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory;
+                  it is not empty unless this node is */
+    T_PUT,     /* an array in pieces: args[0] lies at put.offset along put.axis of this node's
+                  shape, beside the pieces of args[1], a T_PUT of the same shape, where there is
+                  one. All pieces are there in the last of such a chain, which alone has others
+                  that use it */
+    T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
 };
 
 enum boundary_mode {
@@ -106,9 +116,20 @@ struct typed_node {
             enum reduce_op op; /* SUM, PROD */
             int axis;
         } scan;
+        struct {
+            int axis;
+            int64_t offset;
+        } put;
         const struct random_params *random;
     };
 };
+
+/* Whether args[0] is evaluated in a scope of its own, that of its shape. */
+static inline bool typed_closes_scope(enum typed_kind k)
+{
+    return k == T_SHIFT || k == T_REDUCE || k == T_SCAN || k == T_VIEW || k == T_RESHAPE ||
+           k == T_GATHER || k == T_PUT;
+}
 
 struct array;
 
@@ -122,12 +143,28 @@ struct typed_input {
     const char *name; /* as written */
 };
 
+struct typed_guards;
+
 struct typed {
     struct typed_node *nodes;
     uint32_t n_nodes, cap_nodes;
     struct typed_input *inputs;
     uint32_t n_inputs, cap_inputs;
-    uint32_t root; /* the last node; every node is needed for it */
+    uint32_t root;                     /* the last node; every node is needed for it */
+    const struct typed_guards *guards; /* what must not hold before it is computed, or NULL */
+};
+
+/* Faults that only the arrays' contents show: indices out of range. (What is computed in spite of
+ * one is wrong, but reads no other memory.) */
+struct typed_guard {
+    uint32_t place; /* untyped node, for the error */
+    const char *message;
+};
+struct typed_guards {
+    struct typed graph; /* bool: whether there is a fault, one element a guard; arrays NULL */
+    uint32_t *inputs;   /* by its inputs: which of the main graph's that is */
+    struct typed_guard *guards;
+    uint32_t n;
 };
 
 const char *boundary_name(enum boundary_mode m);

@@ -36,6 +36,12 @@ static const char *kind_name(const struct typed_node *n)
         return reduce_name(n->reduce.op);
     case T_SCAN:
         return scan_name(n->scan.op);
+    case T_RESHAPE:
+        return "reshape";
+    case T_GATHER:
+        return "gather";
+    case T_PUT:
+        return "put";
     case T_RANDOM:
         return "random";
     }
@@ -100,6 +106,10 @@ static void put_node(struct json_writer *w, const struct typed *t, uint32_t id)
     case T_SCAN:
         json_put_member_i64(w, "axis", n->scan.axis);
         break;
+    case T_PUT:
+        json_put_member_i64(w, "axis", n->put.axis);
+        put_list(w, "start", 1, &n->put.offset);
+        break;
     case T_REDUCE:
         put_reduce(w, n, t->nodes[n->args[0]].rank);
         break;
@@ -147,17 +157,17 @@ static void put_nodes(struct json_writer *w, const struct typed *t)
 }
 
 /* Which operand a slot is: an array's name, or the temporary of a kernel before. */
-static void put_inputs(struct json_writer *w, const struct eval_explanation *x,
+static void put_inputs(struct json_writer *w, const struct typed *t, const struct ir_plan *p,
                        const struct ir_kernel *k)
 {
     json_put_key(w, "inputs");
     json_open_list(w);
     for (uint32_t i = 0; i < k->n_inputs; i++) {
-        const struct ir_slot *slot = &x->plan->slots[k->inputs[i].slot];
+        const struct ir_slot *slot = &p->slots[k->inputs[i].slot];
         json_open_object(w);
         json_put_key(w, "name");
         if (slot->kind == SLOT_INPUT)
-            json_put_string(w, x->typed.inputs[slot->index].name);
+            json_put_string(w, t->inputs[slot->index].name);
         else
             json_put_null(w);
         json_put_member_string(w, "dtype", dtype_name(k->inputs[i].dtype));
@@ -172,10 +182,10 @@ static void put_known(struct json_writer *w, const char *key, int value)
         json_put_member_i64(w, key, value);
 }
 
-static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
-                       const struct eval_explanation *x, uint32_t i)
+static bool put_kernel(struct json_writer *w, struct engine_stream *stream, const struct typed *t,
+                       const struct ir_plan *p, uint32_t i, uint32_t index)
 {
-    const struct ir_kernel *k = x->plan->kernels[i];
+    const struct ir_kernel *k = p->kernels[i];
     _cleanup_strb_ struct strb source = {0};
     _cleanup_strb_ struct strb ir = {0};
     struct kernel_explanation how;
@@ -185,11 +195,11 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
     if (source.failed || ir.failed)
         return false;
     json_open_object(w);
-    json_put_member_i64(w, "index", i);
+    json_put_member_i64(w, "index", index);
     json_put_member_string(w, "shape", how.form);
     put_list(w, "iteration", k->rank, k->shape);
     json_put_member_i64(w, "nodes", k->n_nodes);
-    put_inputs(w, x, k);
+    put_inputs(w, t, p, k);
     json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
     json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
     json_put_member_bool(w, "cached", how.cached);
@@ -222,11 +232,15 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
     json_put_member_string(&w, "text", text.data ? text.data : "");
     json_put_key(&w, "kernels");
     json_open_list(&w);
-    for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
-        if (!put_kernel(&w, b->session->stream, x, i))
-            return err_oom(e);
-        bytes_read += ir_bytes_read(x->plan->kernels[i]);
-        bytes_written += ir_bytes_written(x->plan->kernels[i]);
+    uint32_t index = 0;
+    for (int guards = 1; guards >= 0; guards--) {
+        const struct ir_plan *p = guards ? x->guards : x->plan;
+        for (uint32_t i = 0; p && i < p->n_kernels; i++) {
+            if (!put_kernel(&w, b->session->stream, guards ? &t->guards->graph : t, p, i, index++))
+                return err_oom(e);
+            bytes_read += ir_bytes_read(p->kernels[i]);
+            bytes_written += ir_bytes_written(p->kernels[i]);
+        }
     }
     json_close_list(&w);
     json_put_member_i64(&w, "bytes_read", bytes_read);

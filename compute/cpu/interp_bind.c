@@ -184,7 +184,9 @@ static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
         if (!need[i] || b->absorbed[i] || n->kind == IR_CONST ||
             b->run->operand_of[i] != UINT32_MAX)
             continue;
-        struct instr in = {.kind = n->kind == IR_RANDOM ? INSTR_RANDOM : INSTR_LOOP,
+        struct instr in = {.kind = n->kind == IR_RANDOM   ? INSTR_RANDOM
+                                   : n->kind == IR_GATHER ? INSTR_TAKE
+                                                          : INSTR_LOOP,
                            .n_args = n->n_args,
                            .dst = i,
                            .fn = loop_of(n)};
@@ -192,7 +194,7 @@ static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
             in.args[a] = b->alias[n->args[a]];
         if (b->chain_length[i] > 1)
             interp_chain_instr(b, i, &in);
-        assert(in.kind == INSTR_RANDOM || in.fn);
+        assert(in.kind != INSTR_LOOP || in.fn);
         for (int a = 0; a < in.n_args; a++)
             emit_operand(b, in.args[a], emitted);
         b->code[b->n_code++] = in;

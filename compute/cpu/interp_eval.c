@@ -203,6 +203,10 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
             in->fn(b->ptr[in->dst], args, n);
         } else if (in->kind == INSTR_GATHER) {
             gather(b, in->operand, blk, b->ptr[in->dst]);
+        } else if (in->kind == INSTR_TAKE) {
+            uint32_t input = k->nodes[in->dst].input;
+            loop_take(b->ptr[in->dst], r->rows[input], k->inputs[input].view.shape[0],
+                      b->ptr[in->args[0]], dtype_size(k->nodes[in->dst].dtype), n);
         } else {
             const struct ir_node *node = &k->nodes[in->dst];
             loop_random(b->ptr[in->dst], node->dtype, k->randoms[node->random], b->ptr[in->args[0]],

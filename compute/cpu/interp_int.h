@@ -50,6 +50,7 @@ struct interp_run {
 
     struct operand *operands; /* loads, indices, inside flags, then the outputs */
     uint32_t n_operands, n_stores;
+    char **rows;          /* gathered input → its first element */
     uint32_t *operand_of; /* node → operand, UINT32_MAX */
     bool *live;           /* node */
     uint32_t n_live;
@@ -143,7 +144,8 @@ enum operand_class {
     CLASS_GATHER   /* copied into a register */
 };
 
-enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM };
+/* GATHER copies a strided operand, TAKE reads elements by their numbers (IR_GATHER). */
+enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM, INSTR_TAKE };
 
 struct instr {
     uint8_t kind;

@@ -101,6 +101,10 @@ static void list_operands(struct interp_run *r, void *const *slots)
                              .strides = out->view.strides};
     }
     for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (k->inputs[i].gathered)
+            r->rows[i] = (char *)slots[k->inputs[i].slot] +
+                         k->inputs[i].view.offset * (int64_t)dtype_size(k->inputs[i].dtype);
+    for (uint32_t i = 0; i < k->n_inputs; i++)
         for (uint32_t j = 0; j < k->n_outputs; j++)
             r->in_place |= slots[k->inputs[i].slot] == slots[k->outputs[j].slot];
 }
@@ -395,6 +399,7 @@ static int64_t point_cost(const struct ir_kernel *k)
     for (uint32_t i = 0; i < k->n_nodes; i++)
         cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
                 : k->nodes[i].kind == IR_RANDOM ? 24
+                : k->nodes[i].kind == IR_GATHER ? 8
                                                 : 1;
     return cost;
 }
@@ -499,7 +504,8 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
         interp_scan_open(r);
     mark_live(r);
     r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);
-    if (!r->operands)
+    r->rows = arena_alloc_array(arena, k->n_inputs + 1, sizeof *r->rows);
+    if (!r->operands || !r->rows)
         goto fail;
     list_operands(r, slots);
     if (r->points == 0)
@@ -559,38 +565,4 @@ int64_t interp_cost(const struct ir_kernel *k)
         if (__builtin_mul_overflow(cost, k->shape[a], &cost))
             return INT64_MAX;
     return cost;
-}
-
-const char *interp_shape(const struct interp_run *r)
-{
-    if (r->reduces) {
-        if (r->first_reduced == 0 && r->n_lanes == 0 && r->n_reduced == r->n_order)
-            return "reduce-all";
-        return r->mode == MODE_INNER ? "reduce-inner" : "reduce-outer";
-    }
-    if (r->scan)
-        return r->first_reduced + 1 == r->n_order ? "scan-inner" : "scan-outer";
-    if (r->mode == MODE_TILE)
-        return "tile";
-    if (r->any_shift)
-        return "stencil";
-    return r->flat ? "flat" : "rows";
-}
-
-void interp_describe(const struct interp_run *r, struct strb *out)
-{
-    static const char *const modes[] = {[MODE_LINEAR] = "ranges of points",
-                                        [MODE_GROUPED] = "groups of rows",
-                                        [MODE_TILE] = "tiles",
-                                        [MODE_INNER] = "rows into states",
-                                        [MODE_OUTER] = "rows into lanes",
-                                        [MODE_SCAN] = "rows through lanes"};
-    strb_addf(out, "# walked in %s", modes[r->mode]);
-    if (r->pointwise)
-        strb_add(out, ", element by element (too many boundary cases)");
-    strb_addf(out, "; %lld unit%s in %lld box%s; axes, slowest first:", (long long)r->n_units,
-              r->n_units == 1 ? "" : "s", (long long)r->n_boxes, r->n_boxes == 1 ? "" : "es");
-    for (int i = 0; i < r->n_order; i++)
-        strb_addf(out, " %d", r->order[i]);
-    strb_addc(out, '\n');
 }

@@ -205,6 +205,37 @@ void loop_gather(void *out, const void *in, int64_t stride, size_t itemsize, siz
     }
 }
 
+#define TAKE(type)                                                                                 \
+    for (size_t i = 0; i < n; i++) {                                                               \
+        int64_t j = at[i] < 0 ? 0 : at[i] >= length ? length - 1 : at[i];                          \
+        ((type *)out)[i] = ((const type *)row)[j];                                                 \
+    }
+
+void loop_take(void *out, const void *row, int64_t length, const int64_t *at, size_t itemsize,
+               size_t n)
+{
+    struct pair {
+        uint64_t re, im;
+    };
+    switch (itemsize) {
+    case 1:
+        TAKE(uint8_t)
+        break;
+    case 2:
+        TAKE(uint16_t)
+        break;
+    case 4:
+        TAKE(uint32_t)
+        break;
+    case 8:
+        TAKE(uint64_t)
+        break;
+    default:
+        TAKE(struct pair)
+        break;
+    }
+}
+
 void loop_scatter(void *out, int64_t stride, const void *in, size_t itemsize, size_t n)
 {
     char *p = out;

@@ -35,6 +35,9 @@ void loop_fill(void *out, const union value *v, size_t itemsize, size_t n);
 
 /* Strided copies between memory and block; strides in bytes, may be 0 or negative. */
 void loop_gather(void *out, const void *in, int64_t stride, size_t itemsize, size_t n);
+/* out[i] = row[at[i]], at[i] clamped to the row's `length` ≥ 1 elements. */
+void loop_take(void *out, const void *row, int64_t length, const int64_t *at, size_t itemsize,
+               size_t n);
 void loop_scatter(void *out, int64_t stride, const void *in, size_t itemsize, size_t n);
 
 /* int64: out[i] = start + step·i. */

@@ -124,6 +124,8 @@ static void emit_inputs(struct emitter *m)
         snprintf(type, sizeof type, "const %s *", emit_type(in->dtype));
         emit_address(m, in->slot, in->view.offset * (int64_t)dtype_size(in->dtype), type, "in%u",
                      i);
+        if (in->gathered)
+            emit_i64(m, in->view.shape[0] - 1, "g%u", i);
         for (int a = 0; a < rank; a++)
             if (f->strides[i][a] != 0 && f->strides[i][a] != 1)
                 emit_i64(m, f->strides[i][a], "s%u_%d", i, a);

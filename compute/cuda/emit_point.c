@@ -192,6 +192,9 @@ static void emit_value(struct emitter *m, uint32_t i)
             if (m->f->loads[l].node == i)
                 emit_operand(m, l);
         return;
+    case IR_GATHER:
+        strb_addf(b, "p.in%u[ar_inside(v%u, p.g%u)]", n->input, n->args[0], n->input);
+        return;
     case IR_INDEX:
         strb_addf(b, "p.x%u", n->index);
         if (n->axis >= 0) {

@@ -41,7 +41,7 @@ static const int64_t *leading_strides(const struct ir_kernel *k)
     uint32_t best = UINT32_MAX;
     int most = -1;
     for (uint32_t i = 0; i < k->n_inputs; i++) {
-        if (k->inputs[i].view.rank != k->rank)
+        if (k->inputs[i].view.rank != k->rank || k->inputs[i].gathered)
             continue;
         int moving = 0;
         for (int a = 0; a < k->rank; a++)
@@ -80,7 +80,8 @@ static bool mergeable(const struct analysis *z, int outer, int inner)
         return false;
     int64_t n = k->shape[inner];
     for (uint32_t i = 0; i < k->n_inputs; i++)
-        if (k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
+        if (!k->inputs[i].gathered &&
+            k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
             return false;
     const struct ir_output *o = &k->outputs[0];
     if (o->kind != OUT_STORE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
@@ -104,7 +105,7 @@ static void merge_axes(struct analysis *z)
         f->shape[to] = join ? f->shape[to] * k->shape[a] : k->shape[a];
         f->axis[a] = to;
         for (uint32_t in = 0; in < k->n_inputs; in++)
-            f->strides[in][to] = k->inputs[in].view.strides[a];
+            f->strides[in][to] = k->inputs[in].gathered ? 0 : k->inputs[in].view.strides[a];
         for (uint32_t c = 1; c < k->n_ctxs; c++)
             f->offsets[c][to] = k->ctxs[c].offset[a];
         f->out_strides[to] = k->outputs[0].view.strides[a];
@@ -131,7 +132,7 @@ static void keep_axes(struct analysis *z)
         f->out_strides[a] = k->outputs[0].view.strides[a];
     }
     for (uint32_t i = 0; i < k->n_inputs; i++)
-        for (int a = 0; a < k->inputs[i].view.rank; a++)
+        for (int a = 0; a < k->inputs[i].view.rank && !k->inputs[i].gathered; a++)
             f->strides[i][a] = k->inputs[i].view.strides[a];
     if (k->outputs[0].kind != OUT_STORE)
         f->reduced_axes = k->outputs[0].axes;
@@ -187,7 +188,9 @@ static bool needs_wide(const struct ir_kernel *k)
             return true;
     reach(k->shape, k->outputs[0].view.strides, k->rank, &most);
     for (uint32_t i = 0; i < k->n_inputs; i++)
-        reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank, &most);
+        if (!k->inputs[i].gathered) /* whose numbers are 64 bits long anyway */
+            reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank,
+                  &most);
     for (uint32_t c = 1; c < k->n_ctxs; c++)
         for (int a = 0; a < k->ctxs[c].rank; a++) {
             int64_t far = llabs(k->ctxs[c].offset[a]);

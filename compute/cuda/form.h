@@ -45,7 +45,8 @@ struct form {
     int rank;     /* ≥ 1 */
     int64_t shape[MAX_RANK];
     int axis[MAX_RANK];           /* by the kernel's axis: where it went, −1 where it is gone */
-    int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's) */
+    int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's); 0
+                                     where it is gathered */
     int64_t (*offsets)[MAX_RANK]; /* by context, over the merged axes (not general) */
     int64_t out_strides[MAX_RANK];
     bool out_vector; /* results are stored by vectors */

@@ -63,6 +63,13 @@ template <int MODE> AR_FN ar_index ar_bounded(ar_index i, ar_index n)
     return i > 0 ? i : 0;
 }
 
+/* A gathered element's number; whatever it is, the access stays inside. */
+AR_FN ar_i64 ar_inside(ar_i64 i, ar_i64 last)
+{
+    i = i < last ? i : last;
+    return i > 0 ? i : 0;
+}
+
 /* Another lane's value. Whole words are exchanged. */
 template <typename T> AR_FN T ar_from_lane(T x, int lane)
 {

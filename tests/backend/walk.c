@@ -262,6 +262,43 @@ static struct walked walk_view(const struct typed_node *n, const struct walked *
     return w;
 }
 
+static struct walked walk_reshape(const struct typed_node *n, const struct walked *x)
+{
+    struct walked w = make(n->dtype, n->rank, n->shape);
+    assert(w.n == x->n);
+    memcpy(w.v, x->v, (size_t)w.n * sizeof *w.v);
+    return w;
+}
+
+static struct walked walk_gather(const struct typed_node *n, const struct walked *x,
+                                 const struct walked *at)
+{
+    struct walked w = make(n->dtype, at->rank, at->shape);
+    for (int64_t e = 0; e < w.n; e++) {
+        int64_t i = at->v[e].i64;
+        w.v[e] = x->v[i < 0 ? 0 : i >= x->n ? x->n - 1 : i];
+    }
+    return w;
+}
+
+/* `rest`: the other pieces, or NULL. */
+static struct walked walk_put(const struct typed_node *n, const struct walked *x,
+                              const struct walked *rest)
+{
+    struct walked w = make(n->dtype, n->rank, n->shape);
+    if (rest)
+        memcpy(w.v, rest->v, (size_t)w.n * sizeof *w.v);
+    for (int64_t e = 0; e < x->n; e++) {
+        int64_t i[MAX_RANK] = {0}, at = 0;
+        unravel(e, x->rank, x->shape, i);
+        i[n->put.axis] += n->put.offset;
+        for (int k = 0; k < w.rank; k++)
+            at = at * w.shape[k] + i[k];
+        w.v[at] = x->v[e];
+    }
+    return w;
+}
+
 static struct walked walk_input(const struct typed_input *in, const char *base)
 {
     struct walked w = make(in->dtype, in->view.rank, in->view.shape);
@@ -297,8 +334,7 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
 {
     const struct typed_node *n = &t->nodes[i];
     struct walked args[3], w;
-    bool closes =
-        n->kind == T_SHIFT || n->kind == T_REDUCE || n->kind == T_VIEW || n->kind == T_SCAN;
+    bool closes = typed_closes_scope(n->kind);
     for (int a = 0; a < n->n_args; a++) {
         const struct typed_node *c = &t->nodes[n->args[a]];
         bool own = a == 0 && closes;
@@ -332,6 +368,15 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
         break;
     case T_VIEW:
         w = walk_view(n, &args[0]);
+        break;
+    case T_RESHAPE:
+        w = walk_reshape(n, &args[0]);
+        break;
+    case T_GATHER:
+        w = walk_gather(n, &args[0], &args[1]);
+        break;
+    case T_PUT:
+        w = walk_put(n, &args[0], n->n_args > 1 ? &args[1] : NULL);
         break;
     default: {
         int rank = 0;

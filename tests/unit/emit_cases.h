@@ -43,6 +43,7 @@ static const struct emit_operand emit_operands[] = {
     {"long_row", DT_F32, {1, {1000000}, {1}, 0}},
     {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
     {"five", DT_F32, {5, {3, 4, 6, 5, 8}, {960, 240, 40, 8, 1}, 0}},
+    {"points", DT_F64, {2, {1000, 3}, {3, 1}, 0}},
     {"six", DT_F32, {6, {8, 10, 12, 14, 6, 4}, {40320, 4032, 336, 24, 4, 1}, 0}},
 };
 /* An expression over them and the form that it takes. */
@@ -104,6 +105,15 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"cumulative_sum(shift(shift(a, (1, 0, 0)), (0, 1, 0)), 2)", "scan-inner"},
     {"cumulative_sum(shift(shift(a, (1, 0, 0)), (0, 1, 0)), 0)", "scan-outer"},
     {"cumulative_sum(col, 1)", "flat"}, {"cumulative_sum(five, 3)", "scan-outer"},
+    {"take(line, l, mode='clip') + 1", "flat"}, {"take(sq, l, axis=1, mode='wrap')", "rows"},
+    {"take_along_axis(sq[:64], i)", "rows"}, {"take(zz[0], i, mode='clip')", "flat"},
+    {"sum(take(h[1], i, mode='clip'))", "reduce-all"}, {"sample(a, points)", "flat"},
+    {"sample(h, points[:, 1:], 'nearest', 'reflect')", "flat"},
+    {"sample(a, points, boundary='constant', value=2)", "flat"},
+    {"laplacian(sample(line, points[:, :1], boundary='wrap'))", "flat"},
+    {"concat([a, a])", "flat"}, {"tile(row, [4, 2])", "rows"}, {"tril(i)", "rows"},
+    {"gradient(a, 0)", "stencil"},
+    {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'clamp')", "stencil"},
 };
 /* Those whose text is committed: tests/golden/cuda/NAME.cu. No expression has the last. */
 static const struct { const char *name, *text; } emit_golden[] = {
@@ -124,7 +134,8 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(a*b, 2)"},
     {"scan-outer", "cumulative_prod(z, 0)"}, {"scan-split", "cumulative_sum(tall, 0)"},
     {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"},
-    {"random", NULL},
+    {"gather", "take(sq, l, axis=1, mode='wrap')"},
+    {"sample", "sample(sq, points[:, 1:])"}, {"random", NULL},
 };
 /* clang-format on */
 

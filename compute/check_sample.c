@@ -1,0 +1,315 @@
+/* sample(x, points): values between the cells, by gathers.
+ *
+ * Each coordinate, in float64, is first brought into the array as the boundary says, so that no
+ * index can overflow whatever it was. Linear: the 2^rank cells around the point, folded axis by
+ * axis; where a weight is 0 the other cell has no say, not even an infinite one. A NaN coordinate's
+ * weight is NaN, and so is the result. Nearest: the coordinate is rounded before it is brought in.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "compute/check_int.h"
+
+#define NONE UINT32_MAX
+
+struct sampling {
+    struct checker *c;
+    uint32_t place, x, points;
+    int rank;
+    const int64_t *shape, *strides;
+    bool nearest;
+    enum boundary_mode mode;
+    enum dtype calc, weight; /* what is interpolated in, and its real type */
+    uint32_t value;          /* of the boundary, in calc */
+};
+
+/* Where a point lies along one axis. */
+struct place {
+    uint32_t cell[2]; /* int64, times the axis's stride; the second for linear */
+    uint32_t inside[2];
+    uint32_t weight; /* of the second; nearest: the coordinate, for its NaN */
+};
+
+static enum err_code number(struct sampling *s, enum dtype t, double v, uint32_t *ret)
+{
+    struct scalar n = scalar_cast((struct scalar){.dtype = DT_F64, .v.f64 = v}, t);
+    return graph_const(s->c, s->place, n, ret);
+}
+
+/* op(a, v) */
+static enum err_code with(struct sampling *s, enum op op, uint32_t a, double v, uint32_t *ret)
+{
+    uint32_t id;
+    TRY(number(s, s->c->t->nodes[a].dtype, v, &id));
+    return graph_op2(s->c, s->place, op, a, id, ret);
+}
+
+/* v − a */
+static enum err_code minus(struct sampling *s, double v, uint32_t a, uint32_t *ret)
+{
+    uint32_t id;
+    TRY(number(s, s->c->t->nodes[a].dtype, v, &id));
+    return graph_op2(s->c, s->place, OP_SUBTRACT, id, a, ret);
+}
+
+static enum err_code clamped(struct sampling *s, uint32_t a, double lo, double hi, uint32_t *ret)
+{
+    TRY(with(s, OP_MAXIMUM, a, lo, &a));
+    return with(s, OP_MINIMUM, a, hi, ret);
+}
+
+/* a, or where it is above `limit`, top − a */
+static enum err_code folded(struct sampling *s, uint32_t a, double limit, double top, uint32_t *ret)
+{
+    uint32_t above, other;
+    TRY(with(s, OP_GREATER, a, limit, &above));
+    TRY(minus(s, top, a, &other));
+    return graph_where(s->c, s->place, above, other, a, ret);
+}
+
+/* A coordinate (linear) or a cell's number (nearest) as the boundary has it: 0 … n − 1, but up to n
+ * for wrap and from −1 to n for constant. */
+static enum err_code bring_in(struct sampling *s, uint32_t p, int64_t extent, uint32_t *ret)
+{
+    const double n = (double)extent;
+    switch (s->mode) {
+    case BOUNDARY_WRAP:
+        return with(s, OP_REMAINDER, p, n, ret);
+    case BOUNDARY_REFLECT:
+        if (extent == 1) /* NaN stays NaN */
+            return with(s, OP_MULTIPLY, p, 0, ret);
+        TRY(with(s, OP_REMAINDER, p, 2 * (n - 1), &p));
+        return folded(s, p, n - 1, 2 * (n - 1), ret);
+    case BOUNDARY_SYMMETRIC:
+        TRY(with(s, OP_REMAINDER, p, 2 * n, &p));
+        TRY(folded(s, p, n - 0.5, 2 * n - 1, &p));
+        return clamped(s, p, 0, n - 1, ret);
+    case BOUNDARY_CONSTANT:
+        return clamped(s, p, -1, n, ret);
+    case BOUNDARY_SELF:
+    case BOUNDARY_CLAMP:
+        break;
+    }
+    return clamped(s, p, 0, n - 1, ret);
+}
+
+/* A cell's number (int64) brought in where it is just outside, whether it was inside, and what it
+ * adds to the element's. */
+static enum err_code cell(struct sampling *s, uint32_t i, int axis, uint32_t *ret,
+                          uint32_t *ret_inside)
+{
+    const int64_t n = s->shape[axis];
+    uint32_t lo, hi, zero;
+    *ret_inside = NONE;
+    if (s->mode == BOUNDARY_CONSTANT) {
+        TRY(with(s, OP_GREATER_EQUAL, i, 0, &lo));
+        TRY(with(s, OP_LESS, i, (double)n, &hi));
+        TRY(graph_op2(s->c, s->place, OP_LOGICAL_AND, lo, hi, ret_inside));
+        TRY(with(s, OP_MAXIMUM, i, 0, &i));
+    }
+    if (s->mode == BOUNDARY_WRAP) {
+        TRY(with(s, OP_GREATER_EQUAL, i, (double)n, &hi));
+        TRY(number(s, DT_I64, 0, &zero));
+        TRY(graph_where(s->c, s->place, hi, zero, i, &i));
+    } else {
+        TRY(with(s, OP_MINIMUM, i, (double)(n - 1), &i));
+    }
+    *ret = i;
+    return s->strides[axis] == 1 ? ERR_OK : with(s, OP_MULTIPLY, i, (double)s->strides[axis], ret);
+}
+
+/* floor(p + 1/2) without the sum's rounding. */
+static enum err_code rounded(struct sampling *s, uint32_t p, uint32_t *ret)
+{
+    uint32_t down, up, rest;
+    TRY(graph_op(s->c, s->place, OP_FLOOR, &p, &down));
+    TRY(graph_op2(s->c, s->place, OP_SUBTRACT, p, down, &rest));
+    TRY(with(s, OP_GREATER_EQUAL, rest, 0.5, &rest));
+    TRY(with(s, OP_ADD, down, 1, &up));
+    return graph_where(s->c, s->place, rest, up, down, ret);
+}
+
+static enum err_code find_place(struct sampling *s, int axis, struct place *ret)
+{
+    struct checker *c = s->c;
+    struct affine column = {.rank = 2, .src = {0, -1}, .start = {0, axis}, .step = {1, 1}};
+    uint32_t p, down, i;
+    TRY(graph_view(c, s->place, s->points, &column, 1, c->t->nodes[s->points].shape, &p));
+    TRY(graph_cast(c, s->place, p, DT_F64, &p));
+    if (s->nearest)
+        TRY(rounded(s, p, &p));
+    TRY(bring_in(s, p, s->shape[axis], &p));
+    TRY(graph_op(c, s->place, OP_FLOOR, &p, &down));
+    TRY(graph_cast(c, s->place, down, DT_I64, &i));
+    TRY(cell(s, i, axis, &ret->cell[0], &ret->inside[0]));
+    ret->weight = p;
+    if (s->nearest)
+        return ERR_OK;
+    TRY(graph_op2(c, s->place, OP_SUBTRACT, p, down, &p));
+    TRY(graph_cast(c, s->place, p, s->weight, &ret->weight));
+    TRY(with(s, OP_ADD, i, 1, &i));
+    return cell(s, i, axis, &ret->cell[1], &ret->inside[1]);
+}
+
+/* The cell at one corner: bit k of `corner` for the far side along axis k. */
+static enum err_code corner_value(struct sampling *s, const struct place *places, uint32_t corner,
+                                  uint32_t *ret)
+{
+    struct checker *c = s->c;
+    uint32_t at = 0, inside = NONE;
+    for (int k = 0; k < s->rank; k++) {
+        const struct place *p = &places[k];
+        uint32_t side = corner >> k & 1, in = p->inside[side];
+        if (k)
+            TRY(graph_op2(c, s->place, OP_ADD, at, p->cell[side], &at));
+        else
+            at = p->cell[side];
+        if (in != NONE && inside != NONE)
+            TRY(graph_op2(c, s->place, OP_LOGICAL_AND, inside, in, &inside));
+        else if (in != NONE)
+            inside = in;
+    }
+    TRY(graph_gather(c, s->place, s->x, at, ret));
+    TRY(graph_cast(c, s->place, *ret, s->calc, ret));
+    return inside == NONE ? ERR_OK : graph_where(c, s->place, inside, *ret, s->value, ret);
+}
+
+/* a·(1 − w) + b·w */
+static enum err_code between(struct sampling *s, uint32_t a, uint32_t b, uint32_t w, uint32_t *ret)
+{
+    struct checker *c = s->c;
+    uint32_t none, all, left, right;
+    TRY(with(s, OP_EQUAL, w, 0, &none));
+    TRY(with(s, OP_EQUAL, w, 1, &all));
+    TRY(minus(s, 1, w, &left));
+    TRY(graph_cast(c, s->place, left, s->calc, &left));
+    TRY(graph_cast(c, s->place, w, s->calc, &right));
+    TRY(graph_op2(c, s->place, OP_MULTIPLY, a, left, &left));
+    TRY(graph_op2(c, s->place, OP_MULTIPLY, b, right, &right));
+    TRY(graph_op2(c, s->place, OP_ADD, left, right, ret));
+    TRY(graph_where(c, s->place, all, b, *ret, ret));
+    return graph_where(c, s->place, none, a, *ret, ret);
+}
+
+static enum err_code linear(struct sampling *s, const struct place *places, uint32_t *ret)
+{
+    if (s->rank > 16)
+        return expr_err(s->c->x, s->place, s->c->e, ERR_EXPRESSION_TOO_LARGE,
+                        "sample() between the 2^%d cells around a point is too much", s->rank);
+    uint32_t n = 1u << s->rank;
+    uint32_t *v = arena_alloc_array(s->c->arena, n, sizeof *v);
+    if (!v)
+        return err_oom(s->c->e);
+    for (uint32_t i = 0; i < n; i++)
+        TRY(corner_value(s, places, i, &v[i]));
+    for (int k = s->rank; k-- > 0;)
+        for (uint32_t i = 0; i < 1u << k; i++)
+            TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
+    *ret = v[0];
+    return ERR_OK;
+}
+
+static enum err_code nearest(struct sampling *s, const struct place *places, uint32_t *ret)
+{
+    uint32_t bad = NONE, nan;
+    TRY(corner_value(s, places, 0, ret));
+    for (int k = 0; k < s->rank; k++) {
+        TRY(graph_op(s->c, s->place, OP_ISNAN, &places[k].weight, &nan));
+        if (k)
+            TRY(graph_op2(s->c, s->place, OP_LOGICAL_OR, bad, nan, &nan));
+        bad = nan;
+    }
+    TRY(number(s, s->calc, NAN, &nan));
+    return graph_where(s->c, s->place, bad, nan, *ret, ret);
+}
+
+static enum err_code method_param(struct checker *c, uint32_t node, bool *ret_nearest)
+{
+    *ret_nearest = false;
+    if (check_absent(c, node))
+        return ERR_OK;
+    const char *text = check_text(c, node);
+    if (!text || (strcmp(text, "linear") != 0 && strcmp(text, "nearest") != 0))
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "method is 'linear' or 'nearest'");
+    *ret_nearest = *text == 'n';
+    return ERR_OK;
+}
+
+static enum err_code boundary_params(struct sampling *s, const struct call *call)
+{
+    struct checker *c = s->c;
+    struct edge edge;
+    struct cval v = cval_int(0, call->node);
+    TRY(check_edge(c, call->param[3], call->param[4], &edge));
+    if (check_absent(c, call->param[3]))
+        edge.mode = BOUNDARY_CLAMP;
+    if (edge.mode == BOUNDARY_SELF)
+        return expr_err(c->x, call->param[3], c->e, ERR_BAD_BOUNDARY,
+                        "sample() has no unshifted element: its boundary modes are clamp, wrap, "
+                        "reflect, symmetric, constant");
+    s->mode = edge.mode;
+    if (edge.value != EXPR_NOWHERE)
+        TRY(check_value(c, edge.value, &v));
+    if (!v.weak) {
+        v.weak = true;
+        v.lit = literal_from_scalar(c->t->nodes[v.id].value);
+    }
+    return ops_convert(c, &v, s->calc, &s->value);
+}
+
+/* points: (m, rank) of real numbers, each row a point. */
+static enum err_code points_param(struct sampling *s, uint32_t node)
+{
+    struct checker *c = s->c;
+    char text[SHAPE_TEXT_MAX];
+    TRY(check_operand(c, node, &s->points));
+    const struct typed_node *p = &c->t->nodes[s->points];
+    if (dtype_is_complex(p->dtype) || p->dtype == DT_BOOL)
+        return expr_err(c->x, node, c->e, ERR_DTYPE_MISMATCH,
+                        "coordinates are real numbers, not %s", dtype_name(p->dtype));
+    if (p->rank != 2 || p->shape[1] != s->rank)
+        return expr_err(c->x, node, c->e, ERR_SHAPE_MISMATCH,
+                        "sample() of an array of rank %d takes points of shape (m, %d), not %s",
+                        s->rank, s->rank, shape_text(p->rank, p->shape, text, sizeof text));
+    return ERR_OK;
+}
+
+enum err_code sample_call(struct checker *c, const struct call *call, struct cval *ret)
+{
+    struct sampling s = {.c = c, .place = call->node};
+    struct place places[MAX_RANK];
+    int64_t strides[MAX_RANK], stride = 1;
+    uint32_t id;
+    TRY(check_operand(c, call->param[0], &s.x));
+    const struct typed_node x = c->t->nodes[s.x];
+    enum dtype t = dtype_kind(x.dtype) < KIND_FLOAT ? DT_F64 : x.dtype;
+    s.rank = x.rank;
+    s.shape = x.shape;
+    s.strides = strides;
+    s.calc = dtype_is_half(t) ? DT_F32 : t;
+    s.weight = s.calc == DT_C64 ? DT_F32 : s.calc == DT_C128 ? DT_F64 : s.calc;
+    for (int k = x.rank; k-- > 0; stride *= x.shape[k])
+        strides[k] = stride;
+    TRY(points_param(&s, call->param[1]));
+    TRY(method_param(c, call->param[2], &s.nearest));
+    TRY(boundary_params(&s, call));
+    const int64_t *m = c->t->nodes[s.points].shape;
+    if (stride == 0 && *m != 0)
+        return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
+                        "sample() of an array without elements");
+    if (x.rank == 0 || stride == 0) { /* one value, or no point */
+        const struct affine nothing = {.rank = 0};
+        id = s.x;
+        if (stride == 0)
+            TRY(number(&s, x.dtype, 0, &id));
+        TRY(graph_view(c, s.place, id, &nothing, 1, m, &id));
+        TRY(graph_cast(c, s.place, id, t, &id));
+    } else {
+        for (int k = 0; k < x.rank; k++)
+            TRY(find_place(&s, k, &places[k]));
+        TRY(s.nearest ? nearest(&s, places, &id) : linear(&s, places, &id));
+        TRY(graph_cast(c, s.place, id, t, &id));
+    }
+    *ret = cval_typed(id, call->node);
+    return ERR_OK;
+}

@@ -1,0 +1,54 @@
+#include "compute/kernels/scalar.h"
+typedef int ar_index;
+#define AR_RANK 2
+#define AR_FAST 1
+#define AR_BLOCK 128
+#define AR_E 4
+#define AR_UNROLL 1
+#define AR_STEP 1
+#include "compute/kernels/common.cuh"
+struct ar_params {
+    alignas(8) const ar_i64 * in0;
+    alignas(8) const ar_f32 * in1;
+    alignas(8) ar_i64 g1;
+    alignas(8) ar_i64 c0;
+    alignas(8) ar_i64 x0;
+    alignas(8) ar_i64 y0;
+    alignas(8) ar_i64 chunks;
+    alignas(8) ar_div div[2];
+    alignas(8) ar_f32 * out;
+    alignas(8) ar_i64 t0;
+};
+template <int E> struct ar_operands {
+    ar_vec<ar_i64, E> l0;
+};
+template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
+{
+    {
+    o.l0 = ar_load<ar_i64, E>(p.in0 + at.i[1]);
+    }
+}
+typedef ar_f32 ar_result;
+template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
+{
+    ar_index i[AR_RANK];
+#pragma unroll
+    for (int k = 0; k < AR_RANK; k++)
+        i[k] = at.i[k];
+    i[AR_FAST] += e * AR_STEP;
+    (void)i;
+    const ar_i64 v0 = o.l0.v[e];
+    const ar_i64 v1 = p.c0;
+    const ar_i64 v2 = ar_REMAINDER_I64(v0, v1);
+    const ar_i64 v3 = p.x0 + p.y0 * (ar_i64)i[0];
+    const ar_i64 v4 = ar_MULTIPLY_I64(v3, v1);
+    const ar_i64 v5 = ar_ADD_I64(v2, v4);
+    const ar_f32 v6 = p.in1[ar_inside(v5, p.g1)];
+    return v6;
+}
+template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar_vec<ar_result, E> &r)
+{
+    const ar_index to = 0 + at.i[0] * (ar_index)p.t0 + at.i[1];
+    ar_store<ar_result, E>(p.out + to, r);
+}
+#include "compute/kernels/elementwise.cuh"
