@@ -64,6 +64,11 @@ static enum err_code collect_guards(struct checker *c, struct typed_guards **ret
         const struct guard *g = &c->guards[i];
         if (!need[g->gather])
             continue;
+        uint32_t same = 0; /* the same indices, taken twice */
+        while (same < all->n && faults[same] != g->fault)
+            same++;
+        if (same < all->n)
+            continue;
         faults[all->n] = g->fault;
         all->guards[all->n++] = g->says;
     }

@@ -128,6 +128,38 @@ static const struct {
                                             "%4 = multiply float32 (4, 5) %3 %0\n"
                                             "%5 = add float32 (4, 5) %4 %1\n"
                                             "return %5\n"},
+    /* views of the array itself, where its strides allow them */
+    {"reshape(u, [2, 10])", "%0 = input float32 (2, 10) u\n"
+                            "return %0\n"},
+    {"reshape(u[1:3], -1)", "%0 = input float32 (10,) u\n"
+                            "return %0\n"},
+    {"reshape(reshape(u + v, [20]), [2, 10])", "%0 = input float32 (4, 5) u\n"
+                                               "%1 = input float32 (4, 5) v\n"
+                                               "%2 = add float32 (4, 5) %0 %1\n"
+                                               "%3 = reshape float32 (2, 10) %2\n"
+                                               "return %3\n"},
+    {"take(u, [3, 2, 1], 0)", "%0 = input float32 (4, 5) u\n"
+                              "%1 = view float32 (3, 5) %0 [3 + -1*i0, i1]\n"
+                              "return %1\n"},
+    {"roll(u, [1, 9], [0, 1])", "%0 = input float32 (4, 5) u\n"
+                                "%1 = shift float32 (4, 5) %0 [-1, -4] wrap\n"
+                                "return %1\n"},
+    /* empty pieces are not there */
+    {"concat([none, u, none, i8])", "%0 = input float32 (4, 5) u\n"
+                                    "%1 = input int8 (4, 5) i8\n"
+                                    "%2 = cast float32 (4, 5) %1\n"
+                                    "%3 = put float32 (8, 5) %0 axis 0 at 0\n"
+                                    "%4 = put float32 (8, 5) %2 %3 axis 0 at 4\n"
+                                    "return %4\n"},
+    /* index() in an operand is the operand's, whatever becomes of it */
+    {"flip(row + index(0))", "%0 = input float32 (5,) row\n"
+                             "%1 = cast float64 (5,) %0\n"
+                             "%2 = index int64 (5,) axis 0\n"
+                             "%3 = cast float64 (5,) %2\n"
+                             "%4 = add float64 (5,) %1 %3\n"
+                             "%5 = view float64 (5,) %4 [i0]\n"
+                             "%6 = view float64 (5,) %5 [4 + -1*i0]\n"
+                             "return %6\n"},
     /* one let, two scopes, two shapes */
     {"i=index(-1); sum(i*i8) + i*i8[0]", "%0 = input int8 (4, 5) i8\n"
                                          "%1 = cast int64 (4, 5) %0\n"

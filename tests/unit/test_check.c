@@ -282,6 +282,22 @@ static const struct {
     {"laplacian(u, 0)", ERR_BAD_EXPRESSION, 13, "0"},
     {"central_diff(u, 0, v)", ERR_BAD_EXPRESSION, 19, "number"},
     {"central_diff(u, 2)", ERR_BAD_AXIS, 16, NULL},
+    {"reshape(u, [3, -1])", ERR_SHAPE_MISMATCH, 11, "(3, -1)"},
+    {"reshape(u, [-2, 10])", ERR_BAD_SHAPE, 12, "-1"},
+    {"squeeze(u, 0)", ERR_SHAPE_MISMATCH, 11, "extent 1"},
+    {"concatenate(u)", ERR_UNKNOWN_OPERATION, 0, "'concat'"},
+    {"concat([u, row])", ERR_SHAPE_MISMATCH, 11, "(5,)"},
+    {"take(u, 4, 0)", ERR_BAD_INDEX, 8, "axis 0 of extent 4"},
+    {"take(u, [1, -5], 0)", ERR_BAD_INDEX, 12, "-5"},
+    {"take(u, i8)", ERR_BAD_AXIS, 0, "rank 2"},
+    {"take(row, u)", ERR_DTYPE_MISMATCH, 10, "float32"},
+    {"take(none, i8, 0)", ERR_BAD_INDEX, 11, "empty"},
+    {"row + take(index(0), i8)", ERR_BAD_EXPRESSION, 11, "shape"},
+    {"take_along_axis(u, i8[0])", ERR_SHAPE_MISMATCH, 21, "(5,)"},
+    {"sample(u, cube)", ERR_SHAPE_MISMATCH, 10, "(m, 2)"},
+    {"sample(row, col, boundary='ghost')", ERR_BAD_BOUNDARY, 26, NULL},
+    {"correlate(u, [[1], [2, 3]])", ERR_SHAPE_MISMATCH, 19, "one length"},
+    {"gradient(cube[:1], 0)", ERR_SHAPE_MISMATCH, 13, "two elements"},
     {"index(0)", ERR_BAD_EXPRESSION, 0, "shape"},
     {"index(0)*2 + t64", ERR_BAD_EXPRESSION, 11, "shape"},
     {"sum(index(0)) + u", ERR_BAD_EXPRESSION, 4, "shape"},
@@ -367,6 +383,44 @@ static void errors_have_code_and_place(void **state)
             fail_msg("%s: %s at %ld: %s", errors[k].text, err_name(rc), e.offset, e.message);
         assert_string_equal(e.pointer, strchr(errors[k].text, ';') ? "/let/0/1" : "/expr");
         assert_int_equal(check_text(a, errors[k].text, -1, 64, &t, NULL), rc);
+    }
+}
+
+/* Guards are kept for what the result needs, each once, with its place. */
+static void guards_are_for_what_is_needed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t n;
+        const char *graph;
+    } cases[] = {
+        {"u*2", 0, NULL},
+        {"take(row, [4, 0, 1])", 0, NULL},
+        {"take(row, i8, mode='clip')", 0, NULL},
+        {"t=take(u, i8, 0); row", 0, NULL},
+        {"take(row, i64) + take(row, i64)", 1,
+         "%0 = input int64 (4, 5) i64\n%1 = const int64 () 5\n%2 = const int64 () -5\n"
+         "%3 = less bool (4, 5) %0 %2\n%4 = greater_equal bool (4, 5) %0 %1\n"
+         "%5 = logical_or bool (4, 5) %3 %4\n%6 = any bool () %5 axes [0, 1]\nreturn %6\n"},
+        {"take(row, i64) + take_along_axis(u, u8, 1)", 2, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        _cleanup_strb_ struct strb text = {0};
+        struct typed t;
+        struct err e = ERR_INIT;
+        if (check_text(arena, cases[i].text, -1, 64, &t, &e) != ERR_OK)
+            fail_msg("%s: %s", cases[i].text, e.message);
+        const struct typed_guards *g = t.guards;
+        if ((g ? g->n : 0) != cases[i].n)
+            fail_msg("%s: %u guards", cases[i].text, g ? g->n : 0);
+        for (uint32_t k = 0; g && k < g->graph.n_inputs; k++)
+            assert_string_equal(t.inputs[g->inputs[k]].name, g->graph.inputs[k].name);
+        if (!cases[i].graph)
+            continue;
+        typed_print(&g->graph, &text);
+        assert_string_equal(text.data, cases[i].graph);
     }
 }
 
@@ -470,7 +524,10 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     static const char text[] = "m=mean(u);i=index(0); laplacian(u + i, [0.5, 2], 'wrap') + "
                                "where(i > m, u[::-1], shift(v, [1, 1], 'constant', 2)) + i8 + "
-                               "clip(i16, -3, 3)*u16 - f16/3 + max(bf16, axis=0) + t64";
+                               "clip(i16, -3, 3)*u16 - f16/3 + max(bf16, axis=0) + t64 + "
+                               "concat([take(u, i8[0], 1), take(row, [[3, 0, 1, 1, 2]])*m])[1:] + "
+                               "repeat(sample(row, col, 'linear', 'wrap'), [2, 0, 1, 2]) + "
+                               "reshape(tile(tril(f32), 2), [2, 4, 5])[1]";
     for (int nth = 1;; nth++) {
         mem_fail_after(nth, false);
         struct arena *a = arena_new(0);
@@ -505,6 +562,7 @@ int main(void)
         cmocka_unit_test(literal_arithmetic),
         cmocka_unit_test(graphs_expand),
         cmocka_unit_test(errors_have_code_and_place),
+        cmocka_unit_test(guards_are_for_what_is_needed),
         cmocka_unit_test(result_dtype),
         cmocka_unit_test(input_limit),
         cmocka_unit_test(long_chains),

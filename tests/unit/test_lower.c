@@ -218,6 +218,117 @@ static void a_reduction_ends_a_kernel(void **state)
     arena_free(g.arena);
 }
 
+/* A node of another shape than the graph's. */
+static uint32_t shaped(struct graph *g, struct typed_node n, int rank, const int64_t *shape)
+{
+    n.rank = rank;
+    n.shape = shape;
+    return typed_add(g->arena, &g->t, &n);
+}
+
+static uint32_t put(struct graph *g, uint32_t piece, uint32_t rest, int64_t at,
+                    const int64_t *shape)
+{
+    struct typed_node n = {.kind = T_PUT,
+                           .dtype = g->t.nodes[piece].dtype,
+                           .n_args = rest == EXPR_NOWHERE ? 1 : 2,
+                           .args = {piece, rest == EXPR_NOWHERE ? 0 : rest}};
+    n.put.offset = at;
+    return shaped(g, n, 3, shape);
+}
+
+static void pieces_are_written_to_their_places(void **state)
+{
+    (void)state;
+    static const int64_t two[3] = {16, 9, 10}, three[3] = {24, 9, 10};
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32), v = op2(&g, OP_ADD, u, u);
+    /* one of them is put together itself */
+    uint32_t inner = put(&g, v, put(&g, u, EXPR_NOWHERE, 0, two), 8, two);
+    uint32_t all = put(&g, inner, put(&g, u, EXPR_NOWHERE, 0, three), 8, three);
+    struct ir_plan *p = plan(&g, all, &limits);
+    assert_int_equal(p->n_kernels, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(p->kernels[i]->outputs[0].slot, p->result_slot);
+        assert_int_equal(p->kernels[i]->outputs[0].view.offset, 720 * i);
+        assert_int_equal(p->kernels[i]->shape[0], 8);
+    }
+    /* what reads it reads a temporary */
+    struct typed_node half = {.kind = T_CAST, .dtype = DT_F64, .n_args = 1, .args = {all}};
+    p = plan(&g, shaped(&g, half, 3, three), &limits);
+    assert_int_equal(p->n_kernels, 4);
+    assert_int_equal(p->slots[p->kernels[0]->outputs[0].slot].kind, SLOT_TEMP);
+    arena_free(g.arena);
+}
+
+static void only_a_reshape_that_is_read_costs_a_kernel(void **state)
+{
+    (void)state;
+    static const int64_t flat[1] = {720};
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32), v = op2(&g, OP_ADD, u, u);
+    struct typed_node r = {.kind = T_RESHAPE, .dtype = DT_F32, .n_args = 1, .args = {v}};
+    uint32_t row = shaped(&g, r, 1, flat);
+    struct ir_plan *p = plan(&g, row, &limits);
+    assert_int_equal(p->n_kernels, 1);
+    assert_int_equal(p->rank, 1);
+    assert_int_equal(p->kernels[0]->rank, 3);
+    struct typed_node twice = {
+        .kind = T_OP, .dtype = DT_F32, .n_args = 2, .args = {row, row}, .op = OP_MULTIPLY};
+    p = plan(&g, shaped(&g, twice, 1, flat), &limits);
+    assert_int_equal(p->n_kernels, 2);
+    arena_free(g.arena);
+}
+
+static void a_gather_reads_one_row(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 2);
+    uint32_t u = input(&g, DT_F32), i = input(&g, DT_I64);
+    struct typed_node n = {.kind = T_GATHER, .dtype = DT_F32, .n_args = 2, .args = {u, i}};
+    struct ir_plan *p = plan(&g, add(&g, n), &limits);
+    assert_int_equal(p->n_kernels, 1);
+    struct ir_kernel *k = p->kernels[0], broken = *k;
+    assert_int_equal(count(k, IR_GATHER), 1);
+    assert_int_equal(ir_bytes_read(k), 720 * 4 + 720 * 8);
+    _cleanup_strb_ struct strb text = {0};
+    ir_print(k, &text);
+    assert_non_null(strstr(text.data, "row of 720"));
+    assert_non_null(strstr(text.data, "gather in1 %0 : float32"));
+
+    struct ir_input inputs[2];
+    struct ir_node nodes[2];
+    broken.inputs = inputs;
+    broken.nodes = nodes;
+#define BREAK(what)                                                                                \
+    do {                                                                                           \
+        memcpy(inputs, k->inputs, sizeof inputs);                                                  \
+        memcpy(nodes, k->nodes, sizeof nodes);                                                     \
+        assert_null(ir_verify(&broken, g.arena));                                                  \
+        what;                                                                                      \
+        assert_non_null(ir_verify(&broken, g.arena));                                              \
+    } while (0)
+    assert_int_equal(k->nodes[1].kind, IR_GATHER);
+    BREAK(inputs[1].gathered = false);
+    BREAK(inputs[0].gathered = true); /* which is loaded */
+    BREAK(inputs[1].view.shape[0] = 0);
+    BREAK(inputs[1].view.strides[0] = 2);
+    BREAK(inputs[1].view.rank = 2);
+    BREAK(nodes[1].input = 0);
+    BREAK(nodes[1].dtype = DT_F64);
+    BREAK(nodes[1].n_args = 0);
+#undef BREAK
+
+    /* of something computed: that comes first */
+    n.args[0] = op2(&g, OP_ADD, u, u);
+    p = plan(&g, add(&g, n), &limits);
+    assert_int_equal(p->n_kernels, 2);
+    arena_free(g.arena);
+}
+
 static void verify_finds_what_is_broken(void **state)
 {
     (void)state;
@@ -315,6 +426,9 @@ int main(void)
         cmocka_unit_test(dear_shifted_expressions_become_temporaries),
         cmocka_unit_test(halves_are_computed_in_float32),
         cmocka_unit_test(a_reduction_ends_a_kernel),
+        cmocka_unit_test(pieces_are_written_to_their_places),
+        cmocka_unit_test(only_a_reshape_that_is_read_costs_a_kernel),
+        cmocka_unit_test(a_gather_reads_one_row),
         cmocka_unit_test(verify_finds_what_is_broken),
         cmocka_unit_test(lowering_survives_want_of_memory),
     };
