@@ -5,7 +5,7 @@
 #include "compute/cpu/loops_table.h"
 #include "compute/kernels/rank.h"
 
-enum { RANKS = 512 };
+enum { RANKS = 512, FOUND = 64 };
 
 #define ARG(NAME, T, R, K, LOWEST)                                                                 \
     static int64_t NAME##_##T##_peak(const void *in, size_t n)                                     \
@@ -27,6 +27,12 @@ enum { RANKS = 512 };
     {                                                                                              \
         const R *x = in;                                                                           \
         size_t i = 0;                                                                              \
+        for (int hit = 0; i + FOUND <= n; i += FOUND) { /* whole vectors, then the one it is in */ \
+            for (int j = 0; j < FOUND; j++)                                                        \
+                hit |= ar_##NAME##_##T(x[i + j]) == (K)rank;                                       \
+            if (hit)                                                                               \
+                break;                                                                             \
+        }                                                                                          \
         while (i < n && ar_##NAME##_##T(x[i]) != (K)rank)                                          \
             i++;                                                                                   \
         return i;                                                                                  \

@@ -3,7 +3,7 @@
 cuBLAS, in one run.
 
     bench_gpu.py ARRAYD [--quick] [--size 512] [--plane 16384] [--rounds 15] [--budget SECONDS]
-                 [--only KEY…] [--backend cuda]
+                 [--only KEY…] [--groups NAME…] [--backend cuda]
 
 Prints one JSON line a case. Times are the median of the rounds, in milliseconds, by device events:
 the daemon's from Server-Timing (gpu;dur), the peers' as gpu_peers.py says. "ms" has the result go
@@ -31,8 +31,8 @@ from gpu_peers import Checker, open_peers
 SIZE, PLANE = 512, 16384
 
 Case = collections.namedtuple(
-    "Case", "key expr inputs formula increment target stencil reverses kernel wanted ratio",
-    defaults=(False, None, False, None, None, None, None))
+    "Case", "key expr inputs formula increment target stencil reverses kernel wanted ratio moves dtype",
+    defaults=(False, None, False, None, None, None, None, None, None))
 
 CLAMPED_3D = """int w = width, p = i, k = p % w, j = p / w % w, l = p / (w * w);
 T x = a[p];
@@ -66,6 +66,29 @@ CASES = [
     Case("heat", "a+0.1*laplacian(a)", "a", lambda m, a: a + 0.1 * m.laplacian(a), stencil=True,
          kernel=CLAMPED_3D.replace("out = (", "T s = (") + "; out = x + T(0.1) * s",
          wanted=0.93, ratio=1.0),
+]
+
+
+def reduction(key, expr, name, axis, inputs="a", wanted=0.95, moves=1, dtype=None, of=None):
+    """moves: arrays read and written, as often as they must be; what is left of one is nothing."""
+    return Case(key, expr, inputs, lambda m, *x: m.reduce(name, of(*x) if of else x[0], axis),
+                wanted=wanted, ratio=0.98, moves=moves, dtype=dtype)
+
+
+REDUCTIONS = [
+    *(reduction(f"{name}_{'all' if axis is None else axis}", f"{name}(a, {axis})", name, axis)
+      for name in ("sum", "max") for axis in (None, 0, 1, 2)),
+    reduction("mean_all", "mean(a)", "mean", None), reduction("mean_2", "mean(a, 2)", "mean", 2),
+    reduction("squares", "sum((a-b)**2)", "sum", None, "ab", moves=2, of=lambda a, b: (a - b) ** 2),
+    reduction("var_all", "var(a)", "var", None, wanted=0.45),
+    reduction("var_0", "var(a, 0)", "var", 0, wanted=0.45),
+    reduction("argmax_all", "argmax(a)", "argmax", None, wanted=0.90, dtype="int64"),
+    reduction("argmax_0", "argmax(a, 0)", "argmax", 0, wanted=0.90, dtype="int64"),
+    reduction("argmax_2", "argmax(a, 2)", "argmax", 2, wanted=0.90, dtype="int64"),
+    *(reduction(f"cumsum_{axis}", f"cumulative_sum(a, {axis})", "cumsum", axis, wanted=0.80, moves=2)
+      for axis in (2, 1, 0)),
+    reduction("cumsum_flat", "cumulative_sum(a_flat)", "cumsum", 0, wanted=0.80, moves=2,
+              of=lambda a: a.reshape(-1)),
 ]
 PLANE_CASE = Case("laplacian_2d", "laplacian(a)", "a", lambda m, a: m.laplacian(a), stencil=True,
                   kernel=CLAMPED_2D, wanted=0.95, ratio=1.0)
@@ -165,7 +188,8 @@ class Daemon:
     def device_ms(self, *requests, of):
         """Sends the requests at once and then asks for an element of the array `of`, which waits for
         the work: its Server-Timing tells what the device spent on it; None: it was over already."""
-        corner = self.request("GET", f"/v1/arrays/{of[0]}/data?index=" + ",".join("0" * of[1]))
+        corner = self.request("GET", f"/v1/arrays/{of[0]}/data" +
+                              ("?index=" + ",".join("0" * of[1]) if of[1] else ""))
         timing, _ = self.together(*requests, corner)[-1]
         ms = timing.get("gpu", timing.get("cpu", 0))
         return ms if ms > 0 else None
@@ -202,7 +226,10 @@ class Ours:
             self.make(name, {"shape": stored, "dtype": dtype, "random": random}, offset)
         for name in ("out", "spare"):
             self.make(name, {"shape": stored, "dtype": dtype}, offset)
+        self.out_shape, self.out_dtype = self.shape, dtype
         if "b" in names:
+            daemon.ask("POST", "/v1/arrays/a/views", {"name": "a_flat", **(
+                {} if offset else {"reshape": [int(np.prod(shape))]})})
             daemon.ask("POST", "/v1/arrays/b/views", {"permute": [2, 1, 0], "name": "b_reversed"})
         self.arrays = {name: daemon.fetch(name, shape, dtype) for name in names}
         self.nbytes = self.arrays["a"].nbytes
@@ -216,8 +243,14 @@ class Ours:
         index = ", ".join([":"] * (len(body["shape"]) - 1) + ["1:"])
         self.daemon.ask("POST", f"/v1/arrays/{name}_stored/views", {"index": index, "name": name})
 
+    def aim_at(self, case, shape):
+        """The array that a reduction's result goes to."""
+        if case.moves:
+            self.out_shape, self.out_dtype = tuple(shape), case.dtype or self.dtype
+            self.daemon.ask("PUT", "/v1/arrays/out", {"shape": self.out_shape, "dtype": self.out_dtype})
+
     def evaluate(self, case, new=False):
-        target = {"name": "fresh"} if new else {"out": "out"}
+        target = {"name": "fresh"} if new else {"out": "spare" if case is COPY else "out"}
         return self.daemon.request("POST", "/v1/evaluate", {"expr": case.expr, **target})
 
     def once(self, case):
@@ -225,12 +258,12 @@ class Ours:
         if case.increment:
             self.daemon.ask("POST", "/v1/evaluate", {"expr": case.target, "out": "out"})
         timing, _ = self.daemon.together(self.evaluate(case))[0]
-        return timing.get("compile", 0), self.daemon.fetch("out", self.shape, self.dtype)
+        return timing.get("compile", 0), self.daemon.fetch("out", self.out_shape, self.out_dtype)
 
     def time(self, case, new=False):
-        rank = len(self.shape)
+        rank = len(self.shape if case is COPY else self.out_shape)
         return self.daemon.device_ms(self.spacer, self.evaluate(case, new),
-                                     of=("fresh" if new else "out", rank))
+                                     of=("fresh" if new else "spare" if case is COPY else "out", rank))
 
     def time_copy_route(self):
         """POST /copy, whose result has no name: asked for behind a spacer."""
@@ -309,7 +342,7 @@ class Bench:
         for peer in self.peers if with_peers else []:
             if peer.stencils_only and not case.stencil:
                 continue
-            if self.options.quick and not (case.stencil or case.reverses or case.key == "relu"):
+            if self.options.quick and not (case.stencil or case.reverses or case.moves or case.key == "relu"):
                 continue
             if self.late(4):
                 notes[peer.name] = "left out: no time"
@@ -317,7 +350,10 @@ class Bench:
             try:
                 peer.prepare(case)
                 peer.run()
-                for planes in (slice(0, 3), slice(-3, None)):
+                # Where the greatest of equal numbers is, libraries do not agree.
+                for planes in (slice(0, 3), slice(-3, None)) if want.ndim else (...,):
+                    if case.dtype:
+                        break
                     if n := self.checker.differs(want, np.array(peer.result(planes)), planes):
                         raise ValueError(f"{n} wrong elements")
                 for _ in range(2):
@@ -331,6 +367,7 @@ class Bench:
 
     def run(self, ours, case, wanted, with_peers, copy=None):
         want = self.checker.reference(case, ours.arrays)
+        ours.aim_at(case, want.shape)
         compile_ms, got = ours.once(case)
         if wrong := self.checker.differs(want, got):
             self.missed.append(f"{ours.group} {case.key}: wrong")
@@ -361,7 +398,7 @@ class Bench:
                "copy_ms": copy_ms, "wanted": wanted}
         if ms and copy_ms:
             # What a copy takes for each array that must be read or written, halved: it does both.
-            floor = copy_ms * (len(case.inputs) + 1 + case.increment) / 2
+            floor = copy_ms * (case.moves or len(case.inputs) + 1 + case.increment) / 2
             row |= {"copy_tb_s": 2 * ours.nbytes / copy_ms / 1e9, "fraction": floor / ms,
                     "fraction_new": floor / new if new else None}
             if wanted and row["fraction"] < wanted:
@@ -425,6 +462,8 @@ class Bench:
 
     def group_or_failure(self, name, *args, **options):
         """A group that cannot go on is over; the next one gets a daemon that works."""
+        if self.options.groups and name not in self.options.groups:
+            return
         try:
             self.group(name, *args, **options)
         except Exception as why:
@@ -439,6 +478,7 @@ class Bench:
         self.group_or_failure("main", (n,) * 3, f32, CASES, with_peers=True)
         self.group_or_failure("plane", (self.options.plane,) * 2, f32, [PLANE_CASE],
                               with_peers=True)
+        self.group_or_failure("reduce", (n,) * 3, f32, REDUCTIONS, with_peers=True)
         if not self.options.quick:
             self.group_or_failure("float64", (n,) * 3, "float64", CASES, aim=AIM)
             self.group_or_failure("odd", (n - 3,) * 3, f32, CASES, aim=AIM)
@@ -458,6 +498,7 @@ def main():
     p.add_argument("--rounds", type=int)
     p.add_argument("--budget", type=float, help="seconds after which nothing new is begun")
     p.add_argument("--only", nargs="*", help="cases by key")
+    p.add_argument("--groups", nargs="*", help="main, plane, reduce, float64, odd, offset")
     options = p.parse_args()
     options.rounds = options.rounds or (9 if options.quick else 15)
     options.budget = options.budget or (36 if options.quick else 145)
