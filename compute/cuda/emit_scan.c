@@ -97,12 +97,12 @@ static struct scan scan_of(enum reduce_op op, enum dtype t)
                                 "0",      "c + s",  "a + b", "(ar_i64)(c + s)", 8};
 }
 
-/* The ticket counter, flags of 4 bytes, and behind them the totals. */
+/* Flags of 4 bytes, and behind them the totals. */
 static void emit_scratch(struct emitter *m, int size)
 {
     const struct form *f = m->f;
     int64_t each = f->lines * (f->stretches + f->groups);
-    int64_t flags = ((2 + each) * 4 + 255) / 256 * 256;
+    int64_t flags = (each * 4 + 255) / 256 * 256;
     int64_t width = f->inner ? 1 : (int64_t)f->threads * f->elements;
     emit_address(m, EMIT_SCRATCH, 0, "int *", "flags");
     emit_address(m, EMIT_SCRATCH, flags, "ar_carry *", "totals");
@@ -125,8 +125,14 @@ void emit_scan(struct emitter *m)
               s.carry);
     strb_addf(b, "#define AR_INNER %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n", f->inner,
               f->stretches > 1, axis);
-    strb_addf(b, "#define AR_TEAM %d\n#define AR_GROUP %d\n#define AR_WIDTH %d\n", f->lanes,
-              f->group, f->inner ? 1 : f->threads * f->elements);
+    /* so many blocks are there at once: what registers there are for a thread */
+    strb_addf(b,
+              "#define AR_TEAM %d\n#define AR_GROUP %d\n#define AR_WIDTH %d\n"
+              "#define AR_RESIDENT %d\n",
+              f->lanes, f->group, f->inner ? 1 : f->threads * f->elements,
+              s.size == 8    ? 4
+              : s.size == 16 ? 3
+                             : 2);
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->shape[axis], "length");
     emit_i64(m, f->stretch, "rows");

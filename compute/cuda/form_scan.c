@@ -4,6 +4,7 @@
 
 #define ENOUGH_BLOCKS  528    /* of 256 threads */
 #define ENOUGH_COLUMNS 131072 /* threads */
+#define LANE_BYTES     64     /* of results, in registers */
 #define COLUMN_BLOCK   128
 #define COLUMN_ROWS    128 /* of a stretch */
 #define COLUMN_GROUP   64
@@ -17,10 +18,11 @@ static void split(struct form *f, int64_t stretches, int64_t lines, int group)
     f->grid[0] = (unsigned)(lines * stretches);
 }
 
-static void rows(struct form *f, int64_t length)
+static void rows(struct form *f, int64_t length, int size)
 {
     const int warps = FORM_BLOCK / 32;
-    f->unroll = f->elements >= 4 ? 4 : f->elements == 2 ? 4 : 8;
+    f->unroll = LANE_BYTES / (f->elements * size);
+    f->unroll = f->unroll > 8 ? 8 : f->unroll < 1 ? 1 : f->unroll;
     int64_t piece = 32 * (int64_t)f->elements * f->unroll;
     f->lanes = 1;
     while (f->lanes < warps && f->lanes * piece < length)
@@ -35,7 +37,7 @@ static void rows(struct form *f, int64_t length)
 static void columns(struct form *f, int64_t length)
 {
     f->threads = COLUMN_BLOCK;
-    f->unroll = f->elements == 1 ? 8 : 4;
+    f->unroll = f->elements < 4 ? 8 : 4;
     f->lanes = 1;
     int64_t blocks = form_blocks(f->kept, COLUMN_BLOCK);
     int64_t stretches = (length + COLUMN_ROWS - 1) / COLUMN_ROWS;
@@ -67,7 +69,7 @@ void form_make_scan(struct analysis *z)
     f->stretches = f->lines = f->groups = f->group = 1;
     f->grid[1] = f->grid[2] = 1;
     if (f->inner)
-        rows(f, f->shape[axis]);
+        rows(f, f->shape[axis], (int)dtype_size(z->k->outputs[0].dtype));
     else
         columns(f, f->shape[axis]);
     f->block[0] = (unsigned)f->threads;

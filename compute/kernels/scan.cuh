@@ -8,8 +8,8 @@
  * A block publishes its total and then needs what came before: the total up to the end of the group of
  * AR_GROUP stretches before its own, which the last block of that group publishes, and the totals of
  * the stretches of its group before it. What is added to what, and in which order, does not depend on
- * who comes when: the bits are the same each time. Blocks take numbers in the order in which they
- * start, so that who is waited for has started.
+ * who comes when: the bits are the same each time. Blocks are started in the order of their numbers,
+ * so that who is waited for has started.
  *
  * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
  * indices along the other axes) and what is done: ar_state with ar_none, ar_lift, ar_join, which is
@@ -42,19 +42,18 @@ AR_FN void ar_await(const int *flag)
 struct ar_meeting {
     ar_state totals[AR_BLOCK / 32];
     ar_carry carries[AR_BLOCK];
-    long ticket;
 };
 
 #if AR_SPLIT
-/* p.flags: the ticket counter, then a flag for each stretch of each line, then one for each group.
+/* p.flags: one for each stretch of each line, then one for each group of each line.
  * p.totals: in the same order, AR_WIDTH carries each. */
 AR_FN int *ar_flag(const ar_params &p, ar_i64 line, ar_i64 stretch)
 {
-    return p.flags + 2 + line * p.stretches + stretch;
+    return p.flags + line * p.stretches + stretch;
 }
 AR_FN int *ar_group_flag(const ar_params &p, ar_i64 line, ar_i64 group)
 {
-    return p.flags + 2 + p.lines * p.stretches + line * p.groups + group;
+    return p.flags + p.lines * p.stretches + line * p.groups + group;
 }
 AR_FN ar_carry *ar_total(const ar_params &p, ar_i64 line, ar_i64 stretch)
 {
@@ -72,22 +71,6 @@ AR_FN void ar_raise(int *flag)
         *(volatile int *)flag = 1;
 }
 #endif
-
-/* The line (row, or block of columns) and the stretch of it that this block is for. */
-AR_FN void ar_place(const ar_params &p, ar_meeting &shared, ar_i64 &line, ar_i64 &stretch)
-{
-#if AR_SPLIT
-    if (threadIdx.x == 0)
-        shared.ticket = atomicAdd(p.flags, 1);
-    __syncthreads();
-    const ar_i64 ticket = shared.ticket;
-    line = AR_INNER ? ticket / p.stretches : ticket % p.lines;
-    stretch = AR_INNER ? ticket % p.stretches : ticket / p.lines;
-#else
-    line = blockIdx.x;
-    stretch = 0;
-#endif
-}
 
 #if AR_INNER
 #define AR_PIECE (32 * AR_E * AR_UNROLL) /* of a warp */
@@ -134,14 +117,18 @@ AR_FN ar_carry ar_before(const ar_params &p, ar_meeting &shared, ar_i64 line, ar
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
     ar_kernel(AR_TAKES)
 {
     AR_GIVEN
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, part = warp % AR_TEAM;
-    ar_i64 line, stretch;
-    ar_place(p, shared, line, stretch);
+#if AR_SPLIT
+    const ar_i64 line = blockIdx.x / (unsigned)p.stretches;
+    const ar_i64 stretch = blockIdx.x % (unsigned)p.stretches;
+#else
+    const ar_i64 line = blockIdx.x, stretch = 0;
+#endif
     const ar_i64 row = line * AR_ROWS + warp / AR_TEAM;
     const ar_i64 first = stretch * AR_TEAM * AR_PIECE;
     const ar_i64 last = AR_SPLIT ? first + AR_TEAM * AR_PIECE : p.length;
@@ -152,7 +139,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     for (ar_i64 tile = first; tile < last; tile += AR_TEAM * AR_PIECE) {
         ar_operands<AR_E> o[AR_UNROLL];
         ar_at at[AR_UNROLL];
-        ar_state v[AR_UNROLL][AR_E];
+        ar_result x[AR_UNROLL][AR_E];
+        ar_state start[AR_UNROLL]; /* what comes before the chunk, in the warp's piece */
         const ar_i64 begin = tile + part * AR_PIECE + lane * AR_E;
         const ar_i64 end = row < p.kept ? p.length : 0;
 #pragma unroll
@@ -165,25 +153,22 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
         ar_state sum = ar_none();
 #pragma unroll
         for (int u = 0; u < AR_UNROLL; u++) {
+            ar_state upto = ar_none();
+            if (begin + u * 32 * AR_E < end) {
 #pragma unroll
-            for (int e = 0; e < AR_E; e++)
-                v[u][e] = begin + u * 32 * AR_E < end ? ar_lift(ar_point<AR_E>(p, at[u], o[u], e))
-                                                      : ar_none();
-#pragma unroll
-            for (int e = 1; e < AR_E; e++)
-                v[u][e] = ar_join(v[u][e - 1], v[u][e]);
-            ar_state upto = v[u][AR_E - 1];
+                for (int e = 0; e < AR_E; e++) {
+                    x[u][e] = ar_point<AR_E>(p, at[u], o[u], e);
+                    upto = ar_join(upto, ar_lift(x[u][e]));
+                }
+            }
 #pragma unroll
             for (int d = 1; d < 32; d *= 2) {
                 const ar_state other = ar_from_lane(upto, lane - d);
                 if (lane >= d)
                     upto = ar_join(other, upto);
             }
-            ar_state before = ar_from_lane(upto, lane - 1);
-            before = lane > 0 ? ar_join(sum, before) : sum;
-#pragma unroll
-            for (int e = 0; e < AR_E; e++)
-                v[u][e] = ar_join(before, v[u][e]);
+            const ar_state before = ar_from_lane(upto, lane - 1);
+            start[u] = lane > 0 ? ar_join(sum, before) : sum;
             sum = ar_join(sum, ar_from_lane(upto, 31));
         }
         ar_state before = ar_none(), whole = sum;
@@ -207,9 +192,12 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
         for (int u = 0; u < AR_UNROLL; u++)
             if (begin + u * 32 * AR_E < end) {
                 ar_vec<ar_result, AR_E> r;
+                ar_state s = AR_TEAM > 1 ? ar_join(before, start[u]) : start[u];
 #pragma unroll
-                for (int e = 0; e < AR_E; e++)
-                    r.v[e] = ar_end(carry, AR_TEAM > 1 ? ar_join(before, v[u][e]) : v[u][e]);
+                for (int e = 0; e < AR_E; e++) {
+                    s = ar_join(s, ar_lift(x[u][e]));
+                    r.v[e] = ar_end(carry, s);
+                }
                 ar_put<AR_E>(p, at[u], r);
             }
         carry = ar_carry_add(carry, whole);
@@ -252,14 +240,14 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     AR_GIVEN
     const int tid = (int)threadIdx.x;
-    ar_i64 line, stretch = 0, begin = 0, end = p.length;
+    ar_i64 begin = 0, end = p.length;
 #if AR_SPLIT
-    __shared__ ar_meeting shared;
-    ar_place(p, shared, line, stretch);
+    const ar_i64 line = blockIdx.x % (unsigned)p.lines;
+    const ar_i64 stretch = blockIdx.x / (unsigned)p.lines;
     begin = stretch * p.rows;
     end = begin + p.rows < p.length ? begin + p.rows : p.length;
 #else
-    line = blockIdx.x;
+    const ar_i64 line = blockIdx.x;
 #endif
     const ar_i64 column = line * AR_BLOCK + tid;
     const bool there = column < p.kept;

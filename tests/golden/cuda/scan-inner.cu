@@ -27,6 +27,7 @@ struct ar_params {
 #define AR_TEAM 1
 #define AR_GROUP 1
 #define AR_WIDTH 1
+#define AR_RESIDENT 4
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
     ar_vec<ar_f32, E> l1;

@@ -25,6 +25,7 @@ struct ar_params {
 #define AR_TEAM 1
 #define AR_GROUP 1
 #define AR_WIDTH 128
+#define AR_RESIDENT 3
 template <int E> struct ar_operands {
     ar_vec<ar_c64, E> l0;
 };

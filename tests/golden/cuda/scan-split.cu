@@ -30,6 +30,7 @@ struct ar_params {
 #define AR_TEAM 1
 #define AR_GROUP 64
 #define AR_WIDTH 128
+#define AR_RESIDENT 4
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
