@@ -225,6 +225,17 @@ static void evaluate_sum(struct fixture *x, struct outcome *o)
     evaluate(x, "sum(line)", NULL, o);
 }
 
+/* Memory that has to be zeroed first. */
+static void evaluate_scan(struct fixture *x, struct outcome *o)
+{
+    want[0] = 0;
+    for (int i = 0; i < LONG; i++)
+        want[0] += pattern_line[i];
+    o->want = want;
+    o->n = 1;
+    evaluate(x, "cumulative_sum(line)[-1]", NULL, o);
+}
+
 /* Several kernels and a temporary. */
 static void evaluate_chain(struct fixture *x, struct outcome *o)
 {
