@@ -313,11 +313,17 @@ static const struct request {
     void (*run)(struct fixture *x, struct outcome *o);
     bool into; /* the target */
 } requests[] = {
-    {"upload whole", upload_whole, false},          {"upload bulk", upload_bulk, false},
-    {"upload region", upload_region, true},         {"evaluate flat", evaluate_flat, false},
-    {"evaluate sum", evaluate_sum, false},          {"evaluate chain", evaluate_chain, false},
-    {"evaluate in place", evaluate_in_place, true}, {"download strided", download_strided, false},
-    {"evaluate small", evaluate_small, false},      {"zeros", zeros, false},
+    {"upload whole", upload_whole, false},
+    {"upload bulk", upload_bulk, false},
+    {"upload region", upload_region, true},
+    {"evaluate flat", evaluate_flat, false},
+    {"evaluate sum", evaluate_sum, false},
+    {"evaluate scan", evaluate_scan, false},
+    {"evaluate chain", evaluate_chain, false},
+    {"evaluate in place", evaluate_in_place, true},
+    {"download strided", download_strided, false},
+    {"evaluate small", evaluate_small, false},
+    {"zeros", zeros, false},
     {"another stream", another_stream, false},
 };
 #define REQUESTS (sizeof requests / sizeof *requests)
