@@ -13,11 +13,12 @@ enum binding_kind { BINDING_NONE, BINDING_ARRAY, BINDING_LITERAL, BINDING_SCALAR
 /* What a name stands for. */
 struct binding {
     enum binding_kind kind;
-    struct array *array;  /* BINDING_ARRAY: borrowed for as long as the typed graph lives */
-    enum dtype dtype;     /* BINDING_ARRAY */
-    struct view view;     /* BINDING_ARRAY */
-    struct literal lit;   /* BINDING_LITERAL: a weak scalar from "bind" */
-    struct scalar scalar; /* BINDING_SCALAR: a typed one */
+    struct array *array;     /* BINDING_ARRAY: borrowed for as long as the typed graph lives */
+    enum dtype dtype;        /* BINDING_ARRAY */
+    struct view view;        /* BINDING_ARRAY */
+    const struct grid *grid; /* BINDING_ARRAY: for as long as the array, NULL where it has none */
+    struct literal lit;      /* BINDING_LITERAL: a weak scalar from "bind" */
+    struct scalar scalar;    /* BINDING_SCALAR: a typed one */
 };
 
 struct check_env {

@@ -232,8 +232,8 @@ enum err_code graph_input(struct checker *c, uint32_t place, const char *name,
         if (arena_grow(c->arena, (void **)&t->inputs, &c->cap_inputs, i, sizeof *t->inputs))
             return err_oom(c->e);
         t->cap_inputs = (uint32_t)c->cap_inputs;
-        t->inputs[t->n_inputs++] =
-            (struct typed_input){.array = b->array, .dtype = b->dtype, .view = *v, .name = name};
+        t->inputs[t->n_inputs++] = (struct typed_input){
+            .array = b->array, .dtype = b->dtype, .view = *v, .name = name, .grid = b->grid};
     }
     struct typed_node n = {
         .kind = T_INPUT, .dtype = b->dtype, .rank = v->rank, .shape = v->shape, .input = i};
@@ -390,6 +390,13 @@ enum err_code graph_scan(struct checker *c, uint32_t place, uint32_t a, enum red
     n.scan.op = op;
     n.scan.axis = axis;
     return graph_add(c, place, &n, NODE_ARRAY, ret);
+}
+
+enum err_code graph_with_args(struct checker *c, uint32_t id, const uint32_t *args, uint32_t *ret)
+{
+    struct typed_node n = c->t->nodes[id];
+    memcpy(n.args, args, sizeof *args * (size_t)n.n_args);
+    return add(c, c->origin[id], &n, c->flags[id], ret);
 }
 
 /* One loose node whose arguments are closed already, under the scope's shape. */

@@ -107,6 +107,8 @@ enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret) m
 /* The boundary and value arguments of functions that look past an array's edge. */
 struct edge {
     enum boundary_mode mode;
+    bool array;     /* the array's own, whatever `mode` */
+    uint32_t place; /* where it is named */
     uint32_t value; /* untyped node, EXPR_NOWHERE for 0 */
 };
 enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value,
@@ -149,6 +151,9 @@ enum err_code graph_same(struct checker *c, uint32_t place, uint32_t a, uint32_t
 /* The node, new or already there. Its shape is copied unless it is that of an argument. */
 enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n, unsigned flags,
                         uint32_t *ret) must_check;
+/* A node as `id` is, of other arguments, with the shapes and types that its own have. */
+enum err_code graph_with_args(struct checker *c, uint32_t id, const uint32_t *args,
+                              uint32_t *ret) must_check;
 /* Ends a scope: every index() and unravel_index() still loose under `a` takes a's shape. An error
  * when a has none of its own. */
 enum err_code graph_close(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
@@ -261,6 +266,20 @@ enum err_code pieces_concat(struct checker *c, const struct call *call, bool sta
 enum err_code pieces_repeat(struct checker *c, const struct call *call,
                             struct cval *ret) must_check;
 enum err_code pieces_tile(struct checker *c, const struct call *call, struct cval *ret) must_check;
+
+/* check_ghost.c: the modes `ghost` and `array` of a closed node */
+
+/* ERR_GHOST_WIDTH, with the place of what has too few ghosts. */
+enum err_code ghost_shift(struct checker *c, uint32_t place, uint32_t x, const int64_t *offsets,
+                          uint32_t *ret) must_check;
+/* ERR_BAD_BOUNDARY; `at` is where the boundary is named. */
+enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32_t x,
+                          const int64_t *offsets, uint32_t *ret) must_check;
+/* The array's own spacing along an axis; ERR_BAD_EXPRESSION at `at` unless x is an array. */
+enum err_code array_spacing(struct checker *c, uint32_t at, uint32_t x, int axis,
+                            struct cval *ret) must_check;
+/* The grid of an operand, NULL for a node that is none or has none. */
+const struct grid *ghost_grid(const struct checker *c, uint32_t x);
 
 /* check_reduce.c */
 

@@ -243,9 +243,9 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
     TRY(check_edge(c, call->param[3], call->param[4], &edge));
     if (check_absent(c, call->param[3]))
         edge.mode = BOUNDARY_CLAMP;
-    if (edge.mode == BOUNDARY_SELF)
+    if (edge.mode == BOUNDARY_SELF || edge.mode == BOUNDARY_GHOST || edge.array)
         return expr_err(c->x, call->param[3], c->e, ERR_BAD_BOUNDARY,
-                        "sample() has no unshifted element: its boundary modes are clamp, wrap, "
+                        "sample() shifts nothing: its boundary modes are clamp, wrap, "
                         "reflect, symmetric, constant");
     s->mode = edge.mode;
     if (edge.value != EXPR_NOWHERE)

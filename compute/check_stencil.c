@@ -77,12 +77,13 @@ enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value, s
     static const struct {
         const char *name;
         enum boundary_mode mode;
-    } modes[] = {{"self", BOUNDARY_SELF},        {"clamp", BOUNDARY_CLAMP},
-                 {"edge", BOUNDARY_CLAMP},       {"nearest", BOUNDARY_CLAMP},
-                 {"wrap", BOUNDARY_WRAP},        {"reflect", BOUNDARY_REFLECT},
-                 {"mirror", BOUNDARY_REFLECT},   {"symmetric", BOUNDARY_SYMMETRIC},
-                 {"constant", BOUNDARY_CONSTANT}};
+    } modes[] = {{"self", BOUNDARY_SELF},         {"clamp", BOUNDARY_CLAMP},
+                 {"edge", BOUNDARY_CLAMP},        {"nearest", BOUNDARY_CLAMP},
+                 {"wrap", BOUNDARY_WRAP},         {"reflect", BOUNDARY_REFLECT},
+                 {"mirror", BOUNDARY_REFLECT},    {"symmetric", BOUNDARY_SYMMETRIC},
+                 {"constant", BOUNDARY_CONSTANT}, {"ghost", BOUNDARY_GHOST}};
     struct edge edge = {.mode = BOUNDARY_SELF,
+                        .place = boundary,
                         .value = check_absent(c, value) ? EXPR_NOWHERE : value};
     if (edge.value != EXPR_NOWHERE) {
         struct cval v;
@@ -96,18 +97,14 @@ enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value, s
         size_t i = 0, n = sizeof modes / sizeof modes[0];
         while (name && i < n && strcmp(modes[i].name, name) != 0)
             i++;
-        if (name && strcmp(name, "ghost") == 0)
-            return expr_err(c->x, boundary, c->e, ERR_BAD_BOUNDARY,
-                            "boundary 'ghost' reads ghost cells, and the array has none");
-        if (name && strcmp(name, "array") == 0)
-            return expr_err(c->x, boundary, c->e, ERR_BAD_BOUNDARY,
-                            "boundary 'array' takes the array's own boundary, and it has none");
-        if (!name || i == n)
+        edge.array = name && strcmp(name, "array") == 0;
+        if (!name || (i == n && !edge.array))
             return expr_err(c->x, boundary, c->e, ERR_BAD_BOUNDARY,
                             "%s%s%s is no boundary mode: they are self, clamp (edge, nearest), "
                             "wrap, reflect (mirror), symmetric, constant, ghost, array",
                             name ? "'" : "", name ? name : "this", name ? "'" : "");
-        edge.mode = modes[i].mode;
+        if (!edge.array)
+            edge.mode = modes[i].mode;
     }
     *ret = edge;
     return ERR_OK;
@@ -128,6 +125,7 @@ static int64_t reduced_offset(int64_t offset, int64_t n, enum boundary_mode mode
     case BOUNDARY_CLAMP:
     case BOUNDARY_SELF:
     case BOUNDARY_CONSTANT:
+    case BOUNDARY_GHOST:
         break;
     }
     return offset > n ? n : offset < -n ? -n : offset;
@@ -142,6 +140,10 @@ static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, cons
     enum dtype t = c->t->nodes[x].dtype;
     int64_t reduced[MAX_RANK];
     bool moves = false;
+    if (edge->array)
+        return array_shift(c, place, edge->place, x, offsets, ret);
+    if (edge->mode == BOUNDARY_GHOST)
+        return ghost_shift(c, place, x, offsets, ret);
     for (int k = 0; k < rank; k++) {
         reduced[k] = reduced_offset(offsets[k], shape[k], edge->mode);
         moves |= reduced[k] != 0;
@@ -230,18 +232,22 @@ enum err_code stencil_one_sided(struct checker *c, const struct call *call, bool
     return ops_apply(c, call->node, OP_SUBTRACT, (const struct cval[]){hi, lo}, ret);
 }
 
-/* One spacing: a number other than 0. "array" is the array's own, 1 where it has been given none.
- */
-static enum err_code spacing_value(struct checker *c, uint32_t node, struct cval *ret)
+static bool names_array(struct checker *c, uint32_t node)
 {
-    struct cval h;
     const struct expr_node *n = &c->x->nodes[node];
     bool quoted = n->kind == EXPR_STRING || n->offset < 0; /* in a tree every string is a name */
     const char *text = quoted ? check_text(c, node) : NULL;
-    if (text && strcmp(text, "array") == 0) {
-        *ret = cval_int(1, node);
-        return ERR_OK;
-    }
+    return text && strcmp(text, "array") == 0;
+}
+
+/* One spacing: a number other than 0. "array" is the array's own, 1 where it has been given none.
+ */
+static enum err_code spacing_value(struct checker *c, uint32_t node, uint32_t x, int axis,
+                                   struct cval *ret)
+{
+    struct cval h;
+    if (names_array(c, node))
+        return array_spacing(c, node, x, axis, ret);
     TRY(check_value(c, node, &h));
     if (!h.weak && c->t->nodes[h.id].kind != T_CONST)
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "spacing must be a number");
@@ -268,7 +274,7 @@ enum err_code stencil_central(struct checker *c, const struct call *call, struct
     TRY(check_operand(c, call->param[0], &x));
     TRY(check_axis(c, call->param[1], c->t->nodes[x].rank, &axis));
     if (!check_absent(c, call->param[2]))
-        TRY(spacing_value(c, call->param[2], &h));
+        TRY(spacing_value(c, call->param[2], x, axis, &h));
     TRY(check_edge(c, call->param[3], call->param[4], &edge));
     for (int k = 0; k < 2; k++) {
         TRY(shifted_by_one(c, call->node, x, axis, k ? -1 : 1, &edge, &id[k]));
@@ -334,7 +340,12 @@ enum err_code stencil_laplacian(struct checker *c, const struct call *call, stru
                             "laplacian() takes one spacing, or one for each axis: %u for rank %d",
                             n, rank);
         for (uint32_t k = 0; k < n; k++)
-            TRY(spacing_value(c, items[k].node, &h[k]));
+            TRY(spacing_value(c, items[k].node, x, (int)k, &h[k]));
+        if (!list && names_array(c, call->param[1])) {
+            list = true;
+            for (int k = 0; k < rank; k++)
+                TRY(array_spacing(c, call->param[1], x, k, &h[k]));
+        }
     }
     TRY(check_edge(c, call->param[2], call->param[3], &edge));
     for (int k = 0; k < rank; k++) {
@@ -366,7 +377,7 @@ enum err_code stencil_gradient(struct checker *c, const struct call *call, struc
     const int64_t *shape = c->t->nodes[x].shape;
     TRY(check_axis(c, call->param[1], rank, &axis));
     if (!check_absent(c, call->param[2]))
-        TRY(spacing_value(c, call->param[2], &h));
+        TRY(spacing_value(c, call->param[2], x, axis, &h));
     if (shape[axis] < 2)
         return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
                         "gradient() takes at least two elements along axis %d, here %s %lld", axis,

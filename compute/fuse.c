@@ -35,7 +35,7 @@ static bool trivial(const struct typed *t, const struct fuse_node *f, uint32_t i
     for (;;) {
         const struct typed_node *n = &t->nodes[i];
         if (f[i].cut || n->kind == T_INPUT || n->kind == T_CONST || n->kind == T_INDEX ||
-            n->kind == T_RESHAPE)
+            n->kind == T_RESHAPE || (n->kind == T_SHIFT && n->shift.mode == BOUNDARY_GHOST))
             return true;
         if (n->kind != T_VIEW && n->kind != T_CAST)
             return false;

@@ -239,6 +239,48 @@ static int64_t elements_read(const struct ir_kernel *k, uint32_t i)
     return __builtin_mul_overflow(most, points, &most) || most > all ? all : most;
 }
 
+/* The indices along the axes of a context, inclusive. */
+static void ctx_range(const struct ir_kernel *k, uint32_t c, int64_t *lo, int64_t *hi)
+{
+    const struct ir_ctx *x = &k->ctxs[c];
+    int64_t plo[MAX_RANK], phi[MAX_RANK];
+    if (c != 0 && x->mode == BOUNDARY_GHOST)
+        ctx_range(k, x->parent, plo, phi);
+    for (int a = 0; a < x->rank; a++) {
+        lo[a] = 0;
+        hi[a] = x->shape[a] - 1;
+        if (c == 0 || x->mode != BOUNDARY_GHOST)
+            continue;
+        lo[a] = hi[a] = x->start[a];
+        if (x->src[a] >= 0) {
+            int64_t p = x->step[a] * plo[x->src[a]], q = x->step[a] * phi[x->src[a]];
+            lo[a] += p < q ? p : q;
+            hi[a] += p < q ? q : p;
+        }
+        lo[a] += x->offset[a];
+        hi[a] += x->offset[a];
+    }
+}
+
+void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, int64_t *ret_hi)
+{
+    const struct ir_node *n = &k->nodes[node];
+    const struct view *v = &k->inputs[n->input].view;
+    int64_t lo[MAX_RANK], hi[MAX_RANK], first = v->offset, last = v->offset;
+    ctx_range(k, n->ctx, lo, hi);
+    bool empty = false;
+    for (int a = 0; a < v->rank; a++) {
+        int64_t p = v->strides[a] * lo[a], q = v->strides[a] * hi[a];
+        first += p < q ? p : q;
+        last += p < q ? q : p;
+        empty |= hi[a] < lo[a];
+    }
+    for (int a = 0; a < k->rank; a++)
+        empty |= k->shape[a] == 0;
+    *ret_lo = empty ? 0 : first;
+    *ret_hi = empty ? 0 : last + 1;
+}
+
 int64_t ir_bytes_read(const struct ir_kernel *k)
 {
     /* The same memory read through several contexts or views (the neighbours of a stencil) counts

@@ -22,10 +22,11 @@
 
 /* One step of an index context. With p = the index in the parent's space:
  *   q[k] = start[k] + step[k]·p[src[k]]   (start[k] where src[k] < 0)
- * and then the shift: every mode maps q + offset into 0 ≤ . < shape:
+ * and then the shift: every mode but GHOST maps q + offset into 0 ≤ . < shape:
  *   SELF       q + offset if that is inside along all axes, else q
  *   CLAMP, WRAP, REFLECT, SYMMETRIC  axis by axis
  *   CONSTANT   clamped (any valid element); IR_INSIDE tells whether q + offset was inside
+ *   GHOST      q + offset, wherever that is: for loads only, of memory that has it (ir_load_extent)
  * q itself is always inside `shape`. Context 0 is the iteration space itself and has no step. */
 struct ir_ctx {
     uint32_t parent; /* a smaller number */
@@ -157,6 +158,9 @@ int64_t ir_bytes_written(const struct ir_kernel *k);
 /* Of a reduction over the axes of outputs[0]: how far apart neighbours along iteration axis `axis`
  * are in the reduced axes taken as one, in C order; 0 along a kept axis. */
 int64_t ir_reduced_stride(const struct ir_kernel *k, int axis);
+
+/* First and one-past-last element of the slot that an IR_LOAD may read, both 0 when none. */
+void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, int64_t *ret_hi);
 
 /* The kernel as text, one node a line, for explain, tests and ARRAYD_TRACE=ir. */
 void ir_print(const struct ir_kernel *k, struct strb *out);

@@ -18,9 +18,11 @@ static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
     CHECK(k->ctxs[0].rank == k->rank, "context 0 has rank %d, not %d", k->ctxs[0].rank, k->rank);
     for (uint32_t i = 0; i < k->n_ctxs; i++) {
         const struct ir_ctx *c = &k->ctxs[i];
+        CHECK(i == 0 || k->ctxs[c->parent].mode != BOUNDARY_GHOST || c->parent == 0,
+              "ctx%u: behind ghosts", i);
         CHECK(c->rank >= 0 && c->rank <= MAX_RANK, "ctx%u: rank %d", i, c->rank);
         CHECK(i == 0 || c->parent < i, "ctx%u: parent %u comes later", i, c->parent);
-        CHECK(c->mode <= BOUNDARY_CONSTANT, "ctx%u: mode %d", i, (int)c->mode);
+        CHECK(c->mode <= BOUNDARY_GHOST, "ctx%u: mode %d", i, (int)c->mode);
         bool nothing = false; /* an empty space is never walked */
         for (int a = 0; i > 0 && a < k->ctxs[c->parent].rank; a++)
             nothing |= k->ctxs[c->parent].shape[a] == 0;

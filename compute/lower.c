@@ -201,6 +201,12 @@ static uint32_t lower_shift(struct lowering *l, struct kernel_state *ks, const s
     uint32_t c = ir_add_ctx(&ks->b, &ctx);
     if (c == IR_NONE)
         return IR_NONE;
+    if (n->shift.mode == BOUNDARY_GHOST) {
+        /* an axis of one element too is walked along: its neighbours are ghosts */
+        const struct typed_input *in = &l->t->inputs[x->input];
+        return ir_emit_cast(&ks->b, ir_emit_load(&ks->b, x->input, in->dtype, &in->view, c),
+                            x->dtype);
+    }
     const struct position *inside = lower_intern(l, ks, c, x->rank, x->shape, &identity);
     uint32_t v = inside ? lower_node(l, ks, n->args[0], inside) : IR_NONE;
     if (n->shift.mode != BOUNDARY_CONSTANT || v == IR_NONE)

@@ -398,6 +398,25 @@ static uint32_t first_of(const struct plan_names *l, const struct array *a)
     return i;
 }
 
+/* What a stencil asks of a grid: widths, faces and spacing. */
+static void put_grid(struct strb *key, const struct grid *g)
+{
+    put_flag(key, g != NULL);
+    for (int k = 0; g && k < g->rank; k++) {
+        put(key, &g->ghost[k], sizeof g->ghost[k]);
+        put(key, &g->spacing[k], sizeof g->spacing[k]);
+        for (int side = 0; side < 2; side++) {
+            const struct face *f = &g->face[k][side];
+            int type = f->type;
+            put(key, &type, sizeof type);
+            put(key, &f->re, sizeof f->re);
+            put(key, &f->im, sizeof f->im);
+        }
+    }
+    put_flag(key, g && g->has_boundary);
+    put_flag(key, g && g->whole);
+}
+
 static void put_array(struct strb *key, const struct plan_names *l, const struct binding *b)
 {
     const struct view *v = &b->view;
@@ -409,6 +428,7 @@ static void put_array(struct strb *key, const struct plan_names *l, const struct
     put(key, v->shape, sizeof *v->shape * (size_t)v->rank);
     put(key, v->strides, sizeof *v->strides * (size_t)v->rank);
     put(key, &v->offset, sizeof v->offset);
+    put_grid(key, b->grid);
 }
 
 bool plan_key_names(struct strb *key, const struct plan_names *l)
@@ -473,8 +493,10 @@ static bool name_inputs(struct plan_entry *en, const struct plan_names *l)
     }
     if (!at)
         return false;
-    for (uint32_t i = 0; i < t->n_inputs; i++)
+    for (uint32_t i = 0; i < t->n_inputs; i++) {
         t->inputs[i].array = NULL;
+        t->inputs[i].grid = NULL;
+    }
     en->input_names = at;
     return true;
 }

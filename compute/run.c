@@ -14,6 +14,7 @@
  * old one until it is written, so that a failure can be undone (buffer_storage). */
 #include "compute/engine_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "compute/base/trace.h"
@@ -104,6 +105,15 @@ static bool disjoint(const struct view *a, size_t size_a, const struct view *b, 
            bhi * (int64_t)size_b <= alo * (int64_t)size_a;
 }
 
+/* Where an operand may be read: its ghosts too. */
+static struct view readable(const struct typed_input *in)
+{
+    struct view v = in->view;
+    if (in->array->grid)
+        grid_whole(in->array->grid, &in->view, &v);
+    return v;
+}
+
 static bool same_elements(const struct ir_kernel *k, uint32_t input)
 {
     const struct ir_input *in = &k->inputs[input];
@@ -136,8 +146,10 @@ static bool conflicts(const struct run *r)
             if (slot->kind != SLOT_INPUT)
                 continue;
             const struct typed_input *in = &r->typed->inputs[slot->index];
-            if (array_same_buffer(in->array, r->out) && !(writes && same_elements(k, i)) &&
-                !disjoint(&in->view, dtype_size(in->dtype), &r->target, dtype_size(r->out->dtype)))
+            if (!array_same_buffer(in->array, r->out) || (writes && same_elements(k, i)))
+                continue;
+            struct view from = readable(in);
+            if (!disjoint(&from, dtype_size(in->dtype), &r->target, dtype_size(r->out->dtype)))
                 return true;
         }
     }
@@ -414,6 +426,27 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
     return old;
 }
 
+#ifndef NDEBUG
+/* No load reads outside of its storage: sizes are known here, not where kernels are verified. */
+static bool loads_inside(const struct run *r)
+{
+    for (uint32_t i = 0; i < r->plan->n_kernels; i++) {
+        const struct ir_kernel *k = r->plan->kernels[i];
+        for (uint32_t n = 0; n < k->n_nodes; n++) {
+            if (k->nodes[n].kind != IR_LOAD)
+                continue;
+            const struct ir_input *in = &k->inputs[k->nodes[n].input];
+            const struct storage *st = r->storages[in->slot];
+            int64_t lo, hi;
+            ir_load_extent(k, n, &lo, &hi);
+            if (lo < 0 || (st && hi * (int64_t)dtype_size(in->dtype) > st->size))
+                return false;
+        }
+    }
+    return true;
+}
+#endif
+
 static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
                                   struct err *e)
 {
@@ -444,6 +477,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
         array_unref(result);
         return code;
     }
+    assert(loads_inside(r));
     r->task->job.slots = r->slots;
     atomic_fetch_add(&g->evaluations, 1);
     atomic_fetch_add(&g->kernels, r->plan->n_kernels);

@@ -11,7 +11,8 @@ const char *boundary_name(enum boundary_mode m)
     static const char *const names[] = {
         [BOUNDARY_SELF] = "self",           [BOUNDARY_CLAMP] = "clamp",
         [BOUNDARY_WRAP] = "wrap",           [BOUNDARY_REFLECT] = "reflect",
-        [BOUNDARY_SYMMETRIC] = "symmetric", [BOUNDARY_CONSTANT] = "constant"};
+        [BOUNDARY_SYMMETRIC] = "symmetric", [BOUNDARY_CONSTANT] = "constant",
+        [BOUNDARY_GHOST] = "ghost"};
     return names[m];
 }
 

@@ -49,7 +49,8 @@ enum boundary_mode {
     BOUNDARY_WRAP,
     BOUNDARY_REFLECT,
     BOUNDARY_SYMMETRIC,
-    BOUNDARY_CONSTANT
+    BOUNDARY_CONSTANT,
+    BOUNDARY_GHOST /* of a T_INPUT only: elements around its view, which the array has as ghosts */
 };
 
 enum reduce_op {
@@ -132,6 +133,7 @@ static inline bool typed_closes_scope(enum typed_kind k)
 }
 
 struct array;
+struct grid;
 
 /* An array operand: a view with a dtype; `array` is what the resolver gave, opaque to check/lower.
  * `dtype` is what the memory is read as: its T_INPUT nodes' type, except for bools that may be any
@@ -140,7 +142,8 @@ struct typed_input {
     struct array *array;
     enum dtype dtype;
     struct view view;
-    const char *name; /* as written */
+    const char *name;        /* as written */
+    const struct grid *grid; /* the array's, for the checker; NULL where it has none */
 };
 
 struct typed_guards;

@@ -24,8 +24,11 @@ void resolver_clear(struct resolver *r)
 
 static void bind_array(struct binding *b, struct array *take_a)
 {
-    *b = (struct binding){
-        .kind = BINDING_ARRAY, .array = take_a, .dtype = take_a->dtype, .view = take_a->view};
+    *b = (struct binding){.kind = BINDING_ARRAY,
+                          .array = take_a,
+                          .dtype = take_a->dtype,
+                          .view = take_a->view,
+                          .grid = take_a->grid};
 }
 
 static enum err_code get_array(struct resolver *r, const char *ref, struct binding *ret,

@@ -60,6 +60,8 @@ static int64_t normalised(enum boundary_mode mode, int64_t offset, int64_t n)
         return n == 1 ? 0 : modulo(offset, 2 * n - 2);
     case BOUNDARY_SYMMETRIC:
         return modulo(offset, 2 * n);
+    case BOUNDARY_GHOST: /* no wider than the ghosts are */
+        return offset;
     case BOUNDARY_SELF:
     case BOUNDARY_CLAMP:
     case BOUNDARY_CONSTANT:
@@ -97,6 +99,8 @@ static void fold(enum boundary_mode mode, int64_t v, int64_t n, int64_t *ret_sig
             *ret_add = 2 * n - 1;
         }
         break;
+    case BOUNDARY_GHOST:
+        break;
     case BOUNDARY_SELF:
     case BOUNDARY_CLAMP:
     case BOUNDARY_CONSTANT:
@@ -122,6 +126,8 @@ static int thresholds(enum boundary_mode mode, int64_t n, int64_t t[2])
         t[0] = n;
         t[1] = 2 * n;
         return 2;
+    case BOUNDARY_GHOST:
+        return 0;
     case BOUNDARY_SELF:
     case BOUNDARY_CLAMP:
     case BOUNDARY_CONSTANT:

@@ -23,6 +23,7 @@ const char *emit_boundary(enum boundary_mode mode)
         [BOUNDARY_SELF] = "AR_CLAMP",          [BOUNDARY_CLAMP] = "AR_CLAMP",
         [BOUNDARY_WRAP] = "AR_WRAP",           [BOUNDARY_REFLECT] = "AR_REFLECT",
         [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC", [BOUNDARY_CONSTANT] = "AR_CLAMP",
+        [BOUNDARY_GHOST] = "AR_GHOST",
     };
     return names[mode];
 }

@@ -38,8 +38,8 @@ AR_FN ar_index ar_divide(ar_index n, const ar_div &d)
     return d.multiplier ? (ar_index)(__umulhi((ar_u32)n, d.multiplier) >> d.shift) : n;
 }
 
-/* Index i + offset brought back into 0 ≤ . < n; n > 0. */
-enum { AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC };
+/* Index i + offset brought back into 0 ≤ . < n; n > 0. Ghosts lie where they are. */
+enum { AR_CLAMP, AR_WRAP, AR_REFLECT, AR_SYMMETRIC, AR_GHOST };
 AR_FN ar_index ar_modulo(ar_index i, ar_index n)
 {
     ar_index r = i % n;
@@ -47,6 +47,8 @@ AR_FN ar_index ar_modulo(ar_index i, ar_index n)
 }
 template <int MODE> AR_FN ar_index ar_bounded(ar_index i, ar_index n)
 {
+    if (MODE == AR_GHOST)
+        return i;
     if (MODE == AR_WRAP) {
         if (i >= 0 && i < n)
             return i;

@@ -114,6 +114,15 @@ AR_FN void ar_near_others(ar_near<T, RZ, RY, RX> &n, ar_index nx, ar_index x, in
 #endif
 }
 
+/* The place of plane or row i. What lies beyond the last ghost that any point reads is a surplus
+ * thread's. */
+template <int MODE, int REACH> AR_FN ar_index ar_near_place(ar_index i, ar_index n)
+{
+    if (MODE == AR_GHOST)
+        return i < n + REACH ? i : n - 1 + REACH;
+    return ar_bounded<MODE>(i, n);
+}
+
 /* NEED says, for a plane and a row of the tile, whether any point reads it (row) and whether beyond
  * the thread's own elements (edge). base: the batch's first element. */
 template <int MODE, typename NEED, typename T, int RZ, int RY, int RX>
@@ -123,11 +132,11 @@ AR_FN void ar_near_load(ar_near<T, RZ, RY, RX> &n, const T *base, ar_index strid
 {
 #pragma unroll
     for (int t = -RZ; t < AR_P + RZ; t++) {
-        const T *plane = base + ar_bounded<MODE>(z + t, nz) * stride_z;
+        const T *plane = base + ar_near_place<MODE, RZ>(z + t, nz) * stride_z;
 #pragma unroll
         for (int q = -RY; q < AR_R + RY; q++)
             if (NEED::row(t, q))
-                ar_near_own<MODE>(n, plane + ar_bounded<MODE>(y + q, ny) * stride_y, nx, x, t, q,
+                ar_near_own<MODE>(n, plane + ar_near_place<MODE, RY>(y + q, ny) * stride_y, nx, x, t, q,
                                   NEED::edge(t, q));
     }
 }

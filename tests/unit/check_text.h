@@ -6,6 +6,7 @@
 
 #include "compute/base/strb.h"
 #include "compute/check.h"
+#include "compute/grid.h"
 #include "protocol/infix.h"
 
 /* An array of each dtype under a short name, all (4, 5), and some of other shapes. */
@@ -27,7 +28,16 @@ static const struct {
     {"col", DT_F32, 2, {4, 1}},     {"s", DT_F32, 0, {0}},
     {"s64", DT_F64, 0, {0}},        {"none", DT_F32, 2, {0, 5}},
     {"cube", DT_F32, 3, {2, 3, 4}}, {"e", DT_F32, 1, {3}}, /* hides the constant */
+    {"g", DT_F32, 2, {4, 5}},       {"gi", DT_I16, 2, {4, 5}},
 };
+
+/* g and gi, (4, 5): one ghost cell along axis 0, two along axis 1; a face of each type. */
+static const struct grid check_grid = {
+    .rank = 2,
+    .has_boundary = true,
+    .ghost = {1, 2},
+    .spacing = {0.5, 1},
+    .face = {{{FACE_DIRICHLET, 3, 0}, {FACE_NEUMANN, 2, 0}}, {{FACE_PERIODIC}, {FACE_PERIODIC}}}};
 
 static enum err_code check_resolve(void *user, const char *name, struct binding *ret, struct err *e)
 {
@@ -45,7 +55,8 @@ static enum err_code check_resolve(void *user, const char *name, struct binding 
         if (strcmp(check_arrays[i].name, name) == 0) {
             *ret = (struct binding){.kind = BINDING_ARRAY,
                                     .array = (struct array *)&check_arrays[i],
-                                    .dtype = check_arrays[i].dtype};
+                                    .dtype = check_arrays[i].dtype,
+                                    .grid = name[0] == 'g' ? &check_grid : NULL};
             return view_contiguous(check_arrays[i].rank, check_arrays[i].shape,
                                    dtype_size(check_arrays[i].dtype), &ret->view, e);
         }

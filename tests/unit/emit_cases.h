@@ -7,13 +7,18 @@
 #include <stddef.h>
 
 #include "compute/dtype.h"
+#include "compute/grid.h"
 #include "compute/layout.h"
 
 struct emit_operand {
     const char *name;
     enum dtype dtype;
     struct view view;
+    const struct grid *grid;
 };
+
+/* One ghost cell around, in padded memory. */
+static const struct grid emit_grid = {.rank = 3, .ghost = {1, 1, 1}, .spacing = {1, 1, 1}};
 
 /* clang-format off */
 static const struct emit_operand emit_operands[] = {
@@ -42,6 +47,9 @@ static const struct emit_operand emit_operands[] = {
     {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
     {"long_row", DT_F32, {1, {1000000}, {1}, 0}},
     {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
+    {"g", DT_F32, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
+    {"gd", DT_F64, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
+    {"godd", DT_F32, {3, {17, 19, 109}, {2352, 112, 1}, 2480}, &emit_grid},
     {"five", DT_F32, {5, {3, 4, 6, 5, 8}, {960, 240, 40, 8, 1}, 0}},
     {"points", DT_F64, {2, {1000, 3}, {3, 1}, 0}},
     {"six", DT_F32, {6, {8, 10, 12, 14, 6, 4}, {40320, 4032, 336, 24, 4, 1}, 0}},
@@ -67,6 +75,11 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a", "rows"},
     {"central_diff(sq, 0)**2 + central_diff(sq, 1)**2", "stencil"},
     {"shift(a[1:], (1, 0, 0)) + 1", "stencil"},
+    {"laplacian(g, boundary='ghost')", "stencil"}, {"laplacian(gd, boundary='ghost')", "stencil"},
+    {"laplacian(godd, boundary='ghost')", "stencil"},
+    {"shift(g, (1, 1, 1), 'ghost') - a", "stencil"},
+    {"shift(shift(g, (1, 0, 0), 'ghost'), (0, 0, 1)) - a", "rows"},
+    {"sum(shift(g*a[0], (0, 0, 0), 'ghost') - shift(g, (0, 1, 0), 'ghost'))", "reduce-all"},
     {"shift(five, (0, 0, 1, 0, 1), 'wrap') - five", "stencil"}, {"sum(a)", "reduce-all"},
     {"sum(a, axis=0)", "reduce-outer"}, {"sum(a, axis=2)", "reduce-inner"},
     {"sum((a - b)**2)", "reduce-all"}, {"max(a, axis=1)", "reduce-outer"}, {"min(h)", "reduce-all"},
@@ -128,7 +141,7 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"stencil-reflect", "shift(a, (0, 0, 1), 'reflect') - a"},
     {"stencil-symmetric", "shift(sq, (0, 3), 'symmetric') + sq"},
     {"stencil-constant", "shift(exp(a), (1, 0, 0), 'constant', 0) + a"},
-    {"stencil-step", "laplacian(odd2)"},
+    {"stencil-step", "laplacian(odd2)"}, {"stencil-ghost", "laplacian(g, boundary='ghost')"},
     {"stencil-batch", "shift(five, (0, 0, 1, 0, 1), 'wrap') - five"},
     {"reduce-all", "sum((a - b)**2)"}, {"reduce-inner", "sum(z, axis=1)"},
     {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(a*b, 2)"},

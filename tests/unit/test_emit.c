@@ -35,7 +35,8 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
             *ret = (struct binding){.kind = BINDING_ARRAY,
                                     .array = (struct array *)&here[i],
                                     .dtype = emit_operands[i].dtype,
-                                    .view = emit_operands[i].view};
+                                    .view = emit_operands[i].view,
+                                    .grid = emit_operands[i].grid};
     return ERR_OK;
 }
 
