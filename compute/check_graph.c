@@ -396,7 +396,7 @@ enum err_code graph_with_args(struct checker *c, uint32_t id, const uint32_t *ar
 {
     struct typed_node n = c->t->nodes[id];
     memcpy(n.args, args, sizeof *args * (size_t)n.n_args);
-    return add(c, c->origin[id], &n, c->flags[id], ret);
+    return graph_add(c, c->origin[id], &n, c->flags[id], ret);
 }
 
 /* One loose node whose arguments are closed already, under the scope's shape. */
