@@ -87,6 +87,7 @@ static enum err_code bring_in(struct sampling *s, uint32_t p, int64_t extent, ui
     case BOUNDARY_CONSTANT:
         return clamped(s, p, -1, n, ret);
     case BOUNDARY_SELF:
+    case BOUNDARY_GHOST:
     case BOUNDARY_CLAMP:
         break;
     }
