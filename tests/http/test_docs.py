@@ -8,6 +8,7 @@ fake driver.
 import json
 import re
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -68,6 +69,18 @@ def test_examples_are_what_is_answered(daemon, page, command, expected):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads(expected), page
+
+
+PYTHON = [page for page in PAGES if re.search(r"^```python$", (REPO / page).read_text(), re.M)]
+
+
+@pytest.mark.parametrize("page", PYTHON)
+def test_worked_examples(page, daemon):
+    """The ```python blocks of a page are one program."""
+    text = "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
+    text = text.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def start(options, daemon_with, folder, environment):
