@@ -292,6 +292,39 @@ static void torture_objects(void)
     torture("POST", "/v1/sessions/default/sync", "", NULL, 0, 200);
 }
 
+#define FACES                                                                                      \
+    "[[{\"type\":\"dirichlet\",\"value\":1},{\"type\":\"neumann\",\"value\":2}],\"periodic\"]"
+
+static void torture_grids(void)
+{
+    static const char *const made[] = {
+        "{\"name\":\"n\",\"shape\":[3,4],\"ghost\":[1,2],\"boundary\":" FACES "}",
+        "{\"name\":\"n\",\"data\":[[1,2],[3,4]],\"ghost\":[1,1],\"spacing\":[0.5,2]}",
+        "{\"name\":\"n\",\"shape\":[2,2],\"fill\":1,\"congruent_to\":\"g\"}",
+        "{\"name\":\"n\",\"like\":\"g\"}",
+    };
+    static const char grid[] = "{\"name\":\"g\",\"shape\":[6,7],\"fill\":1.5,\"ghost\":[1,1],"
+                               "\"boundary\":" FACES "}";
+    assert_int_equal(
+        ask("POST", "/v1/arrays", JSON, grid, strlen(grid), reply, sizeof reply - 1, &reply_len),
+        201);
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        torture_json("/v1/arrays", made[i], "*/*", 201);
+    torture_json("/v1/arrays/g/copy", "{\"name\":\"n\"}", "*/*", 201);
+    torture_json("/v1/arrays/g/views", "{\"ghost\":true,\"name\":\"n\"}", "*/*", 201);
+    torture_json("/v1/arrays/g/fill_ghost", "{}", "*/*", 200);
+    torture("GET", "/v1/arrays/g/data?ghost=1&index=-1:,0", "", NULL, 0, 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"laplacian(g*2, boundary='ghost')\",\"name\":\"n\"}",
+                 "*/*", 201);
+    torture_json("/v1/evaluate", "{\"expr\":\"shift(g, [1, -1], 'array')\",\"name\":\"n\"}", "*/*",
+                 201);
+    torture_json("/v1/layouts", "{\"shapes\":[[3,4],[4,3]],\"ghosts\":[[1,1],[0,0]]}", "*/*", 200);
+    static const char patch[] = "{\"boundary\":" FACES ",\"spacing\":[2,3]}";
+    torture("PATCH", "/v1/arrays/g", JSON, patch, strlen(patch), 200);
+    torture_json("/v1/arrays/g/resize", "{\"shape\":[6,7]}", "*/*", 200);
+    assert_int_equal(send_simple("DELETE", "/v1/arrays/g"), 204);
+}
+
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
@@ -341,6 +374,7 @@ static void every_allocation_fails_once(void **state)
                  200);
     settle(bytes);
     torture_objects();
+    torture_grids();
     settle(bytes);
 
     /* past the first block: streamed, and counted first as JSON */
