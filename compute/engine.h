@@ -120,6 +120,10 @@ struct array *array_view_grid(struct array *a, const struct view *v, struct grid
 
 int64_t array_nbytes(const struct array *a); /* size × itemsize */
 bool array_same_buffer(const struct array *a, const struct array *b);
+/* Names the memory that an array and its views share: for locks. Never repeats in a process. */
+uint64_t array_buffer_id(const struct array *a);
+/* A new array, unseen by others yet, is to take the place of another: its memory gets that id. */
+void array_take_place(struct array *a, const struct array *of);
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer plus work in flight */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
 int array_device(const struct array *a);

@@ -51,6 +51,7 @@ struct buffer {
     struct storage *storage;
     int64_t nbytes;
     int device;
+    uint64_t id; /* array_buffer_id */
     _Atomic uint64_t version;
     /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
     _Atomic bool loose_bool;

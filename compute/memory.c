@@ -157,7 +157,8 @@ struct array *array_over(struct engine *g, struct storage *take_st, enum dtype d
     b->storage = take_st;
     b->nbytes = nbytes;
     b->device = take_st->device;
-    atomic_init(&b->version, engine_next_version(g));
+    b->id = engine_next_version(g);
+    atomic_init(&b->version, b->id);
     atomic_init(&a->refs, 1);
     a->buffer = b;
     a->dtype = dtype;
@@ -215,6 +216,16 @@ int64_t array_nbytes(const struct array *a)
 bool array_same_buffer(const struct array *a, const struct array *b)
 {
     return a->buffer == b->buffer;
+}
+
+uint64_t array_buffer_id(const struct array *a)
+{
+    return a->buffer->id;
+}
+
+void array_take_place(struct array *a, const struct array *of)
+{
+    a->buffer->id = of->buffer->id;
 }
 
 uint32_t array_buffer_refs(const struct array *a)

@@ -27,11 +27,6 @@ struct condition {
 };
 struct condition condition_of(struct request *req);
 
-static inline bool condition_any(const struct condition *c)
-{
-    return c->match || c->none_match;
-}
-
 /* Whether it holds for certain contents only, not for any others that may come. */
 bool condition_names_tags(const struct condition *c);
 

@@ -40,6 +40,8 @@ struct config {
     int64_t max_sessions, max_arrays;
     int64_t session_memory; /* bytes, 0: no limit */
     int64_t max_functions, max_function_size;
+    int64_t max_leases;
+    double max_lease_ttl; /* seconds */
 
     /* expressions and JSON */
     int64_t max_nodes, max_nesting, max_inputs;

@@ -5,13 +5,22 @@
 #include <string.h>
 
 #include "server/meta.h"
+#include "server/server.h"
+
+/* The array that has the name now may be replaced; a handle_guard's check. */
+static enum err_code may_replace(void *user, const struct array *now, struct err *e)
+{
+    struct create_target *t = user;
+    enum err_code r = lease_guard(t->leases, now, e);
+    return r == ERR_OK ? condition_guard(&t->condition, now, e) : r;
+}
 
 /* Before the body is taken: who cannot win need not send it. */
-static enum err_code check_condition(const struct create_target *t, struct err *e)
+static enum err_code check_replace(struct create_target *t, struct err *e)
 {
     _cleanup_handle_ struct handle now = {0};
     bool there = handle_get(t->session->handles, t->name, &now, NULL) == ERR_OK;
-    return condition_guard((void *)&t->condition, there ? now.array : NULL, e);
+    return may_replace(t, there ? now.array : NULL, e);
 }
 
 enum err_code create_target_init(struct request *req, struct create_target *ret, struct err *e)
@@ -31,7 +40,8 @@ enum err_code create_target_init(struct request *req, struct create_target *ret,
     }
     if (t.put) {
         t.condition = condition_of(req);
-        if (condition_any(&t.condition) && (r = check_condition(&t, e)) != ERR_OK) {
+        t.leases = req->server->leases;
+        if ((r = check_replace(&t, e)) != ERR_OK) {
             session_unref(t.session);
             return r;
         }
@@ -65,10 +75,10 @@ void create_reply(struct request *req, struct create_target *take_t, struct arra
 {
     struct err e = ERR_INIT;
     bool replaced = false;
-    struct handle_guard guard = {condition_guard, &take_t->condition};
+    struct handle_guard guard = {may_replace, take_t};
     struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
                                .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
-                               .guard = condition_any(&take_t->condition) ? &guard : NULL};
+                               .guard = take_t->put ? &guard : NULL};
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
     if (meta_reserve(&meta, &e) != ERR_OK ||

@@ -9,6 +9,7 @@
 #include "server/condition.h"
 #include "server/handles.h"
 #include "server/http.h"
+#include "server/lease.h"
 #include "server/session.h"
 
 struct create_target {
@@ -16,12 +17,12 @@ struct create_target {
     bool put;
     char name[NAME_SIZE];       /* "" when the array gets none */
     struct condition condition; /* PUT: on the array that has the name now */
+    struct leases *leases;      /* on which there must be no lease */
 };
 
 /* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name can be had and,
- * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED); both are asked again when
- * the array gets its handle.
- * On failure nothing needs clearing. */
+ * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED, ERR_LOCKED); both are asked
+ * again when the array gets its handle. On failure nothing needs clearing. */
 enum err_code create_target_init(struct request *req, struct create_target *ret,
                                  struct err *e) must_check;
 /* The "name" of a JSON body (POST only); checked in the same way. The pointer in `e` is "/name". */

@@ -314,15 +314,15 @@ static void reply_failed(struct upload_sink *s, const struct err *e)
     http_reply_error(req, &copy);
 }
 
-/* Writes the staged bytes, if the request's condition holds. Whoever names tags in If-Match must
- * not overwrite anything else, so the version they were compared with goes along to the write
- * itself. (The other conditions hold on whatever is written meanwhile.) */
+/* Writes the staged bytes, if the request's condition holds: where it names tags, the version they
+ * were compared with goes along to the write itself. */
 static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
                              struct err *e)
 {
     struct condition condition = condition_of(s->req);
     uint64_t version = array_version(a);
     enum err_code c = condition_check(&condition, a, &s->region, e);
+    c = c ? c : handler_leased(s->req, a, LEASE_WRITE, e);
     if (c) {
         upload_abort(take_u);
         return c;

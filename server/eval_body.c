@@ -171,6 +171,9 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     b->has_out = true;
+    c = lease_check(&b->resolver.claim, b->out.array, LEASE_WRITE, &inner);
+    if (c)
+        return json_err(out, e, c, "%s", inner.message);
     b->region = b->out.array->view;
     if (b->out.read_only)
         return json_err(out, e, ERR_READ_ONLY, "the array is read-only");
@@ -219,6 +222,16 @@ static enum err_code read_reply(struct eval_body *b, struct request *req, bool e
     return media_negotiate(http_header(req, "Accept"), offers, explain ? 1 : 3, &b->reply, e);
 }
 
+/* The array that has the name may be replaced. */
+static enum err_code check_name(const struct eval_body *b, struct err *e)
+{
+    _cleanup_handle_ struct handle now = {0};
+    enum err_code c = handle_check_name(b->session->handles, b->name, NAME_REPLACE, e);
+    if (!c && handle_get(b->session->handles, b->name, &now, NULL) == ERR_OK)
+        c = lease_guard(b->resolver.claim.table, now.array, e);
+    return c ? err_prefix(e, "/name") : ERR_OK;
+}
+
 static enum err_code read_all(struct request *req, bool explain, struct eval_body *b, struct err *e)
 {
     static const char *const no_query[] = {NULL};
@@ -236,15 +249,13 @@ static enum err_code read_all(struct request *req, bool explain, struct eval_bod
         c = session_of(req, &b->session, e);
     if (c)
         return c;
-    resolver_init(&b->resolver, req->arena, b->session->handles);
+    struct lease_claim claim = explain ? (struct lease_claim){0} : handler_claim(req);
+    resolver_init(&b->resolver, req->arena, b->session->handles, claim);
     c = resolver_bind(&b->resolver, json_member(body, "bind"), e);
     if (!c)
         c = read_target(b, req, body, e);
-    if (!c && b->name) {
-        c = handle_check_name(b->session->handles, b->name, NAME_REPLACE, e);
-        if (c)
-            err_prefix(e, "/name");
-    }
+    if (!c && b->name)
+        c = check_name(b, e);
     return c ? c : read_reply(b, req, explain, e);
 }
 

@@ -90,14 +90,28 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
     return ERR_OK;
 }
 
-enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
-                            struct err *e)
+struct lease_claim handler_claim(struct request *req)
+{
+    return (struct lease_claim){req->server->leases, http_header(req, "Arrayd-Lease")};
+}
+
+enum err_code handler_leased(struct request *req, const struct array *a, enum lease_access access,
+                             struct err *e)
+{
+    struct lease_claim claim = handler_claim(req);
+    return lease_check(&claim, a, access, e);
+}
+
+enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
+                            struct handle *ret_h, struct err *e)
 {
     struct session *s;
     enum err_code r = session_of(req, &s, e);
     if (r != ERR_OK)
         return r;
     r = handle_get(s->handles, req->param[0], ret_h, e);
+    if (r == ERR_OK && (r = handler_leased(req, ret_h->array, access, e)) != ERR_OK)
+        handle_clear(ret_h);
     if (r != ERR_OK) {
         session_unref(s);
         return r;

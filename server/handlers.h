@@ -7,6 +7,7 @@
 
 #include "protocol/json.h"
 #include "server/http.h"
+#include "server/lease.h"
 #include "server/session.h"
 
 /* handlers_service.c */
@@ -21,6 +22,9 @@ handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, a
 
 /* handlers_views.c */
 handler_fn array_views_post;
+
+/* handlers_shares.c */
+handler_fn array_lease_post, array_lease_delete;
 
 /* handlers_grid.c */
 handler_fn layouts_post, array_fill_ghost;
@@ -53,10 +57,15 @@ struct page {
 };
 enum err_code handler_page(struct request *req, struct page *ret, struct err *e) must_check;
 
-/* The session of the request and the handle that path parameter 0 names. On failure neither needs
+/* The session of the request and the handle that path parameter 0 names, whose memory is going to
+ * be used as `access` says (ERR_LOCKED). On failure neither needs
  * releasing. */
-enum err_code handler_array(struct request *req, struct session **ret_s, struct handle *ret_h,
-                            struct err *e) must_check;
+enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
+                            struct handle *ret_h, struct err *e) must_check;
+/* What the request may do with leased arrays. */
+struct lease_claim handler_claim(struct request *req);
+enum err_code handler_leased(struct request *req, const struct array *a, enum lease_access access,
+                             struct err *e) must_check;
 
 /* ERR_READ_ONLY. */
 enum err_code handler_writable(const struct handle *h, struct err *e) must_check;

@@ -48,7 +48,7 @@ void array_get(struct request *req)
     struct err e = ERR_INIT;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    if (handler_plain(req, &e) != ERR_OK || handler_array(req, &s, &h, &e) != ERR_OK)
+    if (handler_plain(req, &e) != ERR_OK || handler_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         meta_reply(req, 200, &h);
@@ -61,8 +61,12 @@ void array_delete(struct request *req)
     struct condition condition = condition_of(req);
     struct handle_guard guard = {condition_guard, &condition};
     _cleanup_session_ struct session *s = NULL;
-    if (http_query_only(req, none, &e) != ERR_OK || session_of(req, &s, &e) != ERR_OK ||
-        handle_remove(s->handles, req->param[0], &guard, &e) != ERR_OK)
+    struct handle h = {0};
+    enum err_code r = http_query_only(req, none, &e);
+    if (r == ERR_OK)
+        r = handler_array(req, LEASE_WRITE, &s, &h, &e);
+    handle_clear(&h); /* its memory is to go with the handle */
+    if (r != ERR_OK || handle_remove(s->handles, req->param[0], &guard, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         http_reply_empty(req, 204);
@@ -121,6 +125,12 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
     return ERR_OK;
 }
 
+/* A name is the session's business; all else is felt by who uses the array. */
+static bool changes_use(struct json body)
+{
+    return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0);
+}
+
 void array_patch(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -134,9 +144,11 @@ void array_patch(struct request *req)
     _cleanup_array_ struct array *changed = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
+        (r = handler_leased(req, h.array, changes_use(body) ? LEASE_WRITE : LEASE_LOOK, &e)) ==
+            ERR_OK &&
         (r = read_grid(body, h.array, &changed, &e)) == ERR_OK &&
         (r = meta_reserve(&meta, &e)) == ERR_OK) {
         struct handle_change change = {
@@ -223,14 +235,16 @@ void array_resize(struct request *req)
     _cleanup_array_ struct array *fresh = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
         (r = handler_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
         r = err_set(&e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
     if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
-        (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK)
+        (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK) {
+        array_take_place(fresh, h.array);
         r = handle_set_array(s->handles, h.id, h.array, fresh, &after, &e);
+    }
     if (r != ERR_OK) {
         http_reply_error(req, &e);
         return;
@@ -252,7 +266,7 @@ void array_copy(struct request *req)
     _cleanup_array_ struct array *copy = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = handler_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK)
         r = handler_body(req, true, &body, &e);
     if (r == ERR_OK && json_present(body) && (r = JSON_MEMBERS(body, &e, "name")) == ERR_OK &&
         (r = handler_name(body, &name, &e)) == ERR_OK && name &&
@@ -280,12 +294,14 @@ void array_swap(struct request *req)
     _cleanup_handle_ struct handle a = {0}, b = {0};
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &a, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_array(req, LEASE_UNDO, &s, &a, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "with")) == ERR_OK &&
         (r = json_require(body, "with", &v, &e)) == ERR_OK &&
         (r = json_get_string(v, &ref, NULL, &e)) == ERR_OK &&
         (r = handle_get(s->handles, ref, &b, &e)) != ERR_OK)
+        err_prefix(&e, "/with");
+    if (r == ERR_OK && (r = handler_leased(req, b.array, LEASE_UNDO, &e)) != ERR_OK)
         err_prefix(&e, "/with");
     if (r == ERR_OK && (r = handler_writable(&a, &e)) == ERR_OK &&
         (r = handler_writable(&b, &e)) != ERR_OK)

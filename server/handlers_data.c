@@ -124,7 +124,7 @@ static enum err_code prepare_get(struct request *req, enum media *ret_type, stru
         return c;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    c = handler_array(req, &s, &h, e);
+    c = handler_array(req, LEASE_READ, &s, &h, e);
     if (c)
         return c;
     struct view v;
@@ -163,7 +163,7 @@ void data_put(struct request *req)
     if (!c)
         c = data_format_of(req, &format, &e);
     if (!c)
-        c = handler_array(req, &s, &h, &e);
+        c = handler_array(req, LEASE_WRITE, &s, &h, &e);
     if (!c && h.read_only)
         c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
     if (!c)

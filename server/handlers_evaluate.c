@@ -17,7 +17,8 @@
 static enum err_code reply_handle(struct request *req, const struct eval_body *b, struct array *a,
                                   struct strb *take, struct err *e)
 {
-    struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE};
+    struct handle_guard guard = {lease_guard, req->server->leases};
+    struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
     enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
     if (!c)

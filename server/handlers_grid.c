@@ -133,7 +133,7 @@ void array_fill_ghost(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = handler_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK)
         r = handler_body(req, true, &body, &e);
     if (r == ERR_OK && json_present(body))
         r = json_check_members(body, NULL, 0, &e);

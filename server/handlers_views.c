@@ -163,7 +163,7 @@ void array_views_post(struct request *req)
     _cleanup_array_ struct array *a = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
                           "ghost")) == ERR_OK &&

@@ -18,6 +18,7 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/http.h"
+#include "server/lease.h"
 #include "server/lost.h"
 #include "server/metrics.h"
 #include "server/server.h"
@@ -60,7 +61,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_arrays = (uint32_t)c->max_arrays;
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
-    return auth_new(s->engine, &limits, &s->auth, e);
+    s->leases = leases_new((uint32_t)c->max_leases);
+    return s->leases ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
 }
 
 static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
@@ -212,6 +214,7 @@ static int run(const struct config *config)
     }
     if (s.auth)
         auth_free(s.auth);
+    leases_free(s.leases);
     if (!engine_close(s.engine)) {
         log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
         _exit(status);

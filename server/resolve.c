@@ -8,9 +8,10 @@
 #include "compute/expr.h"
 #include "protocol/tree.h"
 
-void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space)
+void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space,
+                   struct lease_claim claim)
 {
-    *r = (struct resolver){.arena = arena, .space = space};
+    *r = (struct resolver){.arena = arena, .space = space, .claim = claim};
 }
 
 void resolver_clear(struct resolver *r)
@@ -38,9 +39,11 @@ static enum err_code get_array(struct resolver *r, const char *ref, struct bindi
     enum err_code c = handle_get(r->space, ref, &h, e);
     if (c)
         return c;
-    bind_array(ret, array_ref(h.array));
+    c = lease_check(&r->claim, h.array, LEASE_READ, e);
+    if (!c)
+        bind_array(ret, array_ref(h.array));
     handle_clear(&h);
-    return ERR_OK;
+    return c;
 }
 
 /* {"op":"const","value":…,"dtype":…}: the tree's reader knows how. */

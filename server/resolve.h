@@ -13,6 +13,7 @@
 #include "compute/check.h"
 #include "protocol/json.h"
 #include "server/handles.h"
+#include "server/lease.h"
 
 struct resolved {
     const char *name;
@@ -22,13 +23,16 @@ struct resolved {
 struct resolver {
     struct arena *arena;
     struct handle_space *space;
+    struct lease_claim claim;
     struct resolved *bound; /* sorted by name */
     size_t n_bound;
     struct resolved *seen; /* the session's arrays that were asked for */
     size_t n_seen, cap_seen;
 };
 
-void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space);
+/* `claim`: what is read may be leased (no table: nothing is read). */
+void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space,
+                   struct lease_claim claim);
 void resolver_clear(struct resolver *r);
 
 /* Reads "bind": an object of names and arrays (id or name), weak scalars or typed constants. `bind`

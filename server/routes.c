@@ -30,6 +30,8 @@ const struct route route_table[] = {
     {"POST", "/v1/arrays/{ref}/swap", BODY_BUFFERED, array_swap, "/v1/arrays/{ref}/swap"},
     {"POST", "/v1/arrays/{ref}/fill_ghost", BODY_OPTIONAL, array_fill_ghost,
      "/v1/arrays/{ref}/fill_ghost"},
+    {"POST", "/v1/arrays/{ref}/lease", BODY_BUFFERED, array_lease_post, "/v1/arrays/{ref}/lease"},
+    {"DELETE", "/v1/arrays/{ref}/lease", BODY_NONE, array_lease_delete, "/v1/arrays/{ref}/lease"},
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 

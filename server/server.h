@@ -13,12 +13,14 @@ struct auth;
 struct config;
 struct engine;
 struct http;
+struct leases;
 struct metrics;
 
 struct server {
     const struct config *config; /* server/config.h */
     struct engine *engine;
-    struct auth *auth; /* principals, their sessions and handles */
+    struct auth *auth;     /* principals, their sessions and handles */
+    struct leases *leases; /* of all principals, since they bind each other */
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */

@@ -1,0 +1,234 @@
+/* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
+ * reading. What has expired is taken out when its buffer is asked for, and everywhere when the
+ * table is full. Time is the monotonic clock's; what is told is the wall clock's. */
+#include "server/lease.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/table.h"
+
+struct holder {
+    struct lease lease;
+    double until; /* monotonic seconds */
+    struct holder *next;
+};
+
+struct leased {
+    uint64_t buffer;
+    struct holder *holders;
+    UT_hash_handle hh;
+};
+
+struct leases {
+    uint32_t max;
+    _Atomic uint32_t n; /* holders; read without the lock */
+    pthread_mutex_t lock;
+    struct leased *by_buffer;
+};
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct leases *leases_new(uint32_t max)
+{
+    struct leases *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->max = max;
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* --- with the lock held --- */
+
+/* Takes out who expired before `now`; the entry goes with its last holder. NULL then. */
+static struct leased *expire(struct leases *t, struct leased *l, double now)
+{
+    for (struct holder **at = &l->holders, *h; (h = *at);) {
+        if (h->until > now) {
+            at = &h->next;
+            continue;
+        }
+        *at = h->next;
+        mem_free(h);
+        atomic_fetch_sub(&t->n, 1);
+    }
+    if (l->holders)
+        return l;
+    HASH_DEL(t->by_buffer, l);
+    mem_free(l);
+    return NULL;
+}
+
+static void expire_all(struct leases *t, double now)
+{
+    struct leased *l, *tmp;
+    HASH_ITER (hh, t->by_buffer, l, tmp) {
+        expire(t, l, now);
+    }
+}
+
+static struct leased *find(struct leases *t, uint64_t buffer)
+{
+    struct leased *l;
+    HASH_FIND(hh, t->by_buffer, &buffer, sizeof buffer, l);
+    return l ? expire(t, l, seconds(CLOCK_MONOTONIC)) : NULL;
+}
+
+/* Whether the list "l-…, l-…" has the token. */
+static bool has_token(const char *tokens, const char *token)
+{
+    for (const char *p = tokens; p && *p;) {
+        p += strspn(p, " \t,");
+        size_t n = strcspn(p, " \t,");
+        if (n == ID_SIZE - 1 && !memcmp(p, token, n))
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+/* The claim's own lease; *ret_others: there are more. */
+static struct holder *own(const struct lease_claim *c, const struct leased *l, bool *ret_others)
+{
+    struct holder *mine = NULL;
+    *ret_others = false;
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (!mine && has_token(c->tokens, h->lease.token))
+            mine = h;
+        else
+            *ret_others = true;
+    return mine;
+}
+
+static enum err_code locked(const struct leased *l, struct err *e)
+{
+    return err_set(e, ERR_LOCKED, "the array is leased for %s; its holder sends Arrayd-Lease",
+                   l->holders->lease.write ? "writing" : "reading");
+}
+
+/* --- the module's functions --- */
+
+void leases_free(struct leases *t)
+{
+    if (!t)
+        return;
+    expire_all(t, 1e300);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+enum err_code lease_check(const struct lease_claim *c, const struct array *a,
+                          enum lease_access access, struct err *e)
+{
+    enum err_code r = ERR_OK;
+    bool others;
+    if (access == LEASE_LOOK || !c->table || atomic_load(&c->table->n) == 0)
+        return ERR_OK;
+    pthread_mutex_lock(&c->table->lock);
+    const struct leased *l = find(c->table, array_buffer_id(a));
+    if (l) {
+        (void)own(c, l, &others);
+        if (access == LEASE_UNDO)
+            r = err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
+        else if (others && (access == LEASE_WRITE || l->holders->lease.write))
+            r = locked(l, e);
+    }
+    pthread_mutex_unlock(&c->table->lock);
+    return r;
+}
+
+enum err_code lease_guard(void *user, const struct array *now, struct err *e)
+{
+    struct lease_claim c = {.table = user};
+    return now ? lease_check(&c, now, LEASE_UNDO, e) : ERR_OK;
+}
+
+/* A new holder of the buffer's lease. */
+static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer)
+{
+    struct holder *h = mem_calloc(1, sizeof *h);
+    struct leased *fresh = l ? NULL : mem_calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->buffer = buffer;
+        HASH_ADD(hh, t->by_buffer, buffer, sizeof buffer, fresh);
+        if (fresh->hh.tbl) {
+            l = fresh;
+        } else {
+            mem_free(fresh);
+        }
+    }
+    if (!h || !l) {
+        mem_free(h);
+        if (l && !l->holders)
+            expire(t, l, 0);
+        return NULL;
+    }
+    id_make('l', h->lease.token);
+    h->next = l->holders;
+    l->holders = h;
+    atomic_fetch_add(&t->n, 1);
+    return h;
+}
+
+enum err_code lease_take(const struct lease_claim *c, const struct array *a, bool write,
+                         double ttl_s, struct lease *ret, bool *ret_again, struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    double now = seconds(CLOCK_MONOTONIC);
+    bool others;
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, array_buffer_id(a));
+    struct holder *mine = own(c, l, &others);
+    bool again = mine;
+    if (others && (write || l->holders->lease.write)) {
+        r = locked(l, e);
+    } else if (!mine) {
+        if (atomic_load(&t->n) >= t->max) {
+            expire_all(t, now);
+            l = find(t, array_buffer_id(a));
+        }
+        if (atomic_load(&t->n) >= t->max)
+            r = err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed", t->max);
+        else if (!(mine = hold(t, l, array_buffer_id(a))))
+            r = err_oom(e);
+    }
+    if (r == ERR_OK) {
+        mine->until = now + ttl_s;
+        mine->lease.write = write;
+        mine->lease.expires_us = (int64_t)((seconds(CLOCK_REALTIME) + ttl_s) * 1e6);
+        *ret = mine->lease;
+        *ret_again = again;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+enum err_code lease_give(const struct lease_claim *c, const struct array *a, struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    bool others;
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, array_buffer_id(a));
+    struct holder *mine = own(c, l, &others);
+    if (mine) {
+        mine->until = 0;
+        expire(t, l, 0);
+    } else {
+        r = l ? locked(l, e) : err_set(e, ERR_NOT_FOUND, "the array is not leased");
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}

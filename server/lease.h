@@ -1,0 +1,53 @@
+/* Leases: who may touch an array's memory, and for how long.
+ *
+ * One table for all principals, since a lease binds everybody. It is keyed by the buffer, so it
+ * holds for the array, its views and what else shares its memory, under whatever handle; it keeps
+ * no memory alive. Handlers ask lease_check with what the request brought (lease_claim) before they
+ * read or write; while there is no lease at all that is one load. Thread-safe; one short lock,
+ * which may be taken under that of the handles, never the other way round. */
+#ifndef ARRAYD_SERVER_LEASE_H
+#define ARRAYD_SERVER_LEASE_H
+
+#include "compute/engine.h"
+#include "server/handles.h"
+
+struct leases;
+
+/* At most `max` leases. NULL without memory. */
+struct leases *leases_new(uint32_t max);
+void leases_free(struct leases *t); /* NULL allowed */
+
+struct lease {
+    char token[ID_SIZE]; /* l-… */
+    bool write;
+    int64_t expires_us; /* since 1970 */
+};
+
+/* A request and the value of its Arrayd-Lease, a list of tokens (NULL: none). */
+struct lease_claim {
+    struct leases *table; /* NULL: there are no leases */
+    const char *tokens;
+};
+
+enum lease_access {
+    LEASE_LOOK,  /* metadata: always */
+    LEASE_READ,  /* ERR_LOCKED while somebody else has a write lease */
+    LEASE_WRITE, /* … any lease */
+    LEASE_UNDO /* the array is to be replaced or exchanged: … anybody, its holder too, has one */
+};
+enum err_code lease_check(const struct lease_claim *c, const struct array *a,
+                          enum lease_access access, struct err *e) must_check;
+
+/* A new lease, or, where the claim holds one on this memory already, that one: with a new end and
+ * the new mode (*ret_again). ERR_LOCKED, ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code lease_take(const struct lease_claim *c, const struct array *a, bool write,
+                         double ttl_s, struct lease *ret, bool *ret_again,
+                         struct err *e) must_check;
+/* The claim's lease ends. ERR_NOT_FOUND where there is none, ERR_LOCKED where it is another's. */
+enum err_code lease_give(const struct lease_claim *c, const struct array *a,
+                         struct err *e) must_check;
+/* For changes that a handle's table makes: LEASE_UNDO of what is there now; a handle_guard's check,
+ * user is the struct leases. */
+enum err_code lease_guard(void *user, const struct array *now, struct err *e) must_check;
+
+#endif
