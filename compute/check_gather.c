@@ -257,8 +257,16 @@ static bool has_elements(int rank, const int64_t *shape)
     return true;
 }
 
-/* x's elements where the index along the axis is j (int64, as wide as the result); the other axes
- * of x are those of the result in order: axis k is its axis other[k]. */
+static int64_t axis_stride(const struct taking *t)
+{
+    int64_t stride = 1;
+    for (int k = t->axis + 1; k < t->rank; k++)
+        stride *= t->shape[k];
+    return stride;
+}
+
+/* x's elements where the index along the axis, times its stride, is j (int64, as wide as the
+ * result); the other axes of x are those of the result in order: axis k is its axis other[k]. */
 static enum err_code gather(struct checker *c, const struct taking *t, uint32_t j, const int *other,
                             int rank, const int64_t *shape, uint32_t *ret)
 {
@@ -272,7 +280,7 @@ static enum err_code gather(struct checker *c, const struct taking *t, uint32_t 
             id = j;
         else
             TRY(graph_index_of(c, t->place, other[k], rank, shape, &id));
-        if (stride != 1)
+        if (k != t->axis && stride != 1)
             TRY(with(c, t->place, OP_MULTIPLY, id, stride, &id));
         if (any)
             TRY(graph_op2(c, t->place, OP_ADD, sum, id, &id));
@@ -280,6 +288,21 @@ static enum err_code gather(struct checker *c, const struct taking *t, uint32_t 
         any = true;
     }
     return graph_gather(c, t->place, t->x, sum, ret);
+}
+
+static int64_t count(int rank, const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int k = 0; k < rank; k++)
+        n *= shape[k];
+    return n;
+}
+
+/* Worth a kernel of their own are indices that are used again and again in a large result: what is
+ * made of each would otherwise be made for each element. */
+static bool worth_storing(int64_t indices, int64_t results)
+{
+    return results >= 65536 && results / 4 >= indices;
 }
 
 static enum err_code take_nodes(struct checker *c, const struct taking *t, uint32_t place,
@@ -297,6 +320,10 @@ static enum err_code take_nodes(struct checker *c, const struct taking *t, uint3
     uint32_t front = j;
     if (!known)
         TRY(from_the_front(c, t->place, t, j, &front));
+    if (axis_stride(t) != 1)
+        TRY(with(c, t->place, OP_MULTIPLY, front, axis_stride(t), &front));
+    if (front != j && worth_storing(count(n.rank, n.shape), count(rank, shape)))
+        TRY(graph_stored(c, t->place, front, &front));
     struct affine spread = {.rank = n.rank};
     for (int k = 0; k < n.rank; k++) {
         spread.src[k] = (int8_t)(t->axis + k);
@@ -410,6 +437,8 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
             return expr_err(c->x, node, c->e, ERR_BAD_INDEX,
                             "nothing can be taken along axis %d, which is empty", t.axis);
         TRY(from_the_front(c, t.place, &t, j, &front));
+        if (axis_stride(&t) != 1)
+            TRY(with(c, t.place, OP_MULTIPLY, front, axis_stride(&t), &front));
         TRY(rearrange_broadcast(c, t.place, front, t.rank, shape, &front));
         TRY(gather(c, &t, front, same, t.rank, shape, &id));
         TRY(add_guard(c, node, &t, j, id));

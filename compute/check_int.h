@@ -168,6 +168,8 @@ enum err_code graph_close_operand(struct checker *c, uint32_t place, uint32_t a,
 /* The same number of elements, in C order. */
 enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int rank,
                             const int64_t *shape, uint32_t *ret) must_check;
+/* As it is, computed once into memory. */
+enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret) must_check;
 /* Elements i (int64) of a in C order, clamped to it; a is not empty unless i is. */
 enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i,
                            uint32_t *ret) must_check;

@@ -73,6 +73,19 @@ static bool squeezes(const struct typed_node *n, int rank, const int64_t *shape,
     return true; /* the elements' number leaves nothing but ones */
 }
 
+static enum err_code stored(struct checker *c, uint32_t place, uint32_t a, int rank,
+                            const int64_t *shape, uint32_t *ret)
+{
+    TRY(laid_out(c, place, a, &a));
+    struct typed_node n = {.kind = T_RESHAPE,
+                           .dtype = c->t->nodes[a].dtype,
+                           .rank = rank,
+                           .shape = shape,
+                           .n_args = 1,
+                           .args = {a}};
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
+}
+
 enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int rank,
                             const int64_t *shape, uint32_t *ret)
 {
@@ -87,14 +100,13 @@ enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int r
         return other_view(c, place, in, &w, ret);
     if (x->kind == T_RESHAPE)
         return graph_reshape(c, place, x->args[0], rank, shape, ret);
-    TRY(laid_out(c, place, a, &a));
-    struct typed_node n = {.kind = T_RESHAPE,
-                           .dtype = c->t->nodes[a].dtype,
-                           .rank = rank,
-                           .shape = shape,
-                           .n_args = 1,
-                           .args = {a}};
-    return graph_add(c, place, &n, NODE_ARRAY, ret);
+    return stored(c, place, a, rank, shape, ret);
+}
+
+enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[a];
+    return stored(c, place, a, n->rank, n->shape, ret);
 }
 
 enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i, uint32_t *ret)

@@ -98,7 +98,8 @@ class Grower:
         if depth == 0:
             return self.leaf(array)
         makers = [self.binary, self.binary, self.binary, self.compare, self.where, self.unary,
-                  self.shift, self.view, self.minmax, self.cast, self.reduce]
+                  self.shift, self.view, self.minmax, self.cast, self.reduce, self.rearrange, self.join,
+                  self.take]
         if self.smooth:
             makers += [self.function, self.function, self.mean]
         for _ in range(20):
@@ -155,6 +156,9 @@ class Grower:
             return None
         a, b = two
         t = common(a, b)
+        u, v = as_type(a, t), as_type(b, t)
+        if t.kind == "f" and ((u == 0) & (v == 0) & (np.signbit(u) != np.signbit(v))).any():
+            return None  # either zero is right
         name, f = self.pick([("maximum", np.maximum), ("minimum", np.minimum)])
         return Node(f"{name}({a.text}, {b.text})", {"op": name, "args": [a.tree, b.tree]},
                     np.asarray(f(as_type(a, t), as_type(b, t))))
@@ -205,6 +209,60 @@ class Grower:
         index = self.pick(["..., ::-1", "..., :1", "None", "-1", "::-1"])
         return Node(f"({x.text})[{index}]", {"op": "getitem", "args": [x.tree], "index": index},
                     np.asarray(eval(f"v[{index}]", {"v": x.value})))
+
+    def rearrange(self, depth):
+        """In the shapes of the others, so that they go on with it."""
+        x = self.grow(depth, array=True)
+        if x.ndim == 0:
+            return None
+        v, k = x.value, int(self.rng.integers(-9, 10))
+        turned = list(range(v.ndim))[::-1]
+        options = [("flip({})", {"op": "flip"}, np.flip(v)),
+                   (f"roll({{}}, {k})", {"op": "roll", "shift": k}, np.roll(v, k)),
+                   (f"roll({{}}, {k}, -1)", {"op": "roll", "shift": k, "axis": -1}, np.roll(v, k, -1)),
+                   (f"reshape(reshape({{}}, -1), {list(v.shape)})", None, v),
+                   (f"reshape(permute_dims({{}}, {turned}), {list(v.shape)})", None, v.T.reshape(v.shape))]
+        if v.ndim == 2:
+            options += [("tril({})", {"op": "tril"}, np.tril(v)), (f"triu({{}}, {k})", {"op": "triu", "k": k}, np.triu(v, k))]
+        text, tree, value = self.pick(options)
+        if tree is None:
+            inner = ({"op": "permute_dims", "args": [x.tree], "axes": turned} if "permute" in text
+                     else {"op": "reshape", "args": [x.tree], "shape": -1})
+            tree = {"op": "reshape", "args": [inner], "shape": list(v.shape)}
+        else:
+            tree = {**tree, "args": [x.tree]}
+        return Node(text.format(x.text), tree, np.asarray(value))
+
+    def join(self, depth):
+        two = self.pair(depth)
+        if two is None:
+            return None
+        a, b = two
+        if a.weak or b.weak or a.value.shape != b.value.shape or a.ndim == 0:
+            return None
+        t = common(a, b)
+        n = a.value.shape[0]
+        start = int(self.rng.integers(0, n + 1))
+        value = np.concatenate([as_type(a, t), as_type(b, t)])[start:start + n]
+        index = f"{start}:{start + n}"
+        joined = {"op": "concat", "args": [[a.tree, b.tree]]}
+        return Node(f"concat([{a.text}, {b.text}])[{index}]", {"op": "getitem", "args": [joined], "index": index}, value)
+
+    def take(self, depth):
+        x, i = self.grow(depth, array=True), self.grow(depth, array=True)
+        if x.ndim == 0 or i.dtype.kind not in "iu" or i.ndim > 1 or i.value.size == 0:
+            return None
+        n, kind = x.value.shape[-1], self.pick(["raise", "clip", "wrap"])
+        at, tree, text = i.value, i.tree, i.text
+        if kind == "raise":  # brought into range: −n … n − 1
+            at = at.astype("int64") % (2 * n) - n
+            text = f"astype({text}, 'int64') % {2 * n} - {n}"
+            tree = {"op": "subtract", "args": [{"op": "remainder", "args": [{"op": "astype", "args": [tree], "dtype": "int64"}, 2 * n]}, n]}
+        elif at.dtype == "uint64":
+            return None
+        value = np.take(x.value, at.astype("int64"), -1, mode=kind)
+        return Node(f"take({x.text}, {text}, -1, '{kind}')", {"op": "take", "args": [x.tree, tree], "axis": -1, "mode": kind},
+                    np.asarray(value))
 
     def cast(self, depth):
         x = self.grow(depth, array=True)

@@ -118,6 +118,21 @@ def test_nesting(api):
         np.testing.assert_array_equal(api.evaluate(expr), numpy(*arrays), err_msg=expr)
 
 
+def test_indices_of_a_large_result(api):
+    """They are brought into range once, not once for each element."""
+    a = RNG.integers(0, 1 << 30, (300, 301)).astype("int32")
+    i = RNG.integers(-300, 300, (280,))
+    store(api, a, "a")
+    store(api, i, "i")
+    np.testing.assert_array_equal(api.evaluate("take(a, i, 0)"), a[i])
+    np.testing.assert_array_equal(api.evaluate("take(a + 1, i, 1, 'wrap')*2"), (a + 1)[:, i % 301] * 2)
+    np.testing.assert_array_equal(api.evaluate("take(a, [[5, 9], [-1, 7]], 1)[..., ::-1]"), a[:, [[5, 9], [-1, 7]]][..., ::-1])
+    np.testing.assert_array_equal(api.evaluate("take(tile(a, 3), [7, 3, 5, 5], 0)"),
+                                  np.tile(a, 3)[[7, 3, 5, 5]])
+    explained = api.expect(200, api.post("/v1/explain", {"expr": "take(a, i, 0, 'clip')"})).json()
+    assert [k["iteration"] for k in explained["kernels"]] == [[280], [280, 301]]
+
+
 def test_promotion(api):
     upload(api, "int8")
     store(api, np.ones(3, "float32"), "f")

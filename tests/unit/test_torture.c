@@ -370,6 +370,14 @@ static void every_allocation_fails_once(void **state)
     torture_json("/v1/evaluate",
                  "{\"tree\":{\"op\":\"shift\",\"args\":[\"u\",[1]],\"boundary\":\"wrap\"}}",
                  "application/x-npy", 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"take(u, astype(u*0, 'int64') + 1)\",\"inline\":true}",
+                 "*/*", 200);
+    torture_json("/v1/evaluate",
+                 "{\"expr\":\"take(u, astype(u*0, 'int64') + 1000)\",\"out\":\"u\"}", "*/*", 422);
+    torture_json("/v1/evaluate", "{\"expr\":\"concat([u[1:], u[:1]*2])\",\"out\":\"u\"}", "*/*",
+                 200);
+    torture_json("/v1/explain",
+                 "{\"expr\":\"take(u, [1, 0, 2]) + take(u, astype(u[:3], 'int8'))\"}", "*/*", 200);
     torture_json("/v1/explain", "{\"expr\":\"where(u > 1, u, laplacian(u)) / max(u)\"}", "*/*",
                  200);
     settle(bytes);

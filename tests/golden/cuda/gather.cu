@@ -8,10 +8,12 @@ typedef int ar_index;
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
-    alignas(8) const ar_i64 * in0;
+    alignas(8) const ar_i32 * in0;
+    alignas(8) ar_i64 s0_0;
     alignas(8) const ar_f32 * in1;
     alignas(8) ar_i64 g1;
     alignas(8) ar_i64 c0;
+    alignas(8) ar_i64 c1;
     alignas(8) ar_i64 x0;
     alignas(8) ar_i64 y0;
     alignas(8) ar_i64 chunks;
@@ -20,12 +22,12 @@ struct ar_params {
     alignas(8) ar_i64 t0;
 };
 template <int E> struct ar_operands {
-    ar_vec<ar_i64, E> l0;
+    ar_vec<ar_i32, E> l0;
 };
 template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
 {
     {
-    o.l0 = ar_load<ar_i64, E>(p.in0 + at.i[1]);
+    o.l0 = ar_load<ar_i32, E>(p.in0 + at.i[0] * (ar_index)p.s0_0 + at.i[1]);
     }
 }
 typedef ar_f32 ar_result;
@@ -37,14 +39,18 @@ template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, c
         i[k] = at.i[k];
     i[AR_FAST] += e * AR_STEP;
     (void)i;
-    const ar_i64 v0 = o.l0.v[e];
-    const ar_i64 v1 = p.c0;
-    const ar_i64 v2 = ar_REMAINDER_I64(v0, v1);
-    const ar_i64 v3 = p.x0 + p.y0 * (ar_i64)i[0];
-    const ar_i64 v4 = ar_MULTIPLY_I64(v3, v1);
-    const ar_i64 v5 = ar_ADD_I64(v2, v4);
-    const ar_f32 v6 = p.in1[ar_inside(v5, p.g1)];
-    return v6;
+    const ar_i32 v0 = o.l0.v[e];
+    const ar_i64 v1 = ar_cast_I32_I64(v0);
+    const ar_i64 v2 = p.c0;
+    const ar_bool v3 = ar_LESS_I64(v1, v2);
+    const ar_i64 v4 = p.c1;
+    const ar_i64 v5 = ar_ADD_I64(v1, v4);
+    const ar_i64 v6 = v3 ? v5 : v1;
+    const ar_i64 v7 = p.x0 + p.y0 * (ar_i64)i[0];
+    const ar_i64 v8 = ar_MULTIPLY_I64(v7, v4);
+    const ar_i64 v9 = ar_ADD_I64(v6, v8);
+    const ar_f32 v10 = p.in1[ar_inside(v9, p.g1)];
+    return v10;
 }
 template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar_vec<ar_result, E> &r)
 {
