@@ -15,7 +15,8 @@
 #include "compute/check_int.h"
 #include "compute/grid.h"
 
-const struct grid *ghost_grid(const struct checker *c, uint32_t x)
+/* The grid of an operand, NULL for a node that is none or has none. */
+static const struct grid *ghost_grid(const struct checker *c, uint32_t x)
 {
     const struct typed_node *n = &c->t->nodes[x];
     return n->kind == T_INPUT ? c->t->inputs[n->input].grid : NULL;
@@ -325,8 +326,7 @@ static enum err_code shift_axis(struct checker *c, uint32_t place, const struct 
     return graph_close_operand(c, place, v, ret);
 }
 
-enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32_t x,
-                          const int64_t *offsets, uint32_t *ret)
+enum err_code array_boundary(struct checker *c, uint32_t at, uint32_t x, const struct grid **ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
     const struct grid *g = ghost_grid(c, x);
@@ -337,6 +337,16 @@ enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32
         return expr_err(c->x, at, c->e, ERR_BAD_BOUNDARY,
                         "boundary 'array' takes the array's own boundary, and '%s' has none",
                         c->t->inputs[n->input].name ? c->t->inputs[n->input].name : "it");
+    *ret = g;
+    return ERR_OK;
+}
+
+enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32_t x,
+                          const int64_t *offsets, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    const struct grid *g;
+    TRY(array_boundary(c, at, x, &g));
     for (int k = 0; k < n->rank; k++)
         if (offsets[k] > n->shape[k] || offsets[k] < -n->shape[k])
             return expr_err(c->x, place, c->e, ERR_BAD_BOUNDARY,

@@ -280,8 +280,9 @@ enum err_code array_shift(struct checker *c, uint32_t place, uint32_t at, uint32
 /* The array's own spacing along an axis; ERR_BAD_EXPRESSION at `at` unless x is an array. */
 enum err_code array_spacing(struct checker *c, uint32_t at, uint32_t x, int axis,
                             struct cval *ret) must_check;
-/* The grid of an operand, NULL for a node that is none or has none. */
-const struct grid *ghost_grid(const struct checker *c, uint32_t x);
+/* The grid whose boundary is meant; ERR_BAD_BOUNDARY at `at` unless x is an array that has one. */
+enum err_code array_boundary(struct checker *c, uint32_t at, uint32_t x,
+                             const struct grid **ret) must_check;
 
 /* check_reduce.c */
 

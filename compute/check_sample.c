@@ -4,11 +4,14 @@
  * index can overflow whatever it was. Linear: the 2^rank cells around the point, folded axis by
  * axis; where a weight is 0 the other cell has no say, not even an infinite one. A NaN coordinate's
  * weight is NaN, and so is the result. Nearest: the coordinate is rounded before it is brought in.
- */
+ *
+ * The array's own boundary is clamp (or wrap) first, which gives the edge's value, and then, axis
+ * by axis, what the face makes of that: axis 0 innermost, as ghosts are filled. */
 #include <math.h>
 #include <string.h>
 
 #include "compute/check_int.h"
+#include "compute/grid.h"
 
 #define NONE UINT32_MAX
 
@@ -19,6 +22,7 @@ struct sampling {
     const int64_t *shape, *strides;
     bool nearest;
     enum boundary_mode mode;
+    const struct grid *grid; /* whose boundary it is; NULL: `mode` is */
     enum dtype calc, weight; /* what is interpolated in, and its real type */
     uint32_t value;          /* of the boundary, in calc */
 };
@@ -27,7 +31,8 @@ struct sampling {
 struct place {
     uint32_t cell[2]; /* int64, times the axis's stride; the second for linear */
     uint32_t inside[2];
-    uint32_t weight; /* of the second; nearest: the coordinate, for its NaN */
+    uint32_t weight;     /* of the second; nearest: the coordinate, for its NaN */
+    uint32_t coordinate; /* float64, as given */
 };
 
 static enum err_code number(struct sampling *s, enum dtype t, double v, uint32_t *ret)
@@ -137,6 +142,10 @@ static enum err_code find_place(struct sampling *s, int axis, struct place *ret)
     uint32_t p, down, i;
     TRY(graph_view(c, s->place, s->points, &column, 1, c->t->nodes[s->points].shape, &p));
     TRY(graph_cast(c, s->place, p, DT_F64, &p));
+    ret->coordinate = p;
+    if (s->grid)
+        s->mode =
+            s->grid->face[axis][FACE_LOW].type == FACE_PERIODIC ? BOUNDARY_WRAP : BOUNDARY_CLAMP;
     if (s->nearest)
         TRY(rounded(s, p, &p));
     TRY(bring_in(s, p, s->shape[axis], &p));
@@ -192,6 +201,78 @@ static enum err_code between(struct sampling *s, uint32_t a, uint32_t b, uint32_
     return graph_where(c, s->place, none, a, *ret, ret);
 }
 
+/* A point that is `out` cells (float64) beyond the middle of the cell at a dirichlet face, where
+ * that cell's value is r. */
+static enum err_code behind_value(struct sampling *s, const struct face *f, bool high, uint32_t out,
+                                  uint32_t r, uint32_t *ret)
+{
+    struct checker *c = s->c;
+    uint32_t v, ghost, w, at, past;
+    TRY(graph_const(c, s->place, face_constant(f, 1, s->calc), &v));
+    TRY(graph_const(c, s->place, face_constant(f, 2, s->calc), &ghost));
+    TRY(graph_op2(c, s->place, OP_SUBTRACT, ghost, r, &ghost));
+    TRY(with(s, s->nearest ? OP_GREATER : OP_GREATER_EQUAL, out, 0.5, &past));
+    if (s->nearest && high) {
+        TRY(with(s, OP_EQUAL, out, 0.5, &at));
+        TRY(graph_where(c, s->place, at, ghost, r, &r));
+    } else if (!s->nearest) {
+        uint32_t inner;
+        TRY(with(s, OP_MINIMUM, out, 0.5, &w));
+        TRY(graph_cast(c, s->place, w, s->weight, &w));
+        TRY(between(s, r, ghost, w, &inner));
+        TRY(with(s, OP_GREATER, out, 0, &at));
+        TRY(graph_where(c, s->place, at, inner, r, &r));
+    }
+    return graph_where(c, s->place, past, v, r, ret);
+}
+
+/* The same at a neumann face: r continued with the slope. */
+static enum err_code behind_slope(struct sampling *s, int axis, bool high, uint32_t out, uint32_t r,
+                                  uint32_t *ret)
+{
+    struct checker *c = s->c;
+    const struct face *f = &s->grid->face[axis][high];
+    enum dtype wide = face_wide(s->calc);
+    uint32_t past, by, x;
+    *ret = r;
+    if (f->re == 0 && f->im == 0) /* not 0 times infinity */
+        return ERR_OK;
+    TRY(with(s, OP_GREATER, out, s->nearest ? 0.5 : 0, &past));
+    if (s->nearest && high) { /* the ghost itself is the nearest cell */
+        TRY(with(s, OP_EQUAL, out, 0.5, &x));
+        TRY(number(s, DT_F64, 1, &by));
+        TRY(graph_where(c, s->place, x, by, out, &out));
+        TRY(with(s, OP_GREATER, out, 0.5, &past));
+    }
+    TRY(graph_cast(c, s->place, out, wide, &x));
+    TRY(graph_const(c, s->place, grid_spacing(s->grid, axis, wide), &by));
+    TRY(graph_op2(c, s->place, OP_MULTIPLY, x, by, &x));
+    TRY(graph_const(c, s->place, face_constant(f, 1, wide), &by));
+    TRY(graph_op2(c, s->place, OP_MULTIPLY, x, by, &x));
+    TRY(graph_cast(c, s->place, x, s->calc, &x));
+    TRY(graph_op2(c, s->place, high ? OP_ADD : OP_SUBTRACT, r, x, &x));
+    return graph_where(c, s->place, past, x, r, ret);
+}
+
+/* What the faces of an axis make of the value *r that clamping gave. */
+static enum err_code behind_faces(struct sampling *s, const struct place *p, int axis, uint32_t *r)
+{
+    for (int side = FACE_LOW; s->grid && side <= FACE_HIGH; side++) {
+        const struct face *f = &s->grid->face[axis][side];
+        bool high = side == FACE_HIGH;
+        uint32_t out;
+        if (f->type != FACE_DIRICHLET && f->type != FACE_NEUMANN)
+            continue;
+        if (high)
+            TRY(with(s, OP_SUBTRACT, p->coordinate, (double)(s->shape[axis] - 1), &out));
+        else
+            TRY(minus(s, 0, p->coordinate, &out));
+        TRY(f->type == FACE_DIRICHLET ? behind_value(s, f, high, out, *r, r)
+                                      : behind_slope(s, axis, high, out, *r, r));
+    }
+    return ERR_OK;
+}
+
 static enum err_code linear(struct sampling *s, const struct place *places, uint32_t *ret)
 {
     if (s->rank > 16)
@@ -203,9 +284,14 @@ static enum err_code linear(struct sampling *s, const struct place *places, uint
         return err_oom(s->c->e);
     for (uint32_t i = 0; i < n; i++)
         TRY(corner_value(s, places, i, &v[i]));
-    for (int k = s->rank; k-- > 0;)
+    for (int k = s->rank; k-- > 0 && !s->grid;)
         for (uint32_t i = 0; i < 1u << k; i++)
             TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
+    for (int k = 0; k < s->rank && s->grid; k++)
+        for (uint32_t i = 0; i < n; i += 2u << k) {
+            TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
+            TRY(behind_faces(s, &places[k], k, &v[i]));
+        }
     *ret = v[0];
     return ERR_OK;
 }
@@ -214,6 +300,8 @@ static enum err_code nearest(struct sampling *s, const struct place *places, uin
 {
     uint32_t bad = NONE, nan;
     TRY(corner_value(s, places, 0, ret));
+    for (int k = 0; k < s->rank; k++)
+        TRY(behind_faces(s, &places[k], k, ret));
     for (int k = 0; k < s->rank; k++) {
         TRY(graph_op(s->c, s->place, OP_ISNAN, &places[k].weight, &nan));
         if (k)
@@ -244,10 +332,14 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
     TRY(check_edge(c, call->param[3], call->param[4], &edge));
     if (check_absent(c, call->param[3]))
         edge.mode = BOUNDARY_CLAMP;
-    if (edge.mode == BOUNDARY_SELF || edge.mode == BOUNDARY_GHOST || edge.array)
+    if (edge.array) {
+        edge.mode = BOUNDARY_CLAMP;
+        TRY(array_boundary(c, edge.place, s->x, &s->grid));
+    }
+    if (edge.mode == BOUNDARY_SELF || edge.mode == BOUNDARY_GHOST)
         return expr_err(c->x, call->param[3], c->e, ERR_BAD_BOUNDARY,
                         "sample() shifts nothing: its boundary modes are clamp, wrap, "
-                        "reflect, symmetric, constant");
+                        "reflect, symmetric, constant, array");
     s->mode = edge.mode;
     if (edge.value != EXPR_NOWHERE)
         TRY(check_value(c, edge.value, &v));

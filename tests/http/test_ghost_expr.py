@@ -287,3 +287,69 @@ def test_on_the_fake_gpu(gpu_with):
         np.testing.assert_array_equal(api.evaluate("shift(u, [1, -1" + ", 0" * (len(shape) - 2) + "], boundary='ghost')"), at(a, ghost, (1, -1) + (0,) * (len(shape) - 2)))
         api.expect(204, api.delete("/v1/arrays/u"))
     api.close()
+
+
+# --- sample ---
+
+def sampled(a, p, boundary, spacing, nearest):
+    """One point of the array's own boundary: the last axis outermost, as its ghosts are filled last."""
+    if a.ndim == 0:
+        return a[()]
+    column = np.array([sampled(a[..., j], p[:-1], boundary[:-1], spacing[:-1], nearest) for j in range(a.shape[-1])])
+    x, n, faces, h = p[-1], a.shape[-1], boundary[-1], spacing[-1]
+    if np.isnan(x):
+        return np.nan
+    if faces == "periodic":
+        i = np.floor(x + 0.5) if nearest else np.floor(x)
+        w = 0 if nearest else x - i
+        i = int(i)
+        return column[i % n] * (1 - w) + column[(i + 1) % n] * w
+    if 0 <= x <= n - 1:
+        i = int(np.floor(x + 0.5)) if nearest else min(int(np.floor(x)), n - 1)
+        w = 0 if nearest else x - i
+        return column[i] * (1 - w) + column[min(i + 1, n - 1)] * w
+    low = x < 0
+    face, edge, out = faces[0 if low else 1], column[0 if low else -1], (-x if low else x - (n - 1))
+    if face["type"] == "none":
+        return edge
+    v = face["value"]
+    at_ghost = nearest and not low and out == 0.5  # rounds half up
+    if face["type"] == "dirichlet":
+        if out > 0.5:
+            return v
+        w = (1 if at_ghost else 0) if nearest else out
+        return edge * (1 - w) + (2 * v - edge) * w
+    if nearest:
+        out = 1 if at_ghost else out if out > 0.5 else 0
+    return edge + (-1 if low else 1) * (out * h * v if v else 0)
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest"])
+@pytest.mark.parametrize("seed", range(12))
+def test_sample_by_the_array(api, seed, method):
+    rng = np.random.default_rng(seed)
+    rank = 1 + seed % 3
+    shape = [int(n) for n in rng.integers(1, 6, rank)]
+    boundary = ["periodic" if rng.random() < 0.3 else [FACES[i] for i in rng.integers(0, len(FACES), 2)] for _ in shape]
+    spacing = [float(h) for h in rng.choice([1, 0.5, 3], rank)]
+    dtype = str(rng.choice(["float64", "float32", "int16", "float16"]))
+    a = rng.integers(-20, 20, shape).astype(dtype)
+    api.expect(201, api.post("/v1/arrays", {"name": "u", "data": a.tolist(), "dtype": dtype, "boundary": boundary, "spacing": spacing}))
+    points = np.concatenate([rng.uniform(-4, 9, (60, rank)), rng.integers(-6, 16, (60, rank)) / 2, np.full((1, rank), np.nan)])
+    api.upload(points, "p")
+    got = api.evaluate(f"sample(u, p, '{method}', 'array')")
+    assert got.dtype == (np.float64 if dtype == "int16" else dtype)
+    want = [sampled(a.astype("float64"), p, boundary, spacing, method == "nearest") for p in points]
+    np.testing.assert_allclose(got, want, rtol={"float16": 5e-3, "float32": 2e-5}.get(dtype, 1e-12), atol={"float16": 0.05, "float32": 1e-4}.get(dtype, 1e-12), err_msg=f"{boundary} {spacing}")
+
+
+def test_sample_far_out(api):
+    api.create(name="u", data=[1.0, 2.0], boundary=[[dirichlet(7), neumann(0)]])
+    got = api.evaluate("sample(u, p, boundary='array')", bind={"p": api.upload(np.array([[-np.inf], [np.inf], [-1e300], [1e300], [-0.5], [1.5]]))["id"]})
+    assert got.tolist() == [7, 2, 7, 2, 7, 2]
+    api.expect(200, api.patch("/v1/arrays/u", {"boundary": [[neumann(2), neumann(-1)]], "spacing": [0.5]}))
+    got = api.evaluate("sample(u, p, boundary='array')", bind={"p": api.upload(np.array([[-np.inf], [np.inf], [-4], [3.0]]))["id"]})
+    assert got.tolist() == [-np.inf, -np.inf, -3, 1]
+    api.upload(np.zeros((1, 1)), "q")
+    refused(api, "sample(u*1, q, boundary='array')", "bad_boundary", 24)
+    refused(api, "sample(u, q, boundary='ghost')", "bad_boundary")
