@@ -13,6 +13,8 @@
 
 #include "compute/engine_internal.h"
 
+#define FILL_KEY -1 /* no expression's key begins so: theirs with the device */
+
 static enum err_code checked_view(enum dtype dtype, int rank, const int64_t *shape,
                                   const struct grid *grid, int64_t alignment, struct grid *desc,
                                   struct view *ret, int64_t *ret_elements, struct err *e)
@@ -321,6 +323,33 @@ static enum err_code fill_plan(struct arena *arena, struct engine *g, struct arr
     return ERR_OK;
 }
 
+/* The entry that has the plan: found, or made and entered. It has none where nothing is filled. */
+static enum err_code fill_entry(struct engine_stream *s, struct array *a, struct plan_entry **ret,
+                                struct err *e)
+{
+    struct engine *g = s->engine;
+    struct plan_names no_names = {.complete = true};
+    _cleanup_strb_ struct strb key = {0};
+    int64_t where[3] = {FILL_KEY, s->device, a->buffer->nbytes};
+    strb_addn(&key, (const char *)where, sizeof where);
+    plan_key_geometry(&key, a->dtype, atomic_load(&a->buffer->loose_bool), &a->view, a->grid);
+    if (key.failed)
+        return err_oom(e);
+    struct plan_entry *en = plan_cache_find(g->plans, key.data, key.len);
+    if (!en) {
+        en = plan_entry_new(g->plans);
+        enum err_code code = en ? fill_plan(en->arena, g, a, &en->plan, e) : err_oom(e);
+        if (code == ERR_OK && !plan_cache_add(en, &no_names, key.data, key.len))
+            code = err_oom(e);
+        if (code != ERR_OK) {
+            plan_entry_unref(en);
+            return code;
+        }
+    }
+    *ret = en;
+    return ERR_OK;
+}
+
 enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account, struct array *a,
                                 engine_done *done, void *user, struct err *e)
 {
@@ -331,7 +360,9 @@ enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account
         return err_oom(e);
     enum err_code code = require_device(s, a, NULL, e);
     if (code == ERR_OK && grid_has_ghosts(a->grid))
-        code = fill_plan(t->arena, s->engine, a, &plan, e);
+        code = fill_entry(s, a, &t->entry, e);
+    if (code == ERR_OK && t->entry && !(plan = arena_dup(t->arena, t->entry->plan, sizeof *plan)))
+        code = err_oom(e);
     if (code != ERR_OK || !plan || !plan->n_kernels || !view_size(&a->view)) {
         task_free(t);
         if (code == ERR_OK && done)

@@ -417,18 +417,25 @@ static void put_grid(struct strb *key, const struct grid *g)
     put_flag(key, g && g->whole);
 }
 
-static void put_array(struct strb *key, const struct plan_names *l, const struct binding *b)
+void plan_key_geometry(struct strb *key, enum dtype dtype, bool loose_bool, const struct view *v,
+                       const struct grid *grid)
 {
-    const struct view *v = &b->view;
-    int head[2] = {b->dtype, v->rank};
-    uint32_t same_as = first_of(l, b->array);
+    int head[2] = {dtype, v->rank};
     put(key, head, sizeof head);
-    put(key, &same_as, sizeof same_as);
-    put_flag(key, b->dtype == DT_BOOL && atomic_load(&b->array->buffer->loose_bool));
+    put_flag(key, loose_bool);
     put(key, v->shape, sizeof *v->shape * (size_t)v->rank);
     put(key, v->strides, sizeof *v->strides * (size_t)v->rank);
     put(key, &v->offset, sizeof v->offset);
-    put_grid(key, b->grid);
+    put_grid(key, grid);
+}
+
+static void put_array(struct strb *key, const struct plan_names *l, const struct binding *b)
+{
+    uint32_t same_as = first_of(l, b->array);
+    put(key, &same_as, sizeof same_as);
+    plan_key_geometry(key, b->dtype,
+                      b->dtype == DT_BOOL && atomic_load(&b->array->buffer->loose_bool), &b->view,
+                      b->grid);
 }
 
 bool plan_key_names(struct strb *key, const struct plan_names *l)

@@ -75,6 +75,10 @@ bool plan_key_expr(struct strb *key, const struct expr *x);
 /* Adds the meanings of its names. False where they are not known well enough. */
 bool plan_key_names(struct strb *key, const struct plan_names *l);
 
+/* Adds what a plan asks of an array: all but which it is. grid may be NULL. */
+void plan_key_geometry(struct strb *key, enum dtype dtype, bool loose_bool, const struct view *v,
+                       const struct grid *grid);
+
 /* The entry for the key, with a reference, or NULL. */
 struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t key_len);
 /* The arrays of its typed inputs (in the order of typed.inputs; `arena` memory, borrowed from the
