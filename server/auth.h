@@ -27,6 +27,9 @@ void auth_free(struct auth *a); /* releases every session and handle; no request
 /* Sets req->principal. ERR_UNAUTHORIZED. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
 
+/* The principal of that name; NULL: there is none. */
+struct principal *auth_find(struct auth *a, const char *name);
+
 /* Sums over all principals, for metrics. */
 int64_t auth_sessions(struct auth *a);
 int64_t auth_arrays(struct auth *a);

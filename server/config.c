@@ -59,6 +59,8 @@ static const struct setting settings[] = {
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
      "memory of one session, as memory-limit counts it, scratch memory aside; 0: no limit"},
     {"max-leases", SET_COUNT, true, AT(max_leases), "10000", 1, 1e9, "N", "leases on arrays"},
+    {"max-shares", SET_COUNT, true, AT(max_shares), "10000", 1, 1e9, "N",
+     "arrays shared with others, counted for each of these"},
     {"max-lease-ttl", SET_SECONDS, true, AT(max_lease_ttl), "3600", 0.1, 1e9, "SECONDS",
      "that a lease lasts without being renewed"},
     {"max-functions", SET_COUNT, true, AT(max_functions), "1000", 1, 1e6, "N",

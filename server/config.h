@@ -40,7 +40,7 @@ struct config {
     int64_t max_sessions, max_arrays;
     int64_t session_memory; /* bytes, 0: no limit */
     int64_t max_functions, max_function_size;
-    int64_t max_leases;
+    int64_t max_leases, max_shares;
     double max_lease_ttl; /* seconds */
 
     /* expressions and JSON */

@@ -354,7 +354,7 @@ static void finish(struct upload_sink *s)
     }
     /* The handle may have changed while the body was on its way. */
     _cleanup_handle_ struct handle now = {0};
-    enum err_code c = handle_get(s->session->handles, s->target.id, &now, &e);
+    enum err_code c = handler_find(req, s->session, s->target.id, &now, &e);
     if (!c && now.read_only)
         c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
     if (!c && now.array != s->target.array)

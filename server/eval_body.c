@@ -167,7 +167,7 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
         return c;
     if (b->name)
         return json_err(out, e, ERR_BAD_FIELD, "the result goes into out or under name, not both");
-    c = handle_get(b->session->handles, ref, &b->out, &inner);
+    c = handler_find(req, b->session, ref, &b->out, &inner);
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     b->has_out = true;
@@ -250,7 +250,7 @@ static enum err_code read_all(struct request *req, bool explain, struct eval_bod
     if (c)
         return c;
     struct lease_claim claim = explain ? (struct lease_claim){0} : handler_claim(req);
-    resolver_init(&b->resolver, req->arena, b->session->handles, claim);
+    resolver_init(&b->resolver, req, b->session->handles, claim);
     c = resolver_bind(&b->resolver, json_member(body, "bind"), e);
     if (!c)
         c = read_target(b, req, body, e);

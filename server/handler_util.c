@@ -8,6 +8,7 @@
 #include "server/config.h"
 #include "server/handlers.h"
 #include "server/server.h"
+#include "server/share.h"
 
 enum err_code handler_accepts_json(struct request *req, struct err *e)
 {
@@ -102,6 +103,12 @@ enum err_code handler_leased(struct request *req, const struct array *a, enum le
     return lease_check(&claim, a, access, e);
 }
 
+enum err_code handler_find(struct request *req, struct session *s, const char *ref,
+                           struct handle *ret, struct err *e)
+{
+    return share_get(req->server->shares, req->principal, s->handles, ref, ret, e);
+}
+
 enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
                             struct handle *ret_h, struct err *e)
 {
@@ -109,7 +116,11 @@ enum err_code handler_array(struct request *req, enum lease_access access, struc
     enum err_code r = session_of(req, &s, e);
     if (r != ERR_OK)
         return r;
-    r = handle_get(s->handles, req->param[0], ret_h, e);
+    r = handler_find(req, s, req->param[0], ret_h, e);
+    if (r == ERR_OK && access == LEASE_UNDO && ret_h->shared) {
+        handle_clear(ret_h);
+        r = err_set(e, ERR_FORBIDDEN, "only the array's owner can do that");
+    }
     if (r == ERR_OK && (r = handler_leased(req, ret_h->array, access, e)) != ERR_OK)
         handle_clear(ret_h);
     if (r != ERR_OK) {

@@ -24,7 +24,8 @@ handler_fn array_list_get, array_get, array_patch, array_delete, array_resize, a
 handler_fn array_views_post;
 
 /* handlers_shares.c */
-handler_fn array_lease_post, array_lease_delete;
+handler_fn array_lease_post, array_lease_delete, array_share_post, array_share_list,
+    array_share_delete;
 
 /* handlers_grid.c */
 handler_fn layouts_post, array_fill_ghost;
@@ -62,6 +63,9 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
  * releasing. */
 enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
                             struct handle *ret_h, struct err *e) must_check;
+/* What `ref` means to the request in a session, others' shared arrays included. */
+enum err_code handler_find(struct request *req, struct session *s, const char *ref,
+                           struct handle *ret, struct err *e) must_check;
 /* What the request may do with leased arrays. */
 struct lease_claim handler_claim(struct request *req);
 enum err_code handler_leased(struct request *req, const struct array *a, enum lease_access access,

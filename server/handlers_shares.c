@@ -1,10 +1,12 @@
-/* /v1/arrays/{ref}/lease: who may use an array for some time. */
+/* /v1/arrays/{ref}/shares and /lease: who else may use an array, and who alone for some time. */
 #include "protocol/json_writer.h"
+#include "server/auth.h"
 #include "server/config.h"
 #include "server/handlers.h"
 #include "server/lease.h"
 #include "server/meta.h"
 #include "server/server.h"
+#include "server/share.h"
 
 #define LEASE_TTL 60 /* seconds, unless the request says */
 
@@ -79,6 +81,110 @@ void array_lease_delete(struct request *req)
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = lease_give(&claim, h.array, &e);
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}
+
+/* --- shares --- */
+
+/* The array of path parameter 0, which must be the principal's own. */
+static enum err_code own_array(struct request *req, struct session **ret_s, struct handle *ret_h,
+                               struct err *e)
+{
+    enum err_code r = handler_array(req, LEASE_LOOK, ret_s, ret_h, e);
+    if (r == ERR_OK && ret_h->shared)
+        r = err_set(e, ERR_FORBIDDEN, "only the array's owner can share it");
+    return r;
+}
+
+static enum err_code read_share(const struct request *req, struct json body,
+                                const struct principal **ret, bool *ret_write, struct err *e)
+{
+    struct json who, access;
+    const char *name;
+    enum err_code r = JSON_MEMBERS(body, e, "principal", "access");
+    if (r != ERR_OK || (r = json_require(body, "principal", &who, e)) != ERR_OK ||
+        (r = json_get_string(who, &name, NULL, e)) != ERR_OK ||
+        (r = json_require(body, "access", &access, e)) != ERR_OK)
+        return r;
+    *ret_write = json_equals(access, "write");
+    if (!*ret_write && !json_equals(access, "read"))
+        return json_err(access, e, ERR_BAD_FIELD, "access is \"read\" or \"write\"");
+    if (!(*ret = auth_find(req->server->auth, name)))
+        return json_err(who, e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
+    if (*ret == req->principal)
+        return json_err(who, e, ERR_BAD_FIELD, "the array is yours already");
+    return ERR_OK;
+}
+
+static void put_share(void *user, const char *who, bool write)
+{
+    struct json_writer *w = user;
+    json_open_object(w);
+    json_put_member_string(w, "principal", who);
+    json_put_member_string(w, "access", write ? "write" : "read");
+    json_close_object(w);
+}
+
+#define SHARE_JSON_MAX 1024
+
+void array_share_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    const struct principal *who;
+    bool write, again;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_strb_ struct strb out = {0};
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = own_array(req, &s, &h, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+        (r = read_share(req, body, &who, &write, &e)) == ERR_OK &&
+        !strb_reserve(&out, SHARE_JSON_MAX))
+        r = err_oom(&e);
+    if (r == ERR_OK)
+        r = share_give(req->server->shares, req->principal, h.id, who, write, &again, &e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct json_writer w = JSON_WRITER(&out);
+    put_share(&w, who->name, write);
+    http_reply_json(req, again ? 200 : 201, &out);
+}
+
+void array_share_list(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    if (handler_plain(req, &e) != ERR_OK || own_array(req, &s, &h, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    json_open_object(&w);
+    json_put_key(&w, "shares");
+    json_open_list(&w);
+    share_each(req->server->shares, h.id, put_share, &w);
+    json_close_list(&w);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+void array_share_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = http_query_only(req, none, &e);
+    if (r == ERR_OK && (r = own_array(req, &s, &h, &e)) == ERR_OK)
+        r = share_take_back(req->server->shares, h.id, req->param[1], &e);
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else

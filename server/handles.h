@@ -35,6 +35,7 @@ struct handle {
     char session[ID_SIZE]; /* the session that owns it */
     char view_of[ID_SIZE]; /* the array it was made from, while that exists; else "" */
     bool read_only;        /* no writes: it is marked, or what it is a view of is */
+    bool shared;           /* another principal's, who shares it (share.h) */
     int64_t created_us;    /* microseconds since 1970 */
     uint64_t seq;          /* order of creation */
     struct array *array;   /* a reference of the holder's */
@@ -85,6 +86,10 @@ enum err_code name_check(const char *name, struct err *e) must_check;
 /* The array that `ref` (an id or a name) means in a session. ERR_NOT_FOUND. */
 enum err_code handle_get(struct handle_space *s, const char *ref, struct handle *ret,
                          struct err *e) must_check;
+
+/* The same of an id, in whichever session. */
+enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret,
+                            struct err *e) must_check;
 
 /* Whether handle_add with this name and policy would go through now: asked before costly work. */
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,

@@ -22,6 +22,7 @@
 #include "server/lost.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/share.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -62,7 +63,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
     s->leases = leases_new((uint32_t)c->max_leases);
-    return s->leases ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
+    s->shares = shares_new((uint32_t)c->max_shares);
+    return s->leases && s->shares ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
 }
 
 static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
@@ -215,6 +217,7 @@ static int run(const struct config *config)
     if (s.auth)
         auth_free(s.auth);
     leases_free(s.leases);
+    shares_free(s.shares);
     if (!engine_close(s.engine)) {
         log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
         _exit(status);

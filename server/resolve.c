@@ -7,11 +7,18 @@
 
 #include "compute/expr.h"
 #include "protocol/tree.h"
+#include "server/http.h"
+#include "server/server.h"
+#include "server/share.h"
 
-void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space,
+void resolver_init(struct resolver *r, struct request *req, struct handle_space *space,
                    struct lease_claim claim)
 {
-    *r = (struct resolver){.arena = arena, .space = space, .claim = claim};
+    *r = (struct resolver){.arena = req->arena,
+                           .space = space,
+                           .claim = claim,
+                           .shares = req->server->shares,
+                           .who = req->principal};
 }
 
 void resolver_clear(struct resolver *r)
@@ -36,7 +43,7 @@ static enum err_code get_array(struct resolver *r, const char *ref, struct bindi
                                struct err *e)
 {
     struct handle h;
-    enum err_code c = handle_get(r->space, ref, &h, e);
+    enum err_code c = share_get(r->shares, r->who, r->space, ref, &h, e);
     if (c)
         return c;
     c = lease_check(&r->claim, h.array, LEASE_READ, e);

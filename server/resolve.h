@@ -15,6 +15,10 @@
 #include "server/handles.h"
 #include "server/lease.h"
 
+struct principal;
+struct request;
+struct shares;
+
 struct resolved {
     const char *name;
     struct binding binding; /* arrays: one reference is held */
@@ -24,6 +28,8 @@ struct resolver {
     struct arena *arena;
     struct handle_space *space;
     struct lease_claim claim;
+    struct shares *shares;
+    const struct principal *who;
     struct resolved *bound; /* sorted by name */
     size_t n_bound;
     struct resolved *seen; /* the session's arrays that were asked for */
@@ -31,7 +37,7 @@ struct resolver {
 };
 
 /* `claim`: what is read may be leased (no table: nothing is read). */
-void resolver_init(struct resolver *r, struct arena *arena, struct handle_space *space,
+void resolver_init(struct resolver *r, struct request *req, struct handle_space *space,
                    struct lease_claim claim);
 void resolver_clear(struct resolver *r);
 

@@ -14,6 +14,7 @@ struct config;
 struct engine;
 struct http;
 struct leases;
+struct shares;
 struct metrics;
 
 struct server {
@@ -21,6 +22,7 @@ struct server {
     struct engine *engine;
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
+    struct shares *shares;
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */

@@ -1,0 +1,167 @@
+/* A hash table by array and principal, in the order of giving. Shares of arrays that are gone
+ * are void, and taken out when the table is full. Principals live as long
+ * as the daemon. */
+#include "server/share.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "server/auth.h"
+#include "server/table.h"
+
+struct share_key {
+    char id[(ID_SIZE + 7) / 8 * 8]; /* zero-padded: the whole struct is the key */
+    const struct principal *who;
+};
+
+struct share {
+    struct share_key key;
+    const struct principal *owner;
+    bool write;
+    UT_hash_handle hh;
+};
+
+struct shares {
+    uint32_t max;
+    pthread_mutex_t lock;
+    struct share *table;
+};
+
+struct shares *shares_new(uint32_t max)
+{
+    struct shares *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->max = max;
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void shares_free(struct shares *t)
+{
+    if (!t)
+        return;
+    struct share *s, *tmp;
+    HASH_ITER (hh, t->table, s, tmp) {
+        HASH_DEL(t->table, s);
+        mem_free(s);
+    }
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+static struct share_key make_key(const char *id, const struct principal *who)
+{
+    struct share_key key;
+    memset(&key, 0, sizeof key);
+    strncpy(key.id, id, ID_SIZE - 1);
+    key.who = who;
+    return key;
+}
+
+/* With the lock held: takes out the shares of arrays that are gone. */
+static void sweep(struct shares *t)
+{
+    struct share *s, *tmp;
+    HASH_ITER (hh, t->table, s, tmp) {
+        _cleanup_handle_ struct handle h = {0};
+        if (handle_get_id(s->owner->handles, s->key.id, &h, NULL) == ERR_OK)
+            continue;
+        HASH_DEL(t->table, s);
+        mem_free(s);
+    }
+}
+
+/* With the lock held. */
+static struct share *find(struct shares *t, const struct share_key *key)
+{
+    struct share *s;
+    HASH_FIND(hh, t->table, key, sizeof *key, s);
+    return s;
+}
+
+enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
+                         const struct principal *who, bool write, bool *ret_again, struct err *e)
+{
+    struct share_key key = make_key(id, who);
+    struct share *fresh = mem_calloc(1, sizeof *fresh);
+    if (!fresh)
+        return err_oom(e);
+    fresh->key = key;
+    fresh->owner = owner;
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&t->lock);
+    struct share *s = find(t, &key);
+    *ret_again = s;
+    if (!s && HASH_COUNT(t->table) >= t->max)
+        sweep(t);
+    if (!s && HASH_COUNT(t->table) >= t->max) {
+        r = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed", t->max);
+    } else if (!s) {
+        HASH_ADD(hh, t->table, key, sizeof key, fresh);
+        if (fresh->hh.tbl) {
+            s = fresh;
+            fresh = NULL;
+        } else {
+            r = err_oom(e);
+        }
+    }
+    if (s)
+        s->write = write;
+    pthread_mutex_unlock(&t->lock);
+    mem_free(fresh);
+    return r;
+}
+
+enum err_code share_take_back(struct shares *t, const char *id, const char *who, struct err *e)
+{
+    struct share *s, *tmp, *found = NULL;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (!found && !strcmp(s->key.id, id) && !strcmp(s->key.who->name, who))
+            found = s;
+    }
+    if (found)
+        HASH_DEL(t->table, found);
+    pthread_mutex_unlock(&t->lock);
+    mem_free(found);
+    return found ? ERR_OK : err_set(e, ERR_NOT_FOUND, "the array is not shared with '%.80s'", who);
+}
+
+void share_each(struct shares *t, const char *id,
+                void (*visit)(void *user, const char *who, bool write), void *user)
+{
+    struct share *s, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (!strcmp(s->key.id, id))
+            visit(user, s->key.who->name, s->write);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+enum err_code share_get(struct shares *t, const struct principal *who, struct handle_space *space,
+                        const char *ref, struct handle *ret, struct err *e)
+{
+    enum err_code r = handle_get(space, ref, ret, e);
+    if (r != ERR_NOT_FOUND || !t || !id_is('a', ref))
+        return r;
+    struct share_key key = make_key(ref, who);
+    const struct principal *owner = NULL;
+    bool write = false;
+    pthread_mutex_lock(&t->lock);
+    const struct share *s = find(t, &key);
+    if (s) {
+        owner = s->owner;
+        write = s->write;
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!owner || handle_get_id(owner->handles, ref, ret, e) != ERR_OK)
+        return r; /* as if it had never been */
+    ret->shared = true;
+    ret->read_only |= !write;
+    return ERR_OK;
+}

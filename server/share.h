@@ -1,0 +1,39 @@
+/* Shares: arrays that a principal lets others use, by id.
+ *
+ * One table for all principals. A share names an array's id, its owner and who may use it; it keeps
+ * neither the array nor its memory alive and is void when the handle goes. Handlers that read or
+ * write an array find it by share_get, in the request's own handles first; all that changes the
+ * handle itself asks those alone, so it stays the owner's to do. Thread-safe; one short lock,
+ * which may be held over that of the handles, never the other way round. */
+#ifndef ARRAYD_SERVER_SHARE_H
+#define ARRAYD_SERVER_SHARE_H
+
+#include "server/handles.h"
+
+struct principal;
+struct shares;
+
+/* At most `max` shares. NULL without memory. */
+struct shares *shares_new(uint32_t max);
+void shares_free(struct shares *t); /* NULL allowed */
+
+/* `who` may use the owner's array `id` from now on, for writing too where `write` says so;
+ * *ret_again: he might before. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
+                         const struct principal *who, bool write, bool *ret_again,
+                         struct err *e) must_check;
+/* ERR_NOT_FOUND. */
+enum err_code share_take_back(struct shares *t, const char *id, const char *who,
+                              struct err *e) must_check;
+
+/* Calls visit for each share of the array, in the order they were given, with the lock held. */
+void share_each(struct shares *t, const char *id,
+                void (*visit)(void *user, const char *who, bool write), void *user);
+
+/* What `ref` means to a request of `who` in the session of `space`: an array of its own, or the id
+ * of one that is shared with him (ret->shared; read-only where it is shared for reading). `t` may
+ * be NULL. ERR_NOT_FOUND. */
+enum err_code share_get(struct shares *t, const struct principal *who, struct handle_space *space,
+                        const char *ref, struct handle *ret, struct err *e) must_check;
+
+#endif
