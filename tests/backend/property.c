@@ -82,16 +82,19 @@ static struct array *put(struct world *w, enum dtype dtype, int rank, const int6
 static void make_array(struct world *w, int k)
 {
     int rank = (int)below(w->base_rank + 1);
+    struct grid around; /* what lies in the buffer beside the view, as ghosts */
+    grid_init(&around, rank);
     int64_t shape[MAX_RANK] = {0};
     struct index_spec ix = {.n = rank};
     bool transpose = below(3) == 0;
     for (int a = 0; a < rank; a++) {
         int64_t n = below(5) == 0 ? 1 : w->base[a + w->base_rank - rank];
-        int64_t step = 1 + below(2), before = below(2), after = below(2);
+        int64_t step = 1 + below(2), before = below(4), after = below(4);
         if (below(3)) {
             step = 1;
             before = after = 0;
         }
+        around.ghost[a] = n ? (before < after ? before : after) / step : 0;
         shape[a] = before + (n ? (n - 1) * step + 1 : 0) + after;
         ix.items[a] = (struct index_item){.kind = INDEX_SLICE,
                                           .has_start = true,
@@ -132,7 +135,10 @@ static void make_array(struct world *w, int k)
     code = view_index(&v, &ix, &s, NULL);
     assert(code == ERR_OK);
     (void)code;
-    w->arrays[k] = array_view(w->whole[k], dtype, &s);
+    struct grid *grid = grid_new(&around);
+    assert(grid);
+    w->arrays[k] = array_view_grid(w->whole[k], &s, grid);
+    grid_unref(grid);
 }
 
 static const void *memory_of(void *user, uint32_t input)

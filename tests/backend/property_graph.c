@@ -82,6 +82,23 @@ static uint32_t shift_node(struct world *w, uint32_t x)
     return add_node(w, s, n.rank, n.shape);
 }
 
+/* An operand's surroundings. */
+static uint32_t ghost_node(struct world *w, uint32_t input)
+{
+    struct typed_node n = w->t->nodes[input];
+    const struct grid *g = w->arrays[n.input]->grid;
+    int64_t *offsets = arena_alloc(w->arena, sizeof *offsets * MAX_RANK);
+    bool moves = false;
+    for (int k = 0; k < n.rank; k++) {
+        offsets[k] = below(2 * g->ghost[k] + 1) - g->ghost[k];
+        moves |= offsets[k] != 0;
+    }
+    struct typed_node s = {.kind = T_SHIFT, .dtype = n.dtype, .n_args = 1, .args = {input}};
+    s.shift.offsets = offsets;
+    s.shift.mode = BOUNDARY_GHOST;
+    return moves ? add_node(w, s, n.rank, n.shape) : input;
+}
+
 /* Slices, drops and inserts axes of an expression. */
 static uint32_t view_node(struct world *w, uint32_t x)
 {
@@ -264,7 +281,10 @@ void property_graph(struct world *w)
     int steps = 1 + (int)below(10);
     for (int i = 0; i < steps; i++) {
         uint32_t x = pool[n - 1 - below(n < 4 ? n : 4)], y = pool[below(n)];
-        switch (below(11)) {
+        switch (below(12)) {
+        case 11:
+            pool[n++] = ghost_node(w, (uint32_t)below(w->n));
+            break;
         case 8:
             pool[n++] = reshape_node(w, x);
             break;

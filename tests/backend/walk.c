@@ -358,6 +358,14 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
         }
         break;
     case T_SHIFT:
+        if (n->shift.mode == BOUNDARY_GHOST) {
+            uint32_t input = t->nodes[n->args[0]].input;
+            struct typed_input in = t->inputs[input];
+            for (int k = 0; k < n->rank; k++)
+                in.view.offset += n->shift.offsets[k] * in.view.strides[k];
+            w = walk_input(&in, memory(user, input));
+            break;
+        }
         w = walk_shift(n, &args[0], n->n_args > 1 ? args[1].v[0] : (union value){0});
         break;
     case T_REDUCE:
