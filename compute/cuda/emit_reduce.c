@@ -237,7 +237,9 @@ static void emit_reduction(struct emitter *m)
         int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
         m->out->scratch = m->f->stretches * outputs * r.size;
         m->out->finish = true;
-        m->out->finish_grid = (unsigned)((outputs + FORM_BLOCK / 32 - 1) / (FORM_BLOCK / 32));
+        int64_t join = m->f->stretches > 64 ? FORM_BLOCK : 32, each = FORM_BLOCK / join;
+        m->out->finish_grid = (unsigned)((outputs + each - 1) / each);
+        strb_addf(b, "#define AR_JOIN %d\n", (int)join);
     }
 }
 
@@ -248,8 +250,7 @@ void emit_reduce(struct emitter *m)
     strb_addf(b, "#define AR_LANES %d\n#define AR_INNER %d\n", f->lanes, f->inner);
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->reduced, "reduced");
-    emit_i64(m, f->stretch, "stretch");
-    emit_i64(m, f->stretches, "stretches");
+    emit_i64(m, f->stretches, "blocks");
     emit_address(m, EMIT_SCRATCH, 0, "void *", "scratch");
     emit_divisors(m);
     emit_operands(m);

@@ -12,8 +12,8 @@
 #define MOST_BYTES     64 /* of one operand in a chunk */
 #define TILE_REGISTERS 64
 #define SHARED_BYTES   49152
-#define SPLIT_BLOCKS   1056
-#define LEAST_STRETCH  8 /* chunks of a lane */
+#define SPLIT_BLOCKS   528 /* measured (H200): four a multiprocessor */
+#define LEAST_STRETCH  8   /* chunks of a lane */
 
 static bool is_shift(const struct ir_kernel *k, const struct ir_ctx *c)
 {
@@ -181,7 +181,7 @@ static void reach(const int64_t *shape, const int64_t *strides, int rank, int64_
 
 static bool needs_wide(const struct ir_kernel *k)
 {
-    const int64_t limit = (1ll << 31) - 65536; /* room for the last block's surplus */
+    const int64_t limit = (1ll << 31) - (1ll << 20); /* room for the last step's surplus */
     int64_t most = 1;
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(most, k->shape[a], &most))
@@ -493,9 +493,6 @@ static void make_reduce(struct analysis *z)
         f->stretches = 1;
     if (f->stretches > 65535)
         f->stretches = 65535;
-    f->stretch = (f->reduced + f->stretches - 1) / f->stretches;
-    if (f->stretch)
-        f->stretches = (f->reduced + f->stretch - 1) / f->stretch;
     f->grid[0] = (unsigned)across;
     f->grid[1] = (unsigned)f->stretches;
     f->grid[2] = 1;

@@ -72,7 +72,8 @@ struct form {
     bool inner;            /* the fastest axis is reduced */
     int lanes;             /* SCAN: warps of a row */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
-    int64_t stretch, stretches;
+    int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
+    int64_t stretch;       /* SCAN */
     int group;             /* SCAN: stretches of a group */
     int64_t lines, groups; /* SCAN: rows or blocks of columns that are cut; groups of one */
 

@@ -112,7 +112,7 @@ static enum err_code load(struct prepared *p, struct err *e)
     pthread_mutex_lock(&m->lock);
     struct module *at = &m->by_device[d->index];
     if (!at->module)
-        code = load_module(p->cuda, p->entry->bytes, p->emitted->form->kind == FORM_REDUCE, at, e);
+        code = load_module(p->cuda, p->entry->bytes, p->emitted->finish, at, e);
     if (code == ERR_OK)
         p->functions = at->functions;
     pthread_mutex_unlock(&m->lock);

@@ -1,8 +1,9 @@
 /* The form reduce. Threads either share an output (AR_INNER: the fastest axis is reduced; AR_LANES
  * threads walk the reduced points side by side) or stand beside each other along the outputs, AR_E
- * each, in AR_LANES rows over the reduced points. Where there are few outputs, the reduced points are
- * split among blocks (gridDim.y), whose states ar_finish merges in order. Which elements meet in which
- * order depends on the shape and on how the operands lie alone.
+ * each, in AR_LANES rows over the reduced points. Where there are few outputs, blocks (gridDim.y) take
+ * turns at the reduced points, side by side in memory (a tenth faster than a stretch each), and
+ * ar_finish merges their states in order. Which elements meet in which order depends on the shape and
+ * on how the operands lie alone.
  *
  * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
  * to the indices along the kept, the reduced axes), ar_position (a point's number among the reduced
@@ -26,10 +27,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
     const int column = AR_INNER ? tid / AR_LANES : tid % AR_WIDTH;
     const ar_index chunk = (ar_index)blockIdx.x * AR_WIDTH + column;
-    const ar_index begin = (ar_index)blockIdx.y * (ar_index)p.stretch;
-    ar_index end = begin + (ar_index)p.stretch;
-    if (end > (ar_index)p.reduced)
-        end = (ar_index)p.reduced;
+    const ar_index end = (ar_index)p.reduced, step = AR_LANES * AR_UNROLL;
 
     ar_state state[AR_E];
 #pragma unroll
@@ -38,7 +36,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     if (chunk < (ar_index)p.kept) {
         ar_at base;
         ar_kept(p, chunk, base);
-        for (ar_index r = begin + lane; r < end; r += AR_LANES * AR_UNROLL) {
+        for (ar_index r = (ar_index)blockIdx.y * step + lane; r < end;
+             r += (ar_index)gridDim.y * step) {
             ar_operands<AR_E> o[AR_UNROLL];
             ar_at at[AR_UNROLL];
 #pragma unroll
@@ -102,7 +101,8 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     }
 }
 
-/* A warp an output: merges the stretches' states, each lane its own, first to last, then the lanes. */
+#ifdef AR_JOIN
+/* AR_JOIN threads an output: each merges some blocks' states, in order, then they each other's. */
 struct ar_finishing {
     ar_state s[AR_BLOCK];
 };
@@ -111,17 +111,17 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 {
     AR_GIVEN
     __shared__ ar_finishing shared;
-    const int n = AR_INNER ? 1 : AR_E, tid = (int)threadIdx.x, lane = tid & 31;
-    const ar_i64 i = (ar_i64)blockIdx.x * (AR_BLOCK / 32) + tid / 32, all = p.kept * n;
+    const int n = AR_INNER ? 1 : AR_E, tid = (int)threadIdx.x, lane = tid % AR_JOIN;
+    const ar_i64 i = (ar_i64)blockIdx.x * (AR_BLOCK / AR_JOIN) + tid / AR_JOIN, all = p.kept * n;
     const ar_state *from = (const ar_state *)p.scratch;
     ar_state state = ar_begin(p);
     if (i < all)
-        for (ar_i64 s = lane; s < p.stretches; s += 32)
+        for (ar_i64 s = lane; s < p.blocks; s += AR_JOIN)
             state = s == lane ? from[s * all + i] : ar_merge(state, from[s * all + i]);
     shared.s[tid] = state;
     __syncthreads();
 #pragma unroll
-    for (int half = 16; half > 0; half /= 2) {
+    for (int half = AR_JOIN / 2; half > 0; half /= 2) {
         if (lane < half)
             shared.s[tid] = ar_merge(shared.s[tid], shared.s[tid + half]);
         __syncthreads();
@@ -135,5 +135,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     r.v[0] = ar_end(p, shared.s[tid]);
     ar_put<1>(p, at, r);
 }
+
+#endif
 
 #endif

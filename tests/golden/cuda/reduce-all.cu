@@ -12,8 +12,7 @@ struct ar_params {
     alignas(8) const ar_f32 * in1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 stretch;
-    alignas(8) ar_i64 stretches;
+    alignas(8) ar_i64 blocks;
     alignas(8) void * scratch;
     alignas(8) ar_div div[1];
     alignas(8) ar_f32 * out;
@@ -91,4 +90,5 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return ar_cast_F64_F32(s);
 }
+#define AR_JOIN 32
 #include "compute/kernels/reduce.cuh"

@@ -13,8 +13,7 @@ struct ar_params {
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 stretch;
-    alignas(8) ar_i64 stretches;
+    alignas(8) ar_i64 blocks;
     alignas(8) void * scratch;
     alignas(8) ar_div div[3];
     alignas(8) ar_i64 * out;

@@ -12,8 +12,7 @@ struct ar_params {
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 stretch;
-    alignas(8) ar_i64 stretches;
+    alignas(8) ar_i64 blocks;
     alignas(8) void * scratch;
     alignas(8) ar_div div[2];
     alignas(8) ar_c64 * out;
