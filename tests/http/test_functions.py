@@ -311,3 +311,15 @@ def test_on_a_device(gpu_with):
     u = np.arange(12, dtype="float32").reshape(3, 4)
     assert np.array_equal(c.evaluate("unit(u)"), (u - u.mean()) / u.max())
     c.close()
+
+
+def test_indices_out_of_range_in_a_body(api, fn):
+    """What is looked at before anything is stored has its place at the call, too."""
+    api.upload(np.arange(4.), "u"), api.upload(np.array([0, 9]), "i")
+    api.expect(201, fn("pick", ["x", "j"], "0 + take(x, j)"))
+    api.expect(201, fn("deep_pick", ["x", "j"], "-pick(x, j)"))
+    assert api.evaluate("deep_pick(u, i % 4)").tolist() == [0, -1]
+    for extra in ({}, {"out": "u", "index": "0:2"}):
+        e = api.fails(422, "bad_index", api.post("/v1/evaluate", {"expr": "1 + deep_pick(u, i)", **extra}))
+        assert place(e) == ("/expr", 17), e
+    assert api.download("u").tolist() == [0, 1, 2, 3]
