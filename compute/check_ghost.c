@@ -9,7 +9,8 @@
  *
  * `array` computes the cells behind the faces from the array's boundary, an axis after the other:
  * each is an ordinary shift (wrap, symmetric or clamp), and where the face has a condition a choice
- * by the index. Axis 0 is innermost, as ghost.c fills it first, so both give the same bits. */
+ * by whether that stayed inside. Axis 0 is innermost, as ghost.c fills it first, so both give the
+ * same bits. */
 #include <string.h>
 
 #include "compute/check_int.h"
@@ -294,6 +295,19 @@ static enum err_code slope(struct checker *c, uint32_t place, const struct grid 
     return graph_cast(c, place, k, t, ret);
 }
 
+/* Whether a shift stays inside the shape, as a shift of true: what a backend knows of whole boxes.
+ */
+static enum err_code stays_inside(struct checker *c, uint32_t place, uint32_t x,
+                                  const int64_t *offsets, uint32_t *ret)
+{
+    const struct affine nothing = {0};
+    uint32_t yes, no;
+    TRY(graph_const(c, place, (struct scalar){.dtype = DT_BOOL, .v.b = 1}, &yes));
+    TRY(graph_const(c, place, (struct scalar){.dtype = DT_BOOL}, &no));
+    TRY(graph_view(c, place, yes, &nothing, c->t->nodes[x].rank, c->t->nodes[x].shape, &yes));
+    return graph_shift(c, place, yes, offsets, BOUNDARY_CONSTANT, no, ret);
+}
+
 /* x shifted along one axis, with the condition of the face that the shift reads behind. */
 static enum err_code shift_axis(struct checker *c, uint32_t place, const struct grid *g, int axis,
                                 int64_t o, uint32_t x, uint32_t *ret)
@@ -304,7 +318,7 @@ static enum err_code shift_axis(struct checker *c, uint32_t place, const struct 
     enum boundary_mode mode = face->type == FACE_PERIODIC ? BOUNDARY_WRAP
                               : face->type == FACE_NONE   ? BOUNDARY_CLAMP
                                                           : BOUNDARY_SYMMETRIC;
-    uint32_t s, phi, v, at, edge;
+    uint32_t s, phi, v, inside;
     offsets[axis] = o;
     TRY(graph_shift(c, place, x, offsets, mode, 0, &s));
     *ret = s;
@@ -319,10 +333,8 @@ static enum err_code shift_axis(struct checker *c, uint32_t place, const struct 
         TRY(graph_op2(c, place, o > 0 ? OP_ADD : OP_SUBTRACT, phi, v, &v));
     }
     TRY(graph_cast(c, place, v, own, &v));
-    TRY(graph_index(c, place, axis, &at));
-    TRY(i64_const(c, place, o > 0 ? n - o : -o, &edge));
-    TRY(graph_op2(c, place, o > 0 ? OP_GREATER_EQUAL : OP_LESS, at, edge, &at));
-    TRY(graph_where(c, place, at, v, s, &v));
+    TRY(stays_inside(c, place, x, offsets, &inside));
+    TRY(graph_where(c, place, inside, s, v, &v));
     return graph_close_operand(c, place, v, ret);
 }
 

@@ -170,10 +170,19 @@ uint32_t ir_emit_cast(struct ir_builder *b, uint32_t arg, enum dtype to)
     return ir_emit(b, &n);
 }
 
+static bool is_bool(const struct ir_kernel *k, uint32_t i, uint8_t value)
+{
+    const struct ir_node *n = &k->nodes[i];
+    return n->kind == IR_CONST && n->dtype == DT_BOOL && k->scalars[n->scalar].v.b == value;
+}
+
 uint32_t ir_emit_select(struct ir_builder *b, uint32_t cond, uint32_t x, uint32_t y)
 {
     if (cond == IR_NONE || x == IR_NONE || y == IR_NONE)
         return IR_NONE;
+    const struct ir_node *c = &b->k->nodes[cond];
+    if (c->kind == IR_SELECT && is_bool(b->k, c->args[1], 1) && is_bool(b->k, c->args[2], 0))
+        cond = c->args[0]; /* (c ? true : false) is c, which may be an IR_INSIDE */
     struct ir_node n = {
         .kind = IR_SELECT, .dtype = b->k->nodes[x].dtype, .n_args = 3, .args = {cond, x, y}};
     return ir_emit(b, &n);

@@ -17,8 +17,14 @@ struct emit_operand {
     const struct grid *grid;
 };
 
-/* One ghost cell around, in padded memory. */
-static const struct grid emit_grid = {.rank = 3, .ghost = {1, 1, 1}, .spacing = {1, 1, 1}};
+/* One ghost cell around, in padded memory; a face of each type. */
+static const struct grid emit_grid = {.rank = 3,
+                                      .ghost = {1, 1, 1},
+                                      .spacing = {1, 0.5, 1},
+                                      .has_boundary = true,
+                                      .face = {{{FACE_DIRICHLET, 2, 0}, {FACE_NONE}},
+                                               {{FACE_NEUMANN, 3, 0}, {FACE_DIRICHLET, 1, 0}},
+                                               {{FACE_PERIODIC}, {FACE_PERIODIC}}}};
 
 /* clang-format off */
 static const struct emit_operand emit_operands[] = {
@@ -77,6 +83,8 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"shift(a[1:], (1, 0, 0)) + 1", "stencil"},
     {"laplacian(g, boundary='ghost')", "stencil"}, {"laplacian(gd, boundary='ghost')", "stencil"},
     {"laplacian(godd, boundary='ghost')", "stencil"},
+    {"laplacian(g, boundary='array')", "stencil"}, {"laplacian(gd, boundary='array')", "stencil"},
+    {"shift(g, (1, 1, -1), 'array')", "rows"},
     {"shift(g, (1, 1, 1), 'ghost') - a", "stencil"},
     {"shift(shift(g, (1, 0, 0), 'ghost'), (0, 0, 1)) - a", "rows"},
     {"sum(shift(g*a[0], (0, 0, 0), 'ghost') - shift(g, (0, 1, 0), 'ghost'))", "reduce-all"},
@@ -142,6 +150,7 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"stencil-symmetric", "shift(sq, (0, 3), 'symmetric') + sq"},
     {"stencil-constant", "shift(exp(a), (1, 0, 0), 'constant', 0) + a"},
     {"stencil-step", "laplacian(odd2)"}, {"stencil-ghost", "laplacian(g, boundary='ghost')"},
+    {"stencil-array", "laplacian(g, boundary='array')"},
     {"stencil-batch", "shift(five, (0, 0, 1, 0, 1), 'wrap') - five"},
     {"reduce-all", "sum((a - b)**2)"}, {"reduce-inner", "sum(z, axis=1)"},
     {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(a*b, 2)"},
