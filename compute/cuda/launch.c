@@ -160,9 +160,25 @@ static enum err_code make_params(struct stream *s, const struct emitted *m, cons
     fill_params(all, m, job, f->scratch);
     char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
-    return cuda_check(
+    enum err_code code = cuda_check(
         c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
         "cuMemcpyHtoDAsync", NULL);
+    f->launched |= code == ERR_OK;
+    return code;
+}
+
+/* What blocks tell each other through has to be 0 first. */
+static enum err_code zero_scratch(struct stream *s, const struct emitted *m, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    if (m->zeroed == 0)
+        return ERR_OK;
+    enum err_code code = cuda_check(
+        c,
+        c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->scratch, 0, (size_t)m->zeroed, s->cu),
+        "cuMemsetD8Async", NULL);
+    f->launched |= code == ERR_OK;
+    return code;
 }
 
 static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
@@ -180,17 +196,12 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
     }
     const struct emitted *m = p->emitted;
     enum err_code code = make_params(s, m, job, f);
+    if (code == ERR_OK)
+        code = zero_scratch(s, m, f);
     if (code != ERR_OK)
         return code;
     const struct form *g = m->form;
     void *params[1] = {d->params};
-    if (m->zeroed > 0)
-        code = cuda_check(c,
-                          c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->scratch, 0,
-                                                     (size_t)m->zeroed, s->cu),
-                          "cuMemsetD8Async", NULL);
-    if (code != ERR_OK)
-        return code;
     code = cuda_check(c,
                       c->driver->cuLaunchKernel(p->functions.kernel, g->grid[0], g->grid[1],
                                                 g->grid[2], g->block[0], g->block[1], 1, 0, s->cu,

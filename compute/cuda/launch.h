@@ -15,7 +15,7 @@ struct flight {
     size_t pinned_size, pinned_used;
     enum err_code result;
     uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
-    bool launched;    /* some kernel was, or a copy */
+    bool launched;    /* a kernel, a copy or a filling of memory was */
     bool touched;     /* the last kernel was launched */
     bool timed;       /* both events are recorded */
     double compile_ms;
