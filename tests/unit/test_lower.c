@@ -381,6 +381,19 @@ static void verify_finds_what_is_broken(void **state)
         bool defined = op != REDUCE_ANY && op != REDUCE_ALL && op < REDUCE_ARGMAX;
         assert_int_equal(ir_verify(&broken, g.arena) == NULL, defined);
     }
+    out = k->outputs[0];
+    out.kind = OUT_SCAN;
+    out.reduce = REDUCE_SUM;
+    out.axes = 2;
+    assert_null(ir_verify(&broken, g.arena));
+    out.axes = 3; /* along one axis only */
+    assert_non_null(ir_verify(&broken, g.arena));
+    out.axes = 2;
+    out.slot = k->inputs[0].slot; /* over what is read */
+    assert_non_null(ir_verify(&broken, g.arena));
+    out.slot = k->outputs[0].slot;
+    out.reduce = REDUCE_MAX;
+    assert_non_null(ir_verify(&broken, g.arena));
     _cleanup_strb_ struct strb text = {0};
     ir_print(k, &text);
     assert_non_null(strstr(text.data, "wrap"));
