@@ -358,6 +358,24 @@ def test_mistakes_of_scans(api, expr, code):
     api.fails(422, code, api.post("/v1/evaluate", {"expr": expr}))
 
 
+# --- bfloat16, which NumPy lacks: small whole numbers are exact in it ---
+
+def test_bfloat16(both):
+    a = np.random.default_rng(8).integers(-5, 6, (4, 6)).astype("float64")
+    hold(both, "a", a)
+    for name, want in (("sum", a.sum(1)), ("prod", np.sign(a).prod(1)), ("max", a.max(1)), ("mean", a.mean(1)),
+                       ("var", a.var(1)), ("std", a.std(1)), ("norm", np.sqrt((a * a).sum(1)))):
+        x = "sign(a)" if name == "prod" else "a"
+        got = both.expect(200, both.post("/v1/evaluate", {
+            "expr": f"{name}(astype({x}, 'bfloat16'), 1)", "inline": True})).json()
+        assert got["dtype"] == "bfloat16"
+        np.testing.assert_allclose(got["data"], want, rtol=2**-7, err_msg=name)  # printed short, too
+    np.testing.assert_array_equal(value(both, "argmin(astype(a, 'bfloat16'), 0)"), a.argmin(0))
+    got = both.expect(200, both.post("/v1/evaluate", {
+        "expr": "cumulative_sum(astype(a, 'bfloat16'), 1)", "inline": True})).json()
+    assert got["dtype"] == "bfloat16" and got["data"] == a.cumsum(1).tolist()
+
+
 # --- what holds for all of them ---
 
 def test_extremes(both):
