@@ -75,7 +75,7 @@ PYTHON = [page for page in PAGES if re.search(r"^```python$", (REPO / page).read
 
 
 @pytest.mark.parametrize("page", PYTHON)
-def test_worked_examples(page, daemon):
+def test_worked_examples(page, daemon, api):  # api: what the example made is deleted
     """The ```python blocks of a page are one program."""
     text = "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
     text = text.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
