@@ -80,7 +80,8 @@ static enum err_code known_index(struct checker *c, uint32_t place, const struct
 }
 
 /* The indices as int64, closed. */
-static enum err_code index_operand(struct checker *c, const struct cval *v, uint32_t *ret)
+static enum err_code index_operand(struct checker *c, const struct cval *v,
+                                   const struct taking *taking, uint32_t *ret)
 {
     uint32_t id;
     TRY(ops_typed(c, v, &id));
@@ -89,10 +90,12 @@ static enum err_code index_operand(struct checker *c, const struct cval *v, uint
         return expr_err(c->x, v->place, c->e, ERR_DTYPE_MISMATCH,
                         "indices are of an integer type, not %s", dtype_name(t));
     TRY(graph_close_operand(c, v->place, id, &id));
-    if (t == DT_U64) { /* what does not fit is out of range anyway */
-        uint32_t most;
-        TRY(graph_const(c, v->place, (struct scalar){.dtype = t, .v.u64 = INT64_MAX}, &most));
-        TRY(graph_op2(c, v->place, OP_MINIMUM, id, most, &id));
+    if (t == DT_U64) { /* what does not fit is out of range anyway, but for wrapping */
+        bool wrap = taking->mode == TAKE_WRAP && taking->extent > 0;
+        uint64_t bound = wrap ? (uint64_t)taking->extent : INT64_MAX;
+        uint32_t by;
+        TRY(graph_const(c, v->place, (struct scalar){.dtype = t, .v.u64 = bound}, &by));
+        TRY(graph_op2(c, v->place, wrap ? OP_REMAINDER : OP_MINIMUM, id, by, &id));
     }
     return graph_cast(c, v->place, id, DT_I64, ret);
 }
@@ -387,7 +390,7 @@ enum err_code gather_take(struct checker *c, const struct call *call, struct cva
         return ERR_OK;
     }
     TRY(check_value(c, node, &v));
-    TRY(index_operand(c, &v, &j));
+    TRY(index_operand(c, &v, &t, &j));
     bool known = c->t->nodes[j].kind == T_CONST;
     if (known) {
         int64_t i = c->t->nodes[j].value.v.i64;
@@ -411,7 +414,7 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
     if (check_absent(c, call->param[2]))
         t.extent = t.shape[t.axis = t.rank - 1];
     TRY(check_value(c, node, &v));
-    TRY(index_operand(c, &v, &j));
+    TRY(index_operand(c, &v, &t, &j));
     const struct typed_node n = c->t->nodes[j];
     bool fits = n.rank == t.rank;
     for (int k = 0; fits && k < t.rank; k++) {

@@ -49,27 +49,16 @@ static enum err_code add_call(struct function *f, uint32_t node, size_t *cap, st
 
 static enum err_code check_body(struct function *f, struct err *e)
 {
-    bool used[CALL_MAX_PARAMS] = {false};
     size_t cap = 0;
     for (uint32_t i = 0; i < f->body->n_nodes; i++) {
         const struct expr_node *n = &f->body->nodes[i];
-        uint32_t p = param_of(f, n);
         bool known;
-        if (p != EXPR_NOWHERE)
-            used[p] = true;
         if (n->kind != EXPR_CALL)
             continue;
         TRY(call_check(f->body, i, &known, e));
         if (!known)
             TRY(add_call(f, i, &cap, e));
     }
-    for (uint32_t p = 0; p < f->n_params; p++)
-        if (!used[p]) {
-            char pointer[32];
-            snprintf(pointer, sizeof pointer, "/params/%u", p);
-            return err_field(e, ERR_BAD_FIELD, pointer, "the parameter '%s' is not used",
-                             f->params[p]);
-        }
     return ERR_OK;
 }
 

@@ -151,9 +151,11 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         const struct ir_output *o = &k->outputs[i];
         CHECK(o->node < k->n_nodes, "output %u: node", i);
         enum dtype t = (enum dtype)k->nodes[o->node].dtype;
-        if (o->kind == OUT_REDUCE)
-            CHECK(o->reduce < REDUCE_COUNT && reduce_defined(o->reduce, t), "output %u: %s of %s",
-                  i, reduce_name(o->reduce), dtype_name(t));
+        if (o->kind == OUT_REDUCE) {
+            CHECK(o->reduce < REDUCE_COUNT, "output %u: reduction %d", i, (int)o->reduce);
+            CHECK(reduce_defined(o->reduce, t), "output %u: %s of %s", i, reduce_name(o->reduce),
+                  dtype_name(t));
+        }
         if (o->kind == OUT_SCAN)
             CHECK((o->reduce == REDUCE_SUM || o->reduce == REDUCE_PROD) &&
                       reduce_defined(REDUCE_PROD, t) && __builtin_popcount(o->axes) == 1 &&

@@ -126,6 +126,9 @@ def test_indices_of_a_large_result(api):
     store(api, i, "i")
     np.testing.assert_array_equal(api.evaluate("take(a, i, 0)"), a[i])
     np.testing.assert_array_equal(api.evaluate("take(a + 1, i, 1, 'wrap')*2"), (a + 1)[:, i % 301] * 2)
+    api.upload(np.array([2**64 - 1, 2**63, 5], "uint64"), name="far")
+    want = (a + 1)[:, [(2**64 - 1) % 301, 2**63 % 301, 5]]
+    np.testing.assert_array_equal(api.evaluate("take(a + 1, far, 1, 'wrap')"), want)
     np.testing.assert_array_equal(api.evaluate("take(a, [[5, 9], [-1, 7]], 1)[..., ::-1]"), a[:, [[5, 9], [-1, 7]]][..., ::-1])
     np.testing.assert_array_equal(api.evaluate("take(tile(a, 3), [7, 3, 5, 5], 0)"),
                                   np.tile(a, 3)[[7, 3, 5, 5]])
