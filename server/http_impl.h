@@ -23,8 +23,8 @@ struct rq;
 
 #define RATE_SAMPLES   6
 #define HTTP_NO_TIMING "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000"
-#define THREAD_STACK   (16u << 20)
-#define RESERVE_CONNS  64 /* past max_connections, for health and metrics */
+#define THREAD_STACK   (32u << 20) /* the deepest recursion that settings allow, with sanitizers */
+#define RESERVE_CONNS  64          /* past max_connections, for health and metrics */
 
 struct listener {
     struct http *http;

@@ -191,13 +191,26 @@ static bool needs_wide(const struct ir_kernel *k)
         if (!k->inputs[i].gathered) /* whose numbers are 64 bits long anyway */
             reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank,
                   &most);
+    for (uint32_t i = 0; i < k->n_nodes; i++) { /* ghosts lie beyond the view */
+        if (k->nodes[i].kind != IR_LOAD || k->nodes[i].ctx == 0)
+            continue;
+        int64_t lo, hi, offset = k->inputs[k->nodes[i].input].view.offset;
+        ir_load_extent(k, i, &lo, &hi);
+        if (hi > lo && offset - lo > most)
+            most = offset - lo;
+        if (hi > lo && hi - offset > most)
+            most = hi - offset;
+    }
     for (uint32_t c = 1; c < k->n_ctxs; c++)
         for (int a = 0; a < k->ctxs[c].rank; a++) {
-            int64_t far = llabs(k->ctxs[c].offset[a]);
+            const struct ir_ctx *x = &k->ctxs[c];
+            int64_t far = llabs(x->offset[a]);
+            bool mirrors = x->mode == BOUNDARY_REFLECT || x->mode == BOUNDARY_SYMMETRIC;
             if (far > limit)
                 return true;
-            if (k->ctxs[c].shape[a] + far > most)
-                most = k->ctxs[c].shape[a] + far;
+            int64_t span = (mirrors ? 2 : 1) * x->shape[a] + far; /* with ar_bounded's period */
+            if (span > most)
+                most = span;
         }
     return most >= limit;
 }

@@ -224,10 +224,14 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
     struct cuda *c = s->device->cuda;
     enum err_code code =
         cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
-    for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++)
-        if (!launch_is_empty(job->kernels[i]))
-            code = launch_kernel(s, job, f, job->kernels[i]);
-    f->touched = code == ERR_OK;
+    uint32_t result = job->n_kernels ? job->kernels[job->n_kernels - 1]->outputs[0].slot : 0;
+    for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++) {
+        struct ir_kernel *k = job->kernels[i];
+        if (launch_is_empty(k))
+            continue;
+        code = launch_kernel(s, job, f, k);
+        f->touched |= code == ERR_OK && k->outputs[0].slot == result;
+    }
     if (job->fetch && code == ERR_OK) {
         cuda_transfer_launch(job->fetch, s->cu);
         f->launched = true;

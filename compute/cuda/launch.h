@@ -16,7 +16,7 @@ struct flight {
     enum err_code result;
     uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
     bool launched;    /* a kernel, a copy or a filling of memory was */
-    bool touched;     /* the last kernel was launched */
+    bool touched;     /* a kernel that writes what the last one does was launched */
     bool timed;       /* both events are recorded */
     double compile_ms;
 };

@@ -165,6 +165,8 @@ static bool failed_at_once(struct stream *s, struct job *job)
     struct flight *f = job->private_data;
     if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
         return false;
+    if (atomic_load(&s->passed) != job->ticket - 1) /* the one before is just being told */
+        return false;
     job->result = f ? f->result : job->result;
     job->compile_ms = f ? f->compile_ms : 0;
     job->refusal = f ? f->refusal : 0;

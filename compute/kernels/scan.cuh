@@ -65,10 +65,11 @@ AR_FN ar_carry *ar_group_total(const ar_params &p, ar_i64 line, ar_i64 group)
 }
 AR_FN void ar_raise(int *flag)
 {
-    __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
+        __threadfence();
         *(volatile int *)flag = 1;
+    }
 }
 #endif
 
