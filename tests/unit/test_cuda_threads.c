@@ -184,6 +184,31 @@ static void what_was_not_written_is_not_read(void **state)
     close_engine(first);
 }
 
+/* The first piece is written, the second refused: what is there is neither the old contents nor the
+ * new ones. */
+static void a_result_made_half_is_not_read(void **state)
+{
+    (void)state;
+    static float got[2 * N];
+    struct engine_stream *s;
+    struct array *out = NULL, *again = NULL;
+    open_engine(&s);
+    assert_int_equal(evaluate(s, "concat([a, a])", NULL, NULL, &out, NULL, NULL), ERR_OK);
+    assert_int_equal(evaluate(s, "concat([a*3, a*5])", NULL, out, &again, NULL, NULL), ERR_OK);
+    assert_int_equal(get(s, out, got), ERR_OK); /* and everything is compiled */
+    assert_true(got[7] == 21 && got[N + 7] == 35);
+    array_unref(again);
+    again = NULL;
+    fake_cuda_refuse_launch(2, CUDA_ERROR_OUT_OF_MEMORY);
+    enum err_code code = evaluate(s, "concat([a*3, a*5])", NULL, out, &again, NULL, NULL);
+    fake_cuda_refuse_launch(0, 0);
+    assert_true(code == ERR_OK || code == ERR_OUT_OF_MEMORY);
+    assert_int_equal(get(s, out, got), ERR_OUT_OF_MEMORY);
+    array_unref(again);
+    array_unref(out);
+    close_engine(s);
+}
+
 /* --- many parameters --- */
 
 /* Every second element from each of 64 places, times a number of its own: more parameters than go
@@ -368,6 +393,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_not_written_is_not_read),
+        cmocka_unit_test(a_result_made_half_is_not_read),
         cmocka_unit_test(many_parameters_are_right_or_refused),
         cmocka_unit_test(sessions_side_by_side),
     };
