@@ -18,6 +18,7 @@
 #include "compute/check.h"
 #include "compute/cuda/compile.h"
 #include "compute/cuda/emit.h"
+#include "compute/ir_build.h"
 #include "compute/lower.h"
 #include "protocol/infix.h"
 #include "tests/unit/emit_cases.h"
@@ -242,6 +243,60 @@ static void nvrtc_makes_machine_code_of_them(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Whether a kernel that copies x[i + offset] has indices of 64 bits; x is padded as `strides` say.
+ */
+static bool is_wide(int rank, const int64_t *shape, const int64_t *strides, int64_t offset,
+                    enum boundary_mode mode)
+{
+    struct arena *arena = arena_new(0);
+    struct ir_kernel *k = arena_alloc(arena, sizeof *k);
+    struct ir_builder b;
+    struct ir_ctx ctx;
+    struct view in = {.rank = rank}, out = {.rank = rank};
+    memset(&ctx, 0, sizeof ctx);
+    k->rank = ctx.rank = rank;
+    int64_t stride = 1;
+    for (int a = rank; a-- > 0; stride *= shape[a]) {
+        k->shape[a] = ctx.shape[a] = in.shape[a] = out.shape[a] = shape[a];
+        in.strides[a] = strides[a];
+        out.strides[a] = stride;
+    }
+    ir_builder_init(&b, arena, k);
+    assert_int_equal(ir_add_ctx(&b, &ctx), 0);
+    for (int a = 0; a < rank; a++) {
+        ctx.src[a] = (int8_t)a;
+        ctx.step[a] = 1;
+    }
+    ctx.offset[0] = offset;
+    ctx.mode = mode;
+    uint32_t c = ir_add_ctx(&b, &ctx);
+    struct ir_output o = {.kind = OUT_STORE,
+                          .node = ir_emit_load(&b, 0, DT_U8, &in, c),
+                          .slot = 1,
+                          .dtype = DT_U8,
+                          .view = out};
+    assert_true(ir_add_output(&b, &o));
+    const struct form *f = form_of(arena, k, 256);
+    assert_non_null(f);
+    bool wide = f->wide;
+    arena_free(arena);
+    return wide;
+}
+
+/* What is computed on the way counts: a mirror's period, ghosts outside of the view. */
+static void indices_are_wide_where_32_bits_do_not_reach(void **state)
+{
+    (void)state;
+    const int64_t row[] = {1200000000}, one[] = {1};
+    const int64_t box[] = {499, 1998, 2148}, padded[] = {4300000, 2150, 1};
+    assert_false(is_wide(1, row, one, 1, BOUNDARY_CLAMP));
+    assert_false(is_wide(1, row, one, 1, BOUNDARY_WRAP));
+    assert_true(is_wide(1, row, one, 1, BOUNDARY_REFLECT));
+    assert_true(is_wide(1, row, one, -1, BOUNDARY_SYMMETRIC));
+    assert_false(is_wide(3, box, padded, 1, BOUNDARY_CLAMP));
+    assert_true(is_wide(3, box, padded, 1, BOUNDARY_GHOST));
+}
+
 static void no_memory_is_told(void **state)
 {
     (void)state;
@@ -265,6 +320,7 @@ int main(void)
         cmocka_unit_test(the_text_is_the_committed_one),
         cmocka_unit_test(many_parameters_go_through_memory),
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
+        cmocka_unit_test(indices_are_wide_where_32_bits_do_not_reach),
         cmocka_unit_test(no_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
