@@ -43,7 +43,7 @@ struct task {
     struct lane *lanes;    /* the stream's, pool->n_lanes of them */
     _Atomic int64_t given; /* units taken */
     _Atomic bool failed;
-    _Atomic bool touched; /* something of the result is written */
+    _Atomic bool touched; /* the last kernel has written something */
     int users;            /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
@@ -194,20 +194,12 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     job->done(job);
 }
 
-/* Whether the kernel in work writes what the last one does: a result may be made piece by piece. */
-static bool writes_result(struct task *t)
-{
-    const struct job *job = stream_of(t)->head;
-    return job->kernels[t->kernel - 1]->outputs[0].slot ==
-           job->kernels[job->n_kernels - 1]->outputs[0].slot;
-}
-
 /* A unit that fails has written nothing: it gets its memory first. */
 static void run_unit(struct task *t, int64_t u, struct interp_scratch *scratch)
 {
     if (!interp_unit(t->run, u, scratch))
         atomic_store(&t->failed, true);
-    else if (writes_result(t))
+    else if (t->kernel == stream_of(t)->head->n_kernels)
         atomic_store_explicit(&t->touched, true, memory_order_relaxed);
 }
 
