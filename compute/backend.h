@@ -82,7 +82,8 @@ struct job {
     struct transfer
         *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
-    bool untouched;       /* it failed before its last kernel wrote anything */
+    bool untouched;       /* it failed, and the result is as it was, as far as the backend knows:
+                           CUDA by the kernels launched, the CPU by its last kernel */
     bool in_submit;       /* done() is told inside submit() */
     double device_ms;     /* time the device spent on it, set before done() */
     double compile_ms;    /* time its kernels' compilation took, 0 when they were there */

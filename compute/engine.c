@@ -13,19 +13,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
 /* What a device keeps with a kernel, about: its text, the form of its parameters. */
 #define PREPARED_BYTES ((size_t)24 << 10)
-
-double engine_now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 uint64_t engine_next_version(struct engine *g)
 {
@@ -95,8 +89,8 @@ bool engine_close(struct engine *g)
     if (!g)
         return true;
     /* the last copies of transfers let go of their memory by themselves, in a moment */
-    double until = engine_now_ms() + g->config.close_wait_ms;
-    while (atomic_load(&g->jobs) > 0 && engine_now_ms() < until)
+    double until = clock_ms() + g->config.close_wait_ms;
+    while (atomic_load(&g->jobs) > 0 && clock_ms() < until)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     if (atomic_load(&g->jobs) > 0)
         return false; /* a kernel may use any of it */

@@ -173,6 +173,4 @@ enum err_code require_device(const struct engine_stream *s, const struct array *
 void engine_reason(const struct engine *g, uint64_t refusal, char ret[ENGINE_REASON]);
 
 uint64_t engine_next_version(struct engine *g);
-double engine_now_ms(void);
-
 #endif

@@ -2,6 +2,7 @@
  * (plan_cache.h), and runs (run.c). Also what is made of arrays as they are: copies, exchanges. */
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 #include "compute/plan_cache.h"
@@ -71,21 +72,21 @@ static enum err_code compile(struct engine *g, const struct eval_request *req,
                              const struct check_env *env, struct plan_entry **ret,
                              struct eval_times *times, struct err *e)
 {
-    double start = engine_now_ms();
+    double start = clock_ms();
     struct plan_entry *en = plan_entry_new(g->plans);
     if (!en)
         return err_oom(e);
     enum err_code code = check_expr(en->arena, req->expr, env, req->dtype, &en->typed, e);
     if (code == ERR_OK)
         code = fit_target(en->arena, &en->typed, req, e);
-    double checked = engine_now_ms();
+    double checked = clock_ms();
     times->check += checked - start;
     if (code == ERR_OK) {
         const struct view *v = req->out_view ? req->out_view : req->out ? &req->out->view : NULL;
         code = plan_make(en->arena, g, &en->typed, req->fast_math, v,
                          req->out ? req->out->buffer->nbytes : 0, &en->plan, e);
     }
-    times->lower += engine_now_ms() - checked;
+    times->lower += clock_ms() - checked;
     if (code == ERR_OK)
         *ret = en;
     else
@@ -100,7 +101,7 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
 {
     _cleanup_strb_ struct strb key = {0};
     struct plan_names names;
-    double start = engine_now_ms();
+    double start = clock_ms();
     (void)strb_reserve(&key, KEY_ROOM);
     put_target(&key, device, req);
     bool keep = plan_key_expr(&key, req->expr);
@@ -115,7 +116,7 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
     if (code != ERR_OK)
         return code;
     struct plan_entry *en = keep ? plan_cache_find(g->plans, key.data, key.len) : NULL;
-    times->check = engine_now_ms() - start;
+    times->check = clock_ms() - start;
     if (!en) {
         code = compile(g, req, keep ? &names.env : req->env, &en, times, e);
         if (code == ERR_OK && keep && names.complete &&
@@ -168,9 +169,9 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     }
     t->done = done;
     t->user = user;
-    double start = engine_now_ms();
+    double start = clock_ms();
     code = engine_run(t, typed, account, req->fast_math, req->out, req->out_view, ret, e);
-    times.lower += engine_now_ms() - start;
+    times.lower += clock_ms() - start;
     if (code == ERR_OK && ret_times)
         *ret_times = times;
     return code;
@@ -295,14 +296,14 @@ static enum err_code explain_guards(struct engine *g, struct arena *arena,
 enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
                              struct eval_explanation *ret, struct err *e)
 {
-    double start = engine_now_ms();
+    double start = clock_ms();
     memset(ret, 0, sizeof *ret);
     enum err_code code = check_expr(arena, req->expr, req->env, req->dtype, &ret->typed, e);
     if (code == ERR_OK)
         code = fit_target(arena, &ret->typed, req, e);
     if (code != ERR_OK)
         return code;
-    double checked = engine_now_ms();
+    double checked = clock_ms();
     code = explain_guards(g, arena, ret, e);
     if (code != ERR_OK)
         return code;
@@ -311,7 +312,7 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     if (code != ERR_OK)
         return code;
     ret->times.check = checked - start;
-    ret->times.lower = engine_now_ms() - checked;
+    ret->times.lower = clock_ms() - checked;
     return ERR_OK;
 }
 

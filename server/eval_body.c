@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "protocol/index.h"
 #include "protocol/infix.h"
 #include "protocol/json.h"
@@ -25,13 +25,6 @@ void eval_body_clear(struct eval_body *b)
     b->has_out = false;
     session_unref(b->session);
     b->session = NULL;
-}
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
 static enum err_code body_object(struct request *req, struct json *ret, struct err *e)
@@ -261,7 +254,7 @@ static enum err_code read_all(struct request *req, bool explain, struct eval_bod
 
 enum err_code eval_body_read(struct request *req, bool explain, struct eval_body *b, struct err *e)
 {
-    double start = now_ms();
+    double start = clock_ms();
     memset(b, 0, sizeof *b);
     enum err_code c = read_all(req, explain, b, e);
     if (c) {
@@ -277,6 +270,6 @@ enum err_code eval_body_read(struct request *req, bool explain, struct eval_body
         b->request.out = b->out.array;
         b->request.out_view = &b->region;
     }
-    req->t_parse = now_ms() - start;
+    req->t_parse = clock_ms() - start;
     return ERR_OK;
 }

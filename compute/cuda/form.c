@@ -404,7 +404,7 @@ static bool runs_across(const struct form *f, const struct form_load *l, int y)
     return s[f->rank - 1] != 0 && s[f->rank - 1] != 1 && s[y] == 1;
 }
 
-/* An array, all of it or nearly, is read along both axes, as a + transpose(a) does. */
+/* An array is read along both axes, as in a + transpose(a). */
 static bool reads_both_ways(const struct analysis *z, int y)
 {
     const struct form *f = z->f;
@@ -504,8 +504,6 @@ static void make_reduce(struct analysis *z)
         f->stretches = most;
     if (f->stretches < 1)
         f->stretches = 1;
-    if (f->stretches > 65535)
-        f->stretches = 65535;
     f->grid[0] = (unsigned)across;
     f->grid[1] = (unsigned)f->stretches;
     f->grid[2] = 1;

@@ -33,8 +33,8 @@ template <typename T, int RZ, int RY, int RX> struct ar_near {
 };
 
 /* A row in two steps, so that every load of every row is on its way before the first lane waits for
- * another's element; a __syncwarp() in between keeps the compiler from putting loads off. First: the thread's own elements, x being the first, and, at a warp's or the row's
- * ends, those beside them. */
+ * another's element; a __syncwarp() in between keeps the compiler from putting loads off. First: the
+ * thread's own elements, x being the first, and, at a warp's or the row's ends, those beside them. */
 template <int MODE, typename T, int RZ, int RY, int RX>
 AR_FN void ar_near_own(ar_near<T, RZ, RY, RX> &n, const T *row, ar_index nx, ar_index x, int z, int y,
                        bool edge)

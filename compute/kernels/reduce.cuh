@@ -13,7 +13,7 @@
 
 #define AR_WIDTH (AR_BLOCK / AR_LANES) /* outputs, or chunks of them, of a block */
 
-/* A block's states, [lane][output]; the union keeps constructors away. */
+/* A block's states, [lane][output]. */
 struct ar_states {
     ar_state s[AR_LANES][AR_INNER ? AR_WIDTH : AR_WIDTH * AR_E];
 };
