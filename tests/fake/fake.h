@@ -42,6 +42,8 @@ struct fake {
     const char *fail_file, *failed;
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */
+    bool has_ended;
+    pthread_t ended; /* the thread of a destroyed stream that ended last: not yet joined */
 };
 extern struct fake fake;
 

@@ -23,6 +23,15 @@ static void finish(struct CUstream_st *s)
     free(s);
 }
 
+/* With the lock held, which it lets go of: joins the thread that ended last, as that one did with
+ * the one before it. */
+static void join_ended(bool has_ended, pthread_t thread)
+{
+    pthread_mutex_unlock(&fake.lock);
+    if (has_ended)
+        pthread_join(thread, NULL);
+}
+
 static void run_one(struct CUstream_st *s)
 {
     struct work *w = s->first;
@@ -64,8 +73,12 @@ static void *stream_main(void *arg)
         run_one(s);
     }
     finish(s);
+    bool before = fake.has_ended;
+    pthread_t last = fake.ended;
+    fake.has_ended = true;
+    fake.ended = pthread_self();
     pthread_cond_broadcast(&fake.changed);
-    pthread_mutex_unlock(&fake.lock);
+    join_ended(before, last);
     return NULL;
 }
 
@@ -76,16 +89,12 @@ struct CUstream_st *stream_new(struct CUctx_st *context)
     s->context = context;
     s->last = &s->first;
     pthread_cond_init(&s->ready, NULL);
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's own business */
     pthread_t thread;
-    int failed = pthread_create(&thread, &attr, stream_main, s);
+    int failed = pthread_create(&thread, NULL, stream_main, s);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
     if (failed) {
         free(s);
         return NULL;
@@ -132,6 +141,30 @@ void stream_wait_all(void)
         if (again)
             pthread_cond_wait(&fake.changed, &fake.lock);
     }
+}
+
+/* A leak checker looks at the threads that are left when the program ends: those of destroyed
+ * streams are not. What is held or waits for ever stays. */
+__attribute__((destructor)) static void end_threads(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    bool ends = !fake.forked && !fake.holding;
+    for (struct CUstream_st *s = fake.streams; s && ends; s = s->next)
+        ends &= s->stop || s->done == s->issued;
+    if (!ends) {
+        pthread_mutex_unlock(&fake.lock);
+        return;
+    }
+    for (bool again = true; again;) {
+        again = false;
+        for (struct CUstream_st *s = fake.streams; s; s = s->next)
+            again |= s->stop;
+        if (again)
+            pthread_cond_wait(&fake.changed, &fake.lock);
+    }
+    bool any = fake.has_ended;
+    fake.has_ended = false;
+    join_ended(any, fake.ended);
 }
 
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
