@@ -332,14 +332,24 @@ static void job_wrote(const struct job *job, const struct storage_use *u)
     }
 }
 
+/* A part written to contents that never came: the buffer falls back behind both, see
+ * buffer_storage. */
+static enum err_code rest_failed(const struct storage_use *u)
+{
+    return u->whole || u->fresh ? ERR_OK : (enum err_code)atomic_load(&u->storage->failed);
+}
+
 /* Whoever waits for what was written can tell how long it took, and whether it is there: work that
  * failed, or read what failed work should have written, leaves nothing that may be shown. */
 static void job_measured(struct job *job)
 {
     struct task *t = job->user;
-    for (uint32_t i = 0; i < t->n_uses && job->result == ERR_OK; i++)
-        if (!t->uses[i].write && (job->result = operand_failed(t, t->uses[i].storage)) != ERR_OK)
-            job->refusal = atomic_load(&t->uses[i].storage->refusal);
+    for (uint32_t i = 0; i < t->n_uses && job->result == ERR_OK; i++) {
+        const struct storage_use *u = &t->uses[i];
+        job->result = u->write ? rest_failed(u) : operand_failed(t, u->storage);
+        if (job->result != ERR_OK)
+            job->refusal = atomic_load(&u->storage->refusal);
+    }
     if (job->result != ERR_OK)
         atomic_fetch_add(&t->stream->engine->failures, 1);
     for (uint32_t i = 0; i < t->n_uses; i++)

@@ -418,7 +418,8 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
         return NULL; /* as if nothing had been asked */
     atomic_store(&b->version, engine_next_version(r->g));
     if (!renamed) {
-        storage_forget(b->storage);
+        if (r->covers) /* or what was before would come back in its place */
+            storage_forget(b->storage);
         return NULL;
     }
     struct storage *old = b->storage;
