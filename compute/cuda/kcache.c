@@ -196,6 +196,21 @@ static struct node *lookup(struct kcache *c, const struct kcache_key *key)
     return n;
 }
 
+/* Out of the table, with its reference; false: it is not in there. */
+static bool take_out(struct kcache *c, struct node *n)
+{
+    struct node **at = bucket_of(c, &n->pub.key);
+    while (*at && *at != n)
+        at = &(*at)->next;
+    if (!*at)
+        return false;
+    *at = n->next;
+    leave_order(c, n);
+    c->stats.entries--;
+    c->stats.bytes -= (int64_t)n->pub.n;
+    return true;
+}
+
 /* The longest unused entry that only the table holds, taken out of it with the table's reference,
  * or NULL. Nobody can come by a reference meanwhile, for that takes the lock, or one already. */
 static struct node *take_idle(struct kcache *c)
@@ -203,15 +218,8 @@ static struct node *take_idle(struct kcache *c)
     struct node *n = c->oldest;
     while (n && atomic_load_explicit(&n->refs, memory_order_acquire) != 1)
         n = n->newer;
-    if (!n)
-        return NULL;
-    struct node **at = bucket_of(c, &n->pub.key);
-    while (*at != n)
-        at = &(*at)->next;
-    *at = n->next;
-    leave_order(c, n);
-    c->stats.entries--;
-    c->stats.bytes -= (int64_t)n->pub.n;
+    if (n)
+        (void)take_out(c, n);
     return n;
 }
 
@@ -386,6 +394,7 @@ static enum err_code make(struct kcache *c, const char *arch, const char *source
     void *bytes;
     if (kcache_disk_load(&c->disk, &n->pub.key, &bytes, &n->pub.n)) {
         n->pub.bytes = bytes;
+        n->pub.from_disk = true;
         *ret_how = KCACHE_DISK;
         trace("from disk", &n->pub.key, n->pub.n, clock_ms() - start);
         return ERR_OK;
@@ -504,6 +513,21 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
     }
     pthread_mutex_unlock(&c->lock);
     return err;
+}
+
+bool kcache_reject(struct kcache *c, const struct kcache_entry *entry)
+{
+    struct node *n = (struct node *)(uintptr_t)entry;
+    if (!entry->from_disk)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    bool mine = take_out(c, n); /* else somebody else has, and may have put better code there */
+    pthread_mutex_unlock(&c->lock);
+    if (mine) {
+        kcache_disk_drop(&c->disk, &entry->key);
+        kcache_unref(&n->pub);
+    }
+    return true;
 }
 
 void kcache_get_stats(struct kcache *c, struct kcache_stats *ret)

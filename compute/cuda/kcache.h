@@ -37,6 +37,7 @@ struct kcache_entry {
     struct kcache_key key;
     const void *bytes; /* for cuModuleLoadData */
     size_t n;
+    bool from_disk; /* not compiled by this process */
     _Atomic(void *) user;
 };
 
@@ -83,6 +84,10 @@ uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key); /* 0: t
 void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why);
 /* One line for a person, without paths of this machine; "" when it is forgotten. */
 void kcache_reason(struct kcache *c, uint64_t refusal, char ret[KCACHE_REASON]);
+
+/* The driver refuses the entry's code. What came from disk goes, there and from memory, so that
+ * kcache_get compiles the text anew. False: it was compiled here, and would be the same again. */
+bool kcache_reject(struct kcache *c, const struct kcache_entry *entry);
 
 struct kcache_entry *kcache_ref(struct kcache_entry *entry);
 void kcache_unref(struct kcache_entry *entry); /* NULL is fine */

@@ -354,3 +354,13 @@ void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, cons
     if (due)
         trim(d);
 }
+
+void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key)
+{
+    char name[NAME_LEN + 1];
+    if (d->fd < 0)
+        return;
+    name_of(key, name);
+    problem(d, "the driver refuses the code in %s", name);
+    unlinkat(d->fd, name, 0); /* d->bytes is put right by the next look */
+}

@@ -30,5 +30,7 @@ bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void 
                       size_t *ret_n);
 void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, const void *bytes,
                        size_t n);
+/* The driver refuses what is stored for the key: it goes. */
+void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key);
 
 #endif

@@ -181,19 +181,30 @@ static enum err_code zero_scratch(struct stream *s, const struct emitted *m, str
     return code;
 }
 
+bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f)
+{
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* since launch_flight_new */
+        int state = atomic_load(&p->state);
+        if (state == PREPARED_COMPILING)
+            return false;
+        if (state == PREPARED_READY)
+            continue;
+        f->result = (enum err_code)state;
+        f->refusal = kcache_refusal(d->cuda->kcache, &p->key);
+        return true;
+    }
+    return true;
+}
+
 static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
                                    struct ir_kernel *k)
 {
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
-    struct prepared *p = atomic_load(&k->prepared); /* since launch_flight_new */
-    int state = atomic_load(&p->state);
-    if (state == PREPARED_COMPILING) /* it had failed, for want of memory, and is tried once more */
-        return ERR_OUT_OF_MEMORY;
-    if (state != PREPARED_READY) {
-        f->refusal = kcache_refusal(c->kcache, &p->key);
-        return (enum err_code)state;
-    }
+    struct prepared *p = atomic_load(&k->prepared);
     const struct emitted *m = p->emitted;
     enum err_code code = make_params(s, m, job, f);
     if (code == ERR_OK)

@@ -44,9 +44,14 @@ void launch_flight_free(struct cuda_device *d, struct flight *f); /* for good */
 /* Nothing is to be written by it. */
 bool launch_is_empty(const struct ir_kernel *k);
 
-/* Queues the job's kernels, and what it fetches, between the flight's events; with device->lock and
- * the device entered. ERR_OUT_OF_MEMORY, ERR_INTERNAL (a kernel that does not compile),
- * ERR_DEVICE_LOST; what was queued by then passes. */
+/* Whether it is known of each kernel that it is ready, or of one that it will not be: that is the
+ * flight's result then. A failed kernel may be tried again at any time, so this looks once; what is
+ * ready stays so. False: one is being compiled. */
+bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f);
+
+/* Queues the job's kernels, all of them ready, and what it fetches, between the flight's events;
+ * with device->lock and the device entered. ERR_OUT_OF_MEMORY (the driver's own), ERR_DEVICE_LOST;
+ * what was queued by then passes. */
 enum err_code launch_job(struct stream *s, struct job *job, struct flight *f) must_check;
 
 #endif

@@ -48,22 +48,33 @@ enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e)
     return r;
 }
 
-enum err_code cuda_pack_open(struct cuda_device *d, struct err *e)
+/* ret_rejected: it came from disk, does not load, and is not there any more. */
+static enum err_code get_and_load(struct cuda_device *d, bool *ret_rejected, struct err *e)
 {
-    struct cuda *c = d->cuda;
+    struct kcache *cache = d->cuda->kcache;
     struct kcache_entry *entry;
     enum kcache_how how;
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    d->pack_module = NULL;
-    enum err_code r = kcache_get(c->kcache, d->arch, source, false, &entry, &how, e);
+    *ret_rejected = false;
+    enum err_code r = kcache_get(cache, d->arch, source, false, &entry, &how, e);
     if (r != ERR_OK)
         return r;
     r = load(d, entry->bytes, e);
+    if (r == ERR_INTERNAL)
+        *ret_rejected = kcache_reject(cache, entry);
     kcache_unref(entry);
     if (r != ERR_OK)
         cuda_pack_close(d);
     return r;
+}
+
+enum err_code cuda_pack_open(struct cuda_device *d, struct err *e)
+{
+    bool rejected;
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    d->pack_module = NULL;
+    enum err_code r = get_and_load(d, &rejected, e);
+    return rejected ? get_and_load(d, &rejected, e) : r;
 }
 
 void cuda_pack_close(struct cuda_device *d)

@@ -4,7 +4,8 @@
  * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not.
  *
  * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
- * the cache has forgotten the refusal.
+ * the cache has forgotten the refusal. Code from disk that the driver refuses is compiled anew at
+ * once.
  *
  * Modules hang on the cache entry, one a device, and go with it. */
 #include "compute/cuda/prepare.h"
@@ -137,7 +138,7 @@ static bool is_loaded(struct prepared *p)
 
 /* Gets the code where it is not there yet, and loads it. ret_found: it was there, on disk, or
  * somebody else has just compiled it. */
-static enum err_code make_ready(struct prepared *p, bool *ret_found, struct err *e)
+static enum err_code get_and_load(struct prepared *p, bool *ret_found, struct err *e)
 {
     struct cuda *c = p->cuda;
     enum err_code code = ERR_OK;
@@ -150,11 +151,20 @@ static enum err_code make_ready(struct prepared *p, bool *ret_found, struct err 
         p->compile_ms = clock_ms() - start;
         *ret_found = code == ERR_OK && how != KCACHE_COMPILED;
     }
-    if (code != ERR_OK)
-        return code;
-    code = load(p, e);
+    return code == ERR_OK ? load(p, e) : code;
+}
+
+static enum err_code make_ready(struct prepared *p, bool *ret_found, struct err *e)
+{
+    struct kcache *cache = p->cuda->kcache;
+    enum err_code code = get_and_load(p, ret_found, e);
+    if (code == ERR_INTERNAL && p->entry && kcache_reject(cache, p->entry)) {
+        kcache_unref(p->entry);
+        p->entry = NULL;
+        code = get_and_load(p, ret_found, e);
+    }
     if (code == ERR_INTERNAL)
-        kcache_refuse(c->kcache, &p->key, e);
+        kcache_refuse(cache, &p->key, e);
     return code;
 }
 

@@ -50,17 +50,15 @@ static bool has_failed(const struct stream *s)
  * is told in its turn. */
 static bool may_launch(struct stream *s, const struct job *job)
 {
-    const struct flight *f = job->private_data;
+    struct flight *f = job->private_data;
     if (has_failed(s))
         return false;
     if (!f || f->result != ERR_OK)
         return true;
-    for (uint32_t i = 0; i < job->n_kernels; i++) {
-        struct prepared *p =
-            launch_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
-        if (p && atomic_load(&p->state) == PREPARED_COMPILING)
-            return false;
-    }
+    if (!launch_settled(s->device, job, f))
+        return false;
+    if (f->result != ERR_OK)
+        return true;
     for (uint32_t i = 0; i < job->n_waits; i++) {
         const struct stream *o = job->waits[i].stream;
         if (cuda_passed(job->waits[i]))

@@ -1,0 +1,234 @@
+/* Kernels on their way to the device, on the CUDA backend over the fake driver: code on disk that
+ * the driver refuses, and failed kernels that are tried again just then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/cuda/cuda_int.h"
+#include "compute/cuda/kcache_disk.h"
+#include "compute/cuda/prepare.h"
+#include "compute/engine.h"
+#include "compute/ir_build.h"
+#include "tests/fake/fake_cuda.h"
+
+#define N 1000
+
+static void pause_a_little(int *tries)
+{
+    if (++*tries > 200000)
+        fail_msg("work is under way for ever");
+    usleep(50);
+}
+
+/* --- code on disk --- */
+
+static char dir[] = "/tmp/arrayd-kernels-XXXXXX";
+
+/* Evaluates something with the folder as it is: how many texts were compiled for it. */
+static long evaluate_over(int64_t *ret_disk_errors)
+{
+    struct engine_config config = ENGINE_CONFIG_DEFAULT;
+    struct engine *g = NULL;
+    struct engine_stream *s = NULL;
+    struct array *a = NULL;
+    struct download *d = NULL;
+    struct err e = ERR_INIT;
+    struct literal from = {.kind = LIT_INT, .i = 5}, to = {.kind = LIT_INT, .i = 5 + N},
+                   step = {.kind = LIT_INT, .i = 1};
+    struct account *account = account_new(0);
+    double got[N];
+    int tries = 0;
+    long compiled = fake_nvrtc_calls();
+    config.backend = "cuda";
+    config.device.slab_memory = 8 << 20;
+    config.device.kernel_cache = dir;
+    config.device.kernel_cache_bytes = 1 << 30;
+    if (engine_open(&config, &g, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    assert_int_equal(engine_stream_new(g, 0, &s, &e), ERR_OK);
+    assert_int_equal(engine_arange(s, account, DT_F64, &from, &to, &step, &a, &e), ERR_OK);
+    assert_int_equal(download_new(s, a, NULL, NULL, &d, &e), ERR_OK);
+    for (size_t at = 0; at < sizeof got;) {
+        int64_t n = download_pull(d, (int64_t)at, (char *)got + at, sizeof got - at);
+        assert_true(n >= 0);
+        at += (size_t)n;
+        if (!n)
+            pause_a_little(&tries);
+    }
+    for (int i = 0; i < N; i++)
+        assert_true(got[i] == 5 + i);
+    download_free(d);
+    array_unref(a);
+    engine_stream_unref(s);
+    struct strb metrics = {0};
+    engine_metrics(g, &metrics);
+    const char *errors = strstr(metrics.data, "\narrayd_cuda_kernel_cache_disk_errors_total ");
+    assert_non_null(errors);
+    *ret_disk_errors = atoll(strchr(errors, ' '));
+    strb_free(&metrics);
+    assert_true(engine_close(g));
+    account_unref(account);
+    return fake_nvrtc_calls() - compiled;
+}
+
+/* Stored as it should be, but no code. */
+static void damage(const char *name)
+{
+    static const char no_code[] = "no code at all, whatever its checksum says";
+    struct kcache_disk disk;
+    struct kcache_key key;
+    unsigned byte;
+    assert_int_equal(strlen(name), 2 * sizeof key.sha);
+    for (size_t i = 0; i < sizeof key.sha; i++) {
+        assert_int_equal(sscanf(name + 2 * i, "%2x", &byte), 1);
+        key.sha[i] = (uint8_t)byte;
+    }
+    kcache_disk_open(&disk, dir, 1 << 30);
+    kcache_disk_store(&disk, &key, no_code, sizeof no_code);
+    assert_int_equal(disk.errors, 0);
+    kcache_disk_close(&disk);
+}
+
+static void delete (const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Every file of the folder; how many. */
+static int each_file(void (*what)(const char *name))
+{
+    char names[8][256];
+    int n = 0;
+    DIR *d = opendir(dir);
+    assert_non_null(d);
+    for (struct dirent *entry; (entry = readdir(d)) != NULL;)
+        if (entry->d_name[0] != '.' && n < 8)
+            strcpy(names[n++], entry->d_name);
+    closedir(d);
+    for (int i = 0; i < n; i++)
+        what(names[i]);
+    return n;
+}
+
+static void code_that_does_not_load_is_compiled_anew(void **state)
+{
+    (void)state;
+    int64_t errors;
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(evaluate_over(&errors), 2); /* the backend's own and ours */
+    assert_int_equal(errors, 0);
+    assert_int_equal(evaluate_over(&errors), 0);
+    assert_int_equal(errors, 0);
+    assert_int_equal(each_file(damage), 2);
+    assert_int_equal(evaluate_over(&errors), 2);
+    assert_int_equal(errors, 2);
+    assert_int_equal(evaluate_over(&errors), 0); /* there it is again, and well */
+    assert_int_equal(errors, 0);
+    assert_int_equal(each_file(delete), 2);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+/* --- trying again --- */
+
+static struct {
+    struct driver driver;
+    const struct driver *real;
+    struct ir_kernel *kernel;
+    int looks;
+} spied;
+
+static CUresult record_while_tried_again(CUevent event, CUstream on)
+{
+    struct prepared *p = atomic_load(&spied.kernel->prepared);
+    spied.looks++;
+    atomic_store(&p->state, PREPARED_COMPILING);
+    return spied.real->cuEventRecord(event, on);
+}
+
+static void job_done(struct job *job)
+{
+    atomic_store((_Atomic bool *)job->user, true);
+}
+
+/* What a kernel failed with is what its job is told, also where another request has it tried again
+ * while that job is being launched. */
+static void what_failed_is_told_for_what_it_was(void **state)
+{
+    (void)state;
+    struct backend_config config = {.slab_memory = 8 << 20};
+    struct backend *b = NULL;
+    struct err e = ERR_INIT;
+    struct stream *s = NULL;
+    _Atomic bool told = false;
+    void *memory = NULL;
+    int tries = 0;
+    if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    assert_int_equal(b->ops->stream_new(b, 0, &s, &e), ERR_OK);
+    assert_int_equal(b->ops->alloc(b, 0, 8 * N, false, &memory, &e), ERR_OK);
+
+    struct arena *arena = arena_new(0);
+    struct ir_kernel k = {.rank = 1, .shape = {N}};
+    struct ir_ctx c = {.rank = 1, .shape = {N}, .step = {1}};
+    struct ir_builder build;
+    ir_builder_init(&build, arena, &k);
+    ir_add_ctx(&build, &c);
+    struct ir_output o = {.node =
+                              ir_emit_const(&build, (struct scalar){.dtype = DT_F64, .v.f64 = 4}),
+                          .slot = 0,
+                          .dtype = DT_F64,
+                          .view = {.rank = 1, .shape = {N}, .strides = {1}}};
+    assert_true(ir_add_output(&build, &o));
+
+    fake_nvrtc_fail(1, 0);
+    b->ops->prepare(b, 0, &k);
+    struct prepared *p = atomic_load(&k.prepared);
+    while (atomic_load(&p->state) == PREPARED_COMPILING)
+        pause_a_little(&tries);
+    assert_int_equal(atomic_load(&p->state), ERR_INTERNAL);
+
+    struct cuda *cuda = (struct cuda *)b;
+    spied.real = cuda->driver;
+    spied.driver = *cuda->driver;
+    spied.driver.cuEventRecord = record_while_tried_again;
+    spied.kernel = &k;
+    cuda->driver = &spied.driver;
+    struct job job = {.kernels = (struct ir_kernel *[]){&k},
+                      .n_kernels = 1,
+                      .slots = (void *[]){memory},
+                      .done = job_done,
+                      .user = &told};
+    b->ops->submit(s, &job);
+    while (!atomic_load(&told))
+        pause_a_little(&tries);
+    assert_int_equal(job.result, ERR_INTERNAL);
+    assert_true(job.untouched && job.refusal);
+    assert_int_equal(spied.looks, 0);
+    cuda->driver = spied.real;
+
+    b->ops->release(b, &k);
+    b->ops->free(b, 0, memory, 8 * N);
+    b->ops->stream_free(s);
+    backend_close(b);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(code_that_does_not_load_is_compiled_anew),
+        cmocka_unit_test(what_failed_is_told_for_what_it_was),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
