@@ -273,6 +273,25 @@ static enum err_code behind_faces(struct sampling *s, const struct place *p, int
     return ERR_OK;
 }
 
+/* NaN where a coordinate is: a face's value or a cell may have hidden it. */
+static enum err_code nan_kept(struct sampling *s, const struct place *places, uint32_t v,
+                              uint32_t *ret)
+{
+    uint32_t bad = NONE, nan;
+    for (int k = 0; k < s->rank; k++) {
+        TRY(graph_op(s->c, s->place, OP_ISNAN, &places[k].weight, &nan));
+        if (k)
+            TRY(graph_op2(s->c, s->place, OP_LOGICAL_OR, bad, nan, &nan));
+        bad = nan;
+    }
+    const struct scalar both = {.dtype = DT_C128, .v.c128 = {NAN, NAN}};
+    if (dtype_is_complex(s->calc))
+        TRY(graph_const(s->c, s->place, scalar_cast(both, s->calc), &nan));
+    else
+        TRY(number(s, s->calc, NAN, &nan));
+    return graph_where(s->c, s->place, bad, nan, v, ret);
+}
+
 static enum err_code linear(struct sampling *s, const struct place *places, uint32_t *ret)
 {
     if (s->rank > 16)
@@ -292,24 +311,19 @@ static enum err_code linear(struct sampling *s, const struct place *places, uint
             TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
             TRY(behind_faces(s, &places[k], k, &v[i]));
         }
+    if (s->grid)
+        return nan_kept(s, places, v[0], ret);
     *ret = v[0];
     return ERR_OK;
 }
 
 static enum err_code nearest(struct sampling *s, const struct place *places, uint32_t *ret)
 {
-    uint32_t bad = NONE, nan;
-    TRY(corner_value(s, places, 0, ret));
+    uint32_t v;
+    TRY(corner_value(s, places, 0, &v));
     for (int k = 0; k < s->rank; k++)
-        TRY(behind_faces(s, &places[k], k, ret));
-    for (int k = 0; k < s->rank; k++) {
-        TRY(graph_op(s->c, s->place, OP_ISNAN, &places[k].weight, &nan));
-        if (k)
-            TRY(graph_op2(s->c, s->place, OP_LOGICAL_OR, bad, nan, &nan));
-        bad = nan;
-    }
-    TRY(number(s, s->calc, NAN, &nan));
-    return graph_where(s->c, s->place, bad, nan, *ret, ret);
+        TRY(behind_faces(s, &places[k], k, &v));
+    return nan_kept(s, places, v, ret);
 }
 
 static enum err_code method_param(struct checker *c, uint32_t node, bool *ret_nearest)
