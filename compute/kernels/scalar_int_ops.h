@@ -51,22 +51,22 @@ AR_FN AR_R AR_NAME(FLOOR_DIVIDE)(AR_R a, AR_R b)
 {
     AR_R d = AR_NAME(DIVISOR)(b);
     AR_R q = AR_NAME(QUOTIENT)(a, d);
-    AR_R r = (AR_R)((AR_W)a - (AR_W)q * (AR_W)d);
+    AR_R r = (AR_R)AR_OPAQUE((AR_W)a - (AR_W)q * (AR_W)d);
     AR_R low = (AR_R)(r != 0 && (r ^ d) < 0 ? 1 : 0);
-    q = (AR_R)((AR_W)q - (AR_W)low);
+    q = (AR_R)AR_OPAQUE((AR_W)q - (AR_W)low);
     q = b == -1 ? AR_NAME(NEGATIVE)(a) : q;
     return (AR_R)(b == 0 ? 0 : q);
 }
 AR_FN AR_R AR_NAME(FMOD)(AR_R a, AR_R b)
 {
     AR_R d = AR_NAME(DIVISOR)(b);
-    return (AR_R)((AR_W)a - (AR_W)AR_NAME(QUOTIENT)(a, d) * (AR_W)d);
+    return (AR_R)AR_OPAQUE((AR_W)a - (AR_W)AR_NAME(QUOTIENT)(a, d) * (AR_W)d);
 }
 AR_FN AR_R AR_NAME(REMAINDER)(AR_R a, AR_R b)
 {
     AR_R r = AR_NAME(FMOD)(a, b);
     AR_R fix = (AR_R)(r != 0 && (r ^ b) < 0 ? b : 0);
-    return (AR_R)((AR_W)r + (AR_W)fix);
+    return (AR_R)AR_OPAQUE((AR_W)r + (AR_W)fix);
 }
 #else
 AR_FN AR_R AR_NAME(FLOOR_DIVIDE)(AR_R a, AR_R b)
@@ -77,7 +77,7 @@ AR_FN AR_R AR_NAME(FLOOR_DIVIDE)(AR_R a, AR_R b)
 AR_FN AR_R AR_NAME(FMOD)(AR_R a, AR_R b)
 {
     AR_R d = (AR_R)(b == 0 ? 1 : b);
-    return (AR_R)((AR_W)a - (AR_W)AR_NAME(QUOTIENT)(a, d) * (AR_W)d);
+    return (AR_R)AR_OPAQUE((AR_W)a - (AR_W)AR_NAME(QUOTIENT)(a, d) * (AR_W)d);
 }
 AR_FN AR_R AR_NAME(REMAINDER)(AR_R a, AR_R b)
 {
@@ -124,7 +124,7 @@ AR_FN AR_R AR_NAME(BITWISE_XOR)(AR_R a, AR_R b)
 }
 AR_FN AR_R AR_NAME(BITWISE_INVERT)(AR_R a)
 {
-    return (AR_R)~a;
+    return (AR_R)AR_OPAQUE(~a);
 }
 AR_FN AR_R AR_NAME(BITWISE_LEFT_SHIFT)(AR_R a, AR_R b)
 {

@@ -107,6 +107,46 @@ static void tables_are_whole(void **state)
     }
 }
 
+/* What is computed in 8 and 16 bits is hidden from NVRTC (ar_opaque), and nothing wider is. */
+static void narrow_results_are_opaque(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op;
+        int results; /* computed in a signed type */
+        int unsigned_results;
+    } ops[] = {{"ADD", 1, 1},
+               {"SUBTRACT", 1, 1},
+               {"MULTIPLY", 1, 1},
+               {"NEGATIVE", 1, 1},
+               {"SQUARE", 1, 1},
+               {"POW", 1, 1},
+               {"FLOOR_DIVIDE", 2, 0}, /* a quotient of unsigned numbers is one */
+               {"FMOD", 1, 1},
+               {"REMAINDER", 1, 0}, /* that is FMOD */
+               {"BITWISE_INVERT", 1, 1},
+               {"BITWISE_LEFT_SHIFT", 1, 1}};
+    static const char *const types[] = {"I8", "I16", "U8", "U16", "I32", "U64"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            char name[64];
+            int found = -1;
+            snprintf(name, sizeof name, "ar_%s_%s", ops[i].op, types[t]);
+            for (int f = 0; f < scalar_count; f++) {
+                if (strcmp(scalar_functions[f].name, name) != 0)
+                    continue;
+                found = 0;
+                for (const char *at = scalar_functions[f].text; (at = strstr(at, "ar_opaque("));
+                     at++)
+                    found++;
+            }
+            int want = t >= 4 ? 0 : t >= 2 ? ops[i].unsigned_results : ops[i].results;
+            if (found != want)
+                fail_msg("%s hides %d results, not %d", name, found, want);
+        }
+    }
+}
+
 static void refusals_are_told(void **state)
 {
     (void)state;
@@ -180,6 +220,7 @@ int main(void)
         cmocka_unit_test_setup(only_named_functions_are_given, reset_stub),
         cmocka_unit_test_setup(called_functions_come_along, reset_stub),
         cmocka_unit_test_setup(tables_are_whole, reset_stub),
+        cmocka_unit_test_setup(narrow_results_are_opaque, reset_stub),
         cmocka_unit_test_setup(refusals_are_told, reset_stub),
         cmocka_unit_test_setup(a_long_log_is_cut, reset_stub),
         cmocka_unit_test_setup(survives_every_allocation_failure, reset_stub),
