@@ -35,9 +35,6 @@ struct check_env {
 enum err_code check_expr(struct arena *arena, const struct expr *x, const struct check_env *env,
                          int dtype, struct typed *ret, struct err *e) must_check;
 
-/* False where the expression certainly needs no guards (typed.h). */
-bool check_may_guard(const struct expr *x);
-
 /* Builds nodes directly, for creators (arange, linspace, eye, random, fill) and tests. Each returns
  * EXPR_NOWHERE when memory is exhausted; operands must already agree as typed.h demands. */
 uint32_t typed_const(struct arena *arena, struct typed *t, struct scalar value);

@@ -1,4 +1,4 @@
-/* The last step: the graph is cut down to what its root needs, and so are the guards. */
+/* The last step: the graph is cut down to what its root needs, with the guards of what it needs. */
 #include <string.h>
 
 #include "compute/check_int.h"
@@ -50,15 +50,13 @@ static enum err_code prune(struct checker *c, struct typed *t)
     return ERR_OK;
 }
 
-/* The guards of what the root needs, in one graph; NULL where there are none. */
-static enum err_code collect_guards(struct checker *c, struct typed_guards **ret)
+/* The faults that the root may have, each once, as one array (or scalar) of bools. */
+static enum err_code collect_guards(struct checker *c, struct typed_guards *all, uint32_t *ret)
 {
-    struct typed_guards *all = arena_alloc(c->arena, sizeof *all);
     uint32_t *faults = arena_alloc_array(c->arena, c->n_guards, sizeof *faults);
-    uint32_t *need = needed(c, c->t), root;
-    if (all)
-        all->guards = arena_alloc_array(c->arena, c->n_guards, sizeof *all->guards);
-    if (!all || !all->guards || !faults || !need)
+    uint32_t *need = needed(c, c->t);
+    all->guards = arena_alloc_array(c->arena, c->n_guards, sizeof *all->guards);
+    if (!all->guards || !faults || !need)
         return err_oom(c->e);
     for (size_t i = 0; i < c->n_guards; i++) {
         const struct guard *g = &c->guards[i];
@@ -72,59 +70,41 @@ static enum err_code collect_guards(struct checker *c, struct typed_guards **ret
         faults[all->n] = g->fault;
         all->guards[all->n++] = g->says;
     }
-    if (all->n == 0)
-        return ERR_OK;
     for (uint32_t i = 0; all->n > 1 && i < all->n; i++)
         TRY(rearrange_expand(c, all->guards[i].place, faults[i], 1, &faults[i]));
-    root = faults[0];
-    if (all->n > 1)
-        TRY(graph_concat(c, c->x->root, faults, all->n, 0, &root));
-    all->graph = *c->t;
-    all->graph.root = root;
-    all->graph.nodes =
-        arena_dup(c->arena, c->t->nodes, sizeof *c->t->nodes * (size_t)c->t->n_nodes);
-    all->graph.inputs =
-        arena_dup(c->arena, c->t->inputs, sizeof *c->t->inputs * (size_t)c->t->n_inputs);
-    if (!all->graph.nodes || !all->graph.inputs)
-        return err_oom(c->e);
-    TRY(prune(c, &all->graph));
-    *ret = all;
-    return ERR_OK;
+    *ret = faults[0];
+    return all->n > 1 ? graph_concat(c, c->x->root, faults, all->n, 0, ret) : ERR_OK;
 }
 
-/* What a guard looks at, the main graph reads too. */
-static enum err_code name_guard_inputs(struct checker *c, struct typed_guards *g)
+static enum err_code guard_root(struct checker *c, const struct typed_guards **ret)
 {
-    const struct typed *t = c->t;
-    g->inputs = arena_alloc_array(c->arena, (size_t)g->graph.n_inputs + 1, sizeof *g->inputs);
-    if (!g->inputs)
+    struct typed_guards *all = arena_alloc(c->arena, sizeof *all);
+    uint32_t fault;
+    if (!all)
         return err_oom(c->e);
-    for (uint32_t i = 0; i < g->graph.n_inputs; i++) {
-        struct typed_input *in = &g->graph.inputs[i];
-        while (t->inputs[g->inputs[i]].array != in->array)
-            g->inputs[i]++;
-        in->array = NULL;
-    }
+    TRY(collect_guards(c, all, &fault));
+    if (all->n == 0)
+        return ERR_OK;
+    if (c->t->nodes[fault].kind == T_CONST) /* it is going to lie in memory */
+        TRY(graph_same(c, c->x->root, fault, &fault));
+    const struct typed_node *root = &c->t->nodes[c->t->root];
+    struct typed_node n = {.kind = T_GUARDED,
+                           .dtype = root->dtype,
+                           .rank = root->rank,
+                           .shape = root->shape,
+                           .n_args = 2,
+                           .args = {c->t->root, fault}};
+    TRY(graph_add(c, c->x->root, &n, NODE_ARRAY, &c->t->root));
+    *ret = all;
     return ERR_OK;
 }
 
 enum err_code check_finish(struct checker *c)
 {
-    struct typed_guards *guards = NULL;
+    const struct typed_guards *guards = NULL;
     if (c->n_guards)
-        TRY(collect_guards(c, &guards));
+        TRY(guard_root(c, &guards));
     TRY(prune(c, c->t));
-    if (guards)
-        TRY(name_guard_inputs(c, guards));
     c->t->guards = guards;
     return ERR_OK;
-}
-
-bool check_may_guard(const struct expr *x)
-{
-    for (size_t i = 0; i < x->n_nodes; i++)
-        if (x->nodes[i].kind == EXPR_CALL &&
-            strncmp(x->nodes[i].name, "take", sizeof "take" - 1) == 0)
-            return true;
-    return false;
 }

@@ -65,6 +65,7 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
     case T_WHERE:
     case T_RESHAPE:
     case T_GATHER:
+    case T_GUARDED:
     case T_RANDOM:
         break;
     }
@@ -114,6 +115,7 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
     case T_WHERE:
     case T_RESHAPE:
     case T_GATHER:
+    case T_GUARDED:
         return true;
     case T_RANDOM:
         break;

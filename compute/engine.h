@@ -206,6 +206,17 @@ struct eval_request {
     bool fast_math;
     struct array *out;           /* write here instead of a new array, or NULL */
     const struct view *out_view; /* region of `out` (from its view by view_index), or NULL: all */
+    struct eval_watch *watch;    /* who asks whether there are faults, or NULL */
+};
+
+/* Some mistakes show only in the arrays' contents: an index out of range. The work itself looks for
+ * them, and writes nothing to `out` where there is one; a new array is then wrong, nothing worse.
+ * Who wants to know gives a watch: its `guards`, NULL where there is nothing to look for, are the
+ * caller's to free. `wake` as for download_new. */
+struct eval_watch {
+    void (*wake)(void *user);
+    void *user;
+    struct eval_guards *guards; /* set where the evaluation is taken on */
 };
 
 /* Times of the stages, ms. */
@@ -227,28 +238,21 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
                               struct eval_times *ret_times, engine_done *done, void *user,
                               struct err *e) must_check;
 
-/* Some mistakes show only in the arrays' contents: an index out of range. engine_evaluate does not
- * look for them (what it computes then is wrong, nothing worse). Who wants to know begins with
- * eval_guards_new: it queues the look, errors as engine_evaluate; *ret is NULL where there is
- * nothing to look for. The download's `eval_guards_size` bytes are the answer, which
- * eval_guards_verdict reads: ERR_OK, or the error with its place in the expression (`x`: the
- * request's). The guards own the download. */
+/* The answer to a watch. eval_guards_pull: 1 where it is there, 0 not yet (wait for wake), −1 it
+ * never will be (the download's, which is the guards' own, says why). eval_guards_verdict: ERR_OK,
+ * or the error with its place in the expression (`x`: the request's); then `out` is as if nothing
+ * had been asked of it. */
 struct eval_guards;
 struct download;
-enum err_code eval_guards_new(struct engine_stream *s, struct account *account,
-                              const struct eval_request *req, void (*wake)(void *user), void *user,
-                              struct eval_guards **ret, struct eval_times *ret_times,
-                              struct err *e) must_check;
+int eval_guards_pull(struct eval_guards *g);
 struct download *eval_guards_download(struct eval_guards *g);
-size_t eval_guards_size(const struct eval_guards *g);
-enum err_code eval_guards_verdict(const struct eval_guards *g, const struct expr *x,
-                                  const unsigned char *answer, struct err *e) must_check;
+enum err_code eval_guards_verdict(struct eval_guards *g, const struct expr *x,
+                                  struct err *e) must_check;
 void eval_guards_free(struct eval_guards *g); /* NULL allowed */
 
 /* What evaluate would do. Everything lives in `arena`. */
 struct eval_explanation {
     struct typed typed;
-    struct ir_plan *guards; /* the kernels that run first, over typed.guards->graph; or NULL */
     struct ir_plan *plan;
     struct eval_times times;
 };

@@ -98,11 +98,20 @@ struct task {
     struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
     uint64_t number;          /* in the order submitted, of all streams */
     uint64_t if_version;      /* 0, or: only while the target's contents have this version */
+    struct answer *answer;    /* who reads what its guards say, or NULL */
     engine_done *done;
     void *user;
     double device_ms;
     enum err_code result;
     _Atomic int state;
+};
+
+/* What a plan's guards say (SLOT_ANSWER), for the caller of engine_run, who owns it. */
+struct answer {
+    void (*wake)(void *user);
+    void *user;
+    struct download *download; /* set where the task was submitted */
+    uint64_t was, is;          /* version of the target before and after */
 };
 
 /* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
@@ -156,6 +165,14 @@ enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct 
 enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
                         bool fast_math, const struct view *target, int64_t target_bytes,
                         struct ir_plan **ret, struct err *e) must_check;
+
+/* With the lock held: a download of the first n bytes of a storage that the task, which is still
+ * to be submitted, writes. It takes the task's done, which is told after it; download_undo where
+ * the task is not submitted or fails at once. */
+enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
+                               void (*wake)(void *user), void *user, struct download **ret,
+                               struct err *e) must_check;
+void download_undo(struct download *d); /* NULL allowed */
 
 /* A graph that is just the array. false without memory. */
 bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);

@@ -9,6 +9,118 @@
 
 #define KEY_ROOM 1000 /* bytes that most keys have */
 
+static bool loose_target(const struct eval_request *req)
+{
+    return req->out->dtype == DT_BOOL && atomic_load(&req->out->buffer->loose_bool);
+}
+
+/* A node on top of the root. */
+static bool on_top(struct arena *arena, struct typed *t, struct typed_node n)
+{
+    uint32_t id = typed_add(arena, t, &n);
+    if (id != EXPR_NOWHERE)
+        t->root = id;
+    return id != EXPR_NOWHERE;
+}
+
+/* The root as another type. */
+static bool cast_root(struct arena *arena, struct typed *t, enum dtype dtype)
+{
+    const struct typed_node *root = &t->nodes[t->root];
+    return root->dtype == dtype || on_top(arena, t,
+                                          (struct typed_node){.kind = T_CAST,
+                                                              .dtype = dtype,
+                                                              .rank = root->rank,
+                                                              .shape = root->shape,
+                                                              .n_args = 1,
+                                                              .args = {t->root}});
+}
+
+/* What the target has, as an operand: byte for byte. */
+static uint32_t add_target(struct arena *arena, struct typed *t, const struct eval_request *req,
+                           enum dtype dtype)
+{
+    const struct view *v = req->out_view ? req->out_view : &req->out->view;
+    size_t cap = t->cap_inputs;
+    int64_t *shape = arena_dup(arena, v->shape, sizeof *shape * MAX_RANK);
+    if (!shape || arena_grow(arena, (void **)&t->inputs, &cap, t->n_inputs, sizeof *t->inputs) < 0)
+        return EXPR_NOWHERE;
+    t->cap_inputs = (uint32_t)cap;
+    t->inputs[t->n_inputs++] = (struct typed_input){
+        .array = req->out, .dtype = dtype, .view = *v, .name = "out", .target = true};
+    return typed_add(arena, t,
+                     &(struct typed_node){.kind = T_INPUT,
+                                          .dtype = dtype,
+                                          .rank = v->rank,
+                                          .shape = shape,
+                                          .input = t->n_inputs - 1});
+}
+
+/* Where the answer of the guards is a fault, the target keeps what it has: the work that looks and
+ * the work that writes are one, so nothing comes between them. */
+static bool keep_target(struct arena *arena, struct typed *t, const struct eval_request *req,
+                        uint32_t fault)
+{
+    const struct typed_node *root = &t->nodes[t->root];
+    struct affine *same = arena_alloc(arena, sizeof *same);
+    if (!same)
+        return false;
+    same->rank = root->rank;
+    for (int k = 0; k < root->rank; k++) {
+        same->src[k] = (int8_t)k;
+        same->step[k] = 1;
+    }
+    /* index() in it means its own axes, not the target's */
+    if (!on_top(arena, t,
+                (struct typed_node){.kind = T_VIEW,
+                                    .dtype = root->dtype,
+                                    .rank = root->rank,
+                                    .shape = root->shape,
+                                    .n_args = 1,
+                                    .args = {t->root},
+                                    .view = same}))
+        return false;
+    enum dtype dtype = loose_target(req) ? DT_U8 : req->out->dtype;
+    uint32_t any = fault, x, old;
+    if (!cast_root(arena, t, dtype))
+        return false;
+    x = t->root;
+    if (t->nodes[fault].rank)
+        any = typed_add(arena, t,
+                        &(struct typed_node){.kind = T_REDUCE,
+                                             .dtype = DT_BOOL,
+                                             .n_args = 1,
+                                             .args = {fault},
+                                             .reduce = {.op = REDUCE_ANY, .axes = 1}});
+    old = add_target(arena, t, req, dtype);
+    if (any == EXPR_NOWHERE || old == EXPR_NOWHERE)
+        return false;
+    return on_top(arena, t,
+                  (struct typed_node){.kind = T_WHERE,
+                                      .dtype = dtype,
+                                      .rank = t->nodes[old].rank,
+                                      .shape = t->nodes[old].shape,
+                                      .n_args = 3,
+                                      .args = {any, old, x}});
+}
+
+static bool write_guarded(struct arena *arena, struct typed *t, const struct eval_request *req)
+{
+    const struct typed_node guarded = t->nodes[t->root];
+    t->n_nodes--; /* it was the last */
+    t->root = guarded.args[0];
+    if (!cast_root(arena, t, req->out->dtype) || !keep_target(arena, t, req, guarded.args[1]))
+        return false;
+    const struct typed_node *root = &t->nodes[t->root];
+    return on_top(arena, t,
+                  (struct typed_node){.kind = T_GUARDED,
+                                      .dtype = root->dtype,
+                                      .rank = root->rank,
+                                      .shape = root->shape,
+                                      .n_args = 2,
+                                      .args = {t->root, guarded.args[1]}});
+}
+
 /* The result must fit the target: overlap, shape, and the cast NumPy would allow. */
 static enum err_code fit_target(struct arena *arena, struct typed *t,
                                 const struct eval_request *req, struct err *e)
@@ -32,31 +144,25 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
                          shape_text(root->rank, root->shape, a, sizeof a),
                          shape_text(target->rank, target->shape, b, sizeof b));
     }
-    if (root->dtype == req->out->dtype)
-        return ERR_OK;
     if (!dtype_can_cast_same_kind(root->dtype, req->out->dtype))
         return err_field(e, ERR_DTYPE_MISMATCH, "/out",
                          "a result of %s cannot be written to %s (casting is 'same_kind'; use "
                          "astype or \"dtype\")",
                          dtype_name(root->dtype), dtype_name(req->out->dtype));
-    struct typed_node cast = {.kind = T_CAST,
-                              .dtype = req->out->dtype,
-                              .rank = root->rank,
-                              .shape = root->shape,
-                              .n_args = 1,
-                              .args = {t->root}};
-    uint32_t n = typed_add(arena, t, &cast);
-    if (n == EXPR_NOWHERE)
-        return err_oom(e);
-    t->root = n;
-    return ERR_OK;
+    bool done = root->kind == T_GUARDED ? write_guarded(arena, t, req)
+                                        : cast_root(arena, t, req->out->dtype);
+    return done ? ERR_OK : err_oom(e);
 }
 
 /* What the target says to the plan's key. */
 static void put_target(struct strb *key, int device, const struct eval_request *req)
 {
-    int64_t head[5] = {device, req->dtype, req->fast_math, req->out ? req->out->dtype : -1,
-                       req->out ? req->out->buffer->nbytes : 0};
+    int64_t head[6] = {device,
+                       req->dtype,
+                       req->fast_math,
+                       req->out ? req->out->dtype : -1,
+                       req->out ? req->out->buffer->nbytes : 0,
+                       req->out && loose_target(req)};
     strb_addn(key, (const char *)head, sizeof head);
     if (!req->out)
         return;
@@ -135,7 +241,7 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
 
 /* The entry's graph over today's arrays. */
 static const struct typed *graph_over(struct arena *arena, const struct plan_entry *en,
-                                      struct array *const *arrays)
+                                      struct array *const *arrays, struct array *out)
 {
     struct typed *t = arena_dup(arena, &en->typed, sizeof *t);
     if (!t)
@@ -144,8 +250,34 @@ static const struct typed *graph_over(struct arena *arena, const struct plan_ent
     if (!t->inputs)
         return NULL;
     for (uint32_t i = 0; i < t->n_inputs; i++)
-        t->inputs[i].array = arrays[i];
+        t->inputs[i].array = t->inputs[i].target ? out : arrays[i];
     return t;
+}
+
+struct eval_guards {
+    struct plan_entry *entry; /* a reference */
+    struct array *out;        /* a reference, or NULL */
+    struct answer answer;
+    size_t have;
+    unsigned char says[]; /* one byte a guard */
+};
+
+/* Where there are guards and somebody asks: how the task will tell. */
+static bool watch(struct task *t, const struct eval_request *req, struct eval_guards **ret)
+{
+    *ret = NULL;
+    if (!req->watch || !t->entry->typed.guards)
+        return true;
+    struct eval_guards *g = mem_calloc(1, sizeof *g + t->entry->typed.guards->n);
+    if (!g)
+        return false;
+    g->entry = plan_entry_ref(t->entry);
+    g->out = req->out ? array_ref(req->out) : NULL;
+    g->answer.wake = req->watch->wake;
+    g->answer.user = req->watch->user;
+    t->answer = &g->answer;
+    *ret = g;
+    return true;
 }
 
 enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
@@ -160,8 +292,10 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     struct array **arrays;
     enum err_code code =
         plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, &times, e);
-    const struct typed *typed = code == ERR_OK ? graph_over(t->arena, t->entry, arrays) : NULL;
-    if (code == ERR_OK && !typed)
+    struct eval_guards *guards = NULL;
+    const struct typed *typed =
+        code == ERR_OK ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
+    if (code == ERR_OK && (!typed || !watch(t, req, &guards)))
         code = err_oom(e);
     if (code != ERR_OK) {
         task_free(t);
@@ -172,126 +306,72 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     double start = clock_ms();
     code = engine_run(t, typed, account, req->fast_math, req->out, req->out_view, ret, e);
     times.lower += clock_ms() - start;
-    if (code == ERR_OK && ret_times)
+    if (code != ERR_OK) {
+        eval_guards_free(guards);
+        return code;
+    }
+    if (req->watch)
+        req->watch->guards = guards;
+    if (ret_times)
         *ret_times = times;
-    return code;
+    return ERR_OK;
 }
 
 /* --- guards --- */
 
-struct eval_guards {
-    struct plan_entry *entry; /* a reference */
-    struct download *download;
-};
-
-/* The guards' graph over the arrays of the main one, which `arrays` has. */
-static const struct typed *guards_over(struct arena *arena, const struct typed_guards *g,
-                                       struct array *const *arrays)
-{
-    struct typed *t = arena_dup(arena, &g->graph, sizeof *t);
-    struct typed_input *inputs = arena_alloc_array(arena, t ? t->n_inputs + 1 : 0, sizeof *inputs);
-    if (!t || !inputs)
-        return NULL;
-    for (uint32_t i = 0; i < t->n_inputs; i++) {
-        inputs[i] = t->inputs[i];
-        inputs[i].array = arrays[g->inputs[i]];
-    }
-    t->inputs = inputs;
-    return t;
-}
-
-/* Queues the guards of `entry`; *ret_a is their answer. */
-static enum err_code run_guards(struct engine_stream *s, struct account *account,
-                                const struct plan_entry *entry, struct array *const *arrays,
-                                struct array **ret_a, struct err *e)
-{
-    struct task *t = task_new(s);
-    const struct typed *typed = t ? guards_over(t->arena, entry->typed.guards, arrays) : NULL;
-    if (!typed) {
-        if (t)
-            task_free(t);
-        return err_oom(e);
-    }
-    return engine_run(t, typed, account, false, NULL, NULL, ret_a, e);
-}
-
-enum err_code eval_guards_new(struct engine_stream *s, struct account *account,
-                              const struct eval_request *req, void (*wake)(void *user), void *user,
-                              struct eval_guards **ret, struct eval_times *ret_times, struct err *e)
-{
-    *ret = NULL;
-    if (!check_may_guard(req->expr))
-        return ERR_OK;
-    _cleanup_arena_ struct arena *arena = arena_new(0);
-    _cleanup_array_ struct array *answer = NULL;
-    struct eval_guards *g = mem_calloc(1, sizeof *g);
-    struct array **arrays;
-    struct eval_times times = {0};
-    enum err_code code = arena && g ? ERR_OK : err_oom(e);
-    if (code == ERR_OK)
-        code = plan_for(s->engine, s->device, arena, req, &g->entry, &arrays, &times, e);
-    if (code == ERR_OK && g->entry->typed.guards) {
-        code = run_guards(s, account, g->entry, arrays, &answer, e);
-        if (code == ERR_OK)
-            code = download_new(s, answer, wake, user, &g->download, e);
-    }
-    if (code == ERR_OK && g->download) {
-        *ret_times = times;
-        *ret = g;
-        return ERR_OK;
-    }
-    eval_guards_free(g);
-    return code;
-}
-
 struct download *eval_guards_download(struct eval_guards *g)
 {
-    return g->download;
+    return g->answer.download;
 }
 
-size_t eval_guards_size(const struct eval_guards *g)
+int eval_guards_pull(struct eval_guards *g)
 {
-    return g->entry->typed.guards->n;
+    const size_t n = g->entry->typed.guards->n;
+    while (g->have < n) {
+        int64_t got =
+            download_pull(g->answer.download, (int64_t)g->have, g->says + g->have, n - g->have);
+        if (got <= 0)
+            return got < 0 ? -1 : 0;
+        g->have += (size_t)got;
+    }
+    return 1;
 }
 
-enum err_code eval_guards_verdict(const struct eval_guards *g, const struct expr *x,
-                                  const unsigned char *answer, struct err *e)
+/* The target has been written what it had: unless it has something else by now, it is what it was.
+ */
+static void as_it_was(const struct eval_guards *g)
+{
+    struct engine *engine = g->out->buffer->engine;
+    uint64_t is = g->answer.is;
+    pthread_mutex_lock(&engine->lock);
+    (void)atomic_compare_exchange_strong(&g->out->buffer->version, &is, g->answer.was);
+    pthread_mutex_unlock(&engine->lock);
+}
+
+enum err_code eval_guards_verdict(struct eval_guards *g, const struct expr *x, struct err *e)
 {
     const struct typed_guards *guards = g->entry->typed.guards;
-    for (uint32_t i = 0; i < guards->n; i++)
-        if (answer[i])
-            return expr_err(x, guards->guards[i].place, e, ERR_BAD_INDEX, "%s",
-                            guards->guards[i].message);
-    return ERR_OK;
+    uint32_t i = 0;
+    while (i < guards->n && !g->says[i])
+        i++;
+    if (i == guards->n)
+        return ERR_OK;
+    if (g->out)
+        as_it_was(g);
+    return expr_err(x, guards->guards[i].place, e, ERR_BAD_INDEX, "%s", guards->guards[i].message);
 }
 
 void eval_guards_free(struct eval_guards *g)
 {
     if (!g)
         return;
-    if (g->download)
-        download_free(g->download);
+    download_free(g->answer.download);
+    array_unref(g->out);
     plan_entry_unref(g->entry);
     mem_free(g);
 }
 
 /* --- explain --- */
-
-/* The guards' plan over the main graph's arrays. */
-static enum err_code explain_guards(struct engine *g, struct arena *arena,
-                                    struct eval_explanation *x, struct err *e)
-{
-    const struct typed_guards *guards = x->typed.guards;
-    if (!guards)
-        return ERR_OK;
-    struct array **arrays = arena_alloc_array(arena, x->typed.n_inputs + 1, sizeof *arrays);
-    if (!arrays)
-        return err_oom(e);
-    for (uint32_t i = 0; i < x->typed.n_inputs; i++)
-        arrays[i] = x->typed.inputs[i].array;
-    const struct typed *t = guards_over(arena, guards, arrays);
-    return t ? engine_plan(g, arena, t, false, NULL, NULL, &x->guards, e) : err_oom(e);
-}
 
 enum err_code engine_explain(struct engine *g, const struct eval_request *req, struct arena *arena,
                              struct eval_explanation *ret, struct err *e)
@@ -304,9 +384,6 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     if (code != ERR_OK)
         return code;
     double checked = clock_ms();
-    code = explain_guards(g, arena, ret, e);
-    if (code != ERR_OK)
-        return code;
     code =
         engine_plan(g, arena, &ret->typed, req->fast_math, req->out, req->out_view, &ret->plan, e);
     if (code != ERR_OK)

@@ -17,6 +17,7 @@ static uint32_t weight(const struct typed_node *n)
     switch (n->kind) {
     case T_CONST:
     case T_VIEW:
+    case T_GUARDED:
         return 0;
     case T_RANDOM:
         return 24;
@@ -100,6 +101,8 @@ static void cut_operands(const struct typed *t, struct fuse_node *f, const uint3
     const struct typed_node *n = &t->nodes[i];
     if ((n->kind == T_RESHAPE || n->kind == T_GATHER) && t->nodes[n->args[0]].kind != T_INPUT)
         f[n->args[0]].cut = true;
+    if (n->kind == T_GUARDED)
+        f[n->args[1]].cut = true;
     if (n->kind != T_PUT)
         return;
     if (users[n->args[0]] == 1)

@@ -128,15 +128,16 @@ struct ir_kernel {
 };
 
 enum slot_kind {
-    SLOT_INPUT, /* array operand number `index` */
-    SLOT_TEMP,  /* temporary, `size` bytes, living from kernel first to kernel last */
-    SLOT_RESULT /* the result (or the evaluate "out" target) */
+    SLOT_INPUT,  /* array operand number `index` */
+    SLOT_TEMP,   /* temporary, `size` bytes, living from kernel first to kernel last */
+    SLOT_ANSWER, /* as SLOT_TEMP, but it lives on: a T_GUARDED's args[1] */
+    SLOT_RESULT  /* the result (or the evaluate "out" target) */
 };
 
 struct ir_slot {
     enum slot_kind kind;
     uint32_t index;
-    int64_t size; /* bytes (SLOT_TEMP, SLOT_RESULT) */
+    int64_t size; /* bytes (all but SLOT_INPUT) */
     uint32_t first, last;
 };
 

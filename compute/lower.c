@@ -309,6 +309,8 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
         return lower_reshape(l, ks, n, pos);
     case T_GATHER:
         return lower_gather(l, ks, n, pos);
+    case T_GUARDED:
+        return lower_node(l, ks, n->args[0], pos);
     case T_REDUCE: /* always cut */
     case T_SCAN:
     case T_PUT:

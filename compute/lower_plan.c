@@ -188,7 +188,8 @@ static bool lower_root(struct lowering *l)
         return false;
 
     /* What is only reshaped on the way out is written as it is. */
-    uint32_t body = l->req->target ? l->t->root : laid_out(l->t, l->t->root);
+    uint32_t body = root->kind == T_GUARDED ? root->args[0] : l->t->root;
+    body = l->req->target ? body : laid_out(l->t, body);
     for (uint32_t i = 0; i < l->t->root; i++) {
         const struct fuse_node *f = &l->fuse[i];
         const struct typed_node *n = &l->t->nodes[i];
@@ -198,6 +199,8 @@ static bool lower_root(struct lowering *l)
                        : !lower_kernel(l, i, n->rank, n->shape))
             return false;
     }
+    if (root->kind == T_GUARDED)
+        p->slots[l->temps[root->args[1]]->slot].kind = SLOT_ANSWER;
     root = &l->t->nodes[body];
     if (body != l->t->root &&
         view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &whole, NULL) != ERR_OK)

@@ -142,7 +142,7 @@ void plan_cache_counts(struct plan_cache *c, struct plan_counts *ret)
     pthread_mutex_unlock(&c->lock);
 }
 
-static struct plan_entry *entry_ref(struct plan_entry *en)
+struct plan_entry *plan_entry_ref(struct plan_entry *en)
 {
     atomic_fetch_add_explicit(&en->refs, 1, memory_order_relaxed);
     return en;
@@ -461,7 +461,7 @@ struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t
     pthread_mutex_lock(&c->lock);
     struct plan_entry *en = find(c, hash, key, key_len);
     if (en) {
-        entry_ref(en);
+        plan_entry_ref(en);
         c->hits++;
         if (en != c->newest) {
             unlink_age(c, en);
@@ -479,8 +479,9 @@ struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_
 {
     struct array **ret = arena_alloc_array(arena, en->typed.n_inputs + 1, sizeof *ret);
     for (uint32_t i = 0; ret && i < en->typed.n_inputs; i++)
-        ret[i] = en->input_names ? l->names[en->input_names[i]].binding.array
-                                 : en->typed.inputs[i].array;
+        ret[i] = en->typed.inputs[i].target ? NULL
+                 : en->input_names          ? l->names[en->input_names[i]].binding.array
+                                            : en->typed.inputs[i].array;
     return ret;
 }
 
@@ -492,6 +493,8 @@ static bool name_inputs(struct plan_entry *en, const struct plan_names *l)
     struct typed *t = &en->typed;
     uint32_t *at = arena_alloc_array(en->arena, t->n_inputs + 1, sizeof *at);
     for (uint32_t i = 0; at && i < t->n_inputs; i++) {
+        if (t->inputs[i].target)
+            continue;
         at[i] = first_of(l, t->inputs[i].array);
         const char *name = l->names[at[i]].name; /* the request's, and goes with it */
         t->inputs[i].name = arena_strndup(en->arena, name, strlen(name));
@@ -526,7 +529,7 @@ bool plan_cache_add(struct plan_entry *en, const struct plan_names *l, const cha
     pthread_mutex_lock(&c->lock);
     if (!find(c, en->hash, key, key_len)) {
         en->chain = *bucket(c, en->hash);
-        *bucket(c, en->hash) = entry_ref(en);
+        *bucket(c, en->hash) = plan_entry_ref(en);
         link_newest(c, en);
         en->entered = true;
         c->n++;

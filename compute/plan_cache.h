@@ -81,8 +81,9 @@ void plan_key_geometry(struct strb *key, enum dtype dtype, bool loose_bool, cons
 
 /* The entry for the key, with a reference, or NULL. */
 struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t key_len);
-/* The arrays of its typed inputs (in the order of typed.inputs; `arena` memory, borrowed from the
- * resolver). `l`: the names that its key was made with. NULL without memory. */
+/* The arrays of its typed inputs (in the order of typed.inputs, NULL for the target; `arena`
+ * memory, borrowed from the resolver). `l`: the names that its key was made with. NULL without
+ * memory. */
 struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_names *l,
                                  struct arena *arena);
 
@@ -101,6 +102,7 @@ struct ir_plan *plan_entry_stage(struct plan_entry *en, struct arena *take_arena
 
 /* Whether the kernel is one of its plans'. */
 bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k);
-void plan_entry_unref(struct plan_entry *en); /* NULL allowed */
+struct plan_entry *plan_entry_ref(struct plan_entry *en); /* returns en */
+void plan_entry_unref(struct plan_entry *en);             /* NULL allowed */
 
 #endif

@@ -225,10 +225,10 @@ static enum err_code bind_temps(struct run *r, struct err *e)
     struct ir_plan *p = r->plan;
     for (uint32_t i = 0; i < p->n_slots; i++) {
         struct ir_slot *s = &p->slots[i];
-        if (s->kind != SLOT_TEMP || s->first == UINT32_MAX)
+        if ((s->kind != SLOT_TEMP && s->kind != SLOT_ANSWER) || s->first == UINT32_MAX)
             continue;
         bool shared = false;
-        for (uint32_t j = 0; j < i && !shared; j++) {
+        for (uint32_t j = 0; j < i && !shared && s->kind == SLOT_TEMP; j++) {
             struct ir_slot *o = &p->slots[j];
             if (o->kind == SLOT_TEMP && o->size == s->size && o->last < s->first &&
                 r->storages[j]) {
@@ -427,6 +427,20 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
     return old;
 }
 
+/* With the lock held: how the answer of the guards will be read. */
+static enum err_code open_answer(struct run *r, struct err *e)
+{
+    const struct ir_plan *p = r->plan;
+    uint32_t i = 0;
+    while (p->slots[i].kind != SLOT_ANSWER)
+        i++;
+    struct answer *to = r->task->answer;
+    if (r->out)
+        to->was = array_version(r->out);
+    return download_of_task(r->task, r->storages[i], p->slots[i].size, to->wake, to->user,
+                            &to->download, e);
+}
+
 #ifndef NDEBUG
 /* No load reads outside of its storage: sizes are known here, not where kernels are verified. */
 static bool loads_inside(const struct run *r)
@@ -454,6 +468,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     struct engine *g = r->g;
     struct storage *renamed = NULL, *old = NULL;
     struct array *result = NULL;
+    struct answer *answer = r->task->answer;
     enum err_code code = alloc_slots(r) ? bind_temps(r, e) : err_oom(e);
     if (code != ERR_OK) {
         task_free(r->task);
@@ -469,6 +484,8 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
         if (!result || !task_reserve(r->task))
             code = err_oom(e);
     }
+    if (code == ERR_OK && answer)
+        code = open_answer(r, e);
     /* the task lets go of what was prepared, also where it comes to nothing */
     r->task->job.kernels = r->plan->kernels;
     r->task->job.n_kernels = r->plan->n_kernels;
@@ -487,6 +504,8 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     code = task_submit(r->task);
     if (r->out)
         old = take_effect(r, renamed, code);
+    if (r->out && answer)
+        answer->is = array_version(r->out);
     char why[ENGINE_REASON];
     if (code != ERR_OK) {
         engine_reason(g, r->task->job.refusal, why);
@@ -494,6 +513,10 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     }
     task_unlock(r->task);
     if (code != ERR_OK) {
+        if (answer) {
+            download_undo(answer->download);
+            answer->download = NULL;
+        }
         array_unref(result);
         code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
                : code == ERR_INTERNAL    ? err_set(e, code, "%s", why)

@@ -15,21 +15,21 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/pack.h"
 
 struct download {
     struct storage *storage;
     const char *bytes; /* of the storage, for the host; or: */
     struct transfer *transfer;
-    struct view view;
-    size_t itemsize;
     bool loose_bool;
-    int64_t run; /* bytes of the innermost contiguous piece */
-    int outer;   /* axes outside of it */
+    struct packing packing;
     uint64_t version;
     pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
     void (*wake)(void *user);  /* NULL once freed */
     void *user;
-    bool waited;           /* the contents were not there when it began */
+    bool waited;       /* the contents were not there when it began */
+    engine_done *then; /* download_of_task: the task's own */
+    void *then_user;
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
     enum err_code result;
@@ -62,17 +62,6 @@ static void transfer_end(struct transfer *t, struct storage *take_st)
     g->backend->ops->transfer_free(t, transfer_released, take_st);
 }
 
-/* Bytes that lie together at the end of the view's axes; *ret_outer axes lie outside of them. */
-static int64_t innermost_run(const struct view *v, size_t itemsize, int *ret_outer)
-{
-    int64_t run = 1;
-    int i = v->rank - 1;
-    for (; i >= 0 && (v->shape[i] == 1 || v->strides[i] == run); i--)
-        run *= v->shape[i];
-    *ret_outer = i + 1;
-    return run * (int64_t)itemsize;
-}
-
 static void download_drop(struct download *d)
 {
     if (atomic_fetch_sub(&d->refs, 1) != 1)
@@ -96,14 +85,15 @@ static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
     struct engine *g = d->storage->engine;
-    (void)device_ms; /* of a job that only marks the end */
-    if (result == ERR_OK)
-        result = (enum err_code)atomic_load(&d->storage->failed);
-    d->result = result;
-    atomic_store(&d->state, result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
+    engine_done *then = d->then;
+    void *then_user = d->then_user;
+    d->result = result == ERR_OK ? (enum err_code)atomic_load(&d->storage->failed) : result;
+    atomic_store(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
     download_wake(d);
     download_drop(d);
     atomic_fetch_sub(&g->jobs, 1);
+    if (then)
+        then(then_user, result, device_ms);
 }
 
 static bool settled(const struct storage *st)
@@ -117,9 +107,10 @@ static bool settled(const struct storage *st)
 static enum err_code open_storage(struct download *d, struct storage *st, struct err *e)
 {
     struct backend *b = st->engine->backend;
-    if (remote(st) && view_size(&d->view) > 0) {
-        enum err_code code = b->ops->download_new(b, st->device, st->data, &d->view, d->itemsize,
-                                                  download_wake, d, &d->transfer, e);
+    if (remote(st) && view_size(&d->packing.view) > 0) {
+        enum err_code code =
+            b->ops->download_new(b, st->device, st->data, &d->packing.view, d->packing.itemsize,
+                                 download_wake, d, &d->transfer, e);
         if (code != ERR_OK)
             return code;
     } else {
@@ -166,6 +157,63 @@ static enum err_code visit(struct engine_stream **s, const struct array *a, stru
     return ERR_OK;
 }
 
+static struct download *allocate(const struct view *v, size_t itemsize, void (*wake)(void *user),
+                                 void *user)
+{
+    struct download *d = mem_calloc(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->packing = packing_of(v, itemsize);
+    d->wake = wake;
+    d->user = user;
+    pthread_mutex_init(&d->wake_lock, NULL); /* cannot fail here */
+    atomic_init(&d->refs, 1);
+    atomic_init(&d->state, DOWNLOAD_WAITING);
+    return d;
+}
+
+/* One that has no storage yet. */
+static void deallocate(struct download *d)
+{
+    pthread_mutex_destroy(&d->wake_lock);
+    mem_free(d);
+}
+
+enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
+                               void (*wake)(void *user), void *user, struct download **ret,
+                               struct err *e)
+{
+    const struct view v = {.rank = 1, .shape = {n}, .strides = {1}};
+    struct download *d = allocate(&v, 1, wake, user);
+    if (!d)
+        return err_oom(e);
+    enum err_code code = open_storage(d, st, e);
+    if (code != ERR_OK) {
+        deallocate(d);
+        return code;
+    }
+    d->waited = true;
+    d->then = t->done;
+    d->then_user = t->user;
+    t->job.fetch = d->transfer;
+    t->done = download_done;
+    t->user = d;
+    atomic_fetch_add(&d->refs, 1);
+    atomic_fetch_add(&t->stream->engine->jobs, 1); /* as in download_new */
+    *ret = d;
+    return ERR_OK;
+}
+
+void download_undo(struct download *d)
+{
+    if (!d)
+        return;
+    struct engine *g = d->storage->engine;
+    download_drop(d);
+    download_free(d);
+    atomic_fetch_sub(&g->jobs, 1);
+}
+
 enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
                            void *user, struct download **ret, struct err *e)
 {
@@ -173,18 +221,10 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     enum err_code code = visit(&s, a, e);
     if (code != ERR_OK)
         return code;
-    struct download *d = mem_calloc(1, sizeof *d);
+    struct download *d = allocate(&a->view, dtype_size(a->dtype), wake, user);
     if (!d)
         return err_oom(e);
-    d->view = a->view;
-    d->itemsize = dtype_size(a->dtype);
-    d->run = innermost_run(&a->view, d->itemsize, &d->outer);
     d->loose_bool = a->dtype == DT_BOOL && atomic_load(&a->buffer->loose_bool);
-    d->wake = wake;
-    d->user = user;
-    pthread_mutex_init(&d->wake_lock, NULL); /* cannot fail here */
-    atomic_init(&d->refs, 1);
-    atomic_init(&d->state, DOWNLOAD_WAITING);
 
     pthread_mutex_lock(&g->lock);
     struct storage *st = buffer_storage(a->buffer);
@@ -200,8 +240,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
         if (d->storage) {
             download_drop(d);
         } else {
-            pthread_mutex_destroy(&d->wake_lock);
-            mem_free(d);
+            deallocate(d);
         }
         return code;
     }
@@ -259,54 +298,6 @@ double download_compile_ms(const struct download *d, bool own)
     return own || d->waited ? atomic_load(&d->storage->compile_ms) : 0;
 }
 
-/* n pieces of `size` bytes, `stride` bytes apart, side by side. */
-static void pack(char *to, const char *from, int64_t stride, int64_t size, int64_t n)
-{
-#define PACK(bytes)                                                                                \
-    case bytes:                                                                                    \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            memcpy(to + i * bytes, from + i * stride, bytes);                                      \
-        return
-    switch (size) {
-        PACK(1);
-        PACK(2);
-        PACK(4);
-        PACK(8);
-        PACK(16);
-    default:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(to + i * size, from + i * stride, (size_t)size);
-    }
-#undef PACK
-}
-
-/* Writes up to n bytes from C-order byte `at` on: the pieces along the innermost axis that is not
- * contiguous, as far as that axis goes. Returns how many. */
-static int64_t pack_axis(const struct download *d, int64_t at, char *to, int64_t n)
-{
-    int64_t within = at % d->run, piece = at / d->run, element = d->view.offset;
-    int64_t stride = 0, pieces = 1;
-    for (int i = d->outer - 1; i >= 0; i--) {
-        int64_t x = piece % d->view.shape[i];
-        piece /= d->view.shape[i];
-        element += x * d->view.strides[i];
-        if (i == d->outer - 1) {
-            stride = d->view.strides[i] * (int64_t)d->itemsize;
-            pieces = d->view.shape[i] - x;
-        }
-    }
-    const char *from = d->bytes + element * (int64_t)d->itemsize;
-    if (within > 0 || n < d->run) {
-        int64_t part = d->run - within < n ? d->run - within : n;
-        memcpy(to, from + within, (size_t)part);
-        return part;
-    }
-    if (pieces > n / d->run)
-        pieces = n / d->run;
-    pack(to, from, stride, d->run, pieces);
-    return pieces * d->run;
-}
-
 static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size_t n)
 {
     struct backend *b = d->storage->engine->backend;
@@ -326,7 +317,7 @@ int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
     default:
         return -1;
     }
-    int64_t total = view_size(&d->view) * (int64_t)d->itemsize;
+    int64_t total = view_size(&d->packing.view) * (int64_t)d->packing.itemsize;
     if (offset >= total)
         return 0;
     if ((int64_t)n > total - offset)
@@ -334,7 +325,8 @@ int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
     int64_t got = d->transfer ? pull_transfer(d, offset, buf, n) : (int64_t)n;
     if (!d->transfer)
         for (int64_t done = 0; done < got;)
-            done += pack_axis(d, offset + done, (char *)buf + done, got - done);
+            done +=
+                packing_copy(&d->packing, d->bytes, offset + done, (char *)buf + done, got - done);
     for (int64_t i = 0; d->loose_bool && i < got; i++)
         ((unsigned char *)buf)[i] = ((unsigned char *)buf)[i] != 0;
     return got;

@@ -106,10 +106,12 @@ static void print_axes(uint32_t axes, bool keepdims, struct strb *out)
 static const char *node_word(const struct typed_node *n)
 {
     static const char *const words[] = {
-        [T_CONST] = "const",   [T_INPUT] = "input", [T_OP] = "",          [T_CAST] = "cast",
-        [T_WHERE] = "where",   [T_SHIFT] = "shift", [T_INDEX] = "index",  [T_UNRAVEL] = "unravel",
-        [T_VIEW] = "view",     [T_REDUCE] = "",     [T_SCAN] = "",        [T_RESHAPE] = "reshape",
-        [T_GATHER] = "gather", [T_PUT] = "put",     [T_RANDOM] = "random"};
+        [T_CONST] = "const",   [T_INPUT] = "input",     [T_OP] = "",
+        [T_CAST] = "cast",     [T_WHERE] = "where",     [T_SHIFT] = "shift",
+        [T_INDEX] = "index",   [T_UNRAVEL] = "unravel", [T_VIEW] = "view",
+        [T_REDUCE] = "",       [T_SCAN] = "",           [T_RESHAPE] = "reshape",
+        [T_GATHER] = "gather", [T_PUT] = "put",         [T_GUARDED] = "guarded",
+        [T_RANDOM] = "random"};
     return n->kind == T_OP       ? op_table[n->op].name
            : n->kind == T_REDUCE ? reduce_name(n->reduce.op)
            : n->kind == T_SCAN   ? scan_name(n->scan.op)

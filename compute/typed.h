@@ -40,6 +40,8 @@ enum typed_kind {
                   shape, beside the pieces of args[1], a T_PUT of the same shape, where there is
                   one. All pieces are there in the last of such a chain, which alone has others
                   that use it */
+    T_GUARDED, /* args[0], the root only: args[1] (bool, rank 0 or 1) is computed too, and told
+                  apart (typed_guards) */
     T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
 };
 
@@ -144,6 +146,7 @@ struct typed_input {
     struct view view;
     const char *name;        /* as written */
     const struct grid *grid; /* the array's, for the checker; NULL where it has none */
+    bool target;             /* what the result is written to: nobody named it */
 };
 
 struct typed_guards;
@@ -154,7 +157,7 @@ struct typed {
     struct typed_input *inputs;
     uint32_t n_inputs, cap_inputs;
     uint32_t root;                     /* the last node; every node is needed for it */
-    const struct typed_guards *guards; /* what must not hold before it is computed, or NULL */
+    const struct typed_guards *guards; /* of a root that is T_GUARDED, else NULL */
 };
 
 /* Faults that only the arrays' contents show: indices out of range. (What is computed in spite of
@@ -164,9 +167,7 @@ struct typed_guard {
     const char *message;
 };
 struct typed_guards {
-    struct typed graph; /* bool: whether there is a fault, one element a guard; arrays NULL */
-    uint32_t *inputs;   /* by its inputs: which of the main graph's that is */
-    struct typed_guard *guards;
+    struct typed_guard *guards; /* of each element of the root's args[1]: true is the fault */
     uint32_t n;
 };
 

@@ -216,12 +216,14 @@ static enum err_code read_reply(struct eval_body *b, struct request *req, bool e
 }
 
 /* The array that has the name may be replaced. */
-static enum err_code check_name(const struct eval_body *b, struct err *e)
+static enum err_code check_name(struct eval_body *b, struct err *e)
 {
     _cleanup_handle_ struct handle now = {0};
     enum err_code c = handle_check_name(b->session->handles, b->name, NAME_REPLACE, e);
-    if (!c && handle_get(b->session->handles, b->name, &now, NULL) == ERR_OK)
+    if (!c && handle_get(b->session->handles, b->name, &now, NULL) == ERR_OK) {
+        b->replaces = array_buffer_id(now.array);
         c = lease_guard(b->resolver.claim.table, now.array, e);
+    }
     return c ? err_prefix(e, "/name") : ERR_OK;
 }
 

@@ -25,6 +25,7 @@ struct eval_body {
     struct function_set functions; /* that it called; written out in expr, which names their text */
     struct check_env env;
     const char *name;  /* or NULL */
+    uint64_t replaces; /* array_buffer_id of what has the name now, 0: nothing */
     bool has_out;      /* then: */
     struct handle out; /* where to write, */
     struct view region;

@@ -1,9 +1,11 @@
 /* POST /v1/evaluate: computes an expression into a new array, an existing one, or the reply.
  *
- * Nothing here waits unless a value is asked for, or the arrays' contents have to be looked at for
- * mistakes first (eval_guards_new): the array's handle is made while its contents are
- * still being computed. A small evaluation on the CPU is over when engine_evaluate returns, and
- * then a reply with the value goes out from here without a suspension. */
+ * Nothing here waits unless a value is asked for, or the arrays' contents are looked at for
+ * mistakes (eval_watch): the array's handle is made while its contents are still being computed.
+ * What is looked at is looked at by the work itself, in the session's order like all work, and
+ * where it finds a mistake `out` keeps its contents; only the reply, and a result's handle and
+ * name, wait for the answer. A small evaluation on the CPU is over when engine_evaluate returns,
+ * and then a reply with the value goes out from here without a suspension. */
 #include "server/config.h"
 #include "server/data.h"
 #include "server/encode.h"
@@ -13,11 +15,28 @@
 #include "server/meta.h"
 #include "server/server.h"
 
-/* A handle for the result, and its metadata. */
-static enum err_code reply_handle(struct request *req, const struct eval_body *b, struct array *a,
-                                  struct strb *take, struct err *e)
+/* What the result is to take the name from: who comes later than the request has precedence. */
+struct succession {
+    struct leases *leases;
+    const struct eval_body *body;
+    bool waited;
+};
+
+static enum err_code may_succeed(void *user, const struct array *now, struct err *e)
 {
-    struct handle_guard guard = {lease_guard, req->server->leases};
+    const struct succession *s = user;
+    if (s->waited && now && array_buffer_id(now) != s->body->replaces)
+        return err_field(e, ERR_CONFLICT, "/name",
+                         "the name was given to another array while the indices were looked at");
+    return lease_guard(s->leases, now, e);
+}
+
+/* A handle for the result, and its metadata. */
+static enum err_code reply_handle(struct request *req, const struct eval_body *b, bool waited,
+                                  struct array *a, struct strb *take, struct err *e)
+{
+    struct succession succession = {req->server->leases, b, waited};
+    struct handle_guard guard = {may_succeed, &succession};
     struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
     enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
@@ -27,7 +46,7 @@ static enum err_code reply_handle(struct request *req, const struct eval_body *b
 }
 
 /* What the client gets for the result. `meta` has room for metadata where they may be asked for. */
-static enum err_code reply_result(struct request *req, const struct eval_body *b,
+static enum err_code reply_result(struct request *req, const struct eval_body *b, bool waited,
                                   struct array *take_a, struct strb *meta, struct err *e)
 {
     _cleanup_array_ struct array *a = take_a;
@@ -36,13 +55,13 @@ static enum err_code reply_result(struct request *req, const struct eval_body *b
         return ERR_OK;
     }
     if (b->name)
-        return reply_handle(req, b, a, meta, e);
+        return reply_handle(req, b, waited, a, meta, e);
     if (b->reply != MEDIA_JSON) {
         data_reply(req, b->session->stream, array_ref(a), b->reply, false);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)
-        return reply_handle(req, b, a, meta, e);
+        return reply_handle(req, b, waited, a, meta, e);
     int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
     if (size > max)
         return err_set(e, ERR_INLINE_TOO_LARGE,
@@ -58,17 +77,18 @@ struct evaluation {
     struct eval_body body;
     struct strb meta;
     struct gate gate;
-    struct eval_guards *guards; /* while it waits for their answer: */
-    unsigned char *answer;
-    size_t have;
+    struct array *result; /* a reference, while it waits for the guards' answer */
+    struct eval_watch watch;
     bool waited;
 };
 
 static void evaluation_free(void *state)
 {
     struct evaluation *v = state;
-    eval_guards_free(v->guards);
-    v->guards = NULL;
+    eval_guards_free(v->watch.guards);
+    v->watch.guards = NULL;
+    array_unref(v->result);
+    v->result = NULL;
     strb_free(&v->meta);
     eval_body_clear(&v->body);
 }
@@ -81,19 +101,13 @@ static void fail(struct request *req, struct evaluation *v, const struct err *e)
 }
 
 /* From here on there is nothing to wait for but the contents, which the reply sees to. */
-static void evaluate(struct request *req, struct evaluation *v)
+static void reply(struct request *req, struct evaluation *v)
 {
     struct err e = ERR_INIT;
-    struct eval_body *b = &v->body;
-    struct eval_times times = {0};
-    struct array *a;
+    struct array *a = v->result;
+    v->result = NULL;
     req->state = NULL;
-    enum err_code c = engine_evaluate(b->session->stream, b->session->account, &b->request, &a,
-                                      &times, b->has_out ? handler_work_done : NULL, NULL, &e);
-    req->t_plan += times.check + times.lower;
-    req->t_compile += times.compile;
-    if (!c)
-        c = reply_result(req, b, a, &v->meta, &e);
+    enum err_code c = reply_result(req, &v->body, v->waited, a, &v->meta, &e);
     evaluation_free(v);
     if (c)
         http_reply_error(req, &e);
@@ -103,63 +117,62 @@ static void look_at_guards(struct request *req)
 {
     struct evaluation *v = req->state;
     struct err e = ERR_INIT;
-    struct download *d = eval_guards_download(v->guards);
-    const size_t n = eval_guards_size(v->guards);
-    while (v->have < n) {
+    struct eval_guards *g = v->watch.guards;
+    int got;
+    do
         gate_arm(&v->gate);
-        int64_t got = download_pull(d, (int64_t)v->have, v->answer + v->have, n - v->have);
-        if (got < 0) {
-            data_error(d, &e);
-            fail(req, v, &e);
-            return;
-        }
-        if (got == 0) {
-            if (!v->waited && gate_soon(&v->gate))
-                continue;
-            v->waited = true;
-            gate_wait(&v->gate, look_at_guards);
-            return;
-        }
-        v->have += (size_t)got;
-    }
-    if (eval_guards_verdict(v->guards, &v->body.expr, v->answer, &e) != ERR_OK) {
-        fail(req, v, &e);
+    while ((got = eval_guards_pull(g)) == 0 && !v->waited && gate_soon(&v->gate));
+    if (got == 0) {
+        v->waited = true;
+        gate_wait(&v->gate, look_at_guards);
         return;
     }
-    eval_guards_free(v->guards);
-    v->guards = NULL;
-    evaluate(req, v);
+    enum err_code c = ERR_OK;
+    if (got < 0)
+        data_error(eval_guards_download(g), &e);
+    else
+        c = eval_guards_verdict(g, &v->body.expr, &e);
+    if (got < 0 || c)
+        fail(req, v, &e);
+    else
+        reply(req, v);
+}
+
+/* Queues the work; nothing that can fail with something changed comes after. */
+static enum err_code evaluate(struct request *req, struct evaluation *v, struct err *e)
+{
+    struct eval_body *b = &v->body;
+    struct eval_times times = {0};
+    gate_init(&v->gate, req);
+    v->watch = (struct eval_watch){.wake = gate_wake, .user = &v->gate};
+    b->request.watch = &v->watch;
+    enum err_code c = ERR_OK;
+    if (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data))
+        c = meta_reserve(&v->meta, e);
+    if (c == ERR_OK)
+        c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
+                            &times, b->has_out ? handler_work_done : NULL, NULL, e);
+    req->t_plan = times.check + times.lower;
+    req->t_compile = times.compile;
+    return c;
 }
 
 void evaluate_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct eval_times times = {0};
     struct evaluation *v = arena_alloc(req->arena, sizeof *v);
     enum err_code c = v ? eval_body_read(req, false, &v->body, &e) : err_oom(&e);
     if (c) {
         http_reply_error(req, &e);
         return;
     }
-    struct eval_body *b = &v->body;
-    req->t_plan = req->t_compile = 0;
-    gate_init(&v->gate, req);
-    if (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data))
-        c = meta_reserve(&v->meta, &e);
-    if (!c)
-        c = eval_guards_new(b->session->stream, b->session->account, &b->request, gate_wake,
-                            &v->gate, &v->guards, &times, &e);
-    if (!c && v->guards) {
-        req->t_plan = times.check + times.lower;
-        v->answer = arena_alloc(req->arena, eval_guards_size(v->guards));
-        c = v->answer ? ERR_OK : err_oom(&e);
-    }
+    c = evaluate(req, v, &e);
     if (c) {
         fail(req, v, &e);
         return;
     }
-    if (!v->guards) {
-        evaluate(req, v);
+    if (!v->watch.guards) {
+        reply(req, v);
         return;
     }
     req->state = v;

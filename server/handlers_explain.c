@@ -42,6 +42,8 @@ static const char *kind_name(const struct typed_node *n)
         return "gather";
     case T_PUT:
         return "put";
+    case T_GUARDED:
+        return "guarded";
     case T_RANDOM:
         return "random";
     }
@@ -183,7 +185,7 @@ static void put_known(struct json_writer *w, const char *key, int value)
 }
 
 static bool put_kernel(struct json_writer *w, struct engine_stream *stream, const struct typed *t,
-                       const struct ir_plan *p, uint32_t i, uint32_t index)
+                       const struct ir_plan *p, uint32_t i)
 {
     const struct ir_kernel *k = p->kernels[i];
     _cleanup_strb_ struct strb source = {0};
@@ -195,7 +197,7 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream, cons
     if (source.failed || ir.failed)
         return false;
     json_open_object(w);
-    json_put_member_i64(w, "index", index);
+    json_put_member_i64(w, "index", i);
     json_put_member_string(w, "shape", how.form);
     put_list(w, "iteration", k->rank, k->shape);
     json_put_member_i64(w, "nodes", k->n_nodes);
@@ -232,15 +234,11 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
     json_put_member_string(&w, "text", text.data ? text.data : "");
     json_put_key(&w, "kernels");
     json_open_list(&w);
-    uint32_t index = 0;
-    for (int guards = 1; guards >= 0; guards--) {
-        const struct ir_plan *p = guards ? x->guards : x->plan;
-        for (uint32_t i = 0; p && i < p->n_kernels; i++) {
-            if (!put_kernel(&w, b->session->stream, guards ? &t->guards->graph : t, p, i, index++))
-                return err_oom(e);
-            bytes_read += ir_bytes_read(p->kernels[i]);
-            bytes_written += ir_bytes_written(p->kernels[i]);
-        }
+    for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
+        if (!put_kernel(&w, b->session->stream, t, x->plan, i))
+            return err_oom(e);
+        bytes_read += ir_bytes_read(x->plan->kernels[i]);
+        bytes_written += ir_bytes_written(x->plan->kernels[i]);
     }
     json_close_list(&w);
     json_put_member_i64(&w, "bytes_read", bytes_read);

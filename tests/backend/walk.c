@@ -386,6 +386,10 @@ struct walked walk(const struct typed *t, uint32_t i, int scope_rank, const int6
     case T_PUT:
         w = walk_put(n, &args[0], n->n_args > 1 ? &args[1] : NULL);
         break;
+    case T_GUARDED:
+        w = args[0];
+        args[0] = (struct walked){0};
+        break;
     default: {
         int rank = 0;
         int64_t shape[MAX_RANK];

@@ -406,16 +406,16 @@ static void guards_are_for_what_is_needed(void **state)
     static const struct {
         const char *text;
         uint32_t n;
-        const char *graph;
+        const char *graph; /* its end */
     } cases[] = {
         {"u*2", 0, NULL},
         {"take(row, [4, 0, 1])", 0, NULL},
         {"take(row, i8, mode='clip')", 0, NULL},
         {"t=take(u, i8, 0); row", 0, NULL},
         {"take(row, i64) + take(row, i64)", 1,
-         "%0 = input int64 (4, 5) i64\n%1 = const int64 () 5\n%2 = const int64 () -5\n"
-         "%3 = less bool (4, 5) %0 %2\n%4 = greater_equal bool (4, 5) %0 %1\n"
-         "%5 = logical_or bool (4, 5) %3 %4\n%6 = any bool () %5 axes [0, 1]\nreturn %6\n"},
+         "%10 = less bool (4, 5) %1 %9\n%11 = greater_equal bool (4, 5) %1 %4\n"
+         "%12 = logical_or bool (4, 5) %10 %11\n%13 = any bool () %12 axes [0, 1]\n"
+         "%14 = add float32 (4, 5) %8 %8\n%15 = guarded float32 (4, 5) %14 %13\nreturn %15\n"},
         {"take(row, i64) + take_along_axis(u, u8, 1)", 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -428,12 +428,10 @@ static void guards_are_for_what_is_needed(void **state)
         const struct typed_guards *g = t.guards;
         if ((g ? g->n : 0) != cases[i].n)
             fail_msg("%s: %u guards", cases[i].text, g ? g->n : 0);
-        for (uint32_t k = 0; g && k < g->graph.n_inputs; k++)
-            assert_string_equal(t.inputs[g->inputs[k]].name, g->graph.inputs[k].name);
-        if (!cases[i].graph)
-            continue;
-        typed_print(&g->graph, &text);
-        assert_string_equal(text.data, cases[i].graph);
+        assert_int_equal(t.nodes[t.root].kind == T_GUARDED, g != NULL);
+        typed_print(&t, &text);
+        if (cases[i].graph && !strstr(text.data, cases[i].graph))
+            fail_msg("%s", text.data);
     }
 }
 

@@ -169,8 +169,8 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
-static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
-                              struct array **ret)
+static enum err_code evaluate_watched(struct fixture *f, const char *text, struct array *out,
+                                      struct eval_watch *watch, struct array **ret)
 {
     struct arena *arena = arena_new(0);
     struct expr x;
@@ -179,7 +179,7 @@ static enum err_code evaluate(struct fixture *f, const char *text, struct array 
     assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
     assert_int_equal(infix_parse(&x, source, text, strlen(text), &x.root, NULL), ERR_OK);
     struct check_env env = {.resolve = resolve, .user = f, .max_inputs = 64};
-    struct eval_request req = {.expr = &x, .env = &env, .dtype = -1, .out = out};
+    struct eval_request req = {.expr = &x, .env = &env, .dtype = -1, .out = out, .watch = watch};
     struct array *made = NULL;
     enum err_code code = engine_evaluate(f->s, f->account, &req, &made, NULL, NULL, NULL, NULL);
     arena_free(arena);
@@ -188,6 +188,12 @@ static enum err_code evaluate(struct fixture *f, const char *text, struct array 
     else
         array_unref(made);
     return code;
+}
+
+static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
+                              struct array **ret)
+{
+    return evaluate_watched(f, text, out, NULL, ret);
 }
 
 /* The contents, or why there are none. Nothing may be held back. */
@@ -450,6 +456,60 @@ static void exchanged_arrays_fall_back_where_they_are(void **state)
 }
 
 /* An upload that was compared with contents which are not there any more. */
+static void woken(void *user)
+{
+    ++*(int *)user;
+}
+
+/* Whoever asks what the guards say is told with the work that looked, or why it failed; who does
+ * not wait for it leaves nothing behind. */
+static void guards_are_part_of_the_work(void **state)
+{
+    (void)state;
+    static const char good[] = "take(b, astype(a, 'int64'))";
+    static const char bad[] = "take(b, astype(a, 'int64') + 1)";
+    struct fixture f;
+    struct eval_guards *g;
+    struct err e = ERR_INIT;
+    int wakes = 0;
+    struct eval_watch watch = {.wake = woken, .user = &wakes};
+    struct expr x = {0};
+    open_fixture(&f);
+    uint64_t version = array_version(f.a);
+    front.at_once = ERR_OUT_OF_MEMORY; /* refused: nobody is to be told */
+    assert_int_equal(evaluate_watched(&f, good, f.a, &watch, NULL), ERR_OUT_OF_MEMORY);
+    assert_null(watch.guards);
+    assert_true(array_version(f.a) == version);
+
+    hold();
+    for (int i = 0; i < 3; i++) {
+        wakes = 0;
+        assert_int_equal(evaluate_watched(&f, i ? good : bad, f.a, &watch, NULL), ERR_OK);
+        g = watch.guards;
+        assert_int_equal(eval_guards_pull(g), 0);
+        assert_true(array_version(f.a) != version);
+        if (i == 2) {
+            eval_guards_free(g);
+            end(ERR_OK);
+            break;
+        }
+        end(i ? ERR_INTERNAL : ERR_OK);
+        assert_int_equal(wakes, 1);
+        assert_int_equal(eval_guards_pull(g), i ? -1 : 1);
+        if (i == 0) {
+            assert_int_equal(eval_guards_verdict(g, &x, &e), ERR_BAD_INDEX);
+            assert_true(array_version(f.a) == version);
+        }
+        eval_guards_free(g);
+        front.hold = false;
+        holds_ramp(&f, f.a, 0);
+        hold();
+    }
+    front.hold = false;
+    holds(&f, f.a, 100);
+    close_fixture(&f);
+}
+
 static void uploads_expect_a_version(void **state)
 {
     (void)state;
@@ -509,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_part_of_nothing_is_told),
         cmocka_unit_test(a_whole_write_over_a_failure_stands),
         cmocka_unit_test(exchanged_arrays_fall_back_where_they_are),
+        cmocka_unit_test(guards_are_part_of_the_work),
         cmocka_unit_test(uploads_expect_a_version),
         cmocka_unit_test(memory_of_running_work_is_not_freed),
     };
