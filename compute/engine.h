@@ -120,6 +120,8 @@ struct array *array_view_grid(struct array *a, const struct view *v, struct grid
 
 int64_t array_nbytes(const struct array *a); /* size × itemsize */
 bool array_same_buffer(const struct array *a, const struct array *b);
+/* The same elements: of one buffer, dtype and view, whatever their grids. */
+bool array_same_elements(const struct array *a, const struct array *b);
 /* Names the memory that an array and its views share: for locks. Never repeats in a process. */
 uint64_t array_buffer_id(const struct array *a);
 /* A new array, unseen by others yet, is to take the place of another: its memory gets that id. */
@@ -138,16 +140,15 @@ enum err_code engine_zeros(struct engine_stream *s, struct account *account, enu
 
 /* Arrays with a grid (ghost.c). `grid` is a description (NULL: none): with ghosts, or with
  * is_padded, the memory is padded, by its `padded` or as far as it needs itself. All of it is
- * zeroed. `alignment` in bytes, a power of two (view_padded). ERR_GHOST_WIDTH and view_padded's
+ * zeroed. ERR_GHOST_WIDTH and view_padded's
  * errors, those with the pointer "/padded". */
 enum err_code engine_zeros_grid(struct engine_stream *s, struct account *account, enum dtype dtype,
                                 int rank, const int64_t *shape, const struct grid *grid,
-                                int64_t alignment, struct array **ret, struct err *e) must_check;
+                                struct array **ret, struct err *e) must_check;
 /* The elements of `a` as the interior of an array with that grid: `a`'s own memory where that is
  * not padded, else new. */
 enum err_code engine_embed(struct engine_stream *s, struct account *account, struct array *a,
-                           const struct grid *grid, int64_t alignment, struct array **ret,
-                           struct err *e) must_check;
+                           const struct grid *grid, struct array **ret, struct err *e) must_check;
 /* Fills the ghosts from the array's boundary, in one piece of work: axis 0 over the interior of the
  * others, then axis 1 over what is filled by then, and on. Faces of type none are left as they are.
  * done may be NULL. */

@@ -16,8 +16,8 @@
 #define FILL_KEY -1 /* no expression's key begins so: theirs with the device */
 
 static enum err_code checked_view(enum dtype dtype, int rank, const int64_t *shape,
-                                  const struct grid *grid, int64_t alignment, struct grid *desc,
-                                  struct view *ret, int64_t *ret_elements, struct err *e)
+                                  const struct grid *grid, struct grid *desc, struct view *ret,
+                                  int64_t *ret_elements, struct err *e)
 {
     *desc = *grid;
     desc->whole = false;
@@ -26,8 +26,8 @@ static enum err_code checked_view(enum dtype dtype, int rank, const int64_t *sha
         code = padded_extents(rank, shape, desc->ghost, desc->padded, e);
     if (code != ERR_OK)
         return code;
-    code = view_padded(rank, shape, desc->ghost, desc->padded, dtype_size(dtype), alignment, ret,
-                       ret_elements, e);
+    code = view_padded(rank, shape, desc->ghost, desc->padded, dtype_size(dtype), desc->alignment,
+                       ret, ret_elements, e);
     if (code != ERR_OK && desc->is_padded)
         err_prefix(e, "/padded");
     desc->is_padded = true;
@@ -53,7 +53,7 @@ static bool needs_padding(const struct grid *grid)
 
 enum err_code engine_zeros_grid(struct engine_stream *s, struct account *account, enum dtype dtype,
                                 int rank, const int64_t *shape, const struct grid *grid,
-                                int64_t alignment, struct array **ret, struct err *e)
+                                struct array **ret, struct err *e)
 {
     if (!grid || grid_is_plain(grid))
         return engine_zeros(s, account, dtype, rank, shape, ret, e);
@@ -64,7 +64,7 @@ enum err_code engine_zeros_grid(struct engine_stream *s, struct account *account
     enum err_code code;
     bool padded = needs_padding(grid);
     if (padded)
-        code = checked_view(dtype, rank, shape, grid, alignment, &desc, &v, &n, e);
+        code = checked_view(dtype, rank, shape, grid, &desc, &v, &n, e);
     else
         code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
     if (code == ERR_OK)
@@ -88,8 +88,7 @@ static enum err_code copy_to(struct engine_stream *s, struct account *account, s
 }
 
 enum err_code engine_embed(struct engine_stream *s, struct account *account, struct array *a,
-                           const struct grid *grid, int64_t alignment, struct array **ret,
-                           struct err *e)
+                           const struct grid *grid, struct array **ret, struct err *e)
 {
     if (!grid || grid_is_plain(grid)) {
         *ret = array_ref(a);
@@ -98,8 +97,8 @@ enum err_code engine_embed(struct engine_stream *s, struct account *account, str
     if (!needs_padding(grid))
         return with_grid(a, &a->view, grid, ret, e);
     _cleanup_array_ struct array *b = NULL;
-    enum err_code code = engine_zeros_grid(s, account, a->dtype, a->view.rank, a->view.shape, grid,
-                                           alignment, &b, e);
+    enum err_code code =
+        engine_zeros_grid(s, account, a->dtype, a->view.rank, a->view.shape, grid, &b, e);
     if (code == ERR_OK)
         code = copy_to(s, account, a, b, &b->view, e);
     if (code == ERR_OK)
@@ -133,7 +132,7 @@ enum err_code engine_copy(struct engine_stream *s, struct account *account, stru
         return code == ERR_OK ? with_grid(b, &b->view, &desc, ret, e) : code;
     }
     struct view from, to;
-    code = engine_zeros_grid(s, account, a->dtype, a->view.rank, a->view.shape, a->grid, 1, &b, e);
+    code = engine_zeros_grid(s, account, a->dtype, a->view.rank, a->view.shape, a->grid, &b, e);
     if (code != ERR_OK)
         return code;
     grid_whole(a->grid, &a->view, &from);

@@ -9,7 +9,7 @@
 
 void grid_init(struct grid *g, int rank)
 {
-    *g = (struct grid){.rank = rank};
+    *g = (struct grid){.rank = rank, .alignment = GRID_ALIGNMENT};
     for (int k = 0; k < rank; k++)
         g->spacing[k] = 1;
 }

@@ -15,6 +15,8 @@
 #include "compute/dtype.h"
 #include "compute/layout.h"
 
+#define GRID_ALIGNMENT 64 /* unless one is given */
+
 /* What lies behind a face. With φ_k the k-th cell before it (1: at the face) the k-th ghost is
  *   FACE_DIRICHLET  2·value − φ_k
  *   FACE_NEUMANN    φ_k ∓ (2k−1)·spacing·value: − on the low face, + on the high one
@@ -33,13 +35,14 @@ struct grid {
     bool has_boundary; /* one was given; else every face is FACE_NONE */
     bool is_padded;    /* storage has extents `padded` */
     bool whole;        /* the array's elements are interior and ghosts: its shape counts both */
+    int64_t alignment; /* bytes, a power of two: of the interior's place in padded storage */
     int64_t ghost[MAX_RANK];
     int64_t padded[MAX_RANK];
     double spacing[MAX_RANK];
     struct face face[MAX_RANK][2];
 };
 
-/* Spacing 1, and nothing else. */
+/* Spacing 1, the default alignment, and nothing else. */
 void grid_init(struct grid *g, int rank);
 /* A description to keep, with one reference. NULL without memory. */
 struct grid *grid_new(const struct grid *description);

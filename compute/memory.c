@@ -218,6 +218,14 @@ bool array_same_buffer(const struct array *a, const struct array *b)
     return a->buffer == b->buffer;
 }
 
+bool array_same_elements(const struct array *a, const struct array *b)
+{
+    const struct view *v = &a->view, *w = &b->view;
+    return a->buffer == b->buffer && a->dtype == b->dtype && v->offset == w->offset &&
+           view_same_shape(v, w) &&
+           memcmp(v->strides, w->strides, sizeof *v->strides * (size_t)v->rank) == 0;
+}
+
 uint64_t array_buffer_id(const struct array *a)
 {
     return a->buffer->id;

@@ -30,13 +30,13 @@ static enum err_code find_creator(struct json body, const char **ret, struct err
 static enum err_code read_alignment(struct json body, int64_t *ret, struct err *e)
 {
     struct json v = json_member(body, "alignment");
-    int64_t n = 64;
+    int64_t n = GRID_ALIGNMENT;
     enum err_code r = ERR_OK;
     if (json_present(v))
         r = json_get_i64(v, INT64_MIN, INT64_MAX, &n, e);
     if (r == ERR_OK && (n < 1 || n > 4096 || (n & (n - 1))))
         r = json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to 4096");
-    *ret = n;
+    *ret = json_present(v) ? n : 0;
     return r;
 }
 
@@ -197,7 +197,7 @@ static enum err_code read_random(struct json v, struct create_spec *s, struct er
     return ERR_OK;
 }
 
-static enum err_code read_like(struct json v, struct session *session, struct create_spec *s,
+static enum err_code read_like(struct json v, const struct array_scope *from, struct create_spec *s,
                                struct err *e)
 {
     const char *ref;
@@ -205,7 +205,7 @@ static enum err_code read_like(struct json v, struct session *session, struct cr
     if (r != ERR_OK)
         return r;
     _cleanup_handle_ struct handle h = {0};
-    if ((r = handle_get(session->handles, ref, &h, e)) != ERR_OK)
+    if ((r = share_get(from, ref, &h, e)) != ERR_OK)
         return err_prefix(e, "/like");
     const struct view *like = &h.array->view;
     if (s->dtype < 0)
@@ -243,7 +243,7 @@ static enum err_code read_padded(struct json v, struct grid *g, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code read_congruent(struct json v, struct session *session, struct grid *g,
+static enum err_code read_congruent(struct json v, const struct array_scope *from, struct grid *g,
                                     struct err *e)
 {
     const char *ref;
@@ -251,7 +251,7 @@ static enum err_code read_congruent(struct json v, struct session *session, stru
     if (r != ERR_OK)
         return r;
     _cleanup_handle_ struct handle h = {0};
-    if ((r = handle_get(session->handles, ref, &h, e)) != ERR_OK)
+    if ((r = share_get(from, ref, &h, e)) != ERR_OK)
         return err_prefix(e, "/congruent_to");
     const struct grid *other = h.array->grid;
     if (!other || !other->is_padded)
@@ -268,7 +268,7 @@ static enum err_code read_congruent(struct json v, struct session *session, stru
 }
 
 enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
-                               struct session *session, struct err *e)
+                               const struct array_scope *from, struct err *e)
 {
     static const char *const members[] = {"ghost", "boundary", "spacing", "padded", "congruent_to"};
     struct json padded = json_member(s->body, "padded"),
@@ -280,6 +280,8 @@ enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
         return ERR_OK;
     if (!s->has_grid)
         grid_init(&s->grid, rank);
+    if (s->alignment)
+        s->grid.alignment = s->alignment;
     s->has_grid = true;
     enum err_code r = grid_json_read(s->body, t, &s->grid, e);
     if (r == ERR_OK && json_present(padded) && json_present(congruent))
@@ -288,7 +290,7 @@ enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
     else if (r == ERR_OK && json_present(padded))
         r = read_padded(padded, &s->grid, e);
     else if (r == ERR_OK && json_present(congruent)) {
-        r = read_congruent(congruent, session, &s->grid, e);
+        r = read_congruent(congruent, from, &s->grid, e);
         s->congruent = true;
     }
     return r;
@@ -309,13 +311,12 @@ enum err_code create_spec_embed(const struct create_spec *spec, struct session *
         *ret = take_a;
         return ERR_OK;
     }
-    enum err_code r =
-        engine_embed(s->stream, s->account, take_a, &spec->grid, spec->alignment, ret, e);
+    enum err_code r = engine_embed(s->stream, s->account, take_a, &spec->grid, ret, e);
     array_unref(take_a);
     return place_padding(spec, r, e);
 }
 
-enum err_code create_spec_read(struct json body, bool has_data, struct session *session,
+enum err_code create_spec_read(struct json body, bool has_data, const struct array_scope *from,
                                struct create_spec *ret, struct err *e)
 {
     struct create_spec s = {.dtype = -1, .body = body};
@@ -355,7 +356,7 @@ enum err_code create_spec_read(struct json body, bool has_data, struct session *
     else if (strcmp(creator, "random") == 0)
         r = read_random(v, &s, e);
     else
-        r = read_like(v, session, &s, e);
+        r = read_like(v, from, &s, e);
     if (r == ERR_OK && (s.creator == CREATE_FILL || s.creator == CREATE_RANDOM))
         r = want_shape(&s, body, e);
     if (r != ERR_OK)
@@ -364,7 +365,7 @@ enum err_code create_spec_read(struct json body, bool has_data, struct session *
         s.dtype = DT_F64;
     int rank = s.has_shape ? s.rank : s.creator == CREATE_EYE ? 2 : 1;
     if (s.creator != CREATE_DATA &&
-        (r = create_spec_grid(&s, (enum dtype)s.dtype, rank, session, e)) != ERR_OK)
+        (r = create_spec_grid(&s, (enum dtype)s.dtype, rank, from, e)) != ERR_OK)
         return r;
     if (s.has_grid && s.has_shape && (r = grid_check_ghosts(&s.grid, s.shape, e)) != ERR_OK)
         return r;
@@ -394,7 +395,7 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
     switch (p->creator) {
     case CREATE_ZEROS:
         r = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,
-                              p->has_grid ? &p->grid : NULL, p->alignment, &a, e);
+                              p->has_grid ? &p->grid : NULL, &a, e);
         r = place_padding(p, r, e);
         break;
     case CREATE_FILL:

@@ -10,6 +10,7 @@
 #include "compute/engine.h"
 #include "protocol/json.h"
 #include "server/session.h"
+#include "server/share.h"
 
 enum creator {
     CREATE_ZEROS,
@@ -33,21 +34,22 @@ struct create_spec {
     bool endpoint;
     int64_t n, m, k; /* eye */
     struct random_spec random;
-    int64_t alignment; /* bytes */
+    int64_t alignment; /* bytes; 0: none is given */
     bool has_grid;
     struct grid grid;
     bool congruent; /* grid.padded is another array's */
     struct json body;
 };
 
-/* Checks the whole body and resolves defaults. `has_data`: there was a "data" member. Every error
+/* Checks the whole body and resolves defaults. `from`: where `like` and `congruent_to` find theirs.
+ * `has_data`: there was a "data" member. Every error
  * has its place. */
-enum err_code create_spec_read(struct json body, bool has_data, struct session *session,
+enum err_code create_spec_read(struct json body, bool has_data, const struct array_scope *from,
                                struct create_spec *ret, struct err *e) must_check;
 
 /* For CREATE_DATA, when shape and dtype are known: what create_spec_read does for others. */
 enum err_code create_spec_grid(struct create_spec *spec, enum dtype t, int rank,
-                               struct session *session, struct err *e) must_check;
+                               const struct array_scope *from, struct err *e) must_check;
 /* The array with the grid that the body asks for; takes the caller's reference. */
 enum err_code create_spec_embed(const struct create_spec *spec, struct session *session,
                                 struct array *take_a, struct array **ret, struct err *e) must_check;

@@ -357,7 +357,7 @@ static void finish(struct upload_sink *s)
     enum err_code c = handler_find(req, s->session, s->target.id, &now, &e);
     if (!c && now.read_only)
         c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
-    if (!c && now.array != s->target.array)
+    if (!c && !array_same_elements(now.array, s->target.array))
         c = err_set(&e, ERR_CONFLICT, "the array was resized while the data were on their way");
     if (!c)
         c = publish(s, u, now.array, &e);

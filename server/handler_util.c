@@ -103,32 +103,56 @@ enum err_code handler_leased(struct request *req, const struct array *a, enum le
     return lease_check(&claim, a, access, e);
 }
 
+struct array_scope handler_scope(const struct request *req, const struct session *s)
+{
+    return (struct array_scope){req->server->shares, req->principal, s->handles};
+}
+
 enum err_code handler_find(struct request *req, struct session *s, const char *ref,
                            struct handle *ret, struct err *e)
 {
-    return share_get(req->server->shares, req->principal, s->handles, ref, ret, e);
+    struct array_scope scope = handler_scope(req, s);
+    return share_get(&scope, ref, ret, e);
 }
 
-enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
-                            struct handle *ret_h, struct err *e)
+enum err_code handler_owned(const struct handle *h, struct err *e)
+{
+    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the array's owner can do that") : ERR_OK;
+}
+
+static enum err_code find_array(struct request *req, bool own, enum lease_access access,
+                                struct session **ret_s, struct handle *ret_h, struct err *e)
 {
     struct session *s;
     enum err_code r = session_of(req, &s, e);
     if (r != ERR_OK)
         return r;
     r = handler_find(req, s, req->param[0], ret_h, e);
-    if (r == ERR_OK && access == LEASE_UNDO && ret_h->shared) {
-        handle_clear(ret_h);
-        r = err_set(e, ERR_FORBIDDEN, "only the array's owner can do that");
+    if (r == ERR_OK) {
+        r = own ? handler_owned(ret_h, e) : ERR_OK;
+        if (r == ERR_OK)
+            r = handler_leased(req, ret_h->array, access, e);
+        if (r != ERR_OK)
+            handle_clear(ret_h);
     }
-    if (r == ERR_OK && (r = handler_leased(req, ret_h->array, access, e)) != ERR_OK)
-        handle_clear(ret_h);
     if (r != ERR_OK) {
         session_unref(s);
         return r;
     }
     *ret_s = s;
     return ERR_OK;
+}
+
+enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
+                            struct handle *ret_h, struct err *e)
+{
+    return find_array(req, false, access, ret_s, ret_h, e);
+}
+
+enum err_code handler_own_array(struct request *req, enum lease_access access,
+                                struct session **ret_s, struct handle *ret_h, struct err *e)
+{
+    return find_array(req, true, access, ret_s, ret_h, e);
 }
 
 enum err_code handler_writable(const struct handle *h, struct err *e)

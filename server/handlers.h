@@ -9,6 +9,7 @@
 #include "server/http.h"
 #include "server/lease.h"
 #include "server/session.h"
+#include "server/share.h"
 
 /* handlers_service.c */
 handler_fn service_healthz, service_readyz, service_info, service_openapi;
@@ -63,6 +64,14 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
  * releasing. */
 enum err_code handler_array(struct request *req, enum lease_access access, struct session **ret_s,
                             struct handle *ret_h, struct err *e) must_check;
+/* The same of an array that is the principal's own: what is done with it is not the business of
+ * those it is shared with (ERR_FORBIDDEN). */
+enum err_code handler_own_array(struct request *req, enum lease_access access,
+                                struct session **ret_s, struct handle *ret_h,
+                                struct err *e) must_check;
+enum err_code handler_owned(const struct handle *h, struct err *e) must_check;
+/* Whose arrays the request may name, in a session. */
+struct array_scope handler_scope(const struct request *req, const struct session *s);
 /* What `ref` means to the request in a session, others' shared arrays included. */
 enum err_code handler_find(struct request *req, struct session *s, const char *ref,
                            struct handle *ret, struct err *e) must_check;

@@ -64,7 +64,7 @@ void array_delete(struct request *req)
     struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK)
-        r = handler_array(req, LEASE_WRITE, &s, &h, &e);
+        r = handler_own_array(req, LEASE_WRITE, &s, &h, &e);
     handle_clear(&h); /* its memory is to go with the handle */
     if (r != ERR_OK || handle_remove(s->handles, req->param[0], &guard, &e) != ERR_OK)
         http_reply_error(req, &e);
@@ -144,7 +144,7 @@ void array_patch(struct request *req)
     _cleanup_array_ struct array *changed = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_patch(body, &name, &read_only, &e)) == ERR_OK &&
         (r = handler_leased(req, h.array, changes_use(body) ? LEASE_WRITE : LEASE_LOOK, &e)) ==
@@ -183,7 +183,7 @@ static enum err_code resized(struct session *s, struct array *a, const struct vi
     }
     if (view_size(shape) != view_size(&a->view))
         return engine_zeros_grid(s->stream, s->account, a->dtype, shape->rank, shape->shape, desc,
-                                 1, ret, e);
+                                 ret, e);
     _cleanup_array_ struct array *whole = NULL, *reshaped = NULL;
     struct view v;
     enum err_code r = ERR_OK;
@@ -199,7 +199,7 @@ static enum err_code resized(struct session *s, struct array *a, const struct vi
         return r;
     if (!(reshaped = array_view(whole, a->dtype, &v)))
         return err_oom(e);
-    return engine_embed(s->stream, s->account, reshaped, desc, 1, ret, e);
+    return engine_embed(s->stream, s->account, reshaped, desc, ret, e);
 }
 
 static enum err_code read_resize(struct json body, const struct array *a, struct view *ret,
@@ -235,7 +235,7 @@ void array_resize(struct request *req)
     _cleanup_array_ struct array *fresh = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
         (r = handler_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
@@ -294,14 +294,15 @@ void array_swap(struct request *req)
     _cleanup_handle_ struct handle a = {0}, b = {0};
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_UNDO, &s, &a, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_UNDO, &s, &a, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "with")) == ERR_OK &&
         (r = json_require(body, "with", &v, &e)) == ERR_OK &&
         (r = json_get_string(v, &ref, NULL, &e)) == ERR_OK &&
-        (r = handle_get(s->handles, ref, &b, &e)) != ERR_OK)
+        (r = handler_find(req, s, ref, &b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
-    if (r == ERR_OK && (r = handler_leased(req, b.array, LEASE_UNDO, &e)) != ERR_OK)
+    if (r == ERR_OK && ((r = handler_owned(&b, &e)) != ERR_OK ||
+                        (r = handler_leased(req, b.array, LEASE_UNDO, &e)) != ERR_OK))
         err_prefix(&e, "/with");
     if (r == ERR_OK && (r = handler_writable(&a, &e)) == ERR_OK &&
         (r = handler_writable(&b, &e)) != ERR_OK)

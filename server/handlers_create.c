@@ -81,9 +81,9 @@ static enum err_code begin_data(struct create *c, struct json_array *reader, str
         c->data.rank = c->spec.rank;
         memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
     }
+    const struct array_scope from = handler_scope(c->gate.req, c->target.session);
     if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
-        (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, c->target.session, e)) !=
-            ERR_OK ||
+        (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
         (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
         return r;
     size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
@@ -110,8 +110,10 @@ static void finish_json(struct request *req)
     enum err_code r = json_body_finish(c->body, req->arena, &doc, &reader, &e);
     if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
         r = json_err(doc, &e, ERR_BAD_FIELD, "the body must be a JSON object");
-    if (r == ERR_OK)
-        r = create_spec_read(doc, reader != NULL, c->target.session, &c->spec, &e);
+    if (r == ERR_OK) {
+        const struct array_scope from = handler_scope(req, c->target.session);
+        r = create_spec_read(doc, reader != NULL, &from, &c->spec, &e);
+    }
     if (r == ERR_OK)
         r = handler_name(doc, &name, &e);
     if (r == ERR_OK && name)

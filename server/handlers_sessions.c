@@ -143,12 +143,23 @@ void session_one_get(struct request *req)
         reply_session(req, 200, s, &(struct strb){0});
 }
 
+/* Nobody loses what he has leased; a handle_guard's check. */
+static enum err_code may_go(void *user, const struct array *now, struct err *e)
+{
+    if (lease_check(user, now, LEASE_WRITE, e) == ERR_OK)
+        return ERR_OK;
+    return err_set(e, ERR_LOCKED,
+                   "an array of the session is leased; its holder sends Arrayd-Lease");
+}
+
 void session_one_delete(struct request *req)
 {
     static const char *const none[] = {NULL};
     struct err e = ERR_INIT;
+    struct lease_claim claim = handler_claim(req);
+    struct handle_guard guard = {may_go, &claim};
     if (http_query_only(req, none, &e) != ERR_OK ||
-        session_delete(req->principal->sessions, req->param[0], &e) != ERR_OK)
+        session_delete(req->principal->sessions, req->param[0], &guard, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         http_reply_empty(req, 204);

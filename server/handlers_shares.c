@@ -89,16 +89,6 @@ void array_lease_delete(struct request *req)
 
 /* --- shares --- */
 
-/* The array of path parameter 0, which must be the principal's own. */
-static enum err_code own_array(struct request *req, struct session **ret_s, struct handle *ret_h,
-                               struct err *e)
-{
-    enum err_code r = handler_array(req, LEASE_LOOK, ret_s, ret_h, e);
-    if (r == ERR_OK && ret_h->shared)
-        r = err_set(e, ERR_FORBIDDEN, "only the array's owner can share it");
-    return r;
-}
-
 static enum err_code read_share(const struct request *req, struct json body,
                                 const struct principal **ret, bool *ret_write, struct err *e)
 {
@@ -140,7 +130,7 @@ void array_share_post(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb out = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = own_array(req, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_share(req, body, &who, &write, &e)) == ERR_OK &&
         !strb_reserve(&out, SHARE_JSON_MAX))
@@ -163,7 +153,8 @@ void array_share_list(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
-    if (handler_plain(req, &e) != ERR_OK || own_array(req, &s, &h, &e) != ERR_OK) {
+    if (handler_plain(req, &e) != ERR_OK ||
+        handler_own_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
@@ -183,7 +174,7 @@ void array_share_delete(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
-    if (r == ERR_OK && (r = own_array(req, &s, &h, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = share_take_back(req->server->shares, h.id, req->param[1], &e);
     if (r != ERR_OK)
         http_reply_error(req, &e);

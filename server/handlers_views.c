@@ -153,13 +153,6 @@ static enum err_code make_view(struct json body, struct array *a, struct array *
     return ERR_OK;
 }
 
-/* A view would outlive the share. */
-static enum err_code owned(const struct handle *h, struct err *e)
-{
-    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the array's owner can make views of it")
-                     : ERR_OK;
-}
-
 void array_views_post(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -170,8 +163,9 @@ void array_views_post(struct request *req)
     _cleanup_array_ struct array *a = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK && (r = owned(&h, &e)) == ERR_OK &&
+    /* a view would outlive the share */
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
                           "ghost")) == ERR_OK &&
         (r = make_view(body, h.array, &a, &e)) == ERR_OK &&

@@ -318,6 +318,18 @@ void handle_space_close(struct handle_space *s)
     mem_free(items);
 }
 
+enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
+                               struct err *e)
+{
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&s->table->lock);
+    for (size_t i = 0; i < s->n_order && r == ERR_OK; i++)
+        if (s->order[i].entry)
+            r = ask(guard, s->order[i].entry, e);
+    pthread_mutex_unlock(&s->table->lock);
+    return r;
+}
+
 void handle_space_free(struct handle_space *s)
 {
     if (!s)

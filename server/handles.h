@@ -72,6 +72,9 @@ int64_t handles_count(struct handles *t);
 struct handle_space *handle_space_new(struct handles *t, const char *session);
 /* Releases every handle; adding to the space is ERR_NOT_FOUND from now on. */
 void handle_space_close(struct handle_space *s);
+/* What the guard says of its arrays, up to the first that it does not agree to lose. */
+enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
+                               struct err *e) must_check;
 void handle_space_free(struct handle_space *s); /* closed, nobody uses it */
 int64_t handle_space_count(struct handle_space *s);
 

@@ -9,16 +9,12 @@
 #include "protocol/tree.h"
 #include "server/http.h"
 #include "server/server.h"
-#include "server/share.h"
 
 void resolver_init(struct resolver *r, struct request *req, struct handle_space *space,
                    struct lease_claim claim)
 {
-    *r = (struct resolver){.arena = req->arena,
-                           .space = space,
-                           .claim = claim,
-                           .shares = req->server->shares,
-                           .who = req->principal};
+    *r = (struct resolver){
+        .arena = req->arena, .scope = {req->server->shares, req->principal, space}, .claim = claim};
 }
 
 void resolver_clear(struct resolver *r)
@@ -43,7 +39,7 @@ static enum err_code get_array(struct resolver *r, const char *ref, struct bindi
                                struct err *e)
 {
     struct handle h;
-    enum err_code c = share_get(r->shares, r->who, r->space, ref, &h, e);
+    enum err_code c = share_get(&r->scope, ref, &h, e);
     if (c)
         return c;
     c = lease_check(&r->claim, h.array, LEASE_READ, e);

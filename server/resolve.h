@@ -14,10 +14,9 @@
 #include "protocol/json.h"
 #include "server/handles.h"
 #include "server/lease.h"
+#include "server/share.h"
 
-struct principal;
 struct request;
-struct shares;
 
 struct resolved {
     const char *name;
@@ -26,10 +25,8 @@ struct resolved {
 
 struct resolver {
     struct arena *arena;
-    struct handle_space *space;
+    struct array_scope scope;
     struct lease_claim claim;
-    struct shares *shares;
-    const struct principal *who;
     struct resolved *bound; /* sorted by name */
     size_t n_bound;
     struct resolved *seen; /* the session's arrays that were asked for */

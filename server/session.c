@@ -322,17 +322,18 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
     return r;
 }
 
-enum err_code session_delete(struct sessions *t, const char *id, struct err *e)
+enum err_code session_delete(struct sessions *t, const char *id, const struct handle_guard *guard,
+                             struct err *e)
 {
     struct node *fresh = NULL;
+    enum err_code r = ERR_OK;
     struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
     pthread_mutex_lock(&t->lock);
     struct node *n = lookup(t, id);
     if (n && n == t->dflt) {
         /* its successor first, so that a failure changes nothing */
         pthread_mutex_unlock(&t->lock);
-        enum err_code r = node_new(t, &spec, &fresh, e);
-        if (r != ERR_OK)
+        if ((r = node_new(t, &spec, &fresh, e)) != ERR_OK)
             return r;
         fresh->s.is_default = true;
         pthread_mutex_lock(&t->lock);
@@ -347,15 +348,20 @@ enum err_code session_delete(struct sessions *t, const char *id, struct err *e)
             node_retire(fresh);
             return err_oom(e);
         }
-        t->dflt = fresh;
     }
-    if (n)
-        table_remove(t, n);
-    pthread_mutex_unlock(&t->lock);
     if (!n)
-        return no_session(id, e);
-    node_retire(n);
-    return ERR_OK;
+        r = no_session(id, e);
+    else if (guard)
+        r = handle_space_ask(n->s.handles, guard, e);
+    struct node *gone = r == ERR_OK ? n : fresh;
+    if (r == ERR_OK && fresh)
+        t->dflt = fresh;
+    if (gone)
+        table_remove(t, gone);
+    pthread_mutex_unlock(&t->lock);
+    if (gone)
+        node_retire(gone);
+    return r;
 }
 
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,

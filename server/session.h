@@ -83,8 +83,10 @@ struct session_spec {
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
                           struct err *e) must_check;
 
-/* Releases its handles and forgets it; the default session is followed by a new, empty one. */
-enum err_code session_delete(struct sessions *t, const char *id, struct err *e) must_check;
+/* Releases its handles and forgets it; the default session is followed by a new, empty one. guard:
+ * NULL, or what must agree for each of its arrays. ERR_NOT_FOUND. */
+enum err_code session_delete(struct sessions *t, const char *id, const struct handle_guard *guard,
+                             struct err *e) must_check;
 
 /* As handle_list: references to up to `limit` sessions made after number `after`. */
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,

@@ -143,13 +143,14 @@ void share_each(struct shares *t, const char *id,
     pthread_mutex_unlock(&t->lock);
 }
 
-enum err_code share_get(struct shares *t, const struct principal *who, struct handle_space *space,
-                        const char *ref, struct handle *ret, struct err *e)
+enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
+                        struct err *e)
 {
-    enum err_code r = handle_get(space, ref, ret, e);
+    struct shares *t = in->shares;
+    enum err_code r = handle_get(in->space, ref, ret, e);
     if (r != ERR_NOT_FOUND || !t || !id_is('a', ref))
         return r;
-    struct share_key key = make_key(ref, who);
+    struct share_key key = make_key(ref, in->who);
     const struct principal *owner = NULL;
     bool write = false;
     pthread_mutex_lock(&t->lock);

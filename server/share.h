@@ -1,9 +1,9 @@
 /* Shares: arrays that a principal lets others use, by id.
  *
  * One table for all principals. A share names an array's id, its owner and who may use it; it keeps
- * neither the array nor its memory alive and is void when the handle goes. Handlers that read or
- * write an array find it by share_get, in the request's own handles first; all that changes the
- * handle itself asks those alone, so it stays the owner's to do. Thread-safe; one short lock,
+ * neither the array nor its memory alive and is void when the handle goes. Handlers
+ * find arrays by share_get, in the request's own handles first; what changes the handle itself
+ * stays the owner's to do (handler_own_array). Thread-safe; one short lock,
  * which may be held over that of the handles, never the other way round. */
 #ifndef ARRAYD_SERVER_SHARE_H
 #define ARRAYD_SERVER_SHARE_H
@@ -30,10 +30,16 @@ enum err_code share_take_back(struct shares *t, const char *id, const char *who,
 void share_each(struct shares *t, const char *id,
                 void (*visit)(void *user, const char *who, bool write), void *user);
 
-/* What `ref` means to a request of `who` in the session of `space`: an array of its own, or the id
- * of one that is shared with him (ret->shared; read-only where it is shared for reading). `t` may
- * be NULL. ERR_NOT_FOUND. */
-enum err_code share_get(struct shares *t, const struct principal *who, struct handle_space *space,
-                        const char *ref, struct handle *ret, struct err *e) must_check;
+/* Whose arrays a reference may mean: those of the session of `space`, and what others share with
+ * `who`. */
+struct array_scope {
+    struct shares *shares; /* NULL: nobody shares */
+    const struct principal *who;
+    struct handle_space *space;
+};
+/* What `ref` means in it: an array of his own, or the id of one that is shared with him
+ * (ret->shared; read-only where it is shared for reading). ERR_NOT_FOUND. */
+enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
+                        struct err *e) must_check;
 
 #endif

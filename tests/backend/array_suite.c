@@ -187,7 +187,7 @@ static void make_operand(struct suite *t, struct operand *o)
     if (!o->has_grid)
         return;
     struct array *plain = o->array;
-    enum err_code code = engine_embed(t->s, t->account, plain, &o->grid, 64, &o->array, NULL);
+    enum err_code code = engine_embed(t->s, t->account, plain, &o->grid, &o->array, NULL);
     assert(code == ERR_OK);
     code = engine_fill_ghost(t->s, t->account, o->array, NULL, NULL, NULL);
     assert(code == ERR_OK);

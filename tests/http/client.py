@@ -237,14 +237,15 @@ def npy_bytes(a, **kw):
 class Client:
     """One connection to the daemon; not thread-safe: a thread makes its own (clone())."""
 
-    def __init__(self, host, port, contract, unix=None, session=None):
+    def __init__(self, host, port, contract, unix=None, session=None, always=()):
+        """always: headers of every request."""
         self.host, self.port, self.contract, self.unix = host, port, contract, unix
-        self.session = session
+        self.session, self.always = session, dict(always)
         self.conn = None
         self.known_device = None
 
     def clone(self, **kw):
-        args = dict(unix=self.unix, session=self.session)
+        args = dict(unix=self.unix, session=self.session, always=self.always)
         return Client(self.host, self.port, self.contract, **{**args, **kw})
 
     def close(self):
@@ -262,7 +263,7 @@ class Client:
                 content_type=None, chunked=False, check=True):
         """Sends one request. `json_body` is encoded; `body` is bytes (or, with chunked=True, an
         iterable of bytes) and goes without a Content-Type unless one is given."""
-        headers = dict(headers or {})
+        headers = {**self.always, **(headers or {})}
         if json_body is not None:
             body = json.dumps(json_body, allow_nan=False).encode()
             headers.setdefault("Content-Type", JSON)

@@ -6,6 +6,7 @@
     daemon_with   a function that starts a daemon of its own: daemon_with("--memory-limit", "1MiB")
     gpu_with      the same on the CUDA backend with the fake driver (tests/fake/fake_cuda.h), where
                   the build has it and there is a g++; `.fail("700")` breaks its next launch
+    two_with      the same with two principals: ann, bob = two_with(); each a Client
     contract      the OpenAPI file
 
 The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
@@ -43,9 +44,9 @@ def find_binary():
 class Daemon:
     """A running arrayd. Its log goes to a file, so that a full pipe can never stop it."""
 
-    def __init__(self, *args, listen="127.0.0.1:0", environment=()):
+    def __init__(self, *args, listen="127.0.0.1:0", environment=(), binary=None):
         self.log_file = tempfile.NamedTemporaryFile("rb", prefix="arrayd-", suffix=".log")
-        command = [find_binary(), *([] if "--listen" in args else ["--listen", listen]), *args]
+        command = [binary or find_binary(), *([] if "--listen" in args else ["--listen", listen]), *args]
         env = {**os.environ, **dict(environment)}
         env.setdefault("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=0")
         env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
@@ -133,6 +134,20 @@ def daemon_with():
     yield start
     for d in started:
         d.stop()
+
+
+@pytest.fixture
+def two_with(daemon_with):
+    """The same with two principals, ann and bob (auth_two.c); their clients."""
+    binary = pathlib.Path(find_binary()).resolve().parents[1] / "tests/http/arrayd_two"
+    if not binary.exists():
+        pytest.skip("no daemon with two principals in this build")
+
+    def start(*args):
+        d = daemon_with(*args, binary=str(binary))
+        return [d.client(always={"Test-Principal": name}) for name in ("ann", "bob")]
+
+    return start
 
 
 def fake_gpu():

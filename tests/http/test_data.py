@@ -223,6 +223,34 @@ def test_deleted_while_data_are_on_their_way(api, daemon):
     assert settle(api, before) == before
 
 
+def test_a_boundary_changed_while_data_are_on_their_way(api, daemon):
+    """The memory is the same: nothing speaks against the data."""
+    api.create(name="u", shape=[1000], dtype="uint8")
+    with socket.create_connection((daemon.host, daemon.port)) as s:
+        s.sendall(b"PUT /v1/arrays/u/data HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+                  b"Content-Type: application/octet-stream\r\nConnection: close\r\n\r\n" + b"\1" * 500)
+        settle_upload(api)
+        api.expect(200, api.patch("/v1/arrays/u", {"boundary": ["periodic"], "spacing": [2]}))
+        s.sendall(b"\1" * 500)
+        reply = s.makefile("rb").read()
+    assert reply.startswith(b"HTTP/1.1 204")
+    assert all(api.get("/v1/arrays/u/data").body) and api.get("/v1/arrays/u").json()["spacing"] == [2]
+
+
+@pytest.mark.parametrize("shape", [[500], [10, 100]])
+def test_resized_while_data_are_on_their_way(api, daemon, shape):
+    api.create(name="u", shape=[1000], dtype="uint8")
+    with socket.create_connection((daemon.host, daemon.port)) as s:
+        s.sendall(b"PUT /v1/arrays/u/data HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
+                  b"Content-Type: application/octet-stream\r\nConnection: close\r\n\r\n" + b"\1" * 500)
+        settle_upload(api)
+        api.expect(200, api.post("/v1/arrays/u/resize", {"shape": shape}))
+        s.sendall(b"\1" * 500)
+        reply = s.makefile("rb").read()
+    assert reply.startswith(b"HTTP/1.1 409") and b'"conflict"' in reply
+    assert not any(api.get("/v1/arrays/u/data").body)
+
+
 def settle_upload(api):
     """The half upload has surely been seen after a few round trips."""
     for _ in range(5):

@@ -159,7 +159,18 @@ def test_congruent_arrays(api):
         assert m["strides"] == first["strides"]
         again = api.expect(201, api.post("/v1/arrays", {"shape": [1, 1], "congruent_to": m["id"]})).json()
         assert again["strides"] == first["strides"]
-    assert api.expect(201, api.post("/v1/arrays", {"shape": [2, 2], "ghost": [1, 1], "alignment": 1024})).json()["offset"] % 128 == 0
+
+
+def test_alignment_stays(api):
+    u = api.expect(201, api.post("/v1/arrays", {"name": "u", "shape": [2, 2], "ghost": [1, 1], "alignment": 1024})).json()
+    assert u["offset"] == 128
+    assert api.expect(201, api.post("/v1/arrays/u/copy", {})).json()["offset"] == 128
+    assert api.expect(201, api.post("/v1/arrays", {"like": "u", "dtype": "int16"})).json()["offset"] == 512
+    assert api.expect(201, api.post("/v1/arrays", {"like": "u", "alignment": 4096})).json()["offset"] == 512
+    assert api.expect(200, api.post("/v1/arrays/u/resize", {"shape": [4, 4]})).json()["offset"] == 128
+    assert api.expect(200, api.post("/v1/arrays/u/resize", {"shape": [3, 4]})).json()["offset"] == 128
+    flat = api.expect(201, api.post("/v1/arrays", {"shape": [3], "alignment": 1024})).json()
+    assert flat["offset"] == 0  # where its memory begins
 
 
 def test_like_and_copy_keep_everything(api):

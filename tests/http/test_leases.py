@@ -179,3 +179,37 @@ def test_read_only_arrays_and_limits(daemon_with):
     token = c.expect(201, c.post("/v1/arrays/c/lease", {"mode": "read"})).json()["token"]  # the first has expired
     give(c, token, "c")
     c.close()
+
+
+def test_a_session_does_not_go_with_what_others_lease(u):
+    s = u.expect(201, u.post("/v1/sessions", {})).json()["id"]
+    inside = u.clone(session=s)
+    inside.upload(DATA, "v")
+    inside.expect(201, inside.post("/v1/arrays/v/views", {"index": "0", "name": "w"}))
+    inside.upload(DATA, "z")
+    first, second = lease(inside, "read", "w"), lease(inside, "read", "w")
+    for token in (None, first):
+        u.fails(409, "locked", send(u, "DELETE", f"/v1/sessions/{s}", None, token))
+    assert len(inside.get("/v1/arrays").json()["arrays"]) == 3
+    give(inside, second, "w")
+    third = lease(inside, ref="z")
+    u.fails(409, "locked", send(u, "DELETE", f"/v1/sessions/{s}", None, first))
+    u.expect(204, send(u, "DELETE", f"/v1/sessions/{s}", None, f"{first}, {third}"))
+    u.fails(404, "not_found", inside.get("/v1/arrays"))
+    token = lease(u)
+    before = u.get("/v1/sessions/default").json()["id"]
+    u.fails(409, "locked", u.delete("/v1/sessions/default"))
+    assert u.get("/v1/sessions/default").json()["id"] == before and u.get("/v1/arrays/u").status == 200
+    u.expect(204, send(u, "DELETE", "/v1/sessions/default", None, token))
+    assert u.get("/v1/sessions/default").json()["id"] != before
+
+
+def test_a_session_that_expires_takes_what_is_leased_along(u):
+    s = u.expect(201, u.post("/v1/sessions", {"ttl_s": 0.3})).json()["id"]
+    inside = u.clone(session=s)
+    i = inside.upload(DATA, "v")["id"]
+    lease(u, ref=i)
+    deadline = time.monotonic() + 10
+    while u.get(f"/v1/sessions/{s}").status == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    u.fails(404, "not_found", u.get(f"/v1/arrays/{i}"))

@@ -1,4 +1,4 @@
-"""Shares of arrays, as far as one principal goes; tests/unit/test_share.c has two."""
+"""Shares of arrays, as far as one principal goes; test_sharing.py has two."""
 import numpy as np
 import pytest
 

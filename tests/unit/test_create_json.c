@@ -51,7 +51,8 @@ static enum err_code read_spec(const char *text, bool has_data, struct create_sp
     if (!arena)
         return err_oom(e);
     enum err_code r = json_parse(arena, text, strlen(text), NULL, &doc, e);
-    return r ? r : create_spec_read(doc, has_data, &session, ret, e);
+    const struct array_scope from = {.space = session.handles};
+    return r ? r : create_spec_read(doc, has_data, &from, ret, e);
 }
 
 static struct create_spec good(const char *text)

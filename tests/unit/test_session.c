@@ -119,7 +119,7 @@ static void the_default_session(void **state)
     session_unref(d);
 
     /* deleted: emptied, and there is another one */
-    assert_int_equal(session_delete(who->sessions, SESSION_DEFAULT, &e), ERR_OK);
+    assert_int_equal(session_delete(who->sessions, SESSION_DEFAULT, NULL, &e), ERR_OK);
     assert_false(exists(id));
     assert_int_equal(engine_bytes_in_use(server.engine), 0);
     assert_int_equal(session_get(who->sessions, SESSION_DEFAULT, true, &d, &e), ERR_OK);
@@ -170,8 +170,8 @@ static void a_deleted_session_lives_until_its_requests_end(void **state)
     put_array(s, 1000, ERR_OK);
     assert_int_equal(auth_arrays(server.auth), 1);
     struct err e = ERR_INIT;
-    assert_int_equal(session_delete(who->sessions, id, &e), ERR_OK);
-    assert_int_equal(session_delete(who->sessions, id, &e), ERR_NOT_FOUND);
+    assert_int_equal(session_delete(who->sessions, id, NULL, &e), ERR_OK);
+    assert_int_equal(session_delete(who->sessions, id, NULL, &e), ERR_NOT_FOUND);
     assert_false(exists(id));
     assert_int_equal(engine_bytes_in_use(server.engine), 0);
     put_array(s, 10, ERR_NOT_FOUND); /* the stream still works, but nothing is kept */
@@ -197,7 +197,7 @@ static void limits(void **state)
     put_array(a, 300, ERR_OK);
     put_array(a, 300, ERR_QUOTA);
     put_array(b, 900, ERR_OK);
-    assert_int_equal(session_delete(who->sessions, a->id, &e), ERR_OK);
+    assert_int_equal(session_delete(who->sessions, a->id, NULL, &e), ERR_OK);
     c = make(&(struct session_spec){0});
     session_unref(a);
     session_unref(b);
@@ -309,7 +309,7 @@ static void failing_allocations(void **state)
     for (nth = 1;; nth++) {
         live = settled();
         mem_fail_after(nth, false);
-        enum err_code r = session_delete(who->sessions, SESSION_DEFAULT, &e);
+        enum err_code r = session_delete(who->sessions, SESSION_DEFAULT, NULL, &e);
         mem_fail_after(0, false);
         assert_true(exists(SESSION_DEFAULT));
         if (r == ERR_OK)

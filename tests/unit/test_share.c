@@ -68,7 +68,7 @@ static int his(struct shares *t, const char *ref)
 {
     struct handle h;
     struct err e = ERR_INIT;
-    if (share_get(t, &bob, his_space, ref, &h, &e) != ERR_OK) {
+    if (share_get(&(struct array_scope){t, &bob, his_space}, ref, &h, &e) != ERR_OK) {
         assert_int_equal(e.code, ERR_NOT_FOUND);
         return -1;
     }
@@ -103,7 +103,7 @@ static void given_and_taken_back(void **state)
     share_each(t, id, list, text);
     assert_string_equal(text, "bob:write ");
     struct handle h;
-    assert_int_equal(share_get(t, &ann, her_space, id, &h, &e), ERR_OK);
+    assert_int_equal(share_get(&(struct array_scope){t, &ann, her_space}, id, &h, &e), ERR_OK);
     assert_false(h.shared);
     handle_clear(&h);
     /* a read-only array stays one */

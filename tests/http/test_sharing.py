@@ -1,0 +1,112 @@
+"""Arrays of one principal that another uses: what sharing lets him do, and what stays the owner's."""
+import numpy as np
+import pytest
+
+from client import OCTETS
+
+DATA = np.arange(6.).reshape(2, 3)
+GRID = {"shape": [2, 3], "dtype": "float32", "ghost": [1, 1], "boundary": ["periodic"] * 2, "spacing": [1, 2], "alignment": 4096}
+
+
+@pytest.fixture
+def two(two_with):
+    ann, bob = two_with()
+    ids = {"u": ann.upload(DATA, "u")["id"], "g": ann.create(name="g", **GRID)["id"]}
+    bob.upload(DATA, "own")
+    yield ann, bob, ids
+    ann.close()
+    bob.close()
+
+
+def share(ann, ref, access, status=201):
+    ann.expect(status, ann.post(f"/v1/arrays/{ref}/shares", {"principal": "bob", "access": access}))
+
+
+def give_back(ann, ref):
+    ann.expect(204, ann.delete(f"/v1/arrays/{ref}/shares/bob"))
+
+
+def the_owners(i):
+    """What only the owner of array i may do with it."""
+    return [("PATCH", f"/v1/arrays/{i}", {"name": "mine"}), ("PATCH", f"/v1/arrays/{i}", {"read_only": True}),
+            ("PATCH", f"/v1/arrays/{i}", {"boundary": ["periodic", "periodic"]}), ("DELETE", f"/v1/arrays/{i}", None),
+            ("POST", f"/v1/arrays/{i}/resize", {"shape": [7]}), ("POST", f"/v1/arrays/{i}/swap", {"with": "own"}),
+            ("POST", "/v1/arrays/own/swap", {"with": i}), ("POST", f"/v1/arrays/{i}/views", {"index": "0"}),
+            ("POST", f"/v1/arrays/{i}/shares", {"principal": "ann", "access": "read"}),
+            ("GET", f"/v1/arrays/{i}/shares", None), ("DELETE", f"/v1/arrays/{i}/shares/bob", None)]
+
+
+def test_what_is_not_shared_is_not_there(two):
+    ann, bob, ids = two
+    share(ann, "u", "read")
+    give_back(ann, "u")
+    for method, path, body in the_owners(ids["u"]):
+        e = bob.fails(404, "not_found", bob.request(method, path, json_body=body))
+        assert e.get("pointer") == ("/with" if path.endswith("own/swap") else None)
+    for body in ({"like": ids["u"]}, {"shape": [2, 3], "congruent_to": ids["g"]}):
+        bob.fails(404, "not_found", bob.post("/v1/arrays", body))
+    for path in ("", "/data", "/lease", "/copy"):
+        method = "GET" if path in ("", "/data") else "POST"
+        bob.fails(404, "not_found", bob.request(method, f"/v1/arrays/{ids['u']}{path}", json_body=None if method == "GET" else {"mode": "read"} if path == "/lease" else {}))
+    bob.fails(422, "unknown_name", bob.post("/v1/evaluate", {"expr": "u + 1"}))
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_what_changes_the_handle_is_the_owners(two, access):
+    ann, bob, ids = two
+    share(ann, "u", access)
+    before = ann.get("/v1/arrays/u").json()
+    for method, path, body in the_owners(ids["u"]):
+        e = bob.fails(403, "forbidden", bob.request(method, path, json_body=body))
+        assert e.get("pointer") == ("/with" if path.endswith("own/swap") else None)
+    assert ann.get("/v1/arrays/u").json() == before
+    bob.fails(404, "not_found", bob.get("/v1/arrays/u"))  # a name is the session's own
+    assert [a["name"] for a in bob.get("/v1/arrays").json()["arrays"]] == ["own"]
+
+
+def test_read(two):
+    ann, bob, ids = two
+    share(ann, "u", "read")
+    u = ids["u"]
+    assert bob.expect(200, bob.get(f"/v1/arrays/{u}")).json()["read_only"]
+    np.testing.assert_array_equal(bob.download(u), DATA)
+    np.testing.assert_array_equal(bob.evaluate("x + own", bind={"x": u}), 2 * DATA)
+    assert bob.expect(201, bob.post(f"/v1/arrays/{u}/copy", {"name": "c"})).json()["shape"] == [2, 3]
+    bob.fails(409, "read_only", bob.request("PUT", f"/v1/arrays/{u}/data", DATA.tobytes(), content_type=OCTETS))
+    bob.fails(409, "read_only", bob.post("/v1/evaluate", {"expr": "1", "out": u}))
+    bob.fails(409, "read_only", bob.post(f"/v1/arrays/{u}/lease", {"mode": "write"}))
+    share(ann, "u", "write", status=200)
+    bob.expect(204, bob.request("PUT", f"/v1/arrays/{u}/data", (DATA + 1).tobytes(), content_type=OCTETS))
+    bob.expect(200, bob.post("/v1/evaluate", {"expr": "x*2", "bind": {"x": u}, "out": u}))
+    np.testing.assert_array_equal(ann.download("u"), 2 * (DATA + 1))
+
+
+def test_others_arrays_as_models(two):
+    ann, bob, ids = two
+    share(ann, "g", "read")
+    keys = ("shape", "dtype", "strides", "offset", "ghost", "boundary", "spacing")
+    g = ann.get("/v1/arrays/g").json()
+    like = bob.expect(201, bob.post("/v1/arrays", {"like": ids["g"]})).json()
+    assert {k: like[k] for k in keys} == {k: g[k] for k in keys} and not like["read_only"]
+    other = bob.expect(201, bob.post("/v1/arrays", {"shape": [3, 2], "ghost": [0, 1], "congruent_to": ids["g"]})).json()
+    assert other["strides"] == g["strides"]
+    data = bob.expect(201, bob.post("/v1/arrays", {"data": [[1, 2]], "congruent_to": ids["g"]})).json()
+    assert data["strides"] == g["strides"]
+
+
+def test_a_lease_outlives_neither_array_nor_session_against_its_holder(two):
+    ann, bob, ids = two
+    s = ann.expect(201, ann.post("/v1/sessions", {})).json()["id"]
+    inside = ann.clone(session=s)
+    v = inside.upload(DATA, "v")["id"]
+    share(inside, v, "write")
+    for mode in ("read", "write"):
+        token = bob.expect(201, bob.post(f"/v1/arrays/{v}/lease", {"mode": mode, "ttl_s": 60})).json()["token"]
+        ann.fails(409, "locked", ann.delete(f"/v1/arrays/{v}"))
+        ann.fails(409, "locked", ann.delete(f"/v1/sessions/{s}"))
+        held = {"Arrayd-Lease": token}
+        assert bob.expect(200, bob.get(f"/v1/arrays/{v}/data", headers=held)).body == DATA.tobytes()
+        bob.expect(204, bob.delete(f"/v1/arrays/{v}/lease", headers=held))
+    ann.expect(204, ann.delete(f"/v1/sessions/{s}"))
+    bob.fails(404, "not_found", bob.get(f"/v1/arrays/{v}"))
+    inside.close()
