@@ -1,8 +1,8 @@
-/* mean, var, std, norm and dot, made of reductions.
+/* mean, var, std, norm and dot, made of reductions. All of it is computed in one type, float32 for
+ * halves, and rounded to the result's once.
  *
- * var is the stable one, the mean of the squared distances from the mean: x is read twice, by two
- * kernels, since the second takes the first one's result in as it is. All of it is computed in one
- * type, float32 for halves, and rounded to the result's once. */
+ * var is the mean of the squared distances from the mean. A complex x is read twice, by two
+ * kernels: the second takes the first one's result in as it is. */
 #include <math.h>
 
 #include "compute/check_int.h"
@@ -96,11 +96,15 @@ enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t
     uint32_t mean;
     TRY(number_param(c, correction_node, "correction", &correction));
     TRY(graph_cast(c, r->place, x, in, &x));
-    TRY(divided_sum(c, r, x, count, true, &mean));
-    TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
-    TRY(squared(c, r->place, x, &x));
-    double divisor = count - correction;
-    TRY(divided_sum(c, r, x, divisor > 0 ? divisor : NAN, r->keepdims, &x));
+    double divisor = count - correction > 0 ? count - correction : NAN;
+    if (r->axes && !dtype_is_complex(in)) {
+        TRY(graph_reduce(c, r->place, x, REDUCE_VAR, divisor, r->axes, r->keepdims, &x));
+    } else {
+        TRY(divided_sum(c, r, x, count, true, &mean));
+        TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
+        TRY(squared(c, r->place, x, &x));
+        TRY(divided_sum(c, r, x, divisor, r->keepdims, &x));
+    }
     if (root)
         TRY(graph_op(c, r->place, OP_SQRT, &x, &x));
     return graph_cast(c, r->place, x, real_of(t), ret);

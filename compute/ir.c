@@ -454,7 +454,7 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
         print_view(out, &o->view);
         if (o->kind != OUT_STORE)
             strb_addf(out, " axes 0x%x", o->axes);
-        if (o->kind == OUT_REDUCE && o->reduce == REDUCE_MEAN)
+        if (o->kind == OUT_REDUCE && reduce_divides(o->reduce))
             strb_addf(out, " by %.17g", o->divisor);
         strb_addc(out, '\n');
     }

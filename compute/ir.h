@@ -103,7 +103,7 @@ struct ir_output {
     struct view view;
     enum reduce_op reduce;
     uint32_t axes;
-    double divisor; /* REDUCE_MEAN */
+    double divisor; /* of reduce_divides() */
 };
 
 struct ir_kernel {

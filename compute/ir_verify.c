@@ -134,6 +134,8 @@ static bool reduce_defined(enum reduce_op op, enum dtype t)
         return t != DT_BOOL && !dtype_is_half(t);
     case REDUCE_MEAN:
         return dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t);
+    case REDUCE_VAR:
+        return t == DT_F32 || t == DT_F64;
     case REDUCE_PROD:
         return t == DT_I64 || t == DT_U64 || (dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t));
     case REDUCE_ANY:

@@ -19,9 +19,10 @@ const char *boundary_name(enum boundary_mode m)
 const char *reduce_name(enum reduce_op op)
 {
     static const char *const names[] = {
-        [REDUCE_SUM] = "sum", [REDUCE_MEAN] = "mean",     [REDUCE_PROD] = "prod",
-        [REDUCE_MIN] = "min", [REDUCE_MAX] = "max",       [REDUCE_ANY] = "any",
-        [REDUCE_ALL] = "all", [REDUCE_ARGMAX] = "argmax", [REDUCE_ARGMIN] = "argmin"};
+        [REDUCE_SUM] = "sum",      [REDUCE_MEAN] = "mean", [REDUCE_VAR] = "var",
+        [REDUCE_PROD] = "prod",    [REDUCE_MIN] = "min",   [REDUCE_MAX] = "max",
+        [REDUCE_ANY] = "any",      [REDUCE_ALL] = "all",   [REDUCE_ARGMAX] = "argmax",
+        [REDUCE_ARGMIN] = "argmin"};
     return names[op];
 }
 
@@ -155,7 +156,7 @@ static void print_node(const struct typed *t, uint32_t id, struct strb *out)
         break;
     case T_REDUCE:
         print_axes(n->reduce.axes, n->reduce.keepdims, out);
-        if (n->reduce.op == REDUCE_MEAN)
+        if (reduce_divides(n->reduce.op))
             strb_addf(out, " by %.17g", n->reduce.divisor);
         break;
     default:

@@ -59,6 +59,7 @@ enum reduce_op {
     REDUCE_SUM,
     REDUCE_MEAN, /* the sum divided by `divisor`, before it is rounded to the dtype: floats, complex
                   */
+    REDUCE_VAR,  /* the squared distances from the mean, their sum divided likewise: real floats */
     REDUCE_PROD,
     REDUCE_MIN,
     REDUCE_MAX,
@@ -113,7 +114,7 @@ struct typed_node {
             enum reduce_op op;
             uint32_t axes; /* bit k: axis k is reduced */
             bool keepdims;
-            double divisor; /* REDUCE_MEAN, else 0 */
+            double divisor; /* of reduce_divides(), else 0 */
         } reduce;
         struct {
             enum reduce_op op; /* SUM, PROD */
@@ -178,6 +179,12 @@ const char *scan_name(enum reduce_op op);
 static inline bool reduce_is_arg(enum reduce_op op)
 {
     return op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
+}
+
+/* Its result is divided by a number given with it. */
+static inline bool reduce_divides(enum reduce_op op)
+{
+    return op == REDUCE_MEAN || op == REDUCE_VAR;
 }
 
 #endif

@@ -56,7 +56,7 @@ bool interp_reduce_open(struct interp_run *r)
     assert(r->k->n_outputs == 1);
     r->reduces = true;
     r->reduce_dtype = r->k->nodes[o->node].dtype;
-    r->divisor = o->reduce == REDUCE_MEAN ? o->divisor : 1;
+    r->divisor = reduce_divides(o->reduce) ? o->divisor : 1;
     if (!reduce_is_arg(o->reduce)) {
         r->reduce = loop_reduce(o->reduce, r->reduce_dtype);
         assert(r->reduce);
@@ -325,7 +325,7 @@ static void tower_push(struct tower *t)
 {
     int l = 0;
     for (; t->chains >> l & 1; l++) {
-        t->reduce->vmerge(t->level[l], t->cur, t->lanes);
+        t->reduce->vmerge(t->level[l], t->cur, t->lanes, t->lanes);
         char *swap = t->cur;
         t->cur = t->level[l];
         t->level[l] = swap;
@@ -347,7 +347,7 @@ static char *tower_top(struct tower *t)
     char *acc = t->cur;
     for (int l = 0; l < LEVELS; l++) {
         if (t->chains >> l & 1) {
-            t->reduce->vmerge(t->level[l], acc, t->lanes);
+            t->reduce->vmerge(t->level[l], acc, t->lanes, t->lanes);
             acc = t->level[l];
         }
     }
@@ -376,7 +376,7 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
                      int64_t to, int64_t at_once)
 {
     uint32_t node = b->alias[r->k->outputs[0].node];
-    size_t acc_size = r->reduce->acc_size;
+    size_t step = r->reduce->acc_step;
     struct block blk;
     for (int64_t row = from; row < to;) {
         int64_t f = (outer * reduced + row) * lanes + l0;
@@ -386,14 +386,15 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
             blk.n -= blk.n % lanes;
             interp_locate(b, f, &blk);
             interp_eval(b, &blk, NULL);
-            r->reduce->vadd(t->cur, b->ptr[node], (size_t)blk.n);
+            r->reduce->vadd(t->cur, b->ptr[node], (size_t)blk.n, t->lanes);
             row += blk.n / lanes;
         } else {
             for (int64_t l = l0; l < l1; l += blk.n) {
                 interp_locate(b, f + l - l0, &blk);
                 blk.n = interp_block_size(b, f + l - l0, l1 - l);
                 interp_eval(b, &blk, NULL);
-                r->reduce->vadd(t->cur + (size_t)(l - l0) * acc_size, b->ptr[node], (size_t)blk.n);
+                r->reduce->vadd(t->cur + (size_t)(l - l0) * step, b->ptr[node], (size_t)blk.n,
+                                t->lanes);
             }
             row++;
         }
@@ -405,10 +406,12 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
 /* Folds at_once rows of lanes to one. */
 static void fold_rows(const struct interp_run *r, char *acc, int64_t lanes, int64_t rows)
 {
+    size_t stride = (size_t)(lanes * rows);
     while (rows > 1) {
         int64_t half = rows / 2;
         size_t n = (size_t)(half * lanes);
-        r->reduce->vmerge(acc, acc + (size_t)((rows - half) * lanes) * r->reduce->acc_size, n);
+        r->reduce->vmerge(acc, acc + (size_t)((rows - half) * lanes) * r->reduce->acc_step, n,
+                          stride);
         rows -= half;
     }
 }
@@ -434,8 +437,12 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
                  at_once);
         char *acc = tower_top(&t);
         fold_rows(r, acc, l1 - l0, at_once);
-        memcpy(r->partials + (r->first_unit[at] + i) * r->partial_size, acc,
-               (size_t)(l1 - l0) * r->reduce->acc_size);
+        char *partial = r->partials + (r->first_unit[at] + i) * r->partial_size;
+        size_t plane = (size_t)(l1 - l0) * r->reduce->acc_step;
+        for (size_t done = 0; done < (size_t)(l1 - l0) * r->reduce->acc_size; done += plane) {
+            memcpy(partial + done, acc, plane);
+            acc += t.lanes * r->reduce->acc_step;
+        }
         return true;
     }
 
@@ -458,7 +465,7 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         }
         char *acc = tower_top(&t);
         fold_rows(r, acc, l1 - l0, at_once);
-        r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), r->divisor);
+        r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), t.lanes, r->divisor);
         interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
     }
     return true;
@@ -499,7 +506,7 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
             int l = 0;
             for (; count >> l & 1; l++) {
                 if (lanes)
-                    r->reduce->vmerge(level[l], cur, lanes);
+                    r->reduce->vmerge(level[l], cur, lanes, lanes);
                 else
                     r->reduce->merge(level[l], cur);
                 cur = level[l];
@@ -513,7 +520,7 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
         if (!(count >> l & 1))
             continue;
         if (acc && lanes)
-            r->reduce->vmerge(level[l], acc, lanes);
+            r->reduce->vmerge(level[l], acc, lanes, lanes);
         else if (acc)
             r->reduce->merge(level[l], acc);
         acc = level[l];
@@ -569,7 +576,8 @@ bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
             int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
             l1 = l1 < lanes ? l1 : lanes;
             char *acc = merge_partials(r, group, cell, (size_t)(l1 - l0));
-            r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), r->divisor);
+            size_t n = (size_t)(l1 - l0);
+            r->reduce->vfinish(s->staging, acc, n, n, r->divisor);
             interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
         }
     }

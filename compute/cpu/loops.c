@@ -27,6 +27,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
         loops_prod_##name(t);                                                                      \
         loops_arg_##name(t);                                                                       \
         loops_scan_##name(t);                                                                      \
+        loops_var_##name(t);                                                                       \
         loops_misc_##name(t);                                                                      \
         loops_random_##name(t);                                                                    \
     }

@@ -50,13 +50,15 @@ void loop_random(void *out, enum dtype t, const struct random_params *p, const i
 
 /* A reduction of elements of one type. Two ways to use it, both deterministic:
  *  - state: init, then block() over consecutive runs, merge() of states in a fixed order, finish();
- *  - vector: an accumulator of n lanes (acc_size bytes each): vinit, vadd one row at a time,
- * vmerge, vfinish. The caller bounds the rows a vadd chain takes (512) and merges pairwise beyond
- * that. Sums of float32 accumulate in float64, of complex64 in complex128, of float64 and
- * complex128 with compensation or pairwise, and are divided by `divisor` before they are rounded (1
- * for a SUM; the others do not look at it); integers wrap; ANY and ALL take bool. MIN and MAX
- * propagate NaN; a state that saw nothing is the identity (±inf, the integer limits) and merges as
- * nothing. */
+ *  - vector: an accumulator of `stride` lanes (acc_size bytes each): vinit, vadd one row at a time,
+ *    vmerge, vfinish, these three also on n lanes from the lane l on, at acc + l*acc_step. Within
+ *    what one vadd is given no lane has taken in more rows than the lane before it. The caller
+ *    bounds the rows a vadd chain takes (512) and merges pairwise beyond that.
+ * Sums of float32 accumulate in float64, of complex64 in complex128, of float64 and complex128 with
+ * compensation or pairwise, and are divided by `divisor` before they are rounded (1 for a SUM; of
+ * the others VAR alone looks at it); integers wrap; ANY and ALL take bool. MIN and MAX propagate
+ * NaN; a state that saw nothing is the identity (±inf, the integer limits) and merges as nothing.
+ */
 struct reduce_loops {
     size_t state_size; /* ≤ 64 */
     void (*init)(void *state);
@@ -64,10 +66,11 @@ struct reduce_loops {
     void (*merge)(void *into, const void *from);
     void (*finish)(const void *state, void *out, double divisor);
     size_t acc_size; /* ≤ 32 */
-    void (*vinit)(void *acc, size_t n);
-    void (*vadd)(void *acc, const void *in, size_t n);
-    void (*vmerge)(void *into, const void *from, size_t n);
-    void (*vfinish)(void *out, const void *acc, size_t n, double divisor);
+    size_t acc_step; /* from a lane to the next */
+    void (*vinit)(void *acc, size_t stride);
+    void (*vadd)(void *acc, const void *in, size_t n, size_t stride);
+    void (*vmerge)(void *into, const void *from, size_t n, size_t stride);
+    void (*vfinish)(void *out, const void *acc, size_t n, size_t stride, double divisor);
 };
 
 /* NULL where the reduction is not defined (min of complex, any of non-bool, halves). */

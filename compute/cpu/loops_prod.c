@@ -31,20 +31,24 @@ enum { LANES = 32, PAIRS = 16 };
                 lanes[i] *= lanes[i + w];                                                          \
         *(double *)state *= lanes[0];                                                              \
     }                                                                                              \
-    static void prod_##T##_vadd(void *acc, const void *in, size_t n)                               \
+    static void prod_##T##_vadd(void *acc, const void *in, size_t n, size_t stride)                \
     {                                                                                              \
+        (void)stride;                                                                              \
         double *a = acc;                                                                           \
         const R *x = in;                                                                           \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] *= (double)x[i];                  \
     }                                                                                              \
-    static void prod_##T##_vmerge(void *into, const void *from, size_t n)                          \
+    static void prod_##T##_vmerge(void *into, const void *from, size_t n, size_t stride)           \
     {                                                                                              \
+        (void)stride;                                                                              \
         double *a = into;                                                                          \
         const double *b = from;                                                                    \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] *= b[i];                          \
     }                                                                                              \
-    static void prod_##T##_vfinish(void *out, const void *acc, size_t n, double divisor)           \
+    static void prod_##T##_vfinish(void *out, const void *acc, size_t n, size_t stride,            \
+                                   double divisor)                                                 \
     {                                                                                              \
+        (void)stride;                                                                              \
         R *o = out;                                                                                \
         const double *a = acc;                                                                     \
         (void)divisor;                                                                             \
@@ -60,15 +64,17 @@ REAL_PROD(F64, ar_f64)
         for (size_t i = 0; i < n; i++)                                                             \
             a[i] = (ar_c128){1, 0};                                                                \
     }                                                                                              \
-    static void prod_##T##_vadd(void *acc, const void *in, size_t n)                               \
+    static void prod_##T##_vadd(void *acc, const void *in, size_t n, size_t stride)                \
     {                                                                                              \
+        (void)stride;                                                                              \
         ar_c128 *a = acc;                                                                          \
         const R *x = in;                                                                           \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] =                                 \
             ar_MULTIPLY_C128(a[i], (ar_c128){x[i].re, x[i].im});                                   \
     }                                                                                              \
-    static void prod_##T##_vmerge(void *into, const void *from, size_t n)                          \
+    static void prod_##T##_vmerge(void *into, const void *from, size_t n, size_t stride)           \
     {                                                                                              \
+        (void)stride;                                                                              \
         ar_c128 *a = into;                                                                         \
         const ar_c128 *b = from;                                                                   \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] = ar_MULTIPLY_C128(a[i], b[i]);   \
@@ -79,14 +85,16 @@ REAL_PROD(F64, ar_f64)
         ar_c128 lanes[PAIRS];                                                                      \
         prod_##T##_vinit(lanes, PAIRS);                                                            \
         for (; n >= PAIRS; x += PAIRS, n -= PAIRS)                                                 \
-            prod_##T##_vadd(lanes, x, PAIRS);                                                      \
-        prod_##T##_vadd(lanes, x, n);                                                              \
+            prod_##T##_vadd(lanes, x, PAIRS, PAIRS);                                               \
+        prod_##T##_vadd(lanes, x, n, PAIRS);                                                       \
         for (size_t w = PAIRS / 2; w > 0; w /= 2)                                                  \
-            prod_##T##_vmerge(lanes, lanes + w, w);                                                \
-        prod_##T##_vmerge(state, lanes, 1);                                                        \
+            prod_##T##_vmerge(lanes, lanes + w, w, PAIRS);                                         \
+        prod_##T##_vmerge(state, lanes, 1, 1);                                                     \
     }                                                                                              \
-    static void prod_##T##_vfinish(void *out, const void *acc, size_t n, double divisor)           \
+    static void prod_##T##_vfinish(void *out, const void *acc, size_t n, size_t stride,            \
+                                   double divisor)                                                 \
     {                                                                                              \
+        (void)stride;                                                                              \
         R *o = out;                                                                                \
         const ar_c128 *a = acc;                                                                    \
         (void)divisor;                                                                             \
@@ -103,11 +111,11 @@ COMPLEX_PROD(C128, ar_c128, ar_f64)
     }                                                                                              \
     static void prod_##T##_merge(void *into, const void *from)                                     \
     {                                                                                              \
-        prod_##T##_vmerge(into, from, 1);                                                          \
+        prod_##T##_vmerge(into, from, 1, 1);                                                       \
     }                                                                                              \
     static void prod_##T##_finish(const void *state, void *out, double divisor)                    \
     {                                                                                              \
-        prod_##T##_vfinish(out, state, 1, divisor);                                                \
+        prod_##T##_vfinish(out, state, 1, 1, divisor);                                             \
     }
 SINGLE(F32)
 SINGLE(F64)

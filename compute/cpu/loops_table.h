@@ -35,6 +35,7 @@ struct loop_table {
     void loops_reduce_##isa(struct loop_table *t);                                                 \
     void loops_prod_##isa(struct loop_table *t);                                                   \
     void loops_arg_##isa(struct loop_table *t);                                                    \
+    void loops_var_##isa(struct loop_table *t);                                                    \
     void loops_scan_##isa(struct loop_table *t);                                                   \
     void loops_misc_##isa(struct loop_table *t);                                                   \
     void loops_random_##isa(struct loop_table *t);
@@ -68,6 +69,7 @@ LOOPS_DECLARE(avx512)
         .merge = fn##_##T##_merge,                                                                 \
         .finish = fn##_##T##_finish,                                                               \
         .acc_size = acc,                                                                           \
+        .acc_step = acc,                                                                           \
         .vinit = fn##_##T##_vinit,                                                                 \
         .vadd = fn##_##T##_vadd,                                                                   \
         .vmerge = fn##_##T##_vmerge,                                                               \

@@ -1,6 +1,7 @@
 /* The form reduce: numbers over the kept and the reduced axes taken apart, and what a reduction is:
  * its state, how an element is taken in, how two states become one, what comes out. Sums are those
- * of the CPU backend: float32 and smaller in float64, float64 with the error of each addition kept.
+ * of the CPU backend: float32 and smaller in float64, float64 with the error of each addition kept;
+ * variances are sums of distances from a pivot (moments.cuh).
  */
 #include "compute/cuda/emit_int.h"
 
@@ -108,6 +109,17 @@ static struct reduction sum_of(enum dtype t, bool mean)
     return r;
 }
 
+static struct reduction var_of(enum dtype t)
+{
+    struct reduction r = {.type = "ar_moments",
+                          .begin = "ar_moments{0, 0, 0, 0}",
+                          .merge = "ar_moments_merge(a, b)",
+                          .size = 32};
+    snprintf(r.take, sizeof r.take, "ar_moments_take(s, (ar_f64)x)");
+    snprintf(r.end, sizeof r.end, "(%s)(ar_moments_squares(s) / p.divisor)", emit_type(t));
+    return r;
+}
+
 /* float32 and complex64 in double, as the CPU backend. */
 static struct reduction prod_of(enum dtype t)
 {
@@ -173,6 +185,8 @@ static struct reduction reduction_of(enum reduce_op op, enum dtype t)
     case REDUCE_SUM:
     case REDUCE_MEAN:
         return sum_of(t, op == REDUCE_MEAN);
+    case REDUCE_VAR:
+        return var_of(t);
     case REDUCE_PROD:
         return prod_of(t);
     case REDUCE_ARGMAX:
@@ -223,7 +237,7 @@ static void emit_reduction(struct emitter *m)
     struct reduction r = reduction_of(out->reduce, (enum dtype)m->k->nodes[out->node].dtype);
     if (!strcmp(r.begin, "p.identity"))
         emit_scalar(m, &r.identity, "identity");
-    if (out->reduce == REDUCE_MEAN)
+    if (reduce_divides(out->reduce))
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = out->divisor}, "divisor");
     emit_position(m, arg);
     strb_addf(b,
@@ -232,7 +246,10 @@ static void emit_reduction(struct emitter *m)
               "AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
               "AR_FN ar_result ar_end(const ar_params &p, ar_state s)\n{\n    return %s;\n}\n",
-              arg ? "best" : "running", r.type, r.begin, r.take, r.merge, r.end);
+              arg                         ? "best"
+              : out->reduce == REDUCE_VAR ? "moments"
+                                          : "running",
+              r.type, r.begin, r.take, r.merge, r.end);
     if (m->f->stretches > 1) {
         int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
         m->out->scratch = m->f->stretches * outputs * r.size;

@@ -468,6 +468,8 @@ static int state_size(const struct ir_output *o)
 {
     if (reduce_is_arg(o->reduce) || (o->reduce == REDUCE_PROD && dtype_is_complex(o->dtype)))
         return 16;
+    if (o->reduce == REDUCE_VAR)
+        return 32;
     if (o->reduce != REDUCE_SUM && o->reduce != REDUCE_MEAN)
         return 8;
     return o->dtype == DT_C128 ? 32 : o->dtype == DT_C64 || o->dtype == DT_F64 ? 16 : 8;

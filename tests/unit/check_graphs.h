@@ -63,11 +63,18 @@ static const struct {
                           "%3 = cast float16 (4,) %2\n"
                           "return %3\n"},
     {"var(u, axis=0, correction=1)", "%0 = input float32 (4, 5) u\n"
-                                     "%1 = mean float32 (1, 5) %0 axes [0] keepdims by 4\n"
-                                     "%2 = subtract float32 (4, 5) %0 %1\n"
-                                     "%3 = square float32 (4, 5) %2\n"
-                                     "%4 = mean float32 (5,) %3 axes [0] by 3\n"
-                                     "return %4\n"},
+                                     "%1 = var float32 (5,) %0 axes [0] by 3\n"
+                                     "return %1\n"},
+    {"var(c64, 0)", "%0 = input complex64 (4, 5) c64\n"
+                    "%1 = mean complex64 (1, 5) %0 axes [0] keepdims by 4\n"
+                    "%2 = subtract complex64 (4, 5) %0 %1\n"
+                    "%3 = real float32 (4, 5) %2\n"
+                    "%4 = imag float32 (4, 5) %2\n"
+                    "%5 = square float32 (4, 5) %3\n"
+                    "%6 = square float32 (4, 5) %4\n"
+                    "%7 = add float32 (4, 5) %5 %6\n"
+                    "%8 = mean float32 (5,) %7 axes [0] by 4\n"
+                    "return %8\n"},
     {"argmin(i8, axis=-1, keepdims=True)", "%0 = input int8 (4, 5) i8\n"
                                            "%1 = argmin int64 (4, 1) %0 axes [1] keepdims\n"
                                            "return %1\n"},

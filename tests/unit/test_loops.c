@@ -316,12 +316,12 @@ static void reduce_both(enum reduce_op op, enum dtype t, const void *in, size_t 
     struct guarded more = guarded_new(lanes * r->acc_size, 0);
     struct guarded rows = guarded_new(lanes * size, 0);
     r->vinit(acc.data, lanes);
-    r->vadd(acc.data, in, lanes);
-    r->vadd(acc.data, (const char *)in + lanes * size, lanes);
+    r->vadd(acc.data, in, lanes, lanes);
+    r->vadd(acc.data, (const char *)in + lanes * size, lanes, lanes);
     r->vinit(more.data, lanes);
-    r->vadd(more.data, (const char *)in + 2 * lanes * size, lanes);
-    r->vmerge(acc.data, more.data, lanes);
-    r->vfinish(rows.data, acc.data, lanes, 1);
+    r->vadd(more.data, (const char *)in + 2 * lanes * size, lanes, lanes);
+    r->vmerge(acc.data, more.data, lanes, lanes);
+    r->vfinish(rows.data, acc.data, lanes, lanes, 1);
     guarded_check(&acc, "vreduce");
     guarded_check(&more, "vreduce");
     guarded_check(&rows, "vreduce");
@@ -337,10 +337,11 @@ static void reduce_both(enum reduce_op op, enum dtype t, const void *in, size_t 
                                     .n_args = 1,
                                     .args = {in},
                                     .text = "lanes"};
-        rec.tolerance = op == REDUCE_SUM && t >= DT_C64   ? GOLDEN_COMPLEX
-                        : op == REDUCE_SUM && t >= DT_F32 ? GOLDEN_ULP
-                                                          : GOLDEN_EXACT;
-        rec.units = 2;
+        bool rounded = op == REDUCE_SUM || op == REDUCE_VAR;
+        rec.tolerance = rounded && t >= DT_C64   ? GOLDEN_COMPLEX
+                        : rounded && t >= DT_F32 ? GOLDEN_ULP
+                                                 : GOLDEN_EXACT;
+        rec.units = op == REDUCE_VAR ? 8 : 2;
         char why[600];
         if (golden_compare(&rec, rows.data + i * size, why, sizeof why) >= 0)
             fail_msg("reduction %d of %s: %s", (int)op, dtype_name(t), why);
@@ -433,6 +434,31 @@ INT_REDUCTIONS(U64, uint64_t)
         }                                                                                          \
         mem_free(x);                                                                               \
     }
+/* The mean is `offset`, in standard deviations roughly; the pass may cost `epsilon`. */
+#define VARIANCES(T, R, epsilon)                                                                   \
+    static void variance_##T(size_t n, double offset)                                              \
+    {                                                                                              \
+        R *x = mem_alloc(n * sizeof(R) + 1), got;                                                  \
+        long double mean = 0, squares = 0;                                                         \
+        uint64_t seed = n + 7;                                                                     \
+        for (size_t i = 0; i < n; i++)                                                             \
+            x[i] = (R)((double)next_random(&seed) * 0x1p-52 + offset);                             \
+        for (size_t i = 0; i < n; i++)                                                             \
+            mean += (long double)x[i] / (long double)n;                                            \
+        for (size_t i = 0; i < n; i++)                                                             \
+            squares += (x[i] - mean) * (x[i] - mean);                                              \
+        reduce_both(REDUCE_VAR, DT_##T, x, n, &got); /* divided by 1 */                            \
+        assert_true(fabsl((long double)got - squares) <= (epsilon)*squares);                       \
+        if (n) {                                                                                   \
+            x[n / 2] = (R)INFINITY;                                                                \
+            reduce_both(REDUCE_VAR, DT_##T, x, n, &got);                                           \
+            assert_true(isnan(got));                                                               \
+        }                                                                                          \
+        mem_free(x);                                                                               \
+    }
+VARIANCES(F32, float, 6e-8L)
+VARIANCES(F64, double, 1e-14L)
+
 FLOAT_REDUCTIONS(F32, float, C64, 6e-8L)
 FLOAT_REDUCTIONS(F64, double, C128, 3e-16L)
 
@@ -445,6 +471,8 @@ static void reductions_reduce(void **state)
         reduce_I8(n), reduce_I16(n), reduce_I32(n), reduce_I64(n);
         reduce_U8(n), reduce_U16(n), reduce_U32(n), reduce_U64(n);
         reduce_F32(n), reduce_F64(n);
+        for (double offset = 0; offset < 1e8; offset = 100 * offset + 1)
+            variance_F32(n, offset), variance_F64(n, offset);
         unsigned char *b = mem_calloc(n + 1, 1), got;
         for (int one = 0; one < 2; one++)
             for (size_t at = 0; at <= n; at += n / 4 + 1) {
