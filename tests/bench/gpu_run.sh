@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
-#     gpu_run.sh STEP…       build unit backend sanitize bench bench-quick http
+#     gpu_run.sh STEP…       build unit backend sanitize bench bench-quick sample http
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -14,7 +14,7 @@
 #   LIMIT_…   seconds a step may take (LIMIT_BENCH_QUICK and so on)
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
 #   EXACT     random expressions in `backend` whose bits must be the CPU's. Default 2000
-#   EVERY     `sanitize` takes one golden record in so many. Default 41
+#   EVERY     `sanitize` takes one golden record and one on whole arrays in so many. Default 41
 #   SAMPLE    random expressions in `sanitize`. Default 60
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -90,6 +90,7 @@ on_cuda() {
 step_backend() {
     local failed=0
     on_cuda golden "$checked/tests/backend/golden_suite" cuda || failed=1
+    on_cuda arrays "$checked/tests/backend/array_suite" cuda || failed=1
     on_cuda property "$checked/tests/backend/property" cuda "${PROPERTY:-3000}" || failed=1
     on_cuda exact "$checked/tests/backend/exact" cuda "${EXACT:-2000}" || failed=1
     on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
@@ -102,6 +103,8 @@ step_sanitize() {
     for tool in memcheck racecheck initcheck; do
         on_cuda "$tool golden" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
             "$checked/tests/backend/golden_suite" cuda "${EVERY:-41}" || failed=1
+        on_cuda "$tool arrays" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
+            "$checked/tests/backend/array_suite" cuda "${EVERY:-41}" || failed=1
         on_cuda "$tool property" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
             "$checked/tests/backend/property" cuda "${SAMPLE:-60}" || failed=1
     done
@@ -117,6 +120,7 @@ run_step() {
     sanitize) step_sanitize ;;
     bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
+    sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     esac
 }
@@ -129,6 +133,7 @@ limit_of() {
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
     bench) echo "${LIMIT_BENCH:-240}" ;;
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
+    sample) echo "${LIMIT_SAMPLE:-90}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     esac
 }
