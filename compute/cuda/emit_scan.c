@@ -101,7 +101,7 @@ static struct scan scan_of(enum reduce_op op, enum dtype t)
 static void emit_scratch(struct emitter *m, int size)
 {
     const struct form *f = m->f;
-    int64_t each = f->lines * (f->stretches + f->groups);
+    int64_t each = f->lines * (f->stretches + f->groups + f->supers);
     int64_t flags = (each * 4 + 255) / 256 * 256;
     int64_t width = f->inner ? 1 : (int64_t)f->threads * f->elements;
     emit_address(m, EMIT_SCRATCH, 0, "int *", "flags");
@@ -109,6 +109,8 @@ static void emit_scratch(struct emitter *m, int size)
     emit_i64(m, f->lines, "lines");
     emit_i64(m, f->stretches, "stretches");
     emit_i64(m, f->groups, "groups");
+    if (f->inner)
+        emit_i64(m, f->supers, "supers");
     m->out->zeroed = flags;
     m->out->scratch = flags + each * width * size;
 }

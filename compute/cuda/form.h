@@ -75,7 +75,8 @@ struct form {
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int64_t stretch;       /* SCAN */
     int group;             /* SCAN: stretches of a group */
-    int64_t lines, groups; /* SCAN: rows or blocks of columns that are cut; groups of one */
+    int64_t lines;         /* SCAN: rows or blocks of columns that are cut */
+    int64_t groups, supers; /* SCAN: groups of one; of a row, groups of these */
 
     int threads; /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];

@@ -15,6 +15,7 @@ static void split(struct form *f, int64_t stretches, int64_t lines, int group)
     f->lines = lines;
     f->group = group;
     f->groups = (stretches + group - 1) / group;
+    f->supers = f->inner ? (f->groups + group - 1) / group : 0;
     f->grid[0] = (unsigned)(lines * stretches);
 }
 
@@ -67,6 +68,7 @@ void form_make_scan(struct analysis *z)
     f->out_vector = f->elements > 1;
     f->kept = f->inner ? others : others / f->elements;
     f->stretches = f->lines = f->groups = f->group = 1;
+    f->supers = 0;
     f->grid[1] = f->grid[2] = 1;
     if (f->inner)
         rows(f, f->shape[axis], (int)dtype_size(z->k->outputs[0].dtype));

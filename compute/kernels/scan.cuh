@@ -5,11 +5,14 @@
  * shared memory. Else a thread goes down AR_E columns, AR_UNROLL rows loaded at once.
  *
  * AR_SPLIT: where there are too few rows or columns, each is cut into stretches, a block for one.
- * A block publishes its total and then needs what came before: the total up to the end of the group of
- * AR_GROUP stretches before its own, which the last block of that group publishes, and the totals of
- * the stretches of its group before it. What is added to what, and in which order, does not depend on
- * who comes when: the bits are the same each time. Blocks are started in the order of their numbers,
- * so that who is waited for has started.
+ * A block publishes its total and then needs what came before. Rows: the totals of the stretches of
+ * its group before it, AR_GROUP at most, a thread for each; those of the groups of its supergroup
+ * before that, each published by its last block as soon as it has its own group's; and the total up to
+ * the end of the supergroup before. So nobody waits for a chain of others but where a row has more than
+ * AR_GROUP² stretches. Columns: the total up to the end of the group before, which the last block of
+ * that publishes, and the totals of the stretches of the own. What is added to what, and in which
+ * order, does not depend on who comes when: the bits are the same each time. Blocks are started in the
+ * order of their numbers, so that who is waited for has started.
  *
  * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
  * indices along the other axes) and what is done: ar_state with ar_none, ar_lift, ar_join, which is
@@ -41,80 +44,77 @@ AR_FN void ar_await(const int *flag)
 /* The union keeps constructors away. */
 struct ar_meeting {
     ar_state totals[AR_BLOCK / 32];
-    ar_carry carries[AR_BLOCK];
+    ar_carry carries[AR_BLOCK / 32];
 };
 
-#if AR_SPLIT
-/* p.flags: one for each stretch of each line, then one for each group of each line.
- * p.totals: in the same order, AR_WIDTH carries each. */
-AR_FN int *ar_flag(const ar_params &p, ar_i64 line, ar_i64 stretch)
-{
-    return p.flags + line * p.stretches + stretch;
-}
-AR_FN int *ar_group_flag(const ar_params &p, ar_i64 line, ar_i64 group)
-{
-    return p.flags + p.lines * p.stretches + line * p.groups + group;
-}
-AR_FN ar_carry *ar_total(const ar_params &p, ar_i64 line, ar_i64 stretch)
-{
-    return p.totals + (line * p.stretches + stretch) * AR_WIDTH;
-}
-AR_FN ar_carry *ar_group_total(const ar_params &p, ar_i64 line, ar_i64 group)
-{
-    return p.totals + (p.lines * p.stretches + line * p.groups + group) * AR_WIDTH;
-}
-AR_FN void ar_raise(int *flag)
-{
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        *(volatile int *)flag = 1;
-    }
-}
-#endif
+/* AR_SPLIT: p.flags is one for each stretch of each line, then one for each group of each line, then
+ * (rows) one for each supergroup. p.totals: in the same order, AR_WIDTH carries each. */
 
 #if AR_INNER
 #define AR_PIECE (32 * AR_E * AR_UNROLL) /* of a warp */
 #define AR_ROWS  (AR_BLOCK / 32 / AR_TEAM)
 
 #if AR_SPLIT
+/* What the numbers from `first` to `end` have published, AR_BLOCK at most, in their order. */
+AR_FN ar_carry ar_published(const int *flags, const ar_carry *totals, ar_meeting &shared,
+                            ar_i64 first, ar_i64 end)
+{
+    const int tid = (int)threadIdx.x, lane = tid % 32;
+    ar_carry c = ar_begin();
+    if (first + tid < end) {
+        ar_await(flags + first + tid);
+        c = ar_peek(totals + first + tid);
+    }
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const ar_carry other = ar_from_lane(c, lane + d < 32 ? lane + d : lane);
+        if (lane % (2 * d) == 0)
+            c = ar_carry_merge(c, other);
+    }
+    __syncthreads(); /* who has read what was there */
+    if (lane == 0)
+        shared.carries[tid / 32] = c;
+    __syncthreads();
+    c = shared.carries[0];
+#pragma unroll
+    for (int w = 1; w < AR_BLOCK / 32; w++)
+        c = ar_carry_merge(c, shared.carries[w]);
+    return c;
+}
+AR_FN void ar_publish(int *flag, ar_carry *total, ar_carry c)
+{
+    *total = c;
+    __threadfence();
+    *(volatile int *)flag = 1;
+}
+
 /* What came before the stretch; the same to all threads. */
 AR_FN ar_carry ar_before(const ar_params &p, ar_meeting &shared, ar_i64 line, ar_i64 stretch,
                          ar_carry own)
 {
-    const int tid = (int)threadIdx.x;
-    const ar_i64 group = stretch / AR_GROUP, i = group * AR_GROUP + tid;
-    if (tid == 0)
-        *ar_total(p, line, stretch) = own;
-    ar_raise(ar_flag(p, line, stretch));
-    ar_carry c = ar_begin();
-    if (i < stretch) {
-        ar_await(ar_flag(p, line, i));
-        c = ar_peek(ar_total(p, line, i));
+    const bool first = threadIdx.x == 0, closes = stretch % AR_GROUP == AR_GROUP - 1;
+    const ar_i64 group = stretch / AR_GROUP, super = group / AR_GROUP;
+    int *const flags = p.flags + line * p.stretches;
+    int *const group_flags = p.flags + p.lines * p.stretches + line * p.groups;
+    int *const super_flags = p.flags + p.lines * (p.stretches + p.groups) + line * p.supers;
+    ar_carry *const totals = p.totals + (flags - p.flags);
+    ar_carry *const group_totals = p.totals + (group_flags - p.flags);
+    ar_carry *const super_totals = p.totals + (super_flags - p.flags);
+    if (first)
+        ar_publish(flags + stretch, totals + stretch, own);
+    ar_carry c = ar_published(flags, totals, shared, group * AR_GROUP, stretch);
+    if (first && closes)
+        ar_publish(group_flags + group, group_totals + group, ar_carry_merge(c, own));
+    if (group % AR_GROUP)
+        c = ar_carry_merge(
+            ar_published(group_flags, group_totals, shared, super * AR_GROUP, group), c);
+    if (super > 0) {
+        ar_await(super_flags + super - 1);
+        c = ar_carry_merge(ar_peek(super_totals + super - 1), c);
     }
-    shared.carries[tid] = c;
-    __syncthreads();
-#pragma unroll
-    for (int half = AR_BLOCK / 2; half > 0; half /= 2) {
-        if (tid < half)
-            shared.carries[tid] = ar_carry_merge(shared.carries[tid], shared.carries[tid + half]);
-        __syncthreads();
-    }
-    if (tid == 0) {
-        c = shared.carries[0];
-        if (group > 0) {
-            ar_await(ar_group_flag(p, line, group - 1));
-            c = ar_carry_merge(ar_peek(ar_group_total(p, line, group - 1)), c);
-        }
-        shared.carries[0] = c;
-        if (stretch % AR_GROUP == AR_GROUP - 1) {
-            *ar_group_total(p, line, group) = ar_carry_merge(c, own);
-            __threadfence();
-            *(volatile int *)ar_group_flag(p, line, group) = 1;
-        }
-    }
-    __syncthreads();
-    return shared.carries[0];
+    if (first && closes && group % AR_GROUP == AR_GROUP - 1)
+        ar_publish(super_flags + super, super_totals + super, ar_carry_merge(c, own));
+    return c;
 }
 #endif
 
@@ -206,6 +206,33 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
 }
 
 #else
+
+#if AR_SPLIT
+AR_FN int *ar_flag(const ar_params &p, ar_i64 line, ar_i64 stretch)
+{
+    return p.flags + line * p.stretches + stretch;
+}
+AR_FN int *ar_group_flag(const ar_params &p, ar_i64 line, ar_i64 group)
+{
+    return p.flags + p.lines * p.stretches + line * p.groups + group;
+}
+AR_FN ar_carry *ar_total(const ar_params &p, ar_i64 line, ar_i64 stretch)
+{
+    return p.totals + (line * p.stretches + stretch) * AR_WIDTH;
+}
+AR_FN ar_carry *ar_group_total(const ar_params &p, ar_i64 line, ar_i64 group)
+{
+    return p.totals + (p.lines * p.stretches + line * p.groups + group) * AR_WIDTH;
+}
+AR_FN void ar_raise(int *flag)
+{
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        *(volatile int *)flag = 1;
+    }
+}
+#endif
 
 /* Rows [begin, end) of a thread's columns. */
 template <bool WRITE>

@@ -129,7 +129,7 @@ limit_of() {
     case $1 in
     build) echo "${LIMIT_BUILD:-180}" ;;
     unit) echo "${LIMIT_UNIT:-120}" ;;
-    backend) echo "${LIMIT_BACKEND:-180}" ;;
+    backend) echo "${LIMIT_BACKEND:-300}" ;;
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
     bench) echo "${LIMIT_BENCH:-240}" ;;
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;

@@ -332,6 +332,15 @@ def test_long_scans(both, shape, axis):
             (1 + (f.astype("float32") - np.float32(0.5)) * np.float32(1e-3)).astype("float64"), axis), rtol=1e-6)
 
 
+@pytest.mark.release_only
+def test_a_row_of_several_groups(both):
+    """So long that on a GPU blocks meet in groups."""
+    i = np.random.default_rng(6).integers(-2**40, 2**40, 1_200_000)
+    hold(both, "i", i)
+    both.expect(201, both.post("/v1/evaluate", {"expr": "cumulative_sum(i)", "name": "r"}))
+    np.testing.assert_array_equal(both.download("r"), np.cumsum(i))
+
+
 def test_scans_at_the_extremes(both):
     inf, nan = np.inf, np.nan
     for dtype in ("float32", "float64"):
