@@ -2,8 +2,9 @@
  *
  * The index along the axis and those along the others make one number in C order, which a T_GATHER
  * reads. That reads nothing outside whatever the number is; an index out of range is an error all
- * the same. Indices known now are looked at now. Others become a guard: a reduction that says
- * whether one is out of range, which whoever evaluates looks at before anything is stored. */
+ * the same. Indices known now are looked at now and become a table. Others become a guard: a
+ * reduction that says whether one is out of range, which whoever evaluates looks at before anything
+ * is stored. */
 #include <string.h>
 
 #include "compute/check_int.h"
@@ -203,24 +204,26 @@ static bool is_slice(const struct taking *t, const struct indices *in, struct af
     return true;
 }
 
-/* The indices as a node: which one it is, by the place in the list. */
+/* The indices as a node: the numbers of a table, by their place in the list. */
 static enum err_code listed(struct checker *c, uint32_t place, const struct indices *in,
                             uint32_t *ret)
 {
-    uint32_t at, id, eq;
-    TRY(i64(c, place, 0, &at));
+    uint32_t at, id;
+    if (in->n == 0 || in->rank == 0)
+        TRY(i64(c, place, 0, &at));
+    if (in->n == 0) {
+        const struct affine nothing = {0};
+        return graph_view(c, place, at, &nothing, in->rank, in->shape, ret);
+    }
     for (int k = 0; k < in->rank; k++) {
         TRY(graph_index_of(c, place, k, in->rank, in->shape, &id));
-        TRY(with(c, place, OP_MULTIPLY, at, in->shape[k], &at));
-        TRY(graph_op2(c, place, OP_ADD, at, id, &at));
+        if (k > 0) {
+            TRY(with(c, place, OP_MULTIPLY, at, in->shape[k], &at));
+            TRY(graph_op2(c, place, OP_ADD, at, id, &id));
+        }
+        at = id;
     }
-    TRY(i64(c, place, in->v[in->n - 1], ret));
-    for (int64_t i = in->n - 1; i-- > 0;) {
-        TRY(with(c, place, OP_EQUAL, at, i, &eq));
-        TRY(i64(c, place, in->v[i], &id));
-        TRY(graph_where(c, place, eq, id, *ret, ret));
-    }
-    return ERR_OK;
+    return graph_table(c, place, in->v, in->n, at, ret);
 }
 
 /* The shape that indices of `shape` give: theirs in the axis's place. */
@@ -325,7 +328,8 @@ static enum err_code take_nodes(struct checker *c, const struct taking *t, uint3
         TRY(from_the_front(c, t->place, t, j, &front));
     if (axis_stride(t) != 1)
         TRY(with(c, t->place, OP_MULTIPLY, front, axis_stride(t), &front));
-    if (front != j && worth_storing(count(n.rank, n.shape), count(rank, shape)))
+    bool made = front != j || (n.kind != T_INPUT && n.kind != T_CONST);
+    if (made && worth_storing(count(n.rank, n.shape), count(rank, shape)))
         TRY(graph_stored(c, t->place, front, &front));
     struct affine spread = {.rank = n.rank};
     for (int k = 0; k < n.rank; k++) {
@@ -402,6 +406,19 @@ enum err_code gather_take(struct checker *c, const struct call *call, struct cva
     return ERR_OK;
 }
 
+enum err_code gather_slices(struct checker *c, uint32_t place, uint32_t x, int axis, uint32_t i,
+                            uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    const struct taking t = {.x = x,
+                             .place = place,
+                             .rank = n->rank,
+                             .axis = axis,
+                             .shape = n->shape,
+                             .extent = n->shape[axis]};
+    return take_nodes(c, &t, place, i, true, ret);
+}
+
 enum err_code gather_take_along(struct checker *c, const struct call *call, struct cval *ret)
 {
     struct taking t = {0};
@@ -413,8 +430,15 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
     TRY(taking_of(c, call, call->param[2], &t));
     if (check_absent(c, call->param[2]))
         t.extent = t.shape[t.axis = t.rank - 1];
-    TRY(check_value(c, node, &v));
-    TRY(index_operand(c, &v, &t, &j));
+    bool known = c->x->nodes[node].kind == EXPR_LIST;
+    if (known) {
+        struct indices in;
+        TRY(literal_indices(c, node, &t, &in));
+        TRY(listed(c, node, &in, &j));
+    } else {
+        TRY(check_value(c, node, &v));
+        TRY(index_operand(c, &v, &t, &j));
+    }
     const struct typed_node n = c->t->nodes[j];
     bool fits = n.rank == t.rank;
     for (int k = 0; fits && k < t.rank; k++) {
@@ -439,12 +463,15 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
         if (t.extent == 0)
             return expr_err(c->x, node, c->e, ERR_BAD_INDEX,
                             "nothing can be taken along axis %d, which is empty", t.axis);
-        TRY(from_the_front(c, t.place, &t, j, &front));
+        front = j;
+        if (!known)
+            TRY(from_the_front(c, t.place, &t, j, &front));
         if (axis_stride(&t) != 1)
             TRY(with(c, t.place, OP_MULTIPLY, front, axis_stride(&t), &front));
         TRY(rearrange_broadcast(c, t.place, front, t.rank, shape, &front));
         TRY(gather(c, &t, front, same, t.rank, shape, &id));
-        TRY(add_guard(c, node, &t, j, id));
+        if (!known)
+            TRY(add_guard(c, node, &t, j, id));
     }
     *ret = cval_typed(id, call->node);
     return ERR_OK;

@@ -59,6 +59,10 @@ static uint64_t node_hash(const struct checker *c, const struct typed_node *n)
         memcpy(raw, &n->reduce.divisor, sizeof *raw);
         return mix(mix(h, raw[0]), (uint64_t)n->reduce.op << 33 |
                                        (uint64_t)n->reduce.keepdims << 32 | n->reduce.axes);
+    case T_TABLE:
+        for (int64_t i = 0; i < n->table->n; i++)
+            h = mix(h, (uint64_t)n->table->v[i]);
+        return h;
     case T_PUT:
         return mix(mix(h, (uint64_t)n->put.axis), (uint64_t)n->put.offset);
     case T_CAST:
@@ -109,6 +113,9 @@ static bool node_equal(const struct typed_node *a, const struct typed_node *b)
         return a->reduce.op == b->reduce.op && a->reduce.axes == b->reduce.axes &&
                a->reduce.keepdims == b->reduce.keepdims &&
                memcmp(&a->reduce.divisor, &b->reduce.divisor, sizeof a->reduce.divisor) == 0;
+    case T_TABLE:
+        return a->table->n == b->table->n &&
+               memcmp(a->table->v, b->table->v, (size_t)a->table->n * sizeof *a->table->v) == 0;
     case T_PUT:
         return a->put.axis == b->put.axis && a->put.offset == b->put.offset;
     case T_CAST:

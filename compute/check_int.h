@@ -173,6 +173,9 @@ enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32
 /* Elements i (int64) of a in C order, clamped to it; a is not empty unless i is. */
 enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i,
                            uint32_t *ret) must_check;
+/* Number i (int64) of n ≥ 1 known ones (kept: arena memory), clamped to them. */
+enum err_code graph_table(struct checker *c, uint32_t place, const int64_t *v, int64_t n,
+                          uint32_t i, uint32_t *ret) must_check;
 /* n ≥ 1 arrays of one dtype behind each other along an axis; their other extents agree. */
 enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *parts, uint32_t n,
                            int axis, uint32_t *ret) must_check;
@@ -257,6 +260,10 @@ enum err_code rearrange_call(struct checker *c, const struct call *call, enum fu
 enum err_code gather_take(struct checker *c, const struct call *call, struct cval *ret) must_check;
 enum err_code gather_take_along(struct checker *c, const struct call *call,
                                 struct cval *ret) must_check;
+/* x's slices along an axis by their numbers, an int64 node of rank 1 that is within the axis. */
+enum err_code gather_slices(struct checker *c, uint32_t place, uint32_t x, int axis, uint32_t i,
+                            uint32_t *ret) must_check;
+
 /* check_sample.c */
 
 enum err_code sample_call(struct checker *c, const struct call *call, struct cval *ret) must_check;

@@ -1,5 +1,5 @@
 /* Nodes for which something must lie in memory: elements under another shape, elements by number,
- * an array put together of others.
+ * numbers that are known, an array put together of others.
  *
  * An operand that is an array, or a slice of one, is used where it lies when its strides allow it:
  * reshaped it is then another view of the array (another T_INPUT), gathered from it needs no copy.
@@ -126,6 +126,24 @@ enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32
                            .n_args = 2,
                            .args = {a, i}};
     return graph_add(c, place, &n, NODE_ARRAY, ret);
+}
+
+enum err_code graph_table(struct checker *c, uint32_t place, const int64_t *v, int64_t n,
+                          uint32_t i, uint32_t *ret)
+{
+    struct number_table *t = arena_alloc(c->arena, sizeof *t);
+    if (!t)
+        return err_oom(c->e);
+    *t = (struct number_table){n, v};
+    const struct typed_node *at = &c->t->nodes[i];
+    struct typed_node node = {.kind = T_TABLE,
+                              .dtype = DT_I64,
+                              .rank = at->rank,
+                              .shape = at->shape,
+                              .n_args = 1,
+                              .args = {i},
+                              .table = t};
+    return graph_add(c, place, &node, c->flags[i], ret);
 }
 
 enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *parts, uint32_t n,

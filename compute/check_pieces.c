@@ -2,7 +2,8 @@
  *
  * concat and stack put pieces together (graph_concat), each computed straight into its place. An
  * array behind itself is a reshape: x[i] k times over is x with a new axis of extent k stretched
- * over, laid out in C order; at the root of an expression that is one kernel. */
+ * over, laid out in C order; at the root of an expression that is one kernel. Where each slice has
+ * a number of its own, which one an element comes from is searched for in the numbers' sums. */
 #include "compute/check_int.h"
 
 /* The list's items, closed, in one dtype. */
@@ -159,36 +160,62 @@ enum err_code pieces_tile(struct checker *c, const struct call *call, struct cva
     return ERR_OK;
 }
 
-/* Each element a number of times of its own: its slices behind each other. */
+/* Which of n slices, that end where `ends` says, element r of the last end's lies in: the number of
+ * ends that are not behind it, by halves. (Past the last end a table says that one, which is.) */
+static enum err_code search(struct checker *c, uint32_t place, const int64_t *ends, int64_t n,
+                            uint32_t r, uint32_t *ret)
+{
+    uint32_t lo, by, at, more;
+    TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64}, &lo));
+    int64_t step = 1;
+    while (step < n)
+        step *= 2;
+    for (step /= 2; step > 0; step /= 2) {
+        TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = step - 1}, &by));
+        TRY(graph_op2(c, place, OP_ADD, lo, by, &at));
+        TRY(graph_table(c, place, ends, n, at, &at));
+        TRY(graph_op2(c, place, OP_LESS_EQUAL, at, r, &at));
+        TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = step}, &by));
+        TRY(graph_op2(c, place, OP_ADD, lo, by, &more));
+        TRY(graph_where(c, place, at, more, lo, &lo));
+    }
+    *ret = lo;
+    return ERR_OK;
+}
+
+/* Each slice along the axis a number of times of its own. */
 static enum err_code repeat_each(struct checker *c, const struct call *call, uint32_t x, int axis,
                                  uint32_t *ret)
 {
-    const struct typed_node n = c->t->nodes[x];
+    const struct typed_node *n = &c->t->nodes[x];
     const struct expr_node *list = &c->x->nodes[call->param[1]];
-    uint32_t *parts = arena_alloc_array(c->arena, (size_t)list->n_args + 1, sizeof *parts);
-    int64_t shape[MAX_RANK], times[MAX_RANK];
-    if (!parts)
+    int64_t *ends = arena_alloc_array(c->arena, (size_t)list->n_args + 1, sizeof *ends);
+    int64_t total = 0, times;
+    uint32_t i;
+    if (!ends)
         return err_oom(c->e);
-    if (list->n_args != n.shape[axis])
+    if (list->n_args != n->shape[axis])
         return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
                         "repeat() takes one number, or one for each element: %u for %lld",
-                        list->n_args, (long long)n.shape[axis]);
-    for (uint32_t i = 0; i < list->n_args; i++) {
-        uint32_t node = c->x->links[list->first_arg + i].node;
-        struct affine at = {.rank = n.rank};
-        for (int k = 0; k < n.rank; k++) {
-            at.src[k] = (int8_t)(k == axis ? -1 : k);
-            at.start[k] = k == axis ? i : 0;
-            at.step[k] = 1;
-            shape[k] = n.shape[k];
-        }
-        TRY(check_int(c, node, "a number of repetitions", ERR_BAD_EXPRESSION, &times[0]));
-        TRY(check_count(c, node, times[0]));
-        shape[axis] = times[0];
-        TRY(graph_view(c, node, x, &at, n.rank, shape, &parts[i]));
+                        list->n_args, (long long)n->shape[axis]);
+    for (uint32_t k = 0; k < list->n_args; k++) {
+        uint32_t node = c->x->links[list->first_arg + k].node;
+        TRY(check_int(c, node, "a number of repetitions", ERR_BAD_EXPRESSION, &times));
+        TRY(check_count(c, node, times));
+        if (__builtin_add_overflow(total, times, &total))
+            total = INT64_MAX;
+        ends[k] = total;
     }
     *ret = x;
-    return list->n_args ? graph_concat(c, call->node, parts, list->n_args, axis, ret) : ERR_OK;
+    if (list->n_args == 0)
+        return ERR_OK;
+    struct view v;
+    enum err_code rc = view_contiguous(1, &total, sizeof total, &v, c->e);
+    if (rc)
+        return check_place(c, call->node, rc);
+    TRY(graph_index_of(c, call->node, 0, 1, &total, &i));
+    TRY(search(c, call->node, ends, list->n_args, i, &i));
+    return gather_slices(c, call->node, x, axis, i, ret);
 }
 
 enum err_code pieces_repeat(struct checker *c, const struct call *call, struct cval *ret)

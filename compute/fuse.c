@@ -22,6 +22,7 @@ static uint32_t weight(const struct typed_node *n)
     case T_RANDOM:
         return 24;
     case T_GATHER:
+    case T_TABLE:
         return 4;
     case T_OP:
         return op_cost(n->op, n->dtype);

@@ -203,6 +203,20 @@ uint32_t ir_emit_random(struct ir_builder *b, const struct random_params *p, enu
     return ir_emit(b, &n);
 }
 
+uint32_t ir_emit_table(struct ir_builder *b, const struct number_table *t, uint32_t at)
+{
+    struct ir_kernel *k = b->k;
+    uint32_t i = 0;
+    while (i < k->n_tables && k->tables[i] != t)
+        i++;
+    if (at == IR_NONE || (i == k->n_tables && !GROW(b, tables, i)))
+        return IR_NONE;
+    if (i == k->n_tables)
+        k->tables[k->n_tables++] = t;
+    struct ir_node n = {.kind = IR_TABLE, .dtype = DT_I64, .n_args = 1, .args = {at}, .table = i};
+    return ir_emit(b, &n);
+}
+
 uint32_t ir_add_ctx(struct ir_builder *b, const struct ir_ctx *ctx)
 {
     struct ir_kernel *k = b->k;
@@ -387,6 +401,9 @@ static void print_node(const struct ir_kernel *k, uint32_t i, struct strb *out)
         break;
     case IR_GATHER:
         strb_addf(out, "gather in%u", n->input);
+        break;
+    case IR_TABLE:
+        strb_addf(out, "table of %lld", (long long)k->tables[n->table]->n);
         break;
     case IR_INDEX:
         strb_addf(out, "index %lld + %lld*", (long long)k->indices[n->index].start,

@@ -47,6 +47,7 @@ enum ir_kind {
     IR_CAST,   /* args[0] (of dtype `src`) as dtype */
     IR_GATHER, /* inputs[input] (gathered) at element args[0] (int64), which is clamped to its row
                 */
+    IR_TABLE,  /* tables[table] at number args[0] (int64), which is clamped to it */
     IR_SELECT, /* args[0] (bool) ? args[1] : args[2] */
     IR_RANDOM  /* randoms[random] at element index args[0] (int64) */
 };
@@ -63,6 +64,7 @@ struct ir_node {
         uint32_t scalar;
         uint32_t input;
         uint32_t random;
+        uint32_t table;
         uint32_t index; /* IR_INDEX: affine in kernel->indices */
     };
     uint32_t ctx; /* IR_LOAD, IR_INDEX, IR_INSIDE */
@@ -121,6 +123,8 @@ struct ir_kernel {
     uint32_t n_indices, cap_indices;
     const struct random_params **randoms;
     uint32_t n_randoms, cap_randoms;
+    const struct number_table **tables; /* go with the scalars: not part of the text either */
+    uint32_t n_tables, cap_tables;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
     bool fast_math;           /* contraction allowed */

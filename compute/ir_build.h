@@ -30,6 +30,8 @@ uint32_t ir_emit_index(struct ir_builder *b, uint32_t ctx, int axis, int64_t sta
 uint32_t ir_emit_op(struct ir_builder *b, enum op op, enum dtype src, const uint32_t *args);
 uint32_t ir_emit_cast(struct ir_builder *b, uint32_t arg, enum dtype to);
 uint32_t ir_emit_select(struct ir_builder *b, uint32_t cond, uint32_t x, uint32_t y);
+/* Tables are shared by their address. */
+uint32_t ir_emit_table(struct ir_builder *b, const struct number_table *t, uint32_t at);
 uint32_t ir_emit_random(struct ir_builder *b, const struct random_params *p, enum dtype dtype,
                         uint32_t index);
 

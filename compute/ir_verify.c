@@ -89,6 +89,12 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
         CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == DT_I64, "%%%u: gathers at no int64",
               i);
         return NULL;
+    case IR_TABLE:
+        CHECK(n->table < k->n_tables && k->tables[n->table]->n > 0 && n->dtype == DT_I64,
+              "%%%u: malformed table", i);
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == DT_I64, "%%%u: a table at no int64",
+              i);
+        return NULL;
     case IR_INDEX:
         CHECK(n->ctx < k->n_ctxs && n->axis < k->ctxs[n->ctx].rank, "%%%u: axis %d", i, n->axis);
         CHECK(n->dtype == DT_I64 && n->index < k->n_indices, "%%%u: malformed index", i);

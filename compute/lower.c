@@ -331,6 +331,8 @@ static uint32_t lower_uncached(struct lowering *l, struct kernel_state *ks, uint
         return ir_emit_cast(&ks->b, args[0], n->dtype);
     case T_WHERE:
         return ir_emit_select(&ks->b, args[0], args[1], args[2]);
+    case T_TABLE:
+        return ir_emit_table(&ks->b, n->table, args[0]);
     case T_UNRAVEL:
         return lower_unravel(ks, pos, args[0], n->axis);
     case T_RANDOM:

@@ -107,11 +107,10 @@ static void print_axes(uint32_t axes, bool keepdims, struct strb *out)
 static const char *node_word(const struct typed_node *n)
 {
     static const char *const words[] = {
-        [T_CONST] = "const",   [T_INPUT] = "input",     [T_OP] = "",
-        [T_CAST] = "cast",     [T_WHERE] = "where",     [T_SHIFT] = "shift",
-        [T_INDEX] = "index",   [T_UNRAVEL] = "unravel", [T_VIEW] = "view",
-        [T_REDUCE] = "",       [T_SCAN] = "",           [T_RESHAPE] = "reshape",
-        [T_GATHER] = "gather", [T_PUT] = "put",         [T_GUARDED] = "guarded",
+        [T_CONST] = "const",   [T_INPUT] = "input", [T_OP] = "",         [T_CAST] = "cast",
+        [T_WHERE] = "where",   [T_SHIFT] = "shift", [T_INDEX] = "index", [T_UNRAVEL] = "unravel",
+        [T_VIEW] = "view",     [T_REDUCE] = "",     [T_SCAN] = "",       [T_RESHAPE] = "reshape",
+        [T_GATHER] = "gather", [T_TABLE] = "table", [T_PUT] = "put",     [T_GUARDED] = "guarded",
         [T_RANDOM] = "random"};
     return n->kind == T_OP       ? op_table[n->op].name
            : n->kind == T_REDUCE ? reduce_name(n->reduce.op)
@@ -150,6 +149,9 @@ static void print_node(const struct typed *t, uint32_t id, struct strb *out)
         break;
     case T_SCAN:
         strb_addf(out, " axis %d", n->scan.axis);
+        break;
+    case T_TABLE:
+        strb_addf(out, " of %lld", (long long)n->table->n);
         break;
     case T_PUT:
         strb_addf(out, " axis %d at %lld", n->put.axis, (long long)n->put.offset);

@@ -36,10 +36,11 @@ enum typed_kind {
                   in C order; what is past its ends reads the first or last. args[0] is a
                   contiguous T_INPUT, or neither T_INPUT nor T_CONST, and is laid out in memory;
                   it is not empty unless this node is */
-    T_PUT,     /* an array in pieces: args[0] lies at put.offset along put.axis of this node's
-                  shape, beside the pieces of args[1], a T_PUT of the same shape, where there is
-                  one. All pieces are there in the last of such a chain, which alone has others
-                  that use it */
+    T_TABLE, /* number args[0] (int64) of `table`; what is past its ends reads the first or last */
+    T_PUT,   /* an array in pieces: args[0] lies at put.offset along put.axis of this node's
+                shape, beside the pieces of args[1], a T_PUT of the same shape, where there is
+                one. All pieces are there in the last of such a chain, which alone has others
+                that use it */
     T_GUARDED, /* args[0], the root only: args[1] (bool, rank 0 or 1) is computed too, and told
                   apart (typed_guards) */
     T_RANDOM   /* Philox uniform/normal/integers by element index args[0] (int64): creators only */
@@ -78,6 +79,12 @@ struct random_params {
     uint64_t seed;
     struct scalar low, high; /* INTEGERS: int64/uint64 bounds [low, high); UNIFORM, NORMAL: unused
                                 (scaled by ordinary operations around the node) */
+};
+
+/* Numbers known when the expression is checked. */
+struct number_table {
+    int64_t n; /* ≥ 1 */
+    const int64_t *v;
 };
 
 /* args[0]'s index along its axis k is start[k] + step[k]·i[src[k]], or start[k] where src[k] is -1.
@@ -125,6 +132,7 @@ struct typed_node {
             int64_t offset;
         } put;
         const struct random_params *random;
+        const struct number_table *table;
     };
 };
 

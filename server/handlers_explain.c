@@ -40,6 +40,8 @@ static const char *kind_name(const struct typed_node *n)
         return "reshape";
     case T_GATHER:
         return "gather";
+    case T_TABLE:
+        return "table";
     case T_PUT:
         return "put";
     case T_GUARDED:

@@ -184,9 +184,10 @@ static void write_code(struct bound *b, const bool *need, uint32_t *emitted)
         if (!need[i] || b->absorbed[i] || n->kind == IR_CONST ||
             b->run->operand_of[i] != UINT32_MAX)
             continue;
-        struct instr in = {.kind = n->kind == IR_RANDOM   ? INSTR_RANDOM
-                                   : n->kind == IR_GATHER ? INSTR_TAKE
-                                                          : INSTR_LOOP,
+        bool takes = n->kind == IR_GATHER || n->kind == IR_TABLE;
+        struct instr in = {.kind = n->kind == IR_RANDOM ? INSTR_RANDOM
+                                   : takes              ? INSTR_TAKE
+                                                        : INSTR_LOOP,
                            .n_args = n->n_args,
                            .dst = i,
                            .fn = loop_of(n)};

@@ -203,6 +203,9 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
             in->fn(b->ptr[in->dst], args, n);
         } else if (in->kind == INSTR_GATHER) {
             gather(b, in->operand, blk, b->ptr[in->dst]);
+        } else if (in->kind == INSTR_TAKE && k->nodes[in->dst].kind == IR_TABLE) {
+            const struct number_table *t = k->tables[k->nodes[in->dst].table];
+            loop_take(b->ptr[in->dst], t->v, t->n, b->ptr[in->args[0]], sizeof *t->v, n);
         } else if (in->kind == INSTR_TAKE) {
             uint32_t input = k->nodes[in->dst].input;
             loop_take(b->ptr[in->dst], r->rows[input], k->inputs[input].view.shape[0],

@@ -144,7 +144,8 @@ enum operand_class {
     CLASS_GATHER   /* copied into a register */
 };
 
-/* GATHER copies a strided operand, TAKE reads elements by their numbers (IR_GATHER). */
+/* GATHER copies a strided operand, TAKE reads elements by their numbers (IR_GATHER,
+ * IR_TABLE). */
 enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM, INSTR_TAKE };
 
 struct instr {

@@ -400,6 +400,7 @@ static int64_t point_cost(const struct ir_kernel *k)
         cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
                 : k->nodes[i].kind == IR_RANDOM ? 24
                 : k->nodes[i].kind == IR_GATHER ? 8
+                : k->nodes[i].kind == IR_TABLE  ? 4
                                                 : 1;
     return cost;
 }

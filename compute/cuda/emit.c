@@ -132,6 +132,18 @@ static void emit_inputs(struct emitter *m)
     }
 }
 
+/* The length in the text is a power of two: tables of about one length have one text. */
+static void emit_table(struct emitter *m, const struct number_table *t, uint32_t number)
+{
+    int64_t n = 4;
+    while (n < t->n)
+        n *= 2;
+    emit_i64(m, t->n - 1, "last%u", number);
+    strb_addf(&m->fields, "    alignas(8) ar_i64 table%u[%lld];\n", number, (long long)n);
+    for (int64_t i = 0; i < n; i++)
+        value(m, &t->v[i < t->n ? i : t->n - 1], sizeof *t->v);
+}
+
 static void emit_constants(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
@@ -141,6 +153,8 @@ static void emit_constants(struct emitter *m)
         emit_i64(m, k->indices[i].start, "x%u", i);
         emit_i64(m, k->indices[i].step, "y%u", i);
     }
+    for (uint32_t i = 0; i < k->n_tables; i++)
+        emit_table(m, k->tables[i], i);
 }
 
 /* ar_put(): a chunk's results to their places. */

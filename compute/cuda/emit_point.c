@@ -196,6 +196,9 @@ static void emit_value(struct emitter *m, uint32_t i)
     case IR_GATHER:
         strb_addf(b, "p.in%u[ar_inside(v%u, p.g%u)]", n->input, n->args[0], n->input);
         return;
+    case IR_TABLE:
+        strb_addf(b, "p.table%u[ar_inside(v%u, p.last%u)]", n->table, n->args[0], n->table);
+        return;
     case IR_INDEX:
         strb_addf(b, "p.x%u", n->index);
         if (n->axis >= 0) {

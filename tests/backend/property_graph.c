@@ -230,6 +230,27 @@ static uint32_t gather_node(struct world *w, uint32_t x, uint32_t y)
     return add_node(w, g, at.rank, at.shape);
 }
 
+/* Known numbers by the values of x, whatever these are. */
+static uint32_t table_node(struct world *w, uint32_t x)
+{
+    struct typed_node at = w->t->nodes[x];
+    if (at.dtype == DT_BOOL)
+        return x;
+    int64_t n = 1 + below(below(4) ? 9 : 700);
+    int64_t *v = arena_alloc_array(w->arena, (size_t)n, sizeof *v);
+    struct number_table *t = arena_alloc(w->arena, sizeof *t);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = below(2000) - 1000;
+    *t = (struct number_table){n, v};
+    struct typed_node r = {.kind = T_TABLE,
+                           .dtype = DT_I64,
+                           .open = at.open,
+                           .n_args = 1,
+                           .args = {cast_to(w, x, DT_I64)},
+                           .table = t};
+    return add_node(w, r, at.rank, at.shape);
+}
+
 /* x and others of its shape behind each other. */
 static uint32_t put_node(struct world *w, uint32_t x)
 {
@@ -289,7 +310,7 @@ void property_graph(struct world *w)
             pool[n++] = reshape_node(w, x);
             break;
         case 9:
-            pool[n++] = gather_node(w, x, y);
+            pool[n++] = below(3) ? gather_node(w, x, y) : table_node(w, x);
             break;
         case 10:
             pool[n++] = put_node(w, x);

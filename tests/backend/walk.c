@@ -323,6 +323,9 @@ static union value apply(const struct typed_node *n, enum dtype src, const union
         return scalar_cast((struct scalar){.dtype = src, .v = a[0]}, n->dtype).v;
     case T_WHERE:
         return a[0].b ? a[1] : a[2];
+    case T_TABLE:
+        r.i64 = n->table->v[a[0].i64 < 0 ? 0 : a[0].i64 < n->table->n ? a[0].i64 : n->table->n - 1];
+        return r;
     default:
         abort();
     }

@@ -58,6 +58,14 @@ EXACT = {
     "take(a, [0, 2, -1], 1)": lambda a, b, v, i, j: a[:, [0, 2, -1]],
     "take(a, [4, 1, 2, 1], 1)": lambda a, b, v, i, j: a[:, [4, 1, 2, 1]],
     "take(a, [[0, 2], [3, 3]], 0)": lambda a, b, v, i, j: a[[[0, 2], [3, 3]]],
+    "take(b, [2, 0, 1], 1)": lambda a, b, v, i, j: b[:, [2, 0, 1]],
+    "take(v, [[[6, -7, 3], [0, 0, 1]]])": lambda a, b, v, i, j: v[[[[6, 0, 3], [0, 0, 1]]]],
+    "take_along_axis(a, [[4], [-1], [0], [2]], 1)": lambda a, b, v, i, j: np.take_along_axis(a, np.array([[4], [-1], [0], [2]]), 1),
+    "take_along_axis(a, [[3, 0, -4, 1, 1]], 0)": lambda a, b, v, i, j: np.take_along_axis(a, np.array([[3, 0, 0, 1, 1]]), 0),
+    "repeat(a, [2, 0, 1, 4], 0)": lambda a, b, v, i, j: np.repeat(a, [2, 0, 1, 4], 0),
+    "repeat(b, [0, 3, 1], axis=-2)": lambda a, b, v, i, j: np.repeat(b, [0, 3, 1], -2),
+    "repeat(b + b, [5, 0], axis=0)": lambda a, b, v, i, j: np.repeat(b + b, [5, 0], 0),
+    "repeat(v, [0, 0, 0, 0, 0, 0, 0])": lambda a, b, v, i, j: v[:0],
     "take(v, i*5, mode='clip')": lambda a, b, v, i, j: np.take(v, i * 5, mode="clip"),
     "take(v, i*5, mode='wrap')": lambda a, b, v, i, j: np.take(v, i * 5, mode="wrap"),
     "take_along_axis(a, j)": lambda a, b, v, i, j: np.take_along_axis(a, j, -1),
@@ -330,6 +338,31 @@ def test_guards(api):
     check_guards(api)
 
 
+def check_long_lists(api):
+    """As long as expressions may be; short results and ones that use the list again and again."""
+    n = 4000
+    rng = np.random.default_rng(8)
+    x, wide = rng.standard_normal(3 * n), rng.integers(0, 99, (3, n)).astype("float32")
+    store(api, x, "x")
+    store(api, wide, "wide")
+    at = rng.integers(-3 * n, 3 * n, n)
+    along = rng.integers(-n, n, 700)
+    times = rng.integers(0, 4, n)
+    few = [0, 400, 3]
+    for expr, want in ((f"take(x, {at.tolist()})", x[at]), (f"take(x*2, {at.reshape(40, 100).tolist()}) + 1", x[at].reshape(40, 100) * 2 + 1),
+                       (f"take(wide, {along.tolist()}, 1)", wide[:, along]), (f"take_along_axis(wide, [{along.tolist()}], 1)", wide[:, along]),
+                       (f"repeat(wide, {times.tolist()}, 1)", np.repeat(wide, times, 1)), (f"repeat(wide, {few}, 0)[:, :3]", np.repeat(wide, few, 0)[:, :3]),
+                       (f"take(tile(wide, [40, 1]), {along[:300].tolist()}, 1)", np.tile(wide, (40, 1))[:, along[:300]])):
+        np.testing.assert_array_equal(api.evaluate(expr), want, err_msg=expr[:40])
+    at[3210] = 3 * n
+    expr = f"take(x, {at.tolist()})"
+    refused(api, {"expr": expr}, expr.index(f" {3 * n},") + 1)
+
+
+def test_long_lists(api):
+    check_long_lists(api)
+
+
 def test_out_that_is_read(api):
     """Pieces written one after the other must not be read as they were before."""
     u = np.arange(12.0).reshape(4, 3)
@@ -375,7 +408,9 @@ MISTAKES = [
     ("correlate(a, [[1, 2], [3]])", "shape_mismatch", 22), ("correlate(v, [a])", "bad_expression", 14), ("correlate(v, [])", "shape_mismatch", 13),
     ("take(a, 7, 0)", "bad_index", 8), ("take(a, [0, 9], 1)", "bad_index", 12), ("take(a, i)", "bad_axis", 0),
     ("take(v, 0.5)", "dtype_mismatch", 8), ("take(v, v > 0)", "dtype_mismatch", 10), ("take(v[:0], i)", "bad_index", 12), ("take(v, i, mode='x')", "bad_expression", 16),
-    ("take(v, [[0, 1], [2]])", "shape_mismatch", 17), ("take(v[0], 0)", "shape_mismatch", 6), ("take_along_axis(a, i)", "shape_mismatch", 19),
+    ("take(v, [[0, 1], [2]])", "shape_mismatch", 17), ("take_along_axis(a, [[0, 5]], 1)", "bad_index", 24),
+    ("take_along_axis(a, [0, 1], 1)", "shape_mismatch", 19), ("take(v, [0, 1, 3, 7])", "bad_index", 18), ("take(v, [0, 5, -8])", "bad_index", 15),
+    ("take(v, [0, 5, 0.5])", "bad_index", 15), ("repeat(v, [1, 2, 3, 4, 5, 6, -1])", "bad_expression", 29), ("take(v, [0, 5, a])", "bad_index", 15), ("take(v[0], 0)", "shape_mismatch", 6), ("take_along_axis(a, i)", "shape_mismatch", 19),
     ("concat([a, b])", "shape_mismatch", 11), ("concat([a, v], 1)", "shape_mismatch", 11), ("concat([a], 2)", "bad_axis", 12), ("concat([])", "bad_expression", 7),
     ("concat(a)", "bad_expression", 7), ("concat([1, 2])", "shape_mismatch", 7), ("stack([a, v])", "shape_mismatch", 10), ("stack([a], 3)", "bad_axis", 11),
     ("repeat(v, [1, 2])", "shape_mismatch", 10), ("repeat(v, -1)", "bad_expression", 10), ("repeat(v, 0.5)", "bad_expression", 10), ("tile(v, -1)", "bad_expression", 8),
@@ -412,7 +447,8 @@ def test_explain(api):
     for expr, kernels in (("flip(a) + roll(a, 1, 0) + tril(a)", 1), ("reshape(permute_dims(a, [1, 0]), [20])", 1), ("reshape(a, [20])*2", 1),
                           ("reshape(a*2, [20]) + 1", 2), ("concat([a + 1, a*2])", 2), ("concat([a, concat([a, a])])", 3), ("stack([a, a])*2", 3),
                           ("tile(a + 1, [2, 2])", 1), ("repeat(a, 3)", 1), ("take(a, i, 0, mode='clip')*2", 1), ("take(a*2, i, 0, mode='clip')", 2),
-                          ("take(a, i, 0)", 2), ("take(a, [0, 1], 0)", 1), ("sample(a, p)", 1), ("concat([sum(a, axis=1), max(a, axis=1)])", 2)):
+                          ("take(a, i, 0)", 2), ("take(a, [0, 1], 0)", 1), ("take(a, [0, 3, 1], 0)", 1), ("repeat(a, [1, 0, 3, 2], 0)*2", 1),
+                          ("repeat(a, [0, 9, 20000, 20000], 0)", 2), ("sample(a, p)", 1), ("concat([sum(a, axis=1), max(a, axis=1)])", 2)):
         reply = api.expect(200, api.post("/v1/explain", {"expr": expr})).json()
         assert len(reply["kernels"]) == kernels, expr
     assert reply["bytes_written"] == 64
@@ -429,3 +465,4 @@ def test_on_a_device(gpu_with):
     np.testing.assert_array_equal(api.evaluate("sample(a, p, 'nearest', 'reflect')"), sampled(arrays[0], p, "reflect", True))
     np.testing.assert_allclose(api.evaluate("sample(a, p)"), sampled(arrays[0], p, "clamp", False), rtol=1e-5, atol=1e-4)
     check_guards(api)
+    check_long_lists(api)

@@ -129,7 +129,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"cumulative_sum(shift(shift(a, (1, 0, 0)), (0, 1, 0)), 0)", "scan-outer"},
     {"cumulative_sum(col, 1)", "flat"}, {"cumulative_sum(five, 3)", "scan-outer"},
     {"take(line, l, mode='clip') + 1", "flat"}, {"take(sq, l, axis=1, mode='wrap')", "flat"},
-    {"take_along_axis(sq[:64], i)", "rows"}, {"take(zz[0], i, mode='clip')", "flat"},
+    {"take(sq[:64], [3, 1, 0, 2], 1)", "rows"}, {"take(zz[0], i, mode='clip')", "flat"},
     {"sum(take(h[1], i, mode='clip'))", "reduce-all"}, {"sample(a, points)", "flat"},
     {"sample(h, points[:, 1:], 'nearest', 'reflect')", "flat"},
     {"sample(a, points, boundary='constant', value=2)", "flat"},
@@ -159,6 +159,7 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"scan-outer", "cumulative_prod(z, 0)"}, {"scan-split", "cumulative_sum(tall, 0)"},
     {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"}, {"reduce-var", "var(a[:, ::2], axis=(0, 2))"},
     {"gather", "take_along_axis(sq[:64], i)"},
+    {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
     {"sample", "sample(sq, points[:, 1:])"}, {"random", NULL},
 };
 /* clang-format on */

@@ -118,6 +118,12 @@ static void plain_point(const struct ir_kernel *k, char *const *slots, const int
         case IR_SELECT:
             loop_select(dtype_size(n->dtype))(&v[i], args, 1);
             break;
+        case IR_TABLE: {
+            const struct number_table *t = k->tables[n->table];
+            int64_t at = v[n->args[0]].i64;
+            v[i].i64 = t->v[at < 0 ? 0 : at < t->n ? at : t->n - 1];
+            break;
+        }
         case IR_RANDOM:
             loop_random(&v[i], n->dtype, k->randoms[n->random], args[0], 1);
             break;
