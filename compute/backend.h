@@ -31,6 +31,7 @@ struct backend_device {
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one a core this process may run on */
     int64_t memory_limit;       /* bytes on each device, scratch included; 0 = what it has */
+    int64_t host_memory;        /* bytes of arrays in host memory; 0 = half of the machine's */
     int64_t inline_elements;    /* CPU: jobs up to this many point-operations run in submit() itself
                                    when nothing is queued before them; 0 = never */
     const char *kernel_cache;   /* CUDA: folder of compiled kernels, NULL: none on disk */
@@ -63,6 +64,13 @@ struct fence {
     uint64_t ticket; /* 1, 2, … in the order submitted */
 };
 
+struct job_copy {
+    void *to;
+    const void *from;
+    int64_t n; /* bytes, > 0 */
+    bool to_host;
+};
+
 /* One piece of work. The submitter owns it and keeps it, the kernels and the memory alive until
  * done() is called; done() is called exactly once, from any thread, possibly from inside submit(),
  * and must not block. */
@@ -74,6 +82,9 @@ struct job {
     /* fences to wait for, besides the stream's own order */
     const struct fence *waits;
     uint32_t n_waits;
+    /* whole blocks between a device's memory and host memory (host_alloc), before the kernels */
+    const struct job_copy *copies;
+    uint32_t n_copies;
     void (*done)(struct job *job);
     /* Told just before the job's fence passes, result and device_ms set; as done(), must not block.
      */
@@ -82,6 +93,7 @@ struct job {
     struct transfer
         *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
+    int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
     bool untouched;       /* it failed, and the result is as it was, as far as the backend knows:
                            CUDA by the kernels launched, the CPU by its last kernel */
     bool in_submit;       /* done() is told inside submit() */
@@ -112,6 +124,13 @@ struct backend_ops {
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
+
+    /* Host memory, 64-byte aligned, whose contents copies (job_copy) bring from a device and back;
+     * the host reads and writes it at its address. ERR_OUT_OF_MEMORY. Both may take as long as
+     * pages take to be pinned or given back, and wait for the device: not under a lock, nor on a
+     * thread that serves. */
+    enum err_code (*host_alloc)(struct backend *b, int64_t size, void **ret, struct err *e);
+    void (*host_free)(struct backend *b, void *p, int64_t size);
 
     /* Where the host finds device memory, or NULL when it cannot reach it. Contents are valid once
      * the fences of their writers have passed. */

@@ -39,6 +39,17 @@ static void release_plan(void *user, struct ir_plan *plan)
     release_kernels(user, plan->kernels, plan->n_kernels);
 }
 
+static void engine_free(struct engine *g)
+{
+    plan_cache_free(g->plans);
+    mem_free(g->visitors);
+    mover_free(g->mover);
+    backend_close(g->backend);
+    pthread_mutex_destroy(&g->buffers_lock);
+    pthread_mutex_destroy(&g->lock);
+    mem_free(g);
+}
+
 enum err_code engine_open(const struct engine_config *config, struct engine **ret, struct err *e)
 {
     struct engine *g = mem_calloc(1, sizeof *g);
@@ -61,11 +72,12 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
                                     .release = release_plan,
                                     .user = g});
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
-    if (!g->plans || !g->visitors || pthread_mutex_init(&g->lock, NULL) != 0) {
-        plan_cache_free(g->plans);
-        mem_free(g->visitors);
-        backend_close(g->backend);
-        mem_free(g);
+    g->mover = mover_new(g);
+    g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
+    pthread_mutex_init(&g->lock, NULL); /* neither can fail here */
+    pthread_mutex_init(&g->buffers_lock, NULL);
+    if (!g->plans || !g->visitors || !g->mover) {
+        engine_free(g);
         return err_oom(e);
     }
     *ret = g;
@@ -88,6 +100,7 @@ bool engine_close(struct engine *g)
 {
     if (!g)
         return true;
+    mover_stop(g->mover);
     /* the last copies of transfers let go of their memory by themselves, in a moment */
     double until = clock_ms() + g->config.close_wait_ms;
     while (atomic_load(&g->jobs) > 0 && clock_ms() < until)
@@ -97,11 +110,7 @@ bool engine_close(struct engine *g)
     for (int i = 0; i < engine_device_count(g); i++)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     reap_streams(g);
-    plan_cache_free(g->plans);
-    mem_free(g->visitors);
-    backend_close(g->backend);
-    pthread_mutex_destroy(&g->lock);
-    mem_free(g);
+    engine_free(g);
     return true;
 }
 
@@ -133,6 +142,16 @@ void engine_device_info(const struct engine *g, int device, struct backend_devic
 int64_t engine_bytes_in_use(const struct engine *g)
 {
     return atomic_load(&g->bytes);
+}
+
+int64_t engine_host_bytes(const struct engine *g)
+{
+    return atomic_load(&g->host_bytes);
+}
+
+int64_t engine_host_limit(const struct engine *g)
+{
+    return g->host_limit;
 }
 
 int64_t engine_jobs_in_flight(const struct engine *g)
@@ -192,11 +211,26 @@ void engine_metrics(struct engine *g, struct strb *out)
               "arrayd_work_failed_total %llu\n"
               "# HELP arrayd_jobs_in_flight Pieces of device work queued or running.\n"
               "# TYPE arrayd_jobs_in_flight gauge\n"
-              "arrayd_jobs_in_flight %lld\n",
+              "arrayd_jobs_in_flight %lld\n"
+              "# HELP arrayd_host_bytes_in_use Array memory moved from devices to the host.\n"
+              "# TYPE arrayd_host_bytes_in_use gauge\n"
+              "arrayd_host_bytes_in_use %lld\n"
+              "# HELP arrayd_arrays_evicted_total Arrays moved to host memory to make room.\n"
+              "# TYPE arrayd_arrays_evicted_total counter\n"
+              "arrayd_arrays_evicted_total %llu\n"
+              "# HELP arrayd_evicted_bytes_total Their bytes.\n"
+              "# TYPE arrayd_evicted_bytes_total counter\n"
+              "arrayd_evicted_bytes_total %llu\n"
+              "# HELP arrayd_arrays_fetched_total Arrays brought back because they were used.\n"
+              "# TYPE arrayd_arrays_fetched_total counter\n"
+              "arrayd_arrays_fetched_total %llu\n",
               (unsigned long long)atomic_load(&g->evaluations),
               (unsigned long long)atomic_load(&g->kernels), (unsigned long long)plans.hits,
               (unsigned long long)plans.misses, plans.entries, plans.bytes,
-              (unsigned long long)atomic_load(&g->failures), (long long)atomic_load(&g->jobs));
+              (unsigned long long)atomic_load(&g->failures), (long long)atomic_load(&g->jobs),
+              (long long)atomic_load(&g->host_bytes), (unsigned long long)atomic_load(&g->evicted),
+              (unsigned long long)atomic_load(&g->evicted_bytes),
+              (unsigned long long)atomic_load(&g->fetched));
     if (g->backend->ops->metrics)
         g->backend->ops->metrics(g->backend, out);
 }

@@ -73,6 +73,8 @@ const char *engine_note(const struct engine *g); /* why `auto` chose it */
 int engine_device_count(const struct engine *g);
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret);
 int64_t engine_bytes_in_use(const struct engine *g); /* storage alive, temporaries included */
+int64_t engine_host_bytes(const struct engine *g);   /* arrays in host memory; not in the above */
+int64_t engine_host_limit(const struct engine *g);   /* bytes that these may take */
 int64_t engine_jobs_in_flight(const struct engine *g);
 /* The device with most free memory, the first of equals. */
 int engine_roomiest_device(const struct engine *g);
@@ -129,6 +131,7 @@ void array_take_place(struct array *a, const struct array *of);
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer plus work in flight */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
 int array_device(const struct array *a);
+bool array_in_host_memory(const struct array *a); /* engine_move */
 /* Changes with every write that is taken on, never repeats within the process: for ETag. Work that
  * is refused or fails at once, with nothing written, leaves it alone. */
 uint64_t array_version(const struct array *a);
@@ -197,6 +200,31 @@ enum err_code engine_compact(struct engine_stream *s, struct account *account, s
  * shape, strides, ghosts and offsets agree and the buffers have one size. */
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
                           struct err *e) must_check;
+
+/* --- where arrays live (move.c) --- */
+
+/* Moves the contents of an array (and so of its views) to host memory, or back, in the stream's
+ * order; they and their version stay as they are. What is computed with comes back by itself.
+ * Takes as long as it takes to pin the memory: not on a thread that serves. done() is told when
+ * the array is there. Where it fails the array stays where it was. ERR_OUT_OF_MEMORY. */
+enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
+                          void *user, struct err *e) must_check;
+
+/* Makes room on a device: moves arrays to host memory until `bytes` more would fit, those first
+ * that were used longest ago. Owned by the caller until done() is told, by any thread: ERR_OK when
+ * something has moved, ERR_OVERLOADED when all there is was in use a moment ago (it is worth
+ * another try now), ERR_OUT_OF_MEMORY when there is nothing to move, or nowhere to move it. */
+struct eviction {
+    int device;
+    int64_t bytes;
+    bool again;     /* it has been done once, and was not enough */
+    uint64_t until; /* engine_clock: what was used after that stays */
+    engine_done *done;
+    void *user;
+    struct eviction *next;
+};
+void engine_evict(struct engine *g, struct eviction *v);
+uint64_t engine_clock(const struct engine *g); /* counts uses of arrays */
 
 /* --- evaluation --- */
 
@@ -310,6 +338,9 @@ enum err_code upload_finish_new(struct upload *take_u, enum dtype dtype, int ran
 /* upload_finish_into is to write only while the array's contents have this version
  * (array_version): else ERR_PRECONDITION_FAILED. */
 void upload_expect(struct upload *u, uint64_t version);
+/* A finish that fails for want of device memory (err.wanted) is to leave the upload to the caller,
+ * who may finish it again, or abort it. */
+void upload_keep(struct upload *u);
 /* The staged bytes written to a region of an array (shape of `v`, elements of a's dtype); takes the
  * upload. ERR_OVERLAP when the region overlaps itself. done may be NULL. */
 enum err_code upload_finish_into(struct upload *take_u, struct array *a, const struct view *v,

@@ -1,5 +1,6 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
- * run.c, evaluate.c, plan_cache.c, create.c, ghost.c and transfer.c only.
+ * move.c, plan.c, run.c, evaluate.c, plan_cache.c, create.c, ghost.c, transfer.c and upload.c
+ * only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
@@ -36,7 +37,10 @@ struct storage {
     struct storage *_Atomic before;
     struct engine *engine;
     struct account *account;
+    int64_t charged; /* to it: the size, or 0 for one that another stands in for (move.c) */
     int device;
+    bool host; /* in host memory that the device copies from and to, not in the device's */
+    struct storage *next_dead;
     void *data; /* never NULL; not to be followed when size is 0 */
     int64_t size;
     struct mark writer;
@@ -55,6 +59,9 @@ struct buffer {
     _Atomic uint64_t version;
     /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
     _Atomic bool loose_bool;
+    /* in the order of their last use, under engine->buffers_lock */
+    struct buffer *older, *newer;
+    _Atomic uint64_t used; /* engine->clock at that */
 };
 
 struct engine_stream {
@@ -74,8 +81,14 @@ struct engine {
     pthread_mutex_t lock;
     _Atomic uint64_t submissions;
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
-    _Atomic int64_t bytes, jobs;
+    pthread_mutex_t buffers_lock;            /* taken after `lock` */
+    struct buffer *oldest, *newest;
+    _Atomic uint64_t clock; /* of uses */
+    struct mover *mover;
+    int64_t host_limit;                      /* bytes */
+    _Atomic int64_t bytes, host_bytes, jobs; /* bytes: on devices; in host memory */
     _Atomic uint64_t version, evaluations, kernels, failures;
+    _Atomic uint64_t evicted, evicted_bytes, fetched;
     struct engine_stream
         *_Atomic dead; /* released by whoever submits next: never from a callback */
 };
@@ -94,7 +107,9 @@ struct task {
     struct engine_stream *stream;
     struct storage_use *uses; /* a reference each */
     uint32_t n_uses, cap_uses;
-    struct fence *waits;      /* task_reserve's */
+    struct fence *waits;     /* task_reserve's */
+    struct buffer **fetched; /* whose contents it brings to the device (move.c), borrowed */
+    uint32_t n_fetched, cap_fetched, cap_copies;
     struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
     uint64_t number;          /* in the order submitted, of all streams */
     uint64_t if_version;      /* 0, or: only while the target's contents have this version */
@@ -117,6 +132,12 @@ struct answer {
 /* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e) must_check;
+/* For what `of` has, in the other kind of memory (not with the lock held where that is the host's:
+ * it may take long), uncharged. ERR_OUT_OF_MEMORY. */
+enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e) must_check;
+/* Exchanges what two storages of one size are charged for; with the lock held. */
+void storage_swap_charges(struct storage *a, struct storage *b);
 struct storage *storage_ref(struct storage *st);
 void storage_unref(struct storage *st);
 static inline void storage_unrefp(struct storage **st)
@@ -128,6 +149,16 @@ static inline void storage_unrefp(struct storage **st)
 void storage_forget(struct storage *st);
 /* With the lock held: where the buffer's contents are, borrowed. */
 struct storage *buffer_storage(struct buffer *b);
+
+/* Whether its bytes go through the backend's transfers. */
+bool storage_is_remote(const struct storage *st);
+/* Ends a transfer (or none); the storage's reference goes when no copy uses it. */
+void transfer_end(struct transfer *t, struct storage *take_st);
+/* It is used now. */
+void buffer_touch(struct buffer *b);
+/* A reference, unless the last one is gone; with buffers_lock held. */
+bool buffer_try_ref(struct buffer *b);
+void buffer_unref(struct buffer *b);
 
 /* An array over the whole of a storage (reference taken over on success only), C-contiguous. */
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
@@ -147,6 +178,25 @@ bool task_use(struct task *t, struct storage *st, bool write);
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
 enum err_code task_submit(struct task *t);
 void task_unlock(struct task *t);
+
+/* With the lock held, before task_reserve: where the buffer's contents are in host memory, the task
+ * brings them to the device before its kernels (`contents` false: only makes room for them), which
+ * the buffer has from now on. Where nothing comes of the task: fetch_undo. ERR_OUT_OF_MEMORY. */
+enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e) must_check;
+void fetch_undo(struct task *t);
+struct mover *mover_new(struct engine *g); /* NULL without memory */
+void mover_stop(struct mover *m);          /* no more evictions; ends its thread */
+void mover_free(struct mover *m);
+bool mover_start(struct mover *m); /* where it is not running; false: it cannot be */
+/* Host memory that nobody uses any more, to be given back by the mover's thread; taken. */
+void mover_bury(struct mover *m, struct storage *take_st);
+/* Does that now, which may take long. */
+void mover_dig(struct mover *m);
+
+/* The engine's own stream on a device, borrowed; engine_visit: only where *s is not on it. */
+enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
+                             struct err *e) must_check;
+enum err_code engine_visit(struct engine_stream **s, int device, struct err *e) must_check;
 
 /* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
  * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */

@@ -431,9 +431,7 @@ enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array
     a->buffer->storage = other;
     b->buffer->storage = st;
     /* of one size: each session goes on paying for what its own array has */
-    struct account *payer = other->account;
-    other->account = st->account;
-    st->account = payer;
+    storage_swap_charges(st, other);
     if (atomic_load(&a->buffer->loose_bool) || atomic_load(&b->buffer->loose_bool)) {
         atomic_store(&a->buffer->loose_bool, true);
         atomic_store(&b->buffer->loose_bool, true);

@@ -57,6 +57,31 @@ static enum err_code account_charge(struct account *a, int64_t size, struct err 
     return ERR_OK;
 }
 
+static enum err_code device_alloc(struct engine *g, int device, int64_t size, bool zero, void **ret,
+                                  struct err *e)
+{
+    enum err_code code = g->backend->ops->alloc(g->backend, device, size, zero, ret, e);
+    if (code == ERR_OUT_OF_MEMORY && e) {
+        e->wanted = size;
+        e->device = device;
+        e->until = engine_clock(g);
+    }
+    return code;
+}
+
+static void storage_init(struct storage *st, struct engine *g, struct account *account, int device,
+                         int64_t size)
+{
+    if (size == 0)
+        st->data = st; /* an address that nobody follows */
+    atomic_init(&st->refs, 1);
+    st->engine = g;
+    st->account = account;
+    account_ref(account);
+    st->device = device;
+    st->size = size;
+}
+
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e)
 {
@@ -69,24 +94,80 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
         return code;
     }
     if (size > 0) {
-        code = g->backend->ops->alloc(g->backend, device, size, zero, &st->data, e);
+        code = device_alloc(g, device, size, zero, &st->data, e);
         if (code != ERR_OK) {
             atomic_fetch_sub(&account->used, size);
             mem_free(st);
             return code;
         }
     }
-    if (size == 0)
-        st->data = st; /* an address that nobody follows */
-    atomic_init(&st->refs, 1);
-    st->engine = g;
-    st->account = account;
-    account_ref(account);
-    st->device = device;
-    st->size = size;
+    storage_init(st, g, account, device, size);
+    st->charged = size;
     atomic_fetch_add(&g->bytes, size);
     *ret = st;
     return ERR_OK;
+}
+
+/* Room for `size` bytes in the books, if the limit allows. */
+static bool host_book(struct engine *g, int64_t size)
+{
+    int64_t used = atomic_load(&g->host_bytes);
+    do {
+        if (size > g->host_limit - used)
+            return false;
+    } while (!atomic_compare_exchange_weak(&g->host_bytes, &used, used + size));
+    return true;
+}
+
+static enum err_code host_alloc(struct engine *g, int64_t size, void **ret, struct err *e)
+{
+    if (!mover_start(g->mover))
+        return err_oom(e);
+    mover_dig(g->mover);
+    if (!host_book(g, size))
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "%lld bytes more would exceed the limit of %lld bytes of arrays in host "
+                       "memory (%lld in use)",
+                       (long long)size, (long long)g->host_limit,
+                       (long long)atomic_load(&g->host_bytes));
+    enum err_code code = g->backend->ops->host_alloc(g->backend, size, ret, e);
+    if (code != ERR_OK)
+        atomic_fetch_sub(&g->host_bytes, size);
+    return code;
+}
+
+enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e)
+{
+    struct engine *g = of->engine;
+    struct storage *st = mem_calloc(1, sizeof *st);
+    if (!st)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    if (of->size > 0 && of->host)
+        code = device_alloc(g, of->device, of->size, false, &st->data, e);
+    else if (of->size > 0)
+        code = host_alloc(g, of->size, &st->data, e);
+    if (code != ERR_OK) {
+        mem_free(st);
+        return code;
+    }
+    storage_init(st, g, payer, of->device, of->size);
+    st->host = !of->host;
+    if (of->host)
+        atomic_fetch_add(&g->bytes, of->size);
+    *ret = st;
+    return ERR_OK;
+}
+
+void storage_swap_charges(struct storage *a, struct storage *b)
+{
+    struct account *payer = a->account;
+    int64_t charged = a->charged;
+    a->account = b->account;
+    a->charged = b->charged;
+    b->account = payer;
+    b->charged = charged;
 }
 
 struct storage *storage_ref(struct storage *st)
@@ -98,17 +179,21 @@ struct storage *storage_ref(struct storage *st)
 static void storage_free(struct storage *st)
 {
     struct engine *g = st->engine;
-    if (st->size > 0)
+    if (st->size > 0 && !st->host)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
-    atomic_fetch_sub(&g->bytes, st->size);
-    atomic_fetch_sub(&st->account->used, st->size);
+    if (!st->host)
+        atomic_fetch_sub(&g->bytes, st->size);
+    atomic_fetch_sub(&st->account->used, st->charged);
     account_unref(st->account);
     if (st->writer.stream)
         engine_stream_unref(st->writer.stream);
     for (uint32_t i = 0; i < st->n_readers; i++)
         engine_stream_unref(st->readers[i].stream);
     mem_free(st->readers);
-    mem_free(st);
+    if (st->size > 0 && st->host)
+        mover_bury(g->mover, st);
+    else
+        mem_free(st);
 }
 
 /* A loop: many may have failed one after the other, each before the next. */
@@ -132,9 +217,7 @@ struct storage *buffer_storage(struct buffer *b)
     struct storage *st = b->storage, *before;
     while (atomic_load(&st->failed) != ERR_OK &&
            (before = atomic_exchange(&st->before, NULL)) != NULL) {
-        struct account *payer = before->account; /* of one size; see engine_swap */
-        before->account = st->account;
-        st->account = payer;
+        storage_swap_charges(before, st);
         b->storage = before;
         storage_unref(st);
         st = before;
@@ -163,6 +246,7 @@ struct array *array_over(struct engine *g, struct storage *take_st, enum dtype d
     a->buffer = b;
     a->dtype = dtype;
     a->view = *v;
+    buffer_touch(b);
     return a;
 }
 
@@ -179,10 +263,59 @@ void array_unref(struct array *a)
     struct buffer *b = a->buffer;
     grid_unref(a->grid);
     mem_free(a);
+    buffer_unref(b);
+}
+
+/* --- the order of use --- */
+
+static bool is_listed(const struct engine *g, const struct buffer *b)
+{
+    return b->older || b->newer || g->oldest == b;
+}
+
+static void unlist(struct engine *g, struct buffer *b)
+{
+    *(b->older ? &b->older->newer : &g->oldest) = b->newer;
+    *(b->newer ? &b->newer->older : &g->newest) = b->older;
+    b->older = b->newer = NULL;
+}
+
+void buffer_touch(struct buffer *b)
+{
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->buffers_lock);
+    if (is_listed(g, b))
+        unlist(g, b);
+    b->older = g->newest;
+    *(g->newest ? &g->newest->newer : &g->oldest) = b;
+    g->newest = b;
+    atomic_store(&b->used, atomic_fetch_add(&g->clock, 1) + 1);
+    pthread_mutex_unlock(&g->buffers_lock);
+}
+
+bool buffer_try_ref(struct buffer *b)
+{
+    uint32_t refs = atomic_load(&b->refs);
+    while (refs && !atomic_compare_exchange_weak(&b->refs, &refs, refs + 1))
+        ;
+    return refs != 0;
+}
+
+void buffer_unref(struct buffer *b)
+{
+    struct engine *g = b->engine;
     if (atomic_fetch_sub(&b->refs, 1) != 1)
         return;
+    pthread_mutex_lock(&g->buffers_lock);
+    unlist(g, b);
+    pthread_mutex_unlock(&g->buffers_lock);
     storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
     mem_free(b);
+}
+
+uint64_t engine_clock(const struct engine *g)
+{
+    return atomic_load(&g->clock);
 }
 
 struct array *array_view(struct array *a, enum dtype dtype, const struct view *v)
@@ -248,6 +381,15 @@ uint32_t array_buffer_refs(const struct array *a)
 bool array_buffer_shared(const struct array *a)
 {
     return atomic_load(&a->buffer->refs) > 1;
+}
+
+bool array_in_host_memory(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool host = buffer_storage(a->buffer)->host;
+    pthread_mutex_unlock(&g->lock);
+    return host;
 }
 
 int array_device(const struct array *a)

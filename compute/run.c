@@ -17,9 +17,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/base/trace.h"
-#include "compute/lower.h"
-
 enum write_mode { WRITE_DIRECT, WRITE_FRESH, WRITE_STAGED };
 
 struct run {
@@ -33,67 +30,11 @@ struct run {
     struct array *out;        /* or NULL */
     struct view target;       /* of out */
     bool covers;              /* target is every element of out's buffer */
+    bool out_fetched;         /* out's contents were in host memory */
     void **slots;
     uint32_t n_slots;
     struct storage **storages; /* by slot; borrowed: the task's uses hold them */
 };
-
-bool typed_input_only(struct arena *arena, struct typed *t, struct array *a)
-{
-    memset(t, 0, sizeof *t);
-    t->inputs = arena_alloc(arena, sizeof *t->inputs);
-    t->nodes = arena_alloc(arena, sizeof *t->nodes);
-    int64_t *shape = arena_dup(arena, a->view.shape, sizeof *shape * MAX_RANK);
-    if (!t->inputs || !t->nodes || !shape)
-        return false;
-    t->inputs[0] = (struct typed_input){a, a->dtype, a->view, ""};
-    t->nodes[0] = (struct typed_node){
-        .kind = T_INPUT, .dtype = a->dtype, .rank = a->view.rank, .shape = shape};
-    t->n_inputs = t->n_nodes = t->cap_inputs = t->cap_nodes = 1;
-    return true;
-}
-
-static void trace_plan(const struct typed *typed, const struct ir_plan *plan)
-{
-    if (trace_on(TRACE_EXPR)) {
-        _cleanup_strb_ struct strb b = {0};
-        typed_print(typed, &b);
-        trace_write(TRACE_EXPR, b.data ? b.data : "", b.len);
-    }
-    if (trace_on(TRACE_IR)) {
-        for (uint32_t i = 0; i < plan->n_kernels; i++) {
-            _cleanup_strb_ struct strb b = {0};
-            ir_print(plan->kernels[i], &b);
-            trace_write(TRACE_IR, b.data ? b.data : "", b.len);
-        }
-    }
-}
-
-static void read_loose_bools_as_bytes(const struct typed *typed)
-{
-    for (uint32_t i = 0; i < typed->n_inputs; i++) {
-        struct typed_input *in = &typed->inputs[i];
-        if (in->dtype == DT_BOOL && atomic_load(&in->array->buffer->loose_bool))
-            in->dtype = DT_U8;
-    }
-}
-
-enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
-                        bool fast_math, const struct view *target, int64_t target_bytes,
-                        struct ir_plan **ret, struct err *e)
-{
-    read_loose_bools_as_bytes(typed);
-    struct lower_request req = {.typed = typed,
-                                .limits = g->fuse,
-                                .fast_math = fast_math,
-                                .target = target,
-                                .target_bytes = target_bytes};
-    enum err_code code = lower(arena, &req, ret, e);
-    if (code != ERR_OK)
-        return code;
-    trace_plan(typed, *ret);
-    return ERR_OK;
-}
 
 /* Byte ranges of two views of one buffer are apart. */
 static bool disjoint(const struct view *a, size_t size_a, const struct view *b, size_t size_b)
@@ -255,6 +196,14 @@ static bool alloc_slots(struct run *r)
     return r->slots && r->storages;
 }
 
+static bool was_fetched(const struct task *t, const struct buffer *b)
+{
+    uint32_t i = 0;
+    while (i < t->n_fetched && t->fetched[i] != b)
+        i++;
+    return i < t->n_fetched;
+}
+
 /* With the lock held: operands and target as they are in the order of submission. */
 static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
                                  struct err *e)
@@ -263,7 +212,11 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
     for (uint32_t i = 0; i < p->n_slots; i++) {
         if (p->slots[i].kind != SLOT_INPUT)
             continue;
-        struct storage *st = buffer_storage(r->typed->inputs[p->slots[i].index].array->buffer);
+        struct buffer *b = r->typed->inputs[p->slots[i].index].array->buffer;
+        enum err_code code = fetch_add(r->task, b, true, e);
+        if (code != ERR_OK)
+            return code;
+        struct storage *st = buffer_storage(b);
         if (!task_use(r->task, st, false))
             return err_oom(e);
         r->storages[i] = st;
@@ -274,6 +227,13 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
 
     struct buffer *b = r->out->buffer;
     struct storage *old = buffer_storage(b);
+    if (mode != WRITE_FRESH && old->host) {
+        enum err_code code = fetch_add(r->task, b, !r->covers, e);
+        if (code != ERR_OK)
+            return code;
+        old = b->storage;
+    }
+    r->out_fetched = was_fetched(r->task, b);
     bool pinned = atomic_load(&old->pins) > 0;
     if (mode != WRITE_FRESH && !pinned) {
         if (!task_use(r->task, old, true))
@@ -414,11 +374,11 @@ static void prepare_kernels(const struct run *r)
 static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
 {
     struct buffer *b = r->out->buffer;
-    if (code != ERR_OK && (renamed || r->task->job.untouched))
+    if (code != ERR_OK && (renamed || r->out_fetched || r->task->job.untouched))
         return NULL; /* as if nothing had been asked */
     atomic_store(&b->version, engine_next_version(r->g));
     if (!renamed) {
-        if (r->covers) /* or what was before would come back in its place */
+        if (r->covers && !r->out_fetched) /* or what was before would come back in its place */
             storage_forget(b->storage);
         return NULL;
     }
@@ -462,8 +422,15 @@ static bool loads_inside(const struct run *r)
 }
 #endif
 
-static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
-                                  struct err *e)
+static void touch(const struct run *r)
+{
+    for (uint32_t i = 0; i < r->typed->n_inputs; i++)
+        buffer_touch(r->typed->inputs[i].array->buffer);
+    if (r->out)
+        buffer_touch(r->out->buffer);
+}
+
+static enum err_code run_now(struct run *r, enum write_mode mode, struct array **ret, struct err *e)
 {
     struct engine *g = r->g;
     struct storage *renamed = NULL, *old = NULL;
@@ -490,6 +457,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     r->task->job.kernels = r->plan->kernels;
     r->task->job.n_kernels = r->plan->n_kernels;
     if (code != ERR_OK) {
+        fetch_undo(r->task);
         pthread_mutex_unlock(&g->lock);
         task_free(r->task);
         array_unref(result);
@@ -507,7 +475,11 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
     if (r->out && answer)
         answer->is = array_version(r->out);
     char why[ENGINE_REASON];
+    int device = r->task->stream->device;
+    int64_t wanted = r->task->job.wanted;
+    atomic_fetch_add(&g->fetched, code == ERR_OK ? r->task->n_fetched : 0);
     if (code != ERR_OK) {
+        fetch_undo(r->task);
         engine_reason(g, r->task->job.refusal, why);
         r->task->done = NULL; /* the caller hears of it from us */
     }
@@ -521,10 +493,25 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
         code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
                : code == ERR_INTERNAL    ? err_set(e, code, "%s", why)
                                          : err_set(e, code, "the device failed during the work");
+        if (code == ERR_OUT_OF_MEMORY && e) {
+            e->wanted = wanted;
+            e->device = device;
+        }
     } else {
         *ret = result;
     }
     storage_unref(old);
+    return code;
+}
+
+static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
+                                  struct err *e)
+{
+    uint64_t until = engine_clock(r->g);
+    touch(r);
+    enum err_code code = run_now(r, mode, ret, e);
+    if (code == ERR_OUT_OF_MEMORY && e)
+        e->until = until;
     return code;
 }
 

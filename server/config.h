@@ -29,6 +29,8 @@ struct config {
     /* device */
     int64_t threads;         /* 0: one a core */
     int64_t memory_limit;    /* bytes on each device, 0: what it has */
+    int64_t host_memory;     /* bytes of arrays in host memory, 0: half of the machine's */
+    bool evict;              /* the least recently used go there when a device is full */
     int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
     int64_t spin;            /* µs, see gate_soon */
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */

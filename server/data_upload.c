@@ -14,70 +14,12 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/json_array.h"
-#include "protocol/npy.h"
-#include "server/condition.h"
-#include "server/data.h"
-#include "server/gate.h"
-#include "server/handlers.h"
+#include "server/data_sink.h"
+#include "server/room.h"
 
-#define STAGE_BYTES       16384 /* a multiple of every element size */
-#define OFFLOAD_COPY_SIZE (1 << 20)
-#define COPY_PIECE        (1 << 18) /* far less than a slice of work */
+#define STAGE_BYTES 16384 /* a multiple of every element size */
 
-struct upload_sink {
-    struct http_sink sink; /* first: http.c knows the object by it */
-    struct request *req;
-    struct gate gate;
-    void *caller_state; /* req->state while we wait in its place */
-    void (*caller_state_free)(void *state);
-    struct engine_stream *stream;
-    struct account *account;
-    data_created *created;   /* a new array, or: */
-    struct session *session; /* a region of target's array (a reference each) */
-    struct handle target;
-    struct view region;
-
-    enum data_format format;
-    bool typed, shaped; /* dtype, shape are known beforehand */
-    enum dtype dtype;
-    int rank;
-    const int64_t *shape;
-    bool fortran, swap;
-    unsigned char head[NPY_MAGIC_LEN]; /* DATA_SNIFF: the first bytes */
-    size_t n_head;
-    struct npy_reader npy;
-    struct npy_header header;
-    struct json_array *json;
-    struct json_array_data elements; /* what the JSON said; data is ours until pushed */
-    struct data_staging staging;
-
-    struct upload *upload;  /* once the length is known */
-    int64_t taken;          /* bytes of the body so far */
-    int64_t nbytes, got;    /* of the data */
-    unsigned char *stage;   /* [pos, ready) wants to be pushed, [ready, len) is half an element */
-    size_t pos, ready, len; /* into stage */
-    _Atomic bool ending;
-    bool failed;
-    struct err err;
-};
-
-static void sink_release(struct upload_sink *s)
-{
-    if (s->upload)
-        upload_abort(s->upload);
-    s->upload = NULL;
-    npy_reader_free(&s->npy);
-    json_array_free(s->json);
-    s->json = NULL;
-    mem_free(s->elements.data);
-    s->elements.data = NULL;
-    handle_clear(&s->target);
-    session_unref(s->session);
-    s->session = NULL;
-}
-
-static void sink_fail(struct upload_sink *s, const struct err *e)
+void sink_fail(struct upload_sink *s, const struct err *e)
 {
     s->failed = true;
     s->err = *e;
@@ -92,8 +34,8 @@ static void upload_woken(void *user)
         http_sink_wake(&s->sink);
 }
 
-static enum err_code length_error(const struct upload_sink *s, int64_t is, bool at_least,
-                                  struct err *e)
+enum err_code sink_length_error(const struct upload_sink *s, int64_t is, bool at_least,
+                                struct err *e)
 {
     char shape[SHAPE_TEXT_MAX];
     return err_set(e, ERR_LENGTH_MISMATCH,
@@ -102,7 +44,6 @@ static enum err_code length_error(const struct upload_sink *s, int64_t is, bool 
                    s->nbytes, at_least ? "at least " : "", is);
 }
 
-/* dtype and shape are settled: `before` bytes of the body came before the data. */
 static enum err_code begin_data(struct upload_sink *s, int64_t before, struct err *e)
 {
     struct view v;
@@ -112,8 +53,8 @@ static enum err_code begin_data(struct upload_sink *s, int64_t before, struct er
     s->nbytes = view_size(&v) * (int64_t)dtype_size(s->dtype);
     int64_t length = s->req->content_length;
     if (length >= 0 && s->format != DATA_JSON && length - before != s->nbytes)
-        return length_error(s, length - before, false, e);
-    if (s->swap || s->dtype == DT_BOOL) {
+        return sink_length_error(s, length - before, false, e);
+    if (!s->stage && (s->swap || s->dtype == DT_BOOL)) {
         s->stage = arena_alloc(s->req->arena, STAGE_BYTES);
         if (!s->stage)
             return err_oom(e);
@@ -121,10 +62,38 @@ static enum err_code begin_data(struct upload_sink *s, int64_t before, struct er
     return upload_new(s->stream, s->account, s->nbytes, upload_woken, s, &s->upload, e);
 }
 
-/* Pushes what the stage holds ready; false when the engine has no room now. */
-static bool stage_flush(struct upload_sink *s)
+enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e)
+{
+    enum err_code c = begin_data(s, before, e);
+    if (!c || !room_ask(s->req, e, upload_woken, s))
+        return c;
+    s->waits = true;
+    s->before = before;
+    s->lack = *e;
+    return ERR_OK;
+}
+
+bool sink_has_room(struct upload_sink *s)
+{
+    struct err e = ERR_INIT;
+    if (!s->waits)
+        return true;
+    enum room_answer answer = room_answer(s->req);
+    if (answer == ROOM_WAIT)
+        return false;
+    s->waits = false;
+    if (answer == ROOM_NONE)
+        sink_fail(s, &s->lack);
+    else if (sink_begin(s, s->before, &e))
+        sink_fail(s, &e);
+    return !s->waits;
+}
+
+bool sink_flush(struct upload_sink *s)
 {
     while (s->pos < s->ready) {
+        if (!s->upload)
+            return false; /* it waits for room */
         size_t took = upload_push(s->upload, s->stage + s->pos, s->ready - s->pos);
         if (!took)
             return false;
@@ -140,7 +109,7 @@ static bool stage_flush(struct upload_sink *s)
 
 static size_t put_staged(struct upload_sink *s, const unsigned char *p, size_t n)
 {
-    if (!stage_flush(s))
+    if (!sink_flush(s))
         return 0;
     size_t k = n < STAGE_BYTES - s->len ? n : STAGE_BYTES - s->len;
     memcpy(s->stage + s->len, p, k);
@@ -152,7 +121,7 @@ static size_t put_staged(struct upload_sink *s, const unsigned char *p, size_t n
     }
     if (s->swap)
         npy_swap(s->dtype, s->stage, s->ready);
-    stage_flush(s);
+    sink_flush(s);
     return k;
 }
 
@@ -173,7 +142,7 @@ static size_t put_data(struct upload_sink *s, const unsigned char *p, size_t n)
 {
     struct err e = ERR_INIT;
     if ((int64_t)n > s->nbytes - s->got) {
-        length_error(s, s->got + (int64_t)n, true, &e);
+        sink_length_error(s, s->got + (int64_t)n, true, &e);
         sink_fail(s, &e);
         return 0;
     }
@@ -208,7 +177,7 @@ static enum err_code npy_begin(struct upload_sink *s, int64_t before, struct err
     s->shape = h->shape;
     s->fortran = h->fortran_order;
     s->swap = h->big_endian && dtype_size(h->dtype) > 1;
-    return begin_data(s, before, e);
+    return sink_begin(s, before, e);
 }
 
 static size_t put_npy(struct upload_sink *s, const unsigned char *p, size_t n)
@@ -233,9 +202,9 @@ static void sniffed(struct upload_sink *s, enum data_format format)
         put_npy(s, s->head, s->n_head);
         return;
     }
-    enum err_code c = s->typed && s->shaped ? begin_data(s, 0, &e) : missing_query(s, &e);
+    enum err_code c = s->typed && s->shaped ? sink_begin(s, 0, &e) : missing_query(s, &e);
     if (!c && (int64_t)s->n_head > s->nbytes)
-        c = length_error(s, (int64_t)s->n_head, true, &e);
+        c = sink_length_error(s, (int64_t)s->n_head, true, &e);
     if (!c && !s->stage) {
         s->stage = arena_alloc(s->req->arena, STAGE_BYTES);
         c = s->stage ? ERR_OK : err_oom(&e);
@@ -247,6 +216,11 @@ static void sniffed(struct upload_sink *s, enum data_format format)
     /* by way of the stage: the engine may have no room, and these bytes are taken already */
     put_staged(s, s->head, s->n_head);
     s->got = (int64_t)s->n_head;
+}
+
+void sink_take_head(struct upload_sink *s)
+{
+    sniffed(s, DATA_OCTETS);
 }
 
 static size_t put_sniff(struct upload_sink *s, const unsigned char *p, size_t n)
@@ -279,7 +253,7 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
     struct upload_sink *s = (struct upload_sink *)sink;
     size_t used = 0;
     uint64_t begun = http_now_ns();
-    while (used < n && !s->failed) {
+    while (used < n && sink_has_room(s) && !s->failed) {
         const unsigned char *p = (const unsigned char *)bytes + used;
         size_t took;
         if (s->upload)
@@ -304,200 +278,6 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
 static void sink_abort(struct http_sink *sink)
 {
     sink_release((struct upload_sink *)sink);
-}
-
-static void reply_failed(struct upload_sink *s, const struct err *e)
-{
-    struct request *req = s->req;
-    struct err copy = *e;
-    sink_release(s);
-    http_reply_error(req, &copy);
-}
-
-/* Writes the staged bytes, if the request's condition holds: where it names tags, the version they
- * were compared with goes along to the write itself. */
-static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
-                             struct err *e)
-{
-    struct condition condition = condition_of(s->req);
-    uint64_t version = array_version(a);
-    enum err_code c = condition_check(&condition, a, &s->region, e);
-    c = c ? c : handler_leased(s->req, a, LEASE_WRITE, e);
-    if (c) {
-        upload_abort(take_u);
-        return c;
-    }
-    if (condition_names_tags(&condition))
-        upload_expect(take_u, version);
-    return upload_finish_into(take_u, a, &s->region, s->fortran, handler_work_done, NULL, e);
-}
-
-/* Everything has been pushed: publishes it. */
-static void finish(struct upload_sink *s)
-{
-    struct request *req = s->req;
-    struct err e = ERR_INIT;
-    struct upload *u = s->upload;
-    uint64_t begun = http_now_ns();
-    s->upload = NULL;
-    if (s->created) {
-        struct array *a;
-        if (upload_finish_new(u, s->dtype, s->rank, s->shape, s->fortran, &a, &e)) {
-            reply_failed(s, &e);
-            return;
-        }
-        http_took(&req->t_copy, begun);
-        data_created *created = s->created;
-        sink_release(s);
-        created(req, a);
-        return;
-    }
-    /* The handle may have changed while the body was on its way. */
-    _cleanup_handle_ struct handle now = {0};
-    enum err_code c = handler_find(req, s->session, s->target.id, &now, &e);
-    if (!c && now.read_only)
-        c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
-    if (!c && !array_same_elements(now.array, s->target.array))
-        c = err_set(&e, ERR_CONFLICT, "the array was resized while the data were on their way");
-    if (!c)
-        c = publish(s, u, now.array, &e);
-    else
-        upload_abort(u);
-    if (c) {
-        reply_failed(s, &e);
-        return;
-    }
-    http_took(&req->t_copy, begun);
-    sink_release(s);
-    http_reply_empty(req, 204);
-}
-
-/* The request waits in our name: its state is ours until finish. */
-static void borrow_state(struct upload_sink *s)
-{
-    struct request *req = s->req;
-    s->caller_state = req->state;
-    s->caller_state_free = req->state_free;
-    req->state = s;
-    req->state_free = NULL;
-}
-
-static void return_state(struct upload_sink *s)
-{
-    s->req->state = s->caller_state;
-    s->req->state_free = s->caller_state_free;
-}
-
-bool data_stage(struct data_staging *s, handler_fn *again)
-{
-    uint64_t begun = http_now_ns();
-    bool over = false;
-    while (s->pushed < s->n && !over) {
-        gate_arm(s->gate);
-        size_t left = s->n - s->pushed, took = upload_push(s->upload, s->from + s->pushed,
-                                                           left < COPY_PIECE ? left : COPY_PIECE);
-        if (!took) {
-            http_took(&s->req->t_copy, begun);
-            gate_wait(s->gate, again);
-            return false;
-        }
-        s->pushed += took;
-        over = http_slice_over(&begun);
-    }
-    http_took(&s->req->t_copy, begun);
-    if (s->pushed < s->n)
-        http_offload_long(s->req, again);
-    return s->pushed == s->n;
-}
-
-/* Pushes the elements that JSON brought; the request goes on here after a wait. */
-static void push_elements(struct request *req)
-{
-    struct upload_sink *s = req->state;
-    if (!data_stage(&s->staging, push_elements))
-        return;
-    return_state(s);
-    finish(s);
-}
-
-/* The stage's rest may still have to wait for room. */
-static void push_stage(struct request *req)
-{
-    struct upload_sink *s = req->state;
-    gate_arm(&s->gate);
-    if (!stage_flush(s)) {
-        gate_wait(&s->gate, push_stage);
-        return;
-    }
-    return_state(s);
-    finish(s);
-}
-
-/* Whether the list's shape is the region's. Nested lists cannot spell what comes after an extent of
- * 0: [] is (0,), and stands for (0, 3) too. */
-static bool json_shape_fits(const struct upload_sink *s)
-{
-    const struct json_array_data *d = &s->elements;
-    if (d->rank > s->rank || (d->rank < s->rank && (!d->rank || d->shape[d->rank - 1] != 0)))
-        return false;
-    for (int k = 0; k < d->rank; k++)
-        if (d->shape[k] != s->shape[k])
-            return false;
-    return true;
-}
-
-static void finish_json(struct upload_sink *s)
-{
-    struct err e = ERR_INIT;
-    char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
-    enum err_code c = json_array_finish(s->json, &e);
-    if (!c)
-        c = json_array_take(s->json, -1, &s->elements, &e);
-    if (!c && !json_shape_fits(s))
-        c = err_set(&e, ERR_SHAPE_MISMATCH, "the data have shape %s, %s is wanted",
-                    shape_text(s->elements.rank, s->elements.shape, have, sizeof have),
-                    shape_text(s->rank, s->shape, want, sizeof want));
-    if (!c)
-        c = begin_data(s, 0, &e);
-    if (c) {
-        reply_failed(s, &e);
-        return;
-    }
-    borrow_state(s);
-    s->staging = (struct data_staging){
-        .req = s->req,
-        .gate = &s->gate,
-        .upload = s->upload,
-        .from = s->elements.data,
-        .n = (size_t)s->nbytes,
-    };
-    if (s->nbytes > OFFLOAD_COPY_SIZE)
-        http_offload_long(s->req, push_elements);
-    else
-        push_elements(s->req);
-}
-
-static void sink_end(struct http_sink *sink, struct request *req)
-{
-    struct upload_sink *s = (struct upload_sink *)sink;
-    struct err e = ERR_INIT;
-    atomic_store(&s->ending, true);
-    if (!s->failed && s->format == DATA_SNIFF)
-        sniffed(s, DATA_OCTETS); /* shorter than the magic */
-    if (s->failed) {
-        reply_failed(s, &s->err);
-    } else if (s->format == DATA_JSON) {
-        finish_json(s);
-    } else if (!s->upload) {
-        err_set(&e, ERR_BAD_NPY, "the body ends within the .npy header");
-        reply_failed(s, &e);
-    } else if (s->got != s->nbytes) {
-        length_error(s, s->got, false, &e);
-        reply_failed(s, &e);
-    } else {
-        borrow_state(s);
-        push_stage(req);
-    }
 }
 
 static void accept_body(struct upload_sink *s)
@@ -553,7 +333,7 @@ void data_accept_create(struct request *req, struct engine_stream *stream, struc
     if (!c && format == DATA_OCTETS)
         c = s->typed && s->shaped ? begin_data(s, 0, &e) : missing_query(s, &e);
     if (c)
-        reply_failed(s, &e);
+        sink_reply_failed(s, &e);
     else
         accept_body(s);
 }
@@ -594,7 +374,7 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
         c = s->json ? ERR_OK : err_oom(&e);
     }
     if (c)
-        reply_failed(s, &e);
+        sink_reply_failed(s, &e);
     else
         accept_body(s);
 }

@@ -15,6 +15,7 @@
 #include "server/data.h"
 #include "server/gate.h"
 #include "server/handlers.h"
+#include "server/room.h"
 #include "server/server.h"
 
 #define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
@@ -30,6 +31,7 @@ struct create {
     struct json_array_data data; /* .data is ours until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
+    struct array *made; /* of the data, before it gets its ghosts */
     struct gate gate;
 };
 
@@ -38,6 +40,7 @@ static void create_free(void *state)
     struct create *c = state;
     if (c->upload)
         upload_abort(c->upload);
+    array_unref(c->made);
     json_body_free(c->body);
     mem_free(c->data.data);
     create_target_clear(&c->target);
@@ -50,6 +53,21 @@ static void finish(struct request *req, struct array *take_array)
     create_reply(req, &c->target, take_array);
 }
 
+/* The elements get the ghosts that the body asks for. */
+static void embed(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a;
+    if (create_spec_embed(&c->spec, c->target.session, array_ref(c->made), &a, &e) == ERR_OK) {
+        array_unref(c->made);
+        c->made = NULL;
+        finish(req, a);
+    } else if (!room_retry(req, &e, embed)) {
+        http_reply_error(req, &e);
+    }
+}
+
 /* Copies what the staging memory has room for; goes on when there is more room. */
 static void push_data(struct request *req)
 {
@@ -58,18 +76,17 @@ static void push_data(struct request *req)
     if (!data_stage(&c->staging, push_data))
         return;
     struct upload *u = c->upload;
-    struct array *a;
     c->upload = NULL;
     mem_free(c->data.data);
     c->data.data = NULL;
-    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &a, &e) != ERR_OK ||
-        create_spec_embed(&c->spec, c->target.session, a, &a, &e) != ERR_OK)
+    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &c->made, &e) !=
+        ERR_OK)
         http_reply_error(req, &e);
     else
-        finish(req, a);
+        embed(req);
 }
 
-static enum err_code begin_data(struct create *c, struct json_array *reader, struct err *e)
+static enum err_code take_data(struct create *c, struct json_array *reader, struct err *e)
 {
     enum err_code r = json_array_take(reader, c->spec.dtype, &c->data, e);
     if (r != ERR_OK)
@@ -86,17 +103,42 @@ static enum err_code begin_data(struct create *c, struct json_array *reader, str
         (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
         (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
         return r;
-    size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
+    return ERR_OK;
+}
+
+static void begin_upload(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
     struct session *s = c->target.session;
-    r = upload_new(s->stream, s->account, (int64_t)nbytes, gate_wake, &c->gate, &c->upload, e);
+    size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
+    enum err_code r =
+        upload_new(s->stream, s->account, (int64_t)nbytes, gate_wake, &c->gate, &c->upload, &e);
+    if (r != ERR_OK) {
+        if (!room_retry(req, &e, begin_upload))
+            http_reply_error(req, &e);
+        return;
+    }
     c->staging = (struct data_staging){
-        .req = c->gate.req,
+        .req = req,
         .gate = &c->gate,
         .upload = c->upload,
         .from = c->data.data,
         .n = nbytes,
     };
-    return r;
+    push_data(req);
+}
+
+/* Anything but data. */
+static void run_creator(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a;
+    if (create_spec_run(&c->spec, c->target.session, &a, &e) == ERR_OK)
+        finish(req, a);
+    else if (!room_retry(req, &e, run_creator))
+        http_reply_error(req, &e);
 }
 
 static void finish_json(struct request *req)
@@ -105,7 +147,6 @@ static void finish_json(struct request *req)
     struct err e = ERR_INIT;
     struct json doc;
     struct json_array *reader;
-    struct array *a;
     const char *name;
     enum err_code r = json_body_finish(c->body, req->arena, &doc, &reader, &e);
     if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
@@ -118,20 +159,16 @@ static void finish_json(struct request *req)
         r = handler_name(doc, &name, &e);
     if (r == ERR_OK && name)
         r = create_target_name(&c->target, name, &e);
-    if (r == ERR_OK && c->spec.creator == CREATE_DATA) {
-        if ((r = begin_data(c, reader, &e)) == ERR_OK) {
-            json_body_free(c->body);
-            c->body = NULL;
-            push_data(req);
-            return;
-        }
-    } else if (r == ERR_OK) {
-        r = create_spec_run(&c->spec, c->target.session, &a, &e);
+    if (r == ERR_OK && c->spec.creator == CREATE_DATA && (r = take_data(c, reader, &e)) == ERR_OK) {
+        json_body_free(c->body);
+        c->body = NULL;
     }
     if (r != ERR_OK)
         http_reply_error(req, &e);
+    else if (c->spec.creator == CREATE_DATA)
+        begin_upload(req);
     else
-        finish(req, a);
+        run_creator(req);
 }
 
 static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, bool *ret_failed)
@@ -165,7 +202,8 @@ static int64_t data_room(const struct request *req, const struct session *s)
 {
     struct backend_device d;
     engine_device_info(req->server->engine, s->device, &d);
-    int64_t room = d.memory_free > 0 ? d.memory_free : 1, limit = account_limit(s->account);
+    int64_t there = req->server->config->evict ? d.memory_total : d.memory_free;
+    int64_t room = there > 0 ? there : 1, limit = account_limit(s->account);
     if (limit && limit - account_used(s->account) < room)
         room = limit - account_used(s->account);
     return room > 0 ? room : 1; /* 0 would mean no bound */

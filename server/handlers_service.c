@@ -161,6 +161,8 @@ void service_info(struct request *req)
     }
     json_close_list(&w);
     json_put_member_i64(&w, "bytes_in_use", engine_bytes_in_use(g));
+    json_put_member_i64(&w, "host_bytes_in_use", engine_host_bytes(g));
+    json_put_member_bool(&w, "evict", req->server->config->evict);
     json_put_key(&w, "limits");
     json_open_object(&w);
     config_each_limit(req->server->config, put_limit, &w);

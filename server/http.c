@@ -163,6 +163,19 @@ static void run_on_worker(struct request *r)
         http_offload(r, r->route->handler);
 }
 
+void http_repeat(struct request *r)
+{
+    handler_fn *handler = r->route->handler;
+    if (r->state && r->state_free)
+        r->state_free(r->state);
+    r->state = NULL;
+    r->state_free = NULL;
+    if (r->body_len > rq_of(r)->http->config.offload_bytes)
+        run_on_worker(r);
+    else
+        handler(r);
+}
+
 /* The body is complete. */
 static enum run_result handle(struct rq *q)
 {

@@ -26,6 +26,7 @@
 #include "compute/base/strb.h"
 
 struct request;
+struct room;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
 
 enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
@@ -66,6 +67,7 @@ struct request {
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
 
+    struct room *room;               /* server/room.h */
     void *state;                     /* the handler's own, */
     void (*state_free)(void *state); /* released with the request */
 };
@@ -92,7 +94,9 @@ void http_reply_text(struct request *req, int status, const char *content_type,
                      struct strb *take_body);
 void http_reply_empty(struct request *req, int status);
 /* problem+json from an error; adds Retry-After for 429 and 503, Allow for 405 is http.c's.
- * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). */
+ * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). Where http_config.make_room takes
+ * the error on, there is no reply: the handler runs again. So who replies with an error has let go
+ * of all it had, and nothing has changed. */
 void http_reply_error(struct request *req, const struct err *e);
 
 /* A body produced on demand. pull() writes up to n bytes of the body from `offset` on (offsets rise
@@ -130,6 +134,9 @@ void http_sink_wake(struct http_sink *sink); /* any thread */
  * finish); engine_…(…, done = wake_cb, req). A request whose client went away still gets `then`. */
 void http_wait(struct request *req, handler_fn *then);
 void http_wake(struct request *req);
+
+/* From a continuation: the route's handler runs once more, from the start. */
+void http_repeat(struct request *req);
 
 /* Runs `work(req)` on a worker thread (it may reply, wait or offload again). For what takes more
  * than about a millisecond of CPU: counting a large JSON reply, converting a large body.
@@ -175,6 +182,10 @@ struct http_config {
     size_t n_allowed_hosts;
     int unix_mode;          /* permissions of Unix sockets */
     double drain_timeout_s; /* at stop: how long open requests may go on */
+    /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
+     * will (http_wait, then http_repeat). NULL: never. */
+    bool (*make_room)(struct request *req, const struct err *e);
+    void (*room_free)(struct room *room); /* a request's, with it */
 };
 
 enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,

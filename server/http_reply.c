@@ -87,6 +87,8 @@ void rq_free(struct rq *q)
         q->sink->abort(q->sink);
     if (q->r.state && q->r.state_free)
         q->r.state_free(q->r.state);
+    if (q->r.room)
+        q->http->config.room_free(q->r.room);
     strb_free(&q->body);
     mem_free(q->buf);
     arena_free(q->r.arena);
@@ -187,11 +189,21 @@ void http_reply_empty(struct request *req, int status)
     take_reply(rq_of(req), status, NULL);
 }
 
+/* Whether it is the route's handler that speaks, and has not taken anything of a body yet. */
+static bool may_repeat(const struct rq *q)
+{
+    return (q->stage == STAGE_HANDLER && q->r.route->body != BODY_STREAM) ||
+           (q->stage == STAGE_STREAM_HANDLER && !q->sink);
+}
+
 void http_reply_error(struct request *req, const struct err *e)
 {
     struct rq *q = rq_of(req);
     if (e->code == ERR_DEVICE_LOST)
         atomic_store(&q->http->server->device_lost, true);
+    if (!q->replied && may_repeat(q) && q->http->config.make_room &&
+        q->http->config.make_room(req, e))
+        return;
     if (!take_reply(q, err_status(e->code), "application/problem+json"))
         return;
     if (q->status == 429 || q->status == 503)

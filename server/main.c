@@ -21,6 +21,7 @@
 #include "server/lease.h"
 #include "server/lost.h"
 #include "server/metrics.h"
+#include "server/room.h"
 #include "server/server.h"
 #include "server/share.h"
 
@@ -39,6 +40,7 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.backend = c->backend;
     ec.device.threads = (int)c->threads;
     ec.device.memory_limit = c->memory_limit;
+    ec.device.host_memory = c->host_memory;
     ec.device.inline_elements = c->inline_elements;
     ec.device.kernel_cache = c->kernel_cache;
     ec.device.kernel_cache_bytes = c->kernel_cache_size;
@@ -89,6 +91,8 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .allowed_hosts = (const char *const *)c->allowed_host.items,
         .n_allowed_hosts = c->allowed_host.n,
         .drain_timeout_s = c->drain_timeout,
+        .make_room = c->evict ? room_make : NULL,
+        .room_free = room_free,
     };
     return http_start(s, &hc, &s->http, e);
 }
@@ -243,6 +247,8 @@ int main(int argc, char **argv)
     } else if (action == CONFIG_VERSION) {
         puts("arrayd " ARRAYD_VERSION);
     } else {
+        if (!config.host_memory)
+            config.host_memory = mem_machine() / 2;
         log_set_level(config.log_level);
         log_set_json(config.log_json);
         raise_descriptors();

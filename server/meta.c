@@ -41,7 +41,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_put_member_string(w, "session", h->session);
     meta_put_time(w, "created", h->created_us);
     json_put_member_bool(w, "read_only", h->read_only);
-    json_put_member_string(w, "location", "device");
+    json_put_member_string(w, "location", array_in_host_memory(a) ? "host" : "device");
     json_put_member_i64(w, "device", array_device(a));
     json_close_object(w);
 }

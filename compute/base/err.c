@@ -37,6 +37,7 @@ __attribute__((format(printf, 5, 0))) static enum err_code set(struct err *e, en
         return code;
     e->code = code;
     e->offset = offset;
+    e->wanted = 0;
     snprintf(e->pointer, sizeof e->pointer, "%s", pointer);
     int n = vsnprintf(e->message, sizeof e->message, fmt, ap);
     trim_utf8(e->message, sizeof e->message, n);

@@ -20,6 +20,11 @@ struct err {
     long offset;        /* character offset in an infix expression, -1 when there is none */
     char pointer[256];  /* JSON pointer (RFC 6901) into the request body, "" when there is none */
     char message[1024]; /* one sentence for a person, the problem's "detail" */
+    /* ERR_OUT_OF_MEMORY: bytes that were not to be had of the memory of this device, and what was
+     * used since then took part (engine_evict); 0 bytes: other memory was lacking */
+    long long wanted;
+    int device;
+    unsigned long long until;
 };
 
 #define ERR_INIT                                                                                   \

@@ -3,8 +3,10 @@
 #include "compute/base/mem.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -133,4 +135,30 @@ void mem_copy_away(void *to, const void *from, size_t n)
 #else
     memcpy(to, from, n);
 #endif
+}
+
+static int64_t read_limit(const char *path)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return INT64_MAX;
+    char text[64];
+    int64_t v = INT64_MAX;
+    if (fgets(text, sizeof text, f) && text[0] >= '0' && text[0] <= '9')
+        v = strtoll(text, NULL, 10);
+    fclose(f);
+    return v > 0 ? v : INT64_MAX;
+}
+
+int64_t mem_machine(void)
+{
+    int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
+    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    for (int i = 0; i < 2; i++) {
+        int64_t v = read_limit(limits[i]);
+        if (v < total)
+            total = v;
+    }
+    return total;
 }

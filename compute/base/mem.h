@@ -17,6 +17,9 @@ void mem_free(void *p);
 char *mem_strdup(const char *s) __attribute__((warn_unused_result));
 char *mem_strndup(const char *s, size_t n) __attribute__((warn_unused_result));
 
+/* Bytes of memory the machine has, or the container this process runs in. */
+int64_t mem_machine(void);
+
 /* Live blocks from these functions. */
 int64_t mem_live(void);
 

@@ -94,6 +94,21 @@ static void cpu_free(struct backend *b, int device, void *p, int64_t size)
     cpu_memory_put(cpu_of(b)->memory, p, size);
 }
 
+static enum err_code cpu_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
+{
+    void *p = cpu_memory_get_out(cpu_of(b)->memory, size);
+    if (!p)
+        return err_set(e, ERR_OUT_OF_MEMORY, "the machine has no %lld bytes left for this array",
+                       (long long)size);
+    *ret = p;
+    return ERR_OK;
+}
+
+static void cpu_host_free(struct backend *b, void *p, int64_t size)
+{
+    cpu_memory_put_out(cpu_of(b)->memory, p, size);
+}
+
 static void *cpu_host(struct backend *b, void *p)
 {
     (void)b;
@@ -176,6 +191,8 @@ const struct backend_ops backend_cpu_ops = {
     .device_info = cpu_device_info,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .host_alloc = cpu_host_alloc,
+    .host_free = cpu_host_free,
     .host = cpu_host,
     .recompute = 32,
     .stream_new = cpu_stream_new,

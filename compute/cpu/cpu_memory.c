@@ -10,11 +10,8 @@
 #include "compute/cpu/cpu_memory.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "compute/base/mem.h"
 
@@ -33,37 +30,12 @@ struct cached {
 
 struct cpu_memory {
     pthread_mutex_t lock;
+    int64_t most; /* bytes, of arrays moved out too */
     int64_t cache_most;
     struct cached cache[CACHE_BLOCKS]; /* the oldest first */
     int n_cached;
     struct cpu_memory_stats stats;
 };
-
-static int64_t read_limit(const char *path)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return INT64_MAX;
-    char text[64];
-    int64_t v = INT64_MAX;
-    if (fgets(text, sizeof text, f) && text[0] >= '0' && text[0] <= '9')
-        v = strtoll(text, NULL, 10);
-    fclose(f);
-    return v > 0 ? v : INT64_MAX;
-}
-
-static int64_t machine_memory(void)
-{
-    int64_t total = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
-    static const char *const limits[] = {"/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (int i = 0; i < 2; i++) {
-        int64_t v = read_limit(limits[i]);
-        if (v < total)
-            total = v;
-    }
-    return total;
-}
 
 struct cpu_memory *cpu_memory_new(int64_t limit)
 {
@@ -71,8 +43,9 @@ struct cpu_memory *cpu_memory_new(int64_t limit)
     if (!m)
         return NULL;
     pthread_mutex_init(&m->lock, NULL);
-    m->stats.limit =
-        limit > 0 ? limit : machine_memory() / 10 * 9; /* the daemon itself needs some */
+    int64_t most = mem_machine() / 10 * 9; /* the daemon itself needs some */
+    m->stats.limit = limit > 0 ? limit : most;
+    m->most = m->stats.limit > most ? m->stats.limit : most;
     m->cache_most = m->stats.limit / 8 < CACHE_MOST ? m->stats.limit / 8 : CACHE_MOST;
     return m;
 }
@@ -156,7 +129,8 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
 {
     int64_t whole = rounded(size);
     pthread_mutex_lock(&m->lock);
-    if (whole > m->stats.limit - m->stats.live) {
+    if (whole > m->stats.limit - m->stats.live ||
+        whole > m->most - m->stats.live - m->stats.moved_out) {
         pthread_mutex_unlock(&m->lock);
         return NULL;
     }
@@ -181,19 +155,25 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     return p;
 }
 
+static void give_back(void *p, int64_t whole)
+{
+    if (whole >= LARGE) {
+        munmap(p, (size_t)whole);
+    } else {
+        void *raw;
+        memcpy(&raw, (char *)p - sizeof raw, sizeof raw);
+        mem_free(raw);
+    }
+}
+
 void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
 {
     if (!p)
         return;
     int64_t whole = rounded(size);
     bool keep = whole >= LARGE && whole <= m->cache_most;
-    if (!keep && whole >= LARGE) {
-        munmap(p, (size_t)whole);
-    } else if (!keep) {
-        void *raw;
-        memcpy(&raw, (char *)p - sizeof raw, sizeof raw);
-        mem_free(raw);
-    }
+    if (!keep)
+        give_back(p, whole);
     pthread_mutex_lock(&m->lock);
     m->stats.live -= whole;
     m->stats.blocks--;
@@ -206,6 +186,32 @@ void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
         m->stats.cached += whole;
         trim(m, m->cache_most);
     }
+    pthread_mutex_unlock(&m->lock);
+}
+
+void *cpu_memory_get_out(struct cpu_memory *m, int64_t size)
+{
+    int64_t whole = rounded(size);
+    pthread_mutex_lock(&m->lock);
+    bool fits = whole <= m->most - m->stats.live - m->stats.moved_out;
+    if (fits)
+        m->stats.moved_out += whole;
+    pthread_mutex_unlock(&m->lock);
+    void *p = !fits ? NULL : whole >= LARGE ? map_large(whole) : get_small(size, false);
+    if (fits && !p) {
+        pthread_mutex_lock(&m->lock);
+        m->stats.moved_out -= whole;
+        pthread_mutex_unlock(&m->lock);
+    }
+    return p;
+}
+
+void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size)
+{
+    int64_t whole = rounded(size);
+    give_back(p, whole);
+    pthread_mutex_lock(&m->lock);
+    m->stats.moved_out -= whole;
     pthread_mutex_unlock(&m->lock);
 }
 

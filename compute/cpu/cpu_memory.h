@@ -12,6 +12,7 @@ struct cpu_memory;
 
 struct cpu_memory_stats {
     int64_t limit, live, cached, blocks; /* bytes; blocks in number */
+    int64_t moved_out;                   /* bytes of cpu_memory_get_out */
     int64_t hits, misses;                /* large allocations served from the cache, and not */
 };
 
@@ -22,6 +23,10 @@ void cpu_memory_free(struct cpu_memory *m);
 /* size > 0; NULL when the limit or the machine's memory is exhausted. */
 void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero);
 void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size);
+/* The same for arrays that have left: they do not count against the limit, but both together have
+ * to fit the machine. Not zeroed. */
+void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);
+void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size);
 void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret);
 
 #endif

@@ -203,6 +203,13 @@ static void run_unit(struct task *t, int64_t u, struct interp_scratch *scratch)
         atomic_store_explicit(&t->touched, true, memory_order_relaxed);
 }
 
+/* Where arrays go that nobody uses is memory like any other here. */
+static void copy_blocks(const struct job *job)
+{
+    for (uint32_t i = 0; i < job->n_copies; i++)
+        mem_copy_away(job->copies[i].to, job->copies[i].from, (size_t)job->copies[i].n);
+}
+
 /* Closes the kernel in work, if any, and opens the next. True: it has units for several threads and
  * is open; false: the job ran to its end. Kernels of one unit, and all when `in_line`, are run on
  * the spot. */
@@ -211,6 +218,8 @@ static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line
     struct job *job = stream_of(t)->head;
     const struct pool *p = stream_of(t)->pool;
     const int n_lanes = p->n_lanes;
+    if (!t->run && t->kernel == 0)
+        copy_blocks(job);
     for (;;) {
         bool again = t->run && !atomic_load(&t->failed) && interp_again(t->run, scratch);
         if (t->run && !again) {
@@ -341,6 +350,8 @@ static struct scratch_node *spare_new(void)
 static bool is_small(const struct pool *p, const struct job *job)
 {
     int64_t left = p->inline_elements;
+    for (uint32_t i = 0; i < job->n_copies && left > 0; i++)
+        left -= job->copies[i].n / 8;
     for (uint32_t i = 0; i < job->n_kernels && left > 0; i++) {
         int64_t cost = interp_cost(job->kernels[i]);
         left = cost > left ? -1 : left - cost;

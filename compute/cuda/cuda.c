@@ -321,6 +321,9 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     *ret = (struct backend_device){.index = device,
                                    .memory_total = (int64_t)d->memory_total,
                                    .memory_free = m.free + (m.reserved - m.used)};
+    int64_t limit = d->cuda->config.memory_limit;
+    if (limit > 0 && limit - m.live < ret->memory_free)
+        ret->memory_free = limit - m.live;
     memcpy(ret->name, d->name, sizeof ret->name);
     memcpy(ret->architecture, d->arch, sizeof d->arch);
 }
@@ -398,6 +401,8 @@ const struct backend_ops backend_cuda_ops = {
     .device_info = cuda_device_info,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
     .host = cuda_host,
     .upload_new = cuda_upload_new,
     .upload_reserve = cuda_upload_reserve,

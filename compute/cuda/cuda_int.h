@@ -92,6 +92,8 @@ void cuda_memory_close(struct cuda_device *d);
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
+enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e);
+void cuda_host_free(struct backend *b, void *p, int64_t size);
 
 struct cuda_memory_stats {
     int64_t live, peak;         /* bytes given out */

@@ -96,7 +96,7 @@ static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, siz
 }
 
 /* One block of device memory for all the job's kernels that need some: they run one by one. */
-static enum err_code reserve(struct cuda_device *d, const struct job *job, struct flight *f)
+static enum err_code reserve(struct cuda_device *d, struct job *job, struct flight *f)
 {
     int64_t most = 0;
     size_t params = 0;
@@ -114,6 +114,7 @@ static enum err_code reserve(struct cuda_device *d, const struct job *job, struc
     if (code == ERR_OK && most > 0) {
         code = cuda_alloc(&d->cuda->base, d->index, most, false, &f->scratch, NULL);
         f->scratch_size = code == ERR_OK ? most : 0;
+        job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
     }
     return code;
 }
@@ -230,11 +231,26 @@ static enum err_code launch_kernel(struct stream *s, struct job *job, struct fli
     return code;
 }
 
+static enum err_code copy_block(struct stream *s, const struct job_copy *b, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    CUresult r = b->to_host ? c->driver->cuMemcpyDtoHAsync(b->to, (CUdeviceptr)(uintptr_t)b->from,
+                                                           (size_t)b->n, s->cu)
+                            : c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->to, b->from,
+                                                           (size_t)b->n, s->cu);
+    enum err_code code =
+        cuda_check(c, r, b->to_host ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync", NULL);
+    f->launched |= code == ERR_OK;
+    return code;
+}
+
 enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
 {
     struct cuda *c = s->device->cuda;
     enum err_code code =
         cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
+    for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
+        code = copy_block(s, &job->copies[i], f);
     uint32_t result = job->n_kernels ? job->kernels[job->n_kernels - 1]->outputs[0].slot : 0;
     for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++) {
         struct ir_kernel *k = job->kernels[i];

@@ -198,6 +198,31 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size)
     discharge(d, rounded(size));
 }
 
+/* Portable: any device copies from and to it. */
+enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
+{
+    struct cuda *c = (struct cuda *)b;
+    void *p;
+    if (!cuda_enter(&c->devices[0]))
+        return err_set(e, ERR_DEVICE_LOST, "device 0 is lost");
+    CUresult r = c->driver->cuMemHostAlloc(&p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be pinned",
+                       size);
+    enum err_code code = cuda_check(c, r, "cuMemHostAlloc", e);
+    if (code == ERR_OK)
+        *ret = p;
+    return code;
+}
+
+void cuda_host_free(struct backend *b, void *p, int64_t size)
+{
+    struct cuda *c = (struct cuda *)b;
+    (void)size;
+    if (cuda_enter(&c->devices[0]))
+        (void)cuda_check(c, c->driver->cuMemFreeHost(p), "cuMemFreeHost", NULL);
+}
+
 void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
 {
     const struct driver *cu = d->cuda->driver;

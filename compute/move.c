@@ -1,0 +1,369 @@
+/* Where arrays live: in a device's memory, or in host memory while nobody computes with them.
+ *
+ * A move is new storage of the other kind, a copy by the device in the order of a stream, and the
+ * buffer's storage exchanged when that is submitted, as a write of the whole array is (run.c): who
+ * was there before keeps the old storage, who comes later waits for the copy, and where it fails
+ * the buffer has the old storage again (buffer_storage). Contents and version stay as they are. The
+ * new storage is charged for in the old one's place, so that nobody pays twice.
+ *
+ * What is to be computed with is fetched by the very piece of work that needs it, copies first: the
+ * room for it is found, or not, together with the room for the result.
+ *
+ * Making room: the arrays that were used longest ago go to host memory until what is lacking would
+ * fit. Host memory is pinned, which takes its time, and so does giving it back: a thread of its own
+ * does both, started when first needed. */
+#include "compute/engine_internal.h"
+
+#include <time.h>
+
+#include "compute/base/mem.h"
+
+#define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
+#define LATER_NS   4000000 /* until what is in use now may have become free */
+
+struct mover {
+    struct engine *engine;
+    pthread_mutex_t lock; /* the queues */
+    pthread_cond_t wake;
+    pthread_mutex_t grave; /* held while memory is given back */
+    pthread_t thread;
+    bool running, stop;
+    struct eviction *first, *last;
+    struct storage *dead; /* by next_dead */
+};
+
+/* --- fetching --- */
+
+static bool add_copy(struct task *t, const struct storage *to, const struct storage *from)
+{
+    struct job_copy *copies = (struct job_copy *)t->job.copies;
+    size_t cap = t->cap_copies;
+    if (to->size == 0)
+        return true;
+    if (arena_grow(t->arena, (void **)&copies, &cap, t->job.n_copies, sizeof *copies) < 0)
+        return false;
+    copies[t->job.n_copies++] =
+        (struct job_copy){to->data, from->data, to->size, .to_host = to->host};
+    t->job.copies = copies;
+    t->cap_copies = (uint32_t)cap;
+    return true;
+}
+
+/* With the lock held: the task writes `take_to`, which becomes the buffer's storage; false: without
+ * memory, nothing has happened and `take_to` is gone. */
+static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, bool contents)
+{
+    struct storage *from = b->storage;
+    size_t cap = t->cap_fetched;
+    bool fits =
+        arena_grow(t->arena, (void **)&t->fetched, &cap, t->n_fetched, sizeof *t->fetched) >= 0;
+    if (fits)
+        t->cap_fetched = (uint32_t)cap;
+    fits = fits && task_use(t, take_to, true);
+    if (fits) {
+        struct storage_use *u = &t->uses[t->n_uses - 1];
+        u->whole = u->fresh = true;
+    }
+    if (!fits || (contents && (!task_use(t, from, false) || !add_copy(t, take_to, from)))) {
+        storage_unref(take_to);
+        return false;
+    }
+    t->fetched[t->n_fetched++] = b;
+    storage_swap_charges(take_to, from);
+    atomic_store(&take_to->before, from);
+    b->storage = take_to;
+    return true;
+}
+
+enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
+{
+    struct storage *from = buffer_storage(b), *to;
+    if (!from->host)
+        return ERR_OK;
+    enum err_code code = storage_elsewhere(from, from->account, &to, e);
+    if (code != ERR_OK)
+        return code;
+    return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
+}
+
+void fetch_undo(struct task *t)
+{
+    while (t->n_fetched) {
+        struct buffer *b = t->fetched[--t->n_fetched];
+        atomic_store(&b->storage->failed, ERR_OUT_OF_MEMORY); /* it goes, whatever it says */
+        (void)buffer_storage(b);
+    }
+}
+
+/* --- moving --- */
+
+/* Nobody is at the contents but the buffer itself. */
+static bool is_idle(struct storage *st)
+{
+    return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
+}
+
+/* Moves to the host, or back. *ret_moved false: it was there, or (`idle`) somebody is using it;
+ * done is not told then. */
+static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool host, bool idle,
+                                 engine_done *done, void *user, bool *ret_moved, struct err *e)
+{
+    struct engine *g = s->engine;
+    *ret_moved = false;
+    pthread_mutex_lock(&g->lock);
+    struct storage *from = storage_ref(buffer_storage(b)), *to = NULL;
+    struct account *payer = from->account;
+    account_ref(payer);
+    pthread_mutex_unlock(&g->lock);
+    struct task *t = NULL;
+    enum err_code code = ERR_OK;
+    if (from->host != host) {
+        code = storage_elsewhere(from, payer, &to, e);
+        if (code == ERR_OK && !(t = task_new(s)))
+            code = err_oom(e);
+    }
+    account_unref(payer);
+    storage_unref(from);
+    if (!t) {
+        storage_unref(to);
+        return code;
+    }
+    t->done = done;
+    t->user = user;
+
+    pthread_mutex_lock(&g->lock);
+    struct storage *now = buffer_storage(b);
+    if (now->host == host || (idle && !is_idle(now))) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        storage_unref(to);
+        return ERR_OK;
+    }
+    code = add_move(t, b, to, true) && task_reserve(t) ? ERR_OK : err_oom(e);
+    if (code != ERR_OK) {
+        fetch_undo(t);
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        return code;
+    }
+    code = task_submit(t);
+    if (code != ERR_OK) {
+        fetch_undo(t);
+        t->done = NULL; /* the caller hears of it from us */
+    }
+    task_unlock(t);
+    if (code != ERR_OK)
+        return code == ERR_OUT_OF_MEMORY ? err_oom(e)
+                                         : err_set(e, code, "the array could not be moved");
+    *ret_moved = true;
+    return ERR_OK;
+}
+
+enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
+                          void *user, struct err *e)
+{
+    bool moved;
+    enum err_code code = engine_visit(&s, a->buffer->device, e);
+    if (code == ERR_OK)
+        code = move_buffer(s, a->buffer, host, false, done, user, &moved, e);
+    if (code == ERR_OK && !moved)
+        engine_sync(s, done, user); /* it may be under way */
+    return code;
+}
+
+/* --- making room --- */
+
+/* The next buffer in the order of use that was used by v->until, nobody is using and has at least
+ * `least` bytes on the device; a reference. *after: how far has been looked (a time of use).
+ * *ret_others is set where there are others that may be free later. */
+static struct buffer *oldest_idle(struct engine *g, const struct eviction *v, int64_t least,
+                                  uint64_t *after, bool *ret_others)
+{
+    struct buffer *found = NULL;
+    pthread_mutex_lock(&g->lock);
+    pthread_mutex_lock(&g->buffers_lock);
+    for (struct buffer *b = g->oldest; b && !found; b = b->newer) {
+        uint64_t used = atomic_load(&b->used);
+        struct storage *st = b->storage;
+        if (used <= *after || b->device != v->device || st->host || st->size < least)
+            continue;
+        bool idle = used <= v->until && is_idle(st) && atomic_load(&st->failed) == ERR_OK;
+        *ret_others |= !idle;
+        if (used > v->until)
+            break;
+        *after = used;
+        if (idle && buffer_try_ref(b))
+            found = b;
+    }
+    pthread_mutex_unlock(&g->buffers_lock);
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
+/* One pass over the order of use; returns how many bytes are on their way. */
+static int64_t move_out(struct engine_stream *s, const struct eviction *v, int64_t bytes,
+                        int64_t least, bool *ret_others)
+{
+    struct engine *g = s->engine;
+    int64_t out = 0;
+    uint64_t after = 0;
+    struct buffer *b;
+    enum err_code code = ERR_OK;
+    while (code == ERR_OK && out < bytes && (b = oldest_idle(g, v, least, &after, ret_others))) {
+        bool moved;
+        code = move_buffer(s, b, true, true, NULL, NULL, &moved, NULL);
+        if (moved) {
+            out += b->nbytes;
+            atomic_fetch_add(&g->evicted, 1);
+            atomic_fetch_add(&g->evicted_bytes, (uint64_t)b->nbytes);
+        }
+        buffer_unref(b);
+    }
+    return out;
+}
+
+/* What has to go for the bytes to fit: where it did not help the last time, all of it. */
+static int64_t lacking(const struct engine *g, const struct eviction *v)
+{
+    struct backend_device d;
+    engine_device_info(g, v->device, &d);
+    return !v->again && d.memory_free > 0 && d.memory_free < v->bytes ? v->bytes - d.memory_free
+                                                                      : v->bytes;
+}
+
+static void evict(struct engine *g, struct eviction *v)
+{
+    struct engine_stream *s = NULL;
+    int64_t out = 0;
+    bool others = false;
+    if (engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
+        int64_t bytes = lacking(g, v);
+        out = move_out(s, v, bytes, bytes / SMALL_PART + 1, &others);
+        if (out < bytes)
+            out += move_out(s, v, bytes - out, 1, &others);
+    }
+    if (out > 0)
+        engine_sync(s, v->done, v->user);
+    if (out > 0)
+        return;
+    if (others)
+        nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
+    v->done(v->user, others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
+}
+
+void engine_evict(struct engine *g, struct eviction *v)
+{
+    struct mover *m = g->mover;
+    v->next = NULL;
+    bool started = mover_start(m);
+    pthread_mutex_lock(&m->lock);
+    bool queued = started && !m->stop;
+    if (queued) {
+        *(m->last ? &m->last->next : &m->first) = v;
+        m->last = v;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!queued)
+        v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+}
+
+/* --- the thread --- */
+
+void mover_bury(struct mover *m, struct storage *take_st)
+{
+    pthread_mutex_lock(&m->lock);
+    take_st->next_dead = m->dead;
+    m->dead = take_st;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void mover_dig(struct mover *m)
+{
+    struct engine *g = m->engine;
+    pthread_mutex_lock(&m->grave); /* also waits for what another is giving back */
+    pthread_mutex_lock(&m->lock);
+    struct storage *st = m->dead;
+    m->dead = NULL;
+    pthread_mutex_unlock(&m->lock);
+    while (st) {
+        struct storage *next = st->next_dead;
+        g->backend->ops->host_free(g->backend, st->data, st->size);
+        atomic_fetch_sub(&g->host_bytes, st->size);
+        mem_free(st);
+        st = next;
+    }
+    pthread_mutex_unlock(&m->grave);
+}
+
+static void *mover_run(void *user)
+{
+    struct mover *m = user;
+    pthread_mutex_lock(&m->lock);
+    while (!m->stop || m->first) {
+        struct eviction *v = m->first;
+        if (v) {
+            m->first = v->next;
+            if (!m->first)
+                m->last = NULL;
+        } else if (!m->dead) {
+            pthread_cond_wait(&m->wake, &m->lock);
+            continue;
+        }
+        bool stop = m->stop;
+        pthread_mutex_unlock(&m->lock);
+        mover_dig(m);
+        if (v && stop)
+            v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+        else if (v)
+            evict(m->engine, v);
+        pthread_mutex_lock(&m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+struct mover *mover_new(struct engine *g)
+{
+    struct mover *m = mem_calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->engine = g;
+    pthread_mutex_init(&m->lock, NULL); /* none of these can fail here */
+    pthread_mutex_init(&m->grave, NULL);
+    pthread_cond_init(&m->wake, NULL);
+    return m;
+}
+
+bool mover_start(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    if (!m->running && !m->stop)
+        m->running = pthread_create(&m->thread, NULL, mover_run, m) == 0;
+    bool ok = m->running;
+    pthread_mutex_unlock(&m->lock);
+    return ok;
+}
+
+void mover_stop(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+    if (m->running)
+        pthread_join(m->thread, NULL);
+    m->running = false;
+}
+
+void mover_free(struct mover *m)
+{
+    if (!m)
+        return;
+    mover_dig(m);
+    pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->grave);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}

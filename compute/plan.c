@@ -1,0 +1,63 @@
+/* Typed graph → plan: lowering, as the engine asks for it. */
+#include <string.h>
+
+#include "compute/base/trace.h"
+#include "compute/engine_internal.h"
+#include "compute/lower.h"
+
+bool typed_input_only(struct arena *arena, struct typed *t, struct array *a)
+{
+    memset(t, 0, sizeof *t);
+    t->inputs = arena_alloc(arena, sizeof *t->inputs);
+    t->nodes = arena_alloc(arena, sizeof *t->nodes);
+    int64_t *shape = arena_dup(arena, a->view.shape, sizeof *shape * MAX_RANK);
+    if (!t->inputs || !t->nodes || !shape)
+        return false;
+    t->inputs[0] = (struct typed_input){a, a->dtype, a->view, ""};
+    t->nodes[0] = (struct typed_node){
+        .kind = T_INPUT, .dtype = a->dtype, .rank = a->view.rank, .shape = shape};
+    t->n_inputs = t->n_nodes = t->cap_inputs = t->cap_nodes = 1;
+    return true;
+}
+
+static void trace_plan(const struct typed *typed, const struct ir_plan *plan)
+{
+    if (trace_on(TRACE_EXPR)) {
+        _cleanup_strb_ struct strb b = {0};
+        typed_print(typed, &b);
+        trace_write(TRACE_EXPR, b.data ? b.data : "", b.len);
+    }
+    if (trace_on(TRACE_IR)) {
+        for (uint32_t i = 0; i < plan->n_kernels; i++) {
+            _cleanup_strb_ struct strb b = {0};
+            ir_print(plan->kernels[i], &b);
+            trace_write(TRACE_IR, b.data ? b.data : "", b.len);
+        }
+    }
+}
+
+static void read_loose_bools_as_bytes(const struct typed *typed)
+{
+    for (uint32_t i = 0; i < typed->n_inputs; i++) {
+        struct typed_input *in = &typed->inputs[i];
+        if (in->dtype == DT_BOOL && atomic_load(&in->array->buffer->loose_bool))
+            in->dtype = DT_U8;
+    }
+}
+
+enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
+                        bool fast_math, const struct view *target, int64_t target_bytes,
+                        struct ir_plan **ret, struct err *e)
+{
+    read_loose_bools_as_bytes(typed);
+    struct lower_request req = {.typed = typed,
+                                .limits = g->fuse,
+                                .fast_math = fast_math,
+                                .target = target,
+                                .target_bytes = target_bytes};
+    enum err_code code = lower(arena, &req, ret, e);
+    if (code != ERR_OK)
+        return code;
+    trace_plan(typed, *ret);
+    return ERR_OK;
+}

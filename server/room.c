@@ -1,0 +1,126 @@
+/* A room is made with the first lack and stays with its request. The engine's answer may come after
+ * the request has gone (its client has hung up in the middle of a body): the room then lives until
+ * that, held by a second reference, and tells nobody.
+ *
+ * A request may lack room several times: for each of its arrays, or because others were quicker.
+ * The number of tries is bounded so that two large requests cannot chase each other for ever. */
+#include "server/room.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "compute/base/mem.h"
+#include "server/config.h"
+#include "server/gate.h"
+
+#define MOST_TRIES     100
+#define MOST_FRUITLESS 25 /* while others use all there is: some milliseconds each */
+
+struct room {
+    _Atomic uint32_t refs;
+    struct eviction eviction;
+    _Atomic int answer;        /* enum room_answer */
+    pthread_mutex_t wake_lock; /* held while the asker is woken */
+    void (*wake)(void *user);  /* NULL: gone */
+    void *user;
+    struct gate gate;
+    handler_fn *again; /* room_retry's */
+    int tries, fruitless;
+};
+
+static void room_unref(struct room *r)
+{
+    if (atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    pthread_mutex_destroy(&r->wake_lock);
+    mem_free(r);
+}
+
+static void answered(void *user, enum err_code result, double device_ms)
+{
+    struct room *r = user;
+    (void)device_ms;
+    pthread_mutex_lock(&r->wake_lock);
+    bool later = result == ERR_OVERLOADED && r->fruitless++ < MOST_FRUITLESS;
+    atomic_store(&r->answer, result == ERR_OK || later ? ROOM_MADE : ROOM_NONE);
+    if (r->wake)
+        r->wake(r->user);
+    pthread_mutex_unlock(&r->wake_lock);
+    room_unref(r);
+}
+
+static struct room *room_of(struct request *req)
+{
+    struct room *r = req->room;
+    if (r || !(r = mem_calloc(1, sizeof *r)))
+        return r;
+    atomic_init(&r->refs, 1);
+    pthread_mutex_init(&r->wake_lock, NULL); /* cannot fail here */
+    gate_init(&r->gate, req);
+    req->room = r;
+    return r;
+}
+
+static bool lacks_room(const struct request *req, const struct err *e)
+{
+    return e->code == ERR_OUT_OF_MEMORY && e->wanted > 0 && req->server->config->evict;
+}
+
+bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user), void *user)
+{
+    struct room *r = lacks_room(req, e) ? room_of(req) : NULL;
+    if (!r || r->tries >= MOST_TRIES)
+        return false;
+    r->eviction = (struct eviction){.device = e->device,
+                                    .bytes = e->wanted,
+                                    .again = r->tries > 0,
+                                    .until = e->until,
+                                    .done = answered,
+                                    .user = r};
+    r->tries++;
+    r->wake = wake;
+    r->user = user;
+    atomic_store(&r->answer, ROOM_WAIT);
+    atomic_fetch_add(&r->refs, 1);
+    engine_evict(req->server->engine, &r->eviction);
+    return true;
+}
+
+enum room_answer room_answer(const struct request *req)
+{
+    return (enum room_answer)atomic_load(&req->room->answer);
+}
+
+static void go_on(struct request *req)
+{
+    struct room *r = req->room;
+    if (room_answer(req) == ROOM_NONE)
+        r->tries = MOST_TRIES; /* this one is the last */
+    r->again(req);
+}
+
+bool room_retry(struct request *req, const struct err *e, handler_fn *again)
+{
+    struct room *r = lacks_room(req, e) ? room_of(req) : NULL;
+    if (!r)
+        return false;
+    gate_arm(&r->gate);
+    if (!room_ask(req, e, gate_wake, &r->gate))
+        return false;
+    r->again = again;
+    gate_wait(&r->gate, go_on);
+    return true;
+}
+
+bool room_make(struct request *req, const struct err *e)
+{
+    return room_retry(req, e, http_repeat);
+}
+
+void room_free(struct room *r)
+{
+    pthread_mutex_lock(&r->wake_lock);
+    r->wake = NULL;
+    pthread_mutex_unlock(&r->wake_lock);
+    room_unref(r);
+}
