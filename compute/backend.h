@@ -71,9 +71,11 @@ struct job_copy {
     bool to_host;
 };
 
-/* One piece of work. The submitter owns it and keeps it, the kernels and the memory alive until
- * done() is called; done() is called exactly once, from any thread, possibly from inside submit(),
- * and must not block. */
+/* One piece of work. What it needs besides its slots (code, scratch memory, parameters) is there
+ * before its first kernel runs, or it fails with the result untouched: for want of memory half a
+ * result is never left behind, only where a device fails. The submitter owns it and keeps it, the
+ * kernels and the memory alive until done() is called; done() is called exactly once, from any
+ * thread, possibly from inside submit(), and must not block. */
 struct job {
     /* kernels, run one after the other */
     struct ir_kernel *const *kernels;
@@ -94,8 +96,8 @@ struct job {
         *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
     enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
     int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
-    bool untouched;       /* it failed, and the result is as it was, as far as the backend knows:
-                           CUDA by the kernels launched, the CPU by its last kernel */
+    bool untouched;       /* it failed, and no kernel that writes what the last one does had begun:
+                           that memory is as it was */
     bool in_submit;       /* done() is told inside submit() */
     double device_ms;     /* time the device spent on it, set before done() */
     double compile_ms;    /* time its kernels' compilation took, 0 when they were there */

@@ -2,9 +2,11 @@
  *
  * Called by pool.c. A run is one execution of one kernel on given memory: interp_new() looks at the
  * geometry and cuts the work into units; any number of threads run units, each unit once, each
- * thread with its own scratch; after all of them one thread calls interp_finish(). The kernel and
- * the slots' memory belong to the caller and outlive the run. A run is shared between threads
- * without locks (units write disjoint places); a scratch is used by one thread at a time. */
+ * thread with its own scratch that fits the run; after all of them one thread calls
+ * interp_finish(). All memory is taken by interp_new() and interp_fit(): what comes after them
+ * cannot fail. The kernel and the slots' memory belong to the caller and outlive the run. A run is
+ * shared between threads without locks (units write disjoint places); a scratch is used by one
+ * thread at a time. */
 #ifndef ARRAYD_CPU_INTERP_H
 #define ARRAYD_CPU_INTERP_H
 
@@ -16,7 +18,7 @@
 
 struct interp_run;
 
-/* A thread's registers and bound programs; grows as needed and is kept between runs. */
+/* A thread's registers and bound programs; grows and is kept between runs. */
 struct interp_scratch;
 
 struct interp_scratch *interp_scratch_new(void); /* NULL without memory */
@@ -30,15 +32,18 @@ void interp_free(struct interp_run *r);
 /* How many units there are (0: nothing to do but interp_finish). */
 int64_t interp_units(const struct interp_run *r);
 
-/* Runs one unit. False when memory ran out (the output is then undefined). */
-bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s) must_check;
+/* Makes the scratch large enough for the run, and keeps it so for those it was made to fit before;
+ * false without memory. */
+bool interp_fit(const struct interp_run *r, struct interp_scratch *s) must_check;
 
-/* After every unit has returned: whether all units are to run once more, in another role. A failure
- * for want of memory says no and shows in interp_finish. */
+/* Runs one unit. */
+void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+
+/* After every unit has returned: whether all units are to run once more, in another role. */
 bool interp_again(struct interp_run *r, struct interp_scratch *s) must_check;
 
 /* After every unit has returned for the last time: combines partial reductions. */
-bool interp_finish(struct interp_run *r, struct interp_scratch *s) must_check;
+void interp_finish(struct interp_run *r, struct interp_scratch *s);
 
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);

@@ -81,7 +81,7 @@ static void eat(struct interp_run *r, struct bound *b, struct best *states, int6
     }
 }
 
-static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
@@ -91,33 +91,25 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
         struct best *state = (struct best *)(void *)r->partials + r->first_unit[at] + i;
         struct bound *b = interp_bind(r, at, false, 0, s);
-        if (!b)
-            return false;
         *state = none;
         eat(r, b, state, kept, kept * reduced + from,
             kept * reduced + (to < reduced ? to : reduced), reduced);
-        return true;
+        return;
     }
     int64_t from = i * r->unit_size, to = from + r->unit_size;
     if (to > outer)
         to = outer;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, (size_t)(to - from) * sizeof(struct best)) ||
-        !interp_reserve(&s->staging, &s->staging_size, (size_t)(to - from) * sizeof(int64_t)))
-        return false;
     struct best *states = (struct best *)(void *)s->reduce;
     for (int64_t j = 0; j < to - from; j++)
         states[j] = none;
     for (int64_t p = 0; p < r->boxes_per_group; p++) {
         struct bound *b = interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
-        if (!b)
-            return false;
         interp_reduce_sizes(r, b->box_ext, &outer, &reduced, &lanes);
         eat(r, b, states, from, from * reduced, to * reduced, reduced);
     }
     for (int64_t j = 0; j < to - from; j++)
         memcpy(s->staging + (size_t)j * sizeof(int64_t), &states[j].at, sizeof(int64_t));
     interp_reduce_write(r, lo, ext, from, s->staging, to - from);
-    return true;
 }
 
 /* Rows [from, to) of a box, for the lanes [l0, l1) of the kept point `outer`. */
@@ -148,14 +140,12 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
     }
 }
 
-static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
     interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
     int64_t tiles = (lanes + REDUCE_TILE - 1) / REDUCE_TILE;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, REDUCE_TILE * sizeof(struct best)))
-        return false;
     char *ranks = s->reduce;
     int64_t *where = (int64_t *)(void *)(ranks + REDUCE_TILE * sizeof(int64_t));
     if (r->split) {
@@ -167,12 +157,10 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         ranks = partial;
         where = (int64_t *)(void *)(partial + r->partial_size / 2);
         struct bound *b = interp_bind(r, at, false, 0, s);
-        if (!b)
-            return false;
         r->arg->init(ranks, where, (size_t)(l1 - l0));
         add_rows(r, b, ranks, where, cell / tiles, reduced, lanes, l0, l1, from,
                  to < reduced ? to : reduced);
-        return true;
+        return;
     }
     for (int64_t cell = i * r->unit_size; cell < (i + 1) * r->unit_size && cell < outer * tiles;
          cell++) {
@@ -182,20 +170,20 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         for (int64_t p = 0; p < r->boxes_per_group; p++) {
             struct bound *b =
                 interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
-            if (!b)
-                return false;
             int64_t box_outer, box_lanes;
             interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &box_lanes);
             add_rows(r, b, ranks, where, cell / tiles, reduced, lanes, l0, l1, 0, reduced);
         }
         interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, (char *)where, l1 - l0);
     }
-    return true;
 }
 
-bool interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
-    return r->mode == MODE_INNER ? inner_unit(r, at, i, s) : outer_unit(r, at, i, s);
+    if (r->mode == MODE_INNER)
+        inner_unit(r, at, i, s);
+    else
+        outer_unit(r, at, i, s);
 }
 
 /* The partial results of one state or tile, merged in place into the first. */

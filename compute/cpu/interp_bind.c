@@ -17,12 +17,13 @@
 /* Where memory is the bound, short blocks: what is prefetched between two instructions must not be
  * much more than what a core can wait for. */
 #define BLOCK_STREAMED 640
-#define BLOCK_MOST     4096
+#define BLOCK_TILED    1024
 /* A row at least this long is worth stopping at its end, so that operands are used in place. */
 #define CUT_ROW    192
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
-bool interp_reserve(void *pp, size_t *have, size_t size)
+/* Grows *p to at least `size` bytes; contents are lost. */
+static bool reserve(void *pp, size_t *have, size_t size)
 {
     void **p = pp;
     if (*have >= size)
@@ -55,16 +56,65 @@ void interp_scratch_free(struct interp_scratch *s)
     mem_free(s);
 }
 
-/* Room for everything in one allocation; the order is by falling alignment. */
-static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, uint32_t **ret_last,
+/* Of everything that carve() deals out. */
+static size_t carved_size(const struct interp_run *r)
+{
+    size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
+    return (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
+           (nodes + 1) * sizeof(struct instr) + (3 * nodes + 2 * ops) * sizeof(uint32_t) + ops +
+           3 * nodes + r->n_stores;
+}
+
+/* The registers of any box: at most one a node, and bind()'s choice of the block. */
+static size_t registers_most(const struct interp_run *r)
+{
+    size_t n = r->n_live, widest = 1, points = ((size_t)r->points + 15) & ~(size_t)15;
+    for (uint32_t i = 0; i < r->k->n_nodes; i++)
+        if (r->live[i] && dtype_size(r->k->nodes[i].dtype) > widest)
+            widest = dtype_size(r->k->nodes[i].dtype);
+    size_t least = r->reduces || r->scan ? BLOCK_LEAST : BLOCK_TILED;
+    size_t most = n * least * widest;
+    if (most < L1_BYTES)
+        most = L1_BYTES;
+    most += n * 64;
+    if (points < BLOCK_MOST && n * ALIGNED(points * widest) < most)
+        most = n * ALIGNED(points * widest);
+    return most + 64;
+}
+
+/* How many programs a unit may have bound, one after the other in slots of their own. */
+static int programs(const struct interp_run *r)
+{
+    if (r->mode == MODE_GROUPED)
+        return BOUND_SLOTS;
+    if (r->split || r->boxes_per_group < 2)
+        return 1;
+    return r->boxes_per_group < BOUND_SLOTS ? (int)r->boxes_per_group : BOUND_SLOTS;
+}
+
+bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
+{
+    size_t carved = carved_size(r), registers = registers_most(r);
+    for (int i = 0; i < programs(r); i++) {
+        struct bound *b = &s->slots[i];
+        if (b->memory_size >= carved && b->registers_size >= registers)
+            continue;
+        b->run_id = 0; /* it lies in what goes now */
+        if (!reserve(&b->memory, &b->memory_size, carved) ||
+            !reserve(&b->registers, &b->registers_size, registers))
+            return false;
+    }
+    return reserve(&s->reduce, &s->reduce_size, r->accumulators) &&
+           reserve(&s->staging, &s->staging_size, r->staging);
+}
+
+/* Room for everything; the order is by falling alignment. */
+static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, uint32_t **ret_last,
                   int64_t **ret_work)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
-    size_t size = (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
-                  (nodes + 1) * sizeof(struct instr) + (3 * nodes + 2 * ops) * sizeof(uint32_t) +
-                  ops + 3 * nodes + r->n_stores;
-    if (!interp_reserve(&b->memory, &b->memory_size, size))
-        return false;
+    size_t size = carved_size(r);
+    assert(size <= b->memory_size);
     char *p = b->memory;
     memset(p, 0, size);
 #define TAKE(field, n)                                                                             \
@@ -92,7 +142,6 @@ static bool carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     TAKE(b->computed, r->n_stores);
 #undef TAKE
     assert(p == (char *)b->memory + size);
-    return true;
 }
 
 static enum operand_class classify(const struct bound *b, uint32_t i)
@@ -308,15 +357,14 @@ static void choose_ahead(struct bound *b)
     }
 }
 
-static bool bind(struct bound *b)
+static void bind(struct bound *b)
 {
     const struct interp_run *r = b->run;
     const struct ir_kernel *k = r->k;
     bool *need;
     uint32_t *last;
     int64_t *work;
-    if (!carve(b, r, &need, &last, &work))
-        return false;
+    carve(b, r, &need, &last, &work);
     if (!interp_geometry(r, b->lo, b->box_ext, b->overrun, &b->g, work)) {
         b->overrun = false;
         interp_geometry(r, b->lo, b->box_ext, false, &b->g, work);
@@ -354,13 +402,12 @@ static bool bind(struct bound *b)
     if (r->large && b->n_code > 1 && blk > BLOCK_STREAMED)
         blk = BLOCK_STREAMED;
     if (g->q >= 0)
-        blk = 1024;
+        blk = BLOCK_TILED;
     if ((int64_t)blk > g->points)
         blk = ((size_t)g->points + 15) & ~(size_t)15;
     b->blk = (int64_t)blk;
     size_t stride = ALIGNED(blk * widest);
-    if (!interp_reserve(&b->registers, &b->registers_size, n_regs * stride + 64))
-        return false;
+    assert(n_regs * stride + 64 <= b->registers_size);
     char *base = (char *)ALIGNED((uintptr_t)b->registers);
     for (uint32_t i = 0; i < k->n_nodes; i++) {
         uintptr_t number = (uintptr_t)b->reg[i];
@@ -371,7 +418,6 @@ static bool bind(struct bound *b)
         b->computed[i] = k->n_outputs == 1 && b->n_code &&
                          b->code[b->n_code - 1].kind != INSTR_GATHER &&
                          b->code[b->n_code - 1].dst == b->alias[k->outputs[i].node];
-    return true;
 }
 
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
@@ -394,8 +440,7 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
     } else {
         interp_box(r, box, b->lo, b->box_ext);
     }
-    if (!bind(b))
-        return NULL;
+    bind(b);
     b->run_id = r->id;
     return b;
 }

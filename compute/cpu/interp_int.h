@@ -98,6 +98,9 @@ struct interp_run {
     int rounds, round; /* of the units: there is another one while round + 1 < rounds */
     char *partials;
     int64_t partial_size;
+
+    /* what a thread's scratch must hold (interp_fit) */
+    size_t accumulators, staging; /* bytes */
 };
 
 /* ---- geometry of a box ---- */
@@ -190,6 +193,7 @@ struct bound {
     size_t registers_size;
 };
 
+#define BLOCK_MOST  4096 /* elements of a register */
 #define BOUND_SLOTS 4
 struct interp_scratch {
     struct bound slots[BOUND_SLOTS];
@@ -199,7 +203,7 @@ struct interp_scratch {
     size_t staging_size;
 };
 
-/* The program of a box, from the slot's cache or made anew; NULL without memory. */
+/* The program of a box, from the slot's cache or made anew. */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);
 
@@ -207,9 +211,6 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
 void interp_find_chains(struct bound *b, const bool *need, uint32_t *uses);
 /* Function and arguments of the chain that ends in `node` (length ≥ 2). */
 void interp_chain_instr(const struct bound *b, uint32_t node, struct instr *in);
-
-/* Grows *p to at least `size` bytes, 64-byte aligned; contents are lost. */
-bool interp_reserve(void *pp, size_t *have, size_t size);
 
 /* ---- one block ---- */
 
@@ -245,20 +246,20 @@ void interp_reduce_write(const struct interp_run *r, const int64_t *lo, const in
                          int64_t kept, const char *values, int64_t n);
 bool interp_reduce_open(struct interp_run *r); /* what is reduced and how; false without memory */
 bool interp_reduce_plan(struct interp_run *r);
-bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
-bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
+void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
 
 /* Those of argmax and argmin (interp_arg.c): unit i of a box or a group, then all. */
-bool interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
+void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s);
 void interp_arg_finish(struct interp_run *r);
 
 /* Scans (interp_scan.c). interp_scan_again: between two rounds of units; false: there is none. */
 void interp_scan_open(struct interp_run *r);
 bool interp_scan_plan(struct interp_run *r);
-bool interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+void interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 bool interp_scan_again(struct interp_run *r, struct interp_scratch *s);
 
 /* Storing kernels (interp_store.c). */
-bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 
 #endif

@@ -453,6 +453,11 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     else if (r->mode == MODE_TILE)
         per = (per + 1023) / 1024;
     r->unit_size = per;
+    if (r->mode == MODE_GROUPED) { /* the end columns of a unit's rows */
+        int64_t *main = &r->cuts[fast][r->main_cut[fast]];
+        r->staging = (size_t)((k->shape[fast] - (main[1] - main[0])) * per) *
+                     r->operands[r->n_operands - 1].itemsize;
+    }
 
     r->first_unit = arena_alloc_array(r->arena, (size_t)r->n_boxes + 1, sizeof *r->first_unit);
     if (!r->first_unit)
@@ -540,11 +545,14 @@ int64_t interp_units(const struct interp_run *r)
     return r->n_units;
 }
 
-bool interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
+void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     if (r->scan)
-        return interp_scan_unit(r, unit, s);
-    return r->reduces ? interp_reduce_unit(r, unit, s) : interp_store_unit(r, unit, s);
+        interp_scan_unit(r, unit, s);
+    else if (r->reduces)
+        interp_reduce_unit(r, unit, s);
+    else
+        interp_store_unit(r, unit, s);
 }
 
 bool interp_again(struct interp_run *r, struct interp_scratch *s)
@@ -552,11 +560,10 @@ bool interp_again(struct interp_run *r, struct interp_scratch *s)
     return r->rounds && interp_scan_again(r, s);
 }
 
-bool interp_finish(struct interp_run *r, struct interp_scratch *s)
+void interp_finish(struct interp_run *r, struct interp_scratch *s)
 {
-    if (r->round + 1 < r->rounds) /* there was no memory for another round */
-        return false;
-    return !r->reduces || interp_reduce_finish(r, s);
+    if (r->reduces)
+        interp_reduce_finish(r, s);
 }
 
 int64_t interp_cost(const struct ir_kernel *k)

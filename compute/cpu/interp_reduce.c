@@ -112,13 +112,44 @@ static int64_t rows_at_once(int64_t lanes, int64_t reduced)
 
 static int64_t chunk_rows(int64_t lanes)
 {
-    int64_t rows = 2 * UNIT_POINTS / (lanes < REDUCE_TILE ? lanes : REDUCE_TILE);
-    return rows;
+    return 2 * UNIT_POINTS / (lanes < REDUCE_TILE ? lanes : REDUCE_TILE);
 }
 
 static int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
+}
+
+/* Accumulators that are merged pairwise as they come, of rows in all. */
+static int tower_levels(const struct interp_run *r, int64_t rows)
+{
+    int levels = 3;
+    for (int64_t n = rows / CHAIN + r->boxes_per_group; n; n >>= 1)
+        levels++;
+    return levels;
+}
+
+static size_t tower_step(const struct interp_run *r, size_t lanes)
+{
+    return (lanes * r->reduce->acc_size + 63) & ~(size_t)63;
+}
+
+/* Of the whole shape; boxes have no more of anything. */
+static void plan_scratch(struct interp_run *r, int64_t reduced, int64_t lanes)
+{
+    r->staging = (size_t)REDUCE_TILE * 16;
+    if (r->arg) {
+        r->accumulators = (size_t)REDUCE_TILE * ARG_STATE;
+    } else if (r->mode == MODE_INNER) {
+        r->accumulators = r->split ? 0 : (size_t)r->unit_size * r->reduce->state_size;
+    } else {
+        int64_t wide = lanes < REDUCE_TILE ? lanes : REDUCE_TILE;
+        if (wide < WIDE_LANES)
+            wide = WIDE_LANES; /* few lanes are several rows of them */
+        r->accumulators = tower_step(r, (size_t)wide) *
+                              (size_t)tower_levels(r, r->split ? r->unit_size : reduced) +
+                          64;
+    }
 }
 
 bool interp_reduce_plan(struct interp_run *r)
@@ -154,6 +185,7 @@ bool interp_reduce_plan(struct interp_run *r)
     }
     if (r->unit_size < 1)
         r->unit_size = 1;
+    plan_scratch(r, reduced, lanes);
 
     int64_t n = r->split ? r->n_boxes : r->n_groups;
     r->first_unit = arena_alloc_array(r->arena, (size_t)n + 1, sizeof *r->first_unit);
@@ -263,7 +295,7 @@ static void eat_many(struct interp_run *r, struct bound *b, char *states, int64_
     }
 }
 
-static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     if (r->split) {
@@ -273,11 +305,9 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
         char *state = r->partials + (r->first_unit[at] + i) * r->partial_size;
         struct bound *b = interp_bind(r, at, false, 0, s);
-        if (!b)
-            return false;
         r->reduce->init(state);
         eat(r, b, state, kept * reduced + from, kept * reduced + (to < reduced ? to : reduced));
-        return true;
+        return;
     }
     interp_box(r, at * r->boxes_per_group, lo, ext);
     interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
@@ -285,16 +315,11 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     if (to > outer)
         to = outer;
     size_t state_size = r->reduce->state_size;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, (size_t)(to - from) * state_size + 64) ||
-        !interp_reserve(&s->staging, &s->staging_size, MOST_STATES * 16))
-        return false;
     char *states = s->reduce;
     for (int64_t j = 0; j < to - from; j++)
         r->reduce->init(states + (size_t)j * state_size);
     for (int64_t p = 0; p < r->boxes_per_group; p++) {
         struct bound *b = interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
-        if (!b)
-            return false;
         int64_t box_outer;
         interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &lanes);
         eat_many(r, b, states, from, to, reduced);
@@ -304,7 +329,6 @@ static bool inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         r->reduce->finish(states + (size_t)j * state_size, s->staging + (size_t)j * item,
                           r->divisor);
     interp_reduce_write(r, lo, ext, from, s->staging, to - from);
-    return true;
 }
 
 /* ---- OUTER ---- */
@@ -354,20 +378,16 @@ static char *tower_top(struct tower *t)
     return acc;
 }
 
-static bool tower_start(struct tower *t, const struct interp_run *r, size_t lanes, int64_t rows,
+static void tower_start(struct tower *t, const struct interp_run *r, size_t lanes, int64_t rows,
                         struct interp_scratch *s)
 {
-    int levels = 3;
-    for (int64_t n = rows / CHAIN + r->boxes_per_group; n; n >>= 1)
-        levels++;
-    size_t size = (lanes * r->reduce->acc_size + 63) & ~(size_t)63;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, size * (size_t)levels + 64))
-        return false;
+    size_t size = tower_step(r, lanes);
+    assert(size * (size_t)tower_levels(r, rows) + 64 <= s->reduce_size);
+    (void)rows;
     char *base = (char *)(((uintptr_t)s->reduce + 63) & ~(uintptr_t)63);
     *t = (struct tower){
         .reduce = r->reduce, .lanes = lanes, .cur = base, .spare = base + size, .size = size};
     r->reduce->vinit(t->cur, lanes);
-    return true;
 }
 
 /* Adds rows [from, to) of one box for the lanes [l0, l1) of the kept point `outer`. */
@@ -416,7 +436,7 @@ static void fold_rows(const struct interp_run *r, char *acc, int64_t lanes, int6
     }
 }
 
-static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
+static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes, all_outer, all_reduced, all_lanes;
     interp_reduce_sizes(r, r->k->shape, &all_outer, &all_reduced, &all_lanes);
@@ -431,8 +451,7 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
         l1 = l1 < lanes ? l1 : lanes;
         struct bound *b = interp_bind(r, at, false, 0, s);
-        if (!b || !tower_start(&t, r, (size_t)((l1 - l0) * at_once), r->unit_size, s))
-            return false;
+        tower_start(&t, r, (size_t)((l1 - l0) * at_once), r->unit_size, s);
         add_rows(r, b, &t, cell / tiles, reduced, lanes, l0, l1, from, to < reduced ? to : reduced,
                  at_once);
         char *acc = tower_top(&t);
@@ -443,22 +462,17 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
             memcpy(partial + done, acc, plane);
             acc += t.lanes * r->reduce->acc_step;
         }
-        return true;
+        return;
     }
 
-    if (!interp_reserve(&s->staging, &s->staging_size, REDUCE_TILE * 16))
-        return false;
     for (int64_t cell = i * r->unit_size; cell < (i + 1) * r->unit_size && cell < outer * tiles;
          cell++) {
         int64_t l0 = cell % tiles * REDUCE_TILE, l1 = l0 + REDUCE_TILE;
         l1 = l1 < lanes ? l1 : lanes;
-        if (!tower_start(&t, r, (size_t)((l1 - l0) * at_once), all_reduced, s))
-            return false;
+        tower_start(&t, r, (size_t)((l1 - l0) * at_once), all_reduced, s);
         for (int64_t p = 0; p < r->boxes_per_group; p++) {
             struct bound *b =
                 interp_bind(r, at * r->boxes_per_group + p, false, p % BOUND_SLOTS, s);
-            if (!b)
-                return false;
             int64_t box_outer, box_lanes;
             interp_reduce_sizes(r, b->box_ext, &box_outer, &reduced, &box_lanes);
             add_rows(r, b, &t, cell / tiles, reduced, lanes, l0, l1, 0, reduced, at_once);
@@ -468,10 +482,9 @@ static bool outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
         r->reduce->vfinish(s->staging, acc, (size_t)(l1 - l0), t.lanes, r->divisor);
         interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
     }
-    return true;
 }
 
-bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
+void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     int64_t lo = 0, hi = r->split ? r->n_boxes : r->n_groups;
     while (hi - lo > 1) {
@@ -482,9 +495,11 @@ bool interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratc
             hi = mid;
     }
     if (r->arg)
-        return interp_arg_unit(r, lo, unit - r->first_unit[lo], s);
-    return r->mode == MODE_INNER ? inner_unit(r, lo, unit - r->first_unit[lo], s)
-                                 : outer_unit(r, lo, unit - r->first_unit[lo], s);
+        interp_arg_unit(r, lo, unit - r->first_unit[lo], s);
+    else if (r->mode == MODE_INNER)
+        inner_unit(r, lo, unit - r->first_unit[lo], s);
+    else
+        outer_unit(r, lo, unit - r->first_unit[lo], s);
 }
 
 /* ---- merging partial results ---- */
@@ -547,20 +562,18 @@ static void write_identity(struct interp_run *r)
     }
 }
 
-bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
+void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
 {
     if (r->arg) { /* never of nothing */
         interp_arg_finish(r);
-        return true;
+        return;
     }
     if (r->points == 0) {
         write_identity(r);
-        return true;
+        return;
     }
     if (!r->split)
-        return true;
-    if (!interp_reserve(&s->staging, &s->staging_size, REDUCE_TILE * 16))
-        return false;
+        return;
     for (int64_t group = 0; group < r->n_groups; group++) {
         int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes, run, stride;
         interp_box(r, group * r->boxes_per_group, lo, ext);
@@ -581,5 +594,4 @@ bool interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
             interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
         }
     }
-    return true;
 }

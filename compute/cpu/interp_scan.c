@@ -88,6 +88,9 @@ bool interp_scan_plan(struct interp_run *r)
     }
     r->first_unit[n] = r->n_units;
     r->rounds = r->split ? 2 : 1;
+    r->accumulators = (size_t)r->partial_size * (r->split ? 2 : 1); /* interp_scan_again: two */
+    r->staging = (size_t)(r->points < BLOCK_MOST ? r->points + 15 : BLOCK_MOST) *
+                 r->operands[r->n_operands - 1].itemsize;
     if (r->split) {
         r->partials = arena_alloc_array(r->arena, (size_t)r->n_units, (size_t)r->partial_size);
         if (!r->partials)
@@ -105,7 +108,7 @@ struct walk {
     char *state;
     bool fresh; /* every way begins within the walk: states are set back at its first row */
     bool write;
-    char *staging;
+    char *staging; /* a block's results, on their way to memory that is not contiguous */
 };
 
 /* One block: n values from point f on, row by row or a piece of a row. */
@@ -169,26 +172,16 @@ static void walk_cell(struct walk *w, int64_t outer, int64_t from, int64_t to)
         walk_range(w, first + w->l0, first + w->l1);
 }
 
-/* A block's results, on their way to memory that is not contiguous. */
-static bool stage(struct walk *w, struct interp_scratch *s)
-{
-    size_t size = (size_t)w->b->blk * w->r->operands[w->r->n_operands - 1].itemsize;
-    if (!interp_reserve(&s->staging, &s->staging_size, size))
-        return false;
-    w->staging = s->staging;
-    return true;
-}
-
 static void choose_tile(struct walk *w, int64_t tile)
 {
     w->l0 = tile * REDUCE_TILE;
     w->l1 = w->l0 + REDUCE_TILE < w->lanes ? w->l0 + REDUCE_TILE : w->lanes;
 }
 
-static bool stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_scratch *s)
+static void stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer;
-    struct walk w = {.r = r, .write = r->round == 1};
+    struct walk w = {.r = r, .staging = s->staging, .write = r->round == 1};
     interp_box(r, box, lo, ext);
     sizes(r, ext, &outer, &w.length, &w.lanes);
     int64_t stretches = ceil_div(w.length, r->unit_size), cell = i / stretches;
@@ -197,26 +190,22 @@ static bool stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_
     choose_tile(&w, cell % tiles);
     w.state = r->partials + (r->first_unit[box] + i) * r->partial_size;
     w.b = interp_bind(r, box, false, 0, s);
-    if (!w.b || !stage(&w, s))
-        return false;
     if (!w.write)
         r->scan->init(w.state, (size_t)(w.l1 - w.l0));
     walk_cell(&w, cell / tiles, from, to < w.length ? to : w.length);
-    return true;
 }
 
-static bool cells(struct interp_run *r, int64_t group, int64_t i, struct interp_scratch *s)
+static void cells(struct interp_run *r, int64_t group, int64_t i, struct interp_scratch *s)
 {
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, box_outer;
-    struct walk w = {.r = r, .write = true, .fresh = r->boxes_per_group == 1};
+    struct walk w = {
+        .r = r, .staging = s->staging, .write = true, .fresh = r->boxes_per_group == 1};
     int64_t box = group * r->boxes_per_group;
     interp_box(r, box, lo, ext);
     sizes(r, ext, &outer, &w.length, &w.lanes);
     int64_t tiles = ceil_div(w.lanes, REDUCE_TILE), end = (i + 1) * r->unit_size;
     if (end > outer * tiles)
         end = outer * tiles;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, (size_t)r->partial_size))
-        return false;
     w.state = s->reduce;
     for (int64_t cell = i * r->unit_size; cell < end; cell++) {
         choose_tile(&w, cell % tiles);
@@ -224,20 +213,17 @@ static bool cells(struct interp_run *r, int64_t group, int64_t i, struct interp_
             r->scan->init(w.state, (size_t)(w.l1 - w.l0));
         for (int64_t p = 0; p < r->boxes_per_group; p++) {
             w.b = interp_bind(r, box + p, false, p % BOUND_SLOTS, s);
-            if (!w.b || !stage(&w, s))
-                return false;
             sizes(r, w.b->box_ext, &box_outer, &w.length, &w.lanes);
             if (w.fresh && tiles == 1) { /* all cells as one range */
                 walk_range(&w, cell * w.length * w.lanes, end * w.length * w.lanes);
-                return true;
+                return;
             }
             walk_cell(&w, cell / tiles, 0, w.length);
         }
     }
-    return true;
 }
 
-bool interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
+void interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     int64_t lo = 0, hi = r->split ? r->n_boxes : r->n_groups;
     while (hi - lo > 1) {
@@ -247,16 +233,16 @@ bool interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch 
         else
             hi = mid;
     }
-    return r->split ? stretch(r, lo, unit - r->first_unit[lo], s)
-                    : cells(r, lo, unit - r->first_unit[lo], s);
+    if (r->split)
+        stretch(r, lo, unit - r->first_unit[lo], s);
+    else
+        cells(r, lo, unit - r->first_unit[lo], s);
 }
 
 /* Each stretch's total becomes that of all stretches before it. */
 bool interp_scan_again(struct interp_run *r, struct interp_scratch *s)
 {
     if (r->round + 1 >= r->rounds)
-        return false;
-    if (!interp_reserve(&s->reduce, &s->reduce_size, 2 * (size_t)r->partial_size))
         return false;
     r->round++;
     char *total = s->reduce, *own = total + r->partial_size;

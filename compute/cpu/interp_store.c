@@ -6,6 +6,7 @@
  * (read from the neighbouring rows, always inside the operand). The columns are therefore computed
  * first and put in its place block by block, before the block is written, so that memory sees each
  * element once and in order, also when the output is an input's memory. */
+#include <assert.h>
 #include <string.h>
 
 #include "compute/cpu/interp_int.h"
@@ -68,7 +69,7 @@ static void collect(struct bound *b, struct ends *e, int64_t column, int64_t wid
     }
 }
 
-static bool compute_ends(struct interp_run *r, int64_t box, struct ends *e,
+static void compute_ends(struct interp_run *r, int64_t box, struct ends *e,
                          struct interp_scratch *s)
 {
     const int fast = r->order[r->n_order - 1];
@@ -77,9 +78,7 @@ static bool compute_ends(struct interp_run *r, int64_t box, struct ends *e,
     e->columns = full - (hi - lo);
     e->right = full - hi;
     e->item = r->operands[r->n_operands - 1].itemsize;
-    if (!interp_reserve(&s->staging, &s->staging_size,
-                        (size_t)(e->columns * e->rows) * e->item + 64))
-        return false;
+    assert((size_t)(e->columns * e->rows) * e->item <= s->staging_size);
     e->values = s->staging;
     int slot = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -87,12 +86,9 @@ static bool compute_ends(struct interp_run *r, int64_t box, struct ends *e,
             continue;
         slot = slot % (BOUND_SLOTS - 1) + 1;
         struct bound *b = interp_bind(r, box * n + i, false, slot, s);
-        if (!b)
-            return false;
         int64_t x = r->cuts[fast][i];
         collect(b, e, x < lo ? e->right + x : x - hi, b->box_ext[fast]);
     }
-    return true;
 }
 
 /* Puts the end columns into a block of `n` elements that begins `at` elements after the middle of
@@ -145,7 +141,7 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
         copy_item(first + (size_t)(end + j) * e->item, end_value(e, j, row + rows - 1), e->item);
 }
 
-static bool grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
+static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
                     struct interp_scratch *s)
 {
     const int fast = r->order[r->n_order - 1], next = r->order[r->n_order - 2];
@@ -153,32 +149,26 @@ static bool grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
     const int64_t full = r->k->shape[fast];
 
     struct bound *b = interp_bind(r, box * n + main, true, 0, s);
-    if (!b)
-        return false;
     int64_t width = b->box_ext[fast], high = b->box_ext[next];
     if (b->overrun && b->computed[0] && b->class_of[r->n_operands - 1] == CLASS_DIRECT) {
         struct ends e = {.from = from, .rows = to - from};
-        if (!compute_ends(r, box, &e, s))
-            return false;
+        compute_ends(r, box, &e, s);
         int64_t plane = (high - 1) * full + width;
         for (int64_t row = from; row < to;) {
             int64_t y = row % high, rows = high - y < to - row ? high - y : to - row;
             overrun_rows(b, &e, row / high * plane + y * full, row, rows, full);
             row += rows;
         }
-        return true;
+        return;
     }
     for (int64_t i = 0; i < n; i++) {
         b = interp_bind(r, box * n + i, false, 1 + i % (BOUND_SLOTS - 1), s);
-        if (!b)
-            return false;
         width = b->box_ext[fast];
         interp_store_range(b, from * width, to * width);
     }
-    return true;
 }
 
-bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
+void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
     int64_t box = box_of(r, unit);
     int64_t from = (unit - r->first_unit[box]) * r->unit_size, to = from + r->unit_size;
@@ -187,17 +177,15 @@ bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
         interp_box(r, box, lo, ext);
         for (int i = 0; i < r->n_order - 1; i++)
             rows *= ext[r->order[i]];
-        bool ok = grouped(r, box, from, to < rows ? to : rows, s);
+        grouped(r, box, from, to < rows ? to : rows, s);
         if (r->stream)
             rows_stream_end();
-        return ok;
+        return;
     }
     struct bound *b = interp_bind(r, box, false, 0, s);
-    if (!b)
-        return false;
     if (r->mode == MODE_TILE && b->g.q >= 0) {
         interp_store_tiles(b, from, to < b->g.n_tiles ? to : b->g.n_tiles);
-        return true;
+        return;
     }
     if (r->mode == MODE_TILE) {
         from *= 1024;
@@ -206,5 +194,4 @@ bool interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch
     interp_store_range(b, from, to < b->g.points ? to : b->g.points);
     if (r->stream)
         rows_stream_end();
-    return true;
 }

@@ -1,14 +1,19 @@
 /* Threads that run units, and streams that say which job may run.
  *
  * Every stream has at most one job in work, its head, and therefore one `task`, which is part of
- * the stream: running a job needs no allocation here. A task whose current kernel still has units
- * to give stands in a ring; workers take tasks from the ring in turn, grab units by atomic
- * counters, and go on to the next task after each unit when there are several, so that a small job
- * does not wait for a large one. The units are dealt out in as many lanes as there are threads: a
- * worker follows its own lane, so that it meets its neighbourhood's data again in its cache, and
- * helps in the others when that is used up. Who leaves a task last, with no units left, closes the
- * kernel and opens the next one or completes the job. A fresh job enters the ring as a task without
- * a kernel.
+ * the stream. Who takes up a job opens it: everything its kernels need is laid out and reserved
+ * before the first of them runs, so that from there on nothing can fail, and a job that did not get
+ * its memory has written nothing. The units that a task gives run in the workers' own scratch;
+ * where one cannot be made large enough, its worker borrows the task's, which is, in turn with
+ * others.
+ *
+ * A task whose current kernel still has units to give stands in a ring; workers take tasks from the
+ * ring in turn, grab units by atomic counters, and go on to the next task after each unit when
+ * there are several, so that a small job does not wait for a large one. The units are dealt out in
+ * as many lanes as there are threads: a worker follows its own lane, so that it meets its
+ * neighbourhood's data again in its cache, and helps in the others when that is used up. Who leaves
+ * a task last, with no units left, closes the kernel and opens the next one or completes the job. A
+ * fresh job enters the ring as a task without a kernel.
  *
  * Nobody ever sleeps for a job: a head whose fences have not passed lies in the `blocked` list,
  * which every completion looks through. One mutex guards all of this; units are some tens of
@@ -36,15 +41,21 @@ struct lane {
     int64_t end;
 };
 
+struct scratch_node {
+    struct interp_scratch *scratch;
+    struct scratch_node *next;
+};
+
 struct task {
-    struct interp_run *run; /* NULL: the job's next kernel has to be opened */
-    uint32_t kernel;        /* the one to open next */
+    struct interp_run **runs; /* of the job's kernels, once it is open; kept for the next job */
+    uint32_t n_runs, cap_runs;
+    uint32_t at; /* the one in work */
+    bool is_open;
+    struct scratch_node *scratch; /* fits all of them; NULL where there are none */
     int64_t n_units;
     struct lane *lanes;    /* the stream's, pool->n_lanes of them */
     _Atomic int64_t given; /* units taken */
-    _Atomic bool failed;
-    _Atomic bool touched; /* the last kernel has written something */
-    int users;            /* workers inside, under the lock */
+    int users;             /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
     struct timespec start;
@@ -58,11 +69,6 @@ struct stream {
     _Atomic uint64_t passed;
     struct stream *next; /* blocked list or free list */
     struct stream *all;
-};
-
-struct scratch_node {
-    struct interp_scratch *scratch;
-    struct scratch_node *next;
 };
 
 struct worker {
@@ -80,7 +86,8 @@ struct pool {
     struct task *ring; /* the next to take from */
     _Atomic int n_ring;
     struct stream *blocked, *free_streams, *streams;
-    struct scratch_node *spare; /* for submit() */
+    struct scratch_node *spare; /* for tasks */
+    pthread_mutex_t borrowing;  /* a task's scratch, by workers; never waits with `lock` held */
     int64_t inline_elements;
     struct pool_stats stats;
     int n_workers;
@@ -155,19 +162,25 @@ static double elapsed_ms(const struct timespec *from)
     return (double)(now.tv_sec - from->tv_sec) * 1e3 + (double)(now.tv_nsec - from->tv_nsec) * 1e-6;
 }
 
-/* The head is done: whoever waited for it may start. Ends with done(), outside of the lock. */
-static void complete(struct pool *p, struct stream *s, bool in_line)
+/* The head is done, or could not be opened: whoever waited for it may start. Ends with done(),
+ * outside of the lock. */
+static void complete(struct pool *p, struct stream *s, bool in_line, enum err_code result)
 {
     struct task *t = &s->task;
     struct job *job = s->head;
-    job->result = atomic_load(&t->failed) ? ERR_OUT_OF_MEMORY : ERR_OK;
+    struct scratch_node *scratch = t->scratch;
+    job->result = result;
     job->in_submit = in_line;
-    job->untouched = job->result != ERR_OK && !atomic_load(&t->touched);
+    job->untouched = result != ERR_OK;
     job->device_ms = elapsed_ms(&t->start);
     if (job->measured)
         job->measured(job);
 
     pthread_mutex_lock(&p->lock);
+    if (scratch) {
+        scratch->next = p->spare;
+        p->spare = scratch;
+    }
     p->stats.jobs++;
     p->stats.inline_jobs += in_line;
     p->stats.kernels += job->n_kernels;
@@ -176,7 +189,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     s->head = job->next;
     if (!s->head)
         s->tail = NULL;
-    *t = (struct task){.lanes = t->lanes};
+    *t = (struct task){.lanes = t->lanes, .runs = t->runs, .cap_runs = t->cap_runs};
     atomic_store(&s->passed, job->ticket);
     consider_head(p, s);
     for (struct stream **at = &p->blocked; *at;) {
@@ -194,13 +207,24 @@ static void complete(struct pool *p, struct stream *s, bool in_line)
     job->done(job);
 }
 
-/* A unit that fails has written nothing: it gets its memory first. */
-static void run_unit(struct task *t, int64_t u, struct interp_scratch *scratch)
+static struct scratch_node *take_scratch(struct pool *p)
 {
-    if (!interp_unit(t->run, u, scratch))
-        atomic_store(&t->failed, true);
-    else if (t->kernel == stream_of(t)->head->n_kernels)
-        atomic_store_explicit(&t->touched, true, memory_order_relaxed);
+    pthread_mutex_lock(&p->lock);
+    struct scratch_node *n = p->spare;
+    if (n)
+        p->spare = n->next;
+    pthread_mutex_unlock(&p->lock);
+    if (n)
+        return n;
+    n = mem_alloc(sizeof *n);
+    if (!n)
+        return NULL;
+    n->scratch = interp_scratch_new();
+    if (!n->scratch) {
+        mem_free(n);
+        return NULL;
+    }
+    return n;
 }
 
 /* Where arrays go that nobody uses is memory like any other here. */
@@ -210,34 +234,61 @@ static void copy_blocks(const struct job *job)
         mem_copy_away(job->copies[i].to, job->copies[i].from, (size_t)job->copies[i].n);
 }
 
-/* Closes the kernel in work, if any, and opens the next. True: it has units for several threads and
- * is open; false: the job ran to its end. Kernels of one unit, and all when `in_line`, are run on
- * the spot. */
-static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line)
+static bool reserve_runs(struct task *t, uint32_t n)
 {
-    struct job *job = stream_of(t)->head;
-    const struct pool *p = stream_of(t)->pool;
-    const int n_lanes = p->n_lanes;
-    if (!t->run && t->kernel == 0)
-        copy_blocks(job);
-    for (;;) {
-        bool again = t->run && !atomic_load(&t->failed) && interp_again(t->run, scratch);
-        if (t->run && !again) {
-            if (!atomic_load(&t->failed) && !interp_finish(t->run, scratch))
-                atomic_store(&t->failed, true);
-            interp_free(t->run);
-            t->run = NULL;
-        }
-        if (!again) {
-            if (t->kernel == job->n_kernels || atomic_load(&t->failed))
-                return false;
-            t->run = interp_new(job->kernels[t->kernel++], job->slots, in_line ? 1 : n_lanes);
-        }
-        if (!t->run) {
-            atomic_store(&t->failed, true);
+    if (n <= t->cap_runs)
+        return true;
+    struct interp_run **more = mem_reallocarray(t->runs, n, sizeof(struct interp_run *));
+    if (!more)
+        return false;
+    t->runs = more;
+    t->cap_runs = n;
+    return true;
+}
+
+/* All the memory of the head's kernels. False: there is not so much, and nothing has been done. */
+static bool open_job(struct pool *p, struct task *t, bool in_line)
+{
+    const struct job *job = stream_of(t)->head;
+    t->is_open = true;
+    if (job->n_kernels == 0)
+        return true;
+    t->scratch = take_scratch(p);
+    if (!t->scratch || !reserve_runs(t, job->n_kernels))
+        return false;
+    while (t->n_runs < job->n_kernels) {
+        struct interp_run *r =
+            interp_new(job->kernels[t->n_runs], job->slots, in_line ? 1 : p->n_lanes);
+        if (r)
+            t->runs[t->n_runs++] = r;
+        if (!r || !interp_fit(r, t->scratch->scratch)) {
+            while (t->n_runs > 0)
+                interp_free(t->runs[--t->n_runs]);
             return false;
         }
-        t->n_units = interp_units(t->run);
+    }
+    return true;
+}
+
+/* Readies the next kernel that has units for several threads; false: the job ran to its end.
+ * Kernels of one unit, and all when `in_line`, are run on the spot. `done`: all units of the one in
+ * work have run. */
+static bool advance(struct task *t, bool done, bool in_line)
+{
+    struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* no kernels */
+    const int n_lanes = stream_of(t)->pool->n_lanes;
+    if (t->at == 0 && !done)
+        copy_blocks(stream_of(t)->head);
+    while (t->at < t->n_runs) {
+        struct interp_run *run = t->runs[t->at];
+        if (done && !interp_again(run, scratch)) {
+            interp_finish(run, scratch);
+            interp_free(run);
+            t->at++;
+            done = false;
+            continue;
+        }
+        t->n_units = interp_units(run);
         if (!in_line && t->n_units > 1) {
             for (int i = 0; i < n_lanes; i++) {
                 atomic_store_explicit(&t->lanes[i].next, t->n_units * i / n_lanes,
@@ -247,9 +298,11 @@ static bool advance(struct task *t, struct interp_scratch *scratch, bool in_line
             atomic_store(&t->given, 0);
             return true;
         }
-        for (int64_t u = 0; u < t->n_units && !atomic_load(&t->failed); u++)
-            run_unit(t, u, scratch);
+        for (int64_t u = 0; u < t->n_units; u++)
+            interp_unit(run, u, scratch);
+        done = true;
     }
+    return false;
 }
 
 /* ---- workers ---- */
@@ -274,16 +327,21 @@ static int64_t take_unit(const struct pool *p, struct task *t, int *lane)
 }
 
 /* Takes units until there are none left or others wait for their turn. */
-static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *scratch, int lane)
+static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *own, int lane)
 {
+    struct interp_run *run = t->runs[t->at];
+    bool borrows = !interp_fit(run, own);
     int64_t n = 0;
     do {
         int64_t u = take_unit(p, t, &lane);
         if (u < 0)
             break;
         n++;
-        if (!atomic_load_explicit(&t->failed, memory_order_relaxed))
-            run_unit(t, u, scratch);
+        if (borrows)
+            pthread_mutex_lock(&p->borrowing);
+        interp_unit(run, u, borrows ? t->scratch->scratch : own);
+        if (borrows)
+            pthread_mutex_unlock(&p->borrowing);
     } while (atomic_load_explicit(&p->n_ring, memory_order_relaxed) < 2);
     return n;
 }
@@ -300,11 +358,12 @@ static void *work(void *user)
             break;
         struct task *t = p->ring;
         p->ring = t->next;
-        bool open = t->run != NULL;
-        if (!open) {
+        bool was_open = t->is_open, opened = true;
+        if (!was_open) {
             ring_remove(p, t);
             pthread_mutex_unlock(&p->lock);
             clock_gettime(CLOCK_MONOTONIC, &t->start);
+            opened = open_job(p, t, false);
         } else {
             t->users++;
             pthread_mutex_unlock(&p->lock);
@@ -318,11 +377,11 @@ static void *work(void *user)
                 continue;
             pthread_mutex_unlock(&p->lock);
         }
-        bool again = advance(t, w->scratch, false);
-        if (!again)
-            complete(p, stream_of(t), false);
+        bool goes_on = opened && advance(t, was_open, false);
+        if (!goes_on)
+            complete(p, stream_of(t), false, opened ? ERR_OK : ERR_OUT_OF_MEMORY);
         pthread_mutex_lock(&p->lock);
-        if (again) {
+        if (goes_on) {
             ring_add(p, t);
             p->ring = t; /* this thread goes on with it */
             pthread_cond_broadcast(&p->work);
@@ -333,19 +392,6 @@ static void *work(void *user)
 }
 
 /* ---- submitting ---- */
-
-static struct scratch_node *spare_new(void)
-{
-    struct scratch_node *n = mem_alloc(sizeof *n);
-    if (!n)
-        return NULL;
-    n->scratch = interp_scratch_new();
-    if (!n->scratch) {
-        mem_free(n);
-        return NULL;
-    }
-    return n;
-}
 
 static bool is_small(const struct pool *p, const struct job *job)
 {
@@ -382,26 +428,16 @@ uint64_t pool_submit(struct stream *s, struct job *job)
         pthread_mutex_unlock(&p->lock);
         return ticket;
     }
-    struct scratch_node *spare = p->spare;
-    if (spare)
-        p->spare = spare->next;
     pthread_mutex_unlock(&p->lock);
 
     clock_gettime(CLOCK_MONOTONIC, &s->task.start);
-    if (!spare)
-        spare = spare_new();
-    if (!spare) {
-        atomic_store(&s->task.failed, true);
-    } else {
-        bool open = advance(&s->task, spare->scratch, true);
-        assert(!open);
-        (void)open;
-        pthread_mutex_lock(&p->lock);
-        spare->next = p->spare;
-        p->spare = spare;
-        pthread_mutex_unlock(&p->lock);
+    bool opened = open_job(p, &s->task, true);
+    if (opened) {
+        bool goes_on = advance(&s->task, false, true);
+        assert(!goes_on);
+        (void)goes_on;
     }
-    complete(p, s, true);
+    complete(p, s, true, opened ? ERR_OK : ERR_OUT_OF_MEMORY);
     return ticket;
 }
 
@@ -480,6 +516,7 @@ struct pool *pool_new(int threads, int64_t inline_elements)
     p->inline_elements = inline_elements;
     p->n_lanes = threads < MOST_LANES ? threads : MOST_LANES;
     pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->borrowing, NULL);
     pthread_cond_init(&p->work, NULL);
     for (int i = 0; i < threads; i++) {
         struct worker *w = &p->workers[i];
@@ -504,6 +541,7 @@ void pool_free(struct pool *p)
     for (struct stream *s = p->streams, *next; s; s = next) {
         next = s->all;
         assert(!s->head);
+        mem_free(s->task.runs);
         mem_free(s);
     }
     for (struct scratch_node *n = p->spare, *next; n; n = next) {
@@ -512,6 +550,7 @@ void pool_free(struct pool *p)
         mem_free(n);
     }
     pthread_cond_destroy(&p->work);
+    pthread_mutex_destroy(&p->borrowing);
     pthread_mutex_destroy(&p->lock);
     mem_free(p);
 }

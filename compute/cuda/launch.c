@@ -268,7 +268,9 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
         cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
     f->timed = end == ERR_OK;
     /* its memory is let go at once, and the slab it fetches into */
-    if (!f->timed && f->launched && !atomic_load(&c->lost))
-        (void)cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
+    if (!f->timed && f->launched && !atomic_load(&c->lost)) {
+        end = cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
+        f->over = end == ERR_OK;
+    }
     return code != ERR_OK ? code : end;
 }

@@ -18,6 +18,7 @@ struct flight {
     bool launched;    /* a kernel, a copy or a filling of memory was */
     bool touched;     /* a kernel that writes what the last one does was launched */
     bool timed;       /* both events are recorded */
+    bool over;        /* the second could not be, so it was waited for: it has run */
     double compile_ms;
 };
 

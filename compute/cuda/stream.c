@@ -43,7 +43,7 @@ static bool has_failed(const struct stream *s)
 {
     const struct job *last = s->under_way_tail;
     const struct flight *f = last ? last->private_data : NULL;
-    return last && !(f && f->timed);
+    return last && !(f && (f->timed || f->over));
 }
 
 /* Whether the job may leave the queue now. One that failed already has nothing to wait for here: it
@@ -252,13 +252,14 @@ static struct job *take_finished(struct stream *s)
         if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
             return NULL;
         float ms = 0;
-        if (r == CUDA_SUCCESS)
-            r = c->driver->cuEventElapsedTime(&ms, f->begin, f->end);
         enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
+        if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, f->begin, f->end),
+                                         "cuEventElapsedTime", NULL) == ERR_DEVICE_LOST)
+            code = ERR_DEVICE_LOST; /* that it cannot be measured is no failure of the work */
         job->device_ms = (double)ms;
         job->result = f->result != ERR_OK ? f->result : code;
     } else if (f) {
-        job->result = f->result != ERR_OK ? f->result : ERR_DEVICE_LOST;
+        job->result = f->result != ERR_OK || f->over ? f->result : ERR_DEVICE_LOST;
     }
     if (f) {
         job->compile_ms = f->compile_ms;

@@ -160,7 +160,7 @@ static void take_operand(struct suite *t, char *p, bool has_grid)
     p = parse_shape(p, o->dtype, &o->shape);
     o->has_grid = has_grid;
     if (has_grid) {
-        char name[sizeof o->name];
+        char name[sizeof o->name + 4];
         snprintf(name, sizeof name, "%s_all", o->name);
         struct operand *all = operand_called(t, name, strlen(name));
         all->dtype = o->dtype;

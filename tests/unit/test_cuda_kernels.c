@@ -19,15 +19,9 @@
 #include "compute/engine.h"
 #include "compute/ir_build.h"
 #include "tests/fake/fake_cuda.h"
+#include "tests/unit/cuda_arrays.h"
 
 #define N 1000
-
-static void pause_a_little(int *tries)
-{
-    if (++*tries > 200000)
-        fail_msg("work is under way for ever");
-    usleep(50);
-}
 
 /* --- code on disk --- */
 

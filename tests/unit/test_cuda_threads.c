@@ -18,6 +18,7 @@
 #include "compute/engine.h"
 #include "protocol/infix.h"
 #include "tests/fake/fake_cuda.h"
+#include "tests/unit/cuda_arrays.h"
 
 #define N       4096
 #define BULK    300000 /* floats that do not fit one slab */
@@ -67,47 +68,14 @@ static enum err_code evaluate(struct engine_stream *s, const char *text, struct 
     return code;
 }
 
-static void pause_a_little(int *tries)
-{
-    if (++*tries > 1000000)
-        abort();
-    usleep(20);
-}
-
 static enum err_code get(struct engine_stream *s, struct array *a, float *to)
 {
-    struct download *d = NULL;
-    struct err e = ERR_INIT;
-    enum err_code code = download_new(s, a, NULL, NULL, &d, &e);
-    if (code != ERR_OK)
-        return code;
-    int tries = 0;
-    int64_t n = array_nbytes(a);
-    for (int64_t at = 0; at < n && code == ERR_OK;) {
-        int64_t got = download_pull(d, at, (char *)to + at, (size_t)(n - at));
-        if (got < 0)
-            code = download_result(d);
-        else if (got == 0)
-            pause_a_little(&tries);
-        else
-            at += got;
-    }
-    download_free(d);
-    return code;
+    return get_array(s, a, to);
 }
 
 static enum err_code put(struct engine_stream *s, int64_t n, struct array **ret)
 {
-    struct upload *u = NULL;
-    struct err e = ERR_INIT;
-    enum err_code code = upload_new(s, x.account, n * 4, NULL, NULL, &u, &e);
-    if (code != ERR_OK)
-        return code;
-    int tries = 0;
-    for (size_t at = 0, took, all = (size_t)n * 4; at < all; at += took)
-        if (!(took = upload_push(u, (const char *)ramp + at, all - at)))
-            pause_a_little(&tries);
-    return upload_finish_new(u, DT_F32, 1, &n, false, ret, &e);
+    return put_array(s, x.account, ramp, 1, &n, ret);
 }
 
 static void open_engine(struct engine_stream **ret)

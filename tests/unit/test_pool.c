@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -370,6 +371,61 @@ static void test_out_of_memory(void **state)
     sem_destroy(&sem);
 }
 
+/* All that four kernels in place need is there before the first of them runs: from whichever
+ * allocation on there is no memory, they have all run or none has begun, also where the threads
+ * cannot have memory of their own. */
+static void test_all_or_nothing(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18 };
+    int64_t before = mem_live();
+    float *x = mem_alloc(N * sizeof *x);
+    void *slots[1] = {x};
+    struct adder a;
+    int refused = 0, borrowed = 0;
+    adder_init(&a, N, 1, 0, 0, 1);
+    sem_t sem;
+    sem_init(&sem, 0, 0);
+    for (int inlined = 0; inlined < 2; inlined++) {
+        for (int n = 1;; n++) {
+            struct pool *p = pool_new(3, inlined ? INT64_MAX : 0);
+            struct stream *s = pool_stream_new(p);
+            struct counted c;
+            float want = 1;
+            for (int i = 0; i < N; i++)
+                x[i] = 1;
+            prepare(&c, &a, 4, slots, &sem, NULL);
+            mem_fail_after(n, true);
+            pool_submit(s, &c.job);
+            wait_for(&sem, 1);
+            int64_t failed = mem_failed();
+            mem_fail_after(0, false);
+            pool_stream_free(s);
+            pool_free(p);
+            if (c.job.result == ERR_OK)
+                for (int k = 0; k < 4; k++)
+                    want = sinf(want) + 1;
+            else
+                assert_int_equal(c.job.result, ERR_OUT_OF_MEMORY);
+            assert_true(c.job.untouched == (c.job.result != ERR_OK));
+            for (int i = 0; i < N; i++)
+                if (fabsf(x[i] - want) > 1e-5F)
+                    fail_msg("without allocation %d: [%d] is %g, not %g", n, i, (double)x[i],
+                             (double)want);
+            refused += c.job.result != ERR_OK;
+            borrowed += c.job.result == ERR_OK && failed > 0;
+            if (!failed)
+                break;
+        }
+    }
+    assert_true(refused > 8);
+    assert_true(borrowed > 0);
+    arena_free(a.arena);
+    mem_free(x);
+    sem_destroy(&sem);
+    assert_int_equal(mem_live(), before);
+}
+
 /* A stencil or a sum over many units gives the same bits on any number of threads. */
 static void run_parallel(int threads, bool sum, enum boundary_mode mode, const double *in,
                          double *out, int64_t rows, int64_t cols)
@@ -484,10 +540,11 @@ static void test_streamed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),    cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_inline),   cmocka_unit_test(test_fair),
-        cmocka_unit_test(test_many),     cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_parallel), cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_inline),         cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_parallel),       cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_all_or_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
