@@ -7,6 +7,7 @@ roots, comparisons, selections, shifts and views, and must agree to the bit (all
 `smooth` ones hold transcendental functions and float reductions and must agree closely.
 """
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -81,8 +82,10 @@ def shifted(a, offsets, mode, value=0):
 
 
 class Grower:
-    def __init__(self, rng, arrays, smooth):
-        self.rng, self.arrays, self.smooth = rng, arrays, smooth
+    """fused: only what needs no kernel of its own."""
+
+    def __init__(self, rng, arrays, smooth, fused=False):
+        self.rng, self.arrays, self.smooth, self.fused = rng, arrays, smooth, fused
 
     def pick(self, options):
         return options[self.rng.integers(len(options))]
@@ -98,10 +101,13 @@ class Grower:
         if depth == 0:
             return self.leaf(array)
         makers = [self.binary, self.binary, self.binary, self.compare, self.where, self.unary,
-                  self.shift, self.view, self.minmax, self.cast, self.reduce, self.rearrange, self.join,
-                  self.take]
+                  self.shift, self.view, self.minmax, self.cast]
+        if not self.fused:
+            makers += [self.reduce, self.rearrange, self.join, self.take, self.listed]
         if self.smooth:
-            makers += [self.function, self.function, self.mean]
+            makers += [self.function, self.function]
+        if self.smooth and not self.fused:
+            makers += [self.mean]
         for _ in range(20):
             node = self.pick(makers)(depth - 1)
             if node is not None:
@@ -264,6 +270,20 @@ class Grower:
         return Node(f"take({x.text}, {text}, -1, '{kind}')", {"op": "take", "args": [x.tree, tree], "axis": -1, "mode": kind},
                     np.asarray(value))
 
+    def listed(self, depth):
+        """Indices and repetitions written out; as long as x again."""
+        x = self.grow(depth, array=True)
+        if x.ndim == 0 or x.value.shape[-1] == 0:
+            return None
+        n = x.value.shape[-1]
+        if self.rng.random() < 0.5:
+            at = self.rng.integers(-n, n, n).tolist()
+            return Node(f"take({x.text}, {at}, -1)", {"op": "take", "args": [x.tree, at], "axis": -1}, np.take(x.value, at, -1))
+        times = self.rng.integers(1, 4, n).tolist()
+        repeated = {"op": "repeat", "args": [x.tree, times], "axis": -1}
+        return Node(f"repeat({x.text}, {times}, -1)[..., :{n}]", {"op": "getitem", "args": [repeated], "index": f"..., :{n}"},
+                    np.repeat(x.value, times, -1)[..., :n])
+
     def cast(self, depth):
         x = self.grow(depth, array=True)
         t = self.pick(["int32", "int64", "float32", "float64", "uint8", "bool", "float16"])
@@ -284,6 +304,8 @@ class Grower:
         if self.smooth and x.dtype.kind == "f" and name in ("any", "all"):
             return None
         value = np.asarray(f(x.value, axis=axis, keepdims=True))
+        if name in ("max", "min") and x.dtype.kind == "f" and len(set(np.signbit(x.value[x.value == 0]))) > 1:
+            return None  # either zero is right
         return Node(f"{name}({x.text}, axis={axis}, keepdims=True)",
                     {"op": name, "args": [x.tree], "axis": axis, "keepdims": True}, value)
 
@@ -329,32 +351,86 @@ EXACT = [["int32"], ["float32"], ["float64", "float32"], ["int8", "int64", "uint
 SMOOTH = [["float64"], ["float64", "int32"], ["float64", "bool", "uint8"]]
 
 
+# Trees of each kind: 10,000 in all, 100,000 in the long run, 1,300 where the daemon is slow.
+CHUNK = 130
+DOZEN = 12
+LONG = bool(os.environ.get("ARRAYD_LONG"))
+CHUNKS = 1 if os.environ.get("ARRAYD_SUBSET") else 70 if LONG else 7
+
+
 @pytest.mark.parametrize("smooth,dtypes", [(False, d) for d in EXACT] + [(True, d) for d in SMOOTH],
                          ids=lambda p: p if isinstance(p, bool) else "-".join(p))
 def test_random(api, smooth, dtypes):
-    rng = np.random.default_rng([RANK[np.dtype(d).kind] * 100 + np.dtype(d).itemsize for d in dtypes])
-    data = arrays(rng, dtypes)
-    bind = {name: api.upload(a)["id"] for name, a in data.items()}
-    grower = Grower(rng, data, smooth)
-    with np.errstate(all="ignore"):
-        for _ in range(120):
-            node = grower.grow(int(rng.integers(1, 5)), array=True)
-            check(api, bind, node, smooth)
+    seed = [RANK[np.dtype(d).kind] * 100 + np.dtype(d).itemsize for d in dtypes]
+    for chunk in range(CHUNKS):
+        rng = np.random.default_rng(seed + [chunk])
+        data = arrays(rng, dtypes)
+        bind = {name: api.upload(a)["id"] for name, a in data.items()}
+        grower = Grower(rng, data, smooth)
+        for k in range(CHUNK):
+            with np.errstate(all="ignore"):
+                node = grower.grow(int(rng.integers(1, 5)), array=True)
+            bodies = ({"expr": node.text}, {"tree": node.tree})
+            check(api, bind, node, smooth, bodies if k % 8 == 0 else bodies[k % 2:][:1], contract=k % 16 == 0)
+        for ref in bind.values():
+            api.expect(204, api.delete(f"/v1/arrays/{ref}"))
 
 
-def check(api, bind, node, smooth):
-    want = node.value
-    if want.size == 0:
+def fits(shape):
+    return len(shape) <= 2 and all(n in (1, m) for n, m in zip(shape[::-1], SHAPE[::-1]))
+
+
+def test_random_on_a_device(gpu_with):
+    """A dozen trees of one dtype in a kernel: it is the kernels' compilation that takes time. In the long run also
+    trees that need kernels of their own."""
+    api = gpu_with().client()
+    for dtypes, fused in [(d, True) for d in (EXACT + SMOOTH)[1::2]] + [(d, False) for d in EXACT + SMOOTH if LONG]:
+        smooth = dtypes in SMOOTH
+        rng = np.random.default_rng([len(dtypes), fused])
+        data = arrays(rng, dtypes)
+        which = np.arange(DOZEN).reshape(-1, 1, 1)
+        bind = {name: api.upload(a)["id"] for name, a in {**data, "which": which}.items()}
+        grower, waiting, asked = Grower(rng, data, smooth, fused), {}, 0
+        while asked < (48 if not LONG else 120 if fused else 36):
+            with np.errstate(all="ignore"):
+                node = grower.grow(int(rng.integers(1, 5)), array=True)
+            if not fits(node.value.shape):
+                continue
+            batch = waiting.setdefault(node.dtype, [])
+            batch.append(node)
+            if len(batch) == DOZEN:
+                together(api, bind, batch, smooth)
+                batch.clear()
+                asked += DOZEN
+
+
+def together(api, bind, batch, smooth):
+    text = batch[-1].text
+    for k, node in reversed(list(enumerate(batch[:-1]))):
+        text = f"where(which == {k}, {node.text}, {text})"
+    want = np.stack([np.broadcast_to(node.value, SHAPE) for node in batch])
+    r = api.post("/v1/evaluate", {"expr": f"broadcast_to({text}, [{DOZEN}, 4, 6])", "bind": bind}, accept=OCTETS)
+    assert r.status == 200, f"{text}: {r}"
+    agrees(r.body, Node(text, None, want), smooth)
+
+
+def check(api, bind, node, smooth, bodies, contract=True):
+    if node.value.size == 0:
         return
     used = {k: v for k, v in bind.items() if k in node.text}
     replies = []
-    for body in ({"expr": node.text}, {"tree": node.tree}):
-        r = api.post("/v1/evaluate", {**body, "bind": used}, accept=OCTETS)
+    for body in bodies:
+        r = api.post("/v1/evaluate", {**body, "bind": used}, accept=OCTETS, check=contract)
         assert r.status == 200, f"{node.text}: {r}"
         replies.append(r.body)
-    assert replies[0] == replies[1], node.text
-    assert len(replies[0]) == want.nbytes, f"{node.text}: expected {want.dtype} {want.shape}"
-    got = np.frombuffer(replies[0], want.dtype).reshape(want.shape)
+    assert replies[0] == replies[-1], node.text
+    agrees(replies[0], node, smooth)
+
+
+def agrees(body, node, smooth):
+    want = node.value
+    assert len(body) == want.nbytes, f"{node.text}: expected {want.dtype} {want.shape}"
+    got = np.frombuffer(body, want.dtype).reshape(want.shape)
     if smooth and want.dtype.kind == "f":
         rtol = {2: 2e-2, 4: 1e-4, 8: 1e-9}[want.dtype.itemsize]
         np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol, err_msg=node.text)
