@@ -6,7 +6,11 @@
  * weight is NaN, and so is the result. Nearest: the coordinate is rounded before it is brought in.
  *
  * The array's own boundary is clamp (or wrap) first, which gives the edge's value, and then, axis
- * by axis, what the face makes of that: axis 0 innermost, as ghosts are filled. */
+ * by axis, what the face makes of that: axis 0 innermost, as ghosts are filled.
+ *
+ * Along many axes that would be too much code. There a sum runs over the corners, a corner's number
+ * being one bit an axis; the weights' products and the cells' numbers are tables for half of the
+ * axes each. What faces make of a value is linear in it, so they may follow at the end. */
 #include <math.h>
 #include <string.h>
 
@@ -14,6 +18,10 @@
 #include "compute/grid.h"
 
 #define NONE UINT32_MAX
+
+/* As many axes are folded one by one; along more, the corners are counted by an axis of their own.
+ */
+#define FEW_AXES 4
 
 struct sampling {
     struct checker *c;
@@ -162,13 +170,18 @@ static enum err_code find_place(struct sampling *s, int axis, struct place *ret)
 }
 
 /* The cell at one corner: bit k of `corner` for the far side along axis k. */
-static enum err_code corner_value(struct sampling *s, const struct place *places, uint32_t corner,
-                                  uint32_t *ret)
+static enum err_code corner_value(struct sampling *s, const struct place *places, const int *axes,
+                                  int n, uint32_t corner, uint32_t *ret)
 {
     struct checker *c = s->c;
+    const struct affine nothing = {.rank = 0};
     uint32_t at = 0, inside = NONE;
-    for (int k = 0; k < s->rank; k++) {
-        const struct place *p = &places[k];
+    if (n == 0) {
+        TRY(number(s, DT_I64, 0, &at));
+        TRY(graph_view(c, s->place, at, &nothing, 1, c->t->nodes[s->points].shape, &at));
+    }
+    for (int k = 0; k < n; k++) {
+        const struct place *p = &places[axes[k]];
         uint32_t side = corner >> k & 1, in = p->inside[side];
         if (k)
             TRY(graph_op2(c, s->place, OP_ADD, at, p->cell[side], &at));
@@ -292,38 +305,138 @@ static enum err_code nan_kept(struct sampling *s, const struct place *places, ui
     return graph_where(s->c, s->place, bad, nan, v, ret);
 }
 
+/* The faces of all axes, axis 0 first, and NaN for coordinates that are. */
+static enum err_code finish(struct sampling *s, const struct place *places, uint32_t v,
+                            uint32_t *ret)
+{
+    for (int k = 0; k < s->rank; k++)
+        TRY(behind_faces(s, &places[k], k, &v));
+    return nan_kept(s, places, v, ret);
+}
+
+/* Of the corners along some axes, for each point: what their numbers, the product of their weights
+ * and (NONE: all are) whether they are inside comes to; as arrays (m, 2^n), in memory. */
+struct corners {
+    int64_t n;
+    uint32_t at, weight, inside;
+};
+
+static enum err_code choose(struct sampling *s, uint32_t far, const uint32_t side[2], uint32_t *ret)
+{
+    uint32_t two[2];
+    for (int k = 0; k < 2; k++)
+        TRY(rearrange_expand(s->c, s->place, side[k], 1u << 1, &two[k]));
+    return graph_where(s->c, s->place, far, two[1], two[0], ret);
+}
+
+static enum err_code corners_along(struct sampling *s, const struct place *places, const int *axes,
+                                   int n, struct corners *ret)
+{
+    struct checker *c = s->c;
+    const int64_t shape[2] = {*c->t->nodes[s->points].shape, 1ll << n};
+    uint32_t corner, far, id, w[2];
+    ret->n = shape[1];
+    ret->inside = NONE;
+    TRY(graph_index_of(c, s->place, 1, 2, shape, &corner));
+    TRY(number(s, DT_I64, 0, &ret->at));
+    TRY(number(s, s->weight, 1, &ret->weight));
+    for (int k = 0; k < n; k++) {
+        const struct place *p = &places[axes[k]];
+        TRY(with(s, OP_BITWISE_AND, corner, (double)(1ll << k), &far));
+        TRY(with(s, OP_NOT_EQUAL, far, 0, &far));
+        TRY(choose(s, far, p->cell, &id));
+        TRY(graph_op2(c, s->place, OP_ADD, ret->at, id, &ret->at));
+        w[1] = p->weight;
+        TRY(minus(s, 1, w[1], &w[0]));
+        TRY(choose(s, far, w, &id));
+        TRY(graph_op2(c, s->place, OP_MULTIPLY, ret->weight, id, &ret->weight));
+        if (p->inside[0] == NONE)
+            continue;
+        TRY(choose(s, far, p->inside, &id));
+        if (ret->inside != NONE)
+            TRY(graph_op2(c, s->place, OP_LOGICAL_AND, ret->inside, id, &id));
+        ret->inside = id;
+    }
+    TRY(graph_stored(c, s->place, ret->at, &ret->at));
+    TRY(graph_stored(c, s->place, ret->weight, &ret->weight));
+    return ret->inside == NONE ? ERR_OK : graph_stored(c, s->place, ret->inside, &ret->inside);
+}
+
+/* op over all pairs of corners: (m, 2^n, 1) and (m, 1, 2^n'). */
+static enum err_code pairs(struct sampling *s, enum op op, uint32_t a, uint32_t b, uint32_t *ret)
+{
+    TRY(rearrange_expand(s->c, s->place, a, 1u << 2, &a));
+    TRY(rearrange_expand(s->c, s->place, b, 1u << 1, &b));
+    return graph_op2(s->c, s->place, op, a, b, ret);
+}
+
+/* Along many axes: the sum over all corners of cell times weight, those of half the axes against
+ * those of the others. */
+static enum err_code summed(struct sampling *s, const struct place *places, const int *axes, int n,
+                            uint32_t *ret)
+{
+    struct checker *c = s->c;
+    struct corners a, b;
+    struct view v;
+    uint32_t at, w, none, zero, inside;
+    const int64_t shape[3] = {*c->t->nodes[s->points].shape, 1ll << n / 2, 1ll << (n - n / 2)};
+    enum err_code rc = view_contiguous(3, shape, dtype_size(s->calc), &v, c->e);
+    if (rc)
+        return check_place(c, s->place, rc);
+    TRY(corners_along(s, places, axes, n / 2, &a));
+    TRY(corners_along(s, places, axes + n / 2, n - n / 2, &b));
+    TRY(pairs(s, OP_ADD, a.at, b.at, &at));
+    TRY(pairs(s, OP_MULTIPLY, a.weight, b.weight, &w));
+    TRY(graph_gather(c, s->place, s->x, at, ret));
+    TRY(graph_cast(c, s->place, *ret, s->calc, ret));
+    if (a.inside != NONE) {
+        TRY(pairs(s, OP_LOGICAL_AND, a.inside, b.inside, &inside));
+        TRY(graph_where(c, s->place, inside, *ret, s->value, ret));
+    }
+    TRY(with(s, OP_EQUAL, w, 0, &none));
+    TRY(graph_cast(c, s->place, w, s->calc, &w));
+    TRY(graph_op2(c, s->place, OP_MULTIPLY, *ret, w, ret));
+    TRY(number(s, s->calc, 0, &zero));
+    TRY(graph_where(c, s->place, none, zero, *ret, ret));
+    TRY(graph_reduce(c, s->place, *ret, REDUCE_SUM, 0, 1u << 1 | 1u << 2, false, ret));
+    return finish(s, places, *ret, ret);
+}
+
 static enum err_code linear(struct sampling *s, const struct place *places, uint32_t *ret)
 {
-    if (s->rank > 16)
-        return expr_err(s->c->x, s->place, s->c->e, ERR_EXPRESSION_TOO_LARGE,
-                        "sample() between the 2^%d cells around a point is too much", s->rank);
-    uint32_t n = 1u << s->rank;
-    uint32_t *v = arena_alloc_array(s->c->arena, n, sizeof *v);
-    if (!v)
-        return err_oom(s->c->e);
+    uint32_t v[1 << FEW_AXES];
+    int axes[MAX_RANK], n_axes = 0;
+    const bool interleaved = s->grid && s->rank <= FEW_AXES;
+    for (int k = 0; k < s->rank; k++) /* one cell is the same on either side of the point */
+        if (s->shape[k] > 1 || s->mode == BOUNDARY_CONSTANT || interleaved)
+            axes[n_axes++] = k;
+    if (n_axes > FEW_AXES)
+        return summed(s, places, axes, n_axes, ret);
+    uint32_t n = 1u << n_axes;
     for (uint32_t i = 0; i < n; i++)
-        TRY(corner_value(s, places, i, &v[i]));
-    for (int k = s->rank; k-- > 0 && !s->grid;)
+        TRY(corner_value(s, places, axes, n_axes, i, &v[i]));
+    for (int k = n_axes; k-- > 0 && !interleaved;)
         for (uint32_t i = 0; i < 1u << k; i++)
-            TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
-    for (int k = 0; k < s->rank && s->grid; k++)
+            TRY(between(s, v[i], v[i | 1u << k], places[axes[k]].weight, &v[i]));
+    for (int k = 0; k < n_axes && interleaved; k++)
         for (uint32_t i = 0; i < n; i += 2u << k) {
             TRY(between(s, v[i], v[i | 1u << k], places[k].weight, &v[i]));
             TRY(behind_faces(s, &places[k], k, &v[i]));
         }
-    if (s->grid)
-        return nan_kept(s, places, v[0], ret);
     *ret = v[0];
-    return ERR_OK;
+    if (s->grid && !interleaved)
+        return finish(s, places, *ret, ret);
+    return interleaved || n_axes < s->rank ? nan_kept(s, places, *ret, ret) : ERR_OK;
 }
 
 static enum err_code nearest(struct sampling *s, const struct place *places, uint32_t *ret)
 {
     uint32_t v;
-    TRY(corner_value(s, places, 0, &v));
+    int axes[MAX_RANK];
     for (int k = 0; k < s->rank; k++)
-        TRY(behind_faces(s, &places[k], k, &v));
-    return nan_kept(s, places, v, ret);
+        axes[k] = k;
+    TRY(corner_value(s, places, axes, s->rank, 0, &v));
+    return finish(s, places, v, ret);
 }
 
 static enum err_code method_param(struct checker *c, uint32_t node, bool *ret_nearest)

@@ -259,12 +259,52 @@ def test_sample(api, mode, shape):
                 np.testing.assert_array_equal(got[whole], want[whole])
 
 
+def contracted(x, p, mode, value=0.0):
+    """One point between the cells, axis by axis from the first."""
+    for q in p:
+        n = x.shape[0]
+        if mode == "constant":
+            x = np.concatenate([np.full((1, *x.shape[1:]), value), x, np.full((1, *x.shape[1:]), value)])
+            q, n = np.clip(q, -1, n) + 1, n + 2
+        c = float(brought_in(q, n, "clamp" if mode == "constant" else mode))
+        if c != c:
+            return np.nan
+        lo = int(np.floor(c)) % n
+        hi = (lo + 1) % n if mode == "wrap" else min(lo + 1, n - 1)
+        x = mix(x[lo], x[hi], c - np.floor(c))
+    return x
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 2, 3, 2), (1,) * 9 + (3, 1, 2), (3, 1, 2, 2, 2, 1, 3, 2), (2,) * 17, (1, 2) * 8 + (1,) * 16, (1,) * 32], ids=str)
+def test_sample_of_many_axes(api, shape):
+    rng = np.random.default_rng(len(shape))
+    x = rng.standard_normal(shape)
+    p = np.concatenate([rng.uniform(-2, 4, (12, len(shape))), rng.integers(-3, 5, (6, len(shape))), rng.uniform(0, 1, (2, len(shape)))])
+    p[3, -1], p[4, 0] = np.nan, np.inf
+    store(api, x, "x")
+    store(api, p, "p")
+    for mode in (*MODES, "constant"):
+        if mode == "constant" and len(shape) > 17:
+            continue  # 2**32 corners
+        with np.errstate(invalid="ignore"):
+            want = [contracted(x, q, mode, 0.75) for q in p]
+        got = api.evaluate(f"sample(x, p, boundary='{mode}'{', value=0.75' if mode == 'constant' else ''})")
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9, err_msg=mode)
+        whole = (p == np.floor(p)).all(axis=1)
+        np.testing.assert_array_equal(got[whole], np.array(want)[whole])
+
+
 def test_sample_beside_the_infinite(api):
     x = np.zeros((3, 3))
     x[1, 1], x[0, 0] = np.inf, np.nan
     store(api, x, "x")
     store(api, np.array([[0.0, 1], [1, 0], [2, 1], [1, 1], [0.5, 1], [0, 0.5]]), "p")
     np.testing.assert_array_equal(api.evaluate("sample(x, p)"), [0, 0, 0, np.inf, np.inf, np.nan])
+    x = np.ones((2,) * 6)
+    x[1, 1, 1, 1, 1, 0], x[0, 0, 0, 0, 0, 1] = np.inf, np.nan
+    store(api, x, "x")
+    store(api, np.array([[1.0, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0.5], [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0.5, 1]]), "p")
+    np.testing.assert_array_equal(api.evaluate("sample(x, p)"), [1, 1, np.inf, np.inf, np.nan])
 
 
 def test_sample_constant(api):
@@ -464,5 +504,9 @@ def test_on_a_device(gpu_with):
     store(api, p, "p")
     np.testing.assert_array_equal(api.evaluate("sample(a, p, 'nearest', 'reflect')"), sampled(arrays[0], p, "reflect", True))
     np.testing.assert_allclose(api.evaluate("sample(a, p)"), sampled(arrays[0], p, "clamp", False), rtol=1e-5, atol=1e-4)
+    x, p = RNG.standard_normal((2, 3, 2, 2, 2)), RNG.uniform(-1, 3, (9, 5))
+    store(api, x, "x")
+    store(api, p, "p")
+    np.testing.assert_allclose(api.evaluate("sample(x, p)"), [contracted(x, q, "clamp") for q in p], rtol=1e-9, atol=1e-9)
     check_guards(api)
     check_long_lists(api)
