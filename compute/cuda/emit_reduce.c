@@ -35,7 +35,8 @@ void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
 }
 
 struct reduction {
-    const char *type; /* ar_state */
+    const char *type;   /* ar_state */
+    const char *header; /* where that is; NULL: running.cuh */
     char begin[48], take[112], merge[96], end[96];
     struct scalar identity;
     int size; /* of a state, bytes */
@@ -112,6 +113,7 @@ static struct reduction sum_of(enum dtype t, bool mean)
 static struct reduction var_of(enum dtype t)
 {
     struct reduction r = {.type = "ar_moments",
+                          .header = "moments.cuh",
                           .begin = "ar_moments{0, 0, 0, 0}",
                           .merge = "ar_moments_merge(a, b)",
                           .size = 32};
@@ -120,10 +122,10 @@ static struct reduction var_of(enum dtype t)
     return r;
 }
 
-/* float32 and complex64 in double, as the CPU backend. */
+/* As on the CPU backend: real ones as a fraction and a power of two, complex64 in complex128. */
 static struct reduction prod_of(enum dtype t)
 {
-    struct reduction r = {.begin = "1", .take = "s * (ar_f64)x", .merge = "a * b", .size = 8};
+    struct reduction r = {.begin = "1", .size = 8};
     const char *id = emit_id(t);
     if (dtype_is_complex(t)) {
         r = (struct reduction){.type = "ar_c128",
@@ -135,8 +137,17 @@ static struct reduction prod_of(enum dtype t)
         if (t == DT_C128)
             snprintf(r.end, sizeof r.end, "s");
     } else if (dtype_is_real_float(t)) {
-        r.type = "ar_f64";
-        snprintf(r.end, sizeof r.end, "(%s)s", emit_type(t));
+        r = (struct reduction){.type = "ar_product",
+                               .header = "product.h",
+                               .begin = "ar_product{0.5, 1}",
+                               .take = "ar_product_by_any(s, x)",
+                               .merge = "ar_product_merge(a, b)",
+                               .end = "ar_product_value(s)",
+                               .size = 16};
+        if (t == DT_F32) {
+            snprintf(r.take, sizeof r.take, "ar_product_by(s, (ar_f64)x)");
+            snprintf(r.end, sizeof r.end, "(ar_f32)ar_product_value(s)");
+        }
     } else {
         r.type = emit_type(t);
         snprintf(r.take, sizeof r.take, "ar_MULTIPLY_%s(s, x)", id);
@@ -151,6 +162,7 @@ static struct reduction arg_of(enum dtype t, bool least)
 {
     bool wide = dtype_size(t) == 8;
     struct reduction r = {.type = wide ? "ar_best<ar_i64>" : "ar_best<ar_i32>",
+                          .header = "best.cuh",
                           .merge = "ar_better(a, b)",
                           .end = "(ar_i64)s.at",
                           .size = 16};
@@ -241,15 +253,12 @@ static void emit_reduction(struct emitter *m)
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = out->divisor}, "divisor");
     emit_position(m, arg);
     strb_addf(b,
-              "#include \"compute/kernels/%s.cuh\"\ntypedef %s ar_state;\n"
+              "#include \"compute/kernels/%s\"\ntypedef %s ar_state;\n"
               "AR_FN ar_state ar_begin(const ar_params &p)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
               "AR_FN ar_result ar_end(const ar_params &p, ar_state s)\n{\n    return %s;\n}\n",
-              arg                         ? "best"
-              : out->reduce == REDUCE_VAR ? "moments"
-                                          : "running",
-              r.type, r.begin, r.take, r.merge, r.end);
+              r.header ? r.header : "running.cuh", r.type, r.begin, r.take, r.merge, r.end);
     if (m->f->stretches > 1) {
         int64_t outputs = m->f->kept * (m->f->inner ? 1 : m->f->elements);
         m->out->scratch = m->f->stretches * outputs * r.size;

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from common import COMPLEX, DT, FLOATS, INTS
+from mpmath import mp
 from table import name_of, put_array, put_error, put_expr, rng, wide, whole
 
 AXES = [None, 0, 1, -1, (0, 2), (1, 2), (0, 1, -1), ()]
@@ -134,6 +135,32 @@ def put_dots(dtype, x, e):
         put_expr(f"dot({text})", name_of(r), np.asarray(np.sum(a * b)).astype(r), 0 if r.kind in "iu" else 4)
 
 
+def put_far_products(dtype):
+    """Factors of all magnitudes: parts of them have products far outside the type's range, the whole
+    of them, and of each row, does not."""
+    if dtype not in ("float32", "float64"):
+        return
+    reach = 900 if dtype == "float64" else 110
+    exponent = rng.integers(-reach // 2, reach // 2 + 1, (70, 4))
+    exponent[:35] = np.abs(exponent[:35])
+    exponent[35:] = -exponent[:35]
+    exponent[:, 3] -= exponent.sum(1) // 2  # a row's does not go far
+    x = np.ldexp(rng.uniform(0.5, 1, (70, 4)) * rng.choice([-1, 1], (70, 4)), exponent)
+    x[35:] = np.copysign(2 - np.abs(x[35:] / 2.0 ** exponent[35:]), x[35:]) * 2.0 ** exponent[35:]
+    if dtype == "float64":  # beside the least number there is
+        x[40:43, 0] = 5e-324
+        x[60:70, 0] *= 2.0 ** -np.round(np.log2(np.abs(x[:, 0])).sum() / 10)
+        x[60:70, 2] *= 2.0 ** -np.round(np.log2(np.abs(x[:, 2])).sum() / 10)
+    x = x.astype(dtype)
+    put_array("w", dtype, x)
+    for text, a, axis in (("w", x, None), ("w[::-1]", x[::-1], None), ("w", x, 1), ("w", x, 0), ("w[20:60]", x[20:60], None),
+                          ("w[:, ::-1]", x[:, ::-1], 0), ("w[3:9]", x[3:9], 1)):
+        rows = a.reshape(1, -1) if axis is None else np.moveaxis(a, axis, -1)
+        want = np.array([float(mp.fprod(map(float, row))) for row in rows]).astype(dtype)
+        want = want[0] if axis is None else want
+        put_expr(f"prod({text}" + (f", {axis})" if axis is not None else ")"), dtype, want, 24)
+
+
 def put_reductions(dtype):
     x, e = spread(dtype, 3, 3, 5), rows(dtype)
     put_array("r", dtype, x)
@@ -155,3 +182,4 @@ def put_reductions(dtype):
                 put_reduced(name, "r", x, axis, correction=correction)
     put_scans(dtype, x, e)
     put_dots(dtype, x, e)
+    put_far_products(dtype)
