@@ -300,6 +300,8 @@ void task_free(struct task *t)
 {
     if (!t)
         return;
+    if (!t->fetch_submitted)
+        task_free(t->fetch);
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
     release_own_kernels(t);
@@ -530,13 +532,28 @@ enum err_code task_submit(struct task *t)
     return ERR_OK;
 }
 
+static void task_tell(struct task *t)
+{
+    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
+        task_deliver(t);
+}
+
 void task_unlock(struct task *t)
 {
     struct engine *g = t->stream->engine;
     pthread_mutex_unlock(&g->lock);
-    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
-        task_deliver(t);
+    if (t->fetch)
+        task_tell(t->fetch);
+    task_tell(t);
     reap_streams(g);
+}
+
+void task_unlock_unsubmitted(struct task *take_t)
+{
+    pthread_mutex_unlock(&take_t->stream->engine->lock);
+    if (take_t->fetch_submitted)
+        task_tell(take_t->fetch);
+    task_free(take_t);
 }
 
 void engine_sync(struct engine_stream *s, engine_done *done, void *user)

@@ -221,7 +221,11 @@ struct eviction {
     uint64_t until; /* engine_clock: what was used after that stays */
     engine_done *done;
     void *user;
+    /* the engine's own */
     struct eviction *next;
+    _Atomic int pending;
+    int64_t out;
+    bool others;
 };
 void engine_evict(struct engine *g, struct eviction *v);
 uint64_t engine_clock(const struct engine *g); /* counts uses of arrays */

@@ -50,7 +50,8 @@ struct storage {
 
 /* Identity of contents: what views share. */
 struct buffer {
-    _Atomic uint32_t refs; /* arrays */
+    _Atomic uint32_t refs; /* arrays, and: */
+    uint32_t held;         /* by who moves it, under engine->buffers_lock */
     struct engine *engine;
     struct storage *storage;
     int64_t nbytes;
@@ -108,7 +109,9 @@ struct task {
     struct storage_use *uses; /* a reference each */
     uint32_t n_uses, cap_uses;
     struct fence *waits;     /* task_reserve's */
-    struct buffer **fetched; /* whose contents it brings to the device (move.c), borrowed */
+    struct task *fetch;      /* what brings arrays back to the device before it (move.c) */
+    bool fetch_submitted;    /* task_unlock tells of it */
+    struct buffer **fetched; /* whose storage it exchanges, borrowed */
     uint32_t n_fetched, cap_fetched, cap_copies;
     struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
     uint64_t number;          /* in the order submitted, of all streams */
@@ -156,9 +159,9 @@ bool storage_is_remote(const struct storage *st);
 void transfer_end(struct transfer *t, struct storage *take_st);
 /* It is used now. */
 void buffer_touch(struct buffer *b);
-/* A reference, unless the last one is gone; with buffers_lock held. */
-bool buffer_try_ref(struct buffer *b);
-void buffer_unref(struct buffer *b);
+/* A reference that is no array's, unless the last one is gone; with buffers_lock held. */
+bool buffer_hold(struct buffer *b);
+void buffer_release(struct buffer *b);
 
 /* An array over the whole of a storage (reference taken over on success only), C-contiguous. */
 struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
@@ -178,11 +181,16 @@ bool task_use(struct task *t, struct storage *st, bool write);
 bool task_reserve(struct task *t) __attribute__((warn_unused_result));
 enum err_code task_submit(struct task *t);
 void task_unlock(struct task *t);
+/* task_unlock where only t->fetch may have been submitted, not the task, which goes. */
+void task_unlock_unsubmitted(struct task *take_t);
 
-/* With the lock held, before task_reserve: where the buffer's contents are in host memory, the task
- * brings them to the device before its kernels (`contents` false: only makes room for them), which
- * the buffer has from now on. Where nothing comes of the task: fetch_undo. ERR_OUT_OF_MEMORY. */
+/* With the lock held, before task_reserve: where the buffer's contents are in host memory, there is
+ * room for them on the device, where they are for all later work: brought by t->fetch, which
+ * fetch_submit submits before the task, or (`contents` false) written by the task, as a fresh
+ * write. Where nothing comes of either: fetch_undo; what has been submitted stands.
+ * ERR_OUT_OF_MEMORY. */
 enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e) must_check;
+enum err_code fetch_submit(struct task *t, struct err *e) must_check;
 void fetch_undo(struct task *t);
 struct mover *mover_new(struct engine *g); /* NULL without memory */
 void mover_stop(struct mover *m);          /* no more evictions; ends its thread */

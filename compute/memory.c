@@ -256,16 +256,6 @@ struct array *array_ref(struct array *a)
     return a;
 }
 
-void array_unref(struct array *a)
-{
-    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
-        return;
-    struct buffer *b = a->buffer;
-    grid_unref(a->grid);
-    mem_free(a);
-    buffer_unref(b);
-}
-
 /* --- the order of use --- */
 
 static bool is_listed(const struct engine *g, const struct buffer *b)
@@ -293,15 +283,35 @@ void buffer_touch(struct buffer *b)
     pthread_mutex_unlock(&g->buffers_lock);
 }
 
-bool buffer_try_ref(struct buffer *b)
+bool buffer_hold(struct buffer *b)
 {
     uint32_t refs = atomic_load(&b->refs);
     while (refs && !atomic_compare_exchange_weak(&b->refs, &refs, refs + 1))
         ;
+    b->held += refs != 0;
     return refs != 0;
 }
 
-void buffer_unref(struct buffer *b)
+static void buffer_free(struct buffer *b)
+{
+    storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
+    mem_free(b);
+}
+
+void buffer_release(struct buffer *b)
+{
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->buffers_lock);
+    b->held--;
+    bool last = atomic_fetch_sub(&b->refs, 1) == 1;
+    if (last)
+        unlist(g, b);
+    pthread_mutex_unlock(&g->buffers_lock);
+    if (last)
+        buffer_free(b);
+}
+
+static void buffer_unref(struct buffer *b)
 {
     struct engine *g = b->engine;
     if (atomic_fetch_sub(&b->refs, 1) != 1)
@@ -309,8 +319,26 @@ void buffer_unref(struct buffer *b)
     pthread_mutex_lock(&g->buffers_lock);
     unlist(g, b);
     pthread_mutex_unlock(&g->buffers_lock);
-    storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
-    mem_free(b);
+    buffer_free(b);
+}
+
+void array_unref(struct array *a)
+{
+    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
+        return;
+    struct buffer *b = a->buffer;
+    grid_unref(a->grid);
+    mem_free(a);
+    buffer_unref(b);
+}
+
+/* References that arrays have. */
+static uint32_t buffer_arrays(const struct buffer *b)
+{
+    pthread_mutex_lock(&b->engine->buffers_lock);
+    uint32_t n = atomic_load(&b->refs) - b->held;
+    pthread_mutex_unlock(&b->engine->buffers_lock);
+    return n;
 }
 
 uint64_t engine_clock(const struct engine *g)
@@ -375,12 +403,12 @@ uint32_t array_buffer_refs(const struct array *a)
     pthread_mutex_lock(&g->lock);
     uint32_t in_flight = atomic_load(&a->buffer->storage->refs) - 1;
     pthread_mutex_unlock(&g->lock);
-    return atomic_load(&a->buffer->refs) + in_flight;
+    return buffer_arrays(a->buffer) + in_flight;
 }
 
 bool array_buffer_shared(const struct array *a)
 {
-    return atomic_load(&a->buffer->refs) > 1;
+    return buffer_arrays(a->buffer) > 1;
 }
 
 bool array_in_host_memory(const struct array *a)

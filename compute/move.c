@@ -80,19 +80,45 @@ enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct 
     struct storage *from = buffer_storage(b), *to;
     if (!from->host)
         return ERR_OK;
+    if (contents && !t->fetch && !(t->fetch = task_new(t->stream)))
+        return err_oom(e);
+    t = contents ? t->fetch : t;
     enum err_code code = storage_elsewhere(from, from->account, &to, e);
     if (code != ERR_OK)
         return code;
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
 }
 
-void fetch_undo(struct task *t)
+/* What the task alone was to move. */
+static void undo(struct task *t)
 {
     while (t->n_fetched) {
         struct buffer *b = t->fetched[--t->n_fetched];
         atomic_store(&b->storage->failed, ERR_OUT_OF_MEMORY); /* it goes, whatever it says */
         (void)buffer_storage(b);
     }
+}
+
+enum err_code fetch_submit(struct task *t, struct err *e)
+{
+    struct task *f = t->fetch;
+    if (!f)
+        return ERR_OK;
+    if (!task_reserve(f))
+        return err_oom(e);
+    enum err_code code = task_submit(f);
+    t->fetch_submitted = true;
+    if (code != ERR_OK)
+        return err_set(e, code, "an array could not be brought back to the device");
+    atomic_fetch_add(&f->stream->engine->fetched, f->n_fetched);
+    f->n_fetched = 0; /* there is nothing to be undone any more */
+    return ERR_OK;
+}
+
+void fetch_undo(struct task *t)
+{
+    for (; t; t = t->fetch)
+        undo(t);
 }
 
 /* --- moving --- */
@@ -175,9 +201,9 @@ enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, e
 
 /* The next buffer in the order of use that was used by v->until, nobody is using and has at least
  * `least` bytes on the device; a reference. *after: how far has been looked (a time of use).
- * *ret_others is set where there are others that may be free later. */
-static struct buffer *oldest_idle(struct engine *g, const struct eviction *v, int64_t least,
-                                  uint64_t *after, bool *ret_others)
+ * v->others is set where there are others that may be free later. */
+static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t least,
+                                  uint64_t *after)
 {
     struct buffer *found = NULL;
     pthread_mutex_lock(&g->lock);
@@ -188,11 +214,11 @@ static struct buffer *oldest_idle(struct engine *g, const struct eviction *v, in
         if (used <= *after || b->device != v->device || st->host || st->size < least)
             continue;
         bool idle = used <= v->until && is_idle(st) && atomic_load(&st->failed) == ERR_OK;
-        *ret_others |= !idle;
+        v->others |= !idle;
         if (used > v->until)
             break;
         *after = used;
-        if (idle && buffer_try_ref(b))
+        if (idle && buffer_hold(b))
             found = b;
     }
     pthread_mutex_unlock(&g->buffers_lock);
@@ -200,26 +226,36 @@ static struct buffer *oldest_idle(struct engine *g, const struct eviction *v, in
     return found;
 }
 
-/* One pass over the order of use; returns how many bytes are on their way. */
-static int64_t move_out(struct engine_stream *s, const struct eviction *v, int64_t bytes,
-                        int64_t least, bool *ret_others)
+/* The eviction's own part is over, or a move: the last of them tells. */
+static void moved_out(void *user, enum err_code result, double device_ms)
+{
+    struct eviction *v = user;
+    (void)result, (void)device_ms; /* what failed is where it was: the next try will show */
+    if (atomic_fetch_sub(&v->pending, 1) == 1)
+        v->done(v->user, v->out > 0 ? ERR_OK : v->others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
+}
+
+/* One pass over the order of use. */
+static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes, int64_t least)
 {
     struct engine *g = s->engine;
-    int64_t out = 0;
+    const int64_t before = v->out;
     uint64_t after = 0;
     struct buffer *b;
     enum err_code code = ERR_OK;
-    while (code == ERR_OK && out < bytes && (b = oldest_idle(g, v, least, &after, ret_others))) {
+    while (code == ERR_OK && v->out - before < bytes && (b = oldest_idle(g, v, least, &after))) {
         bool moved;
-        code = move_buffer(s, b, true, true, NULL, NULL, &moved, NULL);
+        atomic_fetch_add(&v->pending, 1);
+        code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
         if (moved) {
-            out += b->nbytes;
+            v->out += b->nbytes;
             atomic_fetch_add(&g->evicted, 1);
             atomic_fetch_add(&g->evicted_bytes, (uint64_t)b->nbytes);
+        } else {
+            atomic_fetch_sub(&v->pending, 1);
         }
-        buffer_unref(b);
+        buffer_release(b);
     }
-    return out;
 }
 
 /* What has to go for the bytes to fit: where it did not help the last time, all of it. */
@@ -234,21 +270,18 @@ static int64_t lacking(const struct engine *g, const struct eviction *v)
 static void evict(struct engine *g, struct eviction *v)
 {
     struct engine_stream *s = NULL;
-    int64_t out = 0;
-    bool others = false;
+    v->out = 0;
+    v->others = false;
+    atomic_store(&v->pending, 1);
     if (engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
         int64_t bytes = lacking(g, v);
-        out = move_out(s, v, bytes, bytes / SMALL_PART + 1, &others);
-        if (out < bytes)
-            out += move_out(s, v, bytes - out, 1, &others);
+        move_out(s, v, bytes, bytes / SMALL_PART + 1);
+        if (v->out < bytes)
+            move_out(s, v, bytes - v->out, 1);
     }
-    if (out > 0)
-        engine_sync(s, v->done, v->user);
-    if (out > 0)
-        return;
-    if (others)
+    if (v->out == 0 && v->others)
         nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
-    v->done(v->user, others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
+    moved_out(v, ERR_OK, 0);
 }
 
 void engine_evict(struct engine *g, struct eviction *v)

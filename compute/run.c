@@ -30,7 +30,7 @@ struct run {
     struct array *out;        /* or NULL */
     struct view target;       /* of out */
     bool covers;              /* target is every element of out's buffer */
-    bool out_fetched;         /* out's contents were in host memory */
+    bool out_remade;          /* it was in host memory, and is written as if new */
     void **slots;
     uint32_t n_slots;
     struct storage **storages; /* by slot; borrowed: the task's uses hold them */
@@ -196,14 +196,6 @@ static bool alloc_slots(struct run *r)
     return r->slots && r->storages;
 }
 
-static bool was_fetched(const struct task *t, const struct buffer *b)
-{
-    uint32_t i = 0;
-    while (i < t->n_fetched && t->fetched[i] != b)
-        i++;
-    return i < t->n_fetched;
-}
-
 /* With the lock held: operands and target as they are in the order of submission. */
 static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
                                  struct err *e)
@@ -232,8 +224,8 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
         if (code != ERR_OK)
             return code;
         old = b->storage;
+        r->out_remade = r->covers;
     }
-    r->out_fetched = was_fetched(r->task, b);
     bool pinned = atomic_load(&old->pins) > 0;
     if (mode != WRITE_FRESH && !pinned) {
         if (!task_use(r->task, old, true))
@@ -369,16 +361,26 @@ static void prepare_kernels(const struct run *r)
         ops->prepare(r->g->backend, r->task->stream->device, r->plan->kernels[i]);
 }
 
+static bool reads_target(const struct run *r)
+{
+    uint32_t i = 0;
+    while (i < r->typed->n_inputs && !array_same_buffer(r->typed->inputs[i].array, r->out))
+        i++;
+    return i < r->typed->n_inputs;
+}
+
 /* With the lock held, after the submission: what became of the target. The storage it had before is
  * the caller's to release. */
 static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
 {
     struct buffer *b = r->out->buffer;
-    if (code != ERR_OK && (renamed || r->out_fetched || r->task->job.untouched))
+    if (code != ERR_OK && (renamed || r->out_remade || r->task->job.untouched))
         return NULL; /* as if nothing had been asked */
     atomic_store(&b->version, engine_next_version(r->g));
     if (!renamed) {
-        if (r->covers && !r->out_fetched) /* or what was before would come back in its place */
+        /* or what was before would come back in its place; where that is read, this fails with it
+         */
+        if (r->covers && !r->out_remade && !reads_target(r))
             storage_forget(b->storage);
         return NULL;
     }
@@ -451,6 +453,8 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         if (!result || !task_reserve(r->task))
             code = err_oom(e);
     }
+    if (code == ERR_OK)
+        code = fetch_submit(r->task, e);
     if (code == ERR_OK && answer)
         code = open_answer(r, e);
     /* the task lets go of what was prepared, also where it comes to nothing */
@@ -458,8 +462,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
     r->task->job.n_kernels = r->plan->n_kernels;
     if (code != ERR_OK) {
         fetch_undo(r->task);
-        pthread_mutex_unlock(&g->lock);
-        task_free(r->task);
+        task_unlock_unsubmitted(r->task);
         array_unref(result);
         return code;
     }
@@ -477,7 +480,6 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
     char why[ENGINE_REASON];
     int device = r->task->stream->device;
     int64_t wanted = r->task->job.wanted;
-    atomic_fetch_add(&g->fetched, code == ERR_OK ? r->task->n_fetched : 0);
     if (code != ERR_OK) {
         fetch_undo(r->task);
         engine_reason(g, r->task->job.refusal, why);

@@ -1,8 +1,8 @@
 /* PATCH /v1/arrays/{ref}: names, marks and descriptions, and where an array lives.
  *
  * A move to host memory or back is waited for, so that memory is free, or the failure known, when
- * the reply comes. It comes first, after everything that can be refused has been looked at; then
- * the handler runs once more for the rest. */
+ * the reply comes. It comes after everything that can be refused has been looked at, and before the
+ * rest is done, which needs nothing any more. */
 #include <string.h>
 
 #include "server/condition.h"
@@ -69,66 +69,95 @@ static bool changes_use(struct json body)
     return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0);
 }
 
-/* --- a move --- */
-
-struct move {
+/* What is to be done, once it is known that it can be. */
+struct patch {
+    struct session *session;
+    struct handle handle; /* as it was */
+    const char *name;
+    int read_only, host; /* 0, 1; -1: not asked for */
+    struct array *changed;
+    struct strb meta;
     struct gate gate;
-    struct session *session; /* a reference each, while it is under way */
-    struct array *array;
-    bool host, over;
-    _Atomic int result; /* enum err_code */
+    _Atomic int result; /* enum err_code, of the move */
 };
 
-static void move_free(void *state)
+static void patch_free(void *state)
 {
-    struct move *m = state;
-    array_unref(m->array);
-    session_unref(m->session);
-    m->array = NULL;
-    m->session = NULL;
+    struct patch *p = state;
+    array_unref(p->changed);
+    p->changed = NULL;
+    handle_clear(&p->handle);
+    session_unref(p->session);
+    p->session = NULL;
+    strb_free(&p->meta);
 }
 
-static void move_done(void *user, enum err_code result, double device_ms)
+static void patch_failed(struct request *req, const struct err *e)
 {
-    struct move *m = user;
-    (void)device_ms;
-    atomic_store(&m->result, result);
-    gate_wake(&m->gate);
-}
-
-static void move_failed(struct request *req, const struct err *e)
-{
-    move_free(req->state);
+    patch_free(req->state);
     req->state = NULL;
+    req->state_free = NULL;
     http_reply_error(req, e);
 }
 
-/* The array is where it was to be: the rest of the patch follows. */
-static void moved(struct request *req)
+static void apply(struct request *req)
 {
-    struct move *m = req->state;
+    struct patch *p = req->state;
     struct err e = ERR_INIT;
-    enum err_code r = (enum err_code)atomic_load(&m->result);
+    struct condition condition = condition_of(req);
+    struct handle_guard guard = {condition_guard, &condition};
+    struct handle_change change = {
+        .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};
+    _cleanup_handle_ struct handle after = {0};
+    enum err_code r = handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
+    if (r == ERR_CONFLICT && p->name)
+        err_prefix(&e, "/name");
     if (r != ERR_OK) {
-        err_set(&e, r, "the array could not be moved: %s", err_title(r));
-        move_failed(req, &e);
+        patch_failed(req, &e);
         return;
     }
-    m->over = true;
-    move_free(m);
-    array_patch(req);
+    /* what it was is no reference to the buffer any more */
+    handle_clear(&p->handle);
+    array_unref(p->changed);
+    p->changed = NULL;
+    meta_reply_reserved(req, 200, &after, false, &p->meta);
+}
+
+/* --- a move --- */
+
+static void move_done(void *user, enum err_code result, double device_ms)
+{
+    struct patch *p = user;
+    (void)device_ms;
+    atomic_store(&p->result, result);
+    gate_wake(&p->gate);
+}
+
+static void moved(struct request *req)
+{
+    struct patch *p = req->state;
+    struct err e = ERR_INIT;
+    enum err_code r = (enum err_code)atomic_load(&p->result);
+    if (r == ERR_OK) {
+        apply(req);
+        return;
+    }
+    err_set(&e, r, "the array could not be moved: %s", err_title(r));
+    patch_failed(req, &e);
 }
 
 static void begin_move(struct request *req)
 {
-    struct move *m = req->state;
+    struct patch *p = req->state;
     struct err e = ERR_INIT;
-    gate_arm(&m->gate);
-    if (engine_move(m->session->stream, m->array, m->host, move_done, m, &e) != ERR_OK)
-        move_failed(req, &e);
+    gate_arm(&p->gate);
+    if (engine_move(p->session->stream, p->handle.array, p->host, move_done, p, &e) != ERR_OK)
+        patch_failed(req, &e);
     else
-        gate_wait(&m->gate, moved);
+        gate_wait(&p->gate, moved);
 }
+
+/* --- the request --- */
 
 /* What handle_update would say, which comes after a move. */
 static enum err_code may_rename(struct session *s, const struct handle *h, const char *name,
@@ -140,64 +169,41 @@ static enum err_code may_rename(struct session *s, const struct handle *h, const
     return r == ERR_OK ? r : err_prefix(e, "/name");
 }
 
-/* Where the array has to be moved first, it is (*ret), and the request goes on later. Memory is
- * pinned for it, which takes long. */
-static enum err_code move_first(struct request *req, struct session *s, const struct handle *h,
-                                int host, bool *ret, struct err *e)
+static enum err_code check(struct request *req, struct patch *p, struct err *e)
 {
-    struct move *m = req->state;
-    if (host < 0 || (m && m->over) || array_in_host_memory(h->array) == host)
-        return ERR_OK;
-    m = arena_alloc(req->arena, sizeof *m);
-    if (!m)
-        return err_oom(e);
-    m->session = session_ref(s);
-    m->array = array_ref(h->array);
-    m->host = host;
-    gate_init(&m->gate, req);
-    req->state = m;
-    req->state_free = move_free;
-    http_offload_long(req, begin_move);
-    *ret = true;
-    return ERR_OK;
+    struct json body;
+    struct condition condition = condition_of(req);
+    enum err_code r = handler_plain(req, e);
+    if (r == ERR_OK &&
+        (r = handler_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = read_patch(body, &p->name, &p->read_only, &p->host, e)) == ERR_OK &&
+        (r = handler_leased(req, p->handle.array, changes_use(body) ? LEASE_WRITE : LEASE_LOOK,
+                            e)) == ERR_OK &&
+        (r = read_grid(body, p->handle.array, &p->changed, e)) == ERR_OK &&
+        (r = condition_guard(&condition, p->handle.array, e)) == ERR_OK &&
+        (r = may_rename(p->session, &p->handle, p->name, e)) == ERR_OK)
+        r = meta_reserve(&p->meta, e);
+    return r;
 }
 
 void array_patch(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct json body;
-    const char *name = NULL;
-    int read_only = -1, host = -1;
-    bool under_way = false;
-    struct condition condition = condition_of(req);
-    struct handle_guard guard = {condition_guard, &condition};
-    _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0}, after = {0};
-    _cleanup_array_ struct array *changed = NULL;
-    _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
-        (r = read_patch(body, &name, &read_only, &host, &e)) == ERR_OK &&
-        (r = handler_leased(req, h.array, changes_use(body) ? LEASE_WRITE : LEASE_LOOK, &e)) ==
-            ERR_OK &&
-        (r = read_grid(body, h.array, &changed, &e)) == ERR_OK &&
-        (r = condition_guard(&condition, h.array, &e)) == ERR_OK &&
-        (r = may_rename(s, &h, name, &e)) == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
-        (r = move_first(req, s, &h, host, &under_way, &e)) == ERR_OK && !under_way) {
-        struct handle_change change = {
-            .name = name, .read_only = read_only, .old = h.array, .array = changed};
-        r = handle_update(s->handles, h.id, &change, &guard, &after, &e);
-        if (r == ERR_CONFLICT && name)
-            err_prefix(&e, "/name");
-    }
-    if (r != ERR_OK)
+    struct patch *p = arena_alloc(req->arena, sizeof *p);
+    if (!p) {
+        err_oom(&e);
         http_reply_error(req, &e);
-    if (r != ERR_OK || under_way)
         return;
-    /* what it was is no reference to the buffer any more */
-    handle_clear(&h);
-    array_unref(changed);
-    changed = NULL;
-    meta_reply_reserved(req, 200, &after, false, &meta);
+    }
+    p->read_only = p->host = -1;
+    gate_init(&p->gate, req);
+    req->state = p;
+    req->state_free = patch_free;
+    if (check(req, p, &e) != ERR_OK)
+        patch_failed(req, &e);
+    else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)
+        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+    else
+        apply(req);
 }

@@ -151,10 +151,32 @@ static void restore(void)
         204);
 }
 
+static const char *location; /* where `u` is before each request; NULL: wherever */
+
+static void place(void)
+{
+    char body[64];
+    int n = snprintf(body, sizeof body, "{\"location\":\"%s\"}", location);
+    assert_int_equal(
+        ask("PATCH", "/v1/arrays/u", JSON, body, (size_t)n, reply, sizeof reply - 1, &reply_len),
+        200);
+}
+
+static void is_placed(void)
+{
+    char member[64];
+    snprintf(member, sizeof member, "\"location\":\"%s\"", location);
+    assert_int_equal(send_simple("GET", "/v1/arrays/u"), 200);
+    reply[reply_len] = '\0';
+    assert_non_null(strstr(reply, member));
+}
+
 /* Sends the request until no allocation fails any more. */
 static void torture(const char *method, const char *target, const char *headers, const void *body,
                     size_t n, int status)
 {
+    if (location)
+        place();
     int64_t bytes = engine_bytes_in_use(server.engine), arrays = auth_arrays(server.auth);
     float now[N];
     for (int64_t nth = 1;; nth++) {
@@ -171,8 +193,12 @@ static void torture(const char *method, const char *target, const char *headers,
         if (got == 507 && memcmp(now, u, sizeof u) != 0)
             fail_msg("%s %s %.*s, allocation %d: refused, but written", method, target,
                      (int)(n < 100 ? n : 0), (const char *)body, (int)nth);
+        if (got == 507 && location && !strcmp(method, "PATCH"))
+            is_placed();
         if (memcmp(now, u, sizeof u) != 0)
             restore();
+        if (location)
+            place();
         settle(bytes);
         assert_int_equal(auth_arrays(server.auth), arrays);
         if (!failed) {
@@ -292,6 +318,31 @@ static void torture_objects(void)
     torture("POST", "/v1/sessions/default/sync", "", NULL, 0, 200);
 }
 
+/* `u` in host memory, and on its way there and back. */
+static void torture_moves(void)
+{
+    static const char out[] = "{\"location\":\"host\"}", back[] = "{\"location\":\"device\"}";
+    float other[N] = {1};
+    location = "device";
+    torture("PATCH", "/v1/arrays/u", JSON, out, strlen(out), 200);
+    location = "host";
+    torture("PATCH", "/v1/arrays/u", JSON, back, strlen(back), 200);
+    torture("GET", "/v1/arrays/u/data", "", NULL, 0, 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"u*2 + u\",\"name\":\"n\"}", "*/*", 201);
+    torture_json("/v1/evaluate", "{\"expr\":\"sum(u)\"}", "*/*", 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"2*u\",\"out\":\"u\"}", "*/*", 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"u[::-1]\",\"out\":\"u\"}", "*/*", 200);
+    torture_json("/v1/evaluate", "{\"expr\":\"1.5\",\"out\":\"u\",\"index\":\"5:\"}", "*/*", 200);
+    torture_json("/v1/evaluate",
+                 "{\"expr\":\"take(u, astype(u*0, 'int64') + 1000)\",\"out\":\"u\"}", "*/*", 422);
+    torture("PUT", "/v1/arrays/u/data", OCTETS, other, sizeof other, 204);
+    torture("PUT", "/v1/arrays/u/data?index=::-2", OCTETS, other, sizeof other / 2, 204);
+    torture_json("/v1/arrays/u/copy", "{\"name\":\"n\"}", "*/*", 201);
+    location = "device";
+    place();
+    location = NULL;
+}
+
 #define FACES                                                                                      \
     "[[{\"type\":\"dirichlet\",\"value\":1},{\"type\":\"neumann\",\"value\":2}],\"periodic\"]"
 
@@ -382,6 +433,7 @@ static void every_allocation_fails_once(void **state)
                  200);
     settle(bytes);
     torture_objects();
+    torture_moves();
     torture_grids();
     settle(bytes);
 
