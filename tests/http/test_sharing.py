@@ -29,7 +29,8 @@ def give_back(ann, ref):
 def the_owners(i):
     """What only the owner of array i may do with it."""
     return [("PATCH", f"/v1/arrays/{i}", {"name": "mine"}), ("PATCH", f"/v1/arrays/{i}", {"read_only": True}),
-            ("PATCH", f"/v1/arrays/{i}", {"boundary": ["periodic", "periodic"]}), ("DELETE", f"/v1/arrays/{i}", None),
+            ("PATCH", f"/v1/arrays/{i}", {"boundary": ["periodic", "periodic"]}),
+            ("PATCH", f"/v1/arrays/{i}", {"location": "host"}), ("DELETE", f"/v1/arrays/{i}", None),
             ("POST", f"/v1/arrays/{i}/resize", {"shape": [7]}), ("POST", f"/v1/arrays/{i}/swap", {"with": "own"}),
             ("POST", "/v1/arrays/own/swap", {"with": i}), ("POST", f"/v1/arrays/{i}/views", {"index": "0"}),
             ("POST", f"/v1/arrays/{i}/shares", {"principal": "ann", "access": "read"}),
