@@ -1,6 +1,7 @@
 /* A thread sleeps until it is told, then paces the end: the delay, in which health checks and
  * clients see what happened; then HTTP is stopped in a hurry by the main thread; and if that hangs,
- * the process ends all the same. It never touches the device. */
+ * the process ends all the same. It never touches the device. Where the main thread is on its way
+ * out already it may be the first to say what happened: that is said once, and always. */
 #include "server/lost.h"
 
 #include <pthread.h>
@@ -21,6 +22,8 @@ struct lost {
     pthread_mutex_t lock; /* a loss is told before the end is decided, or not at all */
     bool closed;
     char why[160];
+    pthread_mutex_t saying; /* held while it is said */
+    bool said;
 };
 
 static void pause_for(double seconds)
@@ -30,15 +33,24 @@ static void pause_for(double seconds)
         ;
 }
 
+static void say(struct lost *l)
+{
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%.1f", l->delay_s);
+    pthread_mutex_lock(&l->saying);
+    if (!l->said)
+        log_event(LOG_ERROR, "the device is lost, the process will end for a restart", "reason",
+                  l->why, "exit_status", "75", "seconds", seconds, NULL);
+    l->said = true;
+    pthread_mutex_unlock(&l->saying);
+}
+
 static void *watch(void *arg)
 {
     struct lost *l = arg;
     while (sem_wait(&l->told) != 0)
         ;
-    char seconds[32];
-    snprintf(seconds, sizeof seconds, "%.1f", l->delay_s);
-    log_event(LOG_ERROR, "the device is lost, the process will end for a restart", "reason", l->why,
-              "exit_status", "75", "seconds", seconds, NULL);
+    say(l);
     pause_for(l->delay_s);
     atomic_store(&l->server->hurry, true);
     kill(getpid(), LOST_SIGNAL);
@@ -68,6 +80,7 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, st
     lost.delay_s = delay_s;
     sem_init(&lost.told, 0, 0);
     pthread_mutex_init(&lost.lock, NULL);
+    pthread_mutex_init(&lost.saying, NULL);
     if (pthread_create(&thread, NULL, watch, &lost) != 0)
         return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     pthread_detach(thread);
@@ -83,6 +96,7 @@ void lost_leave(struct lost *l)
     pthread_mutex_unlock(&l->lock);
     if (!lost)
         return;
+    say(l);
     log_event(LOG_INFO, "stopped", "reason", "the device is lost", NULL);
     _exit(LOST_EXIT);
 }
