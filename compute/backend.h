@@ -187,7 +187,8 @@ struct backend_ops {
     enum err_code (*stream_new)(struct backend *b, int device, struct stream **ret, struct err *e);
     void (*stream_free)(struct stream *s); /* nothing may be queued or running */
 
-    /* Queues a job; returns its ticket. Never fails: a failure is told through job->result. */
+    /* Queues a job; returns its ticket (0: it is over already, having failed). Never fails: a
+     * failure is told through job->result. */
     uint64_t (*submit)(struct stream *s, struct job *job);
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);

@@ -71,6 +71,11 @@ bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user)
     struct room *r = lacks_room(req, e) ? room_of(req) : NULL;
     if (!r || r->tries >= MOST_TRIES)
         return false;
+    /* the last answer may have been seen while it is still being told */
+    pthread_mutex_lock(&r->wake_lock);
+    r->wake = wake;
+    r->user = user;
+    pthread_mutex_unlock(&r->wake_lock);
     r->eviction = (struct eviction){.device = e->device,
                                     .bytes = e->wanted,
                                     .again = r->tries > 0,
@@ -78,8 +83,6 @@ bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user)
                                     .done = answered,
                                     .user = r};
     r->tries++;
-    r->wake = wake;
-    r->user = user;
     atomic_store(&r->answer, ROOM_WAIT);
     atomic_fetch_add(&r->refs, 1);
     engine_evict(req->server->engine, &r->eviction);

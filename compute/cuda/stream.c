@@ -175,6 +175,25 @@ static bool failed_at_once(struct stream *s, struct job *job)
     return true;
 }
 
+/* Where the memory a job needs could not be had it never was in the queue: its submitter is told at
+ * once, whatever is before it. (Not with a fetch, as above.) */
+static bool refused(struct cuda_device *d, struct job *job)
+{
+    struct flight *f = job->private_data;
+    enum err_code code = f ? f->result : job->result;
+    if (code != ERR_OUT_OF_MEMORY || job->fetch)
+        return false;
+    job->result = code;
+    job->untouched = job->in_submit = true;
+    if (f)
+        launch_flight_put(d, f);
+    job->private_data = NULL;
+    if (job->measured)
+        job->measured(job);
+    job->done(job);
+    return true;
+}
+
 uint64_t cuda_submit(struct stream *s, struct job *job)
 {
     struct cuda_device *d = s->device;
@@ -182,10 +201,12 @@ uint64_t cuda_submit(struct stream *s, struct job *job)
     struct flight *f = launch_flight_new(d, job, &code);
     job->private_data = f;
     job->result = f ? ERR_OK : code;
+    job->stream = s;
+    if (refused(d, job))
+        return 0;
     pthread_mutex_lock(&d->lock);
     uint64_t ticket = ++s->issued;
     job->ticket = ticket;
-    job->stream = s;
     job->next = NULL;
     if (s->queue_tail)
         s->queue_tail->next = job;

@@ -349,6 +349,19 @@ def test_every_way_to_need_room(start):
     assert whole(api, 1)
 
 
+def test_scratch_memory_behind_other_work(start):
+    """What is lacking when work is queued is found out then, whatever is under way."""
+    api = start("--memory-limit", "2MiB", "--evict").client()
+    fill(api, 6)
+    for i in range(40):
+        api.expect(200, api.post("/v1/evaluate", {"expr": f"a{i % 5} + 0", "out": f"a{i % 5}"}))
+        r = api.post("/v1/evaluate", {"expr": f"sum(a{i % 6})", "name": "s"})
+        assert r.status == 201, r
+        assert api.download("s") == (i % 6) * N
+    assert whole(api, 6)
+    api.close()
+
+
 def test_what_takes_part_does_not_make_room(start):
     api = start("--memory-limit", "2MiB", "--evict").client()
     fill(api, 4)
