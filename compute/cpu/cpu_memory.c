@@ -75,6 +75,14 @@ static void trim(struct cpu_memory *m, int64_t most)
     }
 }
 
+/* The cache gives way to live memory, and to what was moved out. */
+static void make_way(struct cpu_memory *m)
+{
+    int64_t within = m->stats.limit - m->stats.live;
+    int64_t all = m->most - m->stats.live - m->stats.moved_out;
+    trim(m, all < within ? all : within);
+}
+
 void cpu_memory_free(struct cpu_memory *m)
 {
     if (!m)
@@ -140,7 +148,7 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     if (whole >= LARGE) {
         p = zero ? NULL : take_cached(m, whole);
         *(p ? &m->stats.hits : &m->stats.misses) += 1;
-        trim(m, m->stats.limit - m->stats.live);
+        make_way(m);
     }
     pthread_mutex_unlock(&m->lock);
     if (p)
@@ -194,8 +202,10 @@ void *cpu_memory_get_out(struct cpu_memory *m, int64_t size)
     int64_t whole = rounded(size);
     pthread_mutex_lock(&m->lock);
     bool fits = whole <= m->most - m->stats.live - m->stats.moved_out;
-    if (fits)
+    if (fits) {
         m->stats.moved_out += whole;
+        make_way(m);
+    }
     pthread_mutex_unlock(&m->lock);
     void *p = !fits ? NULL : whole >= LARGE ? map_large(whole) : get_small(size, false);
     if (fits && !p) {

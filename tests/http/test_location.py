@@ -439,6 +439,28 @@ def test_real_memory_that_is_full(gpu_with):
     assert whole(api, 20)
 
 
+def test_each_device_has_its_own_room(gpu_with):
+    api = gpu_with("--memory-limit", "1MiB", "--evict", environment={"ARRAYD_FAKE_DEVICES": "2"}).client()
+    clients = []
+    for device in (0, 1):
+        s = api.expect(201, api.post("/v1/sessions", {"device": device})).json()["id"]
+        clients.append(api.clone(session=s))
+    fill(clients[0], 2)
+    fill(clients[1], 5)
+    assert [where(clients[0], f"a{i}") for i in range(2)] == ["device"] * 2
+    assert [where(clients[1], f"a{i}") for i in range(5)] == ["host"] * 3 + ["device"] * 2
+    assert {clients[1].meta(f"a{i}")["device"] for i in range(5)} == {1}
+    clients[1].expect(200, clients[1].post("/v1/evaluate", {"expr": "a0 + 0", "out": "a0"}))
+    assert where(clients[1], "a0") == "device" and whole(clients[1], 5)
+    gone = clients[0].meta("a1")["id"]
+    move(clients[0], "a1", "host")
+    assert (clients[1].download(gone) == 1).all()
+    clients[1].fails(409, "conflict", clients[1].post("/v1/evaluate", {"expr": "x + 1", "bind": {"x": gone}}))
+    assert where(clients[0], "a1") == "host"
+    for c in clients:
+        c.close()
+
+
 def test_a_client_that_goes_while_room_is_made(start):
     d = start("--memory-limit", "2MiB", "--evict")
     api = d.client()

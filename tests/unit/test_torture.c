@@ -23,6 +23,7 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/metrics.h"
+#include "server/room.h"
 #include "server/routes.c"
 #include "server/server.h"
 
@@ -35,15 +36,18 @@ static struct server server;
 static struct config config;
 static int port;
 
-static void start(void)
+/* memory: the device's, 0: what there is; else the daemon makes room in it. */
+static void start(int64_t memory)
 {
-    char *const argv[] = {(char *)"arrayd", (char *)"--listen", (char *)"127.0.0.1:0", NULL};
+    char *const argv[] = {(char *)"arrayd", (char *)"--listen", (char *)"127.0.0.1:0",
+                          (char *)"--evict", NULL};
     struct err e = ERR_INIT;
     enum config_action action;
-    assert_int_equal(config_load(3, argv, &config, &action, &e), ERR_OK);
+    assert_int_equal(config_load(memory ? 4 : 3, argv, &config, &action, &e), ERR_OK);
     struct engine_config ec = ENGINE_CONFIG_DEFAULT;
     ec.backend = "cpu";
     ec.device.threads = 2;
+    ec.device.memory_limit = memory;
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
     struct http_config hc = {.listen = (const char *const *)config.listen.items,
                              .n_listen = config.listen.n,
@@ -59,7 +63,9 @@ static void start(void)
                              .max_connections = 100,
                              .workers = 2,
                              .idle_timeout_s = 20,
-                             .drain_timeout_s = 1};
+                             .drain_timeout_s = 1,
+                             .make_room = memory ? room_make : NULL,
+                             .room_free = room_free};
     server.config = &config;
     server.metrics = metrics_new();
     assert_non_null(server.metrics);
@@ -380,7 +386,7 @@ static void every_allocation_fails_once(void **state)
 {
     (void)state;
     int64_t live = mem_live();
-    start();
+    start(0);
     for (int i = 0; i < N; i++)
         u[i] = (float)i / 3;
     assert_int_equal(ask("POST", "/v1/arrays?dtype=float32&shape=1000&name=u", OCTETS, u, sizeof u,
@@ -449,10 +455,41 @@ static void every_allocation_fails_once(void **state)
     assert_int_equal(mem_live(), live);
 }
 
+/* The device holds `u` and nothing else: room has to be made for what comes. */
+static void every_allocation_for_room_fails_once(void **state)
+{
+    (void)state;
+    int64_t live = mem_live();
+    start(sizeof u + 500);
+    assert_int_equal(ask("POST", "/v1/arrays?dtype=float32&shape=1000&name=u", OCTETS, u, sizeof u,
+                         reply, sizeof reply - 1, &reply_len),
+                     201);
+    location = "device";
+    char npy[NPY_WRITE_MAX + sizeof u];
+    const int64_t shape[] = {N};
+    size_t head = npy_write_header(DT_F32, 1, shape, npy);
+    memcpy(npy + head, u, sizeof u);
+    torture("POST", "/v1/arrays?name=n", NPY, npy, head + sizeof u, 201);
+    torture("POST", "/v1/arrays?dtype=float32&shape=1000&name=n", OCTETS, u, sizeof u, 201);
+    torture("POST", "/v1/arrays?dtype=float32&shape=1000&name=n", "", u, sizeof u, 201);
+    torture_json("/v1/arrays", "{\"name\":\"n\",\"shape\":[500]}", "*/*", 201);
+    torture_json("/v1/arrays", "{\"name\":\"n\",\"arange\":{\"stop\":500}}", "*/*", 201);
+    static char data[4096] = "{\"name\":\"n\",\"ghost\":[1],\"data\":[0";
+    while (strlen(data) < 700)
+        strcat(data, ",1.5");
+    strcat(data, "]}");
+    torture_json("/v1/arrays", data, "*/*", 201);
+    torture_json("/v1/evaluate", "{\"tree\":1.5,\"dtype\":\"float64\"}", "*/*", 200);
+    location = NULL;
+    stop();
+    assert_int_equal(mem_live(), live);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_fails_once),
+        cmocka_unit_test(every_allocation_for_room_fails_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
