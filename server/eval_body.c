@@ -39,8 +39,7 @@ static enum err_code body_object(struct request *req, struct json *ret, struct e
                         "inline", "fast_math");
 }
 
-/* One expression in either spelling. Strings are infix, unless `tree` says otherwise. */
-static enum err_code read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
+enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
                                uint32_t *ret, struct err *e)
 {
     uint32_t source;
@@ -105,7 +104,7 @@ static enum err_code read_lets(struct expr *x, struct json let, struct err *e)
         if (c)
             return json_err(first, e, c, "%s", inner.message);
         snprintf(pointer, sizeof pointer, "/let/%zu/1", i);
-        c = read_expr(x, second, pointer, false, &node, e);
+        c = eval_read_expr(x, second, pointer, false, &node, e);
         if (!c)
             c = expr_add_let(x, name, node, e);
         if (c)
@@ -131,8 +130,8 @@ static enum err_code read_expression(struct eval_body *b, struct request *req, s
     enum err_code c = read_lets(&b->expr, json_member(body, "let"), e);
     if (c)
         return c;
-    return json_present(text) ? read_expr(&b->expr, text, "/expr", false, &b->expr.root, e)
-                              : read_expr(&b->expr, tree, "/tree", true, &b->expr.root, e);
+    return json_present(text) ? eval_read_expr(&b->expr, text, "/expr", false, &b->expr.root, e)
+                              : eval_read_expr(&b->expr, tree, "/tree", true, &b->expr.root, e);
 }
 
 static enum err_code write_out_functions(struct eval_body *b, struct request *req, struct err *e)

@@ -34,6 +34,9 @@ handler_fn layouts_post, array_fill_ghost;
 /* handlers_functions.c */
 handler_fn function_post, function_put, function_list_get, function_get, function_delete;
 
+/* handlers_jobs.c, handlers_events.c */
+handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post, job_events_get;
+
 /* handlers_create.c: POST /v1/arrays and PUT /v1/arrays/{ref}, streamed */
 handler_fn array_create;
 

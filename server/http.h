@@ -108,6 +108,8 @@ struct http_source {
     void (*free)(struct http_source *src);
     struct request *req; /* set by http_reply_source; valid until free() */
 };
+#define SOURCE_OPEN (-1) /* as length: nobody knows, the body ends where pull() returns */
+#define SOURCE_END  (-2) /* this */
 void http_reply_source(struct request *req, int status, const char *content_type, int64_t length,
                        struct http_source *take_src);
 void http_source_wake(struct http_source *src); /* any thread */

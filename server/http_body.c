@@ -181,7 +181,7 @@ static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
             return k;
         }
         if (k < 0 || atomic_load(&q->http->cutting))
-            return -1;
+            return k == SOURCE_END ? k : -1;
         if (http_io_park(q))
             return 0;
     }
@@ -194,5 +194,7 @@ int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
     bool ok, was = http_enter(q, &ok);
     int64_t k = ok ? pull(q, pos, buf, max) : -1;
     http_leave(h, was);
-    return k >= 0 ? k : MHD_CONTENT_READER_END_WITH_ERROR;
+    return k >= 0            ? k
+           : k == SOURCE_END ? (int64_t)MHD_CONTENT_READER_END_OF_STREAM
+                             : (int64_t)MHD_CONTENT_READER_END_WITH_ERROR;
 }

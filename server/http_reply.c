@@ -18,6 +18,7 @@
 #include "protocol/problem.h"
 #include "server/http_impl.h"
 
+#define STREAM_BLOCK   4096 /* of a body whose length nobody knows */
 #define SOURCE_BLOCK   (1u << 20)
 #define ARENA_PER_BODY 64 /* what a request may use, beside its largest body: a tree is some 40 */
 
@@ -280,7 +281,9 @@ static bool bodiless(int status)
 bool http_queue(struct rq *q)
 {
     struct MHD_Response *m;
-    if (q->src && q->src_length > 0) {
+    if (q->src && q->src_length < 0) { /* it ends when it ends */
+        m = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, http_pull, q, NULL);
+    } else if (q->src && q->src_length > 0) {
         size_t block = q->head ? 1 : SOURCE_BLOCK;
         if ((uint64_t)q->src_length < block)
             block = (size_t)q->src_length;

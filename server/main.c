@@ -18,6 +18,7 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/http.h"
+#include "server/jobs.h"
 #include "server/lease.h"
 #include "server/lost.h"
 #include "server/metrics.h"
@@ -66,7 +67,13 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.session_memory = c->session_memory;
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
-    return s->leases && s->shares ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
+    struct jobs_config jobs = {.max_jobs = (uint32_t)c->max_jobs,
+                               .retention = c->job_retention,
+                               .slice = JOB_SLICE,
+                               .keep_alive = JOB_KEEP_ALIVE};
+    enum err_code rc =
+        s->leases && s->shares ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
+    return rc ? rc : jobs_new(&jobs, &s->jobs, e);
 }
 
 static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
@@ -215,9 +222,11 @@ static int run(const struct config *config)
         log_report(s.engine);
         log_ready(&s);
         wait_for_signal(&s, &signals);
+        jobs_stop(s.jobs);
         http_stop(s.http);
         lost_leave(lost);
     }
+    jobs_free(s.jobs);
     if (s.auth)
         auth_free(s.auth);
     leases_free(s.leases);

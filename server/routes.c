@@ -44,6 +44,13 @@ const struct route route_table[] = {
     {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate"},
     {"POST", "/v1/explain", BODY_BUFFERED, explain_post, "/v1/explain"},
 
+    {"POST", "/v1/programs", BODY_BUFFERED, program_post, "/v1/programs"},
+    {"GET", "/v1/jobs", BODY_NONE, job_list_get, "/v1/jobs"},
+    {"GET", "/v1/jobs/{id}", BODY_NONE, job_get, "/v1/jobs/{id}"},
+    {"DELETE", "/v1/jobs/{id}", BODY_NONE, job_delete, "/v1/jobs/{id}"},
+    {"GET", "/v1/jobs/{id}/events", BODY_NONE, job_events_get, "/v1/jobs/{id}/events"},
+    {"POST", "/v1/jobs/{id}/resume", BODY_OPTIONAL, job_resume_post, "/v1/jobs/{id}/resume"},
+
     {"POST", "/v1/functions", BODY_BUFFERED, function_post, "/v1/functions"},
     {"GET", "/v1/functions", BODY_NONE, function_list_get, "/v1/functions"},
     {"PUT", "/v1/functions/{name}", BODY_BUFFERED, function_put, "/v1/functions/{name}"},

@@ -13,6 +13,7 @@ struct auth;
 struct config;
 struct engine;
 struct http;
+struct jobs;
 struct leases;
 struct shares;
 struct metrics;
@@ -23,6 +24,7 @@ struct server {
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
+    struct jobs *jobs; /* programs under way (server/jobs.h) */
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */

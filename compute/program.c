@@ -1,0 +1,401 @@
+/* Making a program: every statement is checked as evaluate would check it, with the names as they
+ * are when its turn comes, and what it will write to is there before it first runs. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine_internal.h"
+#include "compute/program_int.h"
+
+/* --- names --- */
+
+struct binding program_binding(struct array *a)
+{
+    return (struct binding){
+        .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+}
+
+static struct target *find_target(const struct program *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        if (!strcmp(p->targets[i].name, name))
+            return &p->targets[i];
+    return NULL;
+}
+
+static struct known *find_known(const struct program *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_known; i++)
+        if (!strcmp(p->known[i]->name, name))
+            return p->known[i];
+    return NULL;
+}
+
+static struct known *add_known(struct program *p, const char *name)
+{
+    struct known *k = arena_alloc(p->arena, sizeof *k);
+    if (!k ||
+        arena_grow(p->arena, (void **)&p->known, &p->cap_known, p->n_known, sizeof(struct known *)))
+        return NULL;
+    k->name = name;
+    return p->known[p->n_known++] = k;
+}
+
+enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct program *p = user;
+    const struct target *t = find_target(p, name);
+    if (t) {
+        *ret = program_binding(t->now);
+        return ERR_OK;
+    }
+    struct known *k = find_known(p, name);
+    if (!k) { /* only while the program is made: all that is named is known then */
+        struct binding b = {.kind = BINDING_NONE};
+        enum err_code code =
+            p->spec.env ? p->spec.env->resolve(p->spec.env->user, name, &b, e) : ERR_OK;
+        if (code != ERR_OK || b.kind == BINDING_NONE) {
+            *ret = b;
+            return code;
+        }
+        name = arena_strndup(p->arena, name, strlen(name));
+        k = name ? add_known(p, name) : NULL;
+        if (!k)
+            return err_oom(e);
+        k->binding = b;
+        if (b.kind == BINDING_ARRAY)
+            array_ref(b.array);
+    }
+    *ret = k->binding;
+    return ERR_OK;
+}
+
+/* --- statements --- */
+
+/* The mistake is the statement's: an error about `out` is one about what stands before the equals
+ * sign. */
+static enum err_code placed(struct err *e, enum err_code code, const char *place)
+{
+    if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out")))
+        strncpy(e->pointer, place, sizeof e->pointer - 1);
+    return code;
+}
+
+/* An expression that is one name, without a place. */
+static bool expr_of_name(struct arena *arena, const char *name, struct expr *ret)
+{
+    uint32_t source;
+    expr_init(ret, arena, 8, 8);
+    return expr_add_source(ret, "", &source, NULL) == ERR_OK &&
+           expr_add(ret,
+                    &(struct expr_node){
+                        .kind = EXPR_NAME, .name = name, .offset = -1, .parent = EXPR_NOWHERE},
+                    NULL, 0, 0, &ret->root, NULL) == ERR_OK;
+}
+
+static enum err_code take_spares(struct program *p, struct target *t, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    for (int k = 0; k < 2 && code == ERR_OK; k++)
+        if (!t->spare[k])
+            code = engine_copy(p->stream, p->account, t->home, &t->spare[k], e);
+    return code;
+}
+
+static enum err_code add_target(struct program *p, const char *name, struct array *take_home,
+                                struct err *e)
+{
+    struct target *t = &p->targets[p->n_targets];
+    *t = (struct target){.name = name, .home = take_home, .now = take_home};
+    p->n_targets++;
+    if (!expr_of_name(p->arena, name, &t->itself))
+        return err_oom(e);
+    return take_spares(p, t, e);
+}
+
+/* Which names are arrays to be written, before anything is computed with them. */
+static enum err_code find_targets(struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->spec.n_body; i++) {
+        const struct program_assign *a = &p->spec.body[i];
+        struct array *home = NULL;
+        if (find_target(p, a->target))
+            continue;
+        enum err_code code = p->spec.target(p->spec.user, a->target, &home, e);
+        if (code == ERR_OK && home)
+            code = add_target(p, a->target, home, e);
+        if (code != ERR_OK)
+            return placed(e, code, a->place);
+    }
+    return ERR_OK;
+}
+
+/* Types what is assigned, with the checks of what it is assigned to. */
+static enum err_code check_statement(struct program *p, const struct expr *x, struct array *out,
+                                     const struct view *region, int dtype, struct typed_node *ret,
+                                     int64_t *ret_shape, struct err *e)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct eval_request req = {.expr = x,
+                               .env = &p->env,
+                               .dtype = dtype,
+                               .fast_math = p->spec.fast_math,
+                               .out = out,
+                               .out_view = region};
+    struct eval_explanation all;
+    if (!arena)
+        return err_oom(e);
+    enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
+    if (code != ERR_OK)
+        return code;
+    *ret = all.typed.nodes[all.typed.root];
+    memcpy(ret_shape, ret->shape, sizeof *ret_shape * (size_t)ret->rank);
+    return ERR_OK;
+}
+
+static enum err_code index_array(const struct step *s, const struct array *a, struct view *ret,
+                                 struct err *e)
+{
+    *ret = a->view;
+    return s->assign->index ? view_index(&a->view, s->assign->index, ret, e) : ERR_OK;
+}
+
+/* A name that is no array: the whole of it is assigned first, parts after that. */
+static enum err_code add_temporary(struct program *p, struct step *s, struct err *e)
+{
+    const char *name = s->assign->target;
+    struct known *k = find_known(p, name);
+    struct typed_node n;
+    int64_t shape[MAX_RANK];
+    struct binding bound = {.kind = BINDING_NONE};
+    enum err_code code =
+        k && k->temporary ? ERR_OK : p->spec.env->resolve(p->spec.env->user, name, &bound, e);
+    if (code != ERR_OK)
+        return code;
+    if (bound.kind != BINDING_NONE)
+        return err_field(e, ERR_BAD_NAME, s->assign->place,
+                         "\"%s\" is bound to a number: it cannot be assigned", name);
+    if (s->assign->index) {
+        if (!k)
+            return err_field(e, ERR_UNKNOWN_NAME, s->assign->place,
+                             "\"%s\" is no array yet: a part of it cannot be assigned", name);
+        s->own = k->binding.array;
+        s->borrowed = true;
+        s->temporary = k;
+        code = index_array(s, s->own, &s->region, e);
+        if (code == ERR_OK)
+            code = check_statement(p, &s->assign->expr, s->own, &s->region, -1, &n, shape, e);
+        return code;
+    }
+    code = check_statement(p, &s->assign->expr, NULL, NULL, -1, &n, shape, e);
+    if (code == ERR_OK)
+        code = engine_zeros(p->stream, p->account, n.dtype, n.rank, shape, &s->own, e);
+    if (code != ERR_OK)
+        return code;
+    s->region = s->own->view;
+    if (!k)
+        k = add_known(p, name);
+    if (!k)
+        return err_oom(e);
+    k->temporary = true;
+    k->binding = program_binding(s->own);
+    s->temporary = k;
+    return ERR_OK;
+}
+
+static enum err_code add_statement(struct program *p, struct step *s, struct err *e)
+{
+    struct typed_node n;
+    int64_t shape[MAX_RANK];
+    s->target = find_target(p, s->assign->target);
+    if (!s->target)
+        return add_temporary(p, s, e);
+    struct array *spare = s->target->spare[0];
+    enum err_code code = index_array(s, spare, &s->region, e);
+    if (code == ERR_OK)
+        code = check_statement(p, &s->assign->expr, spare, &s->region, -1, &n, shape, e);
+    return code;
+}
+
+/* --- what is looked at --- */
+
+static enum err_code watch(struct program *p, struct watched *w, const struct expr *x, int dtype,
+                           int64_t room, const char *place, struct err *e)
+{
+    struct typed_node n;
+    int64_t shape[MAX_RANK];
+    w->expr = *x;
+    w->place = place;
+    enum err_code code = check_statement(p, x, NULL, NULL, dtype, &n, shape, e);
+    if (code != ERR_OK)
+        return placed(e, code, place);
+    if (n.rank)
+        return err_field(e, ERR_SHAPE_MISMATCH, place, "this must be one number, not an array");
+    if (dtype_is_complex(n.dtype))
+        return err_field(e, ERR_DTYPE_MISMATCH, place, "this must be real, not %s",
+                         dtype_name(n.dtype));
+    code = engine_zeros(p->stream, p->account, n.dtype, 1, &room, &w->array, e);
+    w->want = dtype_size(n.dtype) * (size_t)room;
+    w->bytes = code == ERR_OK ? arena_alloc(p->arena, w->want) : NULL;
+    return code == ERR_OK && !w->bytes ? err_oom(e) : code;
+}
+
+/* f(node) */
+static enum err_code call(struct expr *x, const char *name, uint32_t arg, uint32_t *ret,
+                          struct err *e)
+{
+    struct expr_link link = {.node = arg};
+    return expr_add(
+        x,
+        &(struct expr_node){.kind = EXPR_CALL, .name = name, .offset = -1, .parent = EXPR_NOWHERE},
+        &link, 1, 0, ret, e);
+}
+
+static enum err_code watch_nan(struct program *p, struct target *t, struct err *e)
+{
+    struct expr x;
+    enum err_code code =
+        expr_of_name(p->arena, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e);
+    if (code == ERR_OK)
+        code = call(&x, "any", x.root, &x.root, e);
+    if (code == ERR_OK)
+        code = watch(p, &p->checks[p->n_checks++], &x, -1, 1, "/stop_on_nan", e);
+    return code;
+}
+
+static enum err_code watch_all(struct program *p, struct err *e)
+{
+    const struct program_spec *spec = &p->spec;
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < spec->n_series && code == ERR_OK; i++)
+        code = watch(p, &p->series[i], &spec->series[i].expr, -1, SERIES_ROOM,
+                     spec->series[i].place, e);
+    if (spec->until && code == ERR_OK) {
+        p->until = arena_alloc(p->arena, sizeof *p->until);
+        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, 1, spec->until->place, e)
+                        : err_oom(e);
+    }
+    for (uint32_t i = 0; i < p->n_targets && spec->stop_on_nan && code == ERR_OK; i++)
+        if (dtype_kind(p->targets[i].home->dtype) >= KIND_FLOAT)
+            code = watch_nan(p, &p->targets[i], e);
+    return code;
+}
+
+/* A target's memory is exchanged: nobody else in the program may look at it under another name. */
+static enum err_code no_aliases(const struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        const struct target *t = &p->targets[i];
+        const char *other = NULL;
+        for (uint32_t j = 0; j < p->n_targets && !other; j++)
+            if (i != j && array_same_buffer(t->home, p->targets[j].home))
+                other = p->targets[j].name;
+        for (size_t j = 0; j < p->n_known && !other; j++)
+            if (p->known[j]->binding.kind == BINDING_ARRAY && !p->known[j]->temporary &&
+                array_same_buffer(t->home, p->known[j]->binding.array))
+                other = p->known[j]->name;
+        if (other)
+            return err_field(e, ERR_OVERLAP, "/bind",
+                             "\"%s\", which is assigned, shares memory with \"%s\": name it once, "
+                             "or work on a copy",
+                             t->name, other);
+    }
+    return ERR_OK;
+}
+
+static enum err_code make(struct program *p, struct err *e)
+{
+    enum err_code code = find_targets(p, e);
+    for (uint32_t i = 0; i < p->spec.n_body && code == ERR_OK; i++) {
+        struct step *s = &p->steps[i];
+        s->assign = &p->spec.body[i];
+        code = placed(e, add_statement(p, s, e), s->assign->place);
+    }
+    if (code == ERR_OK)
+        code = watch_all(p, e);
+    return code == ERR_OK ? no_aliases(p, e) : code;
+}
+
+enum err_code program_new(struct engine_stream *s, struct account *account,
+                          const struct program_spec *spec, struct program **ret, struct err *e)
+{
+    struct program *p = arena_alloc(spec->arena, sizeof *p);
+    if (!p)
+        return err_oom(e);
+    *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
+    p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
+    p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);
+    p->steps = arena_alloc_array(p->arena, spec->n_body, sizeof *p->steps);
+    p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
+    p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
+    bool there = p->targets && p->steps && p->series && p->checks;
+    enum err_code code = there ? make(p, e) : err_oom(e);
+    p->spec.env = NULL; /* the caller's, while the program was made */
+    if (code == ERR_OK) {
+        *ret = p;
+        return ERR_OK;
+    }
+    p->arena = NULL; /* the caller's still */
+    program_free(p);
+    return code;
+}
+
+static void watched_free(struct watched *w)
+{
+    if (!w)
+        return;
+    download_free(w->download);
+    array_unref(w->array);
+}
+
+void program_free(struct program *p)
+{
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        array_unref(p->targets[i].home);
+        array_unref(p->targets[i].spare[0]);
+        array_unref(p->targets[i].spare[1]);
+    }
+    for (uint32_t i = 0; i < p->spec.n_body && p->steps; i++)
+        if (!p->steps[i].borrowed)
+            array_unref(p->steps[i].own);
+    for (size_t i = 0; i < p->n_known; i++)
+        if (p->known[i]->binding.kind == BINDING_ARRAY && !p->known[i]->temporary)
+            array_unref(p->known[i]->binding.array);
+    for (uint32_t i = 0; i < p->spec.n_series && p->series; i++)
+        watched_free(&p->series[i]);
+    for (uint32_t i = 0; i < p->n_checks; i++)
+        watched_free(&p->checks[i]);
+    watched_free(p->until);
+    mem_free(p->tickets);
+    mem_free(p->guards);
+    arena_free(p->arena);
+}
+
+void program_rest(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        for (int k = 0; k < 2; k++) {
+            array_unref(p->targets[i].spare[k]);
+            p->targets[i].spare[k] = NULL;
+        }
+}
+
+enum err_code program_wake(struct program *p, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++)
+        code = take_spares(p, &p->targets[i], e);
+    return code;
+}
+
+uint32_t program_targets(const struct program *p)
+{
+    return p->n_targets;
+}
+
+const char *program_target(const struct program *p, uint32_t i, struct array **ret)
+{
+    *ret = p->targets[i].home;
+    return p->targets[i].name;
+}

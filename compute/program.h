@@ -1,0 +1,102 @@
+/* Programs: statements that are run step by step over arrays, on the device, in slices.
+ *
+ * Called by server/jobs.c. A program belongs to one stream and is used by one thread at a time; it
+ * owns the arena of its text and a reference to each array it uses.
+ *
+ * The arrays that are assigned are left alone while a slice runs: what it makes lies in memory of
+ * the program's own, two more of each, and becomes theirs when the whole slice has succeeded. So
+ * they always hold what they held after a whole step, whatever fails, and whoever looks at them
+ * meanwhile sees such a state. Names that are not arrays are temporaries: a step's own, from their
+ * assignment on. All memory is taken when the program is made. */
+#ifndef ARRAYD_PROGRAM_H
+#define ARRAYD_PROGRAM_H
+
+#include "compute/engine.h"
+
+struct program;
+
+/* target = expr, or target[index] = expr */
+struct program_assign {
+    const char *target;
+    const struct index_spec *index; /* NULL: all of it */
+    struct expr expr;
+    const char *place; /* JSON pointer in the request */
+};
+
+/* A number for each so many steps. */
+struct program_series {
+    const char *name;
+    struct expr expr;
+    const char *place;
+};
+
+struct program_spec {
+    struct arena *arena; /* holds all that this points at; the program's once it is made */
+    const struct program_assign *body;
+    uint32_t n_body;
+    const struct program_series *series;
+    uint32_t n_series;
+    int64_t series_every;
+    const struct program_series *until; /* NULL: none. The program ends when it is true */
+    int64_t until_every;
+    bool fast_math;
+    bool stop_on_nan;
+    /* Asked in program_new alone: what names mean, and which array a target is, a reference (NULL:
+     * the name is no array; an error: it may not be written). */
+    const struct check_env *env;
+    enum err_code (*target)(void *user, const char *name, struct array **ret, struct err *e);
+    void *user;
+};
+
+/* Checks every statement and takes the memory. Errors have their place in the request: check.h's,
+ * those of engine_evaluate for a target, ERR_OVERLAP for a target that shares memory with another
+ * array that the program uses, ERR_SHAPE_MISMATCH for a series that is not a single number,
+ * ERR_DTYPE_MISMATCH for one that is complex; ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code program_new(struct engine_stream *s, struct account *account,
+                          const struct program_spec *spec, struct program **ret,
+                          struct err *e) must_check;
+void program_free(struct program *p); /* NULL allowed; no slice is under way */
+
+/* Between slices: gives the memory back that the arrays' next contents would go to, and takes it
+ * again (ERR_QUOTA, ERR_OUT_OF_MEMORY). */
+void program_rest(struct program *p);
+enum err_code program_wake(struct program *p, struct err *e) must_check;
+
+/* How many steps a slice beginning after `step` steps may have, at most `n`: it ends where `until`
+ * is asked for, and before the series' memory is full. */
+int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
+
+/* Queues the steps step+1 … step+n. `wake` is told (any thread, perhaps at once) whenever
+ * program_collect may have more to say; it must not block. What fails at once fails the slice:
+ * program_collect says so. */
+void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(void *user),
+                    void *user);
+
+enum program_state {
+    PROGRAM_WAITING, /* for wake */
+    PROGRAM_GOES_ON,
+    PROGRAM_UNTIL, /* `until` is true */
+    PROGRAM_NAN,   /* stop_on_nan: an array would have got NaNs; it has none */
+    PROGRAM_FAILED
+};
+struct program_progress {
+    enum program_state state;
+    int64_t steps;     /* whole ones that the arrays have now */
+    struct err err;    /* PROGRAM_FAILED, with the place in the request */
+    int64_t failed_in; /* PROGRAM_FAILED: the step that failed, counted from 1; */
+    int32_t statement; /* and its statement, -1: unknown */
+    double device_ms;  /* that the slice took */
+    uint32_t n_values; /* of each series */
+};
+/* What became of the slice. Once the state is not PROGRAM_WAITING the arrays have what it made
+ * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or what they had. */
+void program_collect(struct program *p, struct program_progress *ret);
+
+/* The values of a series that the last slice made, until the next. */
+const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype);
+
+/* The arrays that are assigned, in the order of their first assignment; borrowed. */
+uint32_t program_targets(const struct program *p);
+const char *program_target(const struct program *p, uint32_t i, struct array **ret);
+
+#endif

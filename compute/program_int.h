@@ -1,0 +1,98 @@
+/* A program's insides, shared by program.c, which makes it, and program_run.c, which runs it. */
+#ifndef ARRAYD_PROGRAM_INT_H
+#define ARRAYD_PROGRAM_INT_H
+
+#include <stdatomic.h>
+
+#include "compute/program.h"
+
+#define SERIES_ROOM 1024 /* values of a series that one slice makes, at most */
+
+/* An array that is assigned. */
+struct target {
+    const char *name;
+    struct array *home;     /* the user's */
+    struct array *spare[2]; /* laid out like it */
+    struct array *now;      /* one of the three; borrowed */
+    struct array *before;   /* the same when the step began */
+    struct expr itself;     /* its name */
+};
+
+/* What a name means: an array that is only read, a scalar, or a temporary at this moment. */
+struct known {
+    const char *name;
+    struct binding binding; /* arrays: borrowed where temporary, else a reference */
+    bool temporary;
+};
+
+struct step {
+    const struct program_assign *assign;
+    struct target *target; /* NULL: a temporary */
+    struct array *own;     /* a temporary's memory; borrowed where only a part of it is assigned */
+    bool borrowed;
+    struct known *temporary; /* what the name means from here on */
+    struct view region;      /* of the temporary, or of the target's spares */
+};
+
+/* A single element computed at the end of a slice and looked at, or a series' values. */
+struct watched {
+    struct expr expr;
+    struct array *array; /* (SERIES_ROOM,) or () */
+    struct download *download;
+    char *bytes;
+    size_t want, have;
+    const char *place;
+};
+
+struct asked_guards {
+    struct eval_guards *guards;
+    const struct expr *expr;
+    int64_t step;
+    int32_t statement;
+};
+
+/* Who is told that an evaluation is over: which one it was. */
+struct ticket {
+    struct program *program;
+    int64_t step;
+    int32_t statement;
+};
+
+struct program {
+    struct arena *arena;
+    struct engine_stream *stream; /* borrowed: the session's, like account */
+    struct account *account;
+    struct program_spec spec;
+    struct check_env env;
+    struct target *targets;
+    uint32_t n_targets;
+    struct known **known;
+    size_t n_known, cap_known;
+    struct step *steps; /* spec.n_body */
+    struct watched *series, *checks, *until;
+    uint32_t n_checks;
+
+    /* the slice */
+    void (*wake)(void *user);
+    void *user;
+    int64_t begin, end; /* steps before it, and with it */
+    uint32_t n_values;
+    bool asks_until;
+    struct ticket *tickets;
+    struct asked_guards *guards; /* as many */
+    size_t n_tickets, cap_tickets, n_guards, seen_guards;
+    enum err_code at_once; /* what failed before it was queued */
+    struct err err;
+    int32_t statement;
+    int64_t failed_in;
+    _Atomic uint64_t first_failure; /* number of its ticket */
+    _Atomic int failure;            /* enum err_code */
+    _Atomic int outstanding;        /* engine_sync, and the evaluations */
+    _Atomic double device_ms;
+};
+
+/* The check_env of a step: temporaries and targets as they are at this moment. */
+enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);
+struct binding program_binding(struct array *a);
+
+#endif

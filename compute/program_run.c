@@ -1,0 +1,399 @@
+/* Running a program, slice by slice (program.c's opening says how).
+ *
+ * Everything is queued by program_submit and answered by callbacks, each of which only notes what
+ * it has to say; program_collect looks whether all have come. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/program_int.h"
+
+#define NEVER UINT64_MAX
+
+static bool is_due(int64_t step, int64_t every)
+{
+    return step % every == 0;
+}
+
+int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
+{
+    if (p->until && n > p->spec.until_every - step % p->spec.until_every)
+        n = p->spec.until_every - step % p->spec.until_every;
+    int64_t every = p->spec.n_series ? p->spec.series_every : INT64_MAX;
+    if (every > INT64_MAX / (2 * SERIES_ROOM))
+        return n;
+    int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
+    return n < room ? n : room;
+}
+
+/* --- what is asked of the engine --- */
+
+/* Any thread. The last to be told wakes; the program may be gone right after. */
+static void over(struct program *p)
+{
+    void (*wake)(void *user) = p->wake;
+    void *user = p->user;
+    if (atomic_fetch_sub(&p->outstanding, 1) == 1)
+        wake(user);
+}
+
+static void note_failure(struct program *p, uint64_t number, enum err_code code)
+{
+    uint64_t first = atomic_load(&p->first_failure);
+    while (number < first)
+        if (atomic_compare_exchange_weak(&p->first_failure, &first, number)) {
+            atomic_store(&p->failure, code);
+            return;
+        }
+}
+
+static void evaluated(void *user, enum err_code result, double device_ms)
+{
+    struct ticket *t = user;
+    struct program *p = t->program;
+    double sum = atomic_load(&p->device_ms);
+    while (!atomic_compare_exchange_weak(&p->device_ms, &sum, sum + device_ms)) {
+    }
+    if (result != ERR_OK)
+        note_failure(p, (uint64_t)(t - p->tickets), result);
+    over(p);
+}
+
+static void synchronised(void *user, enum err_code result, double device_ms)
+{
+    (void)device_ms;
+    struct program *p = user;
+    if (result != ERR_OK)
+        note_failure(p, NEVER - 1, result);
+    over(p);
+}
+
+static void woken(void *user)
+{
+    struct program *p = user;
+    p->wake(p->user);
+}
+
+/* Evaluates into `out`, all of it or a region. */
+static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
+                         const struct view *region, int64_t step, int32_t statement)
+{
+    struct eval_watch watch = {.wake = woken, .user = p};
+    struct eval_request req = {.expr = x,
+                               .env = &p->env,
+                               .dtype = dtype,
+                               .fast_math = p->spec.fast_math,
+                               .out = out,
+                               .out_view = region,
+                               .watch = &watch};
+    struct ticket *t = &p->tickets[p->n_tickets++];
+    struct array *ret = NULL;
+    *t = (struct ticket){p, step, statement};
+    atomic_fetch_add(&p->outstanding, 1);
+    enum err_code code =
+        engine_evaluate(p->stream, p->account, &req, &ret, NULL, evaluated, t, &p->err);
+    if (code != ERR_OK) {
+        atomic_fetch_sub(&p->outstanding, 1); /* program_submit's own is still there */
+        return code;
+    }
+    array_unref(ret);
+    if (watch.guards)
+        p->guards[p->n_guards++] = (struct asked_guards){watch.guards, x, step, statement};
+    return ERR_OK;
+}
+
+static enum err_code copy_whole(struct program *p, struct target *t, struct array *from,
+                                struct array *to, int64_t step, int32_t statement)
+{
+    struct array *now = t->now;
+    t->now = from; /* the name is what is evaluated */
+    enum err_code code = put(p, &t->itself, -1, to, NULL, step, statement);
+    t->now = now;
+    return code;
+}
+
+static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
+{
+    struct step *s = &p->steps[i];
+    const struct expr *x = &s->assign->expr;
+    struct target *t = s->target;
+    if (!t) {
+        enum err_code code = put(p, x, -1, s->own, &s->region, number, i);
+        s->temporary->binding = program_binding(s->own);
+        return code;
+    }
+    if (t->now != t->before)
+        return put(p, x, -1, t->now, s->assign->index ? &s->region : NULL, number, i);
+    struct array *to = t->spare[t->now == t->spare[0]];
+    enum err_code code = ERR_OK;
+    if (s->assign->index) {
+        code = copy_whole(p, t, t->now, to, number, i);
+        if (code == ERR_OK)
+            code = put(p, x, -1, to, &s->region, number, i);
+    } else {
+        code = put(p, x, -1, to, NULL, number, i);
+    }
+    if (code == ERR_OK)
+        t->now = to;
+    return code;
+}
+
+static enum err_code run_step(struct program *p, int64_t number)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].before = p->targets[i].now;
+    for (uint32_t i = 0; i < p->spec.n_body; i++) {
+        enum err_code code = run_statement(p, number, (int32_t)i);
+        if (code != ERR_OK) {
+            p->failed_in = number;
+            p->statement = (int32_t)i;
+            return code;
+        }
+    }
+    return ERR_OK;
+}
+
+/* One number, into an element of the array that is fetched later. */
+static enum err_code look(struct program *p, struct watched *w, int64_t at, int64_t step)
+{
+    struct view element = {.offset = w->array->view.offset + at};
+    int dtype = w->array->dtype == DT_BOOL ? DT_BOOL : -1;
+    enum err_code code = put(p, &w->expr, dtype, w->array, &element, step, -1);
+    if (code != ERR_OK) {
+        p->failed_in = step;
+        p->statement = -1;
+        if (!*p->err.pointer)
+            strncpy(p->err.pointer, w->place, sizeof p->err.pointer - 1);
+    }
+    return code;
+}
+
+static enum err_code fetch(struct program *p, struct watched *w, size_t n)
+{
+    w->have = 0;
+    w->want = n * dtype_size(w->array->dtype);
+    return w->want ? download_new(p->stream, w->array, woken, p, &w->download, &p->err) : ERR_OK;
+}
+
+static enum err_code look_at_all(struct program *p)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
+        code = look(p, &p->checks[i], 0, p->end);
+    if (p->asks_until && code == ERR_OK)
+        code = look(p, p->until, 0, p->end);
+    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
+        code = fetch(p, &p->checks[i], 1);
+    if (p->asks_until && code == ERR_OK)
+        code = fetch(p, p->until, 1);
+    for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
+        code = fetch(p, &p->series[i], p->n_values);
+    return code;
+}
+
+static enum err_code queue(struct program *p)
+{
+    enum err_code code = ERR_OK;
+    for (int64_t step = p->begin + 1; step <= p->end && code == ERR_OK; step++) {
+        code = run_step(p, step);
+        if (code != ERR_OK || !p->spec.n_series || !is_due(step, p->spec.series_every))
+            continue;
+        for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
+            code = look(p, &p->series[i], p->n_values, step);
+        p->n_values++;
+    }
+    return code == ERR_OK ? look_at_all(p) : code;
+}
+
+/* Room for what the slice asks for: its callbacks' places must not move. */
+static bool reserve(struct program *p, int64_t n)
+{
+    size_t each = 2 * (size_t)p->spec.n_body + p->spec.n_series;
+    size_t all = (size_t)n * each + p->n_checks + 1;
+    if (all > p->cap_tickets) {
+        struct ticket *tickets = mem_reallocarray(NULL, all, sizeof *tickets);
+        struct asked_guards *guards = mem_reallocarray(NULL, all, sizeof *guards);
+        if (!tickets || !guards) {
+            mem_free(tickets);
+            mem_free(guards);
+            return false;
+        }
+        mem_free(p->tickets);
+        mem_free(p->guards);
+        p->tickets = tickets;
+        p->guards = guards;
+        p->cap_tickets = all;
+    }
+    return true;
+}
+
+void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(void *user),
+                    void *user)
+{
+    p->wake = wake;
+    p->user = user;
+    p->begin = step;
+    p->end = step + n;
+    p->n_values = 0;
+    p->n_tickets = p->n_guards = p->seen_guards = 0;
+    p->asks_until = p->until && is_due(p->end, p->spec.until_every);
+    p->err = (struct err)ERR_INIT;
+    p->failed_in = 0;
+    p->statement = -1;
+    atomic_store(&p->first_failure, NEVER);
+    atomic_store(&p->failure, ERR_OK);
+    atomic_store(&p->device_ms, 0);
+    atomic_store(&p->outstanding, 2); /* until everything is asked for, and engine_sync's */
+    p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
+    engine_sync(p->stream, synchronised, p);
+    over(p);
+}
+
+/* --- the answers --- */
+
+/* 1: all bytes are there, 0: not yet, −1: they never will be. */
+static int pull(struct watched *w)
+{
+    while (w->download && w->have < w->want) {
+        int64_t got =
+            download_pull(w->download, (int64_t)w->have, w->bytes + w->have, w->want - w->have);
+        if (got <= 0)
+            return got < 0 ? -1 : 0;
+        w->have += (size_t)got;
+    }
+    return 1;
+}
+
+static int pull_all(struct program *p)
+{
+    int all = 1;
+    for (uint32_t i = 0; i < p->n_checks && all == 1; i++)
+        all = pull(&p->checks[i]);
+    if (p->asks_until && all == 1)
+        all = pull(p->until);
+    for (uint32_t i = 0; i < p->spec.n_series && all == 1; i++)
+        all = pull(&p->series[i]);
+    for (; p->seen_guards < p->n_guards && all == 1; p->seen_guards += all == 1)
+        all = eval_guards_pull(p->guards[p->seen_guards].guards);
+    return all;
+}
+
+static void forget_answers(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_checks + p->spec.n_series + 1; i++) {
+        struct watched *w = i < p->n_checks    ? &p->checks[i]
+                            : i == p->n_checks ? p->until
+                                               : &p->series[i - p->n_checks - 1];
+        if (!w)
+            continue;
+        download_free(w->download);
+        w->download = NULL;
+    }
+    for (size_t i = 0; i < p->n_guards; i++)
+        eval_guards_free(p->guards[i].guards);
+    p->n_guards = 0;
+}
+
+/* The device's own failures are told by code alone. */
+static enum err_code say_why(struct program *p, enum err_code code)
+{
+    return code == ERR_OUT_OF_MEMORY ? err_oom(&p->err)
+                                     : err_set(&p->err, code, "the device failed during the work");
+}
+
+/* What stopped the slice, the first of all. */
+static enum err_code find_failure(struct program *p, int pulled)
+{
+    uint64_t first = atomic_load(&p->first_failure);
+    if (first != NEVER) {
+        if (first < p->n_tickets) {
+            p->failed_in = p->tickets[first].step;
+            p->statement = p->tickets[first].statement;
+        }
+        return say_why(p, (enum err_code)atomic_load(&p->failure));
+    }
+    for (size_t i = 0; i < p->seen_guards; i++) {
+        struct asked_guards *g = &p->guards[i];
+        if (eval_guards_verdict(g->guards, g->expr, &p->err) != ERR_OK) {
+            p->failed_in = g->step;
+            p->statement = g->statement;
+            return p->err.code;
+        }
+    }
+    if (p->at_once != ERR_OK)
+        return p->at_once;
+    return pulled < 0 ? say_why(p, ERR_DEVICE_LOST) : ERR_OK;
+}
+
+/* The arrays get what the slice has made: by exchange of memory, or where they are laid out
+ * otherwise by copying. */
+static enum err_code publish(struct program *p)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        struct target *t = &p->targets[i];
+        if (t->now == t->home)
+            continue;
+        struct err e = ERR_INIT;
+        if (engine_swap(p->stream, t->home, t->now, &e) != ERR_OK) {
+            struct eval_request req = {
+                .expr = &t->itself, .env = &p->env, .dtype = -1, .out = t->home};
+            struct array *ret = NULL;
+            code = engine_evaluate(p->stream, p->account, &req, &ret, NULL, NULL, NULL, &p->err);
+            if (code != ERR_OK)
+                return code;
+            array_unref(ret);
+        }
+        t->now = t->home;
+    }
+    return code;
+}
+
+static bool says_yes(const struct watched *w)
+{
+    return w->bytes[0] != 0;
+}
+
+static enum program_state verdict(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_checks; i++)
+        if (says_yes(&p->checks[i]))
+            return PROGRAM_NAN;
+    return p->asks_until && says_yes(p->until) ? PROGRAM_UNTIL : PROGRAM_GOES_ON;
+}
+
+void program_collect(struct program *p, struct program_progress *ret)
+{
+    *ret = (struct program_progress){.state = PROGRAM_WAITING, .steps = p->begin, .statement = -1};
+    if (atomic_load(&p->outstanding) != 0)
+        return;
+    bool whole = atomic_load(&p->first_failure) == NEVER && p->at_once == ERR_OK;
+    int pulled = whole || p->n_guards ? pull_all(p) : 1;
+    if (pulled == 0 && whole)
+        return;
+    enum err_code code = find_failure(p, pulled);
+    ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
+    if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
+        code = publish(p);
+        if (code != ERR_OK)
+            ret->state = PROGRAM_FAILED;
+    }
+    if (ret->state == PROGRAM_FAILED) {
+        ret->err = p->err;
+        ret->err.code = code;
+        ret->failed_in = p->failed_in ? p->failed_in : p->end;
+        ret->statement = p->statement;
+    } else if (ret->state != PROGRAM_NAN) {
+        ret->steps = p->end;
+        ret->n_values = p->n_values;
+    }
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].home;
+    ret->device_ms = atomic_load(&p->device_ms);
+    forget_answers(p);
+}
+
+const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype)
+{
+    *ret_dtype = p->series[series].array->dtype;
+    return p->series[series].bytes;
+}

@@ -1,0 +1,116 @@
+/* GET /v1/jobs/{id}/events: a job as it goes on, as Server-Sent Events (WHATWG HTML, section 9.2).
+ *
+ * Each event is the job's JSON with the values recorded since the event before. Between two events
+ * pass EVENT_MS at least, unless the job ends; where nothing has changed for the time of a tick of
+ * the job table, a comment keeps the connection from being taken for dead. The last event is named
+ * "end", the others "progress". */
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "server/handlers.h"
+#include "server/jobs.h"
+#include "server/server.h"
+
+#define EVENT_MS 100
+
+struct events {
+    struct http_source source;
+    struct user_job *job; /* a reference */
+    struct job_watch watch;
+    struct strb text; /* what is being sent */
+    size_t sent;
+    uint64_t revision; /* of what was sent last */
+    int64_t values;    /* sent so far */
+    double at;         /* clock_ms of the last event or comment */
+    bool begun, over, watching;
+};
+
+static void wake(void *user)
+{
+    struct events *s = user;
+    http_source_wake(&s->source);
+}
+
+static void put_event(struct events *s, uint64_t revision)
+{
+    struct json_writer w = JSON_WRITER(&s->text);
+    s->over = job_ended(s->job);
+    strb_add(&s->text, s->over ? "event: end\ndata: " : "event: progress\ndata: ");
+    s->values = job_put(s->job, s->values, &w);
+    strb_add(&s->text, "\n\n");
+    s->revision = revision;
+    s->begun = true;
+    s->at = clock_ms();
+}
+
+/* The next event, or nothing yet. False without memory. */
+static bool make_text(struct events *s)
+{
+    double now = clock_ms();
+    uint64_t revision = job_revision(s->job);
+    bool is_new = !s->begun || revision != s->revision;
+    strb_reset(&s->text);
+    s->sent = 0;
+    if (is_new && (!s->begun || now - s->at >= EVENT_MS || job_ended(s->job))) {
+        put_event(s, revision);
+    } else if (!is_new && now - s->at >= EVENT_MS) {
+        strb_add(&s->text, ":\n\n");
+        s->at = now;
+    }
+    return !s->text.failed;
+}
+
+static int64_t pull(struct http_source *source, int64_t offset, char *buf, size_t n)
+{
+    struct events *s = (struct events *)source;
+    (void)offset;
+    if (!s->watching) { /* from here on the source is there to be woken */
+        s->watching = true;
+        job_watch(s->job, &s->watch);
+    }
+    if (s->sent == s->text.len) {
+        if (s->over)
+            return SOURCE_END;
+        if (!make_text(s))
+            return -1;
+    }
+    size_t k = s->text.len - s->sent < n ? s->text.len - s->sent : n;
+    if (k)
+        memcpy(buf, s->text.data + s->sent, k);
+    s->sent += k;
+    return (int64_t)k;
+}
+
+static void events_free(struct http_source *source)
+{
+    struct events *s = (struct events *)source;
+    if (s->watching)
+        job_unwatch(s->job, &s->watch);
+    job_unref(s->job);
+    strb_free(&s->text);
+    mem_free(s);
+}
+
+void job_events_get(struct request *req)
+{
+    static const char *const no_query[] = {NULL};
+    struct err e = ERR_INIT;
+    struct user_job *j = NULL;
+    struct events *s = NULL;
+    enum err_code c = http_query_only(req, no_query, &e);
+    if (!c)
+        c = jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e);
+    if (!c && !(s = mem_calloc(1, sizeof *s)))
+        c = err_oom(&e);
+    if (c) {
+        job_unref(j);
+        http_reply_error(req, &e);
+        return;
+    }
+    s->source = (struct http_source){.pull = pull, .free = events_free};
+    s->job = j;
+    s->watch = (struct job_watch){.wake = wake, .user = s};
+    http_add_header(req, "Cache-Control", "no-store");
+    http_reply_source(req, 200, "text/event-stream", SOURCE_OPEN, &s->source);
+}

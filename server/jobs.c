@@ -1,0 +1,398 @@
+/* One lock for the table, the queue and what is told of jobs. Nothing of the engine's is called
+ * under it; watchers are woken under it, so that none is woken after it has left. */
+#include "server/jobs_int.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "protocol/problem.h"
+#include "server/meta.h"
+
+static const char *const state_names[] = {"queued", "running", "done", "failed", "cancelled"};
+
+int64_t jobs_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* --- references --- */
+
+static void job_free(struct user_job *j)
+{
+    for (size_t i = 0; i < j->spec.n_functions; i++)
+        functions_release(&j->spec.functions[i]);
+    for (uint32_t i = 0; i < j->spec.n_series; i++)
+        mem_free(j->series[i].bytes);
+    mem_free(j->series);
+    mem_free(j->snapshots);
+    program_free(j->spec.program);
+    session_unref(j->spec.session);
+    mem_free(j);
+}
+
+void job_unref(struct user_job *j)
+{
+    if (!j)
+        return;
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool last = --j->refs == 0;
+    pthread_mutex_unlock(&t->lock);
+    if (last)
+        job_free(j);
+}
+
+/* --- with the lock held --- */
+
+void job_changed(struct user_job *j)
+{
+    j->revision++;
+    for (struct job_watch *w = j->watches; w; w = w->next)
+        w->wake(w->user);
+}
+
+void job_make_ready(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    if (j->ready)
+        return;
+    j->ready = true;
+    j->refs++;
+    j->next_ready = NULL;
+    *t->last_ready = j;
+    t->last_ready = &j->next_ready;
+    pthread_cond_signal(&t->something);
+}
+
+void job_forget(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    j->forgotten = true;
+    for (struct user_job **p = &t->first; *p; p = &(*p)->next)
+        if (*p == j) {
+            *p = j->next;
+            if (t->last == &j->next)
+                t->last = p;
+            return;
+        }
+}
+
+bool job_is_orphan(const struct user_job *j)
+{
+    struct session *s = NULL;
+    bool gone = session_get(j->spec.principal->sessions, j->spec.session->id, false, &s, NULL);
+    session_unref(s);
+    return gone;
+}
+
+/* --- the table --- */
+
+enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, struct err *e)
+{
+    struct jobs *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return err_oom(e);
+    t->config = *config;
+    t->last = &t->first;
+    t->last_ready = &t->ready;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->something, &attr);
+    pthread_condattr_destroy(&attr);
+    if (pthread_create(&t->thread, NULL, jobs_run, t) != 0) {
+        pthread_cond_destroy(&t->something);
+        pthread_mutex_destroy(&t->lock);
+        mem_free(t);
+        return err_set(e, ERR_INTERNAL, "the thread that runs jobs cannot be started");
+    }
+    *ret = t;
+    return ERR_OK;
+}
+
+void jobs_stop(struct jobs *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->stopping = true;
+    pthread_cond_signal(&t->something);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void jobs_free(struct jobs *t)
+{
+    if (!t)
+        return;
+    jobs_stop(t);
+    pthread_join(t->thread, NULL);
+    if (t->in_slice) { /* its callbacks may still come */
+        log_event(LOG_WARN, "stopped while a program's step is still running", NULL);
+        return;
+    }
+    for (struct user_job *j; (j = t->first);) {
+        job_forget(j);
+        job_unref(j);
+    }
+    pthread_cond_destroy(&t->something);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+static uint32_t count_of(const struct jobs *t, const struct principal *p)
+{
+    uint32_t n = 0;
+    for (const struct user_job *j = t->first; j; j = j->next)
+        n += j->spec.principal == p;
+    return n;
+}
+
+enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
+                         struct err *e)
+{
+    struct user_job *j = mem_calloc(1, sizeof *j);
+    struct series_values *series = mem_calloc(take_spec->n_series, sizeof *series);
+    if (!j || !series) {
+        mem_free(j);
+        mem_free(series);
+        return err_oom(e);
+    }
+    pthread_mutex_lock(&t->lock);
+    if (t->stopping || count_of(t, take_spec->principal) >= t->config.max_jobs) {
+        pthread_mutex_unlock(&t->lock);
+        mem_free(j);
+        mem_free(series);
+        return err_set(e, ERR_QUOTA,
+                       "there are %" PRIu32 " jobs already: DELETE some that have ended",
+                       t->config.max_jobs);
+    }
+    *j = (struct user_job){.refs = 2, /* the table's and the caller's */
+                           .table = t,
+                           .seq = ++t->seq,
+                           .spec = *take_spec,
+                           .series = series,
+                           .created_us = jobs_now_us(),
+                           .statement = -1,
+                           .slice_steps = 1};
+    for (uint32_t i = 0; i < take_spec->n_series; i++)
+        strncpy(series[i].name, take_spec->series[i], NAME_SIZE - 1);
+    id_make('j', j->id);
+    *t->last = j;
+    t->last = &j->next;
+    job_make_ready(j);
+    pthread_mutex_unlock(&t->lock);
+    *ret = j;
+    return ERR_OK;
+}
+
+enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
+                        struct user_job **ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    struct user_job *j = t->first;
+    while (j && (strcmp(j->id, id) != 0 || j->spec.principal != p))
+        j = j->next;
+    if (j && job_is_orphan(j))
+        j = NULL;
+    if (j)
+        j->refs++;
+    pthread_mutex_unlock(&t->lock);
+    if (!j)
+        return err_set(e, ERR_NOT_FOUND, "there is no job '%.40s'", id);
+    *ret = j;
+    return ERR_OK;
+}
+
+size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after_seq, size_t limit,
+                 struct user_job **ret, bool *ret_more)
+{
+    size_t n = 0;
+    *ret_more = false;
+    pthread_mutex_lock(&t->lock);
+    for (struct user_job *j = t->first; j && !*ret_more; j = j->next) {
+        if (j->spec.principal != p || j->seq <= after_seq || job_is_orphan(j))
+            continue;
+        if (n == limit) {
+            *ret_more = true;
+        } else {
+            j->refs++;
+            ret[n++] = j;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+/* --- one job --- */
+
+const char *job_id(const struct user_job *j)
+{
+    return j->id;
+}
+
+uint64_t job_seq(const struct user_job *j)
+{
+    return j->seq;
+}
+
+bool job_ended(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = job_is_over(j);
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
+}
+
+uint64_t job_revision(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    uint64_t revision = j->revision;
+    pthread_mutex_unlock(&j->table->lock);
+    return revision;
+}
+
+static void put_series(const struct user_job *j, int64_t from, struct json_writer *w)
+{
+    json_put_member_i64(w, "record_every", j->spec.record_every);
+    json_put_member_i64(w, "records_from", from);
+    json_put_key(w, "records");
+    json_open_object(w);
+    for (uint32_t i = 0; i < j->spec.n_series; i++) {
+        const struct series_values *s = &j->series[i];
+        json_put_key(w, s->name);
+        json_open_list(w);
+        for (size_t k = (size_t)from; k < s->n; k++) {
+            struct scalar v = {.dtype = s->dtype};
+            memcpy(&v.v, s->bytes + k * dtype_size(s->dtype), dtype_size(s->dtype));
+            json_put_scalar(w, &v);
+        }
+        json_close_list(w);
+    }
+    json_close_object(w);
+}
+
+static void put_snapshots(const struct user_job *j, struct json_writer *w)
+{
+    json_put_key(w, "snapshots");
+    json_open_list(w);
+    for (size_t i = 0; i < j->n_snapshots; i++) {
+        const struct snapshot_made *s = &j->snapshots[i];
+        json_open_object(w);
+        json_put_member_string(w, "name", s->name);
+        json_put_member_i64(w, "step", s->step);
+        json_put_member_string(w, "id", s->id);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+static void put_failure(const struct user_job *j, struct json_writer *w)
+{
+    _cleanup_strb_ struct strb problem = {0};
+    problem_write(&j->err, &problem);
+    json_put_key(w, "error");
+    if (problem.failed)
+        json_put_null(w);
+    else
+        json_put_raw(w, problem.data, problem.len);
+    json_put_member_i64(w, "failed_step", j->failed_in);
+    if (j->statement >= 0)
+        json_put_member_i64(w, "failed_statement", j->statement);
+}
+
+int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
+{
+    pthread_mutex_lock(&j->table->lock);
+    double ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0);
+    double rate = ms > 0 ? (double)j->step / ms * 1e3 : 0;
+    json_open_object(w);
+    json_put_member_string(w, "id", j->id);
+    json_put_member_string(w, "session", j->spec.session->id);
+    json_put_member_string(w, "state", state_names[j->state]);
+    json_put_member_i64(w, "step", j->step);
+    json_put_member_i64(w, "steps", j->spec.steps);
+    json_put_member_double(w, "steps_per_s", rate);
+    if (!job_is_over(j) && rate > 0)
+        json_put_member_double(w, "eta_s", (double)(j->spec.steps - j->step) / rate);
+    json_put_member_double(w, "elapsed_s", ms / 1e3);
+    meta_put_time(w, "created", j->created_us);
+    if (job_is_over(j))
+        meta_put_time(w, "ended", j->ended_us);
+    if (j->stopped)
+        json_put_member_string(w, "stopped_by", j->stopped);
+    if (j->spec.n_series && from != JOB_NO_VALUES)
+        put_series(j, from, w);
+    if (j->spec.n_snapshots && from != JOB_NO_VALUES)
+        put_snapshots(j, w);
+    if (j->state == JOB_FAILED)
+        put_failure(j, w);
+    json_close_object(w);
+    int64_t n = j->n_values;
+    pthread_mutex_unlock(&j->table->lock);
+    return n;
+}
+
+void job_cancel(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    j->cancel = !job_is_over(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+enum err_code job_remove(struct user_job *j, struct err *e)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool can = job_is_over(j), was = j->forgotten;
+    if (can && !was)
+        job_forget(j);
+    pthread_mutex_unlock(&j->table->lock);
+    if (!can)
+        return err_set(e, ERR_CONFLICT, "the job has not ended");
+    if (was)
+        return err_set(e, ERR_NOT_FOUND, "there is no job '%s'", j->id);
+    job_unref(j);
+    return ERR_OK;
+}
+
+enum err_code job_resume(struct user_job *j, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&j->table->lock);
+    if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->forgotten)
+        code = err_set(e, ERR_CONFLICT,
+                       "a job that is %s is not resumed: only one that was cancelled or has failed",
+                       state_names[j->state]);
+    if (code == ERR_OK) {
+        j->state = JOB_QUEUED;
+        j->cancel = false;
+        j->slice_steps = 1;
+        job_changed(j);
+        job_make_ready(j);
+    }
+    pthread_mutex_unlock(&j->table->lock);
+    return code;
+}
+
+void job_watch(struct user_job *j, struct job_watch *w)
+{
+    pthread_mutex_lock(&j->table->lock);
+    w->next = j->watches;
+    j->watches = w;
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+void job_unwatch(struct user_job *j, struct job_watch *w)
+{
+    pthread_mutex_lock(&j->table->lock);
+    for (struct job_watch **p = &j->watches; *p; p = &(*p)->next)
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    pthread_mutex_unlock(&j->table->lock);
+}

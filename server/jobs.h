@@ -1,0 +1,95 @@
+/* Jobs: programs under way, and those that have ended, for as long as they are kept.
+ *
+ * One table for all principals; a job is seen by the one who began it and goes with its session.
+ * A thread of the table's own runs them all, a slice of some milliseconds each in turn: between two
+ * slices of a job comes whatever else its session asks for. The handlers look at a job as it is at
+ * one moment (job_put), or are woken when it has changed (job_watch). Thread-safe. */
+#ifndef ARRAYD_SERVER_JOBS_H
+#define ARRAYD_SERVER_JOBS_H
+
+#include "compute/program.h"
+#include "protocol/json_writer.h"
+#include "server/auth.h"
+#include "server/lease.h"
+
+struct jobs;
+struct user_job;
+
+#define JOB_SLICE      0.008
+#define JOB_KEEP_ALIVE 15.0
+struct jobs_config {
+    uint32_t max_jobs; /* a principal's, ended ones included */
+    double retention;  /* seconds that an ended job is kept */
+    double slice;      /* seconds of work that a job gets in turn */
+    double keep_alive; /* seconds after which a watcher is woken in any case */
+};
+
+enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
+                       struct err *e) must_check;
+/* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered. */
+void jobs_stop(struct jobs *t);
+/* Stops, waits for the slices under way and forgets all jobs. No request is left. */
+void jobs_free(struct jobs *t); /* NULL allowed */
+
+struct job_snapshot {
+    uint32_t target; /* of the program */
+    int64_t every;
+};
+
+/* What a job is made of. Its text lives in the program's arena; program, session and functions are
+ * the job's once it has begun. */
+struct job_spec {
+    const struct principal *principal;
+    struct session *session;
+    struct program *program;
+    struct function_set *functions; /* that the program's text names */
+    size_t n_functions;
+    struct lease_claim claim; /* under which its arrays are written */
+    int64_t steps, record_every;
+    const char *const *series; /* names */
+    uint32_t n_series;
+    const struct job_snapshot *snapshots;
+    uint32_t n_snapshots;
+};
+
+/* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY: nothing was taken. */
+enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
+                         struct err *e) must_check;
+/* ERR_NOT_FOUND. A reference is the caller's. */
+enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
+                        struct user_job **ret, struct err *e) must_check;
+/* Up to `limit` after number `after`, oldest first; references as above. */
+size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after, size_t limit,
+                 struct user_job **ret, bool *ret_more);
+void job_unref(struct user_job *j); /* NULL allowed */
+
+const char *job_id(const struct user_job *j);
+uint64_t job_seq(const struct user_job *j);
+bool job_ended(struct user_job *j);
+#define JOB_NO_VALUES INT64_MAX /* as `from`: none, nor the snapshots */
+/* The job as a JSON object. Of the series' values those from number `from` on; returns how many
+ * there are. */
+int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w);
+/* Rises with every change. */
+uint64_t job_revision(struct user_job *j);
+
+/* It stops after the slice under way, some milliseconds from now; one that has ended stays as it
+ * is. */
+void job_cancel(struct user_job *j);
+/* Forgets one that has ended: ERR_CONFLICT for one that has not. */
+enum err_code job_remove(struct user_job *j, struct err *e) must_check;
+/* One that was cancelled or has failed goes on with the steps that are left. ERR_CONFLICT for any
+ * other. */
+enum err_code job_resume(struct user_job *j, struct err *e) must_check;
+
+/* Woken (any thread; must not block, nor call this module) whenever the job has changed, and every
+ * keep_alive seconds. Belongs to the caller. */
+struct job_watch {
+    void (*wake)(void *user);
+    void *user;
+    struct job_watch *next;
+};
+void job_watch(struct user_job *j, struct job_watch *w);
+void job_unwatch(struct user_job *j, struct job_watch *w); /* not woken from here on */
+
+#endif

@@ -1,0 +1,83 @@
+/* What jobs.c (the table, and what is told of jobs) and jobs_run.c (the thread) share. */
+#ifndef ARRAYD_SERVER_JOBS_INT_H
+#define ARRAYD_SERVER_JOBS_INT_H
+
+#include <pthread.h>
+
+#include "server/jobs.h"
+
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+
+struct series_values {
+    char name[NAME_SIZE];
+    enum dtype dtype;
+    char *bytes;
+    size_t n, cap;
+};
+
+struct snapshot_made {
+    char name[NAME_SIZE]; /* of the array it is of */
+    int64_t step;
+    char id[ID_SIZE];
+};
+
+struct user_job {
+    uint32_t refs; /* under the table's lock, like all that is not constant */
+    struct jobs *table;
+    char id[ID_SIZE];
+    uint64_t seq;
+    struct job_spec spec;  /* spec.program: NULL once the job is done */
+    struct user_job *next; /* of the table */
+    struct user_job *next_ready;
+    bool ready, forgotten;
+    enum job_state state;
+    bool cancel;
+    uint64_t revision;
+    int64_t created_us, ended_us;
+    double started, ran;      /* clock_ms of the present run, milliseconds of those before */
+    int64_t step, first_step; /* first_step: of the present run */
+    struct series_values *series;
+    int64_t n_values;
+    struct snapshot_made *snapshots;
+    size_t n_snapshots, cap_snapshots;
+    struct err err;
+    int64_t failed_in;
+    int32_t statement;
+    const char *stopped; /* why it ended before its last step: "until"; or NULL */
+    struct job_watch *watches;
+
+    /* the thread's own */
+    bool in_slice;
+    int64_t slice_steps;
+    double slice_began;
+};
+
+struct jobs {
+    struct jobs_config config;
+    pthread_mutex_t lock;
+    pthread_cond_t something;
+    pthread_t thread;
+    struct user_job *first, **last; /* oldest first */
+    struct user_job *ready, **last_ready;
+    uint64_t seq;
+    bool stopping;
+    size_t in_slice;
+};
+
+static inline bool job_is_over(const struct user_job *j)
+{
+    return j->state >= JOB_DONE;
+}
+
+int64_t jobs_now_us(void);
+/* With the lock held: */
+void job_changed(struct user_job *j);
+void job_make_ready(struct user_job *j);
+/* Takes it out of the table; the table's reference is the caller's then. */
+void job_forget(struct user_job *j);
+/* Whether its session is there no more. */
+bool job_is_orphan(const struct user_job *j);
+
+void *jobs_run(void *jobs); /* the thread */
+
+#endif
