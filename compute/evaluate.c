@@ -413,20 +413,20 @@ static int64_t ghost_width(const struct array *a, int axis)
     return a->grid ? a->grid->ghost[axis] : 0;
 }
 
-enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b, struct err *e)
+bool array_exchanges(const struct array *a, const struct array *b)
 {
-    struct engine *g = s->engine;
     bool same = a->dtype == b->dtype && view_same_shape(&a->view, &b->view) &&
                 a->view.offset == b->view.offset && a->buffer->nbytes == b->buffer->nbytes &&
                 a->buffer->device == b->buffer->device;
     for (int i = 0; same && i < a->view.rank; i++)
         same = a->view.strides[i] == b->view.strides[i] && ghost_width(a, i) == ghost_width(b, i);
-    if (!same)
-        return err_field(e, ERR_CONFLICT, "/with",
-                         "only arrays of one dtype, shape, strides, ghosts, offset and buffer size "
-                         "can exchange their memory");
-    /* Work already queued holds the storage it was bound to; only later work sees the exchange. */
-    pthread_mutex_lock(&g->lock);
+    return same;
+}
+
+/* With the lock held. Work already queued holds the storage it was bound to; only later work sees
+ * the exchange. */
+static void exchange(struct engine *g, struct array *a, struct array *b)
+{
     struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
     a->buffer->storage = other;
     b->buffer->storage = st;
@@ -438,6 +438,28 @@ enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array
     }
     atomic_store(&a->buffer->version, engine_next_version(g));
     atomic_store(&b->buffer->version, engine_next_version(g));
+}
+
+enum err_code engine_exchange(struct engine_stream *s, const struct exchange *x, uint32_t n,
+                              struct err *e)
+{
+    struct engine *g = s->engine;
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < n; i++)
+        if (!array_exchanges(x[i].a, x[i].b))
+            return err_field(e, ERR_CONFLICT, "/with",
+                             "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
+                             "size can exchange their memory");
+    pthread_mutex_lock(&g->lock);
+    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
+        code = require_version(x[i].a->buffer, x[i].version, e);
+    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
+        exchange(g, x[i].a, x[i].b);
     pthread_mutex_unlock(&g->lock);
-    return ERR_OK;
+    return code;
+}
+
+enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b, struct err *e)
+{
+    return engine_exchange(s, &(struct exchange){a, b, 0}, 1, e);
 }

@@ -327,7 +327,8 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     p->steps = arena_alloc_array(p->arena, spec->n_body, sizeof *p->steps);
     p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
     p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
-    bool there = p->targets && p->steps && p->series && p->checks;
+    p->exchanges = arena_alloc_array(p->arena, spec->n_body, sizeof *p->exchanges);
+    bool there = p->targets && p->steps && p->series && p->checks && p->exchanges;
     enum err_code code = there ? make(p, e) : err_oom(e);
     p->spec.env = NULL; /* the caller's, while the program was made */
     if (code == ERR_OK) {

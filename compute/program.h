@@ -77,6 +77,7 @@ enum program_state {
     PROGRAM_GOES_ON,
     PROGRAM_UNTIL, /* `until` is true */
     PROGRAM_NAN,   /* stop_on_nan: an array would have got NaNs; it has none */
+    PROGRAM_AGAIN, /* somebody else wrote to an array that is assigned: what he wrote counts */
     PROGRAM_FAILED
 };
 struct program_progress {

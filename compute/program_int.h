@@ -14,6 +14,7 @@ struct target {
     struct array *home;     /* the user's */
     struct array *spare[2]; /* laid out like it */
     struct array *now;      /* one of the three; borrowed */
+    uint64_t version;       /* of home's contents when the slice began */
     struct array *before;   /* the same when the step began */
     struct expr itself;     /* its name */
 };
@@ -70,6 +71,7 @@ struct program {
     size_t n_known, cap_known;
     struct step *steps; /* spec.n_body */
     struct watched *series, *checks, *until;
+    struct exchange *exchanges; /* one a target */
     uint32_t n_checks;
 
     /* the slice */

@@ -235,6 +235,8 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->end = step + n;
     p->n_values = 0;
     p->n_tickets = p->n_guards = p->seen_guards = 0;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].version = array_version(p->targets[i].home);
     p->asks_until = p->until && is_due(p->end, p->spec.until_every);
     p->err = (struct err)ERR_INIT;
     p->failed_in = 0;
@@ -324,26 +326,38 @@ static enum err_code find_failure(struct program *p, int pulled)
     return pulled < 0 ? say_why(p, ERR_DEVICE_LOST) : ERR_OK;
 }
 
+static enum err_code copy_home(struct program *p, struct target *t)
+{
+    struct eval_request req = {.expr = &t->itself, .env = &p->env, .dtype = -1, .out = t->home};
+    struct array *ret = NULL;
+    enum err_code code =
+        engine_evaluate(p->stream, p->account, &req, &ret, NULL, NULL, NULL, &p->err);
+    if (code == ERR_OK)
+        array_unref(ret);
+    return code;
+}
+
 /* The arrays get what the slice has made: by exchange of memory, or where they are laid out
- * otherwise by copying. */
+ * otherwise by copying. ERR_PRECONDITION_FAILED where somebody else has written to one meanwhile:
+ * what was written is not in what the slice has made. */
 static enum err_code publish(struct program *p)
 {
-    enum err_code code = ERR_OK;
+    uint32_t n = 0;
+    bool stale = false;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
-        if (t->now == t->home)
-            continue;
-        struct err e = ERR_INIT;
-        if (engine_swap(p->stream, t->home, t->now, &e) != ERR_OK) {
-            struct eval_request req = {
-                .expr = &t->itself, .env = &p->env, .dtype = -1, .out = t->home};
-            struct array *ret = NULL;
-            code = engine_evaluate(p->stream, p->account, &req, &ret, NULL, NULL, NULL, &p->err);
-            if (code != ERR_OK)
-                return code;
-            array_unref(ret);
-        }
-        t->now = t->home;
+        if (t->now != t->home && array_exchanges(t->home, t->now))
+            p->exchanges[n++] = (struct exchange){t->home, t->now, t->version};
+        else
+            stale |= t->now != t->home && array_version(t->home) != t->version;
+    }
+    if (stale)
+        return ERR_PRECONDITION_FAILED;
+    enum err_code code = engine_exchange(p->stream, p->exchanges, n, &p->err);
+    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
+        struct target *t = &p->targets[i];
+        if (t->now != t->home && !array_exchanges(t->home, t->now))
+            code = copy_home(p, t);
     }
     return code;
 }
@@ -375,14 +389,14 @@ void program_collect(struct program *p, struct program_progress *ret)
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         code = publish(p);
         if (code != ERR_OK)
-            ret->state = PROGRAM_FAILED;
+            ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }
     if (ret->state == PROGRAM_FAILED) {
         ret->err = p->err;
         ret->err.code = code;
         ret->failed_in = p->failed_in ? p->failed_in : p->end;
         ret->statement = p->statement;
-    } else if (ret->state != PROGRAM_NAN) {
+    } else if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         ret->steps = p->end;
         ret->n_values = p->n_values;
     }

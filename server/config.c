@@ -79,7 +79,7 @@ static const struct setting settings[] = {
     {"max-inline", SET_COUNT, true, AT(max_inline), "65536", 0, 1e9, "N",
      "elements of a result that is returned inline"},
     {"max-statements", SET_COUNT, true, AT(max_statements), "256", 1, 100000, "N",
-     "of a program, and records of it"},
+     "statements of a program, and records of it"},
     {"max-records", SET_COUNT, true, AT(max_records), "1000000", 1, 1e9, "N",
      "values that a job records, of all its records together"},
     {"max-jobs", SET_COUNT, true, AT(max_jobs), "1000", 1, 1e6, "N",

@@ -40,7 +40,7 @@ static enum err_code body_object(struct request *req, struct json *ret, struct e
 }
 
 enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
-                               uint32_t *ret, struct err *e)
+                             uint32_t *ret, struct err *e)
 {
     uint32_t source;
     enum err_code c = expr_add_source(x, pointer, &source, e);

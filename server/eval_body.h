@@ -40,8 +40,8 @@ enum err_code eval_body_read(struct request *req, bool explain, struct eval_body
                              struct err *e) must_check;
 void eval_body_clear(struct eval_body *b);
 
-/* One expression in either spelling, from the place `pointer` of the body. Strings are infix, unless
- * `tree` says otherwise. */
+/* One expression in either spelling, from the place `pointer` of the body. Strings are infix,
+ * unless `tree` says otherwise. */
 enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
                              uint32_t *ret, struct err *e) must_check;
 

@@ -49,6 +49,7 @@ struct user_job {
     /* the thread's own */
     bool in_slice;
     int64_t slice_steps;
+    int again; /* slices before it that came to nothing, others having written to the arrays */
     double slice_began;
 };
 

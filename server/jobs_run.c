@@ -10,18 +10,8 @@
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
 
-#define GROW_MOST 4 /* times the steps of the slice before */
-
-/* With the lock held. */
-static void end(struct user_job *j, enum job_state state)
-{
-    j->state = state;
-    j->ended_us = jobs_now_us();
-    if (j->started > 0)
-        j->ran += clock_ms() - j->started;
-    j->started = 0;
-    job_changed(j);
-}
+#define GROW_MOST  4   /* times the steps of the slice before */
+#define AGAIN_MOST 100 /* slices that came to nothing, one after the other */
 
 static void wake_job(void *user)
 {
@@ -98,51 +88,122 @@ static enum err_code take_snapshots(struct user_job *j, int64_t step, struct err
     return code;
 }
 
-/* What the slice has come to. False while it is still to come. */
+/* --- the end --- */
+
+struct outcome {
+    enum job_state state;
+    const char *stopped;
+    struct err err; /* JOB_FAILED, and where: */
+    int64_t failed_in;
+    int32_t statement;
+};
+
+/* Memory that it has no use for any more, or can get again, goes before anybody hears of the end.
+ */
+static void finish(struct user_job *j, const struct outcome *o)
+{
+    struct jobs *t = j->table;
+    if (o->state == JOB_DONE) {
+        for (size_t i = 0; i < j->spec.n_functions; i++)
+            functions_release(&j->spec.functions[i]);
+        j->spec.n_functions = 0;
+        program_free(j->spec.program); /* and the memory of the specification's text */
+        j->spec.program = NULL;
+    } else {
+        program_rest(j->spec.program);
+    }
+    pthread_mutex_lock(&t->lock);
+    j->state = o->state;
+    j->stopped = o->stopped;
+    j->err = o->err;
+    j->failed_in = o->failed_in;
+    j->statement = o->statement;
+    j->ended_us = jobs_now_us();
+    if (j->started > 0)
+        j->ran += clock_ms() - j->started;
+    j->started = 0;
+    job_changed(j);
+    bool orphan = !j->forgotten && job_is_orphan(j);
+    if (orphan)
+        job_forget(j);
+    pthread_mutex_unlock(&t->lock);
+    if (orphan)
+        job_unref(j);
+}
+
+/* --- slices --- */
+
+/* How many steps the next one has. */
+static void adapt(struct user_job *j, bool again)
+{
+    double took = clock_ms() - j->slice_began;
+    double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
+    more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
+    j->slice_steps = (int64_t)((double)j->slice_steps * more);
+    j->again = again ? j->again + 1 : 0;
+}
+
+/* What the slice was, as far as it ends the job; false: it goes on. */
+static bool is_end(struct user_job *j, const struct program_progress *g, struct outcome *ret)
+{
+    *ret = (struct outcome){
+        .state = JOB_FAILED, .err = g->err, .failed_in = g->failed_in, .statement = g->statement};
+    switch (g->state) {
+    case PROGRAM_FAILED:
+        return true;
+    case PROGRAM_NAN:
+        err_set(&ret->err, ERR_NOT_A_NUMBER,
+                "a NaN came up after step %" PRId64 ": the arrays are as they were after it",
+                g->steps);
+        ret->failed_in = g->steps + 1;
+        return true;
+    case PROGRAM_AGAIN:
+        if (j->again < AGAIN_MOST)
+            return false;
+        err_set(&ret->err, ERR_CONFLICT,
+                "others write to the arrays more often than a step of the program ends");
+        ret->failed_in = g->steps + 1;
+        return true;
+    default:
+        break;
+    }
+    ret->state = JOB_DONE;
+    ret->stopped = g->state == PROGRAM_UNTIL ? "until" : NULL;
+    return ret->stopped || g->steps >= j->spec.steps;
+}
+
+/* False while the slice is still to come to something, or when the job has ended with it. */
 static bool take_progress(struct user_job *j)
 {
     struct jobs *t = j->table;
     struct program_progress g;
+    struct outcome o;
     program_collect(j->spec.program, &g);
     if (g.state == PROGRAM_WAITING)
         return false;
     bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
-    if (good && take_snapshots(j, g.steps, &g.err) != ERR_OK) {
-        good = false;
+    enum err_code code = good ? take_snapshots(j, g.steps, &g.err) : ERR_OK;
+    adapt(j, g.state == PROGRAM_AGAIN);
+    pthread_mutex_lock(&t->lock);
+    if (good && !keep_values(j, g.n_values))
+        code = err_oom(&g.err);
+    j->step = g.steps;
+    if (code != ERR_OK) {
         g.state = PROGRAM_FAILED;
         g.failed_in = g.steps;
     }
-    double took = clock_ms() - j->slice_began;
-    double more = t->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
-    more = more > GROW_MOST ? GROW_MOST : more;
-    j->slice_steps = (int64_t)((double)j->slice_steps * more);
+    bool over = is_end(j, &g, &o);
+    if (!over)
+        job_changed(j);
+    pthread_mutex_unlock(&t->lock);
     j->in_slice = false;
+    if (over)
+        finish(j, &o);
     pthread_mutex_lock(&t->lock);
     t->in_slice--;
     pthread_cond_signal(&t->something);
-    j->step = g.steps;
-    if (!keep_values(j, g.n_values) && good) {
-        g.state = PROGRAM_FAILED;
-        g.failed_in = g.steps;
-        err_oom(&g.err);
-    }
-    if (g.state == PROGRAM_FAILED || g.state == PROGRAM_NAN) {
-        j->err = g.err;
-        if (g.state == PROGRAM_NAN)
-            err_set(&j->err, ERR_NOT_A_NUMBER,
-                    "a NaN came up after step %" PRId64 ": the arrays are as they were after it",
-                    g.steps);
-        j->failed_in = g.state == PROGRAM_NAN ? g.steps + 1 : g.failed_in;
-        j->statement = g.statement;
-        end(j, JOB_FAILED);
-    } else if (g.state == PROGRAM_UNTIL || j->step >= j->spec.steps) {
-        j->stopped = g.state == PROGRAM_UNTIL ? "until" : NULL;
-        end(j, JOB_DONE);
-    } else {
-        job_changed(j);
-    }
     pthread_mutex_unlock(&t->lock);
-    return true;
+    return !over;
 }
 
 /* Whether the job may write its arrays now; whose session is gone may not. */
@@ -164,10 +225,11 @@ static enum err_code may_go_on(struct user_job *j, struct err *e)
 static void start_slice(struct user_job *j)
 {
     struct jobs *t = j->table;
-    struct err e = ERR_INIT;
-    enum err_code code = may_go_on(j, &e);
+    struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
+    o.err = (struct err)ERR_INIT;
+    enum err_code code = may_go_on(j, &o.err);
     if (code == ERR_OK)
-        code = program_wake(j->spec.program, &e);
+        code = program_wake(j->spec.program, &o.err);
     int64_t n = j->slice_steps < 1 ? 1 : j->slice_steps;
     pthread_mutex_lock(&t->lock);
     if (j->state == JOB_QUEUED) {
@@ -175,18 +237,16 @@ static void start_slice(struct user_job *j)
         j->started = clock_ms();
         job_changed(j);
     }
-    if (j->cancel || t->stopping || code != ERR_OK) {
-        if (code != ERR_OK) {
-            j->err = e;
-            j->failed_in = j->step + 1;
-            j->statement = -1;
-        }
-        end(j, code != ERR_OK ? JOB_FAILED : JOB_CANCELLED);
-        pthread_mutex_unlock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    if (!cancelled && code == ERR_OK)
+        t->in_slice++;
+    pthread_mutex_unlock(&t->lock);
+    if (cancelled)
+        o = (struct outcome){.state = JOB_CANCELLED, .statement = -1};
+    if (cancelled || code != ERR_OK) {
+        finish(j, &o);
         return;
     }
-    t->in_slice++;
-    pthread_mutex_unlock(&t->lock);
     if (n > j->spec.steps - j->step)
         n = j->spec.steps - j->step;
     for (uint32_t i = 0; i < j->spec.n_snapshots; i++) {
@@ -199,35 +259,10 @@ static void start_slice(struct user_job *j)
     program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
 }
 
-/* What an ended job has no use for any more, and one that may be resumed can get again. */
-static void let_go(struct user_job *j)
-{
-    if (j->state == JOB_DONE) {
-        for (size_t i = 0; i < j->spec.n_functions; i++)
-            functions_release(&j->spec.functions[i]);
-        j->spec.n_functions = 0;
-        program_free(j->spec.program); /* and the memory of the specification's text */
-        j->spec.program = NULL;
-    } else {
-        program_rest(j->spec.program);
-    }
-    pthread_mutex_lock(&j->table->lock);
-    bool orphan = !j->forgotten && job_is_orphan(j);
-    if (orphan)
-        job_forget(j);
-    pthread_mutex_unlock(&j->table->lock);
-    if (orphan)
-        job_unref(j);
-}
-
 static void work_on(struct user_job *j)
 {
-    if (j->in_slice && !take_progress(j))
-        return;
-    if (!job_ended(j))
+    if (!j->in_slice ? !job_ended(j) : take_progress(j))
         start_slice(j);
-    if (!j->in_slice && job_ended(j))
-        let_go(j);
 }
 
 /* With the lock held: ended jobs whose time or whose session is over go; a reference each. */

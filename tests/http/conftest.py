@@ -185,7 +185,11 @@ def gpu_with(daemon_with, tmp_path):
 
 
 def clean(c):
-    """Deletes every array of the session and every session but the default one."""
+    """Deletes every job, every array of the session and every session but the default one."""
+    for j in c.list_all("/v1/jobs", "jobs"):
+        if j["state"] in ("queued", "running"):
+            c.delete(f"/v1/jobs/{j['id']}")
+        c.delete(f"/v1/jobs/{j['id']}")
     for a in c.list_all("/v1/arrays", "arrays"):
         if a["read_only"]:
             c.patch(f"/v1/arrays/{a['id']}", {"read_only": False})
