@@ -80,16 +80,18 @@ static enum err_code placed(struct err *e, enum err_code code, const char *place
     return code;
 }
 
-/* An expression that is one name, without a place. */
+/* An expression that is one name, or 0, without a place. */
 static bool expr_of_name(struct arena *arena, const char *name, struct expr *ret)
 {
+    struct expr_node n = {.kind = name ? EXPR_NAME : EXPR_LITERAL,
+                          .name = name,
+                          .lit = {.kind = LIT_INT},
+                          .offset = -1,
+                          .parent = EXPR_NOWHERE};
     uint32_t source;
     expr_init(ret, arena, 8, 8);
     return expr_add_source(ret, "", &source, NULL) == ERR_OK &&
-           expr_add(ret,
-                    &(struct expr_node){
-                        .kind = EXPR_NAME, .name = name, .offset = -1, .parent = EXPR_NOWHERE},
-                    NULL, 0, 0, &ret->root, NULL) == ERR_OK;
+           expr_add(ret, &n, NULL, 0, 0, &ret->root, NULL) == ERR_OK;
 }
 
 static enum err_code take_spares(struct program *p, struct target *t, struct err *e)
@@ -129,10 +131,16 @@ static enum err_code find_targets(struct program *p, struct err *e)
     return ERR_OK;
 }
 
+struct outline {
+    enum dtype dtype;
+    int rank;
+    int64_t shape[MAX_RANK];
+};
+
 /* Types what is assigned, with the checks of what it is assigned to. */
 static enum err_code check_statement(struct program *p, const struct expr *x, struct array *out,
-                                     const struct view *region, int dtype, struct typed_node *ret,
-                                     int64_t *ret_shape, struct err *e)
+                                     const struct view *region, int dtype, struct outline *ret,
+                                     struct err *e)
 {
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct eval_request req = {.expr = x,
@@ -147,8 +155,11 @@ static enum err_code check_statement(struct program *p, const struct expr *x, st
     enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
     if (code != ERR_OK)
         return code;
-    *ret = all.typed.nodes[all.typed.root];
-    memcpy(ret_shape, ret->shape, sizeof *ret_shape * (size_t)ret->rank);
+    const struct typed_node *root = &all.typed.nodes[all.typed.root];
+    ret->dtype = root->dtype;
+    ret->rank = root->rank;
+    for (int k = 0; k < root->rank; k++)
+        ret->shape[k] = root->shape[k];
     return ERR_OK;
 }
 
@@ -164,8 +175,7 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
 {
     const char *name = s->assign->target;
     struct known *k = find_known(p, name);
-    struct typed_node n;
-    int64_t shape[MAX_RANK];
+    struct outline n;
     struct binding bound = {.kind = BINDING_NONE};
     enum err_code code =
         k && k->temporary ? ERR_OK : p->spec.env->resolve(p->spec.env->user, name, &bound, e);
@@ -183,12 +193,12 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
         s->temporary = k;
         code = index_array(s, s->own, &s->region, e);
         if (code == ERR_OK)
-            code = check_statement(p, &s->assign->expr, s->own, &s->region, -1, &n, shape, e);
+            code = check_statement(p, &s->assign->expr, s->own, &s->region, -1, &n, e);
         return code;
     }
-    code = check_statement(p, &s->assign->expr, NULL, NULL, -1, &n, shape, e);
+    code = check_statement(p, &s->assign->expr, NULL, NULL, -1, &n, e);
     if (code == ERR_OK)
-        code = engine_zeros(p->stream, p->account, n.dtype, n.rank, shape, &s->own, e);
+        code = engine_zeros(p->stream, p->account, n.dtype, n.rank, n.shape, &s->own, e);
     if (code != ERR_OK)
         return code;
     s->region = s->own->view;
@@ -204,15 +214,14 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
 
 static enum err_code add_statement(struct program *p, struct step *s, struct err *e)
 {
-    struct typed_node n;
-    int64_t shape[MAX_RANK];
+    struct outline n;
     s->target = find_target(p, s->assign->target);
     if (!s->target)
         return add_temporary(p, s, e);
     struct array *spare = s->target->spare[0];
     enum err_code code = index_array(s, spare, &s->region, e);
     if (code == ERR_OK)
-        code = check_statement(p, &s->assign->expr, spare, &s->region, -1, &n, shape, e);
+        code = check_statement(p, &s->assign->expr, spare, &s->region, -1, &n, e);
     return code;
 }
 
@@ -221,11 +230,10 @@ static enum err_code add_statement(struct program *p, struct step *s, struct err
 static enum err_code watch(struct program *p, struct watched *w, const struct expr *x, int dtype,
                            int64_t room, const char *place, struct err *e)
 {
-    struct typed_node n;
-    int64_t shape[MAX_RANK];
+    struct outline n;
     w->expr = *x;
     w->place = place;
-    enum err_code code = check_statement(p, x, NULL, NULL, dtype, &n, shape, e);
+    enum err_code code = check_statement(p, x, NULL, NULL, dtype, &n, e);
     if (code != ERR_OK)
         return placed(e, code, place);
     if (n.rank)
@@ -328,7 +336,8 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
     p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
     p->exchanges = arena_alloc_array(p->arena, spec->n_body, sizeof *p->exchanges);
-    bool there = p->targets && p->steps && p->series && p->checks && p->exchanges;
+    bool there = expr_of_name(p->arena, NULL, &p->zero) && p->targets && p->steps && p->series &&
+                 p->checks && p->exchanges;
     enum err_code code = there ? make(p, e) : err_oom(e);
     p->spec.env = NULL; /* the caller's, while the program was made */
     if (code == ERR_OK) {

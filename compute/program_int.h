@@ -73,6 +73,8 @@ struct program {
     struct watched *series, *checks, *until;
     struct exchange *exchanges; /* one a target */
     uint32_t n_checks;
+    struct expr zero;
+    bool clears; /* after a failure: what is written by elements is written whole before */
 
     /* the slice */
     void (*wake)(void *user);

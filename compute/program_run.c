@@ -25,6 +25,19 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
     return n < room ? n : room;
 }
 
+static uint32_t n_watched(const struct program *p)
+{
+    return p->n_checks + p->spec.n_series + (p->until != NULL);
+}
+
+static struct watched *watched_at(struct program *p, uint32_t i)
+{
+    if (i < p->n_checks)
+        return &p->checks[i];
+    i -= p->n_checks;
+    return i < p->spec.n_series ? &p->series[i] : p->until;
+}
+
 /* --- what is asked of the engine --- */
 
 /* Any thread. The last to be told wakes; the program may be gone right after. */
@@ -190,9 +203,21 @@ static enum err_code look_at_all(struct program *p)
     return code;
 }
 
-static enum err_code queue(struct program *p)
+/* An element cannot be written to contents that failed. */
+static enum err_code clear(struct program *p)
 {
     enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < n_watched(p) && code == ERR_OK; i++) {
+        struct array *a = watched_at(p, i)->array;
+        code = put(p, &p->zero, (int)a->dtype, a, NULL, p->begin + 1, -1);
+    }
+    p->clears = code != ERR_OK;
+    return code;
+}
+
+static enum err_code queue(struct program *p)
+{
+    enum err_code code = p->clears ? clear(p) : ERR_OK;
     for (int64_t step = p->begin + 1; step <= p->end && code == ERR_OK; step++) {
         code = run_step(p, step);
         if (code != ERR_OK || !p->spec.n_series || !is_due(step, p->spec.series_every))
@@ -208,7 +233,7 @@ static enum err_code queue(struct program *p)
 static bool reserve(struct program *p, int64_t n)
 {
     size_t each = 2 * (size_t)p->spec.n_body + p->spec.n_series;
-    size_t all = (size_t)n * each + p->n_checks + 1;
+    size_t all = (size_t)n * each + p->n_checks + 1 + n_watched(p);
     if (all > p->cap_tickets) {
         struct ticket *tickets = mem_reallocarray(NULL, all, sizeof *tickets);
         struct asked_guards *guards = mem_reallocarray(NULL, all, sizeof *guards);
@@ -265,28 +290,28 @@ static int pull(struct watched *w)
     return 1;
 }
 
-static int pull_all(struct program *p)
+/* The same of all that was asked; *ret_why: where it is −1. */
+static int pull_all(struct program *p, enum err_code *ret_why)
 {
     int all = 1;
-    for (uint32_t i = 0; i < p->n_checks && all == 1; i++)
-        all = pull(&p->checks[i]);
-    if (p->asks_until && all == 1)
-        all = pull(p->until);
-    for (uint32_t i = 0; i < p->spec.n_series && all == 1; i++)
-        all = pull(&p->series[i]);
-    for (; p->seen_guards < p->n_guards && all == 1; p->seen_guards += all == 1)
-        all = eval_guards_pull(p->guards[p->seen_guards].guards);
+    for (uint32_t i = 0; i < n_watched(p) && all == 1; i++) {
+        all = pull(watched_at(p, i));
+        if (all < 0)
+            *ret_why = download_result(watched_at(p, i)->download);
+    }
+    for (; p->seen_guards < p->n_guards && all == 1; p->seen_guards += all == 1) {
+        struct eval_guards *g = p->guards[p->seen_guards].guards;
+        all = eval_guards_pull(g);
+        if (all < 0)
+            *ret_why = download_result(eval_guards_download(g));
+    }
     return all;
 }
 
 static void forget_answers(struct program *p)
 {
-    for (uint32_t i = 0; i < p->n_checks + p->spec.n_series + 1; i++) {
-        struct watched *w = i < p->n_checks    ? &p->checks[i]
-                            : i == p->n_checks ? p->until
-                                               : &p->series[i - p->n_checks - 1];
-        if (!w)
-            continue;
+    for (uint32_t i = 0; i < n_watched(p); i++) {
+        struct watched *w = watched_at(p, i);
         download_free(w->download);
         w->download = NULL;
     }
@@ -303,7 +328,7 @@ static enum err_code say_why(struct program *p, enum err_code code)
 }
 
 /* What stopped the slice, the first of all. */
-static enum err_code find_failure(struct program *p, int pulled)
+static enum err_code find_failure(struct program *p, enum err_code pulled)
 {
     uint64_t first = atomic_load(&p->first_failure);
     if (first != NEVER) {
@@ -323,7 +348,7 @@ static enum err_code find_failure(struct program *p, int pulled)
     }
     if (p->at_once != ERR_OK)
         return p->at_once;
-    return pulled < 0 ? say_why(p, ERR_DEVICE_LOST) : ERR_OK;
+    return pulled != ERR_OK ? say_why(p, pulled) : ERR_OK;
 }
 
 static enum err_code copy_home(struct program *p, struct target *t)
@@ -381,10 +406,11 @@ void program_collect(struct program *p, struct program_progress *ret)
     if (atomic_load(&p->outstanding) != 0)
         return;
     bool whole = atomic_load(&p->first_failure) == NEVER && p->at_once == ERR_OK;
-    int pulled = whole || p->n_guards ? pull_all(p) : 1;
+    enum err_code why = ERR_OK;
+    int pulled = whole || p->n_guards ? pull_all(p, &why) : 1;
     if (pulled == 0 && whole)
         return;
-    enum err_code code = find_failure(p, pulled);
+    enum err_code code = find_failure(p, why);
     ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         code = publish(p);
@@ -392,6 +418,7 @@ void program_collect(struct program *p, struct program_progress *ret)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }
     if (ret->state == PROGRAM_FAILED) {
+        p->clears = true;
         ret->err = p->err;
         ret->err.code = code;
         ret->failed_in = p->failed_in ? p->failed_in : p->end;

@@ -10,7 +10,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 seconds=${1:-60}
 shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(infix json_tree json_array index npy accept)
+[ ${#targets[@]} -gt 0 ] || targets=(infix statement json_tree json_array index npy accept)
 clang=${CLANG:-clang}
 if ! echo 'int LLVMFuzzerTestOneInput(void);int LLVMFuzzerTestOneInput(void){return 0;}' |
     "$clang" -fsanitize=fuzzer -x c - -o /dev/null 2>/dev/null; then

@@ -1,0 +1,265 @@
+/* Programs without a server: what a slice leaves behind, where each allocation and each job may
+ * fail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/program.h"
+#include "protocol/statement.h"
+#include "tests/unit/engine_front.h"
+
+static struct fixture f;
+
+static enum err_code find(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    (void)user, (void)e;
+    *ret = (struct binding){.kind = BINDING_NONE};
+    struct array *a = !strcmp(name, "a") ? f.a : !strcmp(name, "b") ? f.b : NULL;
+    if (a)
+        *ret = (struct binding){
+            .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+    return ERR_OK;
+}
+
+static enum err_code target(void *user, const char *name, struct array **ret, struct err *e)
+{
+    struct binding b;
+    enum err_code code = find(user, name, &b, e);
+    *ret = b.kind == BINDING_ARRAY ? array_ref(b.array) : NULL;
+    return code;
+}
+
+static enum err_code parse(struct arena *arena, const char *text, struct expr *x,
+                           struct statement *s, struct err *e)
+{
+    uint32_t source;
+    expr_init(x, arena, 100, 40);
+    enum err_code code = expr_add_source(x, "/body", &source, e);
+    if (code == ERR_OK)
+        code = statement_parse(x, source, text, strlen(text), s, e);
+    x->root = code == ERR_OK ? s->root : 0;
+    return code;
+}
+
+/* The statements, up to NULL; what is recorded is "a[1]", what ends it "a[0] > 5". */
+static enum err_code make(const char *const *body, struct program **ret, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct check_env env = {find, NULL, 64};
+    struct program_spec spec = {.arena = arena,
+                                .series_every = 2,
+                                .until_every = 3,
+                                .env = &env,
+                                .target = target,
+                                .stop_on_nan = true};
+    struct program_assign *assigns = arena ? arena_alloc_array(arena, 8, sizeof *assigns) : NULL;
+    struct program_series *watched = arena ? arena_alloc_array(arena, 2, sizeof *watched) : NULL;
+    enum err_code code = assigns && watched ? ERR_OK : err_oom(e);
+    struct statement s;
+    for (; *body && code == ERR_OK; body++) {
+        struct program_assign *a = &assigns[spec.n_body++];
+        code = parse(arena, *body, &a->expr, &s, e);
+        a->place = "/body";
+        if (code == ERR_OK) {
+            a->target = s.target;
+            a->index = s.index;
+        }
+    }
+    if (code == ERR_OK)
+        code = parse(arena, "x = a[1]", &watched[0].expr, &s, e);
+    if (code == ERR_OK)
+        code = parse(arena, "x = a[0] > 5", &watched[1].expr, &s, e);
+    watched ? (watched[0].name = watched[0].place = watched[1].place = "x") : NULL;
+    spec.body = assigns;
+    spec.series = watched;
+    spec.n_series = 1;
+    spec.until = watched ? &watched[1] : NULL;
+    if (code == ERR_OK)
+        code = program_new(f.s, f.account, &spec, ret, e);
+    if (code != ERR_OK)
+        arena_free(arena);
+    return code;
+}
+
+static void wake(void *user)
+{
+    ++*(int *)user;
+}
+
+static struct program_progress run(struct program *p, int64_t step, int64_t n)
+{
+    struct program_progress g;
+    int woken = 0;
+    program_submit(p, step, n, wake, &woken);
+    assert_true(woken > 0);
+    program_collect(p, &g);
+    assert_int_not_equal(g.state, PROGRAM_WAITING);
+    return g;
+}
+
+static double element(struct array *a, int64_t i)
+{
+    double x;
+    struct err e = ERR_INIT;
+    struct download *d;
+    int woken = 0;
+    assert_int_equal(download_new(f.s, a, wake, &woken, &d, &e), ERR_OK);
+    assert_int_equal(download_pull(d, i * 8, &x, 8), 8);
+    download_free(d);
+    return x;
+}
+
+static void slices_go_on(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"t = a + 1", "a = t", "b[2:4] += t[2:4]", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    open_fixture(&f);
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    assert_int_equal(program_targets(p), 2);
+    assert_int_equal(program_slice_limit(p, 0, 100), 3); /* until */
+    struct program_progress g = run(p, 0, 3);
+    assert_int_equal(g.state, PROGRAM_GOES_ON);
+    assert_int_equal(g.steps, 3);
+    assert_int_equal(g.n_values, 1);
+    enum dtype t;
+    const double *values = program_values(p, 0, &t);
+    assert_int_equal(t, DT_F64);
+    assert_true(values[0] == 3); /* a[1] after two steps */
+    assert_true(element(f.a, 7) == 10 && element(f.b, 1) == 100);
+    assert_true(element(f.b, 2) == 100 + 3 + 4 + 5);
+    g = run(p, 3, 3);
+    assert_int_equal(g.state, PROGRAM_UNTIL);
+    program_rest(p);
+    assert_int_equal(program_wake(p, &e), ERR_OK);
+    assert_int_equal(run(p, 6, 1).state, PROGRAM_GOES_ON);
+    assert_true(element(f.a, 0) == 7);
+    program_free(p);
+    close_fixture(&f);
+}
+
+/* What others write while a slice is under way is not lost: the slice comes to nothing. */
+static void what_others_write_counts(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"a = a*2", "b = b + 1", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    struct program_progress g;
+    int woken = 0;
+    open_fixture(&f);
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    program_submit(p, 0, 1, wake, &woken);
+    assert_int_equal(evaluate(&f, "a*0", f.a, NULL), ERR_OK);
+    program_collect(p, &g);
+    assert_int_equal(g.state, PROGRAM_AGAIN);
+    assert_int_equal(g.steps, 0);
+    holds(&f, f.a, 0);
+    holds(&f, f.b, 100);
+    assert_int_equal(run(p, 0, 1).state, PROGRAM_GOES_ON);
+    holds(&f, f.a, 0);
+    holds(&f, f.b, 101);
+    program_free(p);
+    close_fixture(&f);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"t = a + 1", "a[1:] = t[1:]", "b += sum(t)", NULL};
+    open_fixture(&f);
+    f.g->backend->ops = front.real; /* its own allocations fail, too */
+    for (int nth = 1;; nth++) {
+        double a = element(f.a, 3), b = element(f.b, 3);
+        struct err e = ERR_INIT;
+        struct program *p = NULL;
+        struct program_progress g = {.state = PROGRAM_GOES_ON};
+        int woken = 0;
+        mem_fail_after(nth, false);
+        enum err_code code = make(body, &p, &e);
+        if (code == ERR_OK) {
+            program_submit(p, 0, 2, wake, &woken);
+            program_collect(p, &g);
+        }
+        bool failed = mem_failed() > 0;
+        mem_fail_after(0, false);
+        if (!failed)
+            assert_int_equal(code, ERR_OK);
+        if (code != ERR_OK || g.state != PROGRAM_GOES_ON) {
+            assert_true(failed);
+            assert_int_equal(code != ERR_OK ? code : g.err.code, ERR_OUT_OF_MEMORY);
+            assert_true(element(f.a, 3) == a && element(f.b, 3) == b);
+        } else {
+            assert_true(element(f.a, 3) == a + 2);
+        }
+        if (code == ERR_OK && failed) { /* and it can go on */
+            assert_int_equal(run(p, 0, 1).state, PROGRAM_GOES_ON);
+        }
+        program_free(p);
+        if (!failed)
+            break;
+    }
+    close_fixture(&f);
+}
+
+/* Each job of a slice fails, at once or later: the arrays are as they were, the step is told. */
+static void every_job_may_fail(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"t = a + 1", "a = t*2", "b[0:4] -= t[0:4]", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    open_fixture(&f);
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    front.at_once = ERR_INTERNAL;
+    struct program_progress g = run(p, 0, 2);
+    assert_int_equal(g.state, PROGRAM_FAILED);
+    assert_int_equal(g.steps, 0);
+    assert_int_equal(g.failed_in, 1);
+    assert_int_equal(g.statement, 0);
+    holds_ramp(&f, f.a, 0);
+    bool all = false;
+    for (int nth = 0; !all; nth++) {
+        int woken = 0, jobs = 0;
+        hold();
+        program_submit(p, 0, 2, wake, &woken);
+        program_collect(p, &g);
+        assert_int_equal(g.state, PROGRAM_WAITING);
+        for (all = true; front.head; jobs++) {
+            all &= jobs != nth;
+            end(jobs == nth ? ERR_OUT_OF_MEMORY : ERR_OK);
+        }
+        front.hold = false;
+        assert_true(woken > 0);
+        program_collect(p, &g);
+        if (all)
+            break;
+        assert_int_equal(g.state, PROGRAM_FAILED);
+        assert_int_equal(g.state, PROGRAM_FAILED);
+        assert_int_equal(g.err.code, ERR_OUT_OF_MEMORY);
+        assert_in_range(g.failed_in, 1, 2);
+        holds_ramp(&f, f.a, 0);
+        holds(&f, f.b, 100);
+    }
+    assert_int_equal(g.state, PROGRAM_GOES_ON);
+    assert_true(element(f.a, 3) == 18); /* 2*(2*(3 + 1) + 1) */
+    program_free(p);
+    close_fixture(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_go_on),
+        cmocka_unit_test(what_others_write_counts),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_job_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
