@@ -284,6 +284,8 @@ def test_members_are_case_sensitive(api):
 ALLOWED = {
     "/healthz": {"GET"}, "/readyz": {"GET"}, "/metrics": {"GET"}, "/openapi.json": {"GET"},
     "/v1/info": {"GET"}, "/v1/sessions": {"GET", "POST"}, "/v1/sessions/s": {"GET", "DELETE"},
+    "/v1/programs": {"POST"}, "/v1/jobs": {"GET"}, "/v1/jobs/j": {"GET", "DELETE"},
+    "/v1/jobs/j/events": {"GET"}, "/v1/jobs/j/resume": {"POST"},
     "/v1/functions": {"GET", "POST"}, "/v1/functions/f": {"GET", "PUT", "DELETE"},
     "/v1/sessions/s/sync": {"POST"}, "/v1/arrays": {"GET", "POST"},
     "/v1/arrays/u": {"GET", "PUT", "PATCH", "DELETE"}, "/v1/arrays/u/resize": {"POST"},
