@@ -8,6 +8,10 @@
 #include "compute/expr.h"
 #include "compute/typed.h"
 
+/* Of an expression with its functions written out and composite ones expanded: far above what
+ * 10,000 untyped nodes need, far below what hurts. ERR_EXPRESSION_TOO_LARGE past it. */
+#define CHECK_MAX_OPERATIONS (1u << 18)
+
 enum binding_kind { BINDING_NONE, BINDING_ARRAY, BINDING_LITERAL, BINDING_SCALAR };
 
 /* What a name stands for. */

@@ -35,9 +35,8 @@ struct frame {
     struct frame *next;
 };
 
-#define MAX_FRAMES                                                                                 \
-    256 /* beyond it views of views make an expression as large as what is refused                 \
-         */
+/* Beyond it views of views make an expression as large as what is refused. */
+#define MAX_FRAMES 256
 
 struct pushing {
     struct checker *c;

@@ -14,9 +14,6 @@
 
 #include "compute/check_int.h"
 
-/* Far above what 10,000 untyped nodes need, far below what hurts. */
-#define MAX_TYPED_NODES (1u << 18)
-
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9E3779B97F4A7C15ull;
@@ -161,9 +158,9 @@ enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n,
             return ERR_OK;
         }
     }
-    if (t->n_nodes >= MAX_TYPED_NODES)
+    if (t->n_nodes >= CHECK_MAX_OPERATIONS)
         return expr_err(c->x, place, c->e, ERR_EXPRESSION_TOO_LARGE,
-                        "the expression expands to more than %u operations", MAX_TYPED_NODES);
+                        "the expression expands to more than %u operations", CHECK_MAX_OPERATIONS);
     if (n->rank > 0) {
         const int64_t *shared = NULL;
         for (int k = 0; k < n->n_args && !shared; k++) {

@@ -104,6 +104,8 @@ uint32_t check_items(struct checker *c, uint32_t node, const struct expr_link **
 enum err_code check_operand(struct checker *c, uint32_t node, uint32_t *ret) must_check;
 /* An axis of an array of that rank, from either end. */
 enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret) must_check;
+/* A list of axes or one, each once, as bits; all where the parameter is absent. */
+enum err_code check_axes(struct checker *c, uint32_t node, int rank, uint32_t *ret) must_check;
 /* The boundary and value arguments of functions that look past an array's edge. */
 struct edge {
     enum boundary_mode mode;

@@ -92,44 +92,65 @@ enum err_code pieces_concat(struct checker *c, const struct call *call, bool sta
     return ERR_OK;
 }
 
+/* Axes beside each other that are left as they are, as one; the new rank. */
+static int join_axes(int rank, const int64_t *shape, const int64_t *each, int64_t *ret_shape,
+                     int64_t *ret_each)
+{
+    int n = 0;
+    for (int k = 0; k < rank; k++) {
+        if (k > 0 && each[k] == 1 && each[k - 1] == 1) {
+            ret_shape[n - 1] *= shape[k];
+            continue;
+        }
+        ret_shape[n] = shape[k];
+        ret_each[n++] = each[k];
+    }
+    return n;
+}
+
 /* x of `shape`, each axis's elements `each` times over in turn (within), or the whole axis. */
 static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int rank,
                            const int64_t *shape, const int64_t *each, bool within, uint32_t *ret)
 {
-    int64_t spread[2 * MAX_RANK], out[MAX_RANK];
+    int64_t spread[2 * MAX_RANK], out[MAX_RANK], joined[MAX_RANK], joined_each[MAX_RANK];
     uint32_t fresh = 0;
-    int n = 0;
-    for (int k = 0; k < rank; k++)
+    int n = 0, out_rank = rank, more = 0;
+    for (int k = 0; k < rank; k++) {
         if (__builtin_mul_overflow(shape[k], each[k], &out[k]))
             out[k] = INT64_MAX;
+        more += each[k] != 1 && shape[k] != 1;
+    }
     struct view v;
     enum err_code rc = view_contiguous(rank, out, dtype_size(c->t->nodes[x].dtype), &v, c->e);
     if (rc)
         return check_place(c, place, rc);
-    for (int k = 0; k < rank; k++) {
-        if (each[k] == 1 || shape[k] == 1 || out[k] == 0) { /* stretching it is enough */
-            spread[n++] = out[k];
-            continue;
-        }
-        if (n + 2 > MAX_RANK)
-            return expr_err(c->x, place, c->e, ERR_BAD_SHAPE,
-                            "too many axes to repeat: at most %d with those that are added",
-                            MAX_RANK);
-        fresh |= 1u << (within ? n + 1 : n);
-        spread[n++] = within ? shape[k] : each[k];
-        spread[n++] = within ? each[k] : shape[k];
-    }
-    if (n > MAX_RANK)
-        return expr_err(c->x, place, c->e, ERR_BAD_SHAPE, "the rank would exceed %d", MAX_RANK);
     if (view_size(&v) == 0) { /* whatever is there has nothing to say */
         const struct affine nothing = {0};
         uint32_t zero;
         TRY(graph_const(c, place, (struct scalar){.dtype = c->t->nodes[x].dtype}, &zero));
         return graph_view(c, place, zero, &nothing, rank, out, ret);
     }
+    if (rank + more > MAX_RANK) {
+        rank = join_axes(rank, shape, each, joined, joined_each);
+        TRY(graph_reshape(c, place, x, rank, joined, &x));
+        shape = joined;
+        each = joined_each;
+    }
+    if (rank + more > MAX_RANK)
+        return expr_err(c->x, place, c->e, ERR_BAD_SHAPE,
+                        "too many axes to repeat: at most %d with those that are added", MAX_RANK);
+    for (int k = 0; k < rank; k++) {
+        if (each[k] == 1 || shape[k] == 1) { /* stretching it is enough */
+            spread[n++] = shape[k] * each[k];
+            continue;
+        }
+        fresh |= 1u << (within ? n + 1 : n);
+        spread[n++] = within ? shape[k] : each[k];
+        spread[n++] = within ? each[k] : shape[k];
+    }
     TRY(rearrange_expand(c, place, x, fresh, &x));
     TRY(rearrange_broadcast(c, place, x, n, spread, &x));
-    return graph_reshape(c, place, x, rank, out, ret);
+    return graph_reshape(c, place, x, out_rank, out, ret);
 }
 
 static enum err_code check_count(struct checker *c, uint32_t node, int64_t count)

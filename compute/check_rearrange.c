@@ -24,29 +24,6 @@ enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enu
     return ERR_OK;
 }
 
-/* Axes, each once, as bits; all where they are left out. */
-static enum err_code axes_set(struct checker *c, uint32_t node, int rank, uint32_t *ret)
-{
-    int64_t axes[MAX_RANK];
-    uint32_t nodes[MAX_RANK], n;
-    *ret = rank == 32 ? UINT32_MAX : (1u << rank) - 1;
-    if (check_absent(c, node))
-        return ERR_OK;
-    TRY(check_ints(c, node, "axis", ERR_BAD_AXIS, MAX_RANK, &n, axes, nodes));
-    *ret = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        if (axes[k] < -rank || axes[k] >= rank)
-            return expr_err(c->x, nodes[k], c->e, ERR_BAD_AXIS,
-                            "axis %lld is out of range for rank %d", (long long)axes[k], rank);
-        uint32_t bit = 1u << (axes[k] < 0 ? axes[k] + rank : axes[k]);
-        if (*ret & bit)
-            return expr_err(c->x, nodes[k], c->e, ERR_BAD_AXIS, "axis %lld is named twice",
-                            (long long)axes[k]);
-        *ret |= bit;
-    }
-    return ERR_OK;
-}
-
 /* A shape that can be; `unknown`: one extent may be −1, its axis in *unknown, else −1. */
 static enum err_code shape_param(struct checker *c, uint32_t node, enum dtype t, int *unknown,
                                  int *ret_rank, int64_t *ret)
@@ -88,7 +65,7 @@ static enum err_code flip(struct checker *c, const struct call *call, uint32_t x
     const struct typed_node *n = &c->t->nodes[x];
     struct affine a = identity(n->rank);
     uint32_t axes;
-    TRY(axes_set(c, call->param[1], n->rank, &axes));
+    TRY(check_axes(c, call->param[1], n->rank, &axes));
     for (int k = 0; k < n->rank; k++)
         if ((axes >> k & 1) && n->shape[k] > 1) {
             a.start[k] = n->shape[k] - 1;
@@ -100,21 +77,20 @@ static enum err_code flip(struct checker *c, const struct call *call, uint32_t x
 static enum err_code permute(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    int64_t axes[MAX_RANK], shape[MAX_RANK];
-    uint32_t nodes[MAX_RANK], count, seen = 0;
+    int64_t shape[MAX_RANK];
+    struct expr_link one;
+    const struct expr_link *items;
+    uint32_t count = check_items(c, call->param[1], &items, &one), seen = 0;
     struct affine a = identity(n->rank);
-    TRY(check_ints(c, call->param[1], "axis", ERR_BAD_AXIS, MAX_RANK, &count, axes, nodes));
     if (count != (uint32_t)n->rank)
         return expr_err(c->x, call->param[1], c->e, ERR_BAD_AXIS,
                         "permute_dims() takes every axis once: %u for rank %d", count, n->rank);
     for (int k = 0; k < n->rank; k++) {
-        int64_t from = axes[k] < 0 ? axes[k] + n->rank : axes[k];
-        if (from < 0 || from >= n->rank)
-            return expr_err(c->x, nodes[k], c->e, ERR_BAD_AXIS,
-                            "axis %lld is out of range for rank %d", (long long)axes[k], n->rank);
+        int from;
+        TRY(check_axis(c, items[k].node, n->rank, &from));
         if (seen >> from & 1)
-            return expr_err(c->x, nodes[k], c->e, ERR_BAD_AXIS, "axis %lld is named twice",
-                            (long long)axes[k]);
+            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS, "axis %d is named twice",
+                            from);
         seen |= 1u << from;
         a.src[from] = (int8_t)k;
         shape[k] = n->shape[from];
@@ -150,7 +126,7 @@ static enum err_code expand(struct checker *c, const struct call *call, uint32_t
         return expr_err(c->x, call->node, c->e, ERR_BAD_SHAPE, "the rank would exceed %d",
                         MAX_RANK);
     if (!check_absent(c, node))
-        TRY(axes_set(c, node, rank + more, &fresh));
+        TRY(check_axes(c, node, rank + more, &fresh));
     return rearrange_expand(c, call->node, x, fresh, ret);
 }
 
@@ -161,7 +137,7 @@ static enum err_code squeeze(struct checker *c, const struct call *call, uint32_
     struct affine a = identity(n->rank);
     uint32_t axes;
     int rank = 0;
-    TRY(axes_set(c, call->param[1], n->rank, &axes));
+    TRY(check_axes(c, call->param[1], n->rank, &axes));
     bool all = check_absent(c, call->param[1]);
     for (int k = 0; k < n->rank; k++) {
         if ((axes >> k & 1) && n->shape[k] == 1) {
@@ -246,20 +222,18 @@ static enum err_code roll_axes(struct checker *c, const struct call *call, uint3
                                const int64_t *by, uint32_t n_by, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    int64_t axes[MAX_RANK], offsets[MAX_RANK] = {0};
-    uint32_t nodes[MAX_RANK], n_axes;
-    TRY(check_ints(c, call->param[2], "axis", ERR_BAD_AXIS, MAX_RANK, &n_axes, axes, nodes));
+    int64_t offsets[MAX_RANK] = {0};
+    struct expr_link one;
+    const struct expr_link *items;
+    uint32_t n_axes = check_items(c, call->param[2], &items, &one);
     if (n_axes != n_by && n_axes != 1 && n_by != 1)
         return expr_err(c->x, call->param[2], c->e, ERR_SHAPE_MISMATCH,
                         "roll() takes one shift for each axis: %u for %u", n_by, n_axes);
     bool moves = false;
-    for (uint32_t i = 0; i < (n_axes > n_by ? n_axes : n_by); i++) {
-        uint32_t which = n_axes == 1 ? 0 : i;
-        int64_t axis = axes[which];
-        if (axis < -n->rank || axis >= n->rank)
-            return expr_err(c->x, nodes[which], c->e, ERR_BAD_AXIS,
-                            "axis %lld is out of range for rank %d", (long long)axis, n->rank);
-        axis += axis < 0 ? n->rank : 0;
+    uint32_t n_turns = n_axes == 1 ? n_by : n_axes; /* one of none is none, too */
+    for (uint32_t i = 0; i < n_turns; i++) {
+        int axis;
+        TRY(check_axis(c, items[n_axes == 1 ? 0 : i].node, n->rank, &axis));
         offsets[axis] = turned(offsets[axis], by[n_by == 1 ? 0 : i], n->shape[axis]);
     }
     for (int k = 0; k < n->rank; k++) {

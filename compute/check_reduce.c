@@ -4,32 +4,6 @@
  * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
 #include "compute/check_int.h"
 
-static enum err_code axes_param(struct checker *c, uint32_t node, int rank, uint32_t *ret)
-{
-    uint32_t axes = 0;
-    if (check_absent(c, node)) {
-        *ret = rank == 32 ? UINT32_MAX : (1u << rank) - 1;
-        return ERR_OK;
-    }
-    struct expr_link one;
-    const struct expr_link *items;
-    uint32_t n = check_items(c, node, &items, &one);
-    for (uint32_t k = 0; k < n; k++) {
-        int64_t axis;
-        TRY(check_int(c, items[k].node, "axis", ERR_BAD_AXIS, &axis));
-        if (axis < -rank || axis >= rank)
-            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS,
-                            "axis %lld is out of range for rank %d", (long long)axis, rank);
-        uint32_t bit = 1u << (axis < 0 ? axis + rank : axis);
-        if (axes & bit)
-            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS, "axis %lld is named twice",
-                            (long long)axis);
-        axes |= bit;
-    }
-    *ret = axes;
-    return ERR_OK;
-}
-
 static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
 {
     *ret = false;
@@ -128,7 +102,7 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     TRY(ops_typed(c, &v, &x));
     uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
-    TRY(axes_param(c, call->param[1], c->t->nodes[x].rank, &r.axes));
+    TRY(check_axes(c, call->param[1], c->t->nodes[x].rank, &r.axes));
     if (r.axes == 0) /* nothing is left of the reduction */
         TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &r.keepdims));
@@ -181,7 +155,7 @@ enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_
 {
     struct cval v;
     uint32_t x, node = call->param[1];
-    int64_t axis = 0;
+    int axis = 0;
     TRY(check_value(c, call->param[0], &v));
     TRY(ops_typed(c, &v, &x));
     TRY(graph_close(c, v.place, x, &x));
@@ -193,13 +167,10 @@ enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_
         return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS,
                         "%s of an array of %d axes needs to be told along which", call->name, rank);
     if (!check_absent(c, node))
-        TRY(check_int(c, node, "axis", ERR_BAD_AXIS, &axis));
-    if (axis < -rank || axis >= rank)
-        return expr_err(c->x, node, c->e, ERR_BAD_AXIS, "axis %lld is out of range for rank %d",
-                        (long long)axis, rank);
+        TRY(check_axis(c, node, rank, &axis));
     enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
     TRY(graph_cast(c, call->node, x, dtype_is_half(t) ? DT_F32 : t, &x));
-    TRY(graph_scan(c, call->node, x, op, (int)(axis < 0 ? axis + rank : axis), &x));
+    TRY(graph_scan(c, call->node, x, op, axis, &x));
     TRY(graph_cast(c, call->node, x, t, &x));
     *ret = cval_typed(x, call->node);
     return ERR_OK;

@@ -209,6 +209,27 @@ enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret)
     return ERR_OK;
 }
 
+enum err_code check_axes(struct checker *c, uint32_t node, int rank, uint32_t *ret)
+{
+    struct expr_link one;
+    const struct expr_link *items;
+    if (check_absent(c, node)) {
+        *ret = rank == 32 ? UINT32_MAX : (1u << rank) - 1;
+        return ERR_OK;
+    }
+    uint32_t n = check_items(c, node, &items, &one), axes = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        int axis;
+        TRY(check_axis(c, items[k].node, rank, &axis));
+        if (axes & 1u << axis)
+            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS, "axis %d is named twice",
+                            axis);
+        axes |= 1u << axis;
+    }
+    *ret = axes;
+    return ERR_OK;
+}
+
 static enum err_code shifted_by_one(struct checker *c, uint32_t place, uint32_t x, int axis,
                                     int64_t by, const struct edge *edge, uint32_t *ret)
 {

@@ -15,7 +15,8 @@
 #include "compute/dtype.h"
 #include "compute/layout.h"
 
-#define GRID_ALIGNMENT 64 /* unless one is given */
+#define GRID_ALIGNMENT     64 /* unless one is given */
+#define GRID_MAX_ALIGNMENT 4096
 
 /* What lies behind a face. With φ_k the k-th cell before it (1: at the face) the k-th ghost is
  *   FACE_DIRICHLET  2·value − φ_k

@@ -16,6 +16,9 @@
 #include <strings.h>
 
 #include "compute/base/mem.h"
+#include "compute/call.h"
+#include "compute/check.h"
+#include "compute/grid.h"
 #include "compute/layout.h"
 #include "protocol/infix.h"
 #include "protocol/npy.h"
@@ -157,11 +160,14 @@ static const struct {
     double value;
 } fixed[] = {
     {"max_rank", MAX_RANK},
+    {"max_alignment", GRID_MAX_ALIGNMENT},
     {"max_name", NAME_MAX_LEN},
     {"max_page", LIST_MAX},
     {"max_query_parameters", MAX_QUERY_PARAMS},
     {"max_npy_header", NPY_HEADER_MAX},
     {"max_number_length", INFIX_NUMBER_MAX},
+    {"max_operations", CHECK_MAX_OPERATIONS},
+    {"max_parameters", CALL_MAX_PARAMS},
     {"max_empty_lists", JSON_EMPTY_MAX},
 };
 

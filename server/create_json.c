@@ -34,8 +34,9 @@ static enum err_code read_alignment(struct json body, int64_t *ret, struct err *
     enum err_code r = ERR_OK;
     if (json_present(v))
         r = json_get_i64(v, INT64_MIN, INT64_MAX, &n, e);
-    if (r == ERR_OK && (n < 1 || n > 4096 || (n & (n - 1))))
-        r = json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to 4096");
+    if (r == ERR_OK && (n < 1 || n > GRID_MAX_ALIGNMENT || (n & (n - 1))))
+        r = json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to %d",
+                     GRID_MAX_ALIGNMENT);
     *ret = json_present(v) ? n : 0;
     return r;
 }

@@ -5,14 +5,15 @@
  * (Algorithms for computing the sample variance, 1983). What is left has their common mean for a
  * pivot, and the sum of what rounding the pivot lost: without that a mean of 10^6 standard
  * deviations would cost as many digits. A block of one state is in the cache, so it is read twice:
- * the mean first, then the distances from it. A lane of many takes its first element as the pivot:
- * since that is one of the elements, the squares cannot be much larger than the variance is. */
+ * the mean first, then the distances from it. A lane of many takes its first element as the pivot,
+ * and soon the mean of what it has seen: the first element may be far from all others, and the
+ * squares of a chain of n (loops.h) then n times as large as what is left of them. */
 #include <string.h>
 
 #include "compute/cpu/loops_table.h"
 #include "compute/kernels/scalar.h"
 
-enum { LANES = 32, CHUNK = 4096 };
+enum { LANES = 32, CHUNK = 4096, EARLY = 8, LATER = 64 };
 
 struct moments {
     double pivot, n, sum, squares;
@@ -66,6 +67,24 @@ static inline struct moments lane(const double *acc, size_t stride)
     return (struct moments){acc[0], acc[stride], acc[2 * stride], acc[3 * stride]};
 }
 
+static inline void put_lane(double *acc, size_t stride, const struct moments *m)
+{
+    acc[0] = m->pivot;
+    acc[stride] = m->n;
+    acc[2 * stride] = m->sum;
+    acc[3 * stride] = m->squares;
+}
+
+/* Of n lanes. */
+static void centre(double *acc, size_t n, size_t stride)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct moments m = lane(acc + i, stride);
+        m = centred(&m);
+        put_lane(acc + i, stride, &m);
+    }
+}
+
 static void var_vmerge(void *into, const void *from, size_t n, size_t stride)
 {
     double *a = into;
@@ -73,10 +92,7 @@ static void var_vmerge(void *into, const void *from, size_t n, size_t stride)
     for (size_t i = 0; i < n; i++) {
         struct moments m = lane(a + i, stride), more = lane(b + i, stride);
         merge_one(&m, &more);
-        a[i] = m.pivot;
-        a[i + stride] = m.n;
-        a[i + 2 * stride] = m.sum;
-        a[i + 3 * stride] = m.squares;
+        put_lane(a + i, stride, &m);
     }
 }
 
@@ -139,6 +155,8 @@ static double fold(double *lanes)
             sum[i] += d;                                                                           \
             squares[i] += d * d;                                                                   \
         }                                                                                          \
+        if (n > 0 && (count[0] == EARLY || count[0] == LATER))                                     \
+            centre(acc, n, stride);                                                                \
     }                                                                                              \
     static void var_##T##_vfinish(void *out, const void *acc, size_t n, size_t stride,             \
                                   double divisor)                                                  \

@@ -106,12 +106,17 @@ def test_fixed_limits_are_listed(api):
     limits = api.info()["limits"]
     for name, value in (("max_rank", 32), ("max_name", 64), ("max_page", 1000), ("max_query_parameters", 64),
                         ("max_npy_header", 65536), ("max_ignored_body", 65536), ("max_unread_body", 64 << 20),
-                        ("unread_body_timeout", 2), ("max_number_length", 4096), ("max_empty_lists", 1 << 24)):
+                        ("unread_body_timeout", 2), ("max_number_length", 4096), ("max_empty_lists", 1 << 24),
+                        ("max_alignment", 4096), ("max_operations", 1 << 18), ("max_parameters", 16)):
         assert limits[name] == value
     longest = "0." + "1" * (limits["max_number_length"] - 2)
     assert api.post("/v1/evaluate", {"expr": longest}).json()["value"] == pytest.approx(1 / 9)
     r = api.post("/v1/evaluate", {"expr": longest + "1"})
     assert "too long" in api.fails(422, "bad_expression", r)["detail"]
+    body = {"name": "f", "params": [f"p{i}" for i in range(limits["max_parameters"] + 1)], "expr": "1"}
+    assert "up to 16" in api.fails(422, "bad_field", api.post("/v1/functions", body))["detail"]
+    body = {"shape": [4], "ghost": [1], "alignment": 2*limits["max_alignment"]}
+    assert "to 4096" in api.fails(422, "bad_field", api.post("/v1/arrays", body))["detail"]
     many = "&".join(f"k{i}=1" for i in range(limits["max_query_parameters"] + 1))
     assert "more than 64" in api.fails(400, "bad_query", api.get(f"/v1/info?{many}"))["detail"]
     api.fails(422, "bad_name", api.post("/v1/arrays", {"shape": [1], "name": "n" * (limits["max_name"] + 1)}))

@@ -126,6 +126,26 @@ def test_nesting(api):
         np.testing.assert_array_equal(api.evaluate(expr), numpy(*arrays), err_msg=expr)
 
 
+def test_nothing_to_turn(api):
+    a = RNG.integers(0, 9, (3, 4))
+    store(api, a, "a")
+    for expr in ("roll(a, 1, axis=[])", "roll(a, [], axis=1)", "roll(a, [], axis=[])", "roll(a, [])", "flip(a, [])"):
+        api.evaluate("roll(a, [1, 2], [1, 0])")
+        np.testing.assert_array_equal(api.evaluate(expr), a, err_msg=expr)
+    for expr in ("roll(a, [1, 2], axis=[])", "roll(a, [], axis=[0, 1])"):
+        api.fails(422, "shape_mismatch", api.post("/v1/evaluate", {"expr": expr}))
+
+
+def test_repetitions_in_the_highest_rank(api):
+    """There is no room for an axis more, while they are made."""
+    a = RNG.random((2,) + (1,) * 15 + (3,) + (1,) * 13 + (2, 2))
+    store(api, a, "a")
+    for axis in (0, 16, 31):
+        np.testing.assert_array_equal(api.evaluate(f"repeat(a, 2, {axis})"), np.repeat(a, 2, axis))
+    np.testing.assert_array_equal(api.evaluate("tile(a, [3, 1, 2])"), np.tile(a, (3, 1, 2)))
+    np.testing.assert_array_equal(api.evaluate("tile(a[0], [2, 2, 2])"), np.tile(a[0], (2, 2, 2)))
+
+
 def test_indices_of_a_large_result(api):
     """They are brought into range once, not once for each element."""
     a = RNG.integers(0, 1 << 30, (300, 301)).astype("int32")

@@ -138,6 +138,14 @@ def test_var_is_stable(both):
     check(both, "var(a)", np.var(a.astype("float64")), "float32", tolerance=1e-4)
 
 
+def test_a_variance_that_begins_far_away(both):
+    a = np.random.default_rng(3).standard_normal((40000, 3))
+    a[0] = 1e6
+    hold(both, "a", a)
+    for expr, axis in (("var(a)", None), ("var(a, 0)", 0)):
+        check(both, expr, np.var(a.astype(np.longdouble), axis=axis).astype("float64"), "float64", tolerance=3e-14)
+
+
 def test_too_few_for_a_variance(both):
     hold(both, "a", np.array([1.0, 2.0, 4.0]))
     for expr in ("var(a, correction=3)", "std(a, correction=5)", "var(a[:1], correction=1)", "var(a[:0])",
