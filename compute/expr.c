@@ -54,6 +54,66 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
     return ERR_OK;
 }
 
+static const struct expr_swap *find_swap(const struct expr_node *n, const struct expr_swap *swaps,
+                                         size_t n_swaps)
+{
+    for (size_t i = 0; i < n_swaps && expr_is_name(n); i++)
+        if (!strcmp(swaps[i].name, n->name))
+            return &swaps[i];
+    return NULL;
+}
+
+static bool append_array(struct arena *arena, void **to, size_t *n, size_t *cap, const void *from,
+                         size_t n_from, size_t size)
+{
+    void *both = arena_alloc_array(arena, *n + n_from + 1, size);
+    if (!both)
+        return false;
+    if (*n)
+        memcpy(both, *to, *n * size);
+    if (n_from)
+        memcpy((char *)both + *n * size, from, n_from * size);
+    *to = both;
+    *n += n_from;
+    *cap = *n + 1;
+    return true;
+}
+
+enum err_code expr_append(struct expr *x, const struct expr *from, const struct expr_swap *swaps,
+                          size_t n_swaps, uint32_t *ret, struct err *e)
+{
+    const uint32_t node = (uint32_t)x->n_nodes, link = (uint32_t)x->n_links,
+                   source = (uint32_t)x->n_sources, expansion = (uint32_t)x->n_expansions;
+    struct arena *a = x->arena;
+    if (!append_array(a, (void **)&x->nodes, &x->n_nodes, &x->cap_nodes, from->nodes, from->n_nodes,
+                      sizeof *x->nodes) ||
+        !append_array(a, (void **)&x->links, &x->n_links, &x->cap_links, from->links, from->n_links,
+                      sizeof *x->links) ||
+        !append_array(a, (void **)&x->sources, &x->n_sources, &x->cap_sources, from->sources,
+                      from->n_sources, sizeof *x->sources) ||
+        !append_array(a, (void **)&x->expansions, &x->n_expansions, &x->cap_expansions,
+                      from->expansions, from->n_expansions, sizeof *x->expansions))
+        return err_oom(e);
+    for (size_t i = node; i < x->n_nodes; i++) {
+        struct expr_node *n = &x->nodes[i];
+        n->first_arg += link;
+        n->source += source;
+        n->expansion += n->expansion ? expansion : 0;
+        n->parent += n->parent == EXPR_NOWHERE ? 0 : node;
+        if (find_swap(n, swaps, n_swaps))
+            n->kind = EXPR_NONE; /* nothing has it below any more */
+    }
+    for (size_t i = link; i < x->n_links; i++) {
+        const struct expr_swap *s = find_swap(&from->nodes[x->links[i].node], swaps, n_swaps);
+        x->links[i].node = s ? s->node : x->links[i].node + node;
+    }
+    for (size_t i = expansion; i < x->n_expansions; i++)
+        x->expansions[i].call += node;
+    const struct expr_swap *root = find_swap(&from->nodes[from->root], swaps, n_swaps);
+    *ret = root ? root->node : from->root + node;
+    return ERR_OK;
+}
+
 enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node, struct err *e)
 {
     char *copy = arena_strndup(x->arena, name, strlen(name));

@@ -96,6 +96,15 @@ enum err_code expr_add_source(struct expr *x, const char *pointer, uint32_t *ret
 enum err_code expr_add(struct expr *x, const struct expr_node *node, const struct expr_link *links,
                        size_t n_links, size_t n_keywords, uint32_t *ret, struct err *e) must_check;
 
+/* Appends all of another expression (of the same arena, or one that lives as long), without its
+ * lets, a name in `swaps` standing for that node of `x`. Its root's number goes to *ret. */
+struct expr_swap {
+    const char *name;
+    uint32_t node;
+};
+enum err_code expr_append(struct expr *x, const struct expr *from, const struct expr_swap *swaps,
+                          size_t n_swaps, uint32_t *ret, struct err *e) must_check;
+
 enum err_code expr_add_let(struct expr *x, const char *name, uint32_t node,
                            struct err *e) must_check;
 

@@ -193,10 +193,12 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
         s->temporary = k;
         code = index_array(s, s->own, &s->region, e);
         if (code == ERR_OK)
-            code = check_statement(p, &s->assign->expr, s->own, &s->region, -1, &n, e);
+            code = check_statement(p, &s->expr, s->own, &s->region, -1, &n, e);
         return code;
     }
-    code = check_statement(p, &s->assign->expr, NULL, NULL, -1, &n, e);
+    code = check_statement(p, &s->expr, NULL, NULL, -1, &n, e);
+    if (code == ERR_OK && s->inlined)
+        return ERR_OK;
     if (code == ERR_OK)
         code = engine_zeros(p->stream, p->account, n.dtype, n.rank, n.shape, &s->own, e);
     if (code != ERR_OK)
@@ -215,13 +217,12 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
 static enum err_code add_statement(struct program *p, struct step *s, struct err *e)
 {
     struct outline n;
-    s->target = find_target(p, s->assign->target);
     if (!s->target)
         return add_temporary(p, s, e);
     struct array *spare = s->target->spare[0];
     enum err_code code = index_array(s, spare, &s->region, e);
     if (code == ERR_OK)
-        code = check_statement(p, &s->assign->expr, spare, &s->region, -1, &n, e);
+        code = check_statement(p, &s->expr, spare, &s->region, -1, &n, e);
     return code;
 }
 
@@ -231,9 +232,10 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
                            int64_t room, const char *place, struct err *e)
 {
     struct outline n;
-    w->expr = *x;
     w->place = place;
-    enum err_code code = check_statement(p, x, NULL, NULL, dtype, &n, e);
+    enum err_code code = program_write_out_watched(p, x, &w->expr, e);
+    if (code == ERR_OK)
+        code = check_statement(p, &w->expr, NULL, NULL, dtype, &n, e);
     if (code != ERR_OK)
         return placed(e, code, place);
     if (n.rank)
@@ -312,11 +314,16 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
 
 static enum err_code make(struct program *p, struct err *e)
 {
+    for (uint32_t i = 0; i < p->spec.n_body; i++)
+        p->steps[i].assign = &p->spec.body[i];
     enum err_code code = find_targets(p, e);
     for (uint32_t i = 0; i < p->spec.n_body && code == ERR_OK; i++) {
         struct step *s = &p->steps[i];
-        s->assign = &p->spec.body[i];
-        code = placed(e, add_statement(p, s, e), s->assign->place);
+        s->target = find_target(p, s->assign->target);
+        code = program_write_out(p, i, e);
+        if (code == ERR_OK)
+            code = add_statement(p, s, e);
+        placed(e, code, s->assign->place);
     }
     if (code == ERR_OK)
         code = watch_all(p, e);

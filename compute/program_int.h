@@ -28,8 +28,10 @@ struct known {
 
 struct step {
     const struct program_assign *assign;
-    struct target *target; /* NULL: a temporary */
-    struct array *own;     /* a temporary's memory; borrowed where only a part of it is assigned */
+    struct expr expr;        /* what is assigned, temporaries in it written out */
+    bool is_number, inlined; /* a temporary that is written out: nothing is stored */
+    struct target *target;   /* NULL: a temporary */
+    struct array *own; /* a temporary's memory; borrowed where only a part of it is assigned */
     bool borrowed;
     struct known *temporary; /* what the name means from here on */
     struct view region;      /* of the temporary, or of the target's spares */
@@ -94,6 +96,13 @@ struct program {
     _Atomic int outstanding;        /* engine_sync, and the evaluations */
     _Atomic double device_ms;
 };
+
+/* Statement i's expression, those before it being there, and whether it is written out itself
+ * (program_inline.c). */
+enum err_code program_write_out(struct program *p, uint32_t i, struct err *e) must_check;
+/* The same of what is looked at after the step. */
+enum err_code program_write_out_watched(struct program *p, const struct expr *x, struct expr *ret,
+                                        struct err *e) must_check;
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

@@ -127,8 +127,10 @@ static enum err_code copy_whole(struct program *p, struct target *t, struct arra
 static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
 {
     struct step *s = &p->steps[i];
-    const struct expr *x = &s->assign->expr;
+    const struct expr *x = &s->expr;
     struct target *t = s->target;
+    if (s->inlined)
+        return ERR_OK;
     if (!t) {
         enum err_code code = put(p, x, -1, s->own, &s->region, number, i);
         s->temporary->binding = program_binding(s->own);

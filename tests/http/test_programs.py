@@ -106,6 +106,30 @@ def test_order_regions_and_scalars(both):
     assert "w" not in names and "dt" not in names
 
 
+def test_temporaries(both):
+    """Written out or stored, a temporary is what it was where it was assigned."""
+    u, v = (np.random.default_rng(k).random((9, 8)).astype("float32") for k in (4, 5))
+    hold(both, "u", u)
+    hold(both, "v", v)
+    body = ["dt = 0.1", "half = dt*5", "old = u*half", "lap = laplacian(u, boundary='clamp')", "u += dt*lap", "v -= old",
+            "twice = v*2", "v = twice - v*dt", "dt = 3", "i = index(0)*half + 0*v[0]", "u[2] = i*dt", "dt = sum(v)/1000",
+            "u += dt", "row = u[1]", "row[3:] = 7", "v[0] = row"]
+    run(both, body, 5, record={"dt": "dt", "half": "half"})
+    one = np.float32
+    for _ in range(5):
+        old, lap = u * one(0.5), laplacian(u).astype("float32")
+        u = u + one(0.1) * lap
+        v = v - old
+        v = v * one(2) - v * one(0.1)
+        u[2] = (np.arange(8) * 0.5 + 0 * v[0]) * 3
+        u = u + v.sum(dtype="float64").astype("float32") / one(1000)
+        row = u[1].copy()
+        row[3:] = 7
+        v[0] = row
+    np.testing.assert_allclose(both.download("u"), u, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(both.download("v"), v, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("steps", [1, 2, 3, 17])
 def test_views_and_layouts(both, steps):
     """Targets that lie otherwise than their copies: views with steps, turned, of another array."""

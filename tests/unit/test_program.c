@@ -144,6 +144,51 @@ static void slices_go_on(void **state)
     close_fixture(&f);
 }
 
+/* Jobs of a slice of one step, those of what is looked at included. */
+static int jobs_of(const char *const *body)
+{
+    struct err e = ERR_INIT;
+    struct program *p;
+    struct program_progress g;
+    int woken = 0, jobs = 0;
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    hold();
+    program_submit(p, 0, 1, wake, &woken);
+    for (; front.head; jobs++)
+        end(ERR_OK);
+    front.hold = false;
+    program_collect(p, &g);
+    assert_int_equal(g.state, PROGRAM_GOES_ON);
+    program_free(p);
+    return jobs;
+}
+
+/* A temporary that one statement uses is no work of its own, unless it would see something else
+ * there. */
+static void temporaries_are_written_out(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"b = b + a*2", NULL},
+                             *const two[] = {"t = a*2", "b += t", NULL},
+                             *const chain[] = {"n = 1",     "s = n + 1", "t = a*s",
+                                               "x = t + 0", "b += x",    NULL},
+                             *const twice[] = {"t = a*2", "b += t", "a = t", NULL},
+                             *const both[] = {"b = b + a*2", "a = a*2", NULL},
+                             *const stale[] = {"t = a*2", "a = a + 1", "b += t", NULL},
+                             *const plain[] = {"a = a + 1", "b = b + 1", NULL},
+                             *const counts[] = {"t = index(0) + a", "b += t", NULL};
+    open_fixture(&f);
+    int single = jobs_of(one), pair = jobs_of(plain);
+    assert_int_equal(jobs_of(two), single);
+    assert_int_equal(jobs_of(chain), single);
+    assert_int_equal(jobs_of(twice), jobs_of(both) + 1);
+    double a = element(f.a, 3), b = element(f.b, 3);
+    assert_int_equal(jobs_of(stale), pair + 1);
+    assert_true(element(f.a, 3) == a + 1 && element(f.b, 3) == b + 2 * a);
+    assert_int_equal(jobs_of(counts), single + 1);
+    close_fixture(&f);
+}
+
 /* What others write while a slice is under way is not lost: the slice comes to nothing. */
 static void what_others_write_counts(void **state)
 {
@@ -257,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
+        cmocka_unit_test(temporaries_are_written_out),
         cmocka_unit_test(what_others_write_counts),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_job_may_fail),
