@@ -57,12 +57,11 @@ static enum err_code comparable(struct checker *c, const struct call *call, uint
     if (dtype_is_complex(n->dtype))
         return expr_err(c->x, call->node, c->e, ERR_DTYPE_MISMATCH, "%s is not defined for %s",
                         call->name, dtype_name(n->dtype));
-    bool reduces_empty = false, result_empty = false;
+    bool nothing = false; /* as NumPy: also where the result has no element either */
     for (int k = 0; k < n->rank; k++)
-        if (n->shape[k] == 0)
-            *(axes & 1u << k ? &reduces_empty : &result_empty) = true;
+        nothing |= n->shape[k] == 0 && axes & 1u << k;
     char text[SHAPE_TEXT_MAX];
-    if (reduces_empty && !result_empty)
+    if (nothing)
         return expr_err(c->x, call->node, c->e, ERR_EMPTY_REDUCTION,
                         "%s of nothing: the operand's shape is %s", call->name,
                         shape_text(n->rank, n->shape, text, sizeof text));

@@ -252,6 +252,8 @@ def test_argmax_of_nothing_and_of_complex(both):
     for name in ("argmax", "argmin"):
         both.fails(422, "empty_reduction", both.post("/v1/evaluate", {"expr": f"{name}(a)"}))
         both.fails(422, "empty_reduction", both.post("/v1/evaluate", {"expr": f"{name}(a, axis=0)"}))
+        hold(both, "none", np.zeros((0, 0)))  # as NumPy: also where the result has no element
+        both.fails(422, "empty_reduction", both.post("/v1/evaluate", {"expr": f"{name}(none, axis=0)"}))
         both.fails(422, "dtype_mismatch", both.post("/v1/evaluate", {"expr": f"{name}(z)"}))
         check(both, f"{name}(a, axis=1)", np.zeros(0, "int64"), "int64")
 
