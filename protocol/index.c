@@ -53,7 +53,7 @@ static enum err_code integer(struct cursor *c, int64_t *ret)
     if (c->p >= c->end || *c->p < '0' || *c->p > '9')
         return bad(c, c->p,
                    "an integer was expected: an index is made of integers, slices "
-                   "(start:stop:step), None and ...");
+                   "(start:stop:step), None and ...; indices that are computed are take()'s");
     int64_t v = 0;
     for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
         int d = *c->p - '0';

@@ -15,53 +15,73 @@
 #include "server/meta.h"
 #include "server/server.h"
 
+struct evaluation {
+    struct eval_body body;
+    struct strb meta;
+    struct gate gate;
+    struct array *result; /* a reference, while it waits for the guards' answer */
+    struct eval_watch watch;
+    bool waited;
+};
+
 /* What the result is to take the name from: who comes later than the request has precedence. */
 struct succession {
     struct leases *leases;
-    const struct eval_body *body;
-    bool waited;
+    const struct evaluation *evaluation;
 };
 
 static enum err_code may_succeed(void *user, const struct array *now, struct err *e)
 {
     const struct succession *s = user;
-    if (s->waited && now && array_buffer_id(now) != s->body->replaces)
+    const struct evaluation *v = s->evaluation;
+    if (v->waited && now && array_buffer_id(now) != v->body.replaces)
         return err_field(e, ERR_CONFLICT, "/name",
                          "the name was given to another array while the indices were looked at");
     return lease_guard(s->leases, now, e);
 }
 
-/* A handle for the result, and its metadata. */
-static enum err_code reply_handle(struct request *req, const struct eval_body *b, bool waited,
-                                  struct array *a, struct strb *take, struct err *e)
+/* For Server-Timing of a reply that waited for the guards' answer, and reads no contents. */
+static void guards_took(struct request *req, const struct evaluation *v)
 {
-    struct succession succession = {req->server->leases, b, waited};
+    if (v->watch.guards)
+        data_times(req, eval_guards_download(v->watch.guards), true);
+}
+
+/* A handle for the result, and its metadata. */
+static enum err_code reply_handle(struct request *req, struct evaluation *v, struct array *a,
+                                  struct err *e)
+{
+    struct succession succession = {req->server->leases, v};
     struct handle_guard guard = {may_succeed, &succession};
-    struct handle_spec spec = {.name = b->name, .policy = NAME_REPLACE, .guard = &guard};
+    struct handle_spec spec = {.name = v->body.name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
-    enum err_code c = handle_add(b->session->handles, a, &spec, &h, NULL, e);
+    guards_took(req, v);
+    enum err_code c = handle_add(v->body.session->handles, a, &spec, &h, NULL, e);
     if (!c)
-        meta_reply_reserved(req, 201, &h, true, take);
+        meta_reply_reserved(req, 201, &h, true, &v->meta);
     return c;
 }
 
-/* What the client gets for the result. `meta` has room for metadata where they may be asked for. */
-static enum err_code reply_result(struct request *req, const struct eval_body *b, bool waited,
-                                  struct array *take_a, struct strb *meta, struct err *e)
+/* What the client gets for the result. v->meta has room for metadata where they may be asked for.
+ */
+static enum err_code reply_result(struct request *req, struct evaluation *v, struct array *take_a,
+                                  struct err *e)
 {
+    const struct eval_body *b = &v->body;
     _cleanup_array_ struct array *a = take_a;
     if (b->has_out) {
-        meta_reply_reserved(req, 200, &b->out, false, meta);
+        guards_took(req, v);
+        meta_reply_reserved(req, 200, &b->out, false, &v->meta);
         return ERR_OK;
     }
     if (b->name)
-        return reply_handle(req, b, waited, a, meta, e);
+        return reply_handle(req, v, a, e);
     if (b->reply != MEDIA_JSON) {
         data_reply(req, b->session->stream, array_ref(a), b->reply, false);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)
-        return reply_handle(req, b, waited, a, meta, e);
+        return reply_handle(req, v, a, e);
     int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
     if (size > max)
         return err_set(e, ERR_INLINE_TOO_LARGE,
@@ -72,15 +92,6 @@ static enum err_code reply_result(struct request *req, const struct eval_body *b
     encode_reply(req, b->session->stream, array_ref(a));
     return ERR_OK;
 }
-
-struct evaluation {
-    struct eval_body body;
-    struct strb meta;
-    struct gate gate;
-    struct array *result; /* a reference, while it waits for the guards' answer */
-    struct eval_watch watch;
-    bool waited;
-};
 
 static void evaluation_free(void *state)
 {
@@ -107,7 +118,7 @@ static void reply(struct request *req, struct evaluation *v)
     struct array *a = v->result;
     v->result = NULL;
     req->state = NULL;
-    enum err_code c = reply_result(req, &v->body, v->waited, a, &v->meta, &e);
+    enum err_code c = reply_result(req, v, a, &e);
     evaluation_free(v);
     if (c)
         http_reply_error(req, &e);
@@ -119,19 +130,25 @@ static void look_at_guards(struct request *req)
     struct err e = ERR_INIT;
     struct eval_guards *g = v->watch.guards;
     int got;
-    do
+    uint64_t begun;
+    do {
         gate_arm(&v->gate);
-    while ((got = eval_guards_pull(g)) == 0 && !v->waited && gate_soon(&v->gate));
+        begun = http_now_ns();
+        got = eval_guards_pull(g);
+    } while (got == 0 && !v->waited && gate_soon(&v->gate));
     if (got == 0) {
         v->waited = true;
         gate_wait(&v->gate, look_at_guards);
         return;
     }
+    http_took(&req->t_copy, begun);
     enum err_code c = ERR_OK;
     if (got < 0)
         data_error(eval_guards_download(g), &e);
     else
         c = eval_guards_verdict(g, &v->body.expr, &e);
+    if (c)
+        guards_took(req, v);
     if (got < 0 || c)
         fail(req, v, &e);
     else

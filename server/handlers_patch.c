@@ -78,6 +78,7 @@ struct patch {
     struct array *changed;
     struct strb meta;
     struct gate gate;
+    double device_ms;   /* that the move took; set before its result */
     _Atomic int result; /* enum err_code, of the move */
 };
 
@@ -128,7 +129,7 @@ static void apply(struct request *req)
 static void move_done(void *user, enum err_code result, double device_ms)
 {
     struct patch *p = user;
-    (void)device_ms;
+    p->device_ms = device_ms;
     atomic_store(&p->result, result);
     gate_wake(&p->gate);
 }
@@ -138,6 +139,7 @@ static void moved(struct request *req)
     struct patch *p = req->state;
     struct err e = ERR_INIT;
     enum err_code r = (enum err_code)atomic_load(&p->result);
+    req->t_device = p->device_ms;
     if (r == ERR_OK) {
         apply(req);
         return;

@@ -27,9 +27,11 @@ def api(start):
 
 
 def move(api, ref, location):
-    m = api.expect(200, api.patch(f"/v1/arrays/{ref}", {"location": location})).json()
-    assert m["location"] == location, m
-    return m
+    was = where(api, ref)
+    r = api.expect(200, api.patch(f"/v1/arrays/{ref}", {"location": location}))
+    waited = f" {api.device};dur=" in r.headers["Server-Timing"]
+    assert r.json()["location"] == location and waited == (was != location), r
+    return r.json()
 
 
 def where(api, ref):

@@ -398,6 +398,28 @@ def test_guards(api):
     check_guards(api)
 
 
+def check_guards_time(api):
+    """A reply that waited for the indices says what for."""
+    store(api, np.arange(6.0), "x")
+    store(api, np.arange(6), "i")
+    for body, status in (({"expr": "take(x, i)"}, 201), ({"expr": "take(x, i)", "name": "named"}, 201),
+                         ({"expr": "take(x, i)", "out": "x"}, 200), ({"expr": "take(x, i + 1)"}, 422),
+                         ({"expr": "take(x, i + 1)", "out": "x"}, 422)):
+        r = api.expect(status, api.post("/v1/evaluate", body))
+        assert f" {api.device};dur=" in r.headers["Server-Timing"], (body, r.headers["Server-Timing"])
+        assert " copy;dur=" in r.headers["Server-Timing"]
+
+
+def test_guards_time(api):
+    check_guards_time(api)
+
+
+def test_the_way_to_indices_that_are_computed(api):
+    store(api, np.arange(6.0), "x")
+    for expr in ("x[argmax(x)]", "x[x > 1]"):
+        assert "take()" in api.fails(422, "bad_index", api.post("/v1/evaluate", {"expr": expr}))["detail"]
+
+
 def check_long_lists(api, every=1):
     """As long as expressions may be; short results and ones that use the list again and again."""
     n = 4000
@@ -530,4 +552,5 @@ def test_on_a_device(gpu_with):
     store(api, p, "p")
     np.testing.assert_allclose(api.evaluate("sample(x, p)"), [contracted(x, q, "clamp") for q in p], rtol=1e-9, atol=1e-9)
     check_guards(api)
+    check_guards_time(api)
     check_long_lists(api, every=2)
