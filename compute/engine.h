@@ -220,12 +220,14 @@ enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, e
                           void *user, struct err *e) must_check;
 
 /* Makes room on a device: moves arrays to host memory until `bytes` more would fit, those first
- * that were used longest ago. Owned by the caller until done() is told, by any thread: ERR_OK when
- * something has moved, ERR_OVERLOADED when all there is was in use a moment ago (it is worth
- * another try now), ERR_OUT_OF_MEMORY when there is nothing to move, or nowhere to move it. */
+ * that were used longest ago; or (`stay`) waits a little for work under way, which may give memory
+ * back. Owned by the caller until done() is told, by any thread: ERR_OK when something has moved,
+ * ERR_OVERLOADED when all there is was in use a moment ago, or work under way (it is worth another
+ * try now), ERR_OUT_OF_MEMORY when there is nothing to move, or nowhere to move it. */
 struct eviction {
     int device;
     int64_t bytes;
+    bool stay;      /* nothing is to move */
     bool again;     /* it has been done once, and was not enough */
     uint64_t until; /* engine_clock: what was used after that stays */
     engine_done *done;

@@ -19,7 +19,8 @@
 #include "compute/base/mem.h"
 
 #define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
-#define LATER_NS   4000000 /* until what is in use now may have become free */
+#define LATER_NS   4000000 /* until what is in use now may have become free, */
+#define LATER_MOST 8       /* or so many times that, where no work is over before */
 
 struct mover {
     struct engine *engine;
@@ -267,20 +268,34 @@ static int64_t lacking(const struct engine *g, const struct eviction *v)
                                                                       : v->bytes;
 }
 
+/* Until a piece of work is over; somebody else who wants room is not kept waiting. */
+static void wait_a_little(struct engine *g)
+{
+    struct mover *m = g->mover;
+    const int64_t jobs = atomic_load(&g->jobs);
+    bool wanted = false;
+    for (int i = 0; i < LATER_MOST && !wanted; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
+        pthread_mutex_lock(&m->lock);
+        wanted = m->first || m->stop || atomic_load(&g->jobs) < jobs || jobs == 0;
+        pthread_mutex_unlock(&m->lock);
+    }
+}
+
 static void evict(struct engine *g, struct eviction *v)
 {
     struct engine_stream *s = NULL;
     v->out = 0;
-    v->others = false;
+    v->others = atomic_load(&g->jobs) > 0;
     atomic_store(&v->pending, 1);
-    if (engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
+    if (!v->stay && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
         int64_t bytes = lacking(g, v);
         move_out(s, v, bytes, bytes / SMALL_PART + 1);
         if (v->out < bytes)
             move_out(s, v, bytes - v->out, 1);
     }
     if (v->out == 0 && v->others)
-        nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
+        wait_a_little(g);
     moved_out(v, ERR_OK, 0);
 }
 

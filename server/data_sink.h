@@ -37,10 +37,9 @@ struct upload_sink {
     struct json_array_data elements; /* what the JSON said; data is ours until pushed */
     struct data_staging staging;
 
-    struct upload *upload; /* once the length is known, and there is room: */
-    bool waits;            /* for that; see sink_begin */
-    int64_t before;        /* bytes of the body before the data */
-    struct err lack;
+    struct upload *upload;  /* once the length is known, and there is room: */
+    bool waits;             /* for that; see sink_begin */
+    int64_t before;         /* bytes of the body before the data */
     int64_t taken;          /* bytes of the body so far */
     int64_t nbytes, got;    /* of the data */
     unsigned char *stage;   /* [pos, ready) wants to be pushed, [ready, len) is half an element */

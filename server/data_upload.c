@@ -69,7 +69,6 @@ enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e)
         return c;
     s->waits = true;
     s->before = before;
-    s->lack = *e;
     return ERR_OK;
 }
 
@@ -78,13 +77,10 @@ bool sink_has_room(struct upload_sink *s)
     struct err e = ERR_INIT;
     if (!s->waits)
         return true;
-    enum room_answer answer = room_answer(s->req);
-    if (answer == ROOM_WAIT)
+    if (!room_answered(s->req))
         return false;
     s->waits = false;
-    if (answer == ROOM_NONE)
-        sink_fail(s, &s->lack);
-    else if (sink_begin(s, s->before, &e))
+    if (sink_begin(s, s->before, &e))
         sink_fail(s, &e);
     return !s->waits;
 }

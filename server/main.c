@@ -98,7 +98,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .allowed_hosts = (const char *const *)c->allowed_host.items,
         .n_allowed_hosts = c->allowed_host.n,
         .drain_timeout_s = c->drain_timeout,
-        .make_room = c->evict ? room_make : NULL,
+        .make_room = room_make,
         .room_free = room_free,
     };
     return http_start(s, &hc, &s->http, e);

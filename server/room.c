@@ -3,7 +3,10 @@
  * that, held by a second reference, and tells nobody.
  *
  * A request may lack room several times: for each of its arrays, or because others were quicker.
- * The number of tries is bounded so that two large requests cannot chase each other for ever. */
+ * The number of tries is bounded so that two large requests cannot chase each other for ever. Work
+ * under way is waited for longer: its temporaries, and what is deleted meanwhile, come back with
+ * it, and clients that queue their work without a wait for each piece would else be told 507 for
+ * memory that is free a moment later. */
 #include "server/room.h"
 
 #include <pthread.h>
@@ -14,17 +17,19 @@
 #include "server/gate.h"
 
 #define MOST_TRIES     100
-#define MOST_FRUITLESS 25 /* while others use all there is: some milliseconds each */
+#define MOST_FRUITLESS 25           /* while others use all there is: some milliseconds each */
+#define PATIENCE_NS    10000000000u /* and while there is work under way */
 
 struct room {
     _Atomic uint32_t refs;
+    const struct engine *engine;
+    uint64_t until; /* http_now_ns: the end of patience */
     struct eviction eviction;
-    _Atomic int answer;        /* enum room_answer */
+    _Atomic bool answered;
     pthread_mutex_t wake_lock; /* held while the asker is woken */
     void (*wake)(void *user);  /* NULL: gone */
     void *user;
     struct gate gate;
-    handler_fn *again; /* room_retry's */
     int tries, fruitless;
 };
 
@@ -36,13 +41,22 @@ static void room_unref(struct room *r)
     mem_free(r);
 }
 
+static bool worth_waiting(struct room *r)
+{
+    return r->fruitless++ < MOST_FRUITLESS ||
+           (engine_jobs_in_flight(r->engine) > 0 && http_now_ns() < r->until);
+}
+
 static void answered(void *user, enum err_code result, double device_ms)
 {
     struct room *r = user;
     (void)device_ms;
     pthread_mutex_lock(&r->wake_lock);
-    bool later = result == ERR_OVERLOADED && r->fruitless++ < MOST_FRUITLESS;
-    atomic_store(&r->answer, result == ERR_OK || later ? ROOM_MADE : ROOM_NONE);
+    if (result == ERR_OK)
+        r->tries++;
+    else if (result != ERR_OVERLOADED || !worth_waiting(r))
+        r->tries = MOST_TRIES; /* the next one is the last */
+    atomic_store(&r->answered, true);
     if (r->wake)
         r->wake(r->user);
     pthread_mutex_unlock(&r->wake_lock);
@@ -57,18 +71,20 @@ static struct room *room_of(struct request *req)
     atomic_init(&r->refs, 1);
     pthread_mutex_init(&r->wake_lock, NULL); /* cannot fail here */
     gate_init(&r->gate, req);
+    r->engine = req->server->engine;
+    r->until = http_now_ns() + PATIENCE_NS;
     req->room = r;
     return r;
 }
 
-static bool lacks_room(const struct request *req, const struct err *e)
+static bool lacks_room(const struct err *e)
 {
-    return e->code == ERR_OUT_OF_MEMORY && e->wanted > 0 && req->server->config->evict;
+    return e->code == ERR_OUT_OF_MEMORY && e->wanted > 0;
 }
 
 bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user), void *user)
 {
-    struct room *r = lacks_room(req, e) ? room_of(req) : NULL;
+    struct room *r = lacks_room(e) ? room_of(req) : NULL;
     if (!r || r->tries >= MOST_TRIES)
         return false;
     /* the last answer may have been seen while it is still being told */
@@ -78,40 +94,31 @@ bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user)
     pthread_mutex_unlock(&r->wake_lock);
     r->eviction = (struct eviction){.device = e->device,
                                     .bytes = e->wanted,
+                                    .stay = !req->server->config->evict,
                                     .again = r->tries > 0,
                                     .until = e->until,
                                     .done = answered,
                                     .user = r};
-    r->tries++;
-    atomic_store(&r->answer, ROOM_WAIT);
+    atomic_store(&r->answered, false);
     atomic_fetch_add(&r->refs, 1);
     engine_evict(req->server->engine, &r->eviction);
     return true;
 }
 
-enum room_answer room_answer(const struct request *req)
+bool room_answered(const struct request *req)
 {
-    return (enum room_answer)atomic_load(&req->room->answer);
-}
-
-static void go_on(struct request *req)
-{
-    struct room *r = req->room;
-    if (room_answer(req) == ROOM_NONE)
-        r->tries = MOST_TRIES; /* this one is the last */
-    r->again(req);
+    return atomic_load(&req->room->answered);
 }
 
 bool room_retry(struct request *req, const struct err *e, handler_fn *again)
 {
-    struct room *r = lacks_room(req, e) ? room_of(req) : NULL;
+    struct room *r = lacks_room(e) ? room_of(req) : NULL;
     if (!r)
         return false;
     gate_arm(&r->gate);
     if (!room_ask(req, e, gate_wake, &r->gate))
         return false;
-    r->again = again;
-    gate_wait(&r->gate, go_on);
+    gate_wait(&r->gate, again);
     return true;
 }
 

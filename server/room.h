@@ -1,5 +1,6 @@
-/* Room on a device for a request that found none: with "evict" in the configuration, the arrays
- * used longest ago move to host memory, and the request tries again.
+/* Room on a device for a request that found none: what work under way gives back, and, with "evict"
+ * in the configuration, that of the arrays used longest ago, which move to host memory; then the
+ * request tries again.
  *
  * Handlers that failed are repeated as a whole (room_make, called by http_reply.c); who has taken a
  * body already repeats a step (room_retry), or, in the middle of the body, waits himself
@@ -19,10 +20,10 @@ bool room_retry(struct request *req, const struct err *e, handler_fn *again);
 bool room_make(struct request *req, const struct err *e);
 
 /* The same for who waits in his own way: true: `wake` will be told once, by any thread, unless
- * the request ends before; then room_answer. Nothing else may ask for the request meanwhile. */
+ * the request ends before; then room_answered, and it is time to try again. Nothing else may ask
+ * for the request meanwhile. */
 bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user), void *user);
-enum room_answer { ROOM_WAIT, ROOM_MADE, ROOM_NONE };
-enum room_answer room_answer(const struct request *req);
+bool room_answered(const struct request *req);
 
 void room_free(struct room *room); /* with its request */
 

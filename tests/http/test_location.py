@@ -276,6 +276,34 @@ def test_without_evict_full_is_full(start):
     assert whole(api, 4)
 
 
+@pytest.mark.parametrize("evict", [[], ["--evict"]], ids=["full", "evict"])
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_what_queued_work_gives_back_is_waited_for(request, backend, evict):
+    """Two arrays of three fit: each of these evaluations does, and so do many that are queued."""
+    args = ["--memory-limit", "1664KiB", "--threads", "1", "--inline-elements", "1", *evict]
+    if backend == "cpu":
+        api = request.getfixturevalue("daemon_with")("--backend", "cpu", *args).client()
+    else:
+        api = request.getfixturevalue("gpu_with")(*args, environment={"ARRAYD_FAKE_DELAY": "5000"}).client()
+    api.upload(np.arange(float(N)), "u")
+    for _ in range(20):
+        api.expect(200, api.post("/v1/evaluate", {"expr": "u[::-1] + 1", "out": "u"}))
+    assert np.array_equal(api.download("u"), np.arange(N) + 20.0)
+    for _ in range(12):
+        api.expect(201, api.post("/v1/evaluate", {"expr": "u*2", "name": "t"}))
+    assert np.array_equal(api.download("t"), np.arange(N) * 2 + 40.0)
+    api.delete("/v1/arrays/t")
+    api.expect(200, api.post("/v1/evaluate", {"expr": "u[::-1] + 1", "out": "u"}))
+    r = api.request("POST", f"/v1/arrays?name=w&dtype=float64&shape={N}", np.ones(N).tobytes(), content_type=OCTETS)
+    api.expect(201, r)
+    assert (api.download("w") == 1).all()
+    assert [where(api, ref) for ref in ("u", "w")] == ["device", "device"]
+    for _ in range(2 if evict else 0):
+        api.upload(np.ones(N))
+    api.quiet()
+    api.fails(507, "out_of_memory", api.post("/v1/arrays", {"shape": [4 * N]}))
+
+
 def test_the_least_recently_used_make_room(start):
     api = start("--memory-limit", "2MiB", "--evict").client()
     assert api.info()["evict"] is True

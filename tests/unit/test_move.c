@@ -216,16 +216,21 @@ static void a_write_behind_a_fetch(void **state)
 
 /* --- making room --- */
 
-static enum err_code evict(struct engine *g, int64_t bytes, uint64_t until)
+static enum err_code make_room(struct engine *g, struct eviction v)
 {
     _Atomic int done = WAITING;
-    struct eviction v = {
-        .bytes = bytes, .again = true, .until = until, .done = told, .user = (void *)&done};
+    v.done = told;
+    v.user = (void *)&done;
     engine_evict(g, &v);
     for (int i = 0; i < 10000 && atomic_load(&done) == WAITING; i++)
         usleep(100);
     assert_int_not_equal(atomic_load(&done), WAITING);
     return (enum err_code)atomic_load(&done);
+}
+
+static enum err_code evict(struct engine *g, int64_t bytes, uint64_t until)
+{
+    return make_room(g, (struct eviction){.bytes = bytes, .again = true, .until = until});
 }
 
 static void the_oldest_go_first(void **state)
@@ -247,6 +252,12 @@ static void the_oldest_go_first(void **state)
     while (engine_jobs_in_flight(g))
         usleep(100);
     uint64_t now = engine_clock(g);
+    struct eviction stay = {.bytes = 1, .stay = true, .until = now};
+    assert_int_equal(make_room(g, stay), ERR_OUT_OF_MEMORY);
+    atomic_fetch_add(&g->jobs, 1);
+    assert_int_equal(make_room(g, stay), ERR_OVERLOADED);
+    atomic_fetch_sub(&g->jobs, 1);
+    assert_int_equal(engine_host_bytes(g), 0);
     /* by order of use: 1 2 3 4 5 0 copy */
     assert_int_equal(evict(g, 1, now), ERR_OK);
     assert_int_equal(evict(g, 2 * 8 * n, now), ERR_OK);
