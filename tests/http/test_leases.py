@@ -212,4 +212,6 @@ def test_a_session_that_expires_takes_what_is_leased_along(u):
     deadline = time.monotonic() + 10
     while u.get(f"/v1/sessions/{s}").status == 200 and time.monotonic() < deadline:
         time.sleep(0.05)
+    while u.get(f"/v1/arrays/{i}").status == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)  # the session is not served any more; what it had goes a moment later
     u.fails(404, "not_found", u.get(f"/v1/arrays/{i}"))
