@@ -201,12 +201,12 @@ enum err_code engine_compact(struct engine_stream *s, struct account *account, s
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
                           struct err *e) must_check;
 /* The same of several pairs, all or none; ERR_PRECONDITION_FAILED where the contents of one's `a`
- * have another version (0: any). */
+ * have another version (0: any). Afterwards `version` is what `a` has then. */
 struct exchange {
     struct array *a, *b;
     uint64_t version;
 };
-enum err_code engine_exchange(struct engine_stream *s, const struct exchange *x, uint32_t n,
+enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint32_t n,
                               struct err *e) must_check;
 bool array_exchanges(const struct array *a, const struct array *b); /* whether that may be */
 

@@ -424,8 +424,8 @@ bool array_exchanges(const struct array *a, const struct array *b)
 }
 
 /* With the lock held. Work already queued holds the storage it was bound to; only later work sees
- * the exchange. */
-static void exchange(struct engine *g, struct array *a, struct array *b)
+ * the exchange. Returns the version of what `a` has now. */
+static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
 {
     struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
     a->buffer->storage = other;
@@ -436,11 +436,13 @@ static void exchange(struct engine *g, struct array *a, struct array *b)
         atomic_store(&a->buffer->loose_bool, true);
         atomic_store(&b->buffer->loose_bool, true);
     }
-    atomic_store(&a->buffer->version, engine_next_version(g));
+    uint64_t version = engine_next_version(g);
+    atomic_store(&a->buffer->version, version);
     atomic_store(&b->buffer->version, engine_next_version(g));
+    return version;
 }
 
-enum err_code engine_exchange(struct engine_stream *s, const struct exchange *x, uint32_t n,
+enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint32_t n,
                               struct err *e)
 {
     struct engine *g = s->engine;
@@ -454,7 +456,7 @@ enum err_code engine_exchange(struct engine_stream *s, const struct exchange *x,
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
         code = require_version(x[i].a->buffer, x[i].version, e);
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        exchange(g, x[i].a, x[i].b);
+        x[i].version = exchange(g, x[i].a, x[i].b);
     pthread_mutex_unlock(&g->lock);
     return code;
 }

@@ -85,6 +85,10 @@ enum err_code expr_append(struct expr *x, const struct expr *from, const struct 
     const uint32_t node = (uint32_t)x->n_nodes, link = (uint32_t)x->n_links,
                    source = (uint32_t)x->n_sources, expansion = (uint32_t)x->n_expansions;
     struct arena *a = x->arena;
+    if (x->n_nodes + from->n_nodes > x->max_nodes)
+        return err_set(e, ERR_EXPRESSION_TOO_LARGE,
+                       "with what it uses written out, the expression has more than %zu nodes",
+                       x->max_nodes);
     if (!append_array(a, (void **)&x->nodes, &x->n_nodes, &x->cap_nodes, from->nodes, from->n_nodes,
                       sizeof *x->nodes) ||
         !append_array(a, (void **)&x->links, &x->n_links, &x->cap_links, from->links, from->n_links,

@@ -97,6 +97,8 @@ static bool expr_of_name(struct arena *arena, const char *name, struct expr *ret
 static enum err_code take_spares(struct program *p, struct target *t, struct err *e)
 {
     enum err_code code = ERR_OK;
+    if (!t->spare[0])
+        t->ghosts = array_version(t->home);
     for (int k = 0; k < 2 && code == ERR_OK; k++)
         if (!t->spare[k])
             code = engine_copy(p->stream, p->account, t->home, &t->spare[k], e);
@@ -337,6 +339,7 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     if (!p)
         return err_oom(e);
     *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
+    pthread_mutex_init(&p->told, NULL); /* cannot fail here */
     p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
     p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);
     p->steps = arena_alloc_array(p->arena, spec->n_body, sizeof *p->steps);
@@ -384,25 +387,44 @@ void program_free(struct program *p)
     for (uint32_t i = 0; i < p->n_checks; i++)
         watched_free(&p->checks[i]);
     watched_free(p->until);
+    pthread_mutex_destroy(&p->told);
     mem_free(p->tickets);
     mem_free(p->guards);
     arena_free(p->arena);
 }
 
+static void drop_spares(struct target *t)
+{
+    for (int k = 0; k < 2; k++) {
+        array_unref(t->spare[k]);
+        t->spare[k] = NULL;
+    }
+}
+
 void program_rest(struct program *p)
 {
     for (uint32_t i = 0; i < p->n_targets; i++)
-        for (int k = 0; k < 2; k++) {
-            array_unref(p->targets[i].spare[k]);
-            p->targets[i].spare[k] = NULL;
-        }
+        drop_spares(&p->targets[i]);
+}
+
+bool program_has_ghosts(const struct target *t)
+{
+    for (int k = 0; t->home->grid && k < t->home->view.rank; k++)
+        if (t->home->grid->ghost[k])
+            return true;
+    return false;
 }
 
 enum err_code program_wake(struct program *p, struct err *e)
 {
     enum err_code code = ERR_OK;
-    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++)
-        code = take_spares(p, &p->targets[i], e);
+    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
+        struct target *t = &p->targets[i];
+        /* no statement writes ghost cells, but others do: what they wrote is exchanged, too */
+        if (program_has_ghosts(t) && array_version(t->home) != t->ghosts)
+            drop_spares(t);
+        code = take_spares(p, t, e);
+    }
     return code;
 }
 

@@ -93,6 +93,9 @@ struct program_progress {
  * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or what they had. */
 void program_collect(struct program *p, struct program_progress *ret);
 
+/* What the slice under way makes is thrown away: PROGRAM_AGAIN at best. */
+void program_discard(struct program *p);
+
 /* The values of a series that the last slice made, until the next. */
 const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype);
 

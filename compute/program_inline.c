@@ -61,9 +61,18 @@ static enum err_code is_number(struct program *p, const struct expr *x, uint32_t
     return ERR_OK;
 }
 
+/* Whether a statement assigns a part of it, for which it must be in memory. */
+static bool has_parts(const struct program *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->spec.n_body; i++)
+        if (p->steps[i].assign->index && !strcmp(p->steps[i].assign->target, name))
+            return true;
+    return false;
+}
+
 /* Statement i, which assigns a temporary, is used by one statement alone, which could as well have
  * computed it itself. */
-static bool may_move(const struct program *p, uint32_t i)
+static bool may_move(struct program *p, uint32_t i)
 {
     const char *name = p->steps[i].assign->target;
     const struct expr *x = &p->steps[i].expr;
@@ -84,15 +93,23 @@ static bool may_move(const struct program *p, uint32_t i)
     for (uint32_t k = i + 1; k < user; k++)
         if (names(x, p->steps[k].assign->target))
             return false;
-    return x->n_nodes + p->spec.body[user].expr.n_nodes < x->max_nodes;
+    struct step *to = &p->steps[user];
+    if (x->n_nodes + to->taken + p->spec.body[user].expr.n_nodes >= x->max_nodes)
+        return false;
+    to->taken += x->n_nodes;
+    return true;
 }
 
 /* `x` with the temporaries that it names written out, as it would read before statement `at`. */
 static enum err_code write_out(struct program *p, const struct expr *x, uint32_t at,
                                struct expr *ret, struct err *e)
 {
-    struct expr_swap swaps[16];
-    uint32_t n = 0;
+    uint32_t n = 0, n_names = 0;
+    for (size_t i = 0; i < x->n_nodes; i++)
+        n_names += expr_is_name(&x->nodes[i]);
+    struct expr_swap *swaps = arena_alloc_array(p->arena, n_names, sizeof *swaps);
+    if (!swaps)
+        return err_oom(e);
     expr_init(ret, p->arena, x->max_nodes, x->max_nesting);
     for (size_t i = 0; i < x->n_nodes; i++) {
         if (!expr_is_name(&x->nodes[i]))
@@ -103,9 +120,6 @@ static enum err_code write_out(struct program *p, const struct expr *x, uint32_t
             seen |= !strcmp(swaps[k].name, x->nodes[i].name);
         if (seen)
             continue;
-        if (n == sizeof swaps / sizeof *swaps)
-            return err_set(e, ERR_EXPRESSION_TOO_LARGE,
-                           "a statement may use %u numbers and temporaries of its own", n);
         swaps[n].name = x->nodes[i].name;
         enum err_code code = expr_append(ret, &p->steps[def].expr, NULL, 0, &swaps[n++].node, e);
         if (code != ERR_OK)
@@ -120,7 +134,8 @@ enum err_code program_write_out(struct program *p, uint32_t i, struct err *e)
     enum err_code code = write_out(p, &s->assign->expr, i, &s->expr, e);
     if (code != ERR_OK || s->target || s->assign->index)
         return code;
-    code = is_number(p, &s->assign->expr, i, &s->is_number, e);
+    if (!has_parts(p, s->assign->target))
+        code = is_number(p, &s->assign->expr, i, &s->is_number, e);
     s->inlined = code == ERR_OK && (s->is_number || may_move(p, i));
     return code;
 }

@@ -2,6 +2,7 @@
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "compute/program.h"
@@ -15,6 +16,7 @@ struct target {
     struct array *spare[2]; /* laid out like it */
     struct array *now;      /* one of the three; borrowed */
     uint64_t version;       /* of home's contents when the slice began */
+    uint64_t ghosts;        /* of home's contents whose ghost cells the spares have, too */
     struct array *before;   /* the same when the step began */
     struct expr itself;     /* its name */
 };
@@ -29,6 +31,7 @@ struct known {
 struct step {
     const struct program_assign *assign;
     struct expr expr;        /* what is assigned, temporaries in it written out */
+    size_t taken;            /* nodes of the temporaries that are written out in it */
     bool is_number, inlined; /* a temporary that is written out: nothing is stored */
     struct target *target;   /* NULL: a temporary */
     struct array *own; /* a temporary's memory; borrowed where only a part of it is assigned */
@@ -83,7 +86,7 @@ struct program {
     void *user;
     int64_t begin, end; /* steps before it, and with it */
     uint32_t n_values;
-    bool asks_until;
+    bool asks_until, discards;
     struct ticket *tickets;
     struct asked_guards *guards; /* as many */
     size_t n_tickets, cap_tickets, n_guards, seen_guards;
@@ -93,7 +96,8 @@ struct program {
     int64_t failed_in;
     _Atomic uint64_t first_failure; /* number of its ticket */
     _Atomic int failure;            /* enum err_code */
-    _Atomic int outstanding;        /* engine_sync, and the evaluations */
+    int outstanding;                /* under told: engine_sync, and the evaluations */
+    pthread_mutex_t told;           /* held while the last is told, which may be seen only after */
     _Atomic double device_ms;
 };
 
@@ -103,6 +107,8 @@ enum err_code program_write_out(struct program *p, uint32_t i, struct err *e) mu
 /* The same of what is looked at after the step. */
 enum err_code program_write_out_watched(struct program *p, const struct expr *x, struct expr *ret,
                                         struct err *e) must_check;
+
+bool program_has_ghosts(const struct target *t);
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

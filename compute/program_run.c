@@ -40,13 +40,29 @@ static struct watched *watched_at(struct program *p, uint32_t i)
 
 /* --- what is asked of the engine --- */
 
-/* Any thread. The last to be told wakes; the program may be gone right after. */
+/* Any thread. The last to be told wakes; whoever is woken may free the program, and its user, but
+ * not before the lock is given back. */
 static void over(struct program *p)
 {
-    void (*wake)(void *user) = p->wake;
-    void *user = p->user;
-    if (atomic_fetch_sub(&p->outstanding, 1) == 1)
-        wake(user);
+    pthread_mutex_lock(&p->told);
+    if (--p->outstanding == 0)
+        p->wake(p->user);
+    pthread_mutex_unlock(&p->told);
+}
+
+static void expect(struct program *p, int n)
+{
+    pthread_mutex_lock(&p->told);
+    p->outstanding += n;
+    pthread_mutex_unlock(&p->told);
+}
+
+static bool all_told(struct program *p)
+{
+    pthread_mutex_lock(&p->told);
+    bool all = p->outstanding == 0;
+    pthread_mutex_unlock(&p->told);
+    return all;
 }
 
 static void note_failure(struct program *p, uint64_t number, enum err_code code)
@@ -101,11 +117,11 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
     struct ticket *t = &p->tickets[p->n_tickets++];
     struct array *ret = NULL;
     *t = (struct ticket){p, step, statement};
-    atomic_fetch_add(&p->outstanding, 1);
+    expect(p, 1);
     enum err_code code =
         engine_evaluate(p->stream, p->account, &req, &ret, NULL, evaluated, t, &p->err);
     if (code != ERR_OK) {
-        atomic_fetch_sub(&p->outstanding, 1); /* program_submit's own is still there */
+        expect(p, -1); /* program_submit's own is still there */
         return code;
     }
     array_unref(ret);
@@ -262,8 +278,11 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->end = step + n;
     p->n_values = 0;
     p->n_tickets = p->n_guards = p->seen_guards = 0;
-    for (uint32_t i = 0; i < p->n_targets; i++)
-        p->targets[i].version = array_version(p->targets[i].home);
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        struct target *t = &p->targets[i];
+        t->version = program_has_ghosts(t) ? t->ghosts : array_version(t->home);
+    }
+    p->discards = false;
     p->asks_until = p->until && is_due(p->end, p->spec.until_every);
     p->err = (struct err)ERR_INIT;
     p->failed_in = 0;
@@ -271,7 +290,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     atomic_store(&p->first_failure, NEVER);
     atomic_store(&p->failure, ERR_OK);
     atomic_store(&p->device_ms, 0);
-    atomic_store(&p->outstanding, 2); /* until everything is asked for, and engine_sync's */
+    expect(p, 2); /* until everything is asked for, and engine_sync's */
     p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
     engine_sync(p->stream, synchronised, p);
     over(p);
@@ -381,9 +400,11 @@ static enum err_code publish(struct program *p)
     if (stale)
         return ERR_PRECONDITION_FAILED;
     enum err_code code = engine_exchange(p->stream, p->exchanges, n, &p->err);
-    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
+    for (uint32_t i = 0, k = 0; i < p->n_targets && code == ERR_OK; i++) {
         struct target *t = &p->targets[i];
-        if (t->now != t->home && !array_exchanges(t->home, t->now))
+        if (k < n && p->exchanges[k].a == t->home)
+            t->ghosts = p->exchanges[k++].version;
+        else if (t->now != t->home)
             code = copy_home(p, t);
     }
     return code;
@@ -402,10 +423,15 @@ static enum program_state verdict(struct program *p)
     return p->asks_until && says_yes(p->until) ? PROGRAM_UNTIL : PROGRAM_GOES_ON;
 }
 
+void program_discard(struct program *p)
+{
+    p->discards = true;
+}
+
 void program_collect(struct program *p, struct program_progress *ret)
 {
     *ret = (struct program_progress){.state = PROGRAM_WAITING, .steps = p->begin, .statement = -1};
-    if (atomic_load(&p->outstanding) != 0)
+    if (!all_told(p))
         return;
     bool whole = atomic_load(&p->first_failure) == NEVER && p->at_once == ERR_OK;
     enum err_code why = ERR_OK;
@@ -415,7 +441,7 @@ void program_collect(struct program *p, struct program_progress *ret)
     enum err_code code = find_failure(p, why);
     ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        code = publish(p);
+        code = p->discards ? ERR_PRECONDITION_FAILED : publish(p);
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }

@@ -32,6 +32,8 @@ static void job_free(struct user_job *j)
     mem_free(j->series);
     mem_free(j->snapshots);
     program_free(j->spec.program);
+    if (job_is_over(j))
+        session_rest(j->spec.session, false);
     session_unref(j->spec.session);
     mem_free(j);
 }
@@ -152,6 +154,11 @@ static uint32_t count_of(const struct jobs *t, const struct principal *p)
     return n;
 }
 
+static enum err_code err_draining(struct err *e)
+{
+    return err_set(e, ERR_DRAINING, "the daemon is shutting down");
+}
+
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
                          struct err *e)
 {
@@ -163,13 +170,18 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
         return err_oom(e);
     }
     pthread_mutex_lock(&t->lock);
-    if (t->stopping || count_of(t, take_spec->principal) >= t->config.max_jobs) {
+    enum err_code code = ERR_OK;
+    if (t->stopping)
+        code = err_draining(e);
+    else if (count_of(t, take_spec->principal) >= t->config.max_jobs)
+        code =
+            err_set(e, ERR_QUOTA, "there are %" PRIu32 " jobs already: DELETE some that have ended",
+                    t->config.max_jobs);
+    if (code != ERR_OK) {
         pthread_mutex_unlock(&t->lock);
         mem_free(j);
         mem_free(series);
-        return err_set(e, ERR_QUOTA,
-                       "there are %" PRIu32 " jobs already: DELETE some that have ended",
-                       t->config.max_jobs);
+        return code;
     }
     *j = (struct user_job){.refs = 2, /* the table's and the caller's */
                            .table = t,
@@ -363,11 +375,14 @@ enum err_code job_resume(struct user_job *j, struct err *e)
 {
     enum err_code code = ERR_OK;
     pthread_mutex_lock(&j->table->lock);
-    if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->forgotten)
+    if (j->table->stopping) /* the thread may have gone */
+        code = err_draining(e);
+    else if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->forgotten)
         code = err_set(e, ERR_CONFLICT,
                        "a job that is %s is not resumed: only one that was cancelled or has failed",
                        state_names[j->state]);
     if (code == ERR_OK) {
+        session_rest(j->spec.session, false);
         j->state = JOB_QUEUED;
         j->cancel = false;
         j->slice_steps = 1;

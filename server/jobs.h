@@ -11,6 +11,7 @@
 #include "protocol/json_writer.h"
 #include "server/auth.h"
 #include "server/lease.h"
+#include "server/share.h"
 
 struct jobs;
 struct user_job;
@@ -36,6 +37,12 @@ struct job_snapshot {
     int64_t every;
 };
 
+/* Under which handle the array is written: asked for again before each slice and after it. */
+struct job_target {
+    char id[ID_SIZE];
+    bool shared; /* somebody else's, who may take it back */
+};
+
 /* What a job is made of. Its text lives in the program's arena; program, session and functions are
  * the job's once it has begun. */
 struct job_spec {
@@ -45,6 +52,8 @@ struct job_spec {
     struct function_set *functions; /* that the program's text names */
     size_t n_functions;
     struct lease_claim claim; /* under which its arrays are written */
+    struct shares *shares;
+    const struct job_target *targets; /* as many as the program has, in its order */
     int64_t steps, record_every;
     const char *const *series; /* names */
     uint32_t n_series;
@@ -52,7 +61,7 @@ struct job_spec {
     uint32_t n_snapshots;
 };
 
-/* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY: nothing was taken. */
+/* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
                          struct err *e) must_check;
 /* ERR_NOT_FOUND. A reference is the caller's. */
@@ -79,7 +88,7 @@ void job_cancel(struct user_job *j);
 /* Forgets one that has ended: ERR_CONFLICT for one that has not. */
 enum err_code job_remove(struct user_job *j, struct err *e) must_check;
 /* One that was cancelled or has failed goes on with the steps that are left. ERR_CONFLICT for any
- * other. */
+ * other, ERR_DRAINING when all are being stopped. */
 enum err_code job_resume(struct user_job *j, struct err *e) must_check;
 
 /* Woken (any thread; must not block, nor call this module) whenever the job has changed, and every

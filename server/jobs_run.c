@@ -9,6 +9,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "server/handlers.h"
 
 #define GROW_MOST  4   /* times the steps of the slice before */
 #define AGAIN_MOST 100 /* slices that came to nothing, one after the other */
@@ -113,6 +114,7 @@ static void finish(struct user_job *j, const struct outcome *o)
         program_rest(j->spec.program);
     }
     pthread_mutex_lock(&t->lock);
+    session_rest(j->spec.session, true); /* with what has ended a session may expire */
     j->state = o->state;
     j->stopped = o->stopped;
     j->err = o->err;
@@ -172,15 +174,55 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
     return ret->stopped || g->steps >= j->spec.steps;
 }
 
+/* Whether the job may still write to an array. One of its own that was deleted has nobody to mind.
+ */
+static enum err_code may_write(struct user_job *j, uint32_t target, struct err *e)
+{
+    const struct job_target *t = &j->spec.targets[target];
+    const struct array_scope scope = {j->spec.shares, j->spec.principal, j->spec.session->handles};
+    _cleanup_handle_ struct handle h = {0};
+    struct array *a;
+    program_target(j->spec.program, target, &a);
+    enum err_code code = share_get(&scope, t->id, &h, e);
+    if (code == ERR_NOT_FOUND && !t->shared) {
+        *e = (struct err)ERR_INIT;
+        code = ERR_OK;
+    } else if (code == ERR_OK) {
+        code = handler_writable(&h, e);
+    }
+    return code == ERR_OK ? lease_check(&j->spec.claim, a, LEASE_WRITE, e) : code;
+}
+
+/* Whether it may write to all of its arrays now; whose session is gone may not. */
+static enum err_code may_go_on(struct user_job *j, struct err *e)
+{
+    struct session *s;
+    enum err_code code = session_get(j->spec.principal->sessions, j->spec.session->id, true, &s, e);
+    if (code != ERR_OK)
+        return code;
+    session_unref(s);
+    for (uint32_t i = 0; i < program_targets(j->spec.program) && code == ERR_OK; i++)
+        code = may_write(j, i, e);
+    return code;
+}
+
 /* False while the slice is still to come to something, or when the job has ended with it. */
 static bool take_progress(struct user_job *j)
 {
     struct jobs *t = j->table;
     struct program_progress g;
     struct outcome o;
+    struct err refusal = ERR_INIT;
+    if (may_go_on(j, &refusal) != ERR_OK)
+        program_discard(j->spec.program);
     program_collect(j->spec.program, &g);
     if (g.state == PROGRAM_WAITING)
         return false;
+    if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK) {
+        g.state = PROGRAM_FAILED;
+        g.err = refusal;
+        g.failed_in = g.steps + 1;
+    }
     bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
     enum err_code code = good ? take_snapshots(j, g.steps, &g.err) : ERR_OK;
     adapt(j, g.state == PROGRAM_AGAIN);
@@ -204,22 +246,6 @@ static bool take_progress(struct user_job *j)
     pthread_cond_signal(&t->something);
     pthread_mutex_unlock(&t->lock);
     return !over;
-}
-
-/* Whether the job may write its arrays now; whose session is gone may not. */
-static enum err_code may_go_on(struct user_job *j, struct err *e)
-{
-    struct session *s;
-    enum err_code code = session_get(j->spec.principal->sessions, j->spec.session->id, true, &s, e);
-    if (code != ERR_OK)
-        return code;
-    session_unref(s);
-    for (uint32_t i = 0; i < program_targets(j->spec.program) && code == ERR_OK; i++) {
-        struct array *a;
-        program_target(j->spec.program, i, &a);
-        code = lease_check(&j->spec.claim, a, LEASE_WRITE, e);
-    }
-    return code;
 }
 
 static void start_slice(struct user_job *j)
@@ -310,32 +336,44 @@ static struct user_job *next_ready(struct jobs *t)
     return j;
 }
 
+static bool is_past(const struct timespec *moment)
+{
+    const struct timespec now = after(0);
+    return now.tv_sec != moment->tv_sec ? now.tv_sec > moment->tv_sec
+                                        : now.tv_nsec >= moment->tv_nsec;
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void tick(struct jobs *t)
+{
+    keep_watchers_awake(t);
+    for (struct user_job *j; (j = take_old(t));) {
+        pthread_mutex_unlock(&t->lock);
+        job_unref(j);
+        pthread_mutex_lock(&t->lock);
+    }
+}
+
 void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
-    struct timespec tick = after(t->config.keep_alive);
+    struct timespec next_tick = after(t->config.keep_alive);
     pthread_mutex_lock(&t->lock);
     while (!t->stopping || t->in_slice || t->ready) {
-        struct user_job *j = NULL;
-        if (t->ready) {
-            j = next_ready(t);
+        if (is_past(&next_tick)) { /* also while there is always a job that is ready */
+            if (t->stopping && !t->ready)
+                break; /* what is still under way has had its time */
+            tick(t);
+            next_tick = after(t->config.keep_alive);
+        } else if (t->ready) {
+            struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
             work_on(j);
             job_unref(j);
             pthread_mutex_lock(&t->lock);
-            continue;
+        } else {
+            pthread_cond_timedwait(&t->something, &t->lock, &next_tick);
         }
-        if (pthread_cond_timedwait(&t->something, &t->lock, &tick) == 0)
-            continue;
-        if (t->stopping)
-            break; /* what is still under way has had its time */
-        keep_watchers_awake(t);
-        while ((j = take_old(t))) {
-            pthread_mutex_unlock(&t->lock);
-            job_unref(j);
-            pthread_mutex_lock(&t->lock);
-        }
-        tick = after(t->config.keep_alive);
     }
     pthread_mutex_unlock(&t->lock);
     return NULL;

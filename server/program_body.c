@@ -26,6 +26,8 @@ struct reading {
     struct function_set *functions;
     size_t n_functions;
     struct json bind;
+    struct job_target *targets;
+    uint32_t n_targets;
 };
 
 static void start_expr(const struct reading *r, struct expr *x)
@@ -179,9 +181,13 @@ static enum err_code find_target(void *user, const char *name, struct array **re
         c = lease_check(&r->resolver.claim, h.array, LEASE_WRITE, e);
     if (!c)
         c = handler_writable(&h, e);
-    if (!c)
-        *ret = array_ref(h.array);
-    return c;
+    if (c)
+        return c;
+    struct job_target *t = &r->targets[r->n_targets++];
+    memcpy(t->id, h.id, sizeof t->id);
+    t->shared = h.shared;
+    *ret = array_ref(h.array);
+    return ERR_OK;
 }
 
 static enum err_code make_program(struct reading *r, struct program **ret, struct err *e)
@@ -189,6 +195,9 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
     struct check_env env = {.resolve = resolver_resolve,
                             .user = &r->resolver,
                             .max_inputs = (uint32_t)r->config->max_inputs};
+    r->targets = arena_alloc_array(r->arena, r->spec.n_body, sizeof *r->targets);
+    if (!r->targets)
+        return err_oom(e);
     resolver_init(&r->resolver, r->req, r->session->handles, handler_claim(r->req));
     enum err_code c = resolver_bind(&r->resolver, r->bind, e);
     if (!c) {
@@ -287,6 +296,8 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     for (uint32_t i = 0; i < r->spec.n_series && !c; i++)
         names[i] = r->spec.series[i].name;
     job->claim = (struct lease_claim){r->req->server->leases, tokens};
+    job->shares = r->req->server->shares;
+    job->targets = r->targets;
     job->series = names;
     return c;
 }

@@ -22,7 +22,8 @@
 struct node {
     struct session s; /* first: a session is its node */
     _Atomic uint32_t refs;
-    double last_used; /* seconds, monotonic; under the table's lock */
+    _Atomic uint32_t resting; /* references among them that do not keep it from expiring */
+    double last_used;         /* seconds, monotonic; under the table's lock */
     struct node *prev, *next;
     UT_hash_handle hh;
 };
@@ -65,6 +66,15 @@ void session_unref(struct session *s)
     engine_stream_unref(s->stream);
     account_unref(s->account);
     mem_free(s);
+}
+
+void session_rest(struct session *s, bool rests)
+{
+    struct node *n = (struct node *)s;
+    if (rests)
+        atomic_fetch_add(&n->resting, 1);
+    else
+        atomic_fetch_sub(&n->resting, 1);
 }
 
 static enum err_code node_new(struct sessions *t, const struct session_spec *spec,
@@ -136,10 +146,15 @@ static void table_remove(struct sessions *t, struct node *n)
     DL_DELETE(t->list, n);
 }
 
+/* Besides the table's reference, and those that rest. */
+static bool is_held(const struct node *n)
+{
+    return atomic_load(&n->refs) > 1 + atomic_load(&n->resting);
+}
+
 static bool expired(const struct node *n, double now)
 {
-    return n->s.ttl_s > 0 && atomic_load(&((struct node *)n)->refs) == 1 &&
-           now - n->last_used >= n->s.ttl_s;
+    return n->s.ttl_s > 0 && !is_held(n) && now - n->last_used >= n->s.ttl_s;
 }
 
 static struct node *lookup(struct sessions *t, const char *id)
@@ -171,7 +186,7 @@ double sessions_sweep(struct sessions *t)
             DL_APPEND(dead, n);
             continue;
         }
-        if (atomic_load(&n->refs) > 1) /* a request is at work in it */
+        if (is_held(n)) /* a request is at work in it */
             n->last_used = now;
         double left = n->last_used + n->s.ttl_s - now;
         if (next < 0 || left < next)

@@ -56,6 +56,10 @@ static inline void session_unrefp(struct session **s)
 }
 #define _cleanup_session_ __attribute__((cleanup(session_unrefp)))
 
+/* A reference of the caller's no longer keeps the session from expiring, or does so again: that of
+ * somebody who has no work for it. */
+void session_rest(struct session *s, bool rests);
+
 /* The table, with its default session. */
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
                            struct handles *handles, struct sessions **ret,

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from client import NPY
+from client import NPY, npy_bytes
 from test_reductions import hold
 
 
@@ -472,4 +472,102 @@ def test_no_memory_for_it(daemon_with):
     until(lambda: job(api, ref)["state"] == "failed")
     r = job(api, ref)
     assert r["error"]["code"] == "quota_exceeded" and api.download("u")[0] == r["step"]
+    api.close()
+
+
+# --- what it may not do ---
+
+def test_numbers_that_are_written_out_stay_few(api):
+    """Each number names the two before it: written out they would double with each statement."""
+    hold(api, "u", np.ones(3))
+    body = ["a0 = 1", "a1 = 1"] + [f"a{k} = a{k-1} + a{k-2}" for k in range(2, 60)] + ["u += a59"]
+    assert api.fails(422, "expression_too_large", api.post("/v1/programs", {"body": body}))["pointer"] == "/body/17"
+    run(api, [f"a{k} = {k}.5" for k in range(40)] + ["u += " + " + ".join(f"a{k}" for k in range(40))])
+    assert (api.download("u") == 1 + sum(k + 0.5 for k in range(40))).all()
+
+
+def test_temporaries_that_would_be_too_much_in_one_place(daemon_with):
+    """They are stored then."""
+    api = daemon_with("--max-nodes", 60).client()
+    hold(api, "u", np.ones(3))
+    long = " + ".join(["u"] * 20)
+    run(api, [f"a = {long}", f"b = {long}", f"c = {long}", "u = a + b + c"])
+    assert (api.download("u") == 60).all()
+    api.close()
+
+
+def test_parts_of_what_is_made_of_numbers(both):
+    hold(both, "u", np.zeros(4))
+    run(both, ["t = broadcast_to(0.5, [4])", "t[0] = 1", "u += t"], 3)
+    np.testing.assert_array_equal(both.download("u"), [3, 1.5, 1.5, 1.5])
+
+
+def test_read_only_ends_it(api):
+    hold(api, "u", np.zeros(100))
+    ref = start(api, ["u += 1"])
+    until(lambda: job(api, ref)["step"] > 0)
+    api.expect(200, api.patch("/v1/arrays/u", {"read_only": True}))
+    was = api.download("u")
+    until(lambda: job(api, ref)["state"] == "failed")
+    r = job(api, ref)
+    assert r["error"]["code"] == "read_only" and r["step"] == was[0]
+    np.testing.assert_array_equal(api.download("u"), was)
+    api.expect(200, api.patch("/v1/arrays/u", {"read_only": False}))
+    api.expect(202, api.post(f"/v1/jobs/{ref}/resume"))
+    until(lambda: job(api, ref)["step"] > was[0])
+    api.expect(200, api.delete(f"/v1/jobs/{ref}"))
+
+
+def test_a_deleted_array_is_written_to_its_end(api):
+    hold(api, "u", np.zeros(10))
+    hold(api, "n", np.zeros(()))
+    ref = start(api, ["u += 1", "n += 1"])
+    until(lambda: job(api, ref)["step"] > 0)
+    api.expect(204, api.delete("/v1/arrays/u"))
+    step = job(api, ref)["step"]
+    until(lambda: job(api, ref)["step"] > step)
+    r = api.expect(200, api.delete(f"/v1/jobs/{ref}")).json()
+    assert api.download("n") == r["step"]
+
+
+def test_ghost_cells_written_meanwhile(both):
+    """No statement writes them, so they are what others make them."""
+    both.expect(201, both.post("/v1/arrays", {"name": "g", "shape": [4], "dtype": "float64", "ghost": [1]}))
+    ref = start(both, ["g = g*1"])
+    until(lambda: job(both, ref)["step"] > 0)
+    cells = np.arange(6) + 1.0
+    for k in range(5):
+        both.expect(204, both.request("PUT", "/v1/arrays/g/data?ghost=1", npy_bytes(k * cells), content_type=NPY))
+        step = job(both, ref)["step"]
+        until(lambda: job(both, ref)["step"] > step + 1)  # noqa: B023
+        r = both.expect(200, both.get("/v1/arrays/g/data?ghost=1", accept=NPY))
+        np.testing.assert_array_equal(r.npy(), k * cells)
+    both.expect(200, both.delete(f"/v1/jobs/{ref}"))
+
+
+def test_an_ended_job_keeps_no_session(api):
+    """A session with a time to live expires, whatever has ended in it, and what has goes with it."""
+    s = api.expect(201, api.post("/v1/sessions", {"ttl_s": 1})).json()["id"]
+    h = {"Arrayd-Session": s}
+    api.expect(201, api.post("/v1/arrays", {"name": "x", "shape": [4]}, headers=h))
+    done = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["x += 1"]}, headers=h)).json()["id"]
+    ref = api.expect(202, api.post("/v1/programs", {"body": ["x += 1"], "steps": 10**12}, headers=h)).json()["id"]
+    time.sleep(1.5)
+    assert job(api, ref)["state"] == "running"  # a request at work, as it were
+    api.expect(200, api.delete(f"/v1/jobs/{ref}"))
+    until(lambda: api.get(f"/v1/sessions/{s}").status == 404, 5)
+    for j in (ref, done):
+        api.fails(404, "not_found", api.get(f"/v1/jobs/{j}"))
+
+
+def test_retention_while_others_run(daemon_with):
+    """Jobs that always have something to do do not keep the ended ones."""
+    api = daemon_with("--job-retention", "0").client()
+    for name in "abc":
+        hold(api, name, np.zeros(3))
+    refs = [start(api, [f"{name} += 1"]) for name in "ab"]
+    ended = run(api, ["c += 1"])["id"]
+    until(lambda: api.get(f"/v1/jobs/{ended}").status == 404, 40)
+    for ref in refs:
+        api.expect(200, api.delete(f"/v1/jobs/{ref}"))
     api.close()
