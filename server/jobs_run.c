@@ -12,6 +12,7 @@
 #include "server/handlers.h"
 
 #define GROW_MOST  4   /* times the steps of the slice before */
+#define SWEEP      1.0 /* seconds after which ended jobs are looked at, whether they are kept */
 #define AGAIN_MOST 100 /* slices that came to nothing, one after the other */
 
 static void wake_job(void *user)
@@ -344,9 +345,8 @@ static bool is_past(const struct timespec *moment)
 }
 
 /* With the lock held, which is let go of meanwhile. */
-static void tick(struct jobs *t)
+static void forget_old(struct jobs *t)
 {
-    keep_watchers_awake(t);
     for (struct user_job *j; (j = take_old(t));) {
         pthread_mutex_unlock(&t->lock);
         job_unref(j);
@@ -357,14 +357,17 @@ static void tick(struct jobs *t)
 void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
-    struct timespec next_tick = after(t->config.keep_alive);
+    struct timespec alive = after(t->config.keep_alive), sweep = after(SWEEP);
     pthread_mutex_lock(&t->lock);
     while (!t->stopping || t->in_slice || t->ready) {
-        if (is_past(&next_tick)) { /* also while there is always a job that is ready */
+        if (is_past(&alive)) { /* also while there is always a job that is ready */
             if (t->stopping && !t->ready)
                 break; /* what is still under way has had its time */
-            tick(t);
-            next_tick = after(t->config.keep_alive);
+            keep_watchers_awake(t);
+            alive = after(t->config.keep_alive);
+        } else if (is_past(&sweep)) {
+            forget_old(t);
+            sweep = after(SWEEP);
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
@@ -372,7 +375,7 @@ void *jobs_run(void *arg)
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {
-            pthread_cond_timedwait(&t->something, &t->lock, &next_tick);
+            pthread_cond_timedwait(&t->something, &t->lock, &sweep);
         }
     }
     pthread_mutex_unlock(&t->lock);
