@@ -86,7 +86,7 @@ static const struct setting settings[] = {
     {"max-records", SET_COUNT, true, AT(max_records), "1000000", 1, 1e9, "N",
      "values that a job records, of all its records together"},
     {"max-jobs", SET_COUNT, true, AT(max_jobs), "1000", 1, 1e6, "N",
-     "jobs of a user, those that have ended and are still kept included"},
+     "jobs of a user; past them those that ended first are forgotten"},
     {"job-retention", SET_SECONDS, true, AT(job_retention), "3600", 0, 1e9, "SECONDS",
      "that a job is kept after its end"},
     {"max-json-body", SET_SIZE, true, AT(max_json_body), "16MiB", 1024, 4294967296.0, "SIZE",

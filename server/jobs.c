@@ -146,12 +146,25 @@ void jobs_free(struct jobs *t)
     mem_free(t);
 }
 
-static uint32_t count_of(const struct jobs *t, const struct principal *p)
+/* With the lock held: whether there is room for one more job. The one that ended first gives way
+ * where it must; it goes to *ret_old, the table's reference with it. */
+static bool make_way(struct jobs *t, const struct principal *p, struct user_job **ret_old)
 {
     uint32_t n = 0;
-    for (const struct user_job *j = t->first; j; j = j->next)
-        n += j->spec.principal == p;
-    return n;
+    struct user_job *old = NULL;
+    for (struct user_job *j = t->first; j; j = j->next) {
+        if (j->spec.principal != p)
+            continue;
+        n++;
+        if (job_is_over(j) && (!old || j->ended_us < old->ended_us))
+            old = j;
+    }
+    if (n < t->config.max_jobs)
+        return true;
+    if (old)
+        job_forget(old);
+    *ret_old = old;
+    return old != NULL;
 }
 
 static enum err_code err_draining(struct err *e)
@@ -162,7 +175,7 @@ static enum err_code err_draining(struct err *e)
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
                          struct err *e)
 {
-    struct user_job *j = mem_calloc(1, sizeof *j);
+    struct user_job *j = mem_calloc(1, sizeof *j), *old = NULL;
     struct series_values *series = mem_calloc(take_spec->n_series, sizeof *series);
     if (!j || !series) {
         mem_free(j);
@@ -173,10 +186,9 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
     enum err_code code = ERR_OK;
     if (t->stopping)
         code = err_draining(e);
-    else if (count_of(t, take_spec->principal) >= t->config.max_jobs)
-        code =
-            err_set(e, ERR_QUOTA, "there are %" PRIu32 " jobs already: DELETE some that have ended",
-                    t->config.max_jobs);
+    else if (!make_way(t, take_spec->principal, &old))
+        code = err_set(e, ERR_QUOTA, "%" PRIu32 " jobs are under way: the limit is reached",
+                       t->config.max_jobs);
     if (code != ERR_OK) {
         pthread_mutex_unlock(&t->lock);
         mem_free(j);
@@ -198,6 +210,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
     t->last = &j->next;
     job_make_ready(j);
     pthread_mutex_unlock(&t->lock);
+    job_unref(old);
     *ret = j;
     return ERR_OK;
 }

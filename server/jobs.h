@@ -19,7 +19,7 @@ struct user_job;
 #define JOB_SLICE      0.008
 #define JOB_KEEP_ALIVE 15.0
 struct jobs_config {
-    uint32_t max_jobs; /* a principal's, ended ones included */
+    uint32_t max_jobs; /* a principal's; ended ones give way to new ones */
     double retention;  /* seconds that an ended job is kept */
     double slice;      /* seconds of work that a job gets in turn */
     double keep_alive; /* seconds after which a watcher is woken in any case */

@@ -361,14 +361,18 @@ def test_a_job_goes_with_its_session(api):
 
 
 def test_retention_and_limits(daemon_with):
-    d = daemon_with("--job-retention", "0", "--max-jobs", 2, "--max-statements", 3, "--max-records", 10)
+    d = daemon_with("--job-retention", "100", "--max-jobs", 2, "--max-statements", 3, "--max-records", 10)
     api = d.client()
     limits = api.info()["limits"]
-    assert (limits["max_jobs"], limits["max_statements"], limits["max_records"], limits["job_retention"]) == (2, 3, 10, 0)
+    assert (limits["max_jobs"], limits["max_statements"], limits["max_records"], limits["job_retention"]) == (2, 3, 10, 100)
     hold(api, "x", np.zeros(3))
     api.fails(422, "expression_too_large", api.post("/v1/programs", {"body": ["x += 1"] * 4}))
     api.fails(422, "bad_field", api.post("/v1/programs", {"body": ["x += 1"], "steps": 11, "record": {"x": "x[0]"}}))
-    run(api, ["x += 1"], 10, record={"x": "x[0]"})
+    first = run(api, ["x += 1"], 10, record={"x": "x[0]"})["id"]
+    second = run(api, ["x += 1"])["id"]
+    third = start(api, ["x += 1"])  # the one that ended first gives way
+    api.fails(404, "not_found", api.get(f"/v1/jobs/{first}"))
+    assert {j["id"] for j in jobs(api)} == {second, third}
     start(api, ["x += 1"])
     api.fails(429, "quota_exceeded", api.post("/v1/programs", {"body": ["x += 1"]}))
     api.close()
