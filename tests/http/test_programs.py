@@ -373,7 +373,8 @@ def test_retention_and_limits(daemon_with):
     third = start(api, ["x += 1"])  # the one that ended first gives way
     api.fails(404, "not_found", api.get(f"/v1/jobs/{first}"))
     assert {j["id"] for j in jobs(api)} == {second, third}
-    start(api, ["x += 1"])
+    hold(api, "y", np.zeros(3))  # of two that write one array, one gives up in time
+    start(api, ["y += 1"])
     api.fails(429, "quota_exceeded", api.post("/v1/programs", {"body": ["x += 1"]}))
     api.close()
 
