@@ -6,8 +6,9 @@
  * The arrays that are assigned are left alone while a slice runs: what it makes lies in memory of
  * the program's own, two more of each, and becomes theirs when the whole slice has succeeded. So
  * they always hold what they held after a whole step, whatever fails, and whoever looks at them
- * meanwhile sees such a state. Names that are not arrays are temporaries: a step's own, from their
- * assignment on. All memory is taken when the program is made. */
+ * meanwhile sees such a state. Only arrays that cannot exchange their memory with a copy of theirs
+ * (views of a part) are copied to one by one. Names that are not arrays are temporaries: a step's
+ * own, from their assignment on. All memory is taken when the program is made. */
 #ifndef ARRAYD_PROGRAM_H
 #define ARRAYD_PROGRAM_H
 
@@ -86,7 +87,6 @@ struct program_progress {
     struct err err;    /* PROGRAM_FAILED, with the place in the request */
     int64_t failed_in; /* PROGRAM_FAILED: the step that failed, counted from 1; */
     int32_t statement; /* and its statement, -1: unknown */
-    double device_ms;  /* that the slice took */
     uint32_t n_values; /* of each series */
 };
 /* What became of the slice. Once the state is not PROGRAM_WAITING the arrays have what it made

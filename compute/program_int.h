@@ -98,7 +98,6 @@ struct program {
     _Atomic int failure;            /* enum err_code */
     int outstanding;                /* under told: engine_sync, and the evaluations */
     pthread_mutex_t told;           /* held while the last is told, which may be seen only after */
-    _Atomic double device_ms;
 };
 
 /* Statement i's expression, those before it being there, and whether it is written out itself

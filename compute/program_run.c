@@ -77,11 +77,9 @@ static void note_failure(struct program *p, uint64_t number, enum err_code code)
 
 static void evaluated(void *user, enum err_code result, double device_ms)
 {
+    (void)device_ms;
     struct ticket *t = user;
     struct program *p = t->program;
-    double sum = atomic_load(&p->device_ms);
-    while (!atomic_compare_exchange_weak(&p->device_ms, &sum, sum + device_ms)) {
-    }
     if (result != ERR_OK)
         note_failure(p, (uint64_t)(t - p->tickets), result);
     over(p);
@@ -289,7 +287,6 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->statement = -1;
     atomic_store(&p->first_failure, NEVER);
     atomic_store(&p->failure, ERR_OK);
-    atomic_store(&p->device_ms, 0);
     expect(p, 2); /* until everything is asked for, and engine_sync's */
     p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
     engine_sync(p->stream, synchronised, p);
@@ -457,7 +454,6 @@ void program_collect(struct program *p, struct program_progress *ret)
     }
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;
-    ret->device_ms = atomic_load(&p->device_ms);
     forget_answers(p);
 }
 

@@ -4,8 +4,8 @@
  * written before the definition is entered, so that what is done is never followed by an error. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/func.h"
 #include "protocol/infix.h"
 #include "protocol/json_writer.h"
@@ -170,7 +170,6 @@ static enum err_code read_definition(struct request *req, const char *in_path,
     const char *name, *params[CALL_MAX_PARAMS];
     uint32_t n_params;
     struct json body;
-    struct timespec now;
     enum err_code r;
     if ((r = handler_body(req, false, &body, e)) != ERR_OK ||
         (r = JSON_MEMBERS(body, e, "name", "params", "expr", "tree")) != ERR_OK ||
@@ -189,8 +188,7 @@ static enum err_code read_definition(struct request *req, const char *in_path,
     if (r != ERR_OK)
         return r;
     arena = NULL; /* the function's now */
-    clock_gettime(CLOCK_REALTIME, &now);
-    d->created_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    d->created_us = clock_date_us();
     *ret = d;
     return ERR_OK;
 }

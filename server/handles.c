@@ -13,8 +13,8 @@
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "server/table.h"
 
@@ -64,13 +64,6 @@ struct handle_space {
     struct order_item *order;
     size_t n_order, cap_order, holes;
 };
-
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
 
 /* --- tables; all of these are called with the lock held --- */
 
@@ -426,7 +419,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         return err_oom(e);
     x->array = array_ref(array);
     x->space = s;
-    x->created_us = now_us();
+    x->created_us = clock_date_us();
     id_make('a', x->id);
     if (spec->view_of)
         strncpy(x->view_of, spec->view_of, ID_SIZE - 1);

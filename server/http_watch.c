@@ -13,6 +13,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
+
 #include "server/http_impl.h"
 
 #define TICK_S 0.2
@@ -191,13 +193,7 @@ static void *watch(void *arg)
                 watch_idle(c, &h->config, now);
             pthread_mutex_unlock(&c->lock);
         }
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += (long)(TICK_S * 1e9);
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
+        struct timespec until = clock_after(TICK_S);
         while (!h->watch_stop && pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
             ;
     }

@@ -14,13 +14,6 @@
 
 static const char *const state_names[] = {"queued", "running", "done", "failed", "cancelled"};
 
-int64_t jobs_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 /* --- references --- */
 
 static void job_free(struct user_job *j)
@@ -200,7 +193,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
                            .seq = ++t->seq,
                            .spec = *take_spec,
                            .series = series,
-                           .created_us = jobs_now_us(),
+                           .created_us = clock_date_us(),
                            .statement = -1,
                            .slice_steps = 1};
     for (uint32_t i = 0; i < take_spec->n_series; i++)

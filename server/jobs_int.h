@@ -70,7 +70,6 @@ static inline bool job_is_over(const struct user_job *j)
     return j->state >= JOB_DONE;
 }
 
-int64_t jobs_now_us(void);
 /* With the lock held: */
 void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);

@@ -121,7 +121,7 @@ static void finish(struct user_job *j, const struct outcome *o)
     j->err = o->err;
     j->failed_in = o->failed_in;
     j->statement = o->statement;
-    j->ended_us = jobs_now_us();
+    j->ended_us = clock_date_us();
     if (j->started > 0)
         j->ran += clock_ms() - j->started;
     j->started = 0;
@@ -295,7 +295,7 @@ static void work_on(struct user_job *j)
 /* With the lock held: ended jobs whose time or whose session is over go; a reference each. */
 static struct user_job *take_old(struct jobs *t)
 {
-    int64_t until = jobs_now_us() - (int64_t)(t->config.retention * 1e6);
+    int64_t until = clock_date_us() - (int64_t)(t->config.retention * 1e6);
     for (struct user_job *j = t->first; j; j = j->next) {
         if (!job_is_over(j))
             continue;
@@ -314,19 +314,6 @@ static void keep_watchers_awake(struct jobs *t)
             w->wake(w->user);
 }
 
-static struct timespec after(double seconds)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    return until;
-}
-
 static struct user_job *next_ready(struct jobs *t)
 {
     struct user_job *j = t->ready;
@@ -339,7 +326,7 @@ static struct user_job *next_ready(struct jobs *t)
 
 static bool is_past(const struct timespec *moment)
 {
-    const struct timespec now = after(0);
+    const struct timespec now = clock_after(0);
     return now.tv_sec != moment->tv_sec ? now.tv_sec > moment->tv_sec
                                         : now.tv_nsec >= moment->tv_nsec;
 }
@@ -357,17 +344,17 @@ static void forget_old(struct jobs *t)
 void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
-    struct timespec alive = after(t->config.keep_alive), sweep = after(SWEEP);
+    struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
     pthread_mutex_lock(&t->lock);
     while (!t->stopping || t->in_slice || t->ready) {
         if (is_past(&alive)) { /* also while there is always a job that is ready */
             if (t->stopping && !t->ready)
                 break; /* what is still under way has had its time */
             keep_watchers_awake(t);
-            alive = after(t->config.keep_alive);
+            alive = clock_after(t->config.keep_alive);
         } else if (is_past(&sweep)) {
             forget_old(t);
-            sweep = after(SWEEP);
+            sweep = clock_after(SWEEP);
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine.h"
@@ -192,15 +192,13 @@ static int run(const struct config *config)
     struct err e = ERR_INIT;
     static struct server s; /* static: see wait_for_signal */
     s.config = config;
-    struct timespec now;
     static sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, LOST_SIGNAL);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    clock_gettime(CLOCK_REALTIME, &now);
-    s.started_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    s.started_us = clock_date_us();
 
     int status = EXIT_OK;
     struct lost *lost = NULL;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <utlist.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "server/auth.h"
 #include "server/http.h"
@@ -45,9 +46,7 @@ struct sessions {
 
 static double now_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return 1e-9 * (double)clock_ns();
 }
 
 /* --- one session --- */
@@ -80,7 +79,6 @@ void session_rest(struct session *s, bool rests)
 static enum err_code node_new(struct sessions *t, const struct session_spec *spec,
                               struct node **ret, struct err *e)
 {
-    struct timespec real;
     int n_devices = engine_device_count(t->engine);
     if (spec->device < SESSION_ANY_DEVICE || spec->device >= n_devices)
         return err_field(e, ERR_BAD_FIELD, "/device", "there is no device %d, only %d: 0%s",
@@ -93,8 +91,7 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
     id_make('s', s->id);
     if (spec->name)
         strncpy(s->name, spec->name, NAME_SIZE - 1);
-    clock_gettime(CLOCK_REALTIME, &real);
-    s->created_us = (int64_t)real.tv_sec * 1000000 + real.tv_nsec / 1000;
+    s->created_us = clock_date_us();
     s->ttl_s = spec->ttl_s;
     s->memory_limit = spec->memory_limit;
     if (t->limits.session_memory &&
@@ -213,11 +210,7 @@ static void *sweeper(void *arg)
         /* The bounds keep a request that just began from spinning the loop, and a session made
          * between sweep and wait from being overlooked for long. */
         wait = wait < 0 || wait > 5 ? 5 : wait < 0.01 ? 0.01 : wait;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        double ns = (double)until.tv_nsec + wait * 1e9;
-        until.tv_sec += (time_t)(ns / 1e9);
-        until.tv_nsec = (long)(ns - 1e9 * (double)(time_t)(ns / 1e9));
+        struct timespec until = clock_after(wait);
         pthread_cond_timedwait(&t->changed, &t->lock, &until);
     }
     pthread_mutex_unlock(&t->lock);

@@ -1,5 +1,5 @@
-/* The monotonic clock: for measuring and for deadlines, not for dates. Pure but for the clock;
- * thread-safe. */
+/* The clocks: the monotonic one for measuring and for deadlines, the wall's for dates alone. Pure
+ * but for these; thread-safe. */
 #ifndef ARRAYD_BASE_CLOCK_H
 #define ARRAYD_BASE_CLOCK_H
 
@@ -16,6 +16,22 @@ static inline uint64_t clock_ns(void)
 static inline double clock_ms(void)
 {
     return (double)clock_ns() * 1e-6;
+}
+
+/* The deadline `seconds` from now, for pthread_cond_timedwait on the monotonic clock. */
+static inline struct timespec clock_after(double seconds)
+{
+    uint64_t ns = clock_ns() + (uint64_t)(seconds * 1e9);
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
+                             .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+/* Microseconds since 1970. */
+static inline int64_t clock_date_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 #endif
