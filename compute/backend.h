@@ -71,16 +71,17 @@ struct job_copy {
     bool to_host;
 };
 
-/* One piece of work. What it needs besides its slots (code, scratch memory, parameters) is there
+/* One piece of work. Its kernels run one after the other, those from number loop_from on `repeats`
+ * times over. What it needs besides its slots (code, scratch memory, parameters) is there
  * before its first kernel runs, or it fails with the result untouched: for want of memory half a
  * result is never left behind, only where a device fails. The submitter owns it and keeps it, the
  * kernels and the memory alive until done() is called; done() is called exactly once, from any
  * thread, possibly from inside submit(), and must not block. */
 struct job {
-    /* kernels, run one after the other */
     struct ir_kernel *const *kernels;
     uint32_t n_kernels;
-    void *const *slots; /* base address of each plan slot */
+    uint32_t loop_from, repeats; /* repeats: 0 is 1 */
+    void *const *slots;          /* base address of each plan slot */
     /* fences to wait for, besides the stream's own order */
     const struct fence *waits;
     uint32_t n_waits;
@@ -179,6 +180,12 @@ struct backend_ops {
 
     /* May be NULL: nothing to report. */
     void (*report)(struct backend *b, struct backend_report *ret);
+
+    /* How many steps of the kernel are best made in one pass over memory, its outputs feeding their
+     * inputs (ir.h): 1 where there is nothing to gain or no way, and *ret_why, a static text, says
+     * why it is not more. May be NULL: always 1. */
+    uint32_t (*steps)(struct backend *b, int device, const struct ir_kernel *k,
+                      const char **ret_why);
 
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: what arithmetic costs here beside memory. */

@@ -95,8 +95,13 @@ enum ir_output_kind { OUT_STORE, OUT_REDUCE, OUT_SCAN };
  * max propagate NaN; the order is fixed, so the same input gives the same bits. A sum (prod, any,
  * all) over nothing is 0 (1, false, true), a mean NaN; there is no ARGMAX or ARGMIN of nothing.
  * OUT_SCAN writes at view, as OUT_STORE does, the SUM or PROD of node at the points up to and with
- * each one along the only axis in `axes`; its memory is no input's. A kernel has one output for
- * now; the format allows several stores. */
+ * each one along the only axis in `axes`; its memory is no input's. A kernel has one output, or
+ * several stores, all of the same points and each to memory of its own.
+ *
+ * A kernel of several steps (ir_kernel.steps) does its work so many times over: from the second on,
+ * what it loads of input number feeds − 1 is what this output stored in the step before, and only
+ * the last step's stores are seen. All its outputs are stores that feed an input each, of the
+ * output's dtype, shape and strides, over the whole iteration space; their memory is no input's. */
 struct ir_output {
     enum ir_output_kind kind;
     uint32_t node;
@@ -106,6 +111,7 @@ struct ir_output {
     enum reduce_op reduce;
     uint32_t axes;
     double divisor; /* of reduce_divides() */
+    uint32_t feeds; /* 1 + number of an input; 0: none */
 };
 
 struct ir_kernel {
@@ -127,6 +133,7 @@ struct ir_kernel {
     uint32_t n_tables, cap_tables;
     struct ir_output *outputs;
     uint32_t n_outputs, cap_outputs;
+    uint32_t steps;           /* 0 and 1: one */
     bool fast_math;           /* contraction allowed */
     _Atomic(void *) prepared; /* the backend's own: what it made of the kernel (backend.h) */
 };
