@@ -50,10 +50,11 @@ static void validate(const struct job *job)
         }
         assert(!bad);
         for (uint32_t a = 0; a < k->n_inputs; a++)
-            assert(job->slots[k->inputs[a].slot]);
+            assert(job_slots(job, i)[k->inputs[a].slot]);
         for (uint32_t a = 0; a < k->n_outputs; a++)
-            assert(job->slots[k->outputs[a].slot]);
+            assert(job_slots(job, i)[k->outputs[a].slot]);
     }
+    assert(job->loop_n == 0 || (job->repeats && job->loop_from + job->loop_n <= job->n_kernels));
     assert(job->done);
 }
 #endif

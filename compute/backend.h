@@ -71,17 +71,18 @@ struct job_copy {
     bool to_host;
 };
 
-/* One piece of work. Its kernels run one after the other, those from number loop_from on `repeats`
- * times over. What it needs besides its slots (code, scratch memory, parameters) is there
- * before its first kernel runs, or it fails with the result untouched: for want of memory half a
- * result is never left behind, only where a device fails. The submitter owns it and keeps it, the
- * kernels and the memory alive until done() is called; done() is called exactly once, from any
- * thread, possibly from inside submit(), and must not block. */
+/* One piece of work. Its kernels run one after the other. What it needs besides its slots (code,
+ * scratch memory, parameters) is there before its first kernel runs, or it fails with the result
+ * untouched: for want of memory half a result is never left behind, only where a device fails. The
+ * submitter owns it and keeps it, the kernels and the memory alive until done() is called; done()
+ * is called exactly once, from any thread, possibly from inside submit(), and must not block. */
 struct job {
     struct ir_kernel *const *kernels;
     uint32_t n_kernels;
-    uint32_t loop_from, repeats; /* repeats: 0 is 1 */
-    void *const *slots;          /* base address of each plan slot */
+    uint32_t loop_from, loop_n;   /* loop_n of them, from that number on, */
+    uint32_t repeats;             /* are run so many times over, ≥ 1 where loop_n > 0 */
+    void *const *slots;           /* base address of each plan slot */
+    void *const *const *bindings; /* the same of each kernel, where they differ, or NULL */
     /* fences to wait for, besides the stream's own order */
     const struct fence *waits;
     uint32_t n_waits;
@@ -110,6 +111,19 @@ struct job {
     struct stream *stream;
     void *private_data;
 };
+
+static inline void *const *job_slots(const struct job *job, uint32_t kernel)
+{
+    return job->bindings ? job->bindings[kernel] : job->slots;
+}
+
+/* Which kernel runs after number `at`, `*passes` (0 at first) counting those of the loop. */
+static inline uint32_t job_next(const struct job *job, uint32_t at, uint32_t *passes)
+{
+    if (job->loop_n == 0 || at + 1 != job->loop_from + job->loop_n || ++*passes >= job->repeats)
+        return at + 1;
+    return job->loop_from;
+}
 
 struct backend_ops {
     const char *name; /* "cpu", "cuda" */

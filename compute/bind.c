@@ -140,6 +140,33 @@ static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, bool w
     return ERR_OK;
 }
 
+/* The same, of those that are kept. */
+static enum err_code bind_kept(struct run *r, uint32_t slot, int64_t size, struct err *e)
+{
+    struct run_temporaries *t = r->temporaries;
+    size_t i = t->taken;
+    while (i < t->n && t->all[i]->size != size)
+        i++;
+    if (i == t->n) {
+        if (arena_grow(t->arena, (void **)&t->all, &t->cap, t->n, sizeof *t->all) < 0)
+            return err_oom(e);
+        enum err_code code =
+            storage_new(r->g, r->account, r->task->stream->device, size, false, &t->all[t->n], e);
+        if (code != ERR_OK)
+            return code;
+        t->n++;
+    }
+    struct storage *st = t->all[i];
+    t->all[i] = t->all[t->taken];
+    t->all[t->taken++] = st;
+    if (!task_use(r->task, st, true))
+        return err_oom(e);
+    r->task->uses[r->task->n_uses - 1].fresh = true;
+    r->storages[slot] = st;
+    r->slots[slot] = st->data;
+    return ERR_OK;
+}
+
 static bool alloc_slots(struct run *r)
 {
     r->n_slots = r->plan->n_slots + 1; /* one more: the old storage of a copy on write */
@@ -171,7 +198,8 @@ enum err_code run_bind_temps(struct run *r, struct err *e)
         }
         if (shared)
             continue;
-        enum err_code code = bind_new(r, i, s->size, true, e);
+        enum err_code code =
+            r->temporaries ? bind_kept(r, i, s->size, e) : bind_new(r, i, s->size, true, e);
         if (code != ERR_OK)
             return code;
     }
@@ -262,7 +290,7 @@ static enum err_code plan_staged(const struct run *r, struct arena *arena, struc
 }
 
 /* The staged plan, kept with the entry where there is one. */
-static enum err_code stage(struct run *r, struct err *e)
+enum err_code run_stage(struct run *r, struct err *e)
 {
     if (!r->entry)
         return plan_staged(r, r->task->arena, &r->plan, e);
@@ -293,7 +321,7 @@ static enum err_code choose_mode(struct run *r, enum write_mode *ret, struct err
         return ERR_OK;
     }
     *ret = WRITE_STAGED;
-    return stage(r, e);
+    return run_stage(r, e);
 }
 
 enum err_code run_prepare(struct run *r, const struct view *out_view, enum write_mode *ret,
@@ -319,3 +347,10 @@ enum err_code run_prepare(struct run *r, const struct view *out_view, enum write
     return choose_mode(r, ret, e);
 }
 
+void run_touch(const struct run *r)
+{
+    for (uint32_t i = 0; i < r->typed->n_inputs; i++)
+        buffer_touch(r->typed->inputs[i].array->buffer);
+    if (r->out)
+        buffer_touch(r->out->buffer);
+}

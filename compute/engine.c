@@ -15,6 +15,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/loop.h"
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
@@ -291,7 +292,7 @@ struct task *task_new(struct engine_stream *s)
 /* Kernels that no entry of the plan cache has: the task's own. */
 static void release_own_kernels(struct task *t)
 {
-    for (uint32_t i = 0; i < t->job.n_kernels; i++)
+    for (uint32_t i = 0; i < t->job.n_kernels && !t->lent[0]; i++)
         if (!t->entry || !plan_entry_has(t->entry, t->job.kernels[i]))
             release_kernels(t->stream->engine, &t->job.kernels[i], 1);
 }
@@ -305,6 +306,8 @@ void task_free(struct task *t)
     for (uint32_t i = 0; i < t->n_uses; i++)
         storage_unref(t->uses[i].storage);
     release_own_kernels(t);
+    for (int i = 0; i < LOOP_PASSES; i++)
+        loop_kernels_unref(t->lent[i]);
     engine_stream_unref(t->stream);
     plan_entry_unref(t->entry);
     arena_free(t->arena);
@@ -522,7 +525,7 @@ enum err_code task_submit(struct task *t)
     atomic_fetch_add(&g->jobs, 1);
     t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
-    uint64_t ticket = g->backend->ops->submit(t->stream->stream, &t->job);
+    uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
     /* what another thread tells in this moment is work that failed later */
     if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)
         return t->result; /* who comes next waits for what this would have waited for */

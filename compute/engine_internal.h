@@ -1,6 +1,6 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
- * move.c, plan.c, run.c, evaluate.c, plan_cache.c, program.c, create.c, ghost.c, transfer.c and
- * upload.c only.
+ * bind.c, loop.c, loop_kernels.c, move.c, plan.c, run.c, evaluate.c, plan_cache.c, program.c,
+ * create.c, ghost.c, transfer.c and upload.c only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
@@ -113,10 +113,11 @@ struct task {
     bool fetch_submitted;    /* task_unlock tells of it */
     struct buffer **fetched; /* whose storage it exchanges, borrowed */
     uint32_t n_fetched, cap_fetched, cap_copies;
-    struct plan_entry *entry; /* whose kernels it runs, a reference; or NULL */
-    uint64_t number;          /* in the order submitted, of all streams */
-    uint64_t if_version;      /* 0, or: only while the target's contents have this version */
-    struct answer *answer;    /* who reads what its guards say, or NULL */
+    struct loop_kernels *lent[3]; /* that it runs, a reference each; or NULL */
+    struct plan_entry *entry;     /* whose kernels it runs, a reference; or NULL */
+    uint64_t number;              /* in the order submitted, of all streams */
+    uint64_t if_version;          /* 0, or: only while the target's contents have this version */
+    struct answer *answer;        /* who reads what its guards say, or NULL */
     engine_done *done;
     void *user;
     double device_ms;
@@ -205,6 +206,12 @@ void mover_dig(struct mover *m);
 enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
                              struct err *e) must_check;
 enum err_code engine_visit(struct engine_stream **s, int device, struct err *e) must_check;
+
+/* The first half of engine_evaluate: a task with the request's plan (task->entry) and the graph
+ * over its arrays, in the task's arena. */
+enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request *req,
+                             struct task **ret, const struct typed **ret_typed,
+                             struct eval_times *times, struct err *e) must_check;
 
 /* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
  * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */

@@ -280,26 +280,41 @@ static bool watch(struct task *t, const struct eval_request *req, struct eval_gu
     return true;
 }
 
+enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request *req,
+                             struct task **ret, const struct typed **ret_typed,
+                             struct eval_times *times, struct err *e)
+{
+    struct task *t = task_new(s);
+    if (!t)
+        return err_oom(e);
+    struct array **arrays;
+    enum err_code code =
+        plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, times, e);
+    *ret_typed = code == ERR_OK ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
+    if (code == ERR_OK && !*ret_typed)
+        code = err_oom(e);
+    if (code == ERR_OK)
+        *ret = t;
+    else
+        task_free(t);
+    return code;
+}
+
 enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
                               const struct eval_request *req, struct array **ret,
                               struct eval_times *ret_times, engine_done *done, void *user,
                               struct err *e)
 {
-    struct task *t = task_new(s);
-    if (!t)
-        return err_oom(e);
+    struct task *t;
+    const struct typed *typed;
     struct eval_times times = {0};
-    struct array **arrays;
-    enum err_code code =
-        plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, &times, e);
     struct eval_guards *guards = NULL;
-    const struct typed *typed =
-        code == ERR_OK ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
-    if (code == ERR_OK && (!typed || !watch(t, req, &guards)))
-        code = err_oom(e);
-    if (code != ERR_OK) {
-        task_free(t);
+    enum err_code code = evaluate_begin(s, req, &t, &typed, &times, e);
+    if (code != ERR_OK)
         return code;
+    if (!watch(t, req, &guards)) {
+        task_free(t);
+        return err_oom(e);
     }
     t->done = done;
     t->user = user;

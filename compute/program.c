@@ -236,6 +236,12 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
     struct outline n;
     w->place = place;
     enum err_code code = program_write_out_watched(p, x, &w->expr, e);
+    for (uint32_t i = 0; i < w->expr.n_nodes && code == ERR_OK; i++) {
+        const struct expr_node *node = &w->expr.nodes[i];
+        struct known *k = node->kind == EXPR_NAME ? find_known(p, node->name) : NULL;
+        if (k)
+            k->watched = true;
+    }
     if (code == ERR_OK)
         code = check_statement(p, &w->expr, NULL, NULL, dtype, &n, e);
     if (code != ERR_OK)
@@ -388,6 +394,7 @@ void program_free(struct program *p)
         watched_free(&p->checks[i]);
     watched_free(p->until);
     pthread_mutex_destroy(&p->told);
+    loop_kept_free(p->kept);
     mem_free(p->tickets);
     mem_free(p->guards);
     arena_free(p->arena);

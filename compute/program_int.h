@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "compute/loop.h"
 #include "compute/program.h"
 
 #define SERIES_ROOM 1024 /* values of a series that one slice makes, at most */
@@ -12,13 +13,15 @@
 /* An array that is assigned. */
 struct target {
     const char *name;
-    struct array *home;     /* the user's */
-    struct array *spare[2]; /* laid out like it */
-    struct array *now;      /* one of the three; borrowed */
-    uint64_t version;       /* of home's contents when the slice began */
-    uint64_t ghosts;        /* of home's contents whose ghost cells the spares have, too */
-    struct array *before;   /* the same when the step began */
-    struct expr itself;     /* its name */
+    struct array *home;            /* the user's */
+    struct array *spare[2];        /* laid out like it */
+    struct array *now;             /* one of the three; borrowed */
+    uint64_t version;              /* of home's contents when the slice began */
+    uint64_t ghosts;               /* of home's contents whose ghost cells the spares have, too */
+    struct array *before;          /* the same when the step began */
+    struct array *start;           /* the same when a loop began */
+    struct array *at[LOOP_PASSES]; /* the same after the steps that a loop records */
+    struct expr itself;            /* its name */
 };
 
 /* What a name means: an array that is only read, a scalar, or a temporary at this moment. */
@@ -26,6 +29,7 @@ struct known {
     const char *name;
     struct binding binding; /* arrays: borrowed where temporary, else a reference */
     bool temporary;
+    bool watched; /* it is looked at after the step */
 };
 
 struct step {
@@ -77,6 +81,10 @@ struct program {
     struct step *steps; /* spec.n_body */
     struct watched *series, *checks, *until;
     struct exchange *exchanges; /* one a target */
+    struct loop_kept *kept;     /* made by the first loop */
+    struct loop *loop;          /* that is being recorded, or NULL */
+    bool plain;                 /* it cannot be a loop: each statement by itself */
+    const char *why;            /* static text */
     uint32_t n_checks;
     struct expr zero;
     bool clears; /* after a failure: what is written by elements is written whole before */

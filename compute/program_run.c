@@ -19,10 +19,12 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
     if (p->until && n > p->spec.until_every - step % p->spec.until_every)
         n = p->spec.until_every - step % p->spec.until_every;
     int64_t every = p->spec.n_series ? p->spec.series_every : INT64_MAX;
-    if (every > INT64_MAX / (2 * SERIES_ROOM))
-        return n;
-    int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
-    return n < room ? n : room;
+    if (every <= INT64_MAX / (2 * SERIES_ROOM)) {
+        int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
+        n = n < room ? n : room;
+    }
+    int64_t at_once = p->kept ? loop_report(p->kept).steps : 0;
+    return at_once > 0 && n > at_once ? n - n % at_once : n;
 }
 
 static uint32_t n_watched(const struct program *p)
@@ -100,7 +102,16 @@ static void woken(void *user)
     p->wake(p->user);
 }
 
-/* Evaluates into `out`, all of it or a region. */
+/* Of work that is going to be told. */
+static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statement)
+{
+    struct ticket *t = &p->tickets[p->n_tickets++];
+    *t = (struct ticket){p, step, statement};
+    expect(p, 1);
+    return t;
+}
+
+/* Evaluates into `out`, all of it or a region; or has a loop do it. */
 static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
                          const struct view *region, int64_t step, int32_t statement)
 {
@@ -112,10 +123,13 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
                                .out = out,
                                .out_view = region,
                                .watch = &watch};
-    struct ticket *t = &p->tickets[p->n_tickets++];
+    if (p->loop) {
+        const struct known *name = statement >= 0 ? p->steps[statement].temporary : NULL;
+        req.watch = NULL;
+        return loop_add(p->loop, &req, name && !name->watched, &p->err);
+    }
+    struct ticket *t = add_ticket(p, step, statement);
     struct array *ret = NULL;
-    *t = (struct ticket){p, step, statement};
-    expect(p, 1);
     enum err_code code =
         engine_evaluate(p->stream, p->account, &req, &ret, NULL, evaluated, t, &p->err);
     if (code != ERR_OK) {
@@ -181,6 +195,69 @@ static enum err_code run_step(struct program *p, int64_t number)
     return ERR_OK;
 }
 
+/* --- steps as a loop --- */
+
+/* The first steps of n, as passes of the loop. */
+static enum err_code record(struct program *p, int64_t step, int64_t n)
+{
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < LOOP_PASSES && i < n && code == ERR_OK && !loop_refusal(p->loop); i++) {
+        loop_begin(p->loop);
+        code = run_step(p, step);
+        for (uint32_t k = 0; k < p->n_targets && code == ERR_OK; k++) {
+            struct target *t = &p->targets[k];
+            t->at[i] = t->now;
+            if (!loop_carry(p->loop, t->before, t->now))
+                code = err_oom(&p->err);
+        }
+    }
+    return code;
+}
+
+/* The steps from `step` on, n of them, as one piece of work. Where they cannot be that, p->plain
+ * says so and nothing has been done. */
+static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
+{
+    int64_t passes;
+    if (!p->kept)
+        p->kept = loop_kept_new(p->stream);
+    p->loop = p->kept ? loop_new(p->stream, p->account, p->kept) : NULL;
+    if (!p->loop)
+        return err_oom(&p->err);
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].start = p->targets[i].now;
+    enum err_code code = record(p, step, n);
+    struct loop *l = p->loop;
+    p->loop = NULL;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].start;
+    if (code != ERR_OK || loop_refusal(l)) {
+        p->plain = code == ERR_OK;
+        p->why = loop_refusal(l);
+        loop_free(l);
+        return code;
+    }
+    struct ticket *t = add_ticket(p, step, -1);
+    code = loop_submit(l, n, evaluated, t, &passes, &p->err);
+    if (code != ERR_OK) {
+        expect(p, -1);
+        p->failed_in = step;
+        p->statement = -1;
+        return code;
+    }
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].at[passes == 1 ? 0 : passes % 2 ? 2 : 1];
+    return ERR_OK;
+}
+
+static enum err_code run_steps(struct program *p, int64_t step, int64_t end)
+{
+    enum err_code code = p->plain ? ERR_OK : run_loop(p, step, end - step + 1);
+    for (; step <= end && code == ERR_OK && p->plain; step++)
+        code = run_step(p, step);
+    return code;
+}
+
 /* One number, into an element of the array that is fetched later. */
 static enum err_code look(struct program *p, struct watched *w, int64_t at, int64_t step)
 {
@@ -228,18 +305,22 @@ static enum err_code clear(struct program *p)
         code = put(p, &p->zero, (int)a->dtype, a, NULL, p->begin + 1, -1);
     }
     p->clears = code != ERR_OK;
+    p->failed_in = p->clears ? p->begin + 1 : 0;
     return code;
 }
 
 static enum err_code queue(struct program *p)
 {
     enum err_code code = p->clears ? clear(p) : ERR_OK;
-    for (int64_t step = p->begin + 1; step <= p->end && code == ERR_OK; step++) {
-        code = run_step(p, step);
-        if (code != ERR_OK || !p->spec.n_series || !is_due(step, p->spec.series_every))
+    const int64_t every = p->spec.n_series ? p->spec.series_every : p->end;
+    for (int64_t step = p->begin + 1, end; step <= p->end && code == ERR_OK; step = end + 1) {
+        int64_t n = every - (step - 1) % every; /* until it is due */
+        end = p->end - step < n ? p->end : step - 1 + n;
+        code = run_steps(p, step, end);
+        if (code != ERR_OK || !p->spec.n_series || !is_due(end, every))
             continue;
         for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
-            code = look(p, &p->series[i], p->n_values, step);
+            code = look(p, &p->series[i], p->n_values, end);
         p->n_values++;
     }
     return code == ERR_OK ? look_at_all(p) : code;
@@ -441,6 +522,11 @@ void program_collect(struct program *p, struct program_progress *ret)
         code = p->discards ? ERR_PRECONDITION_FAILED : publish(p);
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
+    }
+    if (ret->state == PROGRAM_FAILED && code == ERR_INTERNAL && !p->plain) {
+        p->plain = p->clears = true;
+        p->why = "the kernels of several statements could not be compiled";
+        ret->state = PROGRAM_AGAIN;
     }
     if (ret->state == PROGRAM_FAILED) {
         p->clears = true;

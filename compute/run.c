@@ -89,14 +89,6 @@ static bool loads_inside(const struct run *r)
 }
 #endif
 
-static void touch(const struct run *r)
-{
-    for (uint32_t i = 0; i < r->typed->n_inputs; i++)
-        buffer_touch(r->typed->inputs[i].array->buffer);
-    if (r->out)
-        buffer_touch(r->out->buffer);
-}
-
 static enum err_code run_now(struct run *r, enum write_mode mode, struct array **ret, struct err *e)
 {
     struct engine *g = r->g;
@@ -175,7 +167,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
                                   struct err *e)
 {
     uint64_t until = engine_clock(r->g);
-    touch(r);
+    run_touch(r);
     enum err_code code = run_now(r, mode, ret, e);
     if (code == ERR_OUT_OF_MEMORY && e)
         e->until = until;

@@ -6,18 +6,27 @@
 
 enum write_mode { WRITE_DIRECT, WRITE_FRESH, WRITE_STAGED };
 
+/* Memory for temporaries of one piece of work after another, in place of new memory for each. */
+struct run_temporaries {
+    struct arena *arena;
+    struct storage **all; /* a reference each */
+    size_t n, cap;
+    size_t taken; /* of them, the first ones, by what is being bound */
+};
+
 struct run {
     struct task *task;
     struct engine *g;
     struct account *account;
     const struct typed *typed;
     bool fast_math;
-    struct ir_plan *plan;     /* the task's own: its kernels may be others' */
-    struct plan_entry *entry; /* where the plan comes from, or NULL */
-    struct array *out;        /* or NULL */
-    struct view target;       /* of out */
-    bool covers;              /* target is every element of out's buffer */
-    bool out_remade;          /* it was in host memory, and is written as if new */
+    struct ir_plan *plan;                /* the task's own: its kernels may be others' */
+    struct plan_entry *entry;            /* where the plan comes from, or NULL */
+    struct array *out;                   /* or NULL */
+    struct view target;                  /* of out */
+    bool covers;                         /* target is every element of out's buffer */
+    bool out_remade;                     /* it was in host memory, and is written as if new */
+    struct run_temporaries *temporaries; /* or NULL: new ones */
     void **slots;
     uint32_t n_slots;
     struct storage **storages; /* by slot; borrowed: the task's uses hold them */
@@ -27,6 +36,10 @@ struct run {
  * NULL that region of it) or through a temporary. */
 enum err_code run_prepare(struct run *r, const struct view *out_view, enum write_mode *ret,
                           struct err *e) must_check;
+/* Makes it write through a temporary. */
+enum err_code run_stage(struct run *r, struct err *e) must_check;
+/* The arrays are used now. */
+void run_touch(const struct run *r);
 /* Room for the slots, and memory for temporaries. */
 enum err_code run_bind_temps(struct run *r, struct err *e) must_check;
 /* With the lock held: operands and target as they are in the order of submission. *ret_renamed: the

@@ -45,6 +45,9 @@ bool interp_again(struct interp_run *r, struct interp_scratch *s) must_check;
 /* After every unit has returned for the last time: combines partial reductions. */
 void interp_finish(struct interp_run *r, struct interp_scratch *s);
 
+/* All of it may be run once more. */
+void interp_rewind(struct interp_run *r);
+
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);
 

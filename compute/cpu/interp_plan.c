@@ -566,6 +566,11 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
         interp_reduce_finish(r, s);
 }
 
+void interp_rewind(struct interp_run *r)
+{
+    r->round = 0;
+}
+
 int64_t interp_cost(const struct ir_kernel *k)
 {
     int64_t cost = point_cost(k);

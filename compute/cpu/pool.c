@@ -49,7 +49,8 @@ struct scratch_node {
 struct task {
     struct interp_run **runs; /* of the job's kernels, once it is open; kept for the next job */
     uint32_t n_runs, cap_runs;
-    uint32_t at; /* the one in work */
+    uint32_t at;     /* the one in work */
+    uint32_t passes; /* of the job's loop that are over */
     bool is_open;
     struct scratch_node *scratch; /* fits all of them; NULL where there are none */
     int64_t n_units;
@@ -169,6 +170,8 @@ static void complete(struct pool *p, struct stream *s, bool in_line, enum err_co
     struct task *t = &s->task;
     struct job *job = s->head;
     struct scratch_node *scratch = t->scratch;
+    while (t->n_runs > 0)
+        interp_free(t->runs[--t->n_runs]);
     job->result = result;
     job->in_submit = in_line;
     job->untouched = result != ERR_OK;
@@ -257,8 +260,8 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
     if (!t->scratch || !reserve_runs(t, job->n_kernels))
         return false;
     while (t->n_runs < job->n_kernels) {
-        struct interp_run *r =
-            interp_new(job->kernels[t->n_runs], job->slots, in_line ? 1 : p->n_lanes);
+        struct interp_run *r = interp_new(job->kernels[t->n_runs], job_slots(job, t->n_runs),
+                                          in_line ? 1 : p->n_lanes);
         if (r)
             t->runs[t->n_runs++] = r;
         if (!r || !interp_fit(r, t->scratch->scratch)) {
@@ -283,8 +286,8 @@ static bool advance(struct task *t, bool done, bool in_line)
         struct interp_run *run = t->runs[t->at];
         if (done && !interp_again(run, scratch)) {
             interp_finish(run, scratch);
-            interp_free(run);
-            t->at++;
+            interp_rewind(run);
+            t->at = job_next(stream_of(t)->head, t->at, &t->passes);
             done = false;
             continue;
         }
@@ -399,8 +402,11 @@ static bool is_small(const struct pool *p, const struct job *job)
     for (uint32_t i = 0; i < job->n_copies && left > 0; i++)
         left -= job->copies[i].n / 8;
     for (uint32_t i = 0; i < job->n_kernels && left > 0; i++) {
+        bool loops = i >= job->loop_from && i - job->loop_from < job->loop_n;
         int64_t cost = interp_cost(job->kernels[i]);
-        left = cost > left ? -1 : left - cost;
+        left = __builtin_mul_overflow(cost, loops ? job->repeats : 1, &cost) || cost > left
+                   ? -1
+                   : left - cost;
     }
     return left >= 0 && p->inline_elements > 0;
 }

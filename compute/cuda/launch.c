@@ -2,12 +2,17 @@
  * the job is submitted, before device->lock; code is loaded before that (prepare.c). With the lock
  * held there are only calls that queue something: events, launches, copies from pinned memory. One
  * exception: where the driver has no memory left to record the event behind kernels that are
- * launched already, these are waited for. */
+ * launched already, these are waited for.
+ *
+ * A loop of many launches is a graph of some passes that is launched over and over: a launch costs
+ * the host more than a small kernel takes, and a stream takes about a thousand before it blocks. */
 #include "compute/cuda/launch.h"
 
 #include <string.h>
 
 #include "compute/base/mem.h"
+
+#define GRAPH_LAUNCHES 64 /* of a graph, about; a loop of twice as many gets one */
 
 bool launch_is_empty(const struct ir_kernel *k)
 {
@@ -42,6 +47,9 @@ void launch_flight_free(struct cuda_device *d, struct flight *f)
 
 void launch_flight_put(struct cuda_device *d, struct flight *f)
 {
+    if (f->graph && cuda_enter(d))
+        (void)d->cuda->driver->cuGraphExecDestroy(f->graph);
+    f->graph = NULL;
     if (f->scratch)
         cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
     pthread_mutex_lock(&d->lock);
@@ -131,34 +139,45 @@ struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum er
 /* --- launching; device->lock is held --- */
 
 /* The parameters with the addresses of now, in `to`. */
-static void fill_params(unsigned char *to, const struct emitted *m, const struct job *job,
+static void fill_params(unsigned char *to, const struct emitted *m, void *const *slots,
                         void *scratch)
 {
     memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
-        char *base = a->slot == EMIT_SCRATCH ? scratch : job->slots[a->slot];
+        char *base = a->slot == EMIT_SCRATCH ? scratch : slots[a->slot];
         char *at = base ? base + a->displacement : NULL;
         memcpy(to + a->at, &at, sizeof at);
     }
 }
 
-/* What the kernel is launched with, in d->params, whose bytes the launch takes along. Many
+/* Where the parameters of kernel number i are that do not go along with its launch. */
+static unsigned char *pinned_params(const struct job *job, const struct flight *f, uint32_t i)
+{
+    unsigned char *at = f->pinned;
+    for (uint32_t k = 0; k < i; k++) {
+        const struct prepared *p =
+            launch_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
+        at += p && p->emitted->indirect ? p->emitted->params_size : 0;
+    }
+    return at;
+}
+
+/* What kernel number i is launched with, in d->params, whose bytes the launch takes along. Many
  * parameters are copied to the device first, from memory that is the flight's until the job is
- * over.
- */
+ * over, and filled when the kernel is launched for the first time. */
 static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
-                                 struct flight *f)
+                                 struct flight *f, uint32_t i, bool first)
 {
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     if (!m->indirect) {
-        fill_params(d->params, m, job, f->scratch);
+        fill_params(d->params, m, job_slots(job, i), f->scratch);
         return ERR_OK;
     }
-    unsigned char *all = f->pinned + f->pinned_used;
-    f->pinned_used += m->params_size;
-    fill_params(all, m, job, f->scratch);
+    unsigned char *all = pinned_params(job, f, i);
+    if (first)
+        fill_params(all, m, job_slots(job, i), f->scratch);
     char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
     enum err_code code = cuda_check(
@@ -200,14 +219,14 @@ bool launch_settled(struct cuda_device *d, const struct job *job, struct flight 
     return true;
 }
 
-static enum err_code launch_kernel(struct stream *s, struct job *job, struct flight *f,
-                                   struct ir_kernel *k)
+static enum err_code launch_kernel(struct stream *s, const struct job *job, struct flight *f,
+                                   uint32_t i, bool first)
 {
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
-    struct prepared *p = atomic_load(&k->prepared);
+    struct prepared *p = atomic_load(&job->kernels[i]->prepared);
     const struct emitted *m = p->emitted;
-    enum err_code code = make_params(s, m, job, f);
+    enum err_code code = make_params(s, m, job, f, i, first);
     if (code == ERR_OK)
         code = zero_scratch(s, m, f);
     if (code != ERR_OK)
@@ -244,6 +263,74 @@ static enum err_code copy_block(struct stream *s, const struct job_copy *b, stru
     return code;
 }
 
+/* What kernel number i writes. */
+static const void *written(const struct job *job, uint32_t i)
+{
+    return job_slots(job, i)[job->kernels[i]->outputs[0].slot];
+}
+
+/* Kernels [from, to), one after the other. */
+static enum err_code launch_kernels(struct stream *s, const struct job *job, struct flight *f,
+                                    uint32_t from, uint32_t to, bool first)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = from; i < to && code == ERR_OK; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        code = launch_kernel(s, job, f, i, first);
+        f->touched |= code == ERR_OK && written(job, i) == written(job, job->n_kernels - 1);
+    }
+    return code;
+}
+
+static enum err_code launch_passes(struct stream *s, const struct job *job, struct flight *f,
+                                   uint32_t n, bool first)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
+        code = launch_kernels(s, job, f, job->loop_from, job->loop_from + job->loop_n,
+                              first && i == 0);
+    return code;
+}
+
+/* f->graph: `n` passes of the loop. */
+static enum err_code make_graph(struct stream *s, const struct job *job, struct flight *f,
+                                uint32_t n)
+{
+    struct cuda *c = s->device->cuda;
+    const struct driver *v = c->driver;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    enum err_code code =
+        cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
+                   "cuStreamBeginCapture", NULL);
+    if (code != ERR_OK)
+        return code;
+    code = launch_passes(s, job, f, n, true);
+    enum err_code ended =
+        cuda_check(c, v->cuStreamEndCapture(s->cu, &graph), "cuStreamEndCapture", NULL);
+    code = code == ERR_OK ? ended : code;
+    if (code == ERR_OK)
+        code = cuda_check(c, v->cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiateWithFlags",
+                          NULL);
+    if (graph)
+        (void)v->cuGraphDestroy(graph);
+    f->graph = code == ERR_OK ? exec : NULL;
+    return code;
+}
+
+static enum err_code launch_loop(struct stream *s, const struct job *job, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
+    if (job->repeats / 2 < passes)
+        return launch_passes(s, job, f, job->repeats, true);
+    enum err_code code = make_graph(s, job, f, passes);
+    for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)
+        code = cuda_check(c, c->driver->cuGraphLaunch(f->graph, s->cu), "cuGraphLaunch", NULL);
+    return code == ERR_OK ? launch_passes(s, job, f, job->repeats % passes, false) : code;
+}
+
 enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
 {
     struct cuda *c = s->device->cuda;
@@ -251,14 +338,13 @@ enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
         cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
     for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
         code = copy_block(s, &job->copies[i], f);
-    uint32_t result = job->n_kernels ? job->kernels[job->n_kernels - 1]->outputs[0].slot : 0;
-    for (uint32_t i = 0; i < job->n_kernels && code == ERR_OK; i++) {
-        struct ir_kernel *k = job->kernels[i];
-        if (launch_is_empty(k))
-            continue;
-        code = launch_kernel(s, job, f, k);
-        f->touched |= code == ERR_OK && k->outputs[0].slot == result;
-    }
+    uint32_t end_of_loop = job->loop_from + job->loop_n;
+    if (code == ERR_OK)
+        code = launch_kernels(s, job, f, 0, job->loop_from, true);
+    if (code == ERR_OK && job->loop_n)
+        code = launch_loop(s, job, f);
+    if (code == ERR_OK)
+        code = launch_kernels(s, job, f, end_of_loop, job->n_kernels, true);
     if (job->fetch && code == ERR_OK) {
         cuda_transfer_launch(job->fetch, s->cu);
         f->launched = true;

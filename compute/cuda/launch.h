@@ -11,8 +11,9 @@ struct flight {
     CUevent begin, end;
     void *scratch; /* device memory of its kernels */
     int64_t scratch_size;
+    CUgraphExec graph;     /* of the job's loop, or NULL */
     unsigned char *pinned; /* host memory for parameters that do not go along with a launch */
-    size_t pinned_size, pinned_used;
+    size_t pinned_size;
     enum err_code result;
     uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
     bool launched;    /* a kernel, a copy or a filling of memory was */

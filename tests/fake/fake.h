@@ -100,6 +100,7 @@ struct work {
     struct work *next;
     int (*run)(struct work *w);
     void (*dispose)(struct work *w);
+    bool is_launch;
     bool held;               /* wait for fake_cuda_release */
     struct CUevent_st *wait; /* until generation `until` completed, then run */
     uint64_t until;
@@ -134,6 +135,7 @@ struct CUstream_st {
     struct work *first, **last;
     uint64_t issued, done;
     bool stop;
+    struct CUgraph_st *capture; /* what it is asked for goes there; NULL: is run */
     struct CUstream_st *next;
 };
 
@@ -186,5 +188,9 @@ int fiber_launch(const struct fake_module *module, const struct fake_kernel *ker
 
 /* module.c; with the lock */
 void module_unref(struct CUmod_st *m);
+void launch_copy(struct work *to, const struct work *from); /* what a launch has for itself */
+
+/* graph.c; with the lock: whether the stream captures, and has taken the work */
+bool graph_takes(struct CUstream_st *s, struct work *w);
 
 #endif

@@ -52,6 +52,7 @@ enum fake_kind {
     FAKE_STREAMS,
     FAKE_EVENTS,
     FAKE_MODULES,
+    FAKE_GRAPHS, /* executable ones, too */
     FAKE_POOLS,
     FAKE_CONTEXTS, /* retained, not released */
     FAKE_LAUNCHES, /* kernels that were run so far */

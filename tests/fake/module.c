@@ -198,6 +198,21 @@ static void dispose_launch(struct work *w)
     free(w->launch.bytes);
 }
 
+void launch_copy(struct work *to, const struct work *from)
+{
+    const struct fake_kernel *k = from->launch.function->kernel;
+    size_t total = 0;
+    for (unsigned i = 0; i < k->n_params; i++)
+        total += ((size_t)k->sizes[i] + 15) & ~(size_t)15;
+    to->launch.params = fake_alloc(k->n_params * sizeof *to->launch.params);
+    to->launch.bytes = fake_alloc(total);
+    memcpy(to->launch.bytes, from->launch.bytes, total);
+    for (unsigned i = 0; i < k->n_params; i++)
+        to->launch.params[i] =
+            to->launch.bytes + ((char *)from->launch.params[i] - from->launch.bytes);
+    to->launch.function->module->refs++;
+}
+
 static bool sizes_are_fine(const struct CUfunc_st *f, struct fake_dim grid, struct fake_dim block,
                            unsigned shared)
 {
@@ -254,13 +269,14 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     }
     w->run = run_launch;
+    w->is_launch = true;
     w->dispose = dispose_launch;
     w->launch.function = function;
     w->launch.grid = grid;
     w->launch.block = block;
     w->launch.shared = shared;
     w->launch.fail = later;
-    w->held = fake.hold_left > 0 && fake.hold_left-- > 0;
+    w->held = !s->capture && fake.hold_left > 0 && fake.hold_left-- > 0;
     function->module->refs++;
     stream_push(s, w);
     return fake_leave(CUDA_SUCCESS);

@@ -117,6 +117,8 @@ struct CUstream_st *stream_of(CUstream s)
 
 void stream_push(struct CUstream_st *s, struct work *w)
 {
+    if (graph_takes(s, w))
+        return;
     w->next = NULL;
     *s->last = w;
     s->last = &w->next;
@@ -294,7 +296,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
     if (r)
         return r;
     struct CUstream_st *s = stream_of(stream);
-    if (!s || !is_event(event) || event->context != s->context)
+    if (!s || s->capture || !is_event(event) || event->context != s->context)
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     struct work *w = fake_alloc(sizeof *w);
     w->run = run_record;
@@ -312,7 +314,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     if (r)
         return r;
     struct CUstream_st *s = stream_of(stream);
-    if (!s || !is_event(event))
+    if (!s || s->capture || !is_event(event))
         return fake_leave(CUDA_ERROR_INVALID_HANDLE);
     if (flags > 1)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);

@@ -67,7 +67,11 @@ static void run_kernels(struct stream *s, const struct job *job)
                         .n_kernels = job->n_kernels,
                         .copies = job->copies,
                         .n_copies = job->n_copies,
+                        .loop_from = job->loop_from,
+                        .loop_n = job->loop_n,
+                        .repeats = job->repeats,
                         .slots = job->slots,
+                        .bindings = job->bindings,
                         .done = ran};
     atomic_store(&front.ran, false);
     front.real->submit(s, &inner);
@@ -84,7 +88,9 @@ static uint64_t front_submit(struct stream *s, struct job *job)
     if (front.at_once != ERR_OK) {
         assert_null(front.head);
         if (front.touched)
-            memset(job->slots[job->kernels[job->n_kernels - 1]->outputs[0].slot], 0, 8);
+            memset(job_slots(job, job->n_kernels - 1)
+                       [job->kernels[job->n_kernels - 1]->outputs[0].slot],
+                   0, 8);
         job->result = front.at_once;
         job->in_submit = true;
         job->untouched = !front.touched;

@@ -1,0 +1,364 @@
+/* Recording and submitting loops.
+ *
+ * An evaluation is bound to memory as run.c would bind it, and kept as a task that is never
+ * submitted. What cannot be bound once for all times (a target that gets new storage, memory that a
+ * download holds, arrays in host memory, guards that somebody asks) refuses the loop: the caller
+ * evaluates step by step then. Temporaries of a pass are those of the pass before. */
+#include "compute/loop.h"
+
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/loop_int.h"
+#include "compute/run_int.h"
+
+struct loop {
+    struct engine_stream *stream;
+    struct account *account;
+    struct loop_kept *kept;
+    struct arena *arena;
+    struct loop_pass passes[LOOP_PASSES];
+    int n_passes; /* begun */
+    struct run_temporaries temporaries;
+    const char *refusal;
+};
+
+struct loop *loop_new(struct engine_stream *s, struct account *account, struct loop_kept *kept)
+{
+    struct arena *arena = arena_new(0);
+    struct loop *l = arena ? arena_alloc(arena, sizeof *l) : NULL;
+    if (!l) {
+        arena_free(arena);
+        return NULL;
+    }
+    *l = (struct loop){.stream = s, .account = account, .kept = kept, .arena = arena};
+    l->temporaries.arena = arena;
+    return l;
+}
+
+void loop_free(struct loop *l)
+{
+    for (int i = 0; i < l->n_passes; i++) {
+        struct loop_pass *p = &l->passes[i];
+        for (size_t k = 0; k < p->n_tasks; k++) {
+            p->tasks[k]->job.n_kernels = 0; /* the entries' own */
+            task_free(p->tasks[k]);
+        }
+        loop_kernels_unref(p->kernels);
+    }
+    for (size_t i = 0; i < l->temporaries.n; i++)
+        storage_unref(l->temporaries.all[i]);
+    arena_free(l->arena);
+}
+
+void loop_begin(struct loop *l)
+{
+    l->n_passes++;
+    l->temporaries.taken = 0;
+}
+
+const char *loop_refusal(const struct loop *l)
+{
+    return l->refusal;
+}
+
+static struct loop_pass *pass_of(struct loop *l)
+{
+    return &l->passes[l->n_passes - 1];
+}
+
+/* --- memory, numbered --- */
+
+static struct loop_slot *find_slot(struct loop_pass *p, const void *data)
+{
+    for (size_t i = 0; i < p->n_slots; i++)
+        if (p->slots[i].data == data)
+            return &p->slots[i];
+    return NULL;
+}
+
+static struct loop_slot *add_slot(struct loop *l, void *data)
+{
+    struct loop_pass *p = pass_of(l);
+    struct loop_slot *s = find_slot(p, data);
+    if (s || arena_grow(l->arena, (void **)&p->slots, &p->cap_slots, p->n_slots, sizeof *s) < 0)
+        return s;
+    s = &p->slots[p->n_slots++];
+    *s = (struct loop_slot){data, NO_SLOT, false};
+    return s;
+}
+
+bool loop_carry(struct loop *l, const struct array *from, const struct array *to)
+{
+    pthread_mutex_t *lock = &l->stream->engine->lock;
+    pthread_mutex_lock(lock);
+    void *a = buffer_storage(from->buffer)->data, *b = buffer_storage(to->buffer)->data;
+    pthread_mutex_unlock(lock);
+    if (!add_slot(l, a) || !add_slot(l, b))
+        return false;
+    struct loop_pass *p = pass_of(l);
+    find_slot(p, a)->carried_to = (uint32_t)(find_slot(p, b) - p->slots);
+    return true;
+}
+
+static bool number_slots(struct loop *l, const struct run *r, bool dead)
+{
+    for (uint32_t i = 0; i < r->plan->n_slots; i++) {
+        enum slot_kind kind = r->plan->slots[i].kind;
+        struct loop_slot *s = r->slots[i] ? add_slot(l, r->slots[i]) : NULL;
+        if (r->slots[i] && !s)
+            return false;
+        if (s && (kind == SLOT_TEMP || (kind == SLOT_RESULT && dead)))
+            s->dead = true;
+    }
+    return true;
+}
+
+/* --- recording --- */
+
+/* With the lock held. */
+static const char *moves(const struct run *r)
+{
+    for (uint32_t i = 0; i < r->typed->n_inputs; i++)
+        if (buffer_storage(r->typed->inputs[i].array->buffer)->host)
+            return "an array is in host memory";
+    struct storage *out = buffer_storage(r->out->buffer);
+    return out->host                     ? "an array is in host memory"
+           : atomic_load(&out->pins) > 0 ? "a download holds an array's memory"
+                                         : NULL;
+}
+
+static enum err_code bind(struct loop *l, struct run *r, const struct view *out_view, struct err *e)
+{
+    enum write_mode mode;
+    struct storage *renamed = NULL;
+    enum err_code code = run_prepare(r, out_view, &mode, e);
+    if (code == ERR_OK && mode == WRITE_FRESH)
+        code = run_stage(r, e);
+    if (code == ERR_OK)
+        code = run_bind_temps(r, e);
+    if (code != ERR_OK)
+        return code;
+    run_touch(r);
+    pthread_mutex_lock(&r->g->lock);
+    l->refusal = moves(r);
+    if (!l->refusal)
+        code = run_bind_arrays(r, WRITE_DIRECT, &renamed, e);
+    pthread_mutex_unlock(&r->g->lock);
+    return code;
+}
+
+static enum err_code keep(struct loop *l, struct run *r, struct err *e)
+{
+    struct loop_pass *p = pass_of(l);
+    r->task->job.kernels = r->plan->kernels;
+    r->task->job.n_kernels = r->plan->n_kernels;
+    r->task->job.slots = r->slots;
+    if (arena_grow(l->arena, (void **)&p->tasks, &p->cap_tasks, p->n_tasks, sizeof *p->tasks) < 0)
+        return err_oom(e);
+    p->tasks[p->n_tasks++] = r->task;
+    return ERR_OK;
+}
+
+enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead, struct err *e)
+{
+    struct task *t;
+    const struct typed *typed;
+    struct eval_times times = {0};
+    if (l->refusal)
+        return ERR_OK;
+    enum err_code code = evaluate_begin(l->stream, req, &t, &typed, &times, e);
+    if (code != ERR_OK)
+        return code;
+    struct run r = {.task = t,
+                    .g = l->stream->engine,
+                    .account = l->account,
+                    .typed = typed,
+                    .fast_math = req->fast_math,
+                    .entry = t->entry,
+                    .temporaries = &l->temporaries,
+                    .out = req->out};
+    if (typed->guards)
+        l->refusal = "an index is looked at in each step";
+    code = require_device(l->stream, req->out, NULL, e);
+    for (uint32_t i = 0; i < typed->n_inputs && code == ERR_OK; i++)
+        code = require_device(l->stream, typed->inputs[i].array, typed->inputs[i].name, e);
+    if (code == ERR_OK && !l->refusal)
+        code = bind(l, &r, req->out_view, e);
+    if (code == ERR_OK && !l->refusal && !number_slots(l, &r, dead))
+        code = err_oom(e);
+    if (code == ERR_OK && !l->refusal)
+        code = keep(l, &r, e);
+    if (code != ERR_OK || l->refusal)
+        task_free(t);
+    return code;
+}
+
+/* --- submitting --- */
+
+/* What the passes use, each storage once, as they come to it: one that is written whole before it
+ * is read needs nothing of what it had. */
+static bool collect_uses(struct task *t, const struct loop *l)
+{
+    for (int i = 0; i < l->n_passes; i++)
+        for (size_t k = 0; k < l->passes[i].n_tasks; k++) {
+            const struct task *from = l->passes[i].tasks[k];
+            for (uint32_t u = 0; u < from->n_uses; u++) {
+                const struct storage_use *use = &from->uses[u];
+                uint32_t at = 0;
+                while (at < t->n_uses && t->uses[at].storage != use->storage)
+                    at++;
+                if (at < t->n_uses) {
+                    t->uses[at].write |= use->write;
+                    continue;
+                }
+                if (!task_use(t, use->storage, use->write))
+                    return false;
+                t->uses[at].whole = use->whole;
+                t->uses[at].fresh = use->fresh;
+            }
+        }
+    return true;
+}
+
+static void **slots_of(struct arena *arena, const struct loop_pass *p)
+{
+    void **slots = arena_alloc_array(arena, p->n_slots, sizeof *slots);
+    for (size_t i = 0; slots && i < p->n_slots; i++)
+        slots[i] = p->slots[i].data;
+    return slots;
+}
+
+struct launches {
+    struct ir_kernel **kernels;
+    void *const **bindings;
+    uint32_t n;
+};
+
+/* Pass number `pass` once, or as many steps of it as go at once. */
+static void add_pass(struct launches *to, const struct loop *l, void **const *slots, int pass,
+                     bool several)
+{
+    const struct loop_kernels *k = l->passes[pass].kernels;
+    for (uint32_t i = 0; i < (several ? 1 : k->n_kernels); i++) {
+        to->kernels[to->n] = several ? k->several : k->kernels[i];
+        to->bindings[to->n++] = slots[pass];
+    }
+}
+
+/* Which of the passes comes as number i. */
+static int pass_at(int64_t i)
+{
+    return i == 0 ? 0 : i % 2 ? 1 : 2;
+}
+
+/* The steps as launches: the first pass, the other two in a loop, what is left of it, and the steps
+ * that are too few for several at once. */
+static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t *ret_passes)
+{
+    int64_t each = 0, at = 0;
+    uint32_t n = 0;
+    bool several = true;
+    void **slots[LOOP_PASSES];
+    for (int i = 0; i < l->n_passes; i++) {
+        const struct loop_kernels *k = l->passes[i].kernels;
+        slots[i] = slots_of(t->arena, &l->passes[i]);
+        if (!slots[i])
+            return false;
+        several &= k->several && (each == 0 || k->steps == each);
+        each = k->steps;
+        n = k->n_kernels > n ? k->n_kernels : n;
+    }
+    int64_t whole = several ? steps / each : steps, rest = several ? steps % each : 0;
+    int64_t rounds = whole > 1 ? (whole - 1) / 2 : 0;
+    size_t room = (size_t)n * (size_t)(4 + rest);
+    struct launches to = {arena_alloc_array(t->arena, room, sizeof *to.kernels),
+                          arena_alloc_array(t->arena, room, sizeof *to.bindings), 0};
+    if (!to.kernels || !to.bindings || rounds > UINT32_MAX)
+        return false;
+    if (whole > 0)
+        add_pass(&to, l, slots, pass_at(at++), several);
+    t->job.loop_from = to.n;
+    if (rounds > 0) {
+        add_pass(&to, l, slots, 1, several);
+        add_pass(&to, l, slots, 2, several);
+        t->job.loop_n = to.n - t->job.loop_from;
+        t->job.repeats = (uint32_t)rounds;
+        at += 2 * rounds;
+    }
+    for (; at < whole; at++)
+        add_pass(&to, l, slots, pass_at(at), several);
+    for (; at < whole + rest; at++)
+        add_pass(&to, l, slots, pass_at(at), false);
+    t->job.kernels = to.kernels;
+    t->job.bindings = to.bindings;
+    t->job.n_kernels = to.n;
+    *ret_passes = at;
+    atomic_fetch_add(&l->stream->engine->kernels,
+                     to.n + (uint64_t)t->job.loop_n * (uint64_t)(rounds > 0 ? rounds - 1 : 0));
+    return true;
+}
+
+static void lend(struct task *t, struct loop *l)
+{
+    for (int i = 0; i < l->n_passes; i++) {
+        t->lent[i] = l->passes[i].kernels;
+        l->passes[i].kernels = NULL;
+    }
+}
+
+static void prepare_kernels(const struct task *t)
+{
+    struct backend *b = t->stream->engine->backend;
+    for (uint32_t i = 0; b->ops->prepare && i < t->job.n_kernels; i++)
+        b->ops->prepare(b, t->stream->device, t->job.kernels[i]);
+}
+
+static enum err_code submit(struct task *t, struct err *e)
+{
+    struct engine *g = t->stream->engine;
+    prepare_kernels(t);
+    pthread_mutex_lock(&g->lock);
+    if (!task_reserve(t)) {
+        task_unlock_unsubmitted(t);
+        return err_oom(e);
+    }
+    atomic_fetch_add(&g->evaluations, 1);
+    enum err_code code = task_submit(t);
+    char why[ENGINE_REASON];
+    if (code != ERR_OK) {
+        engine_reason(g, t->job.refusal, why);
+        t->done = NULL; /* the caller hears of it from us */
+    }
+    task_unlock(t);
+    return code == ERR_OK              ? ERR_OK
+           : code == ERR_OUT_OF_MEMORY ? err_oom(e)
+           : code == ERR_INTERNAL      ? err_set(e, code, "%s", why)
+                                       : err_set(e, code, "the device failed during the work");
+}
+
+enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
+                          int64_t *ret_passes, struct err *e)
+{
+    struct loop *l = take_l;
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < l->n_passes && code == ERR_OK; i++)
+        code = loop_kernels_get(l->kept, &l->passes[i], &l->passes[i].kernels, e);
+    struct task *t = code == ERR_OK ? task_new(l->stream) : NULL;
+    if (code == ERR_OK && (!t || !collect_uses(t, l) || !lay_out(t, l, steps, ret_passes)))
+        code = err_oom(e);
+    if (code == ERR_OK) {
+        const struct loop_kernels *k = l->passes[l->n_passes - 1].kernels;
+        loop_kept_report(l->kept, (struct loop_report){k->several ? 1 : k->n_kernels,
+                                                       k->several ? k->steps : 1, k->why});
+        lend(t, l);
+        t->done = done;
+        t->user = user;
+        code = submit(t, e);
+    } else if (t) {
+        t->job.n_kernels = 0;
+        task_free(t);
+    }
+    loop_free(l);
+    return code;
+}

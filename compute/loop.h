@@ -1,0 +1,59 @@
+/* Loops: passes of evaluations over memory that stays where it is, done many times over as one
+ * piece of work.
+ *
+ * Called by program_run.c, for each stretch of steps. A pass is recorded as engine_evaluate would
+ * do it, but nothing is submitted; up to three passes say all: the first reads what the arrays
+ * have, the second and third take turns at carrying them from one memory to the other and back.
+ * What a pass's kernels become (fewer, ir_fuse.h; several steps at once, ir.h) is kept in a struct
+ * loop_kept from one loop to the next.
+ *
+ * A loop belongs to one thread, loop_kept too; they end before their stream. */
+#ifndef ARRAYD_LOOP_H
+#define ARRAYD_LOOP_H
+
+#include "compute/engine.h"
+
+struct loop;
+struct loop_kept;
+
+#define LOOP_PASSES 3
+
+struct loop_kept *loop_kept_new(struct engine_stream *s); /* NULL without memory */
+void loop_kept_free(struct loop_kept *kept);              /* NULL allowed */
+
+/* What is known of the last loop that was submitted. */
+struct loop_report {
+    uint32_t kernels; /* a step's; of several steps at once, theirs */
+    uint32_t steps;   /* that a pass over memory makes */
+    const char *why;  /* not more; static text */
+};
+struct loop_report loop_report(const struct loop_kept *kept);
+
+/* NULL without memory. */
+struct loop *loop_new(struct engine_stream *s, struct account *account, struct loop_kept *kept);
+void loop_free(struct loop *l); /* one that was not submitted */
+
+/* What follows belongs to the next pass. */
+void loop_begin(struct loop *l);
+/* Records an evaluation with `out`. `dead`: what it writes is of no use after the pass. Errors are
+ * engine_evaluate's. Where it is nothing that can be done over and over (loop_refusal), nothing has
+ * happened, and the loop is only good for loop_free. */
+enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead,
+                       struct err *e) must_check;
+/* The pass carries what is in `from` on to `to`. False without memory. */
+bool loop_carry(struct loop *l, const struct array *from, const struct array *to);
+const char *loop_refusal(const struct loop *l); /* static text; NULL: none */
+
+/* Queues `steps` (≥ 1) steps, of which the first LOOP_PASSES, or all where they are fewer, have
+ * been recorded; the loop goes in any case. *ret_passes is how many times memory is passed over:
+ * after the first pass the arrays are where that left them, then where the second or the third did.
+ * done() is told as engine_evaluate's. */
+enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
+                          int64_t *ret_passes, struct err *e) must_check;
+
+/* --- for engine.c --- */
+
+struct loop_kernels;
+void loop_kernels_unref(struct loop_kernels *k); /* NULL allowed */
+
+#endif

@@ -1,0 +1,45 @@
+/* Between loop.c, which records and submits, and loop_kernels.c, which makes kernels. */
+#ifndef ARRAYD_LOOP_INT_H
+#define ARRAYD_LOOP_INT_H
+
+#include "compute/engine_internal.h"
+#include "compute/loop.h"
+
+#define NO_SLOT UINT32_MAX
+
+/* A recorded pass: kernels as they were lowered, and the memory they are bound to. */
+struct loop_pass {
+    struct task **tasks; /* unsubmitted, one an evaluation; job.kernels and job.slots are set */
+    size_t n_tasks, cap_tasks;
+    struct loop_slot *slots; /* the memory, in the order of its first use */
+    size_t n_slots, cap_slots;
+    struct loop_kernels *kernels; /* a reference; once they are made */
+};
+struct loop_slot {
+    void *data;
+    uint32_t carried_to; /* slot number or NO_SLOT */
+    bool dead;
+};
+
+/* What a pass's kernels became; slots are numbered as the pass numbers them. */
+struct loop_kernels {
+    _Atomic uint32_t refs;
+    struct engine *engine;
+    struct arena *arena; /* all of it lives here */
+    const void *key;
+    size_t key_len;
+    struct plan_entry **entries; /* whose kernels the key names, a reference each */
+    size_t n_entries;
+    struct ir_kernel **kernels; /* of one step */
+    uint32_t n_kernels;
+    struct ir_kernel *several; /* of `steps` steps, NULL: there is none */
+    uint32_t steps;
+    const char *why; /* not more */
+};
+
+/* The pass's kernels, found or made, a reference. */
+enum err_code loop_kernels_get(struct loop_kept *kept, const struct loop_pass *pass,
+                               struct loop_kernels **ret, struct err *e) must_check;
+void loop_kept_report(struct loop_kept *kept, struct loop_report report);
+
+#endif

@@ -1,0 +1,271 @@
+/* What a recorded pass's kernels become: one list of kernels over one numbering of the memory,
+ * fused (ir_fuse.h), and, where that leaves one kernel that carries each array from one memory to
+ * another, that kernel for several steps at once.
+ *
+ * The passes of one loop, and of the next, are the same kernels over other memory: what was made is
+ * found again by which kernels they are and which memory is the same, not by where it is. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/loop_int.h"
+
+#define KEPT 8
+
+struct loop_kept {
+    struct engine *engine;
+    int device;
+    struct loop_kernels *kept[KEPT]; /* a reference each; the last used first */
+    size_t n;
+    struct loop_report report;
+};
+
+struct loop_kept *loop_kept_new(struct engine_stream *s)
+{
+    struct loop_kept *kept = mem_calloc(1, sizeof *kept);
+    if (kept) {
+        kept->engine = s->engine;
+        kept->device = s->device;
+    }
+    return kept;
+}
+
+void loop_kept_free(struct loop_kept *kept)
+{
+    if (!kept)
+        return;
+    for (size_t i = 0; i < kept->n; i++)
+        loop_kernels_unref(kept->kept[i]);
+    mem_free(kept);
+}
+
+struct loop_report loop_report(const struct loop_kept *kept)
+{
+    return kept->report;
+}
+
+void loop_kept_report(struct loop_kept *kept, struct loop_report report)
+{
+    kept->report = report;
+}
+
+static void release(const struct loop_kernels *k, struct ir_kernel *kernel)
+{
+    const struct backend_ops *ops = k->engine->backend->ops;
+    if (ops->release)
+        ops->release(k->engine->backend, kernel);
+}
+
+void loop_kernels_unref(struct loop_kernels *k)
+{
+    if (!k || atomic_fetch_sub(&k->refs, 1) != 1)
+        return;
+    for (uint32_t i = 0; i < k->n_kernels; i++)
+        release(k, k->kernels[i]);
+    if (k->several)
+        release(k, k->several);
+    for (size_t i = 0; i < k->n_entries; i++)
+        plan_entry_unref(k->entries[i]);
+    arena_free(k->arena);
+}
+
+/* --- the key --- */
+
+static uint32_t number(const struct loop_pass *p, const void *data)
+{
+    uint32_t i = 0;
+    while (p->slots[i].data != data)
+        i++;
+    return i;
+}
+
+static void put(struct strb *key, uint64_t x)
+{
+    strb_addn(key, (const char *)&x, sizeof x);
+}
+
+static void put_key(struct strb *key, const struct loop_pass *p)
+{
+    for (size_t i = 0; i < p->n_slots; i++)
+        put(key, (uint64_t)p->slots[i].carried_to << 1 | p->slots[i].dead);
+    for (size_t i = 0; i < p->n_tasks; i++) {
+        const struct job *job = &p->tasks[i]->job;
+        for (uint32_t k = 0; k < job->n_kernels; k++) {
+            const struct ir_kernel *kernel = job->kernels[k];
+            put(key, (uint64_t)(uintptr_t)kernel);
+            for (uint32_t a = 0; a < kernel->n_inputs; a++)
+                put(key, number(p, job->slots[kernel->inputs[a].slot]));
+            for (uint32_t a = 0; a < kernel->n_outputs; a++)
+                put(key, number(p, job->slots[kernel->outputs[a].slot]));
+        }
+    }
+}
+
+/* --- making --- */
+
+/* The kernel over the pass's numbers. */
+static struct ir_kernel *renumber(struct arena *arena, const struct loop_pass *p,
+                                  const struct job *job, uint32_t i)
+{
+    const struct ir_kernel *from = job->kernels[i];
+    struct ir_kernel *k = arena_dup(arena, from, sizeof *k);
+    if (!k)
+        return NULL;
+    atomic_store(&k->prepared, NULL);
+    k->inputs = arena_dup(arena, from->inputs, sizeof *k->inputs * from->n_inputs);
+    k->outputs = arena_dup(arena, from->outputs, sizeof *k->outputs * from->n_outputs);
+    if (!k->inputs || !k->outputs)
+        return NULL;
+    k->cap_inputs = k->n_inputs;
+    k->cap_outputs = k->n_outputs;
+    for (uint32_t a = 0; a < k->n_inputs; a++)
+        k->inputs[a].slot = number(p, job->slots[from->inputs[a].slot]);
+    for (uint32_t a = 0; a < k->n_outputs; a++)
+        k->outputs[a].slot = number(p, job->slots[from->outputs[a].slot]);
+    return k;
+}
+
+static bool renumber_all(struct loop_kernels *k, const struct loop_pass *p)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < p->n_tasks; i++)
+        n += p->tasks[i]->job.n_kernels;
+    k->kernels = arena_alloc_array(k->arena, n, sizeof(struct ir_kernel *));
+    k->entries = arena_alloc_array(k->arena, p->n_tasks, sizeof(struct plan_entry *));
+    if (!k->kernels || !k->entries)
+        return false;
+    for (size_t i = 0; i < p->n_tasks; i++) {
+        const struct job *job = &p->tasks[i]->job;
+        k->entries[k->n_entries++] = plan_entry_ref(p->tasks[i]->entry);
+        for (uint32_t j = 0; j < job->n_kernels; j++) {
+            struct ir_kernel *x = renumber(k->arena, p, job, j);
+            if (!x)
+                return false;
+            k->kernels[k->n_kernels++] = x;
+        }
+    }
+    return true;
+}
+
+static enum err_code fuse(struct loop_kernels *k, const struct loop_pass *p, struct err *e)
+{
+    (void)k;
+    (void)p;
+    (void)e;
+    return ERR_OK;
+}
+
+static bool same_view(const struct view *a, const struct view *b)
+{
+    if (!view_same_shape(a, b) || a->offset != b->offset)
+        return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->shape[i] > 1 && a->strides[i] != b->strides[i])
+            return false;
+    return true;
+}
+
+/* Number + 1 of the only input that is the memory which the pass carries on to the output's. */
+static uint32_t fed_input(const struct ir_kernel *k, const struct loop_pass *p,
+                          const struct ir_output *out)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        if (p->slots[in->slot].carried_to != out->slot)
+            continue;
+        if (found || in->gathered || in->dtype != out->dtype || !same_view(&in->view, &out->view))
+            return 0;
+        found = i + 1;
+    }
+    return found;
+}
+
+/* The kernel for several steps at once, where there is one. */
+static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
+                         const struct loop_pass *p)
+{
+    const struct backend_ops *ops = kept->engine->backend->ops;
+    k->steps = 1;
+    if (!ops->steps || k->n_kernels != 1) {
+        k->why =
+            ops->steps ? "a step is more than one kernel" : "this backend makes one step a pass";
+        return true;
+    }
+    struct ir_kernel *x = arena_dup(k->arena, k->kernels[0], sizeof *x);
+    if (!x)
+        return false;
+    x->outputs = arena_dup(k->arena, x->outputs, sizeof *x->outputs * x->n_outputs);
+    if (!x->outputs)
+        return false;
+    for (uint32_t i = 0; i < x->n_outputs; i++) {
+        struct ir_output *out = &x->outputs[i];
+        out->feeds = out->kind == OUT_STORE ? fed_input(x, p, out) : 0;
+        if (!out->feeds) {
+            k->why = "what a step writes is not all it reads in the next";
+            return true;
+        }
+    }
+    uint32_t steps = ops->steps(kept->engine->backend, kept->device, x, &k->why);
+    if (steps > 1) {
+        x->steps = k->steps = steps;
+        k->several = x;
+    }
+    return true;
+}
+
+static enum err_code make(const struct loop_kept *kept, const struct loop_pass *p,
+                          const struct strb *key, struct loop_kernels **ret, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct loop_kernels *k = arena ? arena_alloc(arena, sizeof *k) : NULL;
+    if (!k) {
+        arena_free(arena);
+        return err_oom(e);
+    }
+    *k = (struct loop_kernels){.engine = kept->engine, .arena = arena};
+    atomic_store(&k->refs, 1);
+    k->key = arena_dup(arena, key->data, key->len);
+    k->key_len = key->len;
+    enum err_code code = k->key && renumber_all(k, p) ? fuse(k, p, e) : err_oom(e);
+    if (code == ERR_OK && !make_several(k, kept, p))
+        code = err_oom(e);
+    if (code == ERR_OK)
+        *ret = k;
+    else
+        loop_kernels_unref(k);
+    return code;
+}
+
+/* To the front; the last gives way. */
+static void use(struct loop_kept *kept, struct loop_kernels *k, size_t at)
+{
+    memmove(kept->kept + 1, kept->kept, at * sizeof *kept->kept);
+    kept->kept[0] = k;
+}
+
+enum err_code loop_kernels_get(struct loop_kept *kept, const struct loop_pass *pass,
+                               struct loop_kernels **ret, struct err *e)
+{
+    _cleanup_strb_ struct strb key = {0};
+    put_key(&key, pass);
+    if (key.failed)
+        return err_oom(e);
+    size_t i = 0;
+    while (i < kept->n && (kept->kept[i]->key_len != key.len ||
+                           memcmp(kept->kept[i]->key, key.data, key.len) != 0))
+        i++;
+    struct loop_kernels *k = i < kept->n ? kept->kept[i] : NULL;
+    if (!k) {
+        enum err_code code = make(kept, pass, &key, &k, e);
+        if (code != ERR_OK)
+            return code;
+        if (kept->n == KEPT)
+            loop_kernels_unref(kept->kept[--i]);
+        else
+            kept->n++;
+    }
+    use(kept, k, i);
+    atomic_fetch_add(&k->refs, 1);
+    *ret = k;
+    return ERR_OK;
+}
