@@ -417,6 +417,7 @@ const struct backend_ops backend_cuda_ops = {
     .release = cuda_release,
     .lost = cuda_lost,
     .report = cuda_report,
+    .steps = cuda_steps,
     .recompute = 400,
     .stream_new = cuda_stream_new,
     .stream_free = cuda_stream_free,

@@ -369,7 +369,7 @@ static void emit_need(struct emitter *m, uint32_t near)
     strb_add(b, "};\n");
 }
 
-static void emit_stride(struct emitter *m, uint32_t input, int axis)
+void emit_stride(struct emitter *m, uint32_t input, int axis)
 {
     const int64_t s = axis < 0 ? 0 : m->f->strides[input][axis];
     if (s == 0 || s == 1)
@@ -479,7 +479,8 @@ struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int 
     m.out->form = m.f;
     emit_inputs(&m);
     emit_constants(&m);
-    emit_contexts(&m);
+    if (m.f->kind != FORM_STEPS)
+        emit_contexts(&m);
     switch (m.f->kind) {
     case FORM_FLAT:
     case FORM_ROWS:
@@ -490,6 +491,9 @@ struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int 
         break;
     case FORM_STENCIL:
         emit_stencil(&m);
+        break;
+    case FORM_STEPS:
+        emit_steps(&m);
         break;
     case FORM_REDUCE:
         emit_reduce(&m);

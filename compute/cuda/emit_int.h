@@ -36,6 +36,13 @@ void emit_operands(struct emitter *m);
 void emit_fetch(struct emitter *m);
 void emit_put(struct emitter *m);
 
+/* How far apart an operand's elements along a merged axis (< 0: there is none) are. */
+void emit_stride(struct emitter *m, uint32_t input, int axis);
+
+/* emit_steps.c */
+void emit_steps(struct emitter *m);
+void emit_steps_operand(struct emitter *m, uint32_t load); /* its element in the body */
+
 /* emit_reduce.c */
 void emit_reduce(struct emitter *m);
 /* The function `name`: a number over some axes → indices along them. */
@@ -57,6 +64,8 @@ void emit_contexts(struct emitter *m);
 void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *index);
 /* The text of an operand's element in ar_point. */
 void emit_operand(struct emitter *m, uint32_t load);
+/* The nodes up to number `last`, a variable v<number> each. */
+void emit_nodes(struct emitter *m, uint32_t last);
 /* ar_point(): the value of the output's node. */
 void emit_point(struct emitter *m);
 

@@ -148,6 +148,10 @@ void emit_operand(struct emitter *m, uint32_t load)
 {
     const struct form_load *l = &m->f->loads[load];
     struct strb *b = &m->body;
+    if (m->f->kind == FORM_STEPS) {
+        emit_steps_operand(m, load);
+        return;
+    }
     switch (l->kind) {
     case LOAD_VECTOR:
     case LOAD_EACH:
@@ -265,6 +269,16 @@ static void emit_used_contexts(struct emitter *m)
     }
 }
 
+void emit_nodes(struct emitter *m, uint32_t last)
+{
+    struct strb *b = &m->body;
+    for (uint32_t i = 0; i <= last; i++) {
+        strb_addf(b, "    const %s v%u = ", emit_type((enum dtype)m->k->nodes[i].dtype), i);
+        emit_value(m, i);
+        strb_add(b, ";\n");
+    }
+}
+
 void emit_point(struct emitter *m)
 {
     const struct ir_kernel *k = m->k;
@@ -287,10 +301,6 @@ void emit_point(struct emitter *m)
                 "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
                 "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
     emit_used_contexts(m);
-    for (uint32_t i = 0; i <= k->outputs[0].node; i++) {
-        strb_addf(b, "    const %s v%u = ", emit_type((enum dtype)k->nodes[i].dtype), i);
-        emit_value(m, i);
-        strb_add(b, ";\n");
-    }
+    emit_nodes(m, k->outputs[0].node);
     strb_addf(b, "    return v%u;\n}\n", k->outputs[0].node);
 }

@@ -1,10 +1,12 @@
 /* Axes first: those of a kernel without contexts, or whose contexts are shifts of the iteration
  * space itself, are put in the order of the memory and merged where every operand allows it; a
- * kernel with other contexts keeps its axes and is walked point by point. Then the form, in this
- * order: reduce, stencil where neighbours are read that lie well, tile where an operand runs
- * across, rows, and flat, which is rows with one axis. */
+ * kernel with other contexts keeps its axes and is walked point by point. Then the form: steps for
+ * a kernel of several, which has its own way of all this; of others, in this order: reduce, stencil
+ * where neighbours are read that lie well, tile where an operand runs across, rows, and flat, which
+ * is rows with one axis. */
 #include "compute/cuda/form_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,14 +140,9 @@ static void keep_axes(struct analysis *z)
         f->reduced_axes = k->outputs[0].axes;
 }
 
-static bool arrange(struct analysis *z)
+static void arrange(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
-    struct form *f = z->f;
-    f->strides = arena_alloc_array(z->arena, k->n_inputs + 1, sizeof *f->strides);
-    f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
-    if (!f->strides || !f->offsets)
-        return false;
     bool shifts = true;
     for (uint32_t c = 1; c < k->n_ctxs; c++) {
         shifts = shifts && is_shift(k, &k->ctxs[c]);
@@ -157,11 +154,10 @@ static bool arrange(struct analysis *z)
             z->fixed |= 1u << k->nodes[i].axis;
     if (!shifts) {
         keep_axes(z);
-        return true;
+        return;
     }
     order_axes(z);
     merge_axes(z);
-    return true;
 }
 
 /* --- widths --- */
@@ -513,15 +509,41 @@ static void make_reduce(struct analysis *z)
     f->block[1] = 1;
 }
 
-struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+/* Room for a form, with the loads listed; false without memory. */
+static bool begin(struct analysis *z)
 {
-    struct form *f = arena_alloc(arena, sizeof *f);
-    struct analysis z = {.arena = arena, .k = k, .f = f, .alignment = slot_alignment};
-    if (!f || !arrange(&z) || !list_loads(&z))
-        return NULL;
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f = arena_alloc(z->arena, sizeof *f);
+    if (!f)
+        return false;
+    f->strides = arena_alloc_array(z->arena, k->n_inputs + 1, sizeof *f->strides);
+    f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
     f->wide = needs_wide(k);
     f->step = 1;
     f->threads = FORM_BLOCK;
+    return f->strides && f->offsets && list_loads(z);
+}
+
+uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                    const char **ret_why)
+{
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    *ret_why = "";
+    return begin(&z) ? form_best_steps(&z, ret_why) : 1;
+}
+
+struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+{
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    if (!begin(&z))
+        return NULL;
+    struct form *f = z.f;
+    if (k->steps > 1) {
+        const char *why = form_make_steps(&z);
+        assert(!why || !*why);
+        return why ? NULL : f;
+    }
+    arrange(&z);
     bool near = false;
     for (uint32_t i = 0; i < f->n_loads; i++)
         near |= f->loads[i].ctx != 0;
@@ -545,6 +567,8 @@ const char *form_name(const struct form *f)
         return "tile";
     case FORM_STENCIL:
         return "stencil";
+    case FORM_STEPS:
+        return "steps";
     case FORM_SCAN:
         return f->inner ? "scan-inner" : "scan-outer";
     case FORM_REDUCE:

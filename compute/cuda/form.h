@@ -14,21 +14,30 @@
 
 #define FORM_BLOCK 256 /* threads of a block, at most */
 
-enum form_kind { FORM_FLAT, FORM_ROWS, FORM_TILE, FORM_STENCIL, FORM_REDUCE, FORM_SCAN };
+enum form_kind {
+    FORM_FLAT,
+    FORM_ROWS,
+    FORM_TILE,
+    FORM_STENCIL,
+    FORM_STEPS,
+    FORM_REDUCE,
+    FORM_SCAN
+};
 
 enum load_kind {
     LOAD_VECTOR, /* a chunk's elements lie together, aligned */
     LOAD_ONCE,   /* one element for the whole chunk */
     LOAD_EACH,   /* one by one */
     LOAD_TURNED, /* FORM_TILE: through shared memory */
-    LOAD_NEAR    /* FORM_STENCIL: from the thread's rows */
+    LOAD_NEAR    /* FORM_STENCIL, FORM_STEPS: from the thread's rows */
 };
 
 struct form_load {
     uint32_t node, input, ctx;
     enum load_kind kind;
-    uint32_t near;  /* LOAD_NEAR: which rows */
+    uint32_t near;  /* LOAD_NEAR: which rows; FORM_STEPS: which field */
     int8_t step[3]; /* LOAD_NEAR: offset along z, y, x */
+    bool self;      /* FORM_STEPS: outside, along any axis, the point itself is meant */
 };
 
 /* LOAD_NEAR: an operand's rows under one boundary mode, and how far its points look. */
@@ -36,6 +45,17 @@ struct form_near {
     uint32_t input;
     enum boundary_mode mode;
     int reach[3];
+};
+
+/* FORM_STEPS: an input that an output feeds from step to step, and what is read beyond its edges
+ * along z, y, x. */
+struct form_field {
+    uint32_t input, output;
+    struct form_edge {
+        int reach;               /* 0 or 1 */
+        enum boundary_mode mode; /* CLAMP, WRAP, REFLECT */
+        bool any;                /* what is read there is replaced */
+    } edge[3];
 };
 
 struct form {
@@ -78,14 +98,28 @@ struct form {
     int64_t lines;         /* SCAN: rows or blocks of columns that are cut */
     int64_t groups, supers; /* SCAN: groups of one; of a row, groups of these */
 
+    struct form_field *fields; /* STEPS */
+    uint32_t n_fields;
+    int steps;
+    bool wraps[3];          /* STEPS: along z, y, x */
+    int halo, piece, ahead; /* STEPS: columns on either side; elements copied at once; rows on
+                               their way, and one */
+    int at_once;            /* STEPS: blocks of a multiprocessor */
+    int64_t part;           /* STEPS: rows of a warp */
+
     int threads; /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];
 };
 
 /* NULL without memory. `slot_alignment`: of every slot's address, in bytes. The kernel has points
- * (for a reduction: outputs). */
+ * (for a reduction: outputs); one of several steps is such as form_steps() finds possible. */
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
+
+/* How many steps of the kernel are best made in one pass over memory (backend.h's steps()); 1, and
+ * *ret_why "", without memory. */
+uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                    const char **ret_why);
 
 const char *
 form_name(const struct form *f); /* "flat", "rows", "tile", "stencil", "reduce-inner", … */

@@ -1,4 +1,5 @@
-/* The analysis's inside, shared by form.c (axes, rows, tiles, reductions) and form_stencil.c. */
+/* The analysis's inside, shared by form.c (axes, rows, tiles, reductions), form_stencil.c,
+ * form_scan.c and form_steps.c. */
 #ifndef ARRAYD_CUDA_FORM_INT_H
 #define ARRAYD_CUDA_FORM_INT_H
 
@@ -30,6 +31,11 @@ unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
 
 /* form_scan.c */
 void form_make_scan(struct analysis *z);
+
+/* form_steps.c. Both: with the kernel's loads listed. NULL where the form fits and is filled in, or
+ * why it does not, "" without memory. */
+const char *form_make_steps(struct analysis *z);
+uint32_t form_best_steps(struct analysis *z, const char **ret_why);
 
 /* form_stencil.c: whether the form stencil fits; then it is filled in. */
 bool form_try_stencil(struct analysis *z);

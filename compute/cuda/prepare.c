@@ -319,6 +319,17 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
         enqueue(c->compiler, p);
 }
 
+uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
+{
+    (void)b;
+    (void)device;
+    struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
+    *ret_why = "";
+    uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, ret_why) : 1;
+    arena_free(arena);
+    return n;
+}
+
 void cuda_release(struct backend *b, struct ir_kernel *k)
 {
     (void)b;
@@ -336,6 +347,8 @@ static void describe(struct strb *out, const struct form *f)
               f->elements);
     if (f->kind == FORM_STENCIL)
         strb_addf(out, ", %d rows of %d planes a thread", f->rows, f->planes);
+    if (f->kind == FORM_STEPS)
+        strb_addf(out, ", %d steps, %lld rows a block", f->steps, (long long)f->part);
     strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
 }
 

@@ -43,6 +43,7 @@ void cuda_compiler_close(struct cuda *c);
 struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k);
 /* backend.h's */
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k);
+uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why);
 void cuda_release(struct backend *b, struct ir_kernel *k);
 void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
                   struct kernel_explanation *ret);

@@ -23,6 +23,7 @@
 #include "protocol/infix.h"
 #include "tests/unit/emit_cases.h"
 #include "tests/unit/real_nvrtc.h"
+#include "tests/unit/steps_kernels.h"
 
 static char here[32]; /* addresses that stand for arrays */
 
@@ -104,6 +105,21 @@ static void every_kernel_takes_the_form_it_should(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* Kernels of several steps: the golden texts tests/golden/cuda/NAME.cu. */
+static const struct {
+    struct steps_case c;
+    uint32_t steps;
+} emit_steps_golden[] = {
+    {{"steps", DT_F32, 2, {8192, 8192}, {"u + 0.1*laplacian(u, boundary='clamp')"}}, 6},
+    {{"steps-fields",
+      DT_F64,
+      2,
+      {511, 513},
+      {"u + k*shift(u, (1, -1), 'self') - v*index(1)",
+       "v + shift(v, (0, 1), 'constant', 2) + row*shift(u, (0, 1), 'self')"}},
+     3},
+};
+
 /* Says where the text first differs from the file's; whether it does. */
 static bool differs(const char *name, const char *text, const char *path)
 {
@@ -133,6 +149,19 @@ static bool differs(const char *name, const char *text, const char *path)
     return found;
 }
 
+static int is_golden(const char *name, const char *text)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.cu", GOLDEN_DIR, name);
+    if (getenv("ARRAYD_GOLDEN_WRITE")) {
+        FILE *f = fopen(path, "wb");
+        assert_non_null(f);
+        assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+        assert_int_equal(fclose(f), 0);
+    }
+    return differs(name, text, path);
+}
+
 static void the_text_is_the_committed_one(void **state)
 {
     (void)state;
@@ -143,15 +172,16 @@ static void the_text_is_the_committed_one(void **state)
         const struct ir_plan *p = expr ? plan_of(arena, expr) : random_plan(arena);
         struct emitted *m = emit_kernel(arena, p->kernels[p->n_kernels - 1], 256);
         assert_non_null(m);
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s.cu", GOLDEN_DIR, emit_golden[i].name);
-        if (getenv("ARRAYD_GOLDEN_WRITE")) {
-            FILE *f = fopen(path, "wb");
-            assert_non_null(f);
-            assert_int_equal(fwrite(m->text, 1, strlen(m->text), f), strlen(m->text));
-            assert_int_equal(fclose(f), 0);
-        }
-        wrong += differs(emit_golden[i].name, m->text, path);
+        wrong += is_golden(emit_golden[i].name, m->text);
+    }
+    for (size_t i = 0; i < sizeof emit_steps_golden / sizeof *emit_steps_golden; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct steps_case *c = &emit_steps_golden[i].c;
+        struct emitted *m =
+            emit_kernel(arena, steps_kernel(arena, c, emit_steps_golden[i].steps), 256);
+        assert_non_null(m);
+        assert_string_equal(form_name(m->form), "steps");
+        wrong += is_golden(c->name, m->text);
     }
     assert_int_equal(wrong, 0);
 }
@@ -243,6 +273,27 @@ static void nvrtc_makes_machine_code_of_them(void **state)
     assert_int_equal(wrong, 0);
 }
 
+static void nvrtc_makes_machine_code_of_several_steps(void **state)
+{
+    (void)state;
+    const struct nvrtc *nvrtc = real_nvrtc();
+    if (!nvrtc)
+        skip();
+    for (size_t i = 0; i < sizeof emit_steps_golden / sizeof *emit_steps_golden; i++)
+        for (int newer = 0; newer < 2; newer++) {
+            _cleanup_arena_ struct arena *arena = arena_new(0);
+            struct ir_kernel *k =
+                steps_kernel(arena, &emit_steps_golden[i].c, emit_steps_golden[i].steps);
+            struct emitted *m = emit_kernel(arena, k, 256);
+            struct compiled code = {0};
+            struct err e = ERR_INIT;
+            assert_non_null(m);
+            if (compile_text(nvrtc, newer ? "sm_90" : "sm_80", m->text, false, &code, &e) != ERR_OK)
+                fail_msg("%s: %s", emit_steps_golden[i].c.name, e.message);
+            mem_free(code.bytes);
+        }
+}
+
 /* Whether a kernel that copies x[i + offset] has indices of 64 bits; x is padded as `strides` say.
  */
 static bool is_wide(int rank, const int64_t *shape, const int64_t *strides, int64_t offset,
@@ -300,17 +351,20 @@ static void indices_are_wide_where_32_bits_do_not_reach(void **state)
 static void no_memory_is_told(void **state)
 {
     (void)state;
-    for (int64_t nth = 1;; nth++) {
-        _cleanup_arena_ struct arena *arena = arena_new(0);
-        const struct ir_plan *p = plan_of(arena, "sum(a + 0.1*laplacian(a), axis=0)");
-        mem_fail_after(nth, false);
-        struct emitted *m = emit_kernel(arena, p->kernels[0], 256);
-        int64_t failed = mem_failed();
-        mem_fail_after(0, false);
-        assert_true(failed ? !m : m != NULL);
-        if (!failed)
-            break;
-    }
+    for (int several = 0; several < 2; several++)
+        for (int64_t nth = 1;; nth++) {
+            _cleanup_arena_ struct arena *arena = arena_new(0);
+            const struct ir_plan *p = plan_of(arena, "sum(a + 0.1*laplacian(a), axis=0)");
+            const struct ir_kernel *k =
+                several ? steps_kernel(arena, &emit_steps_golden[1].c, 3) : p->kernels[0];
+            mem_fail_after(nth, false);
+            struct emitted *m = emit_kernel(arena, k, 256);
+            int64_t failed = mem_failed();
+            mem_fail_after(0, false);
+            assert_true(failed ? !m : m != NULL);
+            if (!failed)
+                break;
+        }
 }
 
 int main(void)
@@ -320,6 +374,7 @@ int main(void)
         cmocka_unit_test(the_text_is_the_committed_one),
         cmocka_unit_test(many_parameters_go_through_memory),
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
+        cmocka_unit_test(nvrtc_makes_machine_code_of_several_steps),
         cmocka_unit_test(indices_are_wide_where_32_bits_do_not_reach),
         cmocka_unit_test(no_memory_is_told),
     };

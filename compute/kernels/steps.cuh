@@ -1,0 +1,176 @@
+/* What the forms that make several steps in one pass share: a warp's strip of a row, its way from
+ * memory into registers and back, what lies beside it. See steps2d.cuh.
+ *
+ * AR_T steps; AR_E elements a lane; AR_PIECE of them are copied at once; AR_HALO columns on either side
+ * are another strip's; AR_WRAP_X: the fastest axis wraps. */
+#ifndef ARRAYD_STEPS_CUH
+#define ARRAYD_STEPS_CUH
+
+#define AR_WIDTH  (32 * AR_E)
+#define AR_PIECES (AR_E / AR_PIECE) /* a lane's */
+
+/* --- asynchronous copies into shared memory --- */
+
+#if defined(ARRAYD_FAKE_DEVICE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
+{
+    *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
+}
+AR_FN void ar_sent(void) {}
+template <int LEFT> AR_FN void ar_arrived(void) {}
+#else
+template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
+{
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                         (ar_u32)__cvta_generic_to_shared(to)),
+                     "l"(from)
+                     : "memory");
+    else if (BYTES == 8 || BYTES == 4)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(
+                         (ar_u32)__cvta_generic_to_shared(to)),
+                     "l"(from), "n"(BYTES == 8 ? 8 : 4)
+                     : "memory");
+    else
+        *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
+}
+/* What was copied since is a batch; all but the LEFT last batches are there. */
+AR_FN void ar_sent(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int LEFT> AR_FN void ar_arrived(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+#endif
+
+/* --- strips --- */
+
+/* A warp's part of a row. */
+struct ar_strip {
+    ar_index nx;
+    ar_index x;        /* the first column: outside of the domain where that wraps */
+    ar_index from, to; /* the columns it stores */
+    ar_index own;      /* the lane's first column */
+    bool first, last;  /* the lane has the domain's first column, the last one, and nothing wraps */
+};
+
+/* Where nothing wraps the first strip begins at the domain's edge and the last one ends at it, as far
+ * as it is wide enough; otherwise its end is a lane's. */
+AR_FN ar_strip ar_strip_at(ar_index number, ar_index nx)
+{
+    const int lane = (int)(threadIdx.x & 31);
+    const ar_index most = AR_WIDTH - 2 * AR_HALO, x = number * most;
+    ar_strip s;
+    s.nx = nx;
+    if (AR_WRAP_X) {
+        s.x = x - AR_HALO;
+        s.from = x;
+        s.to = x + most < nx ? x + most : nx;
+        s.first = s.last = false;
+    } else {
+        const bool last = x + AR_WIDTH >= nx;
+        s.x = !last ? x : nx > AR_WIDTH ? nx - AR_WIDTH : 0;
+        s.from = number == 0 ? 0 : x + AR_HALO;
+        s.to = last ? nx : x + AR_WIDTH - AR_HALO;
+    }
+    s.own = s.x + lane * AR_E;
+    if (!AR_WRAP_X) {
+        s.first = s.own == 0;
+        s.last = s.own + AR_E == nx;
+    }
+    return s;
+}
+
+/* Column of the lane's element e, inside of the domain. */
+AR_FN ar_index ar_column(const ar_strip &s, int e)
+{
+    if (AR_WRAP_X)
+        return ar_bounded<AR_WRAP>(s.own + e, s.nx);
+    return ar_bounded<AR_CLAMP>(s.own, s.nx - AR_E + 1) + e;
+}
+
+/* --- rows --- */
+
+/* A lane's elements, and one on either side. */
+template <typename T> struct ar_row {
+    T v[AR_E + 2];
+};
+
+/* Piece k of a strip's row: a copy's neighbours are neighbouring lanes'. */
+AR_FN int ar_piece(int k)
+{
+    return (k * 32 + (int)(threadIdx.x & 31)) * AR_PIECE;
+}
+template <typename T> AR_FN void ar_bring_row(T *slot, const T *row, const ar_strip &s)
+{
+#pragma unroll
+    for (int k = 0; k < AR_PIECES; k++) {
+        const ar_index x = s.x + ar_piece(k);
+        const ar_index at =
+            AR_WRAP_X ? ar_bounded<AR_WRAP>(x, s.nx) : ar_bounded<AR_CLAMP>(x, s.nx - AR_PIECE + 1);
+        ar_copy<(int)sizeof(T) * AR_PIECE>(slot + ar_piece(k), row + at);
+    }
+}
+template <typename T> AR_FN void ar_take_row(ar_row<T> &r, const T *slot)
+{
+    const ar_vec<T, AR_E> v = ar_load<T, AR_E>(slot + (int)(threadIdx.x & 31) * AR_E);
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        r.v[e + 1] = v.v[e];
+}
+
+/* The lane's elements to the place that ar_put_row() takes them from. */
+template <typename T> AR_FN void ar_stage_row(T *stage, const ar_row<T> &r)
+{
+    ar_vec<T, AR_E> v;
+#pragma unroll
+    for (int e = 0; e < AR_E; e++)
+        v.v[e] = r.v[e + 1];
+    ar_store<T, AR_E>(stage + (int)(threadIdx.x & 31) * AR_E, v);
+}
+template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_strip &s)
+{
+#pragma unroll
+    for (int k = 0; k < AR_PIECES; k++) {
+        const ar_index x = s.x + ar_piece(k);
+        if (x >= s.from && x < s.to)
+            ar_store<T, AR_PIECE>(row + x, ar_load<T, AR_PIECE>(stage + ar_piece(k)));
+    }
+}
+
+/* What lies beside the lane's elements. MODE is CLAMP or REFLECT at an edge; a strip's ends get
+ * anything, for they are another's. */
+template <int MODE, typename T> AR_FN void ar_row_sides(ar_row<T> &r, const ar_strip &s)
+{
+    const int lane = (int)(threadIdx.x & 31);
+    const T left = ar_from_lane(r.v[AR_E], (lane - 1) & 31);
+    const T right = ar_from_lane(r.v[1], (lane + 1) & 31);
+    if (AR_WRAP_X) {
+        r.v[0] = left;
+        r.v[AR_E + 1] = right;
+    } else if (MODE == AR_REFLECT) {
+        r.v[0] = s.first ? AR_E > 1 ? r.v[AR_E > 1 ? 2 : 0] : right : left;
+        r.v[AR_E + 1] = s.last ? AR_E > 1 ? r.v[AR_E - 1] : left : right;
+    } else {
+        r.v[0] = s.first ? r.v[1] : left;
+        r.v[AR_E + 1] = s.last ? r.v[AR_E] : right;
+    }
+}
+
+/* A row outside, at the domain's first row or last row b, is one inside. */
+template <int MODE, typename T>
+AR_FN void ar_row_bend(bool top, bool bottom, ar_row<T> &a, const ar_row<T> &b, ar_row<T> &c)
+{
+#pragma unroll
+    for (int e = 0; e < AR_E + 2; e++) {
+        const T above = a.v[e], below = c.v[e];
+        if (top)
+            a.v[e] = MODE == AR_REFLECT ? below : b.v[e];
+        if (bottom)
+            c.v[e] = MODE == AR_REFLECT ? above : b.v[e];
+    }
+}
+
+#endif

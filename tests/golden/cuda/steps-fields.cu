@@ -1,0 +1,112 @@
+#include "compute/kernels/scalar.h"
+typedef int ar_index;
+#define AR_RANK 2
+#define AR_FAST 1
+#define AR_BLOCK 32
+#define AR_E 2
+#define AR_UNROLL 1
+#define AR_STEP 1
+#include "compute/kernels/common.cuh"
+struct ar_params {
+    alignas(8) const ar_f64 * in0;
+    alignas(8) ar_i64 s0_0;
+    alignas(8) const ar_f64 * in1;
+    alignas(8) ar_i64 s1_0;
+    alignas(8) const ar_f64 * in2;
+    alignas(8) ar_i64 s2_0;
+    alignas(8) const ar_f64 * in3;
+    alignas(8) ar_f64 c0;
+    alignas(8) ar_i64 x0;
+    alignas(8) ar_i64 y0;
+    alignas(8) ar_i64 nx;
+    alignas(8) ar_i64 ny;
+    alignas(8) ar_i64 part;
+    alignas(8) ar_f64 * out0;
+    alignas(8) ar_f64 * out1;
+};
+#define AR_T 3
+#define AR_PIECE 1
+#define AR_HALO 3
+#define AR_AHEAD 4
+#define AR_BLOCKS 16
+#define AR_WRAP_Y 0
+#define AR_WRAP_X 0
+#include "compute/kernels/steps.cuh"
+struct ar_rows {
+    ar_row<ar_f64> f0;
+    ar_row<ar_f64> f1;
+};
+struct ar_queue {
+    alignas(16) ar_f64 f0[AR_AHEAD][AR_WIDTH];
+    alignas(16) ar_f64 s0[AR_WIDTH];
+    alignas(16) ar_f64 f1[AR_AHEAD][AR_WIDTH];
+    alignas(16) ar_f64 s1[AR_WIDTH];
+};
+AR_FN void ar_bring(const ar_params &p, const ar_strip &s, ar_queue &queue, int slot, ar_index row)
+{
+    ar_bring_row(queue.f0[slot], p.in0 + row * (ar_index)p.s0_0, s);
+    ar_bring_row(queue.f1[slot], p.in2 + row * (ar_index)p.s2_0, s);
+}
+AR_FN void ar_take(const ar_queue &queue, int slot, ar_rows &r)
+{
+    ar_take_row(r.f0, queue.f0[slot]);
+    ar_take_row(r.f1, queue.f1[slot]);
+}
+AR_FN void ar_sides(const ar_strip &s, ar_rows &r)
+{
+    ar_row_sides<AR_CLAMP>(r.f0, s);
+    ar_row_sides<AR_CLAMP>(r.f1, s);
+}
+AR_FN void ar_bend(bool top, bool bottom, ar_rows &a, const ar_rows &b, ar_rows &c)
+{
+    ar_row_bend<AR_CLAMP>(top, bottom, a.f0, b.f0, c.f0);
+}
+AR_FN void ar_stage(ar_queue &queue, const ar_rows &r)
+{
+    ar_stage_row(queue.s0, r.f0);
+    ar_stage_row(queue.s1, r.f1);
+}
+AR_FN void ar_put(const ar_params &p, const ar_strip &s, const ar_queue &queue, ar_index row)
+{
+    ar_put_row(p.out0 + row * (ar_index)p.s0_0, queue.s0, s);
+    ar_put_row(p.out1 + row * (ar_index)p.s2_0, queue.s1, s);
+}
+template <bool EDGE>
+AR_FN void ar_step(const ar_params &p, const ar_strip &s, ar_index y, const ar_rows &a, const ar_rows &b, const ar_rows &c, ar_rows &to)
+{
+    const bool top = EDGE && !AR_WRAP_Y && y == 0;
+    const bool bottom = EDGE && !AR_WRAP_Y && y == (ar_index)p.ny - 1;
+    (void)top;
+    (void)bottom;
+    ar_index i[AR_RANK];
+    i[0] = ar_bounded<AR_WRAP_Y ? AR_WRAP : AR_CLAMP>(y, (ar_index)p.ny);
+    i[1] = ar_column(s, 0);
+#pragma unroll
+    for (int e = 0; e < AR_E; e++) {
+        i[1] = ar_column(s, e);
+        const bool inside1 = true && !bottom && !(e == 0 && s.first);
+        const bool inside2 = true && !(e == AR_E - 1 && s.last);
+    const ar_f64 v0 = b.f0.v[e + 1 + (0)];
+    const ar_f64 v1 = p.in1[i[0] * (ar_index)p.s1_0 + i[1]];
+    const ar_f64 v2 = !inside1 ? b.f0.v[e + 1] : c.f0.v[e + 1 + (-1)];
+    const ar_f64 v3 = ar_MULTIPLY_F64(v1, v2);
+    const ar_f64 v4 = ar_ADD_F64(v0, v3);
+    const ar_f64 v5 = b.f1.v[e + 1 + (0)];
+    const ar_i64 v6 = p.x0 + p.y0 * (ar_i64)i[1];
+    const ar_f64 v7 = ar_cast_I64_F64(v6);
+    const ar_f64 v8 = ar_MULTIPLY_F64(v5, v7);
+    const ar_f64 v9 = ar_SUBTRACT_F64(v4, v8);
+    const ar_f64 v10 = b.f1.v[e + 1 + (1)];
+    const ar_f64 v11 = p.c0;
+    const ar_bool v12 = (ar_bool)inside2;
+    const ar_f64 v13 = v12 ? v10 : v11;
+    const ar_f64 v14 = ar_ADD_F64(v5, v13);
+    const ar_f64 v15 = p.in3[i[1]];
+    const ar_f64 v16 = b.f0.v[e + 1 + (1)];
+    const ar_f64 v17 = ar_MULTIPLY_F64(v15, v16);
+    const ar_f64 v18 = ar_ADD_F64(v14, v17);
+        to.f0.v[e + 1] = v9;
+        to.f1.v[e + 1] = v18;
+    }
+}
+#include "compute/kernels/steps2d.cuh"

@@ -1,0 +1,86 @@
+#include "compute/kernels/scalar.h"
+typedef int ar_index;
+#define AR_RANK 2
+#define AR_FAST 1
+#define AR_BLOCK 32
+#define AR_E 8
+#define AR_UNROLL 1
+#define AR_STEP 1
+#include "compute/kernels/common.cuh"
+struct ar_params {
+    alignas(8) const ar_f32 * in0;
+    alignas(8) ar_i64 s0_0;
+    alignas(8) ar_f32 c0;
+    alignas(8) ar_f32 c1;
+    alignas(8) ar_i64 nx;
+    alignas(8) ar_i64 ny;
+    alignas(8) ar_i64 part;
+    alignas(8) ar_f32 * out0;
+};
+#define AR_T 6
+#define AR_PIECE 4
+#define AR_HALO 8
+#define AR_AHEAD 4
+#define AR_BLOCKS 8
+#define AR_WRAP_Y 0
+#define AR_WRAP_X 0
+#include "compute/kernels/steps.cuh"
+struct ar_rows {
+    ar_row<ar_f32> f0;
+};
+struct ar_queue {
+    alignas(16) ar_f32 f0[AR_AHEAD][AR_WIDTH];
+    alignas(16) ar_f32 s0[AR_WIDTH];
+};
+AR_FN void ar_bring(const ar_params &p, const ar_strip &s, ar_queue &queue, int slot, ar_index row)
+{
+    ar_bring_row(queue.f0[slot], p.in0 + row * (ar_index)p.s0_0, s);
+}
+AR_FN void ar_take(const ar_queue &queue, int slot, ar_rows &r)
+{
+    ar_take_row(r.f0, queue.f0[slot]);
+}
+AR_FN void ar_sides(const ar_strip &s, ar_rows &r)
+{
+    ar_row_sides<AR_CLAMP>(r.f0, s);
+}
+AR_FN void ar_bend(bool top, bool bottom, ar_rows &a, const ar_rows &b, ar_rows &c)
+{
+    ar_row_bend<AR_CLAMP>(top, bottom, a.f0, b.f0, c.f0);
+}
+AR_FN void ar_stage(ar_queue &queue, const ar_rows &r)
+{
+    ar_stage_row(queue.s0, r.f0);
+}
+AR_FN void ar_put(const ar_params &p, const ar_strip &s, const ar_queue &queue, ar_index row)
+{
+    ar_put_row(p.out0 + row * (ar_index)p.s0_0, queue.s0, s);
+}
+template <bool EDGE>
+AR_FN void ar_step(const ar_params &p, const ar_strip &s, ar_index y, const ar_rows &a, const ar_rows &b, const ar_rows &c, ar_rows &to)
+{
+    const bool top = EDGE && !AR_WRAP_Y && y == 0;
+    const bool bottom = EDGE && !AR_WRAP_Y && y == (ar_index)p.ny - 1;
+    (void)top;
+    (void)bottom;
+#pragma unroll
+    for (int e = 0; e < AR_E; e++) {
+    const ar_f32 v0 = b.f0.v[e + 1 + (0)];
+    const ar_f32 v1 = p.c0;
+    const ar_f32 v2 = c.f0.v[e + 1 + (0)];
+    const ar_f32 v3 = p.c1;
+    const ar_f32 v4 = ar_MULTIPLY_F32(v3, v0);
+    const ar_f32 v5 = ar_SUBTRACT_F32(v2, v4);
+    const ar_f32 v6 = a.f0.v[e + 1 + (0)];
+    const ar_f32 v7 = ar_ADD_F32(v5, v6);
+    const ar_f32 v8 = b.f0.v[e + 1 + (1)];
+    const ar_f32 v9 = ar_SUBTRACT_F32(v8, v4);
+    const ar_f32 v10 = b.f0.v[e + 1 + (-1)];
+    const ar_f32 v11 = ar_ADD_F32(v9, v10);
+    const ar_f32 v12 = ar_ADD_F32(v7, v11);
+    const ar_f32 v13 = ar_MULTIPLY_F32(v1, v12);
+    const ar_f32 v14 = ar_ADD_F32(v0, v13);
+        to.f0.v[e + 1] = v14;
+    }
+}
+#include "compute/kernels/steps2d.cuh"

@@ -1,0 +1,322 @@
+/* The form steps on the fake driver: so many steps in one launch leave the same bits as so many
+ * launches of one step each, made by the other forms. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "compute/backend.h"
+#include "compute/cuda/emit.h"
+#include "tests/unit/cuda_arrays.h"
+#include "tests/unit/steps_kernels.h"
+
+#define SLOTS (STEPS_OPERANDS + STEPS_FIELDS)
+
+static struct backend *b;
+static struct stream *s;
+
+static void job_done(struct job *job)
+{
+    atomic_store((_Atomic bool *)job->user, true);
+}
+
+static void run(struct job *job)
+{
+    _Atomic bool told = false;
+    int tries = 0;
+    job->done = job_done;
+    job->user = &told;
+    b->ops->submit(s, job);
+    while (!atomic_load(&told))
+        pause_a_little(&tries);
+    assert_int_equal(job->result, ERR_OK);
+}
+
+/* Memory on the device, of the size of the whole array for every slot. */
+struct memory {
+    void *slots[SLOTS];
+    char *host;
+    int64_t bytes;
+};
+
+static void memory_new(struct memory *m, int64_t bytes)
+{
+    struct err e = ERR_INIT;
+    void *host;
+    m->bytes = bytes;
+    for (int i = 0; i < SLOTS; i++)
+        assert_int_equal(b->ops->alloc(b, 0, bytes, false, &m->slots[i], &e), ERR_OK);
+    assert_int_equal(b->ops->host_alloc(b, bytes, &host, &e), ERR_OK);
+    m->host = host;
+}
+
+static void memory_free(struct memory *m)
+{
+    for (int i = 0; i < SLOTS; i++)
+        b->ops->free(b, 0, m->slots[i], m->bytes);
+    b->ops->host_free(b, m->host, m->bytes);
+}
+
+static void copy(struct memory *m, int slot, bool to_host)
+{
+    struct job_copy c = {.to = to_host ? m->host : m->slots[slot],
+                         .from = to_host ? m->slots[slot] : m->host,
+                         .n = m->bytes,
+                         .to_host = to_host};
+    struct job job = {.copies = &c, .n_copies = 1, .slots = m->slots};
+    run(&job);
+}
+
+/* Operand i's values: the same each time, none of them 0. */
+static void fill(struct memory *m, int i, enum dtype t)
+{
+    unsigned h = 12345u + (unsigned)i;
+    for (int64_t n = 0; n < m->bytes / (int64_t)dtype_size(t); n++) {
+        h = h * 1664525u + 1013904223u;
+        double v = (double)(h >> 8) / (1 << 24) + 0.01;
+        if (t == DT_F64)
+            ((double *)m->host)[n] = v;
+        else if (t == DT_F32)
+            ((float *)m->host)[n] = (float)v;
+        else if (t == DT_U8)
+            ((uint8_t *)m->host)[n] = (uint8_t)(h >> 24 & 1);
+        else
+            ((int16_t *)m->host)[n] = (int16_t)(h >> 16);
+    }
+    copy(m, i, false);
+}
+
+static void release(struct ir_kernel *k)
+{
+    if (k)
+        b->ops->release(b, k);
+}
+
+/* The fields after so many steps, one launch each, in m's results. */
+static void step_by_step(struct memory *m, const struct steps_case *c, uint32_t steps)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct ir_kernel *singles[STEPS_FIELDS] = {NULL};
+    uint32_t n = 0;
+    for (; n < STEPS_FIELDS && c->text[n]; n++)
+        assert_non_null(singles[n] = steps_single(arena, c, (int)n));
+    for (uint32_t i = 0; i < steps; i++) {
+        struct job job = {.kernels = singles, .n_kernels = n, .slots = m->slots};
+        run(&job);
+        for (uint32_t k = 0; k < n && i + 1 < steps; k++) {
+            void *p = m->slots[k];
+            m->slots[k] = m->slots[STEPS_OPERANDS + k];
+            m->slots[STEPS_OPERANDS + k] = p;
+        }
+    }
+    for (uint32_t k = 0; k < n; k++)
+        release(singles[k]);
+}
+
+static int compare(const struct steps_case *c, uint32_t steps, struct memory *one,
+                   struct memory *all)
+{
+    int wrong = 0;
+    for (int k = 0; k < STEPS_FIELDS && c->text[k]; k++) {
+        copy(one, STEPS_OPERANDS + k, true);
+        copy(all, STEPS_OPERANDS + k, true);
+        size_t size = dtype_size(c->dtype);
+        for (int64_t n = 0; n < one->bytes && !wrong; n += (int64_t)size)
+            if (memcmp(one->host + n, all->host + n, size) != 0) {
+                print_message("%s, %u steps, field %d: element %lld differs\n", c->name, steps, k,
+                              (long long)(n / (int64_t)size));
+                wrong = 1;
+            }
+    }
+    return wrong;
+}
+
+static int64_t bytes_of(const struct steps_case *c)
+{
+    int64_t n = (int64_t)dtype_size(c->dtype);
+    for (int a = 0; a < c->rank; a++)
+        n *= c->shape[a];
+    return n;
+}
+
+static int try_steps(const struct steps_case *c, uint32_t steps)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct memory one, all;
+    struct ir_kernel *k = steps_kernel(arena, c, steps);
+    assert_non_null(k);
+    memory_new(&one, bytes_of(c));
+    memory_new(&all, bytes_of(c));
+    for (int i = 0; i < STEPS_OPERANDS; i++) {
+        fill(&one, i, c->dtype);
+        fill(&all, i, c->dtype);
+    }
+    step_by_step(&one, c, steps);
+    struct job job = {.kernels = &k, .n_kernels = 1, .slots = all.slots};
+    run(&job);
+    release(k);
+    int wrong = compare(c, steps, &one, &all);
+    memory_free(&one);
+    memory_free(&all);
+    return wrong;
+}
+
+#define HEAT(mode) "u + 0.1*laplacian(u, boundary='" mode "')"
+#define GRAY_SCOTT                                                                                 \
+    "u + 0.16*laplacian(u, boundary='wrap') - u*v*v + 0.06*(1-u)",                                 \
+        "v + 0.08*laplacian(v, boundary='wrap') + u*v*v - 0.122*v"
+#define LIFE(mode)                                                                                 \
+    "shift(u, (1, 0), '" mode "') + shift(u, (-1, 0), '" mode "') + shift(u, (0, 1), '" mode       \
+    "') + shift(u, (0, -1), '" mode "') + shift(u, (1, 1), '" mode                                 \
+    "') + 3*shift(u, (1, -1), '" mode "') + shift(u, (-1, 1), '" mode                              \
+    "') + 5*shift(u, (-1, -1), '" mode "')"
+
+static const struct {
+    struct steps_case c;
+    uint32_t steps;
+} cases[] = {
+    {{"heat clamp", DT_F32, 2, {70, 300}, {HEAT("clamp")}}, 4},
+    {{"heat clamp", DT_F32, 2, {70, 300}, {HEAT("clamp")}}, 8},
+    {{"heat clamp, odd", DT_F32, 2, {33, 301}, {HEAT("clamp")}}, 8},
+    {{"heat clamp, narrow", DT_F32, 2, {40, 17}, {HEAT("clamp")}}, 6},
+    {{"heat clamp, one column", DT_F32, 2, {40, 1}, {HEAT("clamp")}}, 3},
+    {{"heat clamp, one row", DT_F32, 2, {1, 400}, {HEAT("clamp")}}, 5},
+    {{"heat wrap", DT_F32, 2, {70, 300}, {HEAT("wrap")}}, 8},
+    {{"heat wrap, odd", DT_F32, 2, {33, 301}, {HEAT("wrap")}}, 5},
+    {{"heat wrap, tiny", DT_F32, 2, {3, 5}, {HEAT("wrap")}}, 8},
+    {{"heat self", DT_F32, 2, {50, 200}, {HEAT("self")}}, 7},
+    {{"heat reflect", DT_F32, 2, {50, 201}, {HEAT("reflect")}}, 4},
+    {{"heat reflect, narrow", DT_F32, 2, {5, 3}, {HEAT("reflect")}}, 4},
+    {{"heat symmetric", DT_F32, 2, {50, 200}, {HEAT("symmetric")}}, 3},
+    {{"heat constant", DT_F32, 2, {50, 200}, {HEAT("constant")}}, 4},
+    {{"heat float64", DT_F64, 2, {60, 200}, {HEAT("clamp")}}, 6},
+    {{"nine points self", DT_I16, 2, {40, 90}, {LIFE("self")}}, 4},
+    {{"nine points clamp", DT_F32, 2, {40, 90}, {LIFE("clamp")}}, 4},
+    {{"nine points reflect", DT_I16, 2, {40, 90}, {LIFE("reflect")}}, 2},
+    {{"nine points constant", DT_U8, 2, {40, 90}, {LIFE("constant")}}, 5},
+    {{"nine points wrap", DT_U8, 2, {40, 333}, {LIFE("wrap")}}, 4},
+    {{"wave", DT_F32, 2, {60, 260}, {"2*u - v + 0.25*laplacian(u, boundary='clamp')", "u"}}, 5},
+    {{"Gray-Scott", DT_F32, 2, {60, 260}, {GRAY_SCOTT}}, 4},
+    {{"three fields",
+      DT_F64,
+      2,
+      {30, 61},
+      {"u + 0.1*laplacian(v, boundary='clamp')", "w - 0.1*central_diff(u, 0, boundary='reflect')",
+       "w + 0.5*u*v"}},
+     3},
+    {{"coefficients", DT_F32, 2, {40, 264}, {"u + 0.1*k*laplacian(u, boundary='clamp') + kt*row"}},
+     4},
+    {{"coefficients, wrapped",
+      DT_F32,
+      2,
+      {40, 133},
+      {"u + 0.1*k*laplacian(u, boundary='wrap') + kt*row"}},
+     3},
+    {{"index", DT_F32, 2, {40, 133}, {"u*0.5 + shift(u, (0, 1), 'wrap') + index(0) - 3*index(1)"}},
+     4},
+    {{"index, clamp",
+      DT_F32,
+      2,
+      {40, 264},
+      {"where(index(0) == 7, u, 0.5*shift(u, (-1, 0), 'clamp') + index(1))"}},
+     4},
+    {{"pointwise", DT_F32, 2, {40, 264}, {"u*1.5 + v", "v - 0.5"}}, 6},
+};
+
+static void the_bits_are_those_of_single_steps(void **state)
+{
+    (void)state;
+    int wrong = 0;
+    const char *only = getenv("STEPS_CASE");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!only || strstr(cases[i].c.name, only))
+            wrong += try_steps(&cases[i].c, cases[i].steps);
+    assert_int_equal(wrong, 0);
+}
+
+static const struct {
+    struct steps_case c;
+    const char *why;
+} declined[] = {
+    {{"", DT_F32, 2, {40, 50}, {"shift(u, (2, 0))"}}, "more than 1 element away"},
+    {{"", DT_F32, 2, {40, 50}, {"shift(shift(u, (1, 0)), (0, 1))"}}, "a shift of a shift"},
+    {{"", DT_F32, 2, {40, 50}, {"shift(u, (1, 0), 'wrap') + shift(u, (-1, 0), 'clamp')"}},
+     "beyond its edge in two ways"},
+    {{"", DT_F32, 2, {40, 50}, {"shift(u, (1, 0), 'wrap')", "shift(v, (1, 0), 'self')"}},
+     "beyond its edge in two ways"},
+    {{"", DT_F32, 2, {40, 50}, {"u + shift(k, (1, 0))"}}, "is read beside its place"},
+    {{"", DT_F32, 2, {40, 50}, {"u + u[::-1]"}}, "two layouts"},
+    {{"", DT_F32, 2, {40, 3}, {"u + take(u, [1, 0, 0], axis=1)"}}, "gathered"},
+    {{"", DT_F32, 2, {40, 50}, {"shift(u + index(0), (1, 0))"}}, "behind a shift"},
+    {{"", DT_F32, 2, {40, 50}, {"v + 1"}}, "not every result"},
+    {{"", DT_F32, 1, {40}, {"u + 1"}}, "axes"},
+    {{"", DT_F32, 2, {400, 500}, {"u + gamma(v)", "v + 1"}}, "arithmetic takes longer"},
+    {{"", DT_C128, 2, {40, 50}, {"u + 1"}}, "lie"},
+};
+
+static void what_cannot_be_is_declined_with_a_reason(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof declined / sizeof *declined; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const char *why = "";
+        struct ir_kernel *k = steps_kernel(arena, &declined[i].c, 0);
+        assert_non_null(k);
+        assert_int_equal(b->ops->steps(b, 0, k, &why), 1);
+        if (!strstr(why, declined[i].why))
+            fail_msg("%s: %s, not %s", declined[i].c.text[0], why, declined[i].why);
+    }
+}
+
+static void so_many_steps_pay_as_arithmetic_allows(void **state)
+{
+    (void)state;
+    static const struct {
+        struct steps_case c;
+        uint32_t least, most;
+    } expected[] = {
+        {{"", DT_F32, 2, {8192, 8192}, {HEAT("clamp")}}, 6, 8},
+        {{"", DT_F32, 2, {8192, 8192}, {GRAY_SCOTT}}, 4, 5},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const char *why = "";
+        struct ir_kernel *k = steps_kernel(arena, &expected[i].c, 0);
+        assert_non_null(k);
+        assert_in_range(b->ops->steps(b, 0, k, &why), expected[i].least, expected[i].most);
+        assert_true(*why);
+    }
+}
+
+static int open_backend(void **state)
+{
+    (void)state;
+    struct backend_config config = {.slab_memory = 8 << 20};
+    struct err e = ERR_INIT;
+    return backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK ||
+           b->ops->stream_new(b, 0, &s, &e) != ERR_OK;
+}
+
+static int close_backend(void **state)
+{
+    (void)state;
+    b->ops->stream_free(s);
+    backend_close(b);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_bits_are_those_of_single_steps),
+        cmocka_unit_test(so_many_steps_pay_as_arithmetic_allows),
+        cmocka_unit_test(what_cannot_be_is_declined_with_a_reason),
+    };
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}
