@@ -88,8 +88,8 @@ static uint64_t front_submit(struct stream *s, struct job *job)
     if (front.at_once != ERR_OK) {
         assert_null(front.head);
         if (front.touched)
-            memset(job_slots(job, job->n_kernels - 1)
-                       [job->kernels[job->n_kernels - 1]->outputs[0].slot],
+            memset(job_slots(job,
+                             job->n_kernels - 1)[job->kernels[job->n_kernels - 1]->outputs[0].slot],
                    0, 8);
         job->result = front.at_once;
         job->in_submit = true;
