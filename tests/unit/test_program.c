@@ -6,84 +6,25 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/program.h"
-#include "protocol/statement.h"
 #include "tests/unit/engine_front.h"
+#include "tests/unit/program_text.h"
 
 static struct fixture f;
 
-static enum err_code find(void *user, const char *name, struct binding *ret, struct err *e)
-{
-    (void)user, (void)e;
-    *ret = (struct binding){.kind = BINDING_NONE};
-    struct array *a = !strcmp(name, "a") ? f.a : !strcmp(name, "b") ? f.b : NULL;
-    if (a)
-        *ret = (struct binding){
-            .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
-    return ERR_OK;
-}
-
-static enum err_code target(void *user, const char *name, struct array **ret, struct err *e)
-{
-    struct binding b;
-    enum err_code code = find(user, name, &b, e);
-    *ret = b.kind == BINDING_ARRAY ? array_ref(b.array) : NULL;
-    return code;
-}
-
-static enum err_code parse(struct arena *arena, const char *text, struct expr *x,
-                           struct statement *s, struct err *e)
-{
-    uint32_t source;
-    expr_init(x, arena, 100, 40);
-    enum err_code code = expr_add_source(x, "/body", &source, e);
-    if (code == ERR_OK)
-        code = statement_parse(x, source, text, strlen(text), s, e);
-    x->root = code == ERR_OK ? s->root : 0;
-    return code;
-}
-
-/* The statements, up to NULL; what is recorded is "a[1]", what ends it "a[0] > 5". */
+/* What is recorded is a[1], what ends it a[0] > 5. */
 static enum err_code make(const char *const *body, struct program **ret, struct err *e)
 {
-    struct arena *arena = arena_new(0);
-    struct check_env env = {find, NULL, 64};
-    struct program_spec spec = {.arena = arena,
-                                .series_every = 2,
-                                .until_every = 3,
-                                .env = &env,
-                                .target = target,
-                                .stop_on_nan = true};
-    struct program_assign *assigns = arena ? arena_alloc_array(arena, 8, sizeof *assigns) : NULL;
-    struct program_series *watched = arena ? arena_alloc_array(arena, 2, sizeof *watched) : NULL;
-    enum err_code code = assigns && watched ? ERR_OK : err_oom(e);
-    struct statement s;
-    for (; *body && code == ERR_OK; body++) {
-        struct program_assign *a = &assigns[spec.n_body++];
-        code = parse(arena, *body, &a->expr, &s, e);
-        a->place = "/body";
-        if (code == ERR_OK) {
-            a->target = s.target;
-            a->index = s.index;
-        }
-    }
-    if (code == ERR_OK)
-        code = parse(arena, "x = a[1]", &watched[0].expr, &s, e);
-    if (code == ERR_OK)
-        code = parse(arena, "x = a[0] > 5", &watched[1].expr, &s, e);
-    watched ? (watched[0].name = watched[0].place = watched[1].place = "x") : NULL;
-    spec.body = assigns;
-    spec.series = watched;
-    spec.n_series = 1;
-    spec.until = watched ? &watched[1] : NULL;
-    if (code == ERR_OK)
-        code = program_new(f.s, f.account, &spec, ret, e);
-    if (code != ERR_OK)
-        arena_free(arena);
-    return code;
+    struct named_array arrays[] = {{"a", f.a}, {"b", f.b}, {0}};
+    return program_of_text(&(struct program_text){.stream = f.s,
+                                                  .account = f.account,
+                                                  .arrays = arrays,
+                                                  .body = body,
+                                                  .series = "x = a[1]",
+                                                  .until = "x = a[0] > 5",
+                                                  .stop_on_nan = true},
+                           ret, e);
 }
 
 static void wake(void *user)
