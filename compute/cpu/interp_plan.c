@@ -568,6 +568,8 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
 
 void interp_rewind(struct interp_run *r)
 {
+    /* what is bound holds what has been read */
+    r->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     r->round = 0;
 }
 

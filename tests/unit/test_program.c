@@ -85,6 +85,21 @@ static void slices_go_on(void **state)
     close_fixture(&f);
 }
 
+/* What is the same for all elements is read anew in each step. */
+static void a_number_changes(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"b = b + 1", "a = a + b[0]", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    open_fixture(&f);
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    assert_int_equal(run(p, 0, 6).state, PROGRAM_UNTIL);
+    assert_true(element(f.a, 7) == 7 + 6 * 100 + 21);
+    program_free(p);
+    close_fixture(&f);
+}
+
 /* Kernels of a slice of one step, those of what is looked at included. */
 static int kernels_of(const char *const *body)
 {
@@ -257,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
+        cmocka_unit_test(a_number_changes),
         cmocka_unit_test(temporaries_are_written_out),
         cmocka_unit_test(what_others_write_counts),
         cmocka_unit_test(every_allocation_may_fail),
