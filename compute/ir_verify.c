@@ -167,10 +167,15 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         if (o->kind == OUT_SCAN)
             CHECK((o->reduce == REDUCE_SUM || o->reduce == REDUCE_PROD) &&
                       reduce_defined(REDUCE_PROD, t) && __builtin_popcount(o->axes) == 1 &&
-                      o->axes < 1ull << k->rank && k->n_outputs == 1,
+                      o->axes < 1ull << k->rank,
                   "output %u: malformed scan", i);
         for (uint32_t j = 0; j < k->n_inputs && o->kind == OUT_SCAN; j++)
             CHECK(k->inputs[j].slot != o->slot, "output %u: a scan over its own operand", i);
+        CHECK(o->kind == OUT_STORE || k->n_outputs == 1, "output %u: not the only one", i);
+        for (uint32_t j = 0; j < k->n_inputs && k->n_outputs > 1; j++)
+            CHECK(k->inputs[j].slot != o->slot, "output %u: one of several over an operand", i);
+        for (uint32_t j = 0; j < i; j++)
+            CHECK(k->outputs[j].slot != o->slot, "output %u: over output %u", i, j);
         bool arg = o->kind == OUT_REDUCE && reduce_is_arg(o->reduce);
         CHECK(o->dtype == (arg ? DT_I64 : t), "output %u: %s of a node of %s", i,
               dtype_name(o->dtype), dtype_name(t));

@@ -71,7 +71,7 @@ static void eat(struct interp_run *r, struct bound *b, struct best *states, int6
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
             blk.n -= blk.n % run;
-        interp_eval(b, &blk, NULL);
+        interp_eval(b, &blk, false);
         const char *values = b->ptr[node];
         for (int64_t g = f, stop; g < f + blk.n; g = stop) {
             int64_t kept = g / run;
@@ -127,7 +127,7 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
         for (int64_t done = 0; done < left; done += blk.n) {
             interp_locate(b, f + done, &blk);
             blk.n = interp_block_size(b, f + done, left - done);
-            interp_eval(b, &blk, NULL);
+            interp_eval(b, &blk, false);
             const char *values = b->ptr[node];
             for (int64_t j = 0, n; j < blk.n; j += n) {
                 int64_t l = whole ? (done + j) % lanes : done;

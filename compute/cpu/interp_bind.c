@@ -357,6 +357,23 @@ static void choose_ahead(struct bound *b)
     }
 }
 
+/* Whose values an instruction may write to their place itself. A single output may be the memory
+ * of an operand, which no instruction reads behind the last; several never are, and where two have
+ * one value, it is written once and copied. */
+static void mark_computed(struct bound *b)
+{
+    const struct ir_kernel *k = b->run->k;
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const uint32_t node = b->alias[k->outputs[i].node];
+        uint32_t c = k->n_outputs > 1 || !b->n_code ? 0 : b->n_code - 1;
+        while (c < b->n_code && b->code[c].dst != node)
+            c++;
+        b->computed[i] = c < b->n_code && b->code[c].kind != INSTR_GATHER;
+        for (uint32_t j = 0; j < i; j++)
+            b->computed[i] &= b->alias[k->outputs[j].node] != node;
+    }
+}
+
 static void bind(struct bound *b)
 {
     const struct interp_run *r = b->run;
@@ -414,10 +431,7 @@ static void bind(struct bound *b)
         b->ptr[i] = b->reg[i] = number ? base + (number - 1) * stride : NULL;
     }
     fill_pinned(b, need, (size_t)(g->points < b->blk ? g->points : b->blk));
-    for (uint32_t i = 0; i < k->n_outputs; i++)
-        b->computed[i] = k->n_outputs == 1 && b->n_code &&
-                         b->code[b->n_code - 1].kind != INSTR_GATHER &&
-                         b->code[b->n_code - 1].dst == b->alias[k->outputs[i].node];
+    mark_computed(b);
 }
 
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,

@@ -178,7 +178,7 @@ static void prefetch_part(const struct bound *b, const struct block *blk, uint32
     }
 }
 
-void interp_eval(struct bound *b, const struct block *blk, void *out)
+void interp_eval(struct bound *b, const struct block *blk, bool direct)
 {
     const struct interp_run *r = b->run;
     const struct ir_kernel *k = r->k;
@@ -188,9 +188,12 @@ void interp_eval(struct bound *b, const struct block *blk, void *out)
         uint32_t o = b->direct[i];
         b->ptr[r->operands[o].node] = (void *)(intptr_t)interp_address(b, o, blk->c);
     }
-    if (b->computed[0]) {
-        uint32_t node = b->alias[k->outputs[0].node];
-        b->ptr[node] = out ? out : b->reg[node];
+    for (uint32_t j = 0; j < k->n_outputs; j++) {
+        const uint32_t node = b->alias[k->outputs[j].node], i = r->n_operands - k->n_outputs + j;
+        if (b->computed[j])
+            b->ptr[node] = direct && b->class_of[i] == CLASS_DIRECT
+                               ? (void *)(intptr_t)interp_address(b, i, blk->c)
+                               : b->reg[node];
     }
     size_t n = (size_t)blk->n;
     const bool ahead = r->large && b->n_code > 1;
@@ -247,14 +250,12 @@ static void store(struct bound *b, const struct block *blk)
 
 void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
-    const struct interp_run *r = b->run;
-    uint32_t out = r->n_operands - r->n_stores;
-    bool direct = r->n_stores == 1 && b->class_of[out] == CLASS_DIRECT && !r->stream;
+    const bool direct = !b->run->stream;
     struct block blk;
     while (f < end) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, direct ? (void *)(intptr_t)interp_address(b, out, blk.c) : NULL);
+        interp_eval(b, &blk, direct);
         store(b, &blk);
         f += blk.n;
     }
@@ -302,7 +303,7 @@ void interp_store_tiles(struct bound *b, int64_t from, int64_t to)
         place_tile(b, tile, &blk);
         if (tile + 1 < to)
             prefetch_tile(b, tile + 1);
-        interp_eval(b, &blk, NULL);
+        interp_eval(b, &blk, false);
         store(b, &blk);
     }
 }

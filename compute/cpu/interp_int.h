@@ -184,7 +184,7 @@ struct bound {
     uint32_t *chain;       /* node → the argument it takes in, UINT32_MAX */
     uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
     bool *absorbed;        /* node → computed by its only user */
-    bool *computed;        /* output → may be written by the last instruction itself */
+    bool *computed;        /* output → may be written by an instruction itself */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
     void *memory; /* everything above */
@@ -224,9 +224,9 @@ struct block {
 void interp_locate(const struct bound *b, int64_t f, struct block *ret);
 /* An operand's address (or index value) there. */
 int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c);
-/* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `out`
- * (may be NULL): where the last instruction of a single output may write. */
-void interp_eval(struct bound *b, const struct block *blk, void *out);
+/* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `direct`:
+ * these are written to their places at once where they can be (CLASS_DIRECT and computed). */
+void interp_eval(struct bound *b, const struct block *blk, bool direct);
 /* Stores a block of the only output's values from `from`, wherever they go. */
 void interp_put(const struct bound *b, const struct block *blk, char *from);
 /* How many points from f the next block may take, at most `left`. */
@@ -261,5 +261,8 @@ bool interp_scan_again(struct interp_run *r, struct interp_scratch *s);
 
 /* Storing kernels (interp_store.c). */
 void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+int64_t interp_item_bytes(const struct interp_run *r); /* of a point, of all outputs */
+/* MODE_GROUPED: what the end columns of so many rows take, of all outputs. */
+size_t interp_ends_bytes(const struct interp_run *r, int64_t rows);
 
 #endif

@@ -431,8 +431,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         return false;
 
     r->stream = (r->mode == MODE_LINEAR || r->mode == MODE_GROUPED) && !r->in_place &&
-                k->n_outputs == 1 &&
-                r->points * r->operands[r->n_operands - 1].itemsize >= STREAM_BYTES;
+                r->points * interp_item_bytes(r) >= STREAM_BYTES;
     r->n_boxes = 1;
     for (int a = 0; a < k->rank; a++) {
         if (r->n_cuts[a] == 1 || r->pointwise || (r->mode == MODE_GROUPED && a == fast))
@@ -453,11 +452,8 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     else if (r->mode == MODE_TILE)
         per = (per + 1023) / 1024;
     r->unit_size = per;
-    if (r->mode == MODE_GROUPED) { /* the end columns of a unit's rows */
-        int64_t *main = &r->cuts[fast][r->main_cut[fast]];
-        r->staging = (size_t)((k->shape[fast] - (main[1] - main[0])) * per) *
-                     r->operands[r->n_operands - 1].itemsize;
-    }
+    if (r->mode == MODE_GROUPED)
+        r->staging = interp_ends_bytes(r, per) + (k->n_outputs > 1 ? BLOCK_MOST * 16 : 0);
 
     r->first_unit = arena_alloc_array(r->arena, (size_t)r->n_boxes + 1, sizeof *r->first_unit);
     if (!r->first_unit)

@@ -264,7 +264,7 @@ static void eat(struct interp_run *r, struct bound *b, void *state, int64_t f, i
     while (f < end) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, NULL);
+        interp_eval(b, &blk, false);
         r->reduce->block(state, b->ptr[node], (size_t)blk.n);
         f += blk.n;
     }
@@ -282,7 +282,7 @@ static void eat_many(struct interp_run *r, struct bound *b, char *states, int64_
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
             blk.n -= blk.n % run;
-        interp_eval(b, &blk, NULL);
+        interp_eval(b, &blk, false);
         const char *values = b->ptr[node];
         for (int64_t g = f; g < f + blk.n;) {
             int64_t kept = g / run, n = (kept + 1) * run - g;
@@ -405,14 +405,14 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
             blk.n = interp_block_size(b, f, rows * lanes);
             blk.n -= blk.n % lanes;
             interp_locate(b, f, &blk);
-            interp_eval(b, &blk, NULL);
+            interp_eval(b, &blk, false);
             r->reduce->vadd(t->cur, b->ptr[node], (size_t)blk.n, t->lanes);
             row += blk.n / lanes;
         } else {
             for (int64_t l = l0; l < l1; l += blk.n) {
                 interp_locate(b, f + l - l0, &blk);
                 blk.n = interp_block_size(b, f + l - l0, l1 - l);
-                interp_eval(b, &blk, NULL);
+                interp_eval(b, &blk, false);
                 r->reduce->vadd(t->cur + (size_t)(l - l0) * step, b->ptr[node], (size_t)blk.n,
                                 t->lanes);
             }

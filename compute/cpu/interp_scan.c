@@ -152,7 +152,7 @@ static void walk_range(struct walk *w, int64_t f, int64_t end)
     for (; f < end; f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, NULL);
+        interp_eval(b, &blk, false);
         char *to = direct ? (char *)(intptr_t)interp_address(b, out, blk.c) : w->staging;
         take(w, b->ptr[node], to, f, blk.n);
         if (w->write && !direct)

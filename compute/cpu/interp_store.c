@@ -5,7 +5,9 @@
  * run as one long row that overruns the row ends: what it computes in the end columns is nonsense
  * (read from the neighbouring rows, always inside the operand). The columns are therefore computed
  * first and put in its place block by block, before the block is written, so that memory sees each
- * element once and in order, also when the output is an input's memory. */
+ * element once and in order, also when the output is an input's memory. Of several outputs, one
+ * that no instruction computes here (an operand as it is, a constant) goes through a block of the
+ * staging memory for that. */
 #include <assert.h>
 #include <string.h>
 
@@ -41,7 +43,7 @@ static void copy_item(char *to, const char *from, size_t size)
 }
 
 /* The end columns of rows [from, to), as they follow the middle of a row in memory: first those
- * right of it, then those left of the next row's. */
+ * right of it, then those left of the next row's. Each output's follow the one's before it. */
 struct ends {
     char *values; /* column · rows + row − from */
     int64_t rows, from, columns, right;
@@ -53,20 +55,47 @@ static const char *end_value(const struct ends *e, int64_t column, int64_t row)
     return e->values + (size_t)(column * e->rows + row - e->from) * e->item;
 }
 
-/* Computes rows [from, to) of one interval of the fastest axis into the columns from `column`. */
-static void collect(struct bound *b, struct ends *e, int64_t column, int64_t width)
+/* To output j: its own item size, its own values. */
+static void next_ends(const struct interp_run *r, struct ends *e, uint32_t j)
 {
-    uint32_t node = b->alias[b->run->k->outputs[0].node];
+    if (j)
+        e->values += (size_t)(e->columns * e->rows) * e->item;
+    e->item = r->operands[r->n_operands - r->n_stores + j].itemsize;
+}
+
+/* Computes rows [from, to) of one interval of the fastest axis into the columns from `column`. */
+static void collect(struct bound *b, const struct ends *e, int64_t column, int64_t width)
+{
+    const struct interp_run *r = b->run;
     struct block blk;
     for (int64_t f = e->from * width, end = f + e->rows * width; f < end; f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
-        interp_eval(b, &blk, NULL);
-        const char *values = b->ptr[node];
-        for (int64_t i = 0; i < blk.n; i++)
-            copy_item((char *)end_value(e, column + (f + i) % width, (f + i) / width),
-                      values + (size_t)i * e->item, e->item);
+        interp_eval(b, &blk, false);
+        struct ends own = *e;
+        for (uint32_t j = 0; j < r->n_stores; j++) {
+            next_ends(r, &own, j);
+            const char *values = b->ptr[b->alias[r->k->outputs[j].node]];
+            for (int64_t i = 0; i < blk.n; i++)
+                copy_item((char *)end_value(&own, column + (f + i) % width, (f + i) / width),
+                          values + (size_t)i * own.item, own.item);
+        }
     }
+}
+
+int64_t interp_item_bytes(const struct interp_run *r)
+{
+    int64_t bytes = 0;
+    for (uint32_t i = r->n_operands - r->n_stores; i < r->n_operands; i++)
+        bytes += r->operands[i].itemsize;
+    return bytes;
+}
+
+size_t interp_ends_bytes(const struct interp_run *r, int64_t rows)
+{
+    const int fast = r->order[r->n_order - 1];
+    const int64_t *main = &r->cuts[fast][r->main_cut[fast]];
+    return (size_t)((r->k->shape[fast] - (main[1] - main[0])) * rows * interp_item_bytes(r));
 }
 
 static void compute_ends(struct interp_run *r, int64_t box, struct ends *e,
@@ -77,8 +106,6 @@ static void compute_ends(struct interp_run *r, int64_t box, struct ends *e,
     const int64_t lo = r->cuts[fast][main], hi = r->cuts[fast][main + 1];
     e->columns = full - (hi - lo);
     e->right = full - hi;
-    e->item = r->operands[r->n_operands - 1].itemsize;
-    assert((size_t)(e->columns * e->rows) * e->item <= s->staging_size);
     e->values = s->staging;
     int slot = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -106,39 +133,70 @@ static void patch(const struct ends *e, char *block, int64_t at, int64_t n, int6
         }
 }
 
-/* Rows [row, row + rows), which follow each other in memory; f: the first one's middle. */
-static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64_t row,
-                         int64_t rows, int64_t full)
+/* A block of output j, with its end columns, to its place. */
+static void put_overrun(const struct bound *b, const struct ends *e, uint32_t j,
+                        const struct block *blk, int64_t at, int64_t row, int64_t full, char *spare)
 {
     const struct interp_run *r = b->run;
-    const uint32_t out = r->n_operands - 1;
-    const uint32_t node = b->alias[r->k->outputs[0].node];
+    const size_t bytes = (size_t)blk->n * e->item;
+    char *from = b->ptr[b->alias[r->k->outputs[j].node]];
+    char *to = (char *)(intptr_t)interp_address(b, r->n_operands - r->n_stores + j, blk->c);
+    if (!b->computed[j])
+        from = memcpy(spare, from, bytes);
+    patch(e, from, at, blk->n, row, full);
+    if (r->stream)
+        rows_stream(to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
+/* Rows [row, row + rows), which follow each other in memory; f: the first one's middle. */
+static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64_t row,
+                         int64_t rows, int64_t full, char *spare)
+{
+    const struct interp_run *r = b->run;
+    const uint32_t out = r->n_operands - r->n_stores;
     const int64_t width = full - e->columns, end = (rows - 1) * full + width;
-    char *first = NULL;
+    const int64_t item = r->operands[out].itemsize, left = e->columns - e->right;
+    struct ends own;
     struct block blk;
     for (int64_t at = 0; at < end; at += blk.n) {
         interp_locate(b, f + at, &blk);
         blk.n = interp_block_size(b, f + at, end - at);
-        char *to = (char *)(intptr_t)interp_address(b, out, blk.c);
-        if (at == 0)
-            first = to;
         /* Blocks that end with a cache line are written in whole lines. */
-        int64_t over = (int64_t)(((uintptr_t)to + (size_t)blk.n * e->item) & 63) / (int64_t)e->item;
+        int64_t over = ((interp_address(b, out, blk.c) + blk.n * item) & 63) / item;
         if (blk.n > 64 && at + blk.n < end)
             blk.n -= over;
-        interp_eval(b, &blk, NULL);
-        patch(e, b->ptr[node], at, blk.n, row, full);
-        if (r->stream)
-            rows_stream(to, b->ptr[node], (size_t)blk.n * e->item);
-        else
-            memcpy(to, b->ptr[node], (size_t)blk.n * e->item);
+        interp_eval(b, &blk, false);
+        own = *e;
+        for (uint32_t j = 0; j < r->n_stores; j++) {
+            next_ends(r, &own, j);
+            put_overrun(b, &own, j, &blk, at, row, full, spare);
+        }
     }
     /* Before the first middle and after the last. */
-    const int64_t left = e->columns - e->right;
-    for (int64_t j = 0; j < left; j++)
-        copy_item(first - (size_t)(left - j) * e->item, end_value(e, e->right + j, row), e->item);
-    for (int64_t j = 0; j < e->right; j++)
-        copy_item(first + (size_t)(end + j) * e->item, end_value(e, j, row + rows - 1), e->item);
+    interp_locate(b, f, &blk);
+    own = *e;
+    for (uint32_t j = 0; j < r->n_stores; j++) {
+        next_ends(r, &own, j);
+        char *first = (char *)(intptr_t)interp_address(b, out + j, blk.c);
+        for (int64_t i = 0; i < left; i++)
+            copy_item(first - (size_t)(left - i) * own.item, end_value(&own, own.right + i, row),
+                      own.item);
+        for (int64_t i = 0; i < own.right; i++)
+            copy_item(first + (size_t)(end + i) * own.item, end_value(&own, i, row + rows - 1),
+                      own.item);
+    }
+}
+
+/* Whether the middle can overrun: what is computed is patched where it lies. */
+static bool overruns(const struct bound *b)
+{
+    const struct interp_run *r = b->run;
+    bool fits = b->overrun && (b->computed[0] || r->n_stores > 1);
+    for (uint32_t j = 0; j < r->n_stores; j++)
+        fits &= b->class_of[r->n_operands - r->n_stores + j] == CLASS_DIRECT;
+    return fits;
 }
 
 static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
@@ -150,13 +208,14 @@ static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
 
     struct bound *b = interp_bind(r, box * n + main, true, 0, s);
     int64_t width = b->box_ext[fast], high = b->box_ext[next];
-    if (b->overrun && b->computed[0] && b->class_of[r->n_operands - 1] == CLASS_DIRECT) {
+    if (overruns(b)) {
         struct ends e = {.from = from, .rows = to - from};
+        char *spare = s->staging + interp_ends_bytes(r, to - from);
         compute_ends(r, box, &e, s);
         int64_t plane = (high - 1) * full + width;
         for (int64_t row = from; row < to;) {
             int64_t y = row % high, rows = high - y < to - row ? high - y : to - row;
-            overrun_rows(b, &e, row / high * plane + y * full, row, rows, full);
+            overrun_rows(b, &e, row / high * plane + y * full, row, rows, full, spare);
             row += rows;
         }
         return;

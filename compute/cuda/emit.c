@@ -157,42 +157,65 @@ static void emit_constants(struct emitter *m)
         emit_table(m, k->tables[i], i);
 }
 
-/* ar_put(): a chunk's results to their places. */
-void emit_put(struct emitter *m)
+/* A chunk's results of one output to their place. `name`: of its parameters and variables, a number
+ * where there are several; `element`: of the results' struct. */
+static void emit_put_one(struct emitter *m, uint32_t output, const char *name, const char *element)
 {
-    const struct ir_output *out = &m->k->outputs[0];
+    const struct ir_output *out = &m->k->outputs[output];
     const struct form *f = m->f;
+    const int64_t *strides = f->out_strides[output];
     struct strb *b = &m->body;
     char type[32];
     snprintf(type, sizeof type, "%s *", emit_type(out->dtype));
-    emit_address(m, out->slot, out->view.offset * (int64_t)dtype_size(out->dtype), type, "out");
-    strb_addf(b,
-              "template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const "
-              "ar_vec<ar_result, E> &r%s)\n{\n    const ar_index to = 0",
-              f->step > 1 ? ", ar_index least" : "");
+    emit_address(m, out->slot, out->view.offset * (int64_t)dtype_size(out->dtype), type, "out%s",
+                 name);
+    strb_addf(b, "    const ar_index to%s = 0", name);
     for (int a = 0; a < f->rank; a++) {
-        int64_t s = f->out_strides[a];
+        int64_t s = strides[a];
         if (s == 0)
             continue;
         strb_addf(b, " + at.i[%d]", a);
         if (s != 1) {
-            emit_i64(m, s, "t%d", a);
-            strb_addf(b, " * (ar_index)p.t%d", a);
+            emit_i64(m, s, "t%s%d", name, a);
+            strb_addf(b, " * (ar_index)p.t%s%d", name, a);
         }
     }
     strb_add(b, ";\n");
-    int64_t fast = f->out_strides[f->rank - 1];
-    if (f->out_vector)
-        strb_add(b, "    ar_store<ar_result, E>(p.out + to, r);\n}\n");
-    else {
-        strb_addf(b, "#pragma unroll\n    for (int e = 0; e < E; e++)\n        %sp.out[to",
-                  f->step > 1 ? "if (e * AR_STEP >= least) " : "");
+    int64_t fast = strides[f->rank - 1];
+    if (f->out_vector && !*element) {
+        strb_add(b, "    ar_store<ar_result, E>(p.out + to, r);\n");
+    } else if (f->out_vector) {
+        strb_addf(b,
+                  "    ar_vec<%s, E> r%s;\n#pragma unroll\n    for (int e = 0; e < E; e++)\n"
+                  "        r%s.v[e] = r.v[e]%s;\n    ar_store<%s, E>(p.out%s + to%s, r%s);\n",
+                  emit_type(out->dtype), name, name, element, emit_type(out->dtype), name, name,
+                  name);
+    } else {
+        strb_addf(b, "#pragma unroll\n    for (int e = 0; e < E; e++)\n        %sp.out%s[to%s",
+                  f->step > 1 ? "if (e * AR_STEP >= least) " : "", name, name);
         if (fast == 1)
             strb_add(b, " + e * AR_STEP");
         else if (fast != 0)
-            strb_addf(b, " + e * AR_STEP * (ar_index)p.t%d", f->rank - 1);
-        strb_add(b, "] = r.v[e];\n}\n");
+            strb_addf(b, " + e * AR_STEP * (ar_index)p.t%s%d", name, f->rank - 1);
+        strb_addf(b, "] = r.v[e]%s;\n", element);
     }
+}
+
+void emit_put(struct emitter *m)
+{
+    char name[16] = "", element[16] = "";
+    strb_addf(&m->body,
+              "template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const "
+              "ar_vec<ar_result, E> &r%s)\n{\n",
+              m->f->step > 1 ? ", ar_index least" : "");
+    for (uint32_t i = 0; i < m->k->n_outputs; i++) {
+        if (m->k->n_outputs > 1) {
+            snprintf(name, sizeof name, "%u_", i);
+            snprintf(element, sizeof element, ".v%u", i);
+        }
+        emit_put_one(m, i, name, element);
+    }
+    strb_add(&m->body, "}\n");
 }
 
 /* --- operands --- */

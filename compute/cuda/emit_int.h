@@ -31,7 +31,8 @@ void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ..
 void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const char *type,
                   const char *name, ...) __attribute__((format(printf, 5, 6)));
 void emit_divisors(struct emitter *m); /* div[k] */
-/* ar_operands, ar_fetch(), ar_put() of the forms that walk chunks. */
+/* ar_operands, ar_fetch() and ar_put() (a chunk's results to their places) of the forms that walk
+ * chunks. */
 void emit_operands(struct emitter *m);
 void emit_fetch(struct emitter *m);
 void emit_put(struct emitter *m);
@@ -66,7 +67,7 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
 void emit_operand(struct emitter *m, uint32_t load);
 /* The nodes up to number `last`, a variable v<number> each. */
 void emit_nodes(struct emitter *m, uint32_t last);
-/* ar_point(): the value of the output's node. */
+/* ar_point(): the value of the output's node; of several a struct of them, v0, v1, … */
 void emit_point(struct emitter *m);
 
 #endif

@@ -285,11 +285,18 @@ void emit_point(struct emitter *m)
     struct strb *b = &m->body;
     bool stencil = m->f->kind == FORM_STENCIL;
     const char *value = "ar_result";
-    strb_addf(b, "typedef %s ar_result;\n", emit_type(k->outputs[0].dtype));
+    const struct ir_output *out = k->outputs;
+    if (k->n_outputs == 1) {
+        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
+    } else {
+        strb_add(b, "struct ar_result {\n");
+        for (uint32_t i = 0; i < k->n_outputs; i++)
+            strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
+        strb_add(b, "};\n");
+    }
     if (m->f->kind == FORM_REDUCE) { /* what is reduced is not always what comes out */
         value = "ar_value";
-        strb_addf(b, "typedef %s ar_value;\n",
-                  emit_type((enum dtype)k->nodes[k->outputs[0].node].dtype));
+        strb_addf(b, "typedef %s ar_value;\n", emit_type((enum dtype)k->nodes[out->node].dtype));
     }
     strb_addf(b,
               stencil ? "AR_FN %s ar_point(const ar_params &p, const ar_at &at, const "
@@ -301,6 +308,16 @@ void emit_point(struct emitter *m)
                 "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
                 "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
     emit_used_contexts(m);
-    emit_nodes(m, k->outputs[0].node);
-    strb_addf(b, "    return v%u;\n}\n", k->outputs[0].node);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        last = out[i].node > last ? out[i].node : last;
+    emit_nodes(m, last);
+    if (k->n_outputs == 1) {
+        strb_addf(b, "    return v%u;\n}\n", out->node);
+        return;
+    }
+    strb_add(b, "    ar_result all;\n");
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        strb_addf(b, "    all.v%u = v%u;\n", i, out[i].node);
+    strb_add(b, "    return all;\n}\n");
 }

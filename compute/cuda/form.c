@@ -86,6 +86,9 @@ static bool mergeable(const struct analysis *z, int outer, int inner)
             k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
             return false;
     const struct ir_output *o = &k->outputs[0];
+    for (uint32_t i = 1; i < k->n_outputs; i++)
+        if (o[i].view.strides[outer] != o[i].view.strides[inner] * n)
+            return false;
     if (o->kind != OUT_STORE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
         return false;
     if (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce) &&
@@ -110,7 +113,8 @@ static void merge_axes(struct analysis *z)
             f->strides[in][to] = k->inputs[in].gathered ? 0 : k->inputs[in].view.strides[a];
         for (uint32_t c = 1; c < k->n_ctxs; c++)
             f->offsets[c][to] = k->ctxs[c].offset[a];
-        f->out_strides[to] = k->outputs[0].view.strides[a];
+        for (uint32_t o = 0; o < k->n_outputs; o++)
+            f->out_strides[o][to] = k->outputs[o].view.strides[a];
         if (k->outputs[0].kind != OUT_STORE && (k->outputs[0].axes >> a & 1))
             f->reduced_axes |= 1u << to;
     }
@@ -131,7 +135,8 @@ static void keep_axes(struct analysis *z)
     for (int a = 0; a < k->rank; a++) {
         f->shape[a] = k->shape[a];
         f->axis[a] = a;
-        f->out_strides[a] = k->outputs[0].view.strides[a];
+        for (uint32_t o = 0; o < k->n_outputs; o++)
+            f->out_strides[o][a] = k->outputs[o].view.strides[a];
     }
     for (uint32_t i = 0; i < k->n_inputs; i++)
         for (int a = 0; a < k->inputs[i].view.rank && !k->inputs[i].gathered; a++)
@@ -182,7 +187,8 @@ static bool needs_wide(const struct ir_kernel *k)
     for (int a = 0; a < k->rank; a++)
         if (__builtin_mul_overflow(most, k->shape[a], &most))
             return true;
-    reach(k->shape, k->outputs[0].view.strides, k->rank, &most);
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        reach(k->shape, k->outputs[i].view.strides, k->rank, &most);
     for (uint32_t i = 0; i < k->n_inputs; i++)
         if (!k->inputs[i].gathered) /* whose numbers are 64 bits long anyway */
             reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank,
@@ -235,8 +241,12 @@ bool form_input_aligned(const struct analysis *z, uint32_t input, int elements)
 
 bool form_output_aligned(const struct analysis *z, int elements)
 {
-    const struct ir_output *o = &z->k->outputs[0];
-    return aligned(z, o->view.offset, z->f->out_strides, dtype_size(o->dtype), elements);
+    for (uint32_t i = 0; i < z->k->n_outputs; i++) {
+        const struct ir_output *o = &z->k->outputs[i];
+        if (!aligned(z, o->view.offset, z->f->out_strides[i], dtype_size(o->dtype), elements))
+            return false;
+    }
+    return true;
 }
 
 int form_chunk_elements(const struct analysis *z, bool store)
@@ -247,10 +257,12 @@ int form_chunk_elements(const struct analysis *z, bool store)
     size_t smallest = 16, largest = 1;
     if (f->general)
         return 1;
-    if (store) {
-        smallest = largest = dtype_size(k->outputs[0].dtype);
-        if (f->out_strides[f->rank - 1] != 1)
+    for (uint32_t i = 0; i < k->n_outputs && store; i++) {
+        size_t size = dtype_size(k->outputs[i].dtype);
+        if (f->out_strides[i][f->rank - 1] != 1)
             return 1;
+        smallest = size < smallest ? size : smallest;
+        largest = size > largest ? size : largest;
     }
     for (uint32_t i = 0; i < k->n_inputs; i++) {
         size_t size = dtype_size(k->inputs[i].dtype);
@@ -353,8 +365,9 @@ static int crossing_axis(const struct analysis *z)
 {
     const struct form *f = z->f;
     int votes[MAX_RANK] = {0}, best = -1, x = f->rank - 1;
-    if (f->out_strides[x] != 1)
-        return -1;
+    for (uint32_t i = 0; i < z->k->n_outputs; i++)
+        if (f->out_strides[i][x] != 1)
+            return -1;
     for (uint32_t i = 0; i < f->n_loads; i++) {
         const int64_t *s = f->strides[f->loads[i].input];
         if (s[x] == 0 || s[x] == 1)
@@ -518,10 +531,11 @@ static bool begin(struct analysis *z)
         return false;
     f->strides = arena_alloc_array(z->arena, k->n_inputs + 1, sizeof *f->strides);
     f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
+    f->out_strides = arena_alloc_array(z->arena, k->n_outputs, sizeof *f->out_strides);
     f->wide = needs_wide(k);
     f->step = 1;
     f->threads = FORM_BLOCK;
-    return f->strides && f->offsets && list_loads(z);
+    return f->strides && f->offsets && f->out_strides && list_loads(z);
 }
 
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,

@@ -68,10 +68,10 @@ struct form {
     int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's); 0
                                      where it is gathered */
     int64_t (*offsets)[MAX_RANK]; /* by context, over the merged axes (not general) */
-    int64_t out_strides[MAX_RANK];
-    bool out_vector; /* results are stored by vectors */
-    int elements;    /* of a chunk */
-    int unroll;      /* chunks of a thread */
+    int64_t (*out_strides)[MAX_RANK]; /* by output */
+    bool out_vector;                  /* results are stored by vectors */
+    int elements;                     /* of a chunk */
+    int unroll;                       /* chunks of a thread */
     struct form_load *loads;
     uint32_t n_loads;
 

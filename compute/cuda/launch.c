@@ -263,10 +263,16 @@ static enum err_code copy_block(struct stream *s, const struct job_copy *b, stru
     return code;
 }
 
-/* What kernel number i writes. */
-static const void *written(const struct job *job, uint32_t i)
+/* Whether kernel number i writes memory that the last one does. */
+static bool writes_result(const struct job *job, uint32_t i)
 {
-    return job_slots(job, i)[job->kernels[i]->outputs[0].slot];
+    const uint32_t end = job->n_kernels - 1;
+    const struct ir_kernel *k = job->kernels[i], *last = job->kernels[end];
+    for (uint32_t a = 0; a < k->n_outputs; a++)
+        for (uint32_t b = 0; b < last->n_outputs; b++)
+            if (job_slots(job, i)[k->outputs[a].slot] == job_slots(job, end)[last->outputs[b].slot])
+                return true;
+    return false;
 }
 
 /* Kernels [from, to), one after the other. */
@@ -278,7 +284,7 @@ static enum err_code launch_kernels(struct stream *s, const struct job *job, str
         if (launch_is_empty(job->kernels[i]))
             continue;
         code = launch_kernel(s, job, f, i, first);
-        f->touched |= code == ERR_OK && written(job, i) == written(job, job->n_kernels - 1);
+        f->touched |= code == ERR_OK && writes_result(job, i);
     }
     return code;
 }

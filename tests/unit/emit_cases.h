@@ -138,7 +138,8 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"gradient(a, 0)", "stencil"},
     {"correlate(sq, [[1, 2, 1], [2, 4, 2], [1, 2, 1]], 'clamp')", "stencil"},
 };
-/* Those whose text is committed: tests/golden/cuda/NAME.cu. No expression has the last. */
+/* Those whose text is committed: tests/golden/cuda/NAME.cu. Of two expressions one kernel is made.
+ * No expression has the last. */
 static const struct { const char *name, *text; } emit_golden[] = {
     {"flat", "a*2 + 1"}, {"flat-tail", "line + 1"}, {"flat-select", "where(a > b, a - b, b - a)"},
     {"flat-unaligned", "a + off"}, {"flat-strided", "every + 1"}, {"flat-wide", "big + row[0]"},
@@ -160,7 +161,11 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"}, {"reduce-var", "var(a[:, ::2], axis=(0, 2))"},
     {"gather", "take_along_axis(sq[:64], i)"},
     {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
-    {"sample", "sample(sq, points[:, 1:])"}, {"random", NULL},
+    {"sample", "sample(sq, points[:, 1:])"},
+    {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
+    {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},
+    {"stencil-step-two", "laplacian(odd2); odd2*2"},
+    {"general-two", "shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a; a + 1"}, {"random", NULL},
 };
 /* clang-format on */
 

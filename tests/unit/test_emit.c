@@ -19,6 +19,7 @@
 #include "compute/cuda/compile.h"
 #include "compute/cuda/emit.h"
 #include "compute/ir_build.h"
+#include "compute/ir_merge.h"
 #include "compute/lower.h"
 #include "protocol/infix.h"
 #include "tests/unit/emit_cases.h"
@@ -52,7 +53,7 @@ static struct ir_plan *lowered(struct arena *arena, const struct typed *t)
     return plan;
 }
 
-static struct ir_plan *plan_of(struct arena *arena, const char *text)
+static struct ir_plan *plan_and_graph(struct arena *arena, const char *text, struct typed **ret)
 {
     struct expr x;
     struct err e = ERR_INIT;
@@ -64,7 +65,14 @@ static struct ir_plan *plan_of(struct arena *arena, const char *text)
     if (infix_parse(&x, source, text, strlen(text), &x.root, &e) != ERR_OK ||
         check_expr(arena, &x, &env, -1, t, &e) != ERR_OK)
         fail_msg("%s: %s", text, e.message);
+    *ret = t;
     return lowered(arena, t);
+}
+
+static struct ir_plan *plan_of(struct arena *arena, const char *text)
+{
+    struct typed *t;
+    return plan_and_graph(arena, text, &t);
 }
 
 /* What engine_random() asks for, along one axis. */
@@ -162,15 +170,48 @@ static int is_golden(const char *name, const char *text)
     return differs(name, text, path);
 }
 
+/* "x; y": one kernel of two outputs. */
+static const struct ir_kernel *kernel_of_two(struct arena *arena, const char *text)
+{
+    const char *middle = strchr(text, ';');
+    struct ir_kernel *parts[2], *k = NULL;
+    for (int i = 0; i < 2; i++) {
+        const char *part = i ? middle + 1 : arena_strndup(arena, text, (size_t)(middle - text));
+        struct typed *t;
+        struct ir_plan *p = plan_and_graph(arena, part, &t);
+        parts[i] = p->kernels[0];
+        assert_int_equal(p->n_kernels, 1);
+        for (uint32_t n = 0; n < parts[i]->n_inputs; n++)
+            parts[i]->inputs[n].slot =
+                (uint32_t)((const char *)t->inputs[p->slots[parts[i]->inputs[n].slot].index].array -
+                           here);
+        parts[i]->outputs[0].slot = 100 + (uint32_t)i;
+    }
+    const bool keep = true;
+    const struct fuse_limits limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 400};
+    const struct ir_merge_request req = {
+        .first = parts[0], .second = parts[1], .keep = &keep, .limits = &limits};
+    assert_int_equal(ir_merge(arena, &req, &k), IR_MERGED);
+    assert_null(ir_verify(k, arena));
+    assert_int_equal(k->n_outputs, 2);
+    return k;
+}
+
+static const struct ir_kernel *golden_kernel(struct arena *arena, const char *text)
+{
+    if (text && strchr(text, ';'))
+        return kernel_of_two(arena, text);
+    const struct ir_plan *p = text ? plan_of(arena, text) : random_plan(arena);
+    return p->kernels[p->n_kernels - 1];
+}
+
 static void the_text_is_the_committed_one(void **state)
 {
     (void)state;
     int wrong = 0;
     for (size_t i = 0; i < sizeof emit_golden / sizeof *emit_golden; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
-        const char *expr = emit_golden[i].text;
-        const struct ir_plan *p = expr ? plan_of(arena, expr) : random_plan(arena);
-        struct emitted *m = emit_kernel(arena, p->kernels[p->n_kernels - 1], 256);
+        struct emitted *m = emit_kernel(arena, golden_kernel(arena, emit_golden[i].text), 256);
         assert_non_null(m);
         wrong += is_golden(emit_golden[i].name, m->text);
     }
@@ -267,6 +308,20 @@ static void nvrtc_makes_machine_code_of_them(void **state)
             FILE *f = fopen("kernel.cubin", "wb");
             fwrite(code.bytes, 1, code.n, f);
             fclose(f);
+        }
+        mem_free(code.bytes);
+    }
+    for (size_t i = 0; i < sizeof emit_golden / sizeof *emit_golden && !only; i++) {
+        if (!emit_golden[i].text || !strchr(emit_golden[i].text, ';'))
+            continue;
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        struct emitted *m = emit_kernel(arena, kernel_of_two(arena, emit_golden[i].text), 256);
+        struct compiled code = {0};
+        struct err e = ERR_INIT;
+        assert_non_null(m);
+        if (compile_text(nvrtc, "sm_90", m->text, false, &code, &e) != ERR_OK) {
+            print_message("%s: %s\n%s\n", emit_golden[i].text, e.message, m->text);
+            wrong++;
         }
         mem_free(code.bytes);
     }

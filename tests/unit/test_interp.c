@@ -22,7 +22,7 @@ static void test_random_stores(void **state)
         random_shape(&rank, shape);
         start(&s, rank, shape);
         random_nodes(&s, false);
-        if (chance(10)) { /* a second output */
+        for (int more = chance(30) ? (int)between(1, 3) : 0; more > 0; more--) {
             uint32_t node = (uint32_t)between(0, s.k.n_nodes - 1);
             struct ir_output o = {.kind = OUT_STORE, .node = node};
             o.dtype = s.k.nodes[node].dtype;
@@ -132,6 +132,54 @@ static void test_stencils(void **state)
             laplacian(&s, mode & 1 ? DT_F32 : DT_F64, (enum boundary_mode)mode,
                       (mode + i) % 3 == 0);
             check_setup(&s, i * 10 + (uint64_t)mode);
+            finish(&s);
+        }
+}
+
+/* A stencil with further outputs: an operand as it is, a number, a flag that is known in each box,
+ * the stencil's own value again and another of half or twice its size. */
+static void test_stencils_of_several(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank;
+        int64_t shape[3];
+    } cases[] = {{1, {70000}},      {2, {40, 500}},    {2, {300, 40}}, {2, {3, 3}},
+                 {3, {12, 20, 70}}, {3, {30, 30, 30}}, {2, {1000, 2}}, {2, {2, 40000}},
+                 {2, {1200, 1201}} /* written past the caches */};
+    rng_state = 9;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int what = 1; what < 32; what += i == 8 ? 30 : 2) {
+            struct setup s;
+            const bool single = what & 2;
+            start(&s, cases[i].rank, cases[i].shape);
+            laplacian(&s, single ? DT_F32 : DT_F64, (enum boundary_mode)(what % 6), false);
+            const uint32_t sum = s.k.outputs[0].node;
+            struct ir_node inside;
+            memset(&inside, 0, sizeof inside);
+            inside.kind = IR_INSIDE;
+            inside.dtype = DT_BOOL;
+            inside.ctx = 1;
+            const uint32_t nodes[] = {
+                ir_emit_load(&s.b, s.k.inputs[0].slot, s.k.inputs[0].dtype, &s.k.inputs[0].view, 0),
+                ir_emit(&s.b, &inside),
+                ir_emit_const(&s.b, (struct scalar){.dtype = DT_I16, .v.i16 = 7}),
+                ir_emit_cast(&s.b, sum, single ? DT_F64 : DT_F32), sum};
+            for (int o = 0; o < 5; o++) {
+                struct ir_output out = {.kind = OUT_STORE, .node = nodes[o]};
+                out.dtype = s.k.nodes[nodes[o]].dtype;
+                if (!(what >> o & 1))
+                    continue;
+                if (what % 7 == 3)
+                    out.view = random_view(s.k.rank, s.k.shape, false);
+                else
+                    assert_int_equal(view_contiguous(s.k.rank, s.k.shape, dtype_size(out.dtype),
+                                                     &out.view, NULL),
+                                     ERR_OK);
+                out.slot = add_slot(&s, out.dtype, &out.view);
+                ir_add_output(&s.b, &out);
+            }
+            check_setup(&s, i * 100 + (uint64_t)what);
             finish(&s);
         }
 }
@@ -371,11 +419,12 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_stores),    cmocka_unit_test(test_random_reductions),
-        cmocka_unit_test(test_random_scans),     cmocka_unit_test(test_stencils),
-        cmocka_unit_test(test_large_reductions), cmocka_unit_test(test_transposed),
-        cmocka_unit_test(test_chains),           cmocka_unit_test(test_many_boxes),
-        cmocka_unit_test(test_long_columns),     cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_random_stores),       cmocka_unit_test(test_random_reductions),
+        cmocka_unit_test(test_random_scans),        cmocka_unit_test(test_stencils),
+        cmocka_unit_test(test_stencils_of_several), cmocka_unit_test(test_large_reductions),
+        cmocka_unit_test(test_transposed),          cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_many_boxes),          cmocka_unit_test(test_long_columns),
+        cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,68 @@
+#include "compute/kernels/scalar.h"
+typedef int ar_index;
+#define AR_RANK 1
+#define AR_FAST 0
+#define AR_BLOCK 128
+#define AR_E 16
+#define AR_UNROLL 1
+#define AR_STEP 1
+#include "compute/kernels/common.cuh"
+struct ar_params {
+    alignas(8) const ar_f32 * in0;
+    alignas(8) ar_f32 c0;
+    alignas(8) ar_f32 c1;
+    alignas(8) ar_i64 chunks;
+    alignas(8) ar_i64 tail;
+    alignas(8) ar_div div[1];
+    alignas(8) ar_bool * out0_;
+    alignas(8) ar_f32 * out1_;
+};
+#define AR_TAIL 1
+template <int E> struct ar_operands {
+    ar_vec<ar_f32, E> l0;
+};
+template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
+{
+    {
+    o.l0 = ar_load<ar_f32, E>(p.in0 + at.i[0]);
+    }
+}
+struct ar_result {
+    ar_bool v0;
+    ar_f32 v1;
+};
+template <int E> AR_FN ar_result ar_point(const ar_params &p, const ar_at &at, const ar_operands<E> &o, int e)
+{
+    ar_index i[AR_RANK];
+#pragma unroll
+    for (int k = 0; k < AR_RANK; k++)
+        i[k] = at.i[k];
+    i[AR_FAST] += e * AR_STEP;
+    (void)i;
+    const ar_f32 v0 = o.l0.v[e];
+    const ar_f32 v1 = p.c0;
+    const ar_f32 v2 = ar_MULTIPLY_F32(v0, v1);
+    const ar_f32 v3 = p.c1;
+    const ar_bool v4 = ar_GREATER_F32(v2, v3);
+    const ar_f32 v5 = ar_ADD_F32(v0, v3);
+    ar_result all;
+    all.v0 = v4;
+    all.v1 = v5;
+    return all;
+}
+template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar_vec<ar_result, E> &r)
+{
+    const ar_index to0_ = 0 + at.i[0];
+    ar_vec<ar_bool, E> r0_;
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        r0_.v[e] = r.v[e].v0;
+    ar_store<ar_bool, E>(p.out0_ + to0_, r0_);
+    const ar_index to1_ = 0 + at.i[0];
+    ar_vec<ar_f32, E> r1_;
+#pragma unroll
+    for (int e = 0; e < E; e++)
+        r1_.v[e] = r.v[e].v1;
+    ar_store<ar_f32, E>(p.out1_ + to1_, r1_);
+}
+#include "compute/kernels/elementwise.cuh"
