@@ -235,13 +235,20 @@ struct launches {
     uint32_t n;
 };
 
-/* Pass number `pass` once, or as many steps of it as go at once. */
+/* How many steps the kernel of several makes, number `i`; 0: there is none. */
+static int64_t steps_of(const struct loop_kernels *k, int i)
+{
+    return i < SEVERAL && k->several[i] ? k->several[i]->steps : 0;
+}
+
+/* Pass number `pass`: a step, or those of the kernel of several, number `several`. */
 static void add_pass(struct launches *to, const struct loop *l, void **const *slots, int pass,
-                     bool several)
+                     int several)
 {
     const struct loop_kernels *k = l->passes[pass].kernels;
-    for (uint32_t i = 0; i < (several ? 1 : k->n_kernels); i++) {
-        to->kernels[to->n] = several ? k->several : k->kernels[i];
+    bool one = steps_of(k, several) == 0;
+    for (uint32_t i = 0; i < (one ? k->n_kernels : 1); i++) {
+        to->kernels[to->n] = one ? k->kernels[i] : k->several[several];
         to->bindings[to->n++] = slots[pass];
     }
 }
@@ -252,50 +259,66 @@ static int pass_at(int64_t i)
     return i == 0 ? 0 : i % 2 ? 1 : 2;
 }
 
-/* The steps as launches: the first pass, the other two in a loop, what is left of it, and the steps
- * that are too few for several at once. */
+/* How many passes of the first kernel of several there are (without such a one, single steps), then
+ * of the second, and so on; the last are single steps. */
+static void divide(const struct loop *l, int64_t steps, int64_t ret_counts[SEVERAL + 1])
+{
+    const struct loop_kernels *k = l->passes[l->n_passes - 1].kernels;
+    for (int i = 0; i <= SEVERAL; i++) {
+        int64_t each = steps_of(k, i);
+        for (int p = 0; p < l->n_passes; p++)
+            each = steps_of(l->passes[p].kernels, i) == each ? each : 0;
+        each = each ? each : i == SEVERAL ? 1 : INT64_MAX;
+        ret_counts[i] = steps / each;
+        steps %= each;
+    }
+}
+
+/* The steps as launches: the first pass, the other two in a loop, then what is left. */
 static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t *ret_passes)
 {
-    int64_t each = 0, at = 0;
-    uint32_t n = 0;
-    bool several = true;
+    int64_t counts[SEVERAL + 1], at = 0, rest = 0;
+    uint32_t n = 1;
     void **slots[LOOP_PASSES];
+    divide(l, steps, counts);
+    int most = 0; /* what there is a loop of */
+    for (int i = 0; i <= SEVERAL; i++)
+        most = counts[i] > counts[most] ? i : most;
+    for (int i = 0; i <= SEVERAL; i++)
+        rest += i == most ? 3 : counts[i];
     for (int i = 0; i < l->n_passes; i++) {
-        const struct loop_kernels *k = l->passes[i].kernels;
         slots[i] = slots_of(t->arena, &l->passes[i]);
         if (!slots[i])
             return false;
-        several &= k->several && (each == 0 || k->steps == each);
-        each = k->steps;
-        n = k->n_kernels > n ? k->n_kernels : n;
+        n = l->passes[i].kernels->n_kernels > n ? l->passes[i].kernels->n_kernels : n;
     }
-    int64_t whole = several ? steps / each : steps, rest = several ? steps % each : 0;
-    int64_t rounds = whole > 1 ? (whole - 1) / 2 : 0;
-    size_t room = (size_t)n * (size_t)(4 + rest);
-    struct launches to = {arena_alloc_array(t->arena, room, sizeof *to.kernels),
-                          arena_alloc_array(t->arena, room, sizeof *to.bindings), 0};
-    if (!to.kernels || !to.bindings || rounds > UINT32_MAX)
+    struct launches to = {
+        arena_alloc_array(t->arena, (size_t)n * (size_t)(rest + 1), sizeof *to.kernels),
+        arena_alloc_array(t->arena, (size_t)n * (size_t)(rest + 1), sizeof *to.bindings), 0};
+    if (!to.kernels || !to.bindings)
         return false;
-    if (whole > 0)
-        add_pass(&to, l, slots, pass_at(at++), several);
-    t->job.loop_from = to.n;
-    if (rounds > 0) {
-        add_pass(&to, l, slots, 1, several);
-        add_pass(&to, l, slots, 2, several);
-        t->job.loop_n = to.n - t->job.loop_from;
-        t->job.repeats = (uint32_t)rounds;
-        at += 2 * rounds;
+    for (int i = 0; i <= SEVERAL; i++) {
+        int64_t end = at + counts[i];
+        if (at == 0 && at < end)
+            add_pass(&to, l, slots, pass_at(at++), i);
+        int64_t rounds = i == most ? (end - at) / 2 : 0;
+        if (rounds > 0) {
+            t->job.loop_from = to.n;
+            add_pass(&to, l, slots, pass_at(at), i);
+            add_pass(&to, l, slots, pass_at(at + 1), i);
+            t->job.loop_n = to.n - t->job.loop_from;
+            t->job.repeats = rounds < UINT32_MAX ? (uint32_t)rounds : UINT32_MAX;
+            at += 2 * rounds;
+        }
+        for (; at < end; at++)
+            add_pass(&to, l, slots, pass_at(at), i);
     }
-    for (; at < whole; at++)
-        add_pass(&to, l, slots, pass_at(at), several);
-    for (; at < whole + rest; at++)
-        add_pass(&to, l, slots, pass_at(at), false);
     t->job.kernels = to.kernels;
     t->job.bindings = to.bindings;
     t->job.n_kernels = to.n;
     *ret_passes = at;
-    atomic_fetch_add(&l->stream->engine->kernels,
-                     to.n + (uint64_t)t->job.loop_n * (uint64_t)(rounds > 0 ? rounds - 1 : 0));
+    uint64_t again = t->job.loop_n ? t->job.repeats - 1 : 0;
+    atomic_fetch_add(&l->stream->engine->kernels, to.n + t->job.loop_n * again);
     return true;
 }
 
@@ -349,8 +372,9 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
         code = err_oom(e);
     if (code == ERR_OK) {
         const struct loop_kernels *k = l->passes[l->n_passes - 1].kernels;
-        loop_kept_report(l->kept, (struct loop_report){k->several ? 1 : k->n_kernels,
-                                                       k->several ? k->steps : 1, k->why});
+        loop_kept_report(
+            l->kept, (struct loop_report){k->n_kernels,
+                                          steps_of(k, 0) ? (uint32_t)steps_of(k, 0) : 1, k->why});
         lend(t, l);
         t->done = done;
         t->user = user;

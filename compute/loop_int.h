@@ -6,6 +6,7 @@
 #include "compute/loop.h"
 
 #define NO_SLOT UINT32_MAX
+#define SEVERAL 4 /* kernels of several steps: so many, half, a quarter and so on */
 
 /* A recorded pass: kernels as they were lowered, and the memory they are bound to. */
 struct loop_pass {
@@ -32,9 +33,8 @@ struct loop_kernels {
     size_t n_entries;
     struct ir_kernel **kernels; /* of one step */
     uint32_t n_kernels;
-    struct ir_kernel *several; /* of `steps` steps, NULL: there is none */
-    uint32_t steps;
-    const char *why; /* not more */
+    struct ir_kernel *several[SEVERAL]; /* of several steps at once, falling; the first NULL ends */
+    const char *why;                    /* not more than the first, or than one */
 };
 
 /* The pass's kernels, found or made, a reference. */

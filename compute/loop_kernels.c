@@ -61,8 +61,8 @@ void loop_kernels_unref(struct loop_kernels *k)
         return;
     for (uint32_t i = 0; i < k->n_kernels; i++)
         release(k, k->kernels[i]);
-    if (k->several)
-        release(k, k->several);
+    for (int i = 0; i < SEVERAL && k->several[i]; i++)
+        release(k, k->several[i]);
     for (size_t i = 0; i < k->n_entries; i++)
         plan_entry_unref(k->entries[i]);
     arena_free(k->arena);
@@ -180,12 +180,11 @@ static uint32_t fed_input(const struct ir_kernel *k, const struct loop_pass *p,
     return found;
 }
 
-/* The kernel for several steps at once, where there is one. */
+/* The kernels for several steps at once, where there are any. */
 static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
                          const struct loop_pass *p)
 {
     const struct backend_ops *ops = kept->engine->backend->ops;
-    k->steps = 1;
     if (!ops->steps || k->n_kernels != 1) {
         k->why =
             ops->steps ? "a step is more than one kernel" : "this backend makes one step a pass";
@@ -206,9 +205,11 @@ static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
         }
     }
     uint32_t steps = ops->steps(kept->engine->backend, kept->device, x, &k->why);
-    if (steps > 1) {
-        x->steps = k->steps = steps;
-        k->several = x;
+    for (int i = 0; i < SEVERAL && steps > 1; i++, steps /= 2) {
+        k->several[i] = arena_dup(k->arena, x, sizeof *x);
+        if (!k->several[i])
+            return false;
+        k->several[i]->steps = steps;
     }
     return true;
 }
