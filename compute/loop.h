@@ -23,7 +23,7 @@ void loop_kept_free(struct loop_kept *kept);              /* NULL allowed */
 
 /* What is known of the last loop that was submitted. */
 struct loop_report {
-    uint32_t kernels; /* a step's; of several steps at once, theirs */
+    uint32_t kernels; /* a step's */
     uint32_t steps;   /* that a pass over memory makes */
     const char *why;  /* not more; static text */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/ir_fuse.h"
 #include "compute/loop_int.h"
 
 #define KEPT 8
@@ -148,10 +149,17 @@ static bool renumber_all(struct loop_kernels *k, const struct loop_pass *p)
 
 static enum err_code fuse(struct loop_kernels *k, const struct loop_pass *p, struct err *e)
 {
-    (void)k;
-    (void)p;
-    (void)e;
-    return ERR_OK;
+    bool *dead = arena_alloc_array(k->arena, p->n_slots, sizeof *dead);
+    if (!dead)
+        return err_oom(e);
+    for (size_t i = 0; i < p->n_slots; i++)
+        dead[i] = p->slots[i].dead;
+    const struct ir_fuse_request req = {.kernels = k->kernels,
+                                        .n_kernels = k->n_kernels,
+                                        .dead = dead,
+                                        .n_slots = (uint32_t)p->n_slots,
+                                        .limits = k->engine->fuse};
+    return ir_fuse(k->arena, &req, &k->kernels, &k->n_kernels, e);
 }
 
 static bool same_view(const struct view *a, const struct view *b)

@@ -8,6 +8,7 @@
 #include "compute/program_int.h"
 
 #define NEVER UINT64_MAX
+#define STEPS_MOST (1 << 30) /* of a slice */
 
 static bool is_due(int64_t step, int64_t every)
 {
@@ -23,6 +24,7 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
         int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
         n = n < room ? n : room;
     }
+    n = n < STEPS_MOST ? n : STEPS_MOST;
     int64_t at_once = p->kept ? loop_report(p->kept).steps : 0;
     return at_once > 0 && n > at_once ? n - n % at_once : n;
 }
