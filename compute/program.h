@@ -13,6 +13,7 @@
 #define ARRAYD_PROGRAM_H
 
 #include "compute/engine.h"
+#include "compute/loop.h"
 
 struct program;
 
@@ -67,6 +68,12 @@ enum err_code program_wake(struct program *p, struct err *e) must_check;
  * is asked for, and before the series' memory is full. */
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
 
+/* Steps that take about so many seconds, where nothing is known yet but how much they write. */
+int64_t program_first_slice(const struct program *p, double seconds);
+
+/* How the steps went by the last slice. */
+struct loop_report program_report(const struct program *p);
+
 /* Queues the steps step+1 … step+n. `wake` is told (any thread, perhaps at once) whenever
  * program_collect may have more to say; it must not block. What fails at once fails the slice:
  * program_collect says so. */
@@ -88,6 +95,7 @@ struct program_progress {
     int64_t failed_in; /* PROGRAM_FAILED: the step that failed, counted from 1; */
     int32_t statement; /* and its statement, -1: unknown */
     uint32_t n_values; /* of each series */
+    double device_ms;  /* of the slice's steps */
 };
 /* What became of the slice. Once the state is not PROGRAM_WAITING the arrays have what it made
  * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or what they had. */

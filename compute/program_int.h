@@ -104,6 +104,7 @@ struct program {
     int64_t failed_in;
     _Atomic uint64_t first_failure; /* number of its ticket */
     _Atomic int failure;            /* enum err_code */
+    double device_ms;               /* under told */
     int outstanding;                /* under told: engine_sync, and the evaluations */
     pthread_mutex_t told;           /* held while the last is told, which may be seen only after */
 };

@@ -5,10 +5,15 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/engine_internal.h"
 #include "compute/program_int.h"
 
-#define NEVER UINT64_MAX
+#define NEVER      UINT64_MAX
 #define STEPS_MOST (1 << 30) /* of a slice */
+/* What a step surely does not exceed by much: seconds a statement, bytes a second. */
+#define STATEMENT_S 2e-6
+#define HOST_RATE   2e9
+#define DEVICE_RATE 1e12
 
 static bool is_due(int64_t step, int64_t every)
 {
@@ -27,6 +32,24 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
     n = n < STEPS_MOST ? n : STEPS_MOST;
     int64_t at_once = p->kept ? loop_report(p->kept).steps : 0;
     return at_once > 0 && n > at_once ? n - n % at_once : n;
+}
+
+int64_t program_first_slice(const struct program *p, double seconds)
+{
+    const struct engine *g = p->stream->engine;
+    double bytes = 0, rate = engine_in_host_memory(g) ? HOST_RATE : DEVICE_RATE;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
+    double n = seconds / (p->spec.n_body * STATEMENT_S + bytes / rate);
+    return n < 1 ? 1 : n > STEPS_MOST ? STEPS_MOST : (int64_t)n;
+}
+
+struct loop_report program_report(const struct program *p)
+{
+    struct loop_report r = p->kept ? loop_report(p->kept) : (struct loop_report){0};
+    if (p->plain)
+        r = (struct loop_report){.kernels = 0, .steps = 1, .why = p->why};
+    return r;
 }
 
 static uint32_t n_watched(const struct program *p)
@@ -81,9 +104,11 @@ static void note_failure(struct program *p, uint64_t number, enum err_code code)
 
 static void evaluated(void *user, enum err_code result, double device_ms)
 {
-    (void)device_ms;
     struct ticket *t = user;
     struct program *p = t->program;
+    pthread_mutex_lock(&p->told);
+    p->device_ms += device_ms;
+    pthread_mutex_unlock(&p->told);
     if (result != ERR_OK)
         note_failure(p, (uint64_t)(t - p->tickets), result);
     over(p);
@@ -368,6 +393,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->err = (struct err)ERR_INIT;
     p->failed_in = 0;
     p->statement = -1;
+    p->device_ms = 0;
     atomic_store(&p->first_failure, NEVER);
     atomic_store(&p->failure, ERR_OK);
     expect(p, 2); /* until everything is asked for, and engine_sync's */
@@ -539,6 +565,7 @@ void program_collect(struct program *p, struct program_progress *ret)
     } else if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         ret->steps = p->end;
         ret->n_values = p->n_values;
+        ret->device_ms = p->device_ms;
     }
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;

@@ -195,7 +195,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
                            .series = series,
                            .created_us = clock_date_us(),
                            .statement = -1,
-                           .slice_steps = 1};
+                           .slice_steps = program_first_slice(take_spec->program, t->config.slice)};
     for (uint32_t i = 0; i < take_spec->n_series; i++)
         strncpy(series[i].name, take_spec->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
@@ -323,6 +323,18 @@ static void put_failure(const struct user_job *j, struct json_writer *w)
         json_put_member_i64(w, "failed_statement", j->statement);
 }
 
+static void put_pass(const struct loop_report *r, struct json_writer *w)
+{
+    json_put_key(w, "pass");
+    json_open_object(w);
+    json_put_member_i64(w, "steps", r->steps);
+    if (r->kernels)
+        json_put_member_i64(w, "kernels", r->kernels);
+    if (r->why)
+        json_put_member_string(w, "why", r->why);
+    json_close_object(w);
+}
+
 int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
 {
     pthread_mutex_lock(&j->table->lock);
@@ -338,6 +350,8 @@ int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
     if (!job_is_over(j) && rate > 0)
         json_put_member_double(w, "eta_s", (double)(j->spec.steps - j->step) / rate);
     json_put_member_double(w, "elapsed_s", ms / 1e3);
+    if (j->report.steps)
+        put_pass(&j->report, w);
     meta_put_time(w, "created", j->created_us);
     if (job_is_over(j))
         meta_put_time(w, "ended", j->ended_us);
@@ -391,7 +405,7 @@ enum err_code job_resume(struct user_job *j, struct err *e)
         session_rest(j->spec.session, false);
         j->state = JOB_QUEUED;
         j->cancel = false;
-        j->slice_steps = 1;
+        j->slice_steps = program_first_slice(j->spec.program, j->table->config.slice);
         job_changed(j);
         job_make_ready(j);
     }

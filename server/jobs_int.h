@@ -40,6 +40,7 @@ struct user_job {
     int64_t n_values;
     struct snapshot_made *snapshots;
     size_t n_snapshots, cap_snapshots;
+    struct loop_report report;
     struct err err;
     int64_t failed_in;
     int32_t statement;
@@ -50,7 +51,6 @@ struct user_job {
     bool in_slice;
     int64_t slice_steps;
     int again; /* slices before it that came to nothing, others having written to the arrays */
-    double slice_began;
 };
 
 struct jobs {

@@ -11,7 +11,7 @@
 #include "compute/base/mem.h"
 #include "server/handlers.h"
 
-#define GROW_MOST  4   /* times the steps of the slice before */
+#define GROW_MOST  16  /* times the steps of the slice before */
 #define SWEEP      1.0 /* seconds after which ended jobs are looked at, whether they are kept */
 #define AGAIN_MOST 100 /* slices that came to nothing, one after the other */
 
@@ -137,9 +137,10 @@ static void finish(struct user_job *j, const struct outcome *o)
 /* --- slices --- */
 
 /* How many steps the next one has. */
-static void adapt(struct user_job *j, bool again)
+static void adapt(struct user_job *j, const struct program_progress *g)
 {
-    double took = clock_ms() - j->slice_began;
+    bool again = g->state == PROGRAM_AGAIN;
+    double took = g->device_ms; /* without what compiling took */
     double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
     more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
     j->slice_steps = (int64_t)((double)j->slice_steps * more);
@@ -226,8 +227,9 @@ static bool take_progress(struct user_job *j)
     }
     bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
     enum err_code code = good ? take_snapshots(j, g.steps, &g.err) : ERR_OK;
-    adapt(j, g.state == PROGRAM_AGAIN);
+    adapt(j, &g);
     pthread_mutex_lock(&t->lock);
+    j->report = program_report(j->spec.program);
     if (good && !keep_values(j, g.n_values))
         code = err_oom(&g.err);
     j->step = g.steps;
@@ -281,7 +283,6 @@ static void start_slice(struct user_job *j)
         n = n < left ? n : left;
     }
     j->slice_steps = program_slice_limit(j->spec.program, j->step, n);
-    j->slice_began = clock_ms();
     j->in_slice = true;
     program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
 }
