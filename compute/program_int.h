@@ -1,4 +1,5 @@
-/* A program's insides, shared by program.c, which makes it, and program_run.c, which runs it. */
+/* A program's insides, shared by program.c, which makes it, program_run.c, which runs it, and
+ * program_collect.c, which takes what comes of it. */
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
@@ -8,7 +9,8 @@
 #include "compute/loop.h"
 #include "compute/program.h"
 
-#define SERIES_ROOM 1024 /* values of a series that one slice makes, at most */
+#define PROGRAM_NEVER UINT64_MAX /* program->first_failure: none */
+#define SERIES_ROOM   1024       /* values of a series that one slice makes, at most */
 
 /* An array that is assigned. */
 struct target {
@@ -108,6 +110,20 @@ struct program {
     int outstanding;                /* under told: engine_sync, and the evaluations */
     pthread_mutex_t told;           /* held while the last is told, which may be seen only after */
 };
+
+/* What is looked at, all of it: checks, series, until. */
+static inline uint32_t n_watched(const struct program *p)
+{
+    return p->n_checks + p->spec.n_series + (p->until != NULL);
+}
+
+static inline struct watched *watched_at(struct program *p, uint32_t i)
+{
+    if (i < p->n_checks)
+        return &p->checks[i];
+    i -= p->n_checks;
+    return i < p->spec.n_series ? &p->series[i] : p->until;
+}
 
 /* Statement i's expression, those before it being there, and whether it is written out itself
  * (program_inline.c). */

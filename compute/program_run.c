@@ -1,15 +1,13 @@
-/* Running a program, slice by slice (program.c's opening says how).
- *
- * Everything is queued by program_submit and answered by callbacks, each of which only notes what
- * it has to say; program_collect looks whether all have come. */
+/* Queueing a slice of a program (program.c's opening says how), which is answered by callbacks,
+ * each of which only notes what it has to say (program_collect.c). */
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 #include "compute/program_int.h"
 
-#define NEVER      UINT64_MAX
-#define STEPS_MOST (1 << 30) /* of a slice */
+#define PROGRAM_NEVER UINT64_MAX
+#define STEPS_MOST    (1 << 30) /* of a slice */
 /* What a step surely does not exceed by much: seconds a statement, bytes a second. */
 #define STATEMENT_S 2e-6
 #define HOST_RATE   2e9
@@ -52,19 +50,6 @@ struct loop_report program_report(const struct program *p)
     return r;
 }
 
-static uint32_t n_watched(const struct program *p)
-{
-    return p->n_checks + p->spec.n_series + (p->until != NULL);
-}
-
-static struct watched *watched_at(struct program *p, uint32_t i)
-{
-    if (i < p->n_checks)
-        return &p->checks[i];
-    i -= p->n_checks;
-    return i < p->spec.n_series ? &p->series[i] : p->until;
-}
-
 /* --- what is asked of the engine --- */
 
 /* Any thread. The last to be told wakes; whoever is woken may free the program, and its user, but
@@ -82,14 +67,6 @@ static void expect(struct program *p, int n)
     pthread_mutex_lock(&p->told);
     p->outstanding += n;
     pthread_mutex_unlock(&p->told);
-}
-
-static bool all_told(struct program *p)
-{
-    pthread_mutex_lock(&p->told);
-    bool all = p->outstanding == 0;
-    pthread_mutex_unlock(&p->told);
-    return all;
 }
 
 static void note_failure(struct program *p, uint64_t number, enum err_code code)
@@ -119,7 +96,7 @@ static void synchronised(void *user, enum err_code result, double device_ms)
     (void)device_ms;
     struct program *p = user;
     if (result != ERR_OK)
-        note_failure(p, NEVER - 1, result);
+        note_failure(p, PROGRAM_NEVER - 1, result);
     over(p);
 }
 
@@ -394,186 +371,10 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->failed_in = 0;
     p->statement = -1;
     p->device_ms = 0;
-    atomic_store(&p->first_failure, NEVER);
+    atomic_store(&p->first_failure, PROGRAM_NEVER);
     atomic_store(&p->failure, ERR_OK);
     expect(p, 2); /* until everything is asked for, and engine_sync's */
     p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
     engine_sync(p->stream, synchronised, p);
     over(p);
-}
-
-/* --- the answers --- */
-
-/* 1: all bytes are there, 0: not yet, −1: they never will be. */
-static int pull(struct watched *w)
-{
-    while (w->download && w->have < w->want) {
-        int64_t got =
-            download_pull(w->download, (int64_t)w->have, w->bytes + w->have, w->want - w->have);
-        if (got <= 0)
-            return got < 0 ? -1 : 0;
-        w->have += (size_t)got;
-    }
-    return 1;
-}
-
-/* The same of all that was asked; *ret_why: where it is −1. */
-static int pull_all(struct program *p, enum err_code *ret_why)
-{
-    int all = 1;
-    for (uint32_t i = 0; i < n_watched(p) && all == 1; i++) {
-        all = pull(watched_at(p, i));
-        if (all < 0)
-            *ret_why = download_result(watched_at(p, i)->download);
-    }
-    for (; p->seen_guards < p->n_guards && all == 1; p->seen_guards += all == 1) {
-        struct eval_guards *g = p->guards[p->seen_guards].guards;
-        all = eval_guards_pull(g);
-        if (all < 0)
-            *ret_why = download_result(eval_guards_download(g));
-    }
-    return all;
-}
-
-static void forget_answers(struct program *p)
-{
-    for (uint32_t i = 0; i < n_watched(p); i++) {
-        struct watched *w = watched_at(p, i);
-        download_free(w->download);
-        w->download = NULL;
-    }
-    for (size_t i = 0; i < p->n_guards; i++)
-        eval_guards_free(p->guards[i].guards);
-    p->n_guards = 0;
-}
-
-/* The device's own failures are told by code alone. */
-static enum err_code say_why(struct program *p, enum err_code code)
-{
-    return code == ERR_OUT_OF_MEMORY ? err_oom(&p->err)
-                                     : err_set(&p->err, code, "the device failed during the work");
-}
-
-/* What stopped the slice, the first of all. */
-static enum err_code find_failure(struct program *p, enum err_code pulled)
-{
-    uint64_t first = atomic_load(&p->first_failure);
-    if (first != NEVER) {
-        if (first < p->n_tickets) {
-            p->failed_in = p->tickets[first].step;
-            p->statement = p->tickets[first].statement;
-        }
-        return say_why(p, (enum err_code)atomic_load(&p->failure));
-    }
-    for (size_t i = 0; i < p->seen_guards; i++) {
-        struct asked_guards *g = &p->guards[i];
-        if (eval_guards_verdict(g->guards, g->expr, &p->err) != ERR_OK) {
-            p->failed_in = g->step;
-            p->statement = g->statement;
-            return p->err.code;
-        }
-    }
-    if (p->at_once != ERR_OK)
-        return p->at_once;
-    return pulled != ERR_OK ? say_why(p, pulled) : ERR_OK;
-}
-
-static enum err_code copy_home(struct program *p, struct target *t)
-{
-    struct eval_request req = {.expr = &t->itself, .env = &p->env, .dtype = -1, .out = t->home};
-    struct array *ret = NULL;
-    enum err_code code =
-        engine_evaluate(p->stream, p->account, &req, &ret, NULL, NULL, NULL, &p->err);
-    if (code == ERR_OK)
-        array_unref(ret);
-    return code;
-}
-
-/* The arrays get what the slice has made: by exchange of memory, or where they are laid out
- * otherwise by copying. ERR_PRECONDITION_FAILED where somebody else has written to one meanwhile:
- * what was written is not in what the slice has made. */
-static enum err_code publish(struct program *p)
-{
-    uint32_t n = 0;
-    bool stale = false;
-    for (uint32_t i = 0; i < p->n_targets; i++) {
-        struct target *t = &p->targets[i];
-        if (t->now != t->home && array_exchanges(t->home, t->now))
-            p->exchanges[n++] = (struct exchange){t->home, t->now, t->version};
-        else
-            stale |= t->now != t->home && array_version(t->home) != t->version;
-    }
-    if (stale)
-        return ERR_PRECONDITION_FAILED;
-    enum err_code code = engine_exchange(p->stream, p->exchanges, n, &p->err);
-    for (uint32_t i = 0, k = 0; i < p->n_targets && code == ERR_OK; i++) {
-        struct target *t = &p->targets[i];
-        if (k < n && p->exchanges[k].a == t->home)
-            t->ghosts = p->exchanges[k++].version;
-        else if (t->now != t->home)
-            code = copy_home(p, t);
-    }
-    return code;
-}
-
-static bool says_yes(const struct watched *w)
-{
-    return w->bytes[0] != 0;
-}
-
-static enum program_state verdict(struct program *p)
-{
-    for (uint32_t i = 0; i < p->n_checks; i++)
-        if (says_yes(&p->checks[i]))
-            return PROGRAM_NAN;
-    return p->asks_until && says_yes(p->until) ? PROGRAM_UNTIL : PROGRAM_GOES_ON;
-}
-
-void program_discard(struct program *p)
-{
-    p->discards = true;
-}
-
-void program_collect(struct program *p, struct program_progress *ret)
-{
-    *ret = (struct program_progress){.state = PROGRAM_WAITING, .steps = p->begin, .statement = -1};
-    if (!all_told(p))
-        return;
-    bool whole = atomic_load(&p->first_failure) == NEVER && p->at_once == ERR_OK;
-    enum err_code why = ERR_OK;
-    int pulled = whole || p->n_guards ? pull_all(p, &why) : 1;
-    if (pulled == 0 && whole)
-        return;
-    enum err_code code = find_failure(p, why);
-    ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
-    if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        code = p->discards ? ERR_PRECONDITION_FAILED : publish(p);
-        if (code != ERR_OK)
-            ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
-    }
-    if (ret->state == PROGRAM_FAILED && code == ERR_INTERNAL && !p->plain) {
-        p->plain = p->clears = true;
-        p->why = "the kernels of several statements could not be compiled";
-        ret->state = PROGRAM_AGAIN;
-    }
-    if (ret->state == PROGRAM_FAILED) {
-        p->clears = true;
-        ret->err = p->err;
-        ret->err.code = code;
-        ret->failed_in = p->failed_in ? p->failed_in : p->end;
-        ret->statement = p->statement;
-    } else if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        ret->steps = p->end;
-        ret->n_values = p->n_values;
-        ret->device_ms = p->device_ms;
-    }
-    for (uint32_t i = 0; i < p->n_targets; i++)
-        p->targets[i].now = p->targets[i].home;
-    forget_answers(p);
-}
-
-const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype)
-{
-    *ret_dtype = p->series[series].array->dtype;
-    return p->series[series].bytes;
 }
