@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
-#     gpu_run.sh STEP…       build unit backend sanitize bench bench-quick sample http
+#     gpu_run.sh STEP…       build unit backend arrays sanitize bench bench-quick sample program http
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -90,11 +90,15 @@ on_cuda() {
 step_backend() {
     local failed=0
     on_cuda golden "$checked/tests/backend/golden_suite" cuda || failed=1
-    on_cuda arrays "$checked/tests/backend/array_suite" cuda || failed=1
     on_cuda property "$checked/tests/backend/property" cuda "${PROPERTY:-3000}" || failed=1
     on_cuda exact "$checked/tests/backend/exact" cuda "${EXACT:-2000}" || failed=1
     on_cuda "property, as released" "$release/tests/backend/property" cuda 500 100000 || failed=1
     return "$failed"
+}
+
+# The golden tables of functions over whole arrays: some 23,000 kernels.
+step_arrays() {
+    on_cuda arrays "$checked/tests/backend/array_suite" cuda
 }
 
 step_sanitize() {
@@ -117,10 +121,12 @@ run_step() {
     build) step_build ;;
     unit) meson test -C "$checked" --no-rebuild --print-errorlogs --suite unit ;;
     backend) step_backend ;;
+    arrays) step_arrays ;;
     sanitize) step_sanitize ;;
     bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
     sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
+    program) "$python" "$bench/bench_gpu_program.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     esac
 }
@@ -130,10 +136,12 @@ limit_of() {
     build) echo "${LIMIT_BUILD:-180}" ;;
     unit) echo "${LIMIT_UNIT:-120}" ;;
     backend) echo "${LIMIT_BACKEND:-300}" ;;
+    arrays) echo "${LIMIT_ARRAYS:-400}" ;;
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
     bench) echo "${LIMIT_BENCH:-240}" ;;
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
     sample) echo "${LIMIT_SAMPLE:-90}" ;;
+    program) echo "${LIMIT_PROGRAM:-180}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     esac
 }
