@@ -70,9 +70,9 @@ class Ours:
                 ask(f"2*u - p + 0.1*laplacian(u, {CLAMP})", "p")
                 self.d.ask("POST", "/v1/arrays/u/swap", {"with": "p"})
             else:
-                ask(GRAY[1][5:].replace("r +", "u*v*v +"), "du")
+                ask(GRAY[1][5:].replace("- r +", "- u*v*v +"), "delta")
                 ask("v + (" + GRAY[2][5:].replace("+ r -", "+ u*v*v -") + ")", "v")
-                ask("u + du", "u")
+                ask("u + delta", "u")
 
     def fetch(self, names, shape):
         return [self.d.fetch(n, shape, "float32").copy() for n in names]
@@ -81,8 +81,7 @@ class Ours:
 def same_bits(ours, kind, shape, steps=13):
     names = BODIES[kind][1]
     ours.put(names, shape)
-    if kind == "gray":
-        ours.put(("du",), shape)
+    ours.put(("delta",), shape)
     ours.run(kind, steps)
     got = ours.fetch(names, shape)
     ours.put(names, shape)
