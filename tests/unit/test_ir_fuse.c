@@ -8,6 +8,10 @@
 
 #include <cmocka.h>
 
+#include <stdatomic.h>
+
+#include "compute/backend.h"
+#include "tests/unit/cuda_arrays.h"
 #include "tests/unit/fuse_lists.h"
 
 static const int64_t square[] = {12, 40};
@@ -270,10 +274,11 @@ static void random_list(struct list *l, uint64_t seed, char *what, size_t n)
     static const char *const temporaries[] = {"s", "t", "w"};
     static const char *const regions[] = {"1:-1", "0", "::2", "..., 1:-1", "2:, ...", "-1"};
     static const int64_t shapes[][4] = {{1, 9},       {1, 70},     {2, 6, 6}, {2, 5, 8},
-                                        {3, 4, 5, 6}, {2, 12, 36}, {2, 3, 1}, {3, 2, 2, 64}};
+                                        {3, 4, 5, 6}, {2, 12, 36}, {2, 3, 1}, {3, 2, 2, 64},
+                                        {2, 20, 37},  {2, 32, 32}};
     list_begin(l);
     list_state = seed;
-    const int64_t *shape = shapes[list_below(8)];
+    const int64_t *shape = shapes[list_below(10)];
     const int rank = (int)shape[0], n_arrays = 2 + list_below(3);
     for (int i = 0; i < n_arrays; i++)
         list_array(l, arrays[i], types[list_below(list_below(2) ? 3 : 7)], rank, shape + 1);
@@ -334,6 +339,102 @@ static void random_lists_leave_the_same_bits(void **state)
     assert_true(after * 3 < before * 2 && several > 400);
 }
 
+/* --- the same on CUDA --- */
+
+static void job_done(struct job *job)
+{
+    atomic_store((_Atomic bool *)job->user, true);
+}
+
+static void run_job(struct backend *b, struct stream *s, struct job *job)
+{
+    _Atomic bool told = false;
+    int tries = 0;
+    job->done = job_done;
+    job->user = &told;
+    backend_submit(b, s, job);
+    while (!atomic_load(&told))
+        pause_a_little(&tries);
+    if (job->result != ERR_OK)
+        fail_msg("the job failed: %s", err_name(job->result));
+}
+
+/* A fused list on its way: prepared, so that the kernels of several are compiled side by side. */
+struct on_device {
+    struct list l;
+    struct ir_kernel **fused;
+    uint32_t n;
+    char what[64];
+};
+
+static void compare_on_device(struct backend *b, struct stream *s, struct on_device *d)
+{
+    void *want[LIST_SLOTS], *host[LIST_SLOTS], *device[LIST_SLOTS];
+    struct job_copy there[LIST_SLOTS], back[LIST_SLOTS];
+    struct err e = ERR_INIT;
+    struct list *l = &d->l;
+    list_run(l, l->kernels, l->n_kernels, want);
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        const int64_t n = l->slots[i].bytes;
+        assert_int_equal(b->ops->host_alloc(b, n, &host[i], &e), ERR_OK);
+        assert_int_equal(b->ops->alloc(b, 0, n, false, &device[i], &e), ERR_OK);
+        memcpy(host[i], l->slots[i].was, (size_t)n);
+        there[i] = (struct job_copy){device[i], host[i], n, false};
+        back[i] = (struct job_copy){host[i], device[i], n, true};
+    }
+    struct job run = {.kernels = d->fused,
+                      .n_kernels = d->n,
+                      .slots = device,
+                      .copies = there,
+                      .n_copies = l->n_slots};
+    struct job fetch = {.copies = back, .n_copies = l->n_slots, .slots = device};
+    run_job(b, s, &run);
+    run_job(b, s, &fetch);
+    list_compare(l, want, host, d->fused, d->n, d->what);
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        b->ops->free(b, 0, device[i], l->slots[i].bytes);
+        b->ops->host_free(b, host[i], l->slots[i].bytes);
+    }
+    list_free(l, want);
+    for (uint32_t i = 0; i < d->n; i++)
+        b->ops->release(b, d->fused[i]);
+    list_end(l);
+}
+
+static void random_lists_leave_the_same_bits_on_cuda(void **state)
+{
+    (void)state;
+    enum { BATCH = 16 };
+    static struct on_device batch[BATCH];
+    struct backend_config config = {.slab_memory = 8 << 20};
+    struct backend *b = NULL;
+    struct stream *s = NULL;
+    struct err e = ERR_INIT;
+    const char *only = getenv("FUSE_SEED"), *count = getenv("FUSE_CUDA");
+    const uint64_t end = 1000 + (count ? strtoull(count, NULL, 10) : 2 * BATCH);
+    uint32_t several = 0;
+    if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    assert_int_equal(b->ops->stream_new(b, 0, &s, &e), ERR_OK);
+    for (uint64_t seed = 1000; seed < end;) {
+        int n = 0;
+        for (; n < BATCH && seed < end; n++, seed++) {
+            struct on_device *d = &batch[n];
+            random_list(&d->l, only ? strtoull(only, NULL, 10) : seed, d->what, sizeof d->what);
+            list_fuse(&d->l, &d->fused, &d->n);
+            for (uint32_t i = 0; i < d->n; i++) {
+                several += d->fused[i]->n_outputs > 1;
+                b->ops->prepare(b, 0, d->fused[i]);
+            }
+        }
+        for (int i = 0; i < n; i++)
+            compare_on_device(b, s, &batch[i]);
+    }
+    assert_true(only || several > 8);
+    b->ops->stream_free(s);
+    backend_close(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +444,7 @@ int main(void)
         cmocka_unit_test(what_nobody_asks_for_is_not_made),
         cmocka_unit_test(reductions_take_in_what_is_theirs),
         cmocka_unit_test(random_lists_leave_the_same_bits),
+        cmocka_unit_test(random_lists_leave_the_same_bits_on_cuda),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
