@@ -435,6 +435,8 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
 {
     strb_add(out, "kernel over ");
     print_list(out, k->shape, k->rank);
+    if (k->steps > 1)
+        strb_addf(out, ", %u steps", k->steps);
     strb_add(out, k->fast_math ? " fast_math\n" : "\n");
     for (uint32_t i = 0; i < k->n_inputs; i++) {
         strb_addf(out, "  in%u = slot%u %s", i, k->inputs[i].slot, dtype_name(k->inputs[i].dtype));
@@ -473,6 +475,8 @@ void ir_print(const struct ir_kernel *k, struct strb *out)
             strb_addf(out, " axes 0x%x", o->axes);
         if (o->kind == OUT_REDUCE && reduce_divides(o->reduce))
             strb_addf(out, " by %.17g", o->divisor);
+        if (o->feeds)
+            strb_addf(out, " feeds in%u", o->feeds - 1);
         strb_addc(out, '\n');
     }
 }

@@ -194,6 +194,30 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
     return NULL;
 }
 
+/* What several steps, and an output that feeds an input, ask for. */
+static const char *verify_steps(const struct ir_kernel *k, struct arena *arena)
+{
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        CHECK(o->feeds || k->steps < 2, "output %u: feeds no input of several steps", i);
+        if (!o->feeds)
+            continue;
+        CHECK(o->feeds <= k->n_inputs && o->kind == OUT_STORE, "output %u: feeds nothing", i);
+        const struct ir_input *in = &k->inputs[o->feeds - 1];
+        CHECK(in->dtype == o->dtype && !in->gathered && in->view.rank == k->rank,
+              "output %u: feeds an input of another kind", i);
+        for (int a = 0; a < k->rank; a++)
+            CHECK(in->view.shape[a] == k->shape[a] &&
+                      (k->shape[a] == 1 || in->view.strides[a] == o->view.strides[a]),
+                  "output %u: feeds an input of another layout", i);
+        for (uint32_t j = 0; j < k->n_inputs; j++)
+            CHECK(k->inputs[j].slot != o->slot, "output %u: of several steps, over an operand", i);
+        for (uint32_t j = 0; j < i; j++)
+            CHECK(k->outputs[j].feeds != o->feeds, "output %u: feeds what output %u does", i, j);
+    }
+    return NULL;
+}
+
 const char *ir_verify(const struct ir_kernel *k, struct arena *arena)
 {
     CHECK(k->rank >= 0 && k->rank <= MAX_RANK, "rank %d", k->rank);
@@ -202,5 +226,7 @@ const char *ir_verify(const struct ir_kernel *k, struct arena *arena)
         bad = verify_inputs(k, arena);
     for (uint32_t i = 0; !bad && i < k->n_nodes; i++)
         bad = verify_node(k, i, arena);
-    return bad ? bad : verify_outputs(k, arena);
+    if (!bad)
+        bad = verify_outputs(k, arena);
+    return bad ? bad : verify_steps(k, arena);
 }

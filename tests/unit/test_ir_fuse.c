@@ -11,8 +11,9 @@
 #include <stdatomic.h>
 
 #include "compute/backend.h"
+#include "compute/ir_build.h"
 #include "tests/unit/cuda_arrays.h"
-#include "tests/unit/fuse_lists.h"
+#include "tests/unit/fuse_random.h"
 
 static const int64_t square[] = {12, 40};
 
@@ -65,8 +66,7 @@ static void the_wave_equation_is_one_kernel(void **state)
 {
     (void)state;
     static const char *const names[] = {"u", "up"};
-    static const char *const modes[] = {"self", "clamp", "wrap", "reflect", "symmetric"};
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    for (int i = 0; i < 5; i++) {
         struct list l;
         char text[128];
         fields(&l, DT_F32, 2, names);
@@ -153,165 +153,207 @@ static void reductions_take_in_what_is_theirs(void **state)
     list_end(&l);
 }
 
+/* --- by hand --- */
+
+/* A kernel that loads `from` and stores its elements, negated, to `to`. */
+static struct ir_kernel *negated(struct list *l, enum dtype dtype, uint32_t from,
+                                 const struct view *source, const struct ir_ctx *ctx, uint32_t to,
+                                 const struct view *target)
+{
+    struct ir_kernel *k = arena_alloc(l->arena, sizeof *k);
+    struct ir_builder b;
+    struct ir_ctx space;
+    memset(&space, 0, sizeof space);
+    space.rank = k->rank = target->rank;
+    for (int a = 0; a < k->rank; a++)
+        space.shape[a] = k->shape[a] = target->shape[a];
+    ir_builder_init(&b, l->arena, k);
+    assert_int_equal(ir_add_ctx(&b, &space), 0);
+    uint32_t c = ctx ? ir_add_ctx(&b, ctx) : 0;
+    uint32_t x = ir_emit_load(&b, from, dtype, source, c);
+    struct ir_output o = {.slot = to, .dtype = dtype, .view = *target};
+    o.node = ir_emit_op(&b, OP_NEGATIVE, dtype, &x);
+    assert_true(ir_add_output(&b, &o) && !b.oom);
+    assert_true(l->n_kernels < LIST_KERNELS);
+    return l->kernels[l->n_kernels++] = k;
+}
+
+/* What the second kernel reads is what the first wrote, through views of any kind: one kernel where
+ * all of it was written. */
+static void loads_find_what_was_stored(void **state)
+{
+    (void)state;
+    static const struct {
+        struct view stored, loaded;
+        uint32_t kernels;
+    } cases[] = {
+        {{1, {8}, {1}, 0}, {1, {8}, {1}, 0}, 1},
+        {{1, {8}, {-1}, 7}, {1, {8}, {1}, 0}, 1},             /* stored backwards */
+        {{1, {8}, {-2}, 15}, {1, {4}, {4}, 3}, 1},            /* and every second of these */
+        {{1, {8}, {2}, 1}, {1, {8}, {2}, 0}, 2},              /* those between */
+        {{1, {8}, {2}, 1}, {1, {15}, {1}, 1}, 2},             /* and all */
+        {{2, {4, 6}, {6, 1}, 2}, {2, {6, 4}, {1, 6}, 2}, 1},  /* turned */
+        {{2, {4, 6}, {1, 4}, 0}, {1, {4}, {5}, 0}, 2},        /* a diagonal moves along two axes */
+        {{2, {4, 6}, {6, 1}, 0}, {1, {24}, {1}, 0}, 2},       /* and so does a row of rows */
+        {{2, {4, 6}, {6, 1}, 0}, {1, {3}, {-6}, 20}, 1},      /* a column, upwards */
+        {{2, {4, 6}, {6, 1}, 0}, {2, {4, 6}, {0, 1}, 6}, 1},  /* one row again and again */
+        {{2, {4, 6}, {6, 1}, 0}, {2, {2, 6}, {12, 1}, 7}, 2}, /* beyond the end of the rows */
+        {{2, {4, 1}, {3, 0}, 1}, {1, {4}, {3}, 1}, 1},
+        {{2, {4, 6}, {1, 0}, 0}, {1, {4}, {1}, 0}, 2}, /* stored six times each */
+        {{0, {0}, {0}, 5}, {2, {4, 6}, {0, 0}, 5}, 1},
+        {{3, {2, 3, 4}, {-12, 4, 1}, 12}, {2, {2, 4}, {12, 1}, 4}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int same = 0; same < 2; same++) {
+            struct list l;
+            char what[64];
+            list_begin(&l);
+            for (int s = 0; s < 3; s++)
+                list_slot(&l, DT_I32, 200);
+            l.dead[1] = true;
+            struct view source = cases[i].stored, target = {.rank = cases[i].loaded.rank};
+            int64_t stride = 1;
+            for (int a = target.rank; a-- > 0; stride *= target.shape[a]) {
+                target.shape[a] = cases[i].loaded.shape[a];
+                target.strides[a] = stride;
+            }
+            source.offset += 3;
+            negated(&l, DT_I32, 0, &source, NULL, 1, &cases[i].stored);
+            negated(&l, same ? DT_I32 : DT_U32, 1, &cases[i].loaded, NULL, 2, &target);
+            snprintf(what, sizeof what, "case %zu", i);
+            is(&l, same ? cases[i].kernels : 2, 1, what);
+            list_end(&l);
+        }
+}
+
+static void ghosts_are_not_made_up(void **state)
+{
+    (void)state;
+    struct list l;
+    struct view v = {.rank = 1, .shape = {8}, .strides = {1}, .offset = 4};
+    struct ir_ctx beside;
+    memset(&beside, 0, sizeof beside);
+    beside.rank = 1;
+    beside.shape[0] = 8;
+    beside.step[0] = beside.offset[0] = 1;
+    for (int mode = BOUNDARY_CLAMP; mode <= BOUNDARY_GHOST;
+         mode += BOUNDARY_GHOST - BOUNDARY_CLAMP) {
+        list_begin(&l);
+        for (int s = 0; s < 3; s++)
+            list_slot(&l, DT_F32, 80);
+        l.dead[1] = true;
+        beside.mode = (enum boundary_mode)mode;
+        negated(&l, DT_F32, 0, &v, NULL, 1, &v);
+        negated(&l, DT_F32, 1, &v, &beside, 2, &v);
+        is(&l, mode == BOUNDARY_GHOST ? 2 : 1, 1, "read beside what was stored");
+        /* the first kernel may have them itself */
+        l.n_kernels = 0;
+        negated(&l, DT_F32, 0, &v, &beside, 1, &v);
+        negated(&l, DT_F32, 1, &v, NULL, 2, &v);
+        is(&l, 1, 1, "read beside");
+        list_end(&l);
+    }
+}
+
+/* "Inside" is of the shift itself, also where two that wrap could be one. Beside it each kernel
+ * reads through a context that is no such shift, so that they are one. */
+static void a_flag_is_of_its_own_shift(void **state)
+{
+    (void)state;
+    struct list l;
+    struct view v = {.rank = 1, .shape = {8}, .strides = {1}}, w = {1, {9}, {1}, 0};
+    struct ir_kernel **fused;
+    list_begin(&l);
+    for (int s = 0; s < 3; s++)
+        list_slot(&l, DT_BOOL, 9);
+    l.dead[1] = true;
+    for (uint32_t n = 0; n < 2; n++) {
+        struct ir_kernel *k = arena_alloc(l.arena, sizeof *k);
+        struct ir_builder b;
+        struct ir_ctx c;
+        struct ir_node inside;
+        memset(&c, 0, sizeof c);
+        memset(&inside, 0, sizeof inside);
+        k->rank = c.rank = 1;
+        k->shape[0] = c.shape[0] = 8;
+        ir_builder_init(&b, l.arena, k);
+        assert_int_equal(ir_add_ctx(&b, &c), 0);
+        c.step[0] = 1;
+        c.offset[0] = 2;
+        c.mode = BOUNDARY_WRAP;
+        inside.kind = IR_INSIDE;
+        inside.dtype = DT_BOOL;
+        inside.ctx = ir_add_ctx(&b, &c);
+        c.start[0] = 1;
+        c.shape[0] = 9;
+        uint32_t args[2] = {ir_emit(&b, &inside)};
+        args[1] = ir_emit_load(&b, n, DT_BOOL, &v, inside.ctx);
+        args[0] = ir_emit_op(&b, OP_NOT_EQUAL, DT_BOOL, args);
+        args[1] = ir_emit_load(&b, 0, DT_BOOL, &w, ir_add_ctx(&b, &c));
+        struct ir_output o = {.slot = n + 1, .dtype = DT_BOOL, .view = v};
+        o.node = ir_emit_op(&b, OP_NOT_EQUAL, DT_BOOL, args);
+        assert_true(ir_add_output(&b, &o) && !b.oom);
+        l.kernels[l.n_kernels++] = k;
+    }
+    assert_int_equal(list_check(&l, &fused, "flags"), 1);
+    list_end(&l);
+}
+
+static void what_runs_several_steps_is_left_alone(void **state)
+{
+    (void)state;
+    struct list l;
+    struct view v = {.rank = 1, .shape = {8}, .strides = {1}};
+    list_begin(&l);
+    for (int s = 0; s < 3; s++)
+        list_slot(&l, DT_F32, 32);
+    l.dead[1] = true;
+    negated(&l, DT_F32, 0, &v, NULL, 1, &v)->steps = 3;
+    l.kernels[0]->outputs[0].feeds = 1;
+    negated(&l, DT_F32, 1, &v, NULL, 2, &v);
+    struct ir_kernel **fused;
+    uint32_t n;
+    list_fuse(&l, &fused, &n);
+    assert_int_equal(n, 2);
+    assert_ptr_equal(fused[0], l.kernels[0]);
+    list_end(&l);
+}
+
 /* --- lists as they come --- */
 
-static const char *const modes[] = {"self", "clamp", "wrap", "reflect", "symmetric", "constant"};
-
-struct text {
-    char s[4096];
-    size_t n;
-};
-
-static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put(struct text *t, const char *format, ...)
+/* Every allocation may fail: nothing is lost, and it works afterwards. */
+static void want_of_memory_is_told(void **state)
 {
-    va_list ap;
-    va_start(ap, format);
-    int n = vsnprintf(t->s + t->n, sizeof t->s - t->n, format, ap);
-    va_end(ap);
-    t->n += (size_t)n < sizeof t->s - t->n ? (size_t)n : sizeof t->s - t->n - 1;
-}
-
-static void random_term(struct list *l, struct text *t, int rank, int depth);
-
-static void random_shift(struct list *l, struct text *t, int rank, int depth)
-{
-    const char *mode = modes[list_below(6)];
-    put(t, "shift(");
-    random_term(l, t, rank, depth);
-    put(t, ", [");
-    for (int a = 0; a < rank; a++)
-        put(t, a ? ", %d" : "%d", list_below(3) ? list_below(5) - 2 : 0);
-    put(t, strcmp(mode, "constant") ? "], '%s')" : "], '%s', 3)", mode);
-}
-
-static void random_term(struct list *l, struct text *t, int rank, int depth)
-{
-    static const char *const types[] = {"float32", "float64", "int32", "bool", "float16", "uint8"};
-    static const char *const binary[] = {" + ", " - ", "*", " + ", " > "};
-    if (depth == 0 || list_below(6) == 0) {
-        if (list_below(8) == 0)
-            put(t, list_below(2) ? "%d" : "index(%d)", list_below(rank));
-        else
-            put(t, "%s", l->names[list_below(l->n_names)].name);
-        return;
-    }
-    switch (list_below(16)) {
-    case 0:
-    case 1:
-    case 2:
-        random_shift(l, t, rank, depth - 1);
-        return;
-    case 3:
-        put(t, "laplacian(");
-        random_term(l, t, rank, depth - 1);
-        put(t, ", boundary='%s')", modes[list_below(5)]);
-        return;
-    case 4:
-        put(t, "astype(");
-        random_term(l, t, rank, depth - 1);
-        put(t, ", '%s')", types[list_below(6)]);
-        return;
-    case 5:
-        put(t, "(");
-        random_term(l, t, rank, depth - 1);
-        put(t, list_below(2) ? ")[::-1]" : ")[..., ::-1]");
-        return;
-    case 6:
-        put(t, "where(");
-        random_term(l, t, rank, depth - 1);
-        put(t, " > 1, ");
-        random_term(l, t, rank, depth - 1);
-        put(t, ", ");
-        random_term(l, t, rank, depth - 1);
-        put(t, ")");
-        return;
-    case 7:
-        put(t, list_below(3) ? "maximum(" : "minimum(");
-        random_term(l, t, rank, depth - 1);
-        put(t, ", ");
-        random_term(l, t, rank, depth - 1);
-        put(t, ")");
-        return;
-    case 8:
-        if (list_below(3) == 0) {
-            put(t, list_below(3) ? "max(" : "sum(");
-            random_term(l, t, rank, depth - 1);
-            put(t, list_below(2) ? ")" : ", axis=0)");
-            return;
-        }
-        break;
-    case 9:
-        if (list_below(4) == 0) {
-            const int which = list_below(3);
-            put(t, which ? "take(" : "cumulative_sum(");
-            random_term(l, t, rank, depth - 1);
-            put(t, which == 0   ? ", 0)"
-                   : which == 1 ? ", [2, 0, 1, 1, 0], 0, mode='clip')"
-                                : ", index(0) - 1, 0, mode='clip')");
-            return;
-        }
-        break;
-    case 10:
-        put(t, rank == 2 ? "permute_dims(" : "flip(");
-        random_term(l, t, rank, depth - 1);
-        put(t, rank == 2 ? ", [1, 0])" : ")");
-        return;
-    default:
-        break;
-    }
-    put(t, "(");
-    random_term(l, t, rank, depth - 1);
-    put(t, "%s", binary[list_below(5)]);
-    random_term(l, t, rank, depth - 1);
-    put(t, ")");
-}
-
-static void random_list(struct list *l, uint64_t seed, char *what, size_t n)
-{
-    static const enum dtype types[] = {DT_F32, DT_F32, DT_F64, DT_I32, DT_BOOL, DT_F16, DT_U8};
-    static const char *const arrays[] = {"a", "b", "c", "d"};
-    static const char *const temporaries[] = {"s", "t", "w"};
-    static const char *const regions[] = {"1:-1", "0", "::2", "..., 1:-1", "2:, ...", "-1"};
-    static const int64_t shapes[][4] = {{1, 9},       {1, 70},     {2, 6, 6}, {2, 5, 8},
-                                        {3, 4, 5, 6}, {2, 12, 36}, {2, 3, 1}, {3, 2, 2, 64},
-                                        {2, 20, 37},  {2, 32, 32}};
-    list_begin(l);
-    list_state = seed;
-    const int64_t *shape = shapes[list_below(10)];
-    const int rank = (int)shape[0], n_arrays = 2 + list_below(3);
-    for (int i = 0; i < n_arrays; i++)
-        list_array(l, arrays[i], types[list_below(list_below(2) ? 3 : 7)], rank, shape + 1);
-    if (list_below(2))
-        list_array(l, "row", DT_F32, 1, shape + rank);
-    static const uint32_t nodes[] = {400, 400, 30}, inputs[] = {64, 64, 3}, again[] = {400, 32, 4};
-    l->limits.max_nodes = nodes[list_below(3)];
-    l->limits.max_inputs = inputs[list_below(3)];
-    l->limits.recompute = again[list_below(3)];
-    for (int statements = 2 + list_below(7), tries = 0; statements > 0 && tries < 60; tries++) {
-        struct text t = {0};
-        bool done;
-        l->in_place = list_below(3) == 0;
-        if (l->n_names + 2 > LIST_NAMES || l->n_slots + 40 > LIST_SLOTS ||
-            l->n_kernels + 30 > LIST_KERNELS)
+    (void)state;
+    struct list l;
+    char what[64];
+    random_list(&l, 17, what, sizeof what);
+    assert_true(l.n_kernels > 4);
+    const int64_t before = mem_live();
+    for (int n = 1;; n++) {
+        struct arena *arena = arena_new(0);
+        struct ir_kernel **fused = NULL;
+        struct err e = ERR_INIT;
+        uint32_t n_fused = 0;
+        struct ir_fuse_request req = {.kernels = l.kernels,
+                                      .n_kernels = l.n_kernels,
+                                      .dead = l.dead,
+                                      .n_slots = l.n_slots,
+                                      .limits = l.limits};
+        mem_fail_after(n, false);
+        enum err_code code = ir_fuse(arena, &req, &fused, &n_fused, &e);
+        const bool refused = mem_failed() > 0;
+        mem_fail_after(0, false);
+        arena_free(arena);
+        assert_int_equal(mem_live(), before);
+        assert_int_equal(code, refused ? ERR_OUT_OF_MEMORY : ERR_OK);
+        assert_true(n < 1000);
+        if (!refused) {
+            assert_true(n > 2);
             break;
-        const char *region = regions[list_below(6)];
-        const int kind = list_below(10);
-        if (kind < 2)
-            put(&t, "(");
-        random_term(l, &t, rank, 1 + list_below(3));
-        if (kind < 2)
-            put(&t, ")[%s]", region);
-        const char *to = kind < 5 ? arrays[list_below(n_arrays)] : temporaries[list_below(3)];
-        done = kind < 2 ? list_assign_region(l, to, region, t.s) : list_assign(l, to, t.s);
-        statements -= done;
-        if (done && getenv("FUSE_TEXT"))
-            print_message("%s%s%s%s = %s\n", to, kind < 2 ? "[" : "", kind < 2 ? region : "",
-                          kind < 2 ? "]" : "", t.s);
+        }
     }
-    for (int i = 0; i < l->n_names; i++)
-        l->dead[l->names[i].slot] = l->names[i].temporary && list_below(4) > 0;
-    snprintf(what, n, "seed %llu", (unsigned long long)seed);
+    list_end(&l);
 }
 
 static void random_lists_leave_the_same_bits(void **state)
@@ -443,6 +485,11 @@ int main(void)
         cmocka_unit_test(what_was_just_made_is_made_in_place),
         cmocka_unit_test(what_nobody_asks_for_is_not_made),
         cmocka_unit_test(reductions_take_in_what_is_theirs),
+        cmocka_unit_test(loads_find_what_was_stored),
+        cmocka_unit_test(ghosts_are_not_made_up),
+        cmocka_unit_test(a_flag_is_of_its_own_shift),
+        cmocka_unit_test(what_runs_several_steps_is_left_alone),
+        cmocka_unit_test(want_of_memory_is_told),
         cmocka_unit_test(random_lists_leave_the_same_bits),
         cmocka_unit_test(random_lists_leave_the_same_bits_on_cuda),
     };

@@ -394,6 +394,43 @@ static void verify_finds_what_is_broken(void **state)
     out.slot = k->outputs[0].slot;
     out.reduce = REDUCE_MAX;
     assert_non_null(ir_verify(&broken, g.arena));
+    /* several outputs, and several steps */
+    struct ir_output two[2] = {k->outputs[0], k->outputs[0]};
+    broken = *k;
+    broken.outputs = two;
+    broken.n_outputs = 2;
+    two[1].slot = 9;
+    two[1].node = 0;
+    two[1].dtype = k->inputs[0].dtype;
+    assert_null(ir_verify(&broken, g.arena));
+    two[1].slot = two[0].slot; /* one over the other */
+    assert_non_null(ir_verify(&broken, g.arena));
+    two[1].slot = k->inputs[0].slot; /* over what is read, which a single one may be */
+    assert_non_null(ir_verify(&broken, g.arena));
+    broken.n_outputs = 1;
+    two[0].slot = k->inputs[0].slot;
+    assert_null(ir_verify(&broken, g.arena));
+    two[0].feeds = 1;
+    assert_non_null(ir_verify(&broken, g.arena));
+    two[0].slot = k->outputs[0].slot;
+    broken.steps = 3;
+    assert_null(ir_verify(&broken, g.arena));
+    two[0].view.strides[0]++;
+    assert_non_null(ir_verify(&broken, g.arena));
+    two[0].view.strides[0]--;
+    two[0].feeds = 2;
+    assert_non_null(ir_verify(&broken, g.arena));
+    two[0].feeds = 0;
+    assert_non_null(ir_verify(&broken, g.arena));
+    broken.n_outputs = 2;
+    two[0].feeds = two[1].feeds = 1;
+    two[1].slot = 9;
+    assert_non_null(ir_verify(&broken, g.arena));
+    two[0].kind = OUT_SCAN; /* beside another */
+    two[0].reduce = REDUCE_SUM;
+    two[0].axes = 2;
+    two[0].feeds = two[1].feeds = broken.steps = 0;
+    assert_non_null(ir_verify(&broken, g.arena));
     _cleanup_strb_ struct strb text = {0};
     ir_print(k, &text);
     assert_non_null(strstr(text.data, "wrap"));
