@@ -12,7 +12,8 @@
 #include "compute/base/arena.h"
 #include "compute/ir.h"
 
-#define FORM_BLOCK 256 /* threads of a block, at most */
+#define FORM_BLOCK  256    /* threads of a block, at most */
+#define FORM_SHARED 101376 /* bytes of shared memory of a block of FORM_STEPS, at most */
 
 enum form_kind {
     FORM_FLAT,
@@ -83,14 +84,14 @@ struct form {
 
     struct form_near *nears; /* STENCIL */
     uint32_t n_nears;
-    int planes, rows; /* STENCIL: of a thread */
+    int planes, rows; /* STENCIL, STEPS: of a thread */
     int step;  /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
     int batch; /* STENCIL: axes before z, y, x, of which there are rank − batch */
 
     /* REDUCE, and of SCAN, whose axis is as if reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
     bool inner;            /* the fastest axis is reduced */
-    int lanes;             /* SCAN: warps of a row */
+    int lanes;             /* SCAN: warps of a row; STEPS: threads of one */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int64_t stretch;       /* SCAN */
@@ -105,7 +106,8 @@ struct form {
     int halo, piece, ahead; /* STEPS: columns on either side; elements copied at once; rows on
                                their way, and one */
     int at_once;            /* STEPS: blocks of a multiprocessor */
-    int64_t part;           /* STEPS: rows of a warp */
+    int64_t part;           /* STEPS: rows of a warp, planes of a block */
+    int64_t shared;         /* bytes of shared memory that a block is launched with */
 
     int threads; /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];

@@ -12,14 +12,20 @@
 
 #include <stdlib.h>
 
-#define MOST_STEPS     8
-#define WARP           32
-#define QUEUE          4   /* rows of a field on their way, at least one */
-#define REGISTERS      232 /* that may be asked for, of 255 */
-#define OTHER_REGS     40  /* addresses, counters, what an expression needs on its way */
-#define PROCESSORS     132
-#define PROCESSOR_REGS 65536
-#define SHARED_BYTES   49152
+#define MOST_STEPS 8
+#define MOST_ROWS  5 /* of a thread in three dimensions */
+#define WARP       32
+#define QUEUE      4   /* rows of a field on their way, at least one */
+#define PLANES     2   /* planes likewise */
+#define REGISTERS  245 /* that may be asked for, of 255 */
+
+/* An H200, in cycles: others are alike enough for choices between few. */
+#define PROCESSORS   132
+#define MEMORY_RATE  2200.0 /* bytes a cycle */
+#define CACHE_RATE   4400.0
+#define CACHE_BYTES  (40 << 20)
+#define LAUNCH       3300.0
+#define SHARED_BYTES 49152
 
 static const char not_all_fed[] = "not every result is read back by the next step",
                   other_layout[] = "a field does not lie as its next step does",
@@ -30,7 +36,8 @@ static const char not_all_fed[] = "not every result is read back by the next ste
                   other_moves[] = "an array that does not change is read beside its place",
                   gathers[] = "a field is gathered from",
                   other_view[] = "a field is read in two layouts",
-                  odd_rank[] = "arrays have no 2 axes",
+                  odd_rank[] = "arrays have neither 2 nor 3 axes",
+                  diagonal[] = "a field is read diagonally",
                   small[] = "an axis along which is mirrored has 1 element",
                   indices[] = "the index is asked for behind a shift",
                   too_dear[] = "arithmetic takes longer than memory already",
@@ -128,6 +135,8 @@ static const char *add_load(struct analysis *z, struct form_load *l)
     int moved = 0;
     for (int a = 0; a < k->rank; a++)
         moved += c->offset[a] != 0;
+    if (moved > 1 && k->rank == 3)
+        return diagonal;
     l->self = c->mode == BOUNDARY_SELF && moved > 1;
     for (int a = 0; a < k->rank; a++) {
         int place = a + 3 - k->rank;
@@ -180,7 +189,7 @@ static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
 static const char *refusal(struct analysis *z)
 {
     struct form *f = z->f;
-    if (z->k->rank != 2)
+    if (z->k->rank != 2 && z->k->rank != 3)
         return odd_rank;
     const char *why = list_fields(z);
     if (!why)
@@ -194,49 +203,58 @@ static const char *refusal(struct analysis *z)
 
 /* --- how many, how wide --- */
 
-/* Registers of a lane with so many elements. */
-static int registers(const struct analysis *z, int steps, int elements)
+/* Instructions a point and step, nearly; bytes a pass. */
+struct weight {
+    double work, bytes;
+};
+
+static struct weight weigh(const struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct weight w = {.work = 1};
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        if (n->kind == IR_OP)
+            w.work += op_cost((enum op)n->op, (enum dtype)n->src) *
+                      (dtype_size((enum dtype)n->src) > 4 ? 2 : 1);
+        else if (n->kind == IR_CAST || n->kind == IR_SELECT)
+            w.work += 1;
+        else if (n->kind == IR_RANDOM || n->kind == IR_GATHER || n->kind == IR_TABLE)
+            w.work += 16;
+        else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
+            w.work += 2;
+    }
+    for (uint32_t i = 0; i < z->f->n_fields; i++)
+        w.bytes += 2 * (double)dtype_size(k->inputs[z->f->fields[i].input].dtype);
+    for (int a = 0; a < k->rank; a++)
+        w.bytes *= (double)k->shape[a];
+    return w;
+}
+
+/* Registers of a thread that has `rows` of so many elements; measured in two dimensions, in three
+ * what it cannot do without. */
+static int registers(const struct analysis *z, int steps, int elements, int rows)
 {
     const struct form *f = z->f;
-    int n = OTHER_REGS;
+    bool deep = f->rank == 3;
+    int n = deep ? 40 : 20;
     for (uint32_t i = 0; i < f->n_fields; i++) {
         const struct form_field *d = &f->fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
-        int rows = d->edge[1].reach ? 2 : 1, sides = d->edge[2].reach ? 2 : 0;
-        n += words * (steps * (rows * elements + sides) + 2 * elements);
+        int kept = d->edge[3 - f->rank].reach ? 2 : 1;
+        int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
+                       : steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
+        n += words * own + (words > 1 ? 10 : 0);
     }
     return n;
 }
 
-/* Instructions a point and step, nearly; and bytes a point and pass. */
-static void weigh(const struct analysis *z, int *ret_work, int *ret_bytes)
+static int64_t spans(int64_t n, bool wraps, int width, int halo)
 {
-    const struct ir_kernel *k = z->k;
-    int work = 1, bytes = 0;
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
-        const struct ir_node *n = &k->nodes[i];
-        if (n->kind == IR_OP)
-            work += (int)op_cost((enum op)n->op, (enum dtype)n->src) *
-                    (dtype_size((enum dtype)n->src) > 4 ? 2 : 1);
-        else if (n->kind == IR_CAST || n->kind == IR_SELECT)
-            work++;
-        else if (n->kind == IR_RANDOM || n->kind == IR_GATHER || n->kind == IR_TABLE)
-            work += 16;
-        else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
-            work += 2;
-    }
-    for (uint32_t i = 0; i < z->f->n_fields; i++)
-        bytes += 2 * (int)dtype_size(k->inputs[z->f->fields[i].input].dtype);
-    *ret_work = work;
-    *ret_bytes = bytes;
-}
-
-static int64_t strips(const struct form *f, int elements, int halo)
-{
-    int64_t nx = f->shape[f->rank - 1], width = (int64_t)WARP * elements, own = width - 2 * halo;
-    if (f->wraps[2])
-        return (nx + own - 1) / own;
-    return nx <= width ? 1 : 1 + (nx - width + own - 1) / own;
+    int64_t own = width - 2 * halo;
+    if (wraps)
+        return (n + own - 1) / own;
+    return n <= width ? 1 : 1 + (n - width + own - 1) / own;
 }
 
 /* Elements that are copied at once: rows begin at multiples of them, in all fields. */
@@ -248,7 +266,7 @@ static int piece_of(const struct analysis *z, int elements)
         bool fits = k->shape[k->rank - 1] % piece == 0;
         for (uint32_t i = 0; i < z->f->n_fields && fits; i++) {
             const struct form_field *d = &z->f->fields[i];
-            int64_t size = (int64_t)dtype_size(k->inputs[d->input].dtype), bytes = size * piece;
+            int64_t bytes = (int64_t)dtype_size(k->inputs[d->input].dtype) * piece;
             const struct view *in = &k->inputs[d->input].view, *out = &k->outputs[d->output].view;
             fits = bytes <= 16 && in->offset % piece == 0 && out->offset % piece == 0;
             for (int a = 0; a < k->rank - 1 && fits; a++)
@@ -260,68 +278,121 @@ static int piece_of(const struct analysis *z, int elements)
     return piece;
 }
 
-/* A lane's elements and what follows from them; false where they do not do. */
-static bool set_elements(struct analysis *z, int steps, int elements)
-{
-    struct form *f = z->f;
-    int64_t nx = f->shape[f->rank - 1];
-    int size = 1;
-    for (uint32_t i = 0; i < f->n_fields; i++) {
-        int bytes = (int)dtype_size(z->k->inputs[f->fields[i].input].dtype);
-        size = bytes > size ? bytes : size;
-    }
-    if (elements * size > 32 || (nx % elements && nx < (int64_t)WARP * elements && !f->wraps[2]))
-        return false;
-    f->piece = piece_of(z, elements);
-    f->halo = (steps + f->piece - 1) / f->piece * f->piece;
-    f->elements = elements;
-    return 2 * f->halo <= WARP * elements / 2 && registers(z, steps, elements) <= REGISTERS;
-}
-
-static bool choose_elements(struct analysis *z, int steps)
+static int64_t shared_bytes(const struct analysis *z)
 {
     const struct form *f = z->f;
-    int64_t rows = f->shape[f->rank - 2], parts = (rows + 2 * steps - 1) / (2 * steps);
-    int best = 0;
-    for (int e = 8; e >= 1; e /= 2) {
-        if (!set_elements(z, steps, e))
-            continue;
-        best = e;
-        if (strips(f, e, f->halo) * parts >= (int64_t)4 * PROCESSORS)
-            break;
+    int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes, bytes = 0;
+    for (uint32_t i = 0; i < f->n_fields; i++) {
+        int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
+        if (f->rank == 2)
+            bytes += (f->ahead + 1) * width * size;
+        else
+            bytes += size * width * groups *
+                     (f->ahead * f->rows + (f->fields[i].edge[1].reach ? 4 * f->steps : 0));
     }
-    return best && set_elements(z, steps, best);
+    return bytes;
 }
 
-/* Rows of a warp: as many warps as run at once, in a few waves. */
-static void choose_part(struct form *f, int registers_)
+/* What a thread has, and what follows from that; false where it does not do. An edge where nothing
+ * wraps is a thread's, too: of an axis that is wider than a block, or a multiple of a thread's. */
+static bool set_patch(struct analysis *z, int steps, int elements, int rows)
 {
-    int64_t ny = f->shape[f->rank - 2], across = strips(f, f->elements, f->halo), best = 0;
-    f->at_once = registers_ > 160 ? 8 : registers_ > 120 ? 12 : 16;
+    struct form *f = z->f;
+    bool deep = f->rank == 3;
+    int64_t nx = f->shape[f->rank - 1], ny = f->shape[f->rank - 2];
+    f->steps = steps;
+    f->elements = elements;
+    f->rows = rows;
+    f->threads = deep ? FORM_BLOCK : WARP;
+    f->lanes = deep && elements == 4 ? WARP / 2 : WARP;
+    f->ahead = deep ? PLANES : QUEUE;
+    f->piece = piece_of(z, elements);
+    f->halo = (steps + f->piece - 1) / f->piece * f->piece;
+    int width = f->lanes * elements, height = f->threads / f->lanes * rows;
+    int registers_ = registers(z, steps, elements, rows);
+    f->at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
+    if (deep)
+        f->at_once = registers_ > 120 ? 1 : 2;
+    if (registers_ > REGISTERS || 4 * f->halo > width || (deep && 4 * steps > height))
+        return false;
+    if (nx % elements && nx < width && !f->wraps[2])
+        return false;
+    if (deep && ny % rows && ny < height && !f->wraps[1])
+        return false;
+    for (uint32_t i = 0; i < f->n_fields; i++)
+        if (dtype_size(z->k->inputs[f->fields[i].input].dtype) * (size_t)elements > 32)
+            return false;
+    f->shared = shared_bytes(z);
+    return f->shared <= (deep ? FORM_SHARED : SHARED_BYTES);
+}
+
+/* Cycles of a pass, nearly, over parts of so many rows or planes. */
+static double part_cost(const struct form *f, double work, int64_t part)
+{
     int64_t room = (int64_t)PROCESSORS * f->at_once;
-    double most = -1;
-    for (int64_t waves = 1; waves <= 4; waves++) {
-        int64_t parts = waves * room / across;
-        if (parts < 1)
-            parts = 1;
-        int64_t rows = (ny + parts - 1) / parts;
-        if (rows < 4)
-            rows = 4;
-        parts = (ny + rows - 1) / rows;
-        int64_t full = (parts * across + room - 1) / room;
-        double useful = (double)parts * (double)across / (double)(full * room) * (double)rows /
-                        (double)(rows + 2 * f->steps);
-        if (useful > most * 1.02) {
-            most = useful;
-            best = rows;
+    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((f->shape[0] + part - 1) / part);
+    int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
+    each = each < f->at_once ? each : f->at_once;
+    int64_t warps =
+        (each * f->threads / WARP + 3) / 4; /* of a scheduler; many hide what they wait */
+    double waiting = warps > 3 ? 1.05 : warps == 3 ? 1.12 : 1.2;
+    double level = f->elements * f->rows * work + 6 * f->rows + 4;
+    double alone = level + 15, together = (double)warps * level * waiting;
+    double round = f->steps * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
+    return (double)waves * (double)(part + 2 * f->steps) * round;
+}
+
+/* Rows of a warp, planes of a block: as many of these as run at once, in a few waves. */
+static double choose_part(struct form *f, double work)
+{
+    int64_t n = f->shape[0], room = (int64_t)PROCESSORS * f->at_once;
+    bool deep = f->rank == 3;
+    double least = -1;
+    f->grid[0] =
+        (unsigned)spans(f->shape[f->rank - 1], f->wraps[2], f->lanes * f->elements, f->halo);
+    f->grid[1] =
+        deep ? (unsigned)spans(f->shape[1], f->wraps[1], f->threads / f->lanes * f->rows, f->steps)
+             : 1;
+    int64_t across = (int64_t)f->grid[0] * f->grid[1];
+    for (int64_t waves = 1; waves <= 8; waves++) {
+        /* a warp or two a scheduler, then all there is room for, then more than once that */
+        int64_t parts = (waves < 5 ? room * waves / 4 : room * (waves - 3)) / across;
+        int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
+        if (part < 4)
+            part = 4;
+        while ((n + part - 1) / part > 65535)
+            part *= 2;
+        double cost = part_cost(f, work, part);
+        if (least < 0 || cost < least * 0.98) {
+            least = cost;
+            f->part = part;
         }
     }
-    f->part = best;
-    while ((ny + f->part - 1) / f->part > 65535)
-        f->part *= 2;
-    f->grid[0] = (unsigned)across;
-    f->grid[1] = (unsigned)((ny + f->part - 1) / f->part);
-    f->grid[2] = 1;
+    f->grid[deep ? 2 : 1] = (unsigned)((n + f->part - 1) / f->part);
+    f->grid[deep ? 1 : 2] = deep ? f->grid[1] : 1;
+    return least;
+}
+
+/* The patch that takes the fewest cycles, which it returns; < 0 where none fits. */
+static double choose_patch(struct analysis *z, int steps, double work)
+{
+    struct form *f = z->f;
+    double least = -1;
+    int elements = 0, rows = 0;
+    for (int e = 8; e >= 1; e /= 2)
+        for (int r = f->rank == 3 ? MOST_ROWS : 1; r >= 1; r--) {
+            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r))
+                continue;
+            double cost = choose_part(f, work);
+            if (least < 0 || cost < least * 0.97) {
+                least = cost;
+                elements = e;
+                rows = r;
+            }
+        }
+    if (least < 0 || !set_patch(z, steps, elements, rows))
+        return -1;
+    return choose_part(f, work);
 }
 
 /* --- the form --- */
@@ -343,6 +414,7 @@ static const char *begin(struct analysis *z)
     return refusal(z);
 }
 
+/* What a step reads besides fields. */
 static void classify(struct analysis *z)
 {
     struct form *f = z->f;
@@ -367,15 +439,13 @@ const char *form_make_steps(struct analysis *z)
     const char *why = begin(z);
     if (why)
         return why;
-    f->steps = (int)z->k->steps;
-    if (!choose_elements(z, f->steps))
+    if (choose_patch(z, (int)z->k->steps, weigh(z).work) < 0)
         return no_registers;
+    if (f->rank == 2)
+        f->shared = 0; /* declared in the text */
     classify(z);
-    choose_part(f, registers(z, f->steps, f->elements));
     f->unroll = 1;
-    f->ahead = QUEUE;
-    f->threads = WARP;
-    f->block[0] = WARP;
+    f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
     return NULL;
 }
@@ -387,16 +457,23 @@ uint32_t form_best_steps(struct analysis *z, const char **ret_why)
     f->fields = arena_alloc_array(z->arena, z->k->n_outputs + 1, sizeof *f->fields);
     if (!f->fields || (*ret_why = begin(z)) != NULL)
         return 1;
-    int work, bytes;
-    weigh(z, &work, &bytes);
-    /* measured (H200): where arithmetic takes about as long as moving the bytes */
-    int steps = 8 * bytes / work;
+    struct weight w = weigh(z);
+    double least = 0;
+    uint32_t best = 1;
     *ret_why = too_dear;
-    if (steps > MOST_STEPS)
-        steps = MOST_STEPS;
-    while (steps > 1 && !choose_elements(z, steps)) {
-        steps--;
-        *ret_why = no_registers;
+    for (int steps = 1; steps <= MOST_STEPS; steps++) {
+        double cost = choose_patch(z, steps, w.work);
+        if (cost < 0) {
+            if (best + 1 == (uint32_t)steps)
+                *ret_why = no_registers;
+            break;
+        }
+        double memory = w.bytes / (w.bytes > CACHE_BYTES ? MEMORY_RATE : CACHE_RATE);
+        cost = (LAUNCH + cost + memory - 0.9 * (cost < memory ? cost : memory)) / steps;
+        if (steps == 1 || cost < least * (best == 1 ? 0.93 : 0.99)) {
+            least = cost;
+            best = (uint32_t)steps;
+        }
     }
-    return steps > 1 ? (uint32_t)steps : 1;
+    return best;
 }

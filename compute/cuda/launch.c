@@ -235,8 +235,8 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
     void *params[1] = {d->params};
     code = cuda_check(c,
                       c->driver->cuLaunchKernel(p->functions.kernel, g->grid[0], g->grid[1],
-                                                g->grid[2], g->block[0], g->block[1], 1, 0, s->cu,
-                                                params, NULL),
+                                                g->grid[2], g->block[0], g->block[1], 1,
+                                                (unsigned)g->shared, s->cu, params, NULL),
                       "cuLaunchKernel", NULL);
     f->launched |= code == ERR_OK;
     if (code == ERR_OK && m->finish)

@@ -17,7 +17,8 @@
 #include "compute/base/trace.h"
 #include "compute/cuda/launch.h"
 
-#define SLOT_ALIGNMENT 256 /* of device memory */
+#define SLOT_ALIGNMENT 256   /* of device memory */
+#define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
 
 struct compiler {
     pthread_mutex_t lock;
@@ -79,8 +80,8 @@ static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
     return m;
 }
 
-static enum err_code load_module(struct cuda *c, const void *bytes, bool finish, struct module *ret,
-                                 struct err *e)
+static enum err_code load_module(struct cuda *c, const void *bytes, const struct emitted *emitted,
+                                 struct module *ret, struct err *e)
 {
     struct module m = {0};
     enum err_code code =
@@ -89,7 +90,14 @@ static enum err_code load_module(struct cuda *c, const void *bytes, bool finish,
         return code;
     code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
                       "cuModuleGetFunction", e);
-    if (code == ERR_OK && finish)
+    /* a block's shared memory follows from the text, as the code does */
+    if (code == ERR_OK && emitted->form->shared > SHARED_UNASKED)
+        code = cuda_check(c,
+                          c->driver->cuFuncSetAttribute(
+                              m.functions.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              (int)emitted->form->shared),
+                          "cuFuncSetAttribute", e);
+    if (code == ERR_OK && emitted->finish)
         code = cuda_check(
             c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
             "cuModuleGetFunction", e);
@@ -113,7 +121,7 @@ static enum err_code load(struct prepared *p, struct err *e)
     pthread_mutex_lock(&m->lock);
     struct module *at = &m->by_device[d->index];
     if (!at->module)
-        code = load_module(p->cuda, p->entry->bytes, p->emitted->finish, at, e);
+        code = load_module(p->cuda, p->entry->bytes, p->emitted, at, e);
     if (code == ERR_OK)
         p->functions = at->functions;
     pthread_mutex_unlock(&m->lock);
@@ -321,10 +329,17 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
 
 uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
 {
-    (void)b;
-    (void)device;
-    struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
+    struct cuda *c = (struct cuda *)b;
+    int shared = 0;
     *ret_why = "";
+    if (k->rank == 3 && (c->driver->cuDeviceGetAttribute(
+                             &shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                             c->devices[device].handle) != CUDA_SUCCESS ||
+                         shared < FORM_SHARED)) {
+        *ret_why = "this GPU has too little shared memory";
+        return 1;
+    }
+    struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
     uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, ret_why) : 1;
     arena_free(arena);
     return n;
@@ -348,7 +363,8 @@ static void describe(struct strb *out, const struct form *f)
     if (f->kind == FORM_STENCIL)
         strb_addf(out, ", %d rows of %d planes a thread", f->rows, f->planes);
     if (f->kind == FORM_STEPS)
-        strb_addf(out, ", %d steps, %lld rows a block", f->steps, (long long)f->part);
+        strb_addf(out, ", %d steps, %d rows a thread, parts of %lld", f->steps, f->rows,
+                  (long long)f->part);
     strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
 }
 

@@ -1,12 +1,12 @@
-/* What the forms that make several steps in one pass share: a warp's strip of a row, its way from
+/* What the forms that make several steps in one pass share: a span of a row, its way from
  * memory into registers and back, what lies beside it. See steps2d.cuh.
  *
  * AR_T steps; AR_E elements a lane; AR_PIECE of them are copied at once; AR_HALO columns on either side
- * are another strip's; AR_WRAP_X: the fastest axis wraps. */
+ * are another span's; AR_WRAP_X: the fastest axis wraps. */
 #ifndef ARRAYD_STEPS_CUH
 #define ARRAYD_STEPS_CUH
 
-#define AR_WIDTH  (32 * AR_E)
+#define AR_WIDTH  (AR_LANES * AR_E)
 #define AR_PIECES (AR_E / AR_PIECE) /* a lane's */
 
 /* --- asynchronous copies into shared memory --- */
@@ -45,77 +45,92 @@ template <int LEFT> AR_FN void ar_arrived(void)
 }
 #endif
 
-/* --- strips --- */
+/* --- spans --- */
 
-/* A warp's part of a row. */
-struct ar_strip {
-    ar_index nx;
-    ar_index x;        /* the first column: outside of the domain where that wraps */
-    ar_index from, to; /* the columns it stores */
-    ar_index own;      /* the lane's first column */
-    bool first, last;  /* the lane has the domain's first column, the last one, and nothing wraps */
+/* What is computed together of an axis: LANES times E elements, E of each lane. */
+struct ar_span {
+    ar_index n;        /* the axis' extent */
+    ar_index begin;    /* the first element: outside of the domain where that wraps */
+    ar_index from, to; /* the elements that are stored */
+    ar_index own;      /* the lane's first */
+    bool first, last;  /* the lane has the domain's first element, the last one, and nothing wraps */
 };
 
-/* Where nothing wraps the first strip begins at the domain's edge and the last one ends at it, as far
- * as it is wide enough; otherwise its end is a lane's. */
-AR_FN ar_strip ar_strip_at(ar_index number, ar_index nx)
+/* Where nothing wraps the first span begins at the domain's edge and the last one ends at it, as far
+ * as the domain is wide enough; otherwise its end is a lane's. */
+template <int LANES, int E, int HALO, bool WRAP>
+AR_FN ar_span ar_span_at(ar_index number, ar_index n, int lane)
 {
-    const int lane = (int)(threadIdx.x & 31);
-    const ar_index most = AR_WIDTH - 2 * AR_HALO, x = number * most;
-    ar_strip s;
-    s.nx = nx;
-    if (AR_WRAP_X) {
-        s.x = x - AR_HALO;
+    const ar_index width = LANES * E, most = width - 2 * HALO, x = number * most;
+    ar_span s;
+    s.n = n;
+    if (WRAP) {
+        s.begin = x - HALO;
         s.from = x;
-        s.to = x + most < nx ? x + most : nx;
+        s.to = x + most < n ? x + most : n;
         s.first = s.last = false;
     } else {
-        const bool last = x + AR_WIDTH >= nx;
-        s.x = !last ? x : nx > AR_WIDTH ? nx - AR_WIDTH : 0;
-        s.from = number == 0 ? 0 : x + AR_HALO;
-        s.to = last ? nx : x + AR_WIDTH - AR_HALO;
+        const bool last = x + width >= n;
+        s.begin = !last ? x : n > width ? n - width : 0;
+        s.from = number == 0 ? 0 : x + HALO;
+        s.to = last ? n : x + width - HALO;
     }
-    s.own = s.x + lane * AR_E;
-    if (!AR_WRAP_X) {
+    s.own = s.begin + lane * E;
+    if (!WRAP) {
         s.first = s.own == 0;
-        s.last = s.own + AR_E == nx;
+        s.last = s.own + E == n;
     }
     return s;
 }
 
-/* Column of the lane's element e, inside of the domain. */
-AR_FN ar_index ar_column(const ar_strip &s, int e)
+/* A place in a span that wraps. AR_ONCE: no span is wider than its axis, which does without division.
+ */
+AR_FN ar_index ar_wrapped(ar_index i, ar_index n)
 {
-    if (AR_WRAP_X)
-        return ar_bounded<AR_WRAP>(s.own + e, s.nx);
-    return ar_bounded<AR_CLAMP>(s.own, s.nx - AR_E + 1) + e;
+    if (!AR_ONCE)
+        return ar_bounded<AR_WRAP>(i, n);
+    i = i < 0 ? i + n : i;
+    return i < n ? i : i - n;
+}
+
+/* The lane's element e, inside of the domain. */
+template <int E, bool WRAP> AR_FN ar_index ar_inner(const ar_span &s, int e)
+{
+    if (WRAP)
+        return ar_wrapped(s.own + e, s.n);
+    return ar_bounded<AR_CLAMP>(s.own, s.n - E + 1) + e;
 }
 
 /* --- rows --- */
+
+AR_FN int ar_lane(void)
+{
+    return (int)threadIdx.x % AR_LANES;
+}
 
 /* A lane's elements, and one on either side. */
 template <typename T> struct ar_row {
     T v[AR_E + 2];
 };
 
-/* Piece k of a strip's row: a copy's neighbours are neighbouring lanes'. */
+/* Piece k of a span's row: a copy's neighbours are neighbouring lanes'. */
 AR_FN int ar_piece(int k)
 {
-    return (k * 32 + (int)(threadIdx.x & 31)) * AR_PIECE;
+    return (k * AR_LANES + ar_lane()) * AR_PIECE;
 }
-template <typename T> AR_FN void ar_bring_row(T *slot, const T *row, const ar_strip &s)
+template <typename T> AR_FN void ar_bring_row(T *slot, const T *row, const ar_span &s)
 {
 #pragma unroll
     for (int k = 0; k < AR_PIECES; k++) {
-        const ar_index x = s.x + ar_piece(k);
+        const ar_index x = s.begin + ar_piece(k);
         const ar_index at =
-            AR_WRAP_X ? ar_bounded<AR_WRAP>(x, s.nx) : ar_bounded<AR_CLAMP>(x, s.nx - AR_PIECE + 1);
+            AR_WRAP_X ? ar_wrapped(x, s.n) : ar_bounded<AR_CLAMP>(x, s.n - AR_PIECE + 1);
         ar_copy<(int)sizeof(T) * AR_PIECE>(slot + ar_piece(k), row + at);
     }
 }
 template <typename T> AR_FN void ar_take_row(ar_row<T> &r, const T *slot)
 {
-    const ar_vec<T, AR_E> v = ar_load<T, AR_E>(slot + (int)(threadIdx.x & 31) * AR_E);
+    const ar_vec<T, AR_E> v = ar_load<T, AR_E>(slot + ar_lane() * AR_E);
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
         r.v[e + 1] = v.v[e];
@@ -128,21 +143,21 @@ template <typename T> AR_FN void ar_stage_row(T *stage, const ar_row<T> &r)
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
         v.v[e] = r.v[e + 1];
-    ar_store<T, AR_E>(stage + (int)(threadIdx.x & 31) * AR_E, v);
+    ar_store<T, AR_E>(stage + ar_lane() * AR_E, v);
 }
-template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_strip &s)
+template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_span &s)
 {
 #pragma unroll
     for (int k = 0; k < AR_PIECES; k++) {
-        const ar_index x = s.x + ar_piece(k);
+        const ar_index x = s.begin + ar_piece(k);
         if (x >= s.from && x < s.to)
             ar_store<T, AR_PIECE>(row + x, ar_load<T, AR_PIECE>(stage + ar_piece(k)));
     }
 }
 
-/* What lies beside the lane's elements. MODE is CLAMP or REFLECT at an edge; a strip's ends get
+/* What lies beside the lane's elements. MODE is CLAMP or REFLECT at an edge; a span's ends get
  * anything, for they are another's. */
-template <int MODE, typename T> AR_FN void ar_row_sides(ar_row<T> &r, const ar_strip &s)
+template <int MODE, typename T> AR_FN void ar_row_sides(ar_row<T> &r, const ar_span &s)
 {
     const int lane = (int)(threadIdx.x & 31);
     const T left = ar_from_lane(r.v[AR_E], (lane - 1) & 31);

@@ -14,30 +14,31 @@
  * a lane's do, whose outer neighbours are replaced as they are shuffled; the rows at an edge, in a few
  * rounds at either end, are put in place of those outside (EDGE).
  *
- * emit_steps.c provides struct ar_params, struct ar_rows (an ar_row of each field), struct ar_queue,
+ * emit_steps.c provides struct ar_params, struct ar_levels (an ar_row of each field), struct ar_shared,
  * ar_bring, ar_take, ar_sides, ar_bend, ar_step, ar_stage, ar_put and the AR_… constants. */
 #ifndef ARRAYD_STEPS2D_CUH
 #define ARRAYD_STEPS2D_CUH
 
-/* Rounds whose registers are renamed instead of moved. */
+#ifndef AR_ROUNDS /* whose registers are renamed instead of moved */
 #define AR_ROUNDS 3
+#endif
 
 template <bool EDGE>
-AR_FN void ar_round(const ar_params &p, const ar_strip &s, ar_queue &queue, int slot, ar_index next,
-                    ar_rows (&a)[AR_T], ar_rows (&b)[AR_T], ar_index i, ar_index begin)
+AR_FN void ar_round(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index next,
+                    ar_levels (&a)[AR_T], ar_levels (&b)[AR_T], ar_index i, ar_index begin)
 {
-    ar_rows c;
+    ar_levels c;
     ar_arrived<AR_AHEAD - 2>();
     __syncwarp();
-    ar_take(queue, slot, c);
-    ar_bring(p, s, queue, slot == 0 ? AR_AHEAD - 1 : slot - 1, next);
+    ar_take(shared, slot, c);
+    ar_bring(p, s, shared, slot == 0 ? AR_AHEAD - 1 : slot - 1, next);
     ar_sent();
     ar_sides(s, c);
 #pragma unroll
     for (int level = 0; level < AR_T; level++) {
         const ar_index y = i - level - 1;
-        ar_rows d;
-        if (EDGE && !AR_WRAP_Y)
+        ar_levels d;
+        if (EDGE && !AR_WRAP_SLOW)
             ar_bend(y == 0, y == (ar_index)p.ny - 1, a[level], b[level], c);
         ar_step<EDGE>(p, s, y, a[level], b[level], c, d);
         a[level] = b[level];
@@ -47,9 +48,9 @@ AR_FN void ar_round(const ar_params &p, const ar_strip &s, ar_queue &queue, int 
         c = d;
     }
     if (i - AR_T >= begin) {
-        ar_stage(queue, c);
+        ar_stage(shared, c);
         __syncwarp();
-        ar_put(p, s, queue, i - AR_T);
+        ar_put(p, s, shared, i - AR_T);
     }
 }
 
@@ -57,13 +58,14 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     ar_kernel(AR_TAKES)
 {
     AR_GIVEN
-    __shared__ ar_queue queue;
+    __shared__ ar_shared shared;
     const ar_index ny = (ar_index)p.ny, part = (ar_index)p.part;
-    const ar_strip s = ar_strip_at((ar_index)blockIdx.x, (ar_index)p.nx);
+    const ar_span s = ar_span_at<AR_LANES, AR_E, AR_HALO, AR_WRAP_X>((ar_index)blockIdx.x, (ar_index)p.nx,
+                                                                     ar_lane());
     const ar_index begin = (ar_index)blockIdx.y * part;
     const ar_index stop = (begin + part < ny ? begin + part : ny) + AR_T;
     ar_index i = begin - AR_T, next;
-    if (AR_WRAP_Y) {
+    if (AR_WRAP_SLOW) {
         next = ar_bounded<AR_WRAP>(i, ny);
     } else {
         i = i < 0 ? 0 : i;
@@ -71,27 +73,27 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     }
     /* of the row after, where the last is brought again and again */
     auto after = [ny](ar_index row) {
-        return row + 1 < ny ? row + 1 : AR_WRAP_Y ? 0 : row;
+        return row + 1 < ny ? row + 1 : AR_WRAP_SLOW ? 0 : row;
     };
 #pragma unroll
     for (int k = 0; k < AR_AHEAD - 1; k++) {
-        ar_bring(p, s, queue, k, next);
+        ar_bring(p, s, shared, k, next);
         ar_sent();
         next = after(next);
     }
-    ar_rows a[AR_T] = {}, b[AR_T] = {};
+    ar_levels a[AR_T] = {}, b[AR_T] = {};
     int slot = 0;
     while (i < stop) {
-        if (i + AR_ROUNDS <= stop && (AR_WRAP_Y || (i > AR_T && i + AR_ROUNDS <= ny))) {
+        if (i + AR_ROUNDS <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_ROUNDS <= ny))) {
 #pragma unroll
             for (int k = 0; k < AR_ROUNDS; k++) {
-                ar_round<false>(p, s, queue, slot, next, a, b, i, begin);
+                ar_round<false>(p, s, shared, slot, next, a, b, i, begin);
                 slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
                 next = after(next);
                 i++;
             }
         } else {
-            ar_round<true>(p, s, queue, slot, next, a, b, i, begin);
+            ar_round<true>(p, s, shared, slot, next, a, b, i, begin);
             slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
             next = after(next);
             i++;

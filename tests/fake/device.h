@@ -352,7 +352,8 @@ static constexpr int fake_bound(int threads = 0, int = 0, int = 0)
      fake_bound bounds},
 #define FAKE_DYNAMIC_SHARED                                                                        \
     extern "C" __attribute__((                                                                     \
-        aligned(1024), visibility("hidden"))) char fake_dynamic[FAKE_SHARED + FAKE_GUARD] = {};
+        aligned(1024),                                                                             \
+        visibility("hidden"))) char fake_dynamic[FAKE_SHARED_ASKED + FAKE_GUARD] = {};
 #define FAKE_DYNAMIC_NAME(name)                                                                    \
     asm(".globl " #name "\n.hidden " #name "\n.set " #name ", fake_dynamic");
 #define FAKE_MODULE(dynamic)                                                                       \

@@ -92,6 +92,7 @@ struct CUmod_st {
 struct CUfunc_st {
     struct CUmod_st *module;
     const struct fake_kernel *kernel;
+    size_t asked; /* bytes of shared memory that a block may have, 0: as it comes */
 };
 
 /* One piece of a stream's work. `run` is called by its thread without the lock and returns a driver

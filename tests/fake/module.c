@@ -168,6 +168,18 @@ EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction functio
     return fake_leave(CUDA_SUCCESS);
 }
 
+EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value)
+{
+    int r = fake_enter("cuFuncSetAttribute", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!function || attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        static_shared(function) + (size_t)value > FAKE_SHARED_ASKED)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    function->asked = static_shared(function) + (size_t)value;
+    return fake_leave(CUDA_SUCCESS);
+}
+
 static int run_launch(struct work *w)
 {
     struct CUfunc_st *f = w->launch.function;
@@ -219,7 +231,8 @@ static bool sizes_are_fine(const struct CUfunc_st *f, struct fake_dim grid, stru
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     return threads && block.x <= 1024 && block.y <= 1024 && block.z <= 64 &&
            threads <= (uint64_t)max_threads(f) && grid.x && grid.x <= 0x7fffffff && grid.y &&
-           grid.y <= 65535 && grid.z && grid.z <= 65535 && static_shared(f) + shared <= FAKE_SHARED;
+           grid.y <= 65535 && grid.z && grid.z <= 65535 &&
+           static_shared(f) + shared <= (f->asked ? f->asked : FAKE_SHARED);
 }
 
 /* Each parameter in 16-byte steps, as the strictest type needs. */

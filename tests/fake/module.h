@@ -4,10 +4,11 @@
 #ifndef ARRAYD_FAKE_MODULE_H
 #define ARRAYD_FAKE_MODULE_H
 
-#define FAKE_ABI    4
-#define FAKE_SHARED 49152 /* bytes of shared memory a block may have without asking for more */
-#define FAKE_GUARD  256   /* bytes behind the dynamic shared memory that must stay as they were */
-#define FAKE_CUBIN  "FAKECUBN"
+#define FAKE_ABI          4
+#define FAKE_SHARED       49152  /* bytes of shared memory a block may have unasked */
+#define FAKE_SHARED_ASKED 232448 /* and when it has asked (cuFuncSetAttribute) */
+#define FAKE_GUARD        256    /* bytes behind the dynamic that must stay as they were */
+#define FAKE_CUBIN        "FAKECUBN"
 
 struct fake_dim {
     unsigned x, y, z;
@@ -43,7 +44,7 @@ struct fake_module {
     const struct fake_kernel *kernels;
     struct fake_dim *thread_idx, *block_idx, *block_dim, *grid_dim;
     const struct fake_host **host;
-    char *dynamic; /* FAKE_SHARED + FAKE_GUARD bytes, or NULL */
+    char *dynamic; /* FAKE_SHARED_ASKED + FAKE_GUARD bytes, or NULL */
     char *shared, *shared_end;
 };
 

@@ -119,6 +119,7 @@ static const struct {
     uint32_t steps;
 } emit_steps_golden[] = {
     {{"steps", DT_F32, 2, {8192, 8192}, {"u + 0.1*laplacian(u, boundary='clamp')"}}, 6},
+    {{"steps-deep", DT_F32, 3, {512, 512, 512}, {"u + 0.1*laplacian(u, boundary='clamp')"}}, 3},
     {{"steps-fields",
       DT_F64,
       2,
@@ -411,7 +412,7 @@ static void no_memory_is_told(void **state)
             _cleanup_arena_ struct arena *arena = arena_new(0);
             const struct ir_plan *p = plan_of(arena, "sum(a + 0.1*laplacian(a), axis=0)");
             const struct ir_kernel *k =
-                several ? steps_kernel(arena, &emit_steps_golden[1].c, 3) : p->kernels[0];
+                several ? steps_kernel(arena, &emit_steps_golden[2].c, 3) : p->kernels[0];
             mem_fail_after(nth, false);
             struct emitted *m = emit_kernel(arena, k, 256);
             int64_t failed = mem_failed();

@@ -235,6 +235,13 @@ static void test_shared_memory_is_limited(void **state)
     CUfunction f = function_of(m, "k");
     ok(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 9152, stream, params, NULL));
     is(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 9200, stream, params, NULL), CUDA_ERROR_INVALID_VALUE);
+    /* a function may ask for more */
+    const int most = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    is(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NUM_REGS, 32), CUDA_ERROR_INVALID_VALUE);
+    is(cuFuncSetAttribute(f, most, 232448), CUDA_ERROR_INVALID_VALUE);
+    ok(cuFuncSetAttribute(f, most, 60000));
+    ok(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 60000, stream, params, NULL));
+    is(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 60001, stream, params, NULL), CUDA_ERROR_INVALID_VALUE);
     ok(cuStreamSynchronize(stream));
     ok(cuMemFreeAsync(p, stream));
     ok(cuModuleUnload(m));

@@ -25,66 +25,68 @@ struct ar_params {
     alignas(8) ar_f64 * out1;
 };
 #define AR_T 3
+#define AR_LANES 32
+#define AR_R 1
 #define AR_PIECE 1
 #define AR_HALO 3
 #define AR_AHEAD 4
 #define AR_BLOCKS 16
+#define AR_WRAP_SLOW 0 /* the slowest axis wraps */
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
+#define AR_ONCE 1
 #include "compute/kernels/steps.cuh"
-struct ar_rows {
+struct ar_levels {
     ar_row<ar_f64> f0;
     ar_row<ar_f64> f1;
 };
-struct ar_queue {
-    alignas(16) ar_f64 f0[AR_AHEAD][AR_WIDTH];
-    alignas(16) ar_f64 s0[AR_WIDTH];
-    alignas(16) ar_f64 f1[AR_AHEAD][AR_WIDTH];
-    alignas(16) ar_f64 s1[AR_WIDTH];
+struct ar_shared {
+    alignas(16) ar_f64 q0[AR_AHEAD][AR_WIDTH], s0[AR_WIDTH];
+    alignas(16) ar_f64 q1[AR_AHEAD][AR_WIDTH], s1[AR_WIDTH];
 };
-AR_FN void ar_bring(const ar_params &p, const ar_strip &s, ar_queue &queue, int slot, ar_index row)
+AR_FN void ar_bring(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index n)
 {
-    ar_bring_row(queue.f0[slot], p.in0 + row * (ar_index)p.s0_0, s);
-    ar_bring_row(queue.f1[slot], p.in2 + row * (ar_index)p.s2_0, s);
+    ar_bring_row(shared.q0[slot], p.in0 + n * (ar_index)p.s0_0, s);
+    ar_bring_row(shared.q1[slot], p.in2 + n * (ar_index)p.s2_0, s);
 }
-AR_FN void ar_take(const ar_queue &queue, int slot, ar_rows &r)
+AR_FN void ar_take(const ar_shared &shared, int slot, ar_levels &c)
 {
-    ar_take_row(r.f0, queue.f0[slot]);
-    ar_take_row(r.f1, queue.f1[slot]);
+    ar_take_row(c.f0, shared.q0[slot]);
+    ar_take_row(c.f1, shared.q1[slot]);
 }
-AR_FN void ar_sides(const ar_strip &s, ar_rows &r)
+AR_FN void ar_put(const ar_params &p, const ar_span &s, const ar_shared &shared, ar_index n)
 {
-    ar_row_sides<AR_CLAMP>(r.f0, s);
-    ar_row_sides<AR_CLAMP>(r.f1, s);
+    ar_put_row(p.out0 + n * (ar_index)p.s0_0, shared.s0, s);
+    ar_put_row(p.out1 + n * (ar_index)p.s2_0, shared.s1, s);
 }
-AR_FN void ar_bend(bool top, bool bottom, ar_rows &a, const ar_rows &b, ar_rows &c)
+AR_FN void ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_levels &c)
 {
-    ar_row_bend<AR_CLAMP>(top, bottom, a.f0, b.f0, c.f0);
+    ar_row_bend<AR_CLAMP>(front, back, a.f0, b.f0, c.f0);
 }
-AR_FN void ar_stage(ar_queue &queue, const ar_rows &r)
+AR_FN void ar_sides(const ar_span &s, ar_levels &c)
 {
-    ar_stage_row(queue.s0, r.f0);
-    ar_stage_row(queue.s1, r.f1);
+    ar_row_sides<AR_CLAMP>(c.f0, s);
+    ar_row_sides<AR_CLAMP>(c.f1, s);
 }
-AR_FN void ar_put(const ar_params &p, const ar_strip &s, const ar_queue &queue, ar_index row)
+AR_FN void ar_stage(ar_shared &shared, const ar_levels &c)
 {
-    ar_put_row(p.out0 + row * (ar_index)p.s0_0, queue.s0, s);
-    ar_put_row(p.out1 + row * (ar_index)p.s2_0, queue.s1, s);
+    ar_stage_row(shared.s0, c.f0);
+    ar_stage_row(shared.s1, c.f1);
 }
 template <bool EDGE>
-AR_FN void ar_step(const ar_params &p, const ar_strip &s, ar_index y, const ar_rows &a, const ar_rows &b, const ar_rows &c, ar_rows &to)
+AR_FN void ar_step(const ar_params &p, const ar_span &s, ar_index n, const ar_levels &a, const ar_levels &b, const ar_levels &c, ar_levels &to)
 {
-    const bool top = EDGE && !AR_WRAP_Y && y == 0;
-    const bool bottom = EDGE && !AR_WRAP_Y && y == (ar_index)p.ny - 1;
-    (void)top;
-    (void)bottom;
+    const bool front = EDGE && !AR_WRAP_SLOW && n == 0;
+    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.ny - 1;
+    (void)front;
+    (void)back;
     ar_index i[AR_RANK];
-    i[0] = ar_bounded<AR_WRAP_Y ? AR_WRAP : AR_CLAMP>(y, (ar_index)p.ny);
-    i[1] = ar_column(s, 0);
+    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, (ar_index)p.ny);
+    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, 0);
 #pragma unroll
     for (int e = 0; e < AR_E; e++) {
-        i[1] = ar_column(s, e);
-        const bool inside1 = true && !bottom && !(e == 0 && s.first);
+        i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(s, e);
+        const bool inside1 = true && !back && !(e == 0 && s.first);
         const bool inside2 = true && !(e == AR_E - 1 && s.last);
     const ar_f64 v0 = b.f0.v[e + 1 + (0)];
     const ar_f64 v1 = p.in1[i[0] * (ar_index)p.s1_0 + i[1]];

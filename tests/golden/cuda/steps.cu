@@ -18,51 +18,54 @@ struct ar_params {
     alignas(8) ar_f32 * out0;
 };
 #define AR_T 6
+#define AR_LANES 32
+#define AR_R 1
 #define AR_PIECE 4
 #define AR_HALO 8
 #define AR_AHEAD 4
 #define AR_BLOCKS 8
+#define AR_WRAP_SLOW 0 /* the slowest axis wraps */
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
+#define AR_ONCE 1
 #include "compute/kernels/steps.cuh"
-struct ar_rows {
+struct ar_levels {
     ar_row<ar_f32> f0;
 };
-struct ar_queue {
-    alignas(16) ar_f32 f0[AR_AHEAD][AR_WIDTH];
-    alignas(16) ar_f32 s0[AR_WIDTH];
+struct ar_shared {
+    alignas(16) ar_f32 q0[AR_AHEAD][AR_WIDTH], s0[AR_WIDTH];
 };
-AR_FN void ar_bring(const ar_params &p, const ar_strip &s, ar_queue &queue, int slot, ar_index row)
+AR_FN void ar_bring(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index n)
 {
-    ar_bring_row(queue.f0[slot], p.in0 + row * (ar_index)p.s0_0, s);
+    ar_bring_row(shared.q0[slot], p.in0 + n * (ar_index)p.s0_0, s);
 }
-AR_FN void ar_take(const ar_queue &queue, int slot, ar_rows &r)
+AR_FN void ar_take(const ar_shared &shared, int slot, ar_levels &c)
 {
-    ar_take_row(r.f0, queue.f0[slot]);
+    ar_take_row(c.f0, shared.q0[slot]);
 }
-AR_FN void ar_sides(const ar_strip &s, ar_rows &r)
+AR_FN void ar_put(const ar_params &p, const ar_span &s, const ar_shared &shared, ar_index n)
 {
-    ar_row_sides<AR_CLAMP>(r.f0, s);
+    ar_put_row(p.out0 + n * (ar_index)p.s0_0, shared.s0, s);
 }
-AR_FN void ar_bend(bool top, bool bottom, ar_rows &a, const ar_rows &b, ar_rows &c)
+AR_FN void ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_levels &c)
 {
-    ar_row_bend<AR_CLAMP>(top, bottom, a.f0, b.f0, c.f0);
+    ar_row_bend<AR_CLAMP>(front, back, a.f0, b.f0, c.f0);
 }
-AR_FN void ar_stage(ar_queue &queue, const ar_rows &r)
+AR_FN void ar_sides(const ar_span &s, ar_levels &c)
 {
-    ar_stage_row(queue.s0, r.f0);
+    ar_row_sides<AR_CLAMP>(c.f0, s);
 }
-AR_FN void ar_put(const ar_params &p, const ar_strip &s, const ar_queue &queue, ar_index row)
+AR_FN void ar_stage(ar_shared &shared, const ar_levels &c)
 {
-    ar_put_row(p.out0 + row * (ar_index)p.s0_0, queue.s0, s);
+    ar_stage_row(shared.s0, c.f0);
 }
 template <bool EDGE>
-AR_FN void ar_step(const ar_params &p, const ar_strip &s, ar_index y, const ar_rows &a, const ar_rows &b, const ar_rows &c, ar_rows &to)
+AR_FN void ar_step(const ar_params &p, const ar_span &s, ar_index n, const ar_levels &a, const ar_levels &b, const ar_levels &c, ar_levels &to)
 {
-    const bool top = EDGE && !AR_WRAP_Y && y == 0;
-    const bool bottom = EDGE && !AR_WRAP_Y && y == (ar_index)p.ny - 1;
-    (void)top;
-    (void)bottom;
+    const bool front = EDGE && !AR_WRAP_SLOW && n == 0;
+    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.ny - 1;
+    (void)front;
+    (void)back;
 #pragma unroll
     for (int e = 0; e < AR_E; e++) {
     const ar_f32 v0 = b.f0.v[e + 1 + (0)];
