@@ -11,7 +11,7 @@
 /* What a step surely does not exceed by much: seconds a statement, bytes a second. */
 #define STATEMENT_S 2e-6
 #define HOST_RATE   2e9
-#define DEVICE_RATE 1e12
+#define DEVICE_RATE 2e12
 
 static bool is_due(int64_t step, int64_t every)
 {
