@@ -339,6 +339,17 @@ unsigned form_blocks(int64_t n, int64_t each)
     return (unsigned)((n + each - 1) / each);
 }
 
+/* Whether nothing but the result could be moved by vectors, of a kernel that gathers. */
+static bool gathers_only(const struct analysis *z)
+{
+    bool gathers = false;
+    for (uint32_t i = 0; i < z->k->n_inputs; i++)
+        gathers |= z->k->inputs[i].gathered;
+    for (uint32_t i = 0; i < z->f->n_loads && gathers; i++)
+        gathers = z->f->loads[i].kind != LOAD_VECTOR;
+    return gathers;
+}
+
 static void make_rows(struct analysis *z)
 {
     struct form *f = z->f;
@@ -347,6 +358,11 @@ static void make_rows(struct analysis *z)
     f->elements = form_chunk_elements(z, true);
     form_classify(z);
     choose_unroll(z);
+    if (gathers_only(z)) { /* measured: neighbours in neighbouring lanes, two on their way */
+        f->elements = 1;
+        f->unroll = 2;
+        form_classify(z);
+    }
     f->out_vector = f->elements > 1;
     f->threads = FORM_BLOCK / 2;
     for (int a = 0; a < f->rank - 1; a++)

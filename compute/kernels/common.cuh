@@ -71,6 +71,12 @@ AR_FN ar_i64 ar_inside(ar_i64 i, ar_i64 last)
     i = i < last ? i : last;
     return i > 0 ? i : 0;
 }
+/* The same for a number of 32 bits, in a row that they reach the end of. */
+AR_FN ar_i32 ar_inside_32(ar_i32 i, ar_i64 last)
+{
+    i = i < (ar_i32)last ? i : (ar_i32)last;
+    return i > 0 ? i : 0;
+}
 
 /* Another lane's value. Whole words are exchanged. */
 template <typename T> AR_FN T ar_from_lane(T x, int lane)

@@ -84,7 +84,6 @@
 #define AR_SATURATE_ALL(F, f)                                                                      \
     AR_SATURATE(F, f, I8, ar_i8, ar_i32, -0x80, 0x80)                                              \
     AR_SATURATE(F, f, I16, ar_i16, ar_i32, -0x8000, 0x8000)                                        \
-    AR_SATURATE(F, f, I32, ar_i32, ar_i32, -0x80000000L, 0x80000000L)                              \
     AR_SATURATE(F, f, U8, ar_u8, ar_i32, 0, 0x100)                                                 \
     AR_SATURATE(F, f, U16, ar_u16, ar_i32, 0, 0x10000)                                             \
     AR_SATURATE(F, f, U32, ar_u32, ar_u32, 0, 0x100000000L)                                        \
@@ -103,6 +102,11 @@
     }
 AR_SATURATE_ALL(F32, ar_f32)
 AR_SATURATE_ALL(F64, ar_f64)
+AR_SATURATE(F64, ar_f64, I32, ar_i32, ar_i32, -0x80000000L, 0x80000000L)
+AR_FN ar_i32 ar_saturate_F32_I32(ar_f32 x)
+{
+    return ar_truncated_F32(x);
+}
 
 #define AR_CAST(F, f, T, t, expr)                                                                  \
     AR_IF_##F(AR_IF_##T(AR_FN t ar_cast_##F##_##T(f x) { return expr; }))

@@ -96,18 +96,13 @@ AR_FN AR_R AR_NAME(COPYSIGN)(AR_R a, AR_R b)
     return AR_FROM((AR_BITS(a) & ~AR_SIGN_BIT) | (AR_BITS(b) & AR_SIGN_BIT));
 }
 
-/* Equal operands differ in the sign of zero at most: the bits decide which zero it is. */
 AR_FN AR_R AR_NAME(MAXIMUM)(AR_R a, AR_R b)
 {
-    AR_R m = a > b ? a : b;
-    m = a == b ? AR_FROM(AR_BITS(a) & AR_BITS(b)) : m;
-    return a != a ? a : m;
+    return AR_NAME(larger)(a, b);
 }
 AR_FN AR_R AR_NAME(MINIMUM)(AR_R a, AR_R b)
 {
-    AR_R m = a < b ? a : b;
-    m = a == b ? AR_FROM(AR_BITS(a) | AR_BITS(b)) : m;
-    return a != a ? a : m;
+    return AR_NAME(smaller)(a, b);
 }
 
 AR_FN ar_bool AR_NAME(EQUAL)(AR_R a, AR_R b)

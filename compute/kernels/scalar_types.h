@@ -112,6 +112,60 @@ AR_FN ar_f64 ar_from_bits_F64(ar_u64 u)
 #endif
 }
 
+/* Larger and smaller, with NaN where one is, -0 < +0; and float32 truncated to int32, saturated,
+ * NaN is 0. A GPU has an instruction for each (the former from sm_80 on). The tests' fake device
+ * knows no PTX. */
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 800 && !defined(ARRAYD_FAKE_DEVICE)
+AR_FN ar_f32 ar_larger_F32(ar_f32 a, ar_f32 b)
+{
+    ar_f32 r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+AR_FN ar_f32 ar_smaller_F32(ar_f32 a, ar_f32 b)
+{
+    ar_f32 r;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
+#else
+/* Equal operands differ in the sign of zero at most: the bits decide which zero it is. */
+AR_FN ar_f32 ar_larger_F32(ar_f32 a, ar_f32 b)
+{
+    ar_f32 m = a > b ? a : b;
+    m = a == b ? ar_from_bits_F32(ar_bits_F32(a) & ar_bits_F32(b)) : m;
+    return a != a ? a : m;
+}
+AR_FN ar_f32 ar_smaller_F32(ar_f32 a, ar_f32 b)
+{
+    ar_f32 m = a < b ? a : b;
+    m = a == b ? ar_from_bits_F32(ar_bits_F32(a) | ar_bits_F32(b)) : m;
+    return a != a ? a : m;
+}
+#endif
+AR_FN ar_f64 ar_larger_F64(ar_f64 a, ar_f64 b)
+{
+    ar_f64 m = a > b ? a : b;
+    m = a == b ? ar_from_bits_F64(ar_bits_F64(a) & ar_bits_F64(b)) : m;
+    return a != a ? a : m;
+}
+AR_FN ar_f64 ar_smaller_F64(ar_f64 a, ar_f64 b)
+{
+    ar_f64 m = a < b ? a : b;
+    m = a == b ? ar_from_bits_F64(ar_bits_F64(a) | ar_bits_F64(b)) : m;
+    return a != a ? a : m;
+}
+AR_FN ar_i32 ar_truncated_F32(ar_f32 x)
+{
+#if defined(__CUDACC_RTC__)
+    return __float2int_rz(x);
+#else
+    ar_i32 r = (ar_i32)(x >= -2147483648.0f && x < 2147483648.0f ? x : 0.0f);
+    r = x >= 2147483648.0f ? 0x7fffffff : r;
+    return x < -2147483648.0f ? -0x7fffffff - 1 : r;
+#endif
+}
+
 #endif
 
 #endif

@@ -203,11 +203,13 @@ def sampled(x, points, nearest, mode, grid=None, value=0):
     return np.array(got, x.dtype).astype(t)
 
 
-def put_samples(name, x, mode, points, grid=None, value=0):
+def put_samples(name, x, mode, where, grid=None, value=0):
     for method in ("linear", "nearest"):
-        want = sampled(x, points, method == "nearest", mode, grid, value)
+        want = sampled(x, where, method == "nearest", mode, grid, value)
         more = f", {value}" if mode == "constant" else ""
-        put_expr(f"sample({name}, p{x.ndim}, '{method}', '{mode}'{more})", name_of(want.dtype), want, 4)
+        points = [f"p{x.ndim}", f"astype(p{x.ndim}, 'float32')"]  # quarters: the same in float32
+        for points in points if mode in ("clamp", "array") else points[:1]:
+            put_expr(f"sample({name}, {points}, '{method}', '{mode}'{more})", name_of(want.dtype), want, 4)
 
 
 # --- the tables ---
