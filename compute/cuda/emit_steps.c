@@ -80,7 +80,7 @@ static void emit_insides(struct emitter *m)
             continue;
         const int64_t *o = k->ctxs[c].offset, fast = o[k->rank - 1];
         strb_addf(b, "        const bool inside%u = true", c);
-        if (o[0])
+        if (k->rank > 1 && o[0])
             strb_add(b, o[0] < 0 ? " && !front" : " && !back");
         if (is_deep(m) && o[1])
             strb_add(b,
@@ -146,7 +146,7 @@ static void emit_step(struct emitter *m)
               "ar_levels &a, const ar_levels &b, const ar_levels &c, ar_levels &to)\n{\n"
               "    const bool front = EDGE && !AR_WRAP_SLOW && n == 0;\n"
               "    const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.%s - 1;\n"
-              "    (void)front;\n    (void)back;\n",
+              "    (void)n;\n    (void)front;\n    (void)back;\n",
               deep ? "const ar_place &s, const ar_shared &shared, int side, int level"
                    : "const ar_span &s",
               deep ? "nz" : "ny");
@@ -191,8 +191,11 @@ static void emit_each(struct emitter *m, const char *head,
 static void emit_line(struct emitter *m, const char *base, uint32_t i)
 {
     uint32_t input = m->f->fields[i].input; /* whose strides are the output's */
-    strb_addf(&m->body, "%s + n * ", base);
-    emit_stride(m, input, 0);
+    strb_add(&m->body, base);
+    if (m->f->rank > 1) {
+        strb_add(&m->body, " + n * ");
+        emit_stride(m, input, 0);
+    }
     if (is_deep(m)) {
         strb_add(&m->body, ", ");
         emit_stride(m, input, 1);
@@ -331,7 +334,7 @@ void emit_steps(struct emitter *m)
     const struct form *f = m->f;
     struct strb *b = &m->body;
     emit_i64(m, f->shape[f->rank - 1], "nx");
-    emit_i64(m, f->shape[f->rank - 2], "ny");
+    emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
     if (is_deep(m))
         emit_i64(m, f->shape[0], "nz");
     emit_i64(m, f->part, "part");

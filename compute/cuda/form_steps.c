@@ -36,11 +36,12 @@ static const char not_all_fed[] = "not every result is read back by the next ste
                   other_moves[] = "an array that does not change is read beside its place",
                   gathers[] = "a field is gathered from",
                   other_view[] = "a field is read in two layouts",
-                  odd_rank[] = "arrays have neither 2 nor 3 axes",
+                  odd_rank[] = "arrays have more than 3 axes, or none",
                   diagonal[] = "a field is read diagonally",
                   small[] = "an axis along which is mirrored has 1 element",
                   indices[] = "the index is asked for behind a shift",
                   too_dear[] = "arithmetic takes longer than memory already",
+                  most[] = "a pass makes so many at most",
                   no_registers[] = "so many fields do not fit registers";
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
@@ -189,7 +190,7 @@ static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
 static const char *refusal(struct analysis *z)
 {
     struct form *f = z->f;
-    if (z->k->rank != 2 && z->k->rank != 3)
+    if (z->k->rank < 1 || z->k->rank > 3)
         return odd_rank;
     const char *why = list_fields(z);
     if (!why)
@@ -238,6 +239,8 @@ static int registers(const struct analysis *z, int steps, int elements, int rows
     const struct form *f = z->f;
     bool deep = f->rank == 3;
     int n = deep ? 40 : 20;
+    if (f->rank == 1)
+        steps = 2; /* one level, and what it becomes */
     for (uint32_t i = 0; i < f->n_fields; i++) {
         const struct form_field *d = &f->fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
@@ -284,8 +287,8 @@ static int64_t shared_bytes(const struct analysis *z)
     int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes, bytes = 0;
     for (uint32_t i = 0; i < f->n_fields; i++) {
         int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
-        if (f->rank == 2)
-            bytes += (f->ahead + 1) * width * size;
+        if (f->rank < 3)
+            bytes += (f->ahead + 1) * width * size * (f->threads / WARP);
         else
             bytes += size * width * groups *
                      (f->ahead * f->rows + (f->fields[i].edge[1].reach ? 4 * f->steps : 0));
@@ -298,14 +301,14 @@ static int64_t shared_bytes(const struct analysis *z)
 static bool set_patch(struct analysis *z, int steps, int elements, int rows)
 {
     struct form *f = z->f;
-    bool deep = f->rank == 3;
-    int64_t nx = f->shape[f->rank - 1], ny = f->shape[f->rank - 2];
+    bool deep = f->rank == 3, row = f->rank == 1;
+    int64_t nx = f->shape[f->rank - 1], ny = row ? 1 : f->shape[f->rank - 2];
     f->steps = steps;
     f->elements = elements;
     f->rows = rows;
-    f->threads = deep ? FORM_BLOCK : WARP;
+    f->threads = deep ? FORM_BLOCK : row ? 4 * WARP : WARP;
     f->lanes = deep && elements == 4 ? WARP / 2 : WARP;
-    f->ahead = deep ? PLANES : QUEUE;
+    f->ahead = deep ? PLANES : row ? 1 : QUEUE;
     f->piece = piece_of(z, elements);
     f->halo = (steps + f->piece - 1) / f->piece * f->piece;
     int width = f->lanes * elements, height = f->threads / f->lanes * rows;
@@ -313,6 +316,8 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows)
     f->at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
     if (deep)
         f->at_once = registers_ > 120 ? 1 : 2;
+    else if (row)
+        f->at_once = 4;
     if (registers_ > REGISTERS || 4 * f->halo > width || (deep && 4 * steps > height))
         return false;
     if (nx % elements && nx < width && !f->wraps[2])
@@ -326,11 +331,17 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows)
     return f->shared <= (deep ? FORM_SHARED : SHARED_BYTES);
 }
 
+/* Of the axis along which a warp or a block goes. */
+static int64_t slow_extent(const struct form *f)
+{
+    return f->rank > 1 ? f->shape[0] : 1;
+}
+
 /* Cycles of a pass, nearly, over parts of so many rows or planes. */
 static double part_cost(const struct form *f, double work, int64_t part)
 {
     int64_t room = (int64_t)PROCESSORS * f->at_once;
-    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((f->shape[0] + part - 1) / part);
+    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((slow_extent(f) + part - 1) / part);
     int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
     each = each < f->at_once ? each : f->at_once;
     int64_t warps =
@@ -339,17 +350,19 @@ static double part_cost(const struct form *f, double work, int64_t part)
     double level = f->elements * f->rows * work + 6 * f->rows + 4;
     double alone = level + 15, together = (double)warps * level * waiting;
     double round = f->steps * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
-    return (double)waves * (double)(part + 2 * f->steps) * round;
+    return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps) * round;
 }
 
 /* Rows of a warp, planes of a block: as many of these as run at once, in a few waves. */
 static double choose_part(struct form *f, double work)
 {
-    int64_t n = f->shape[0], room = (int64_t)PROCESSORS * f->at_once;
+    int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->at_once;
     bool deep = f->rank == 3;
     double least = -1;
     f->grid[0] =
         (unsigned)spans(f->shape[f->rank - 1], f->wraps[2], f->lanes * f->elements, f->halo);
+    if (f->rank == 1)
+        f->grid[0] = form_blocks(f->grid[0], f->threads / WARP);
     f->grid[1] =
         deep ? (unsigned)spans(f->shape[1], f->wraps[1], f->threads / f->lanes * f->rows, f->steps)
              : 1;
@@ -424,7 +437,7 @@ static void classify(struct analysis *z)
         if (l->kind == LOAD_NEAR)
             continue;
         l->kind = f->strides[l->input][x] == 0 ? LOAD_ONCE : LOAD_EACH;
-        if (l->kind == LOAD_EACH && f->shape[x] % f->elements == 0 &&
+        if (l->kind == LOAD_EACH && f->shape[x] % f->elements == 0 && f->halo % f->elements == 0 &&
             form_input_aligned(z, l->input, f->elements))
             l->kind = LOAD_VECTOR;
     }
@@ -441,7 +454,7 @@ const char *form_make_steps(struct analysis *z)
         return why;
     if (choose_patch(z, (int)z->k->steps, weigh(z).work) < 0)
         return no_registers;
-    if (f->rank == 2)
+    if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
     f->unroll = 1;
@@ -475,5 +488,7 @@ uint32_t form_best_steps(struct analysis *z, const char **ret_why)
             best = (uint32_t)steps;
         }
     }
+    if (best == MOST_STEPS)
+        *ret_why = most;
     return best;
 }

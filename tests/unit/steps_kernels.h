@@ -19,7 +19,7 @@ struct steps_case {
     const char *name;
     enum dtype dtype;
     int rank;
-    int64_t shape[3];
+    int64_t shape[4];
     const char *text[STEPS_FIELDS];
 };
 

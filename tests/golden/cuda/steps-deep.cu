@@ -64,6 +64,7 @@ AR_FN void ar_step(const ar_params &p, const ar_place &s, const ar_shared &share
 {
     const bool front = EDGE && !AR_WRAP_SLOW && n == 0;
     const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.nz - 1;
+    (void)n;
     (void)front;
     (void)back;
     ar_vec<ar_f32, AR_E> up0, down0;

@@ -64,6 +64,7 @@ AR_FN void ar_step(const ar_params &p, const ar_span &s, ar_index n, const ar_le
 {
     const bool front = EDGE && !AR_WRAP_SLOW && n == 0;
     const bool back = EDGE && !AR_WRAP_SLOW && n == (ar_index)p.ny - 1;
+    (void)n;
     (void)front;
     (void)back;
 #pragma unroll
