@@ -65,9 +65,11 @@ static void trace_launch(const struct job *job)
         const struct ir_kernel *k = job->kernels[i];
         _cleanup_strb_ struct strb b = {0};
         char shape[SHAPE_TEXT_MAX];
-        strb_addf(&b, "kernel %u of %u over %s: %u nodes, %u inputs, %lld bytes read, %lld written",
+        strb_addf(&b,
+                  "kernel %u of %u over %s: %u nodes, %u inputs, %u outputs, %lld bytes read, %lld "
+                  "written",
                   i + 1, job->n_kernels, shape_text(k->rank, k->shape, shape, sizeof shape),
-                  k->n_nodes, k->n_inputs, (long long)ir_bytes_read(k),
+                  k->n_nodes, k->n_inputs, k->n_outputs, (long long)ir_bytes_read(k),
                   (long long)ir_bytes_written(k));
         trace_write(TRACE_LAUNCH, b.data ? b.data : "", b.len);
     }

@@ -3,18 +3,22 @@
  * subexpressions. */
 #include "compute/ir.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compute/ir_build.h"
 
-/* FNV-1a over the bytes of a node; nodes are zero-initialised, so padding compares equal. */
+/* Over the words of a node; nodes are zero-initialised, so padding compares equal. */
 static uint32_t node_hash(const struct ir_node *n)
 {
-    const unsigned char *p = (const unsigned char *)n;
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < sizeof *n; i++)
-        h = (h ^ p[i]) * 16777619u;
+    uint32_t words[sizeof *n / sizeof(uint32_t)], h = 2166136261u;
+    static_assert(sizeof words == sizeof *n, "a node is whole words");
+    memcpy(words, n, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        h = (h ^ words[i]) * 0x9e3779b1u;
+        h ^= h >> 15;
+    }
     return h;
 }
 

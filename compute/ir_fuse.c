@@ -9,25 +9,34 @@
  * Where something is read by several that cannot be one kernel (of different shapes, a reduction),
  * it may be cheaper made in each of them: that is tried when no pair is left.
  *
- * The list is gone through once with each kernel looking back for one to join, the nearest first;
- * every step takes a kernel away, so it ends. WINDOW bounds the work for long lists. */
+ * Each kernel looks back for one to join, the nearest first, and what came of it looks back again;
+ * every step takes a kernel away, so it ends. Two that stayed apart are not looked at again:
+ * numbers count up, and a kernel knows the largest it has met. WINDOW and PATIENCE bound the work
+ * for long lists. Kernels are made in arenas of their own, which go with them: what is left at the
+ * end is copied. */
 #include "compute/ir_fuse.h"
 
 #include <string.h>
 
 #include "compute/ir_merge.h"
 
-#define WINDOW 32
+#define WINDOW   32
+#define PATIENCE 8 /* kernels that are made for nothing, in one look back */
 /* A kernel for arrays of so few bytes is all launch. */
 #define SMALL_BYTES (INT64_C(1) << 20)
 /* Side by side, this part of the traffic at least has to be saved. */
 #define WORTHWHILE 16
 
+struct part {
+    struct ir_kernel *k;
+    struct arena *own;     /* what it lies in; NULL: it is the request's */
+    uint32_t number, seen; /* it has looked at all before it of numbers below `seen` */
+};
+
 struct fusing {
-    struct arena *arena;
     const struct ir_fuse_request *req;
-    struct ir_kernel **list;
-    uint32_t n;
+    struct part *list;
+    uint32_t n, next; /* next: number */
 };
 
 /* --- what kernels have to do with each other --- */
@@ -110,9 +119,9 @@ static bool covers(const struct ir_kernel *k, const struct ir_output *o)
 static bool is_needed(const struct fusing *z, uint32_t i, const struct ir_output *o, uint32_t but)
 {
     for (uint32_t j = i + 1; j < z->n; j++) {
-        if (j != but && reads(z->list[j], o->slot))
+        if (j != but && reads(z->list[j].k, o->slot))
             return true;
-        if (covers(z->list[j], o))
+        if (covers(z->list[j].k, o))
             return false;
     }
     return o->slot >= z->req->n_slots || !z->req->dead[o->slot];
@@ -123,6 +132,21 @@ static int64_t traffic(const struct ir_kernel *k)
     return ir_bytes_read(k) + ir_bytes_written(k);
 }
 
+/* --- the list --- */
+
+static void take_out(struct fusing *z, uint32_t i)
+{
+    arena_free(z->list[i].own);
+    memmove(z->list + i, z->list + i + 1, sizeof *z->list * (z->n - i - 1));
+    z->n--;
+}
+
+static void put_in(struct fusing *z, uint32_t i, struct ir_kernel *k, struct arena *take_own)
+{
+    arena_free(z->list[i].own);
+    z->list[i] = (struct part){.k = k, .own = take_own, .number = z->next++};
+}
+
 /* --- one kernel of two --- */
 
 /* Which of the kernels between i and j must come after i; false where one of them must also come
@@ -130,21 +154,21 @@ static int64_t traffic(const struct ir_kernel *k)
 static bool find_later(const struct fusing *z, uint32_t i, uint32_t j, bool *later)
 {
     for (uint32_t g = i + 1; g < j; g++) {
-        bool is = conflict(z->list[i], z->list[g]);
+        bool is = conflict(z->list[i].k, z->list[g].k);
         for (uint32_t h = i + 1; h < g && !is; h++)
-            is = later[h - i] && conflict(z->list[h], z->list[g]);
+            is = later[h - i] && conflict(z->list[h].k, z->list[g].k);
         later[g - i] = is;
-        if (is && conflict(z->list[g], z->list[j]))
+        if (is && conflict(z->list[g].k, z->list[j].k))
             return false;
     }
     return true;
 }
 
-/* `k` in the place of i and j; its new number. */
-static uint32_t replace(struct fusing *z, uint32_t i, uint32_t j, const bool *later,
-                        struct ir_kernel *k)
+/* `k` for both i and j, before what comes later; its place. */
+static uint32_t put_for_both(struct fusing *z, uint32_t i, uint32_t j, const bool *later,
+                             struct ir_kernel *k, struct arena *take_own)
 {
-    struct ir_kernel *behind[WINDOW];
+    struct part behind[WINDOW], first = z->list[i];
     uint32_t n_behind = 0, at = i;
     for (uint32_t g = i + 1; g < j; g++)
         if (later[g - i])
@@ -152,60 +176,82 @@ static uint32_t replace(struct fusing *z, uint32_t i, uint32_t j, const bool *la
         else
             z->list[at++] = z->list[g];
     const uint32_t place = at;
-    z->list[at++] = k;
+    z->list[at++] = first;
     for (uint32_t g = 0; g < n_behind; g++)
         z->list[at++] = behind[g];
-    memmove(z->list + at, z->list + j + 1, sizeof *z->list * (z->n - j - 1));
-    z->n--;
+    put_in(z, place, k, take_own);
+    take_out(z, j);
     return place;
 }
 
-/* Makes one kernel of i and the later j if that can be and is worth it. *ret_place: its number, or
- * UINT32_MAX. False without memory. */
-static bool join(struct fusing *z, uint32_t i, uint32_t j, uint32_t *ret_place)
+/* Makes one kernel of i and the later j, in `arena`, where that is worth it. */
+static enum ir_merge_result make_one(const struct fusing *z, uint32_t i, uint32_t j,
+                                     struct arena *arena, struct ir_kernel **ret)
 {
-    const struct ir_kernel *a = z->list[i], *b = z->list[j];
-    const bool fed = feeds(a, b);
-    bool later[WINDOW + 1] = {0}, kept = false;
-    *ret_place = UINT32_MAX;
-    if (!ir_merge_first(a) || !ir_merge_second(b) || a->fast_math != b->fast_math ||
-        (!fed && (!same_space(a, b) || b->outputs[0].kind != OUT_STORE || !shares_input(a, b))) ||
-        !find_later(z, i, j, later))
-        return true;
-    bool *keep = arena_alloc_array(z->arena, a->n_outputs, sizeof *keep);
+    const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
+    bool kept = false, *keep = arena_alloc_array(arena, a->n_outputs, sizeof *keep);
     if (!keep)
-        return false;
+        return IR_NO_MEMORY;
     for (uint32_t o = 0; o < a->n_outputs; o++) {
         keep[o] = is_needed(z, i, &a->outputs[o], j);
         kept |= keep[o];
     }
     if (kept && !same_space(a, b))
-        return true;
+        return IR_APART;
     const struct ir_merge_request req = {
         .first = a, .second = b, .keep = keep, .limits = &z->req->limits};
-    struct ir_kernel *k;
-    enum ir_merge_result result = ir_merge(z->arena, &req, &k);
-    if (result == IR_NO_MEMORY)
+    enum ir_merge_result result = ir_merge(arena, &req, ret);
+    if (result != IR_MERGED || feeds(a, b))
+        return result;
+    const int64_t apart = traffic(a) + traffic(b), saved = apart - traffic(*ret);
+    return saved >= apart / WORTHWHILE || (saved > 0 && apart <= SMALL_BYTES) ? IR_MERGED
+                                                                              : IR_APART;
+}
+
+/* Whether i and the later j may have something to do with each other. */
+static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
+{
+    const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
+    if (z->list[i].number < z->list[j].seen || a->fast_math != b->fast_math || !ir_merge_first(a) ||
+        !ir_merge_second(b))
         return false;
-    if (result == IR_APART)
-        return true;
-    const int64_t apart = traffic(a) + traffic(b), saved = apart - traffic(k);
-    if (!fed && saved < apart / WORTHWHILE && (saved <= 0 || apart > SMALL_BYTES))
-        return true;
-    *ret_place = replace(z, i, j, later, k);
+    return feeds(a, b) ||
+           (same_space(a, b) && b->outputs[0].kind == OUT_STORE && shares_input(a, b));
+}
+
+/* Joins j to one before it; *ret_place: where what came of it is, j where nothing did. False
+ * without memory. */
+static bool look_back(struct fusing *z, uint32_t j, uint32_t *ret_place)
+{
+    int patience = PATIENCE;
+    *ret_place = j;
+    for (uint32_t i = j; i-- > 0 && j - i <= WINDOW && patience > 0;) {
+        bool later[WINDOW] = {0};
+        if (!may_join(z, i, j) || !find_later(z, i, j, later))
+            continue;
+        struct ir_kernel *k;
+        struct arena *own = arena_new(0);
+        enum ir_merge_result result = own ? make_one(z, i, j, own, &k) : IR_NO_MEMORY;
+        if (result == IR_MERGED) {
+            *ret_place = put_for_both(z, i, j, later, k, own);
+            return true;
+        }
+        arena_free(own);
+        if (result == IR_NO_MEMORY)
+            return false;
+        patience--;
+    }
+    z->list[j].seen = z->next;
     return true;
 }
 
 static bool join_all(struct fusing *z)
 {
-    for (uint32_t j = 1; j < z->n; j++) {
-        uint32_t place = UINT32_MAX;
-        for (uint32_t i = j; i-- > 0 && j - i <= WINDOW && place == UINT32_MAX;)
-            if (!join(z, i, j, &place))
-                return false;
-        if (place != UINT32_MAX)
-            j = place ? place - 1 : 0; /* it looks back, too */
-    }
+    for (uint32_t i = 0; i < z->n; i++)
+        z->list[i].seen = 0;
+    for (uint32_t j = 1, place; j < z->n; j = place == j ? j + 1 : place ? place : 1)
+        if (!look_back(z, j, &place))
+            return false;
     return true;
 }
 
@@ -215,7 +261,7 @@ static bool join_all(struct fusing *z)
 static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
 {
     for (uint32_t g = i + 1; g < reader; g++)
-        if (feeds(z->list[g], z->list[i]))
+        if (feeds(z->list[g].k, z->list[i].k))
             return false;
     return true;
 }
@@ -223,12 +269,12 @@ static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
 /* Who reads what kernel i makes; 0 where that is not all it is for. */
 static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *readers)
 {
-    const struct ir_output *o = &z->list[i]->outputs[0];
+    const struct ir_output *o = &z->list[i].k->outputs[0];
     uint32_t n = 0;
     for (uint32_t g = i + 1; g < z->n; g++) {
-        const struct ir_kernel *k = z->list[g];
+        const struct ir_kernel *k = z->list[g].k;
         if (reads(k, o->slot)) {
-            if (n == WINDOW || !ir_merge_second(k) || k->fast_math != z->list[i]->fast_math ||
+            if (n == WINDOW || !ir_merge_second(k) || k->fast_math != z->list[i].k->fast_math ||
                 !unchanged(z, i, g))
                 return 0;
             readers[n++] = g;
@@ -241,37 +287,46 @@ static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *reade
     return o->slot < z->req->n_slots && z->req->dead[o->slot] ? n : 0;
 }
 
-/* Has every reader of kernel i make itself what it reads; *ret: done, and the kernel is gone. */
+/* Reader number r of kernel i, which makes itself what it reads of that, in an arena of its own. */
+static enum ir_merge_result make_own(const struct fusing *z, uint32_t i, uint32_t reader,
+                                     uint32_t n_readers, struct part *ret)
+{
+    const bool keep = false;
+    const struct ir_merge_request req = {.first = z->list[i].k,
+                                         .second = z->list[reader].k,
+                                         .keep = &keep,
+                                         .others = n_readers - 1,
+                                         .limits = &z->req->limits};
+    ret->own = arena_new(0);
+    return ret->own ? ir_merge(ret->own, &req, &ret->k) : IR_NO_MEMORY;
+}
+
+/* Has every reader of kernel i make itself what it reads; *ret: done, and the kernel is gone. False
+ * without memory. */
 static bool dissolve(struct fusing *z, uint32_t i, bool *ret)
 {
-    uint32_t readers[WINDOW];
-    struct ir_kernel *made[WINDOW];
-    struct ir_kernel *a = z->list[i];
+    uint32_t readers[WINDOW], n = 0, made = 0;
+    struct part parts[WINDOW] = {0};
+    const struct ir_kernel *a = z->list[i].k;
     *ret = false;
-    if (!ir_merge_first(a) || a->n_outputs > 1)
-        return true;
-    const uint32_t n = find_readers(z, i, readers);
+    if (ir_merge_first(a) && a->n_outputs == 1)
+        n = find_readers(z, i, readers);
+    enum ir_merge_result result = n ? IR_MERGED : IR_APART;
     int64_t before = traffic(a), after = 0;
-    for (uint32_t r = 0; r < n; r++) {
-        const struct ir_merge_request req = {.first = a,
-                                             .second = z->list[readers[r]],
-                                             .keep = ret,
-                                             .others = n - 1,
-                                             .limits = &z->req->limits};
-        enum ir_merge_result result = ir_merge(z->arena, &req, &made[r]);
-        if (result != IR_MERGED)
-            return result == IR_APART;
-        before += traffic(z->list[readers[r]]);
-        after += traffic(made[r]);
+    for (; made < n && result == IR_MERGED; made++) {
+        result = make_own(z, i, readers[made], n, &parts[made]);
+        before += traffic(z->list[readers[made]].k);
+        after += result == IR_MERGED ? traffic(parts[made].k) : 0;
     }
-    if (n == 0 || after >= before)
-        return true;
-    for (uint32_t r = 0; r < n; r++)
-        z->list[readers[r]] = made[r];
-    memmove(z->list + i, z->list + i + 1, sizeof *z->list * (z->n - i - 1));
-    z->n--;
-    *ret = true;
-    return true;
+    *ret = result == IR_MERGED && after < before;
+    for (uint32_t r = 0; r < made; r++)
+        if (*ret)
+            put_in(z, readers[r], parts[r].k, parts[r].own);
+        else
+            arena_free(parts[r].own);
+    if (*ret)
+        take_out(z, i);
+    return result != IR_NO_MEMORY;
 }
 
 static bool dissolve_all(struct fusing *z, bool *ret_any)
@@ -293,29 +348,66 @@ static void drop_useless(struct fusing *z)
 {
     for (uint32_t i = z->n; i-- > 0;) {
         bool needed = false;
-        for (uint32_t o = 0; o < z->list[i]->n_outputs; o++)
-            needed |= is_needed(z, i, &z->list[i]->outputs[o], UINT32_MAX);
-        if (needed)
-            continue;
-        memmove(z->list + i, z->list + i + 1, sizeof *z->list * (z->n - i - 1));
-        z->n--;
+        for (uint32_t o = 0; o < z->list[i].k->n_outputs; o++)
+            needed |= is_needed(z, i, &z->list[i].k->outputs[o], UINT32_MAX);
+        if (!needed)
+            take_out(z, i);
     }
+}
+
+/* A kernel with memory of its own in the arena. */
+static struct ir_kernel *copied(struct arena *arena, const struct ir_kernel *from)
+{
+    struct ir_kernel *k = arena_dup(arena, from, sizeof *k);
+    if (!k)
+        return NULL;
+#define COPY(array)                                                                                \
+    k->cap_##array = k->n_##array;                                                                 \
+    if (k->n_##array &&                                                                            \
+        !(k->array = arena_dup(arena, from->array, sizeof *from->array * from->n_##array)))        \
+    return NULL
+    COPY(nodes);
+    COPY(ctxs);
+    COPY(inputs);
+    COPY(scalars);
+    COPY(indices);
+    COPY(randoms);
+    COPY(tables);
+    COPY(outputs);
+#undef COPY
+    return k;
+}
+
+static bool fuse(struct fusing *z)
+{
+    drop_useless(z);
+    for (bool more = true; more;)
+        if (!join_all(z) || !dissolve_all(z, &more))
+            return false;
+    return true;
 }
 
 enum err_code ir_fuse(struct arena *arena, const struct ir_fuse_request *req,
                       struct ir_kernel ***ret, uint32_t *ret_n, struct err *e)
 {
-    struct fusing z = {.arena = arena, .req = req, .n = req->n_kernels};
-    z.list = arena_alloc_array(arena, (size_t)z.n + 1, sizeof *z.list);
-    if (!z.list)
+    const uint32_t n = req->n_kernels;
+    struct fusing z = {.req = req, .n = n, .next = n};
+    struct ir_kernel **list = arena_alloc_array(arena, (size_t)n + 1, sizeof(struct ir_kernel *));
+    z.list = arena_alloc_array(arena, (size_t)n + 1, sizeof *z.list);
+    if (!list || !z.list)
         return err_oom(e);
-    if (z.n)
-        memcpy(z.list, req->kernels, sizeof *z.list * z.n);
-    drop_useless(&z);
-    for (bool more = true; more;)
-        if (!join_all(&z) || !dissolve_all(&z, &more))
-            return err_oom(e);
-    *ret = z.list;
+    for (uint32_t i = 0; i < n; i++)
+        z.list[i] = (struct part){.k = req->kernels[i], .number = i};
+    bool fused = fuse(&z);
+    for (uint32_t i = 0; i < z.n; i++) {
+        if (fused)
+            list[i] = z.list[i].own ? copied(arena, z.list[i].k) : z.list[i].k;
+        fused &= list[i] != NULL;
+        arena_free(z.list[i].own);
+    }
+    if (!fused)
+        return err_oom(e);
+    *ret = list;
     *ret_n = z.n;
     return ERR_OK;
 }
