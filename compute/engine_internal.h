@@ -1,6 +1,6 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
  * bind.c, loop.c, loop_kernels.c, move.c, plan.c, run.c, evaluate.c, plan_cache.c, program.c,
- * create.c, ghost.c, transfer.c and upload.c only.
+ * program_explain.c, program_run.c, create.c, ghost.c, transfer.c and upload.c only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the

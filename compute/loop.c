@@ -360,21 +360,53 @@ static enum err_code submit(struct task *t, struct err *e)
                                        : err_set(e, code, "the device failed during the work");
 }
 
+static enum err_code get_kernels(struct loop *l, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < l->n_passes && code == ERR_OK; i++)
+        code = loop_kernels_get(l->kept, &l->passes[i], &l->passes[i].kernels, e);
+    return code;
+}
+
+static struct loop_report report_on(const struct loop_kernels *k)
+{
+    int64_t steps = steps_of(k, 0);
+    return (struct loop_report){k->n_kernels, steps ? (uint32_t)steps : 1, k->why};
+}
+
+enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e)
+{
+    enum err_code code = get_kernels(l, e);
+    if (code != ERR_OK)
+        return code;
+    const struct loop_kernels *k = pass_of(l)->kernels;
+    uint32_t n = 0;
+    while (n < SEVERAL && k->several[n])
+        n++;
+    *ret = (struct loop_explanation){k->kernels, k->n_kernels, k->several, n, report_on(k)};
+    return ERR_OK;
+}
+
+bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a)
+{
+    const struct loop_pass *p = &l->passes[l->n_passes - 1];
+    pthread_mutex_t *lock = &l->stream->engine->lock;
+    pthread_mutex_lock(lock);
+    bool is = p->slots[slot].data == buffer_storage(a->buffer)->data;
+    pthread_mutex_unlock(lock);
+    return is;
+}
+
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
                           int64_t *ret_passes, struct err *e)
 {
     struct loop *l = take_l;
-    enum err_code code = ERR_OK;
-    for (int i = 0; i < l->n_passes && code == ERR_OK; i++)
-        code = loop_kernels_get(l->kept, &l->passes[i], &l->passes[i].kernels, e);
+    enum err_code code = get_kernels(l, e);
     struct task *t = code == ERR_OK ? task_new(l->stream) : NULL;
     if (code == ERR_OK && (!t || !collect_uses(t, l) || !lay_out(t, l, steps, ret_passes)))
         code = err_oom(e);
     if (code == ERR_OK) {
-        const struct loop_kernels *k = l->passes[l->n_passes - 1].kernels;
-        loop_kept_report(
-            l->kept, (struct loop_report){k->n_kernels,
-                                          steps_of(k, 0) ? (uint32_t)steps_of(k, 0) : 1, k->why});
+        loop_kept_report(l->kept, report_on(pass_of(l)->kernels));
         lend(t, l);
         t->done = done;
         t->user = user;

@@ -28,6 +28,8 @@ struct loop_report {
     const char *why;  /* not more; static text */
 };
 struct loop_report loop_report(const struct loop_kept *kept);
+/* The same where a stretch of steps is `most` at most, for the reason `why`. */
+struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why);
 
 /* NULL without memory. */
 struct loop *loop_new(struct engine_stream *s, struct account *account, struct loop_kept *kept);
@@ -50,6 +52,19 @@ const char *loop_refusal(const struct loop *l); /* static text; NULL: none */
  * done() is told as engine_evaluate's. */
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
                           int64_t *ret_passes, struct err *e) must_check;
+
+/* What loop_submit would do, as the last pass recorded says; nothing is submitted. The kernels are
+ * borrowed until loop_free. */
+struct loop_explanation {
+    struct ir_kernel *const *kernels; /* of one step */
+    uint32_t n_kernels;
+    struct ir_kernel *const *several; /* of several, falling, each with its `steps` */
+    uint32_t n_several;
+    struct loop_report report;
+};
+enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e) must_check;
+/* Whether that is the memory behind a slot of these kernels. */
+bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a);
 
 /* --- for engine.c --- */
 

@@ -44,6 +44,15 @@ struct loop_report loop_report(const struct loop_kept *kept)
     return kept->report;
 }
 
+struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why)
+{
+    for (int i = 1; r.steps > most; i++) {
+        r.steps = i < SEVERAL ? r.steps / 2 : 1;
+        r.why = why;
+    }
+    return r;
+}
+
 void loop_kept_report(struct loop_kept *kept, struct loop_report report)
 {
     kept->report = report;

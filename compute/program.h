@@ -74,6 +74,21 @@ int64_t program_first_slice(const struct program *p, double seconds);
 /* How the steps went by the last slice. */
 struct loop_report program_report(const struct program *p);
 
+/* A kernel that a step would be, and what the program calls the array, or the temporary, behind
+ * each input; NULL: no name has it. */
+struct program_kernel {
+    const struct ir_kernel *kernel;
+    const char *const *inputs;
+    int32_t statement; /* whose kernel it is, or -1: of several statements */
+};
+typedef enum err_code program_look(void *user, const struct program_kernel *k, struct err *e);
+
+/* Tells `look` what the kernels of one of `steps` steps would be, then that of several steps where
+ * there is one, and in *ret how the steps would go. Nothing is computed; no slice is under way.
+ * Errors are look's, ERR_OUT_OF_MEMORY, ERR_QUOTA. */
+enum err_code program_explain(struct program *p, int64_t steps, program_look *look, void *user,
+                              struct loop_report *ret, struct err *e) must_check;
+
 /* Queues the steps step+1 … step+n. `wake` is told (any thread, perhaps at once) whenever
  * program_collect may have more to say; it must not block. What fails at once fails the slice:
  * program_collect says so. */

@@ -1,5 +1,5 @@
-/* A program's insides, shared by program.c, which makes it, program_run.c, which runs it, and
- * program_collect.c, which takes what comes of it. */
+/* A program's insides, shared by program.c, which makes it, program_run.c, which runs it,
+ * program_collect.c, which takes what comes of it, and program_explain.c. */
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
@@ -82,11 +82,12 @@ struct program {
     size_t n_known, cap_known;
     struct step *steps; /* spec.n_body */
     struct watched *series, *checks, *until;
-    struct exchange *exchanges; /* one a target */
-    struct loop_kept *kept;     /* made by the first loop */
-    struct loop *loop;          /* that is being recorded, or NULL */
-    bool plain;                 /* it cannot be a loop: each statement by itself */
-    const char *why;            /* static text */
+    struct exchange *exchanges;  /* one a target */
+    struct loop_kept *kept;      /* made by the first loop */
+    struct loop *loop;           /* that is being recorded, or NULL */
+    struct explaining *explains; /* what would be evaluated is told instead, or NULL */
+    bool plain;                  /* it cannot be a loop: each statement by itself */
+    const char *why;             /* static text */
     uint32_t n_checks;
     struct expr zero;
     bool clears; /* after a failure: what is written by elements is written whole before */
@@ -133,6 +134,19 @@ enum err_code program_write_out_watched(struct program *p, const struct expr *x,
                                         struct err *e) must_check;
 
 bool program_has_ghosts(const struct target *t);
+
+/* Queues one step, or records it, or explains it. The arrays' contents are in target->now then. */
+enum err_code program_run_step(struct program *p, int64_t number) must_check;
+/* The steps from `step` on, n of them, as a loop that is not submitted; the targets are where they
+ * were. Where that cannot be p->plain says so, *ret is NULL and nothing has been done. Errors are
+ * p->err. */
+enum err_code program_record(struct program *p, int64_t step, int64_t n,
+                             struct loop **ret) must_check;
+/* How the steps go, by what the loop says of itself. */
+struct loop_report program_report_on(const struct program *p, struct loop_report r);
+/* Instead of evaluating. */
+enum err_code program_explain_put(struct program *p, const struct eval_request *req,
+                                  int32_t statement) must_check;
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

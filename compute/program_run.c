@@ -42,12 +42,20 @@ int64_t program_first_slice(const struct program *p, double seconds)
     return n < 1 ? 1 : n > STEPS_MOST ? STEPS_MOST : (int64_t)n;
 }
 
+struct loop_report program_report_on(const struct program *p, struct loop_report r)
+{
+    if (p->plain)
+        return (struct loop_report){.kernels = 0, .steps = 1, .why = p->why};
+    if (p->until)
+        r = loop_report_within(r, p->spec.until_every, "until is asked for more often");
+    if (p->spec.n_series)
+        r = loop_report_within(r, p->spec.series_every, "values are recorded more often");
+    return r;
+}
+
 struct loop_report program_report(const struct program *p)
 {
-    struct loop_report r = p->kept ? loop_report(p->kept) : (struct loop_report){0};
-    if (p->plain)
-        r = (struct loop_report){.kernels = 0, .steps = 1, .why = p->why};
-    return r;
+    return program_report_on(p, p->kept ? loop_report(p->kept) : (struct loop_report){0});
 }
 
 /* --- what is asked of the engine --- */
@@ -127,6 +135,8 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
                                .out = out,
                                .out_view = region,
                                .watch = &watch};
+    if (p->explains)
+        return program_explain_put(p, &req, statement);
     if (p->loop) {
         const struct known *name = statement >= 0 ? p->steps[statement].temporary : NULL;
         req.watch = NULL;
@@ -184,7 +194,7 @@ static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
     return code;
 }
 
-static enum err_code run_step(struct program *p, int64_t number)
+enum err_code program_run_step(struct program *p, int64_t number)
 {
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].before = p->targets[i].now;
@@ -207,7 +217,7 @@ static enum err_code record(struct program *p, int64_t step, int64_t n)
     enum err_code code = ERR_OK;
     for (int i = 0; i < LOOP_PASSES && i < n && code == ERR_OK && !loop_refusal(p->loop); i++) {
         loop_begin(p->loop);
-        code = run_step(p, step);
+        code = program_run_step(p, step);
         for (uint32_t k = 0; k < p->n_targets && code == ERR_OK; k++) {
             struct target *t = &p->targets[k];
             t->at[i] = t->now;
@@ -218,11 +228,8 @@ static enum err_code record(struct program *p, int64_t step, int64_t n)
     return code;
 }
 
-/* The steps from `step` on, n of them, as one piece of work. Where they cannot be that, p->plain
- * says so and nothing has been done. */
-static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
+enum err_code program_record(struct program *p, int64_t step, int64_t n, struct loop **ret)
 {
-    int64_t passes;
     if (!p->kept)
         p->kept = loop_kept_new(p->stream);
     p->loop = p->kept ? loop_new(p->stream, p->account, p->kept) : NULL;
@@ -239,8 +246,21 @@ static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
         p->plain = code == ERR_OK;
         p->why = loop_refusal(l);
         loop_free(l);
-        return code;
+        l = NULL;
     }
+    *ret = l;
+    return code;
+}
+
+/* The steps from `step` on, n of them, as one piece of work; where they cannot be that, p->plain
+ * says so. */
+static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
+{
+    int64_t passes;
+    struct loop *l;
+    enum err_code code = program_record(p, step, n, &l);
+    if (code != ERR_OK || !l)
+        return code;
     struct ticket *t = add_ticket(p, step, -1);
     code = loop_submit(l, n, evaluated, t, &passes, &p->err);
     if (code != ERR_OK) {
@@ -258,7 +278,7 @@ static enum err_code run_steps(struct program *p, int64_t step, int64_t end)
 {
     enum err_code code = p->plain ? ERR_OK : run_loop(p, step, end - step + 1);
     for (; step <= end && code == ERR_OK && p->plain; step++)
-        code = run_step(p, step);
+        code = program_run_step(p, step);
     return code;
 }
 

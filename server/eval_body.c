@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/base/clock.h"
 #include "protocol/index.h"
 #include "protocol/infix.h"
 #include "protocol/json.h"
@@ -25,18 +24,6 @@ void eval_body_clear(struct eval_body *b)
     b->has_out = false;
     session_unref(b->session);
     b->session = NULL;
-}
-
-static enum err_code body_object(struct request *req, struct json *ret, struct err *e)
-{
-    struct json_limits limits = handler_json_limits(req);
-    enum err_code c = media_require_json(http_header(req, "Content-Type"), e);
-    if (!c)
-        c = json_parse(req->arena, req->body, req->body_len, &limits, ret, e);
-    if (c)
-        return c;
-    return JSON_MEMBERS(*ret, e, "expr", "tree", "let", "bind", "name", "out", "index", "dtype",
-                        "inline", "fast_math");
 }
 
 enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
@@ -226,13 +213,11 @@ static enum err_code check_name(struct eval_body *b, struct err *e)
     return c ? err_prefix(e, "/name") : ERR_OK;
 }
 
-static enum err_code read_all(struct request *req, bool explain, struct eval_body *b, struct err *e)
+static enum err_code read_all(struct request *req, struct json body, bool explain,
+                              struct eval_body *b, struct err *e)
 {
-    static const char *const no_query[] = {NULL};
-    struct json body;
-    enum err_code c = http_query_only(req, no_query, e);
-    if (!c)
-        c = body_object(req, &body, e);
+    enum err_code c = JSON_MEMBERS(body, e, "expr", "tree", "let", "bind", "name", "out", "index",
+                                   "dtype", "inline", "fast_math");
     if (!c)
         c = read_flags(b, body, e);
     if (!c)
@@ -253,11 +238,11 @@ static enum err_code read_all(struct request *req, bool explain, struct eval_bod
     return c ? c : read_reply(b, req, explain, e);
 }
 
-enum err_code eval_body_read(struct request *req, bool explain, struct eval_body *b, struct err *e)
+enum err_code eval_body_read(struct request *req, struct json body, bool explain,
+                             struct eval_body *b, struct err *e)
 {
-    double start = clock_ms();
     memset(b, 0, sizeof *b);
-    enum err_code c = read_all(req, explain, b, e);
+    enum err_code c = read_all(req, body, explain, b, e);
     if (c) {
         eval_body_clear(b);
         return c;
@@ -271,6 +256,5 @@ enum err_code eval_body_read(struct request *req, bool explain, struct eval_body
         b->request.out = b->out.array;
         b->request.out_view = &b->region;
     }
-    req->t_parse = clock_ms() - start;
     return ERR_OK;
 }

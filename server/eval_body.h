@@ -34,10 +34,10 @@ struct eval_body {
     struct eval_request request; /* points into this struct */
 };
 
-/* Reads the request; on failure nothing needs clearing. `explain`: the reply is JSON in any case.
- * Sets req->t_parse. `ret` must stay where it is. */
-enum err_code eval_body_read(struct request *req, bool explain, struct eval_body *ret,
-                             struct err *e) must_check;
+/* Reads the body; on failure nothing needs clearing. `explain`: the reply is JSON in any case.
+ * `ret` must stay where it is. */
+enum err_code eval_body_read(struct request *req, struct json body, bool explain,
+                             struct eval_body *ret, struct err *e) must_check;
 void eval_body_clear(struct eval_body *b);
 
 /* One expression in either spelling, from the place `pointer` of the body. Strings are infix,

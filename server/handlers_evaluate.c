@@ -176,9 +176,17 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
 
 void evaluate_post(struct request *req)
 {
+    static const char *const no_query[] = {NULL};
     struct err e = ERR_INIT;
+    struct json body;
+    uint64_t begun = http_now_ns();
     struct evaluation *v = arena_alloc(req->arena, sizeof *v);
-    enum err_code c = v ? eval_body_read(req, false, &v->body, &e) : err_oom(&e);
+    enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
+    if (!c)
+        c = handler_body(req, false, &body, &e);
+    if (!c)
+        c = eval_body_read(req, body, false, &v->body, &e);
+    http_took(&req->t_parse, begun);
     if (c) {
         http_reply_error(req, &e);
         return;

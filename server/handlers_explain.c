@@ -1,4 +1,4 @@
-/* POST /v1/explain: what evaluate would do with the same body, without doing it.
+/* POST /v1/explain: what evaluate, or a program, would do with the same body, without doing it.
  *
  * "tree" is the typed expression, nested. It is a graph: a node that has been written once, or that
  * lies deeper than a JSON reader should have to go, appears as {"ref": id}; "nodes" lists every
@@ -7,6 +7,8 @@
 
 #include "protocol/json_writer.h"
 #include "server/eval_body.h"
+#include "server/handlers.h"
+#include "server/program_body.h"
 #include "server/server.h"
 
 #define TREE_DEPTH 40
@@ -160,20 +162,14 @@ static void put_nodes(struct json_writer *w, const struct typed *t)
     json_close_list(w);
 }
 
-/* Which operand a slot is: an array's name, or the temporary of a kernel before. */
-static void put_inputs(struct json_writer *w, const struct typed *t, const struct ir_plan *p,
-                       const struct ir_kernel *k)
+/* names: an array's name for each input, NULL for the temporary of a kernel before. */
+static void put_inputs(struct json_writer *w, const struct ir_kernel *k, const char *const *names)
 {
     json_put_key(w, "inputs");
     json_open_list(w);
     for (uint32_t i = 0; i < k->n_inputs; i++) {
-        const struct ir_slot *slot = &p->slots[k->inputs[i].slot];
         json_open_object(w);
-        json_put_key(w, "name");
-        if (slot->kind == SLOT_INPUT)
-            json_put_string(w, t->inputs[slot->index].name);
-        else
-            json_put_null(w);
+        json_put_member_string(w, "name", names[i]);
         json_put_member_string(w, "dtype", dtype_name(k->inputs[i].dtype));
         json_close_object(w);
     }
@@ -186,10 +182,10 @@ static void put_known(struct json_writer *w, const char *key, int value)
         json_put_member_i64(w, key, value);
 }
 
-static bool put_kernel(struct json_writer *w, struct engine_stream *stream, const struct typed *t,
-                       const struct ir_plan *p, uint32_t i)
+/* The members of a kernel's object, which is open. */
+static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
+                       const struct ir_kernel *k, const char *const *names)
 {
-    const struct ir_kernel *k = p->kernels[i];
     _cleanup_strb_ struct strb source = {0};
     _cleanup_strb_ struct strb ir = {0};
     struct kernel_explanation how;
@@ -198,12 +194,10 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream, cons
     ir_print(k, &ir);
     if (source.failed || ir.failed)
         return false;
-    json_open_object(w);
-    json_put_member_i64(w, "index", i);
     json_put_member_string(w, "shape", how.form);
     put_list(w, "iteration", k->rank, k->shape);
     json_put_member_i64(w, "nodes", k->n_nodes);
-    put_inputs(w, t, p, k);
+    put_inputs(w, k, names);
     json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
     json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
     json_put_member_bool(w, "cached", how.cached);
@@ -212,15 +206,32 @@ static bool put_kernel(struct json_writer *w, struct engine_stream *stream, cons
     put_known(w, "local_bytes", how.local);
     json_put_member_string(w, "source", source.data ? source.data : "");
     json_put_member_string(w, "ir", ir.data ? ir.data : "");
-    json_close_object(w);
     return true;
+}
+
+static bool put_planned(struct json_writer *w, struct request *req, const struct typed *t,
+                        const struct ir_plan *p, uint32_t i)
+{
+    const struct eval_body *b = req->state;
+    const struct ir_kernel *k = p->kernels[i];
+    const char **names = arena_alloc_array(req->arena, k->n_inputs, sizeof(const char *));
+    if (!names)
+        return false;
+    for (uint32_t n = 0; n < k->n_inputs; n++) {
+        const struct ir_slot *slot = &p->slots[k->inputs[n].slot];
+        names[n] = slot->kind == SLOT_INPUT ? t->inputs[slot->index].name : NULL;
+    }
+    json_open_object(w);
+    json_put_member_i64(w, "index", i);
+    bool put = put_kernel(w, b->session->stream, k, names);
+    json_close_object(w);
+    return put;
 }
 
 static enum err_code put_explanation(struct request *req, const struct eval_explanation *x,
                                      struct strb *out, struct err *e)
 {
     const struct typed *t = &x->typed;
-    const struct eval_body *b = req->state;
     struct json_writer w = JSON_WRITER(out);
     bool *written = arena_alloc(req->arena, t->n_nodes ? t->n_nodes : 1);
     _cleanup_strb_ struct strb text = {0};
@@ -237,7 +248,7 @@ static enum err_code put_explanation(struct request *req, const struct eval_expl
     json_put_key(&w, "kernels");
     json_open_list(&w);
     for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
-        if (!put_kernel(&w, b->session->stream, t, x->plan, i))
+        if (!put_planned(&w, req, t, x->plan, i))
             return err_oom(e);
         bytes_read += ir_bytes_read(x->plan->kernels[i]);
         bytes_written += ir_bytes_written(x->plan->kernels[i]);
@@ -281,18 +292,110 @@ static void explain(struct request *req)
     http_reply_error(req, &e);
 }
 
+/* --- programs --- */
+
+struct program_put {
+    struct json_writer *w;
+    struct engine_stream *stream;
+    uint32_t n;
+};
+
+static enum err_code put_program_kernel(void *user, const struct program_kernel *k, struct err *e)
+{
+    struct program_put *to = user;
+    json_open_object(to->w);
+    json_put_member_i64(to->w, "index", to->n++);
+    if (k->statement >= 0)
+        json_put_member_i64(to->w, "statement", k->statement);
+    if (k->kernel->steps > 1)
+        json_put_member_i64(to->w, "steps", k->kernel->steps);
+    bool put = put_kernel(to->w, to->stream, k->kernel, k->inputs);
+    json_close_object(to->w);
+    return put ? ERR_OK : err_oom(e);
+}
+
+static void explain_program(struct request *req)
+{
+    struct program_body *body = req->state;
+    const struct job_spec *job = &body->job;
+    struct err e = ERR_INIT;
+    struct loop_report report;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    struct program_put to = {&w, job->session->stream, 0};
+    uint64_t begun = http_now_ns();
+    json_open_object(&w);
+    json_put_key(&w, "kernels");
+    json_open_list(&w);
+    enum err_code c =
+        program_explain(job->program, job->steps, put_program_kernel, &to, &report, &e);
+    if (engine_compiles(req->server->engine))
+        http_took(&req->t_compile, begun);
+    if (!c) {
+        json_close_list(&w);
+        json_put_key(&w, "pass");
+        job_put_pass(&report, &w);
+        json_close_object(&w);
+        http_reply_json(req, 200, &out);
+        return;
+    }
+    strb_free(&out);
+    req->state = NULL;
+    program_body_clear(body);
+    http_reply_error(req, &e);
+}
+
+/* --- the route --- */
+
+static void program_done(void *state)
+{
+    program_body_clear(state);
+}
+
+static enum err_code read_program(struct request *req, struct json body, struct err *e)
+{
+    struct program_body *p = arena_alloc(req->arena, sizeof *p);
+    enum err_code c = p ? handler_accepts_json(req, e) : err_oom(e);
+    if (!c)
+        c = program_body_read(req, body, true, p, e);
+    if (!c) {
+        req->state = p;
+        req->state_free = program_done;
+    }
+    return c;
+}
+
+static enum err_code read_expression(struct request *req, struct json body, struct err *e)
+{
+    struct eval_body *b = arena_alloc(req->arena, sizeof *b);
+    enum err_code c = b ? eval_body_read(req, body, true, b, e) : err_oom(e);
+    if (!c) {
+        req->state = b;
+        req->state_free = body_free;
+    }
+    return c;
+}
+
 void explain_post(struct request *req)
 {
+    static const char *const no_query[] = {NULL};
     struct err e = ERR_INIT;
-    struct eval_body *b = arena_alloc(req->arena, sizeof *b);
-    enum err_code c = b ? eval_body_read(req, true, b, &e) : err_oom(&e);
+    struct json body;
+    uint64_t begun = http_now_ns();
+    enum err_code c = http_query_only(req, no_query, &e);
+    if (!c)
+        c = handler_body(req, false, &body, &e);
+    bool program = !c && json_present(json_member(body, "body"));
+    if (!c)
+        c = program ? read_program(req, body, &e) : read_expression(req, body, &e);
+    http_took(&req->t_parse, begun);
     if (c) {
         http_reply_error(req, &e);
         return;
     }
-    req->state = b;
-    req->state_free = body_free;
-    if (engine_compiles(req->server->engine))
+    if (program) /* fusing takes its time, too */
+        http_offload_long(req, explain_program);
+    else if (engine_compiles(req->server->engine))
         http_offload_long(req, explain);
     else
         explain(req);

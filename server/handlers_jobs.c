@@ -78,15 +78,25 @@ static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
 
 void program_post(struct request *req)
 {
+    static const char *const query[] = {"wait", NULL};
     struct err e = ERR_INIT;
+    struct json given;
     struct program_body body;
     struct user_job *j;
     bool wait;
-    enum err_code c = program_body_read(req, &body, &e);
-    if (!c) {
+    uint64_t begun = http_now_ns();
+    enum err_code c = http_query_only(req, query, &e);
+    if (!c)
         c = wants_wait(req, &wait, &e);
-        if (!c)
-            c = jobs_start(req->server->jobs, &body.job, &j, &e);
+    if (!c)
+        c = handler_accepts_json(req, &e);
+    if (!c)
+        c = handler_body(req, false, &given, &e);
+    if (!c)
+        c = program_body_read(req, given, false, &body, &e);
+    http_took(&req->t_parse, begun);
+    if (!c) {
+        c = jobs_start(req->server->jobs, &body.job, &j, &e);
         if (c)
             program_body_clear(&body);
     }

@@ -323,9 +323,8 @@ static void put_failure(const struct user_job *j, struct json_writer *w)
         json_put_member_i64(w, "failed_statement", j->statement);
 }
 
-static void put_pass(const struct loop_report *r, struct json_writer *w)
+void job_put_pass(const struct loop_report *r, struct json_writer *w)
 {
-    json_put_key(w, "pass");
     json_open_object(w);
     json_put_member_i64(w, "steps", r->steps);
     if (r->kernels)
@@ -350,8 +349,10 @@ int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
     if (!job_is_over(j) && rate > 0)
         json_put_member_double(w, "eta_s", (double)(j->spec.steps - j->step) / rate);
     json_put_member_double(w, "elapsed_s", ms / 1e3);
-    if (j->report.steps)
-        put_pass(&j->report, w);
+    if (j->report.steps) {
+        json_put_key(w, "pass");
+        job_put_pass(&j->report, w);
+    }
     meta_put_time(w, "created", j->created_us);
     if (job_is_over(j))
         meta_put_time(w, "ended", j->ended_us);

@@ -79,6 +79,8 @@ bool job_ended(struct user_job *j);
 /* The job as a JSON object. Of the series' values those from number `from` on; returns how many
  * there are. */
 int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w);
+/* How steps go, as an object. */
+void job_put_pass(const struct loop_report *r, struct json_writer *w);
 /* Rises with every change. */
 uint64_t job_revision(struct user_job *j);
 

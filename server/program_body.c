@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/base/clock.h"
 #include "protocol/json.h"
 #include "protocol/statement.h"
 #include "server/config.h"
@@ -19,6 +18,7 @@ struct reading {
     struct request *req;
     const struct config *config;
     struct json body;
+    bool explain;
     struct session *session;
     struct arena *arena;
     struct resolver resolver;
@@ -198,7 +198,8 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
     r->targets = arena_alloc_array(r->arena, r->spec.n_body, sizeof *r->targets);
     if (!r->targets)
         return err_oom(e);
-    resolver_init(&r->resolver, r->req, r->session->handles, handler_claim(r->req));
+    struct lease_claim claim = r->explain ? (struct lease_claim){0} : handler_claim(r->req);
+    resolver_init(&r->resolver, r->req, r->session->handles, claim);
     enum err_code c = resolver_bind(&r->resolver, r->bind, e);
     if (!c) {
         r->spec.arena = r->arena;
@@ -245,16 +246,9 @@ static enum err_code read_snapshots(struct reading *r, struct job_spec *job, str
 
 static enum err_code read_form(struct reading *r, int64_t *ret_steps, struct err *e)
 {
-    static const char *const query[] = {"wait", NULL};
     struct json v;
-    enum err_code c = http_query_only(r->req, query, e);
-    if (!c)
-        c = handler_accepts_json(r->req, e);
-    if (!c)
-        c = handler_body(r->req, false, &r->body, e);
-    if (!c)
-        c = JSON_MEMBERS(r->body, e, "bind", "body", "steps", "record", "record_every", "snapshot",
-                         "until", "until_every", "stop_on_nan", "fast_math");
+    enum err_code c = JSON_MEMBERS(r->body, e, "bind", "body", "steps", "record", "record_every",
+                                   "snapshot", "until", "until_every", "stop_on_nan", "fast_math");
     if (c)
         return c;
     r->bind = json_member(r->body, "bind");
@@ -302,10 +296,11 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     return c;
 }
 
-enum err_code program_body_read(struct request *req, struct program_body *ret, struct err *e)
+enum err_code program_body_read(struct request *req, struct json body, bool explain,
+                                struct program_body *ret, struct err *e)
 {
-    double start = clock_ms();
-    struct reading r = {.req = req, .config = req->server->config};
+    struct reading r = {
+        .req = req, .config = req->server->config, .body = body, .explain = explain};
     struct job_spec *job = &ret->job;
     *ret = (struct program_body){.job = {.principal = req->principal}};
     enum err_code c = read_all(&r, job, e);
@@ -314,7 +309,6 @@ enum err_code program_body_read(struct request *req, struct program_body *ret, s
     job->record_every = r.spec.series_every;
     job->functions = r.functions;
     job->n_functions = r.n_functions;
-    req->t_parse = clock_ms() - start;
     if (c) {
         program_body_clear(ret);
         arena_free(r.arena); /* where it has not become the program's */

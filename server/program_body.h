@@ -1,11 +1,12 @@
 /* The body of POST /v1/programs, read and made into a job's specification.
  *
- * Called by handlers_programs.c. What is read is kept in an arena of its own, which is the
- * program's from then on; references are the struct's until they are a job's (jobs_start) or
- * program_body_clear gives them back. */
+ * Called by handlers_jobs.c and handlers_explain.c. What is read is kept in an arena of its own,
+ * which is the program's from then on; references are the struct's until they are a job's
+ * (jobs_start) or program_body_clear gives them back. */
 #ifndef ARRAYD_SERVER_PROGRAM_BODY_H
 #define ARRAYD_SERVER_PROGRAM_BODY_H
 
+#include "protocol/json.h"
 #include "server/http.h"
 #include "server/jobs.h"
 
@@ -13,9 +14,9 @@ struct program_body {
     struct job_spec job;
 };
 
-/* On failure nothing needs clearing. Sets req->t_parse. */
-enum err_code program_body_read(struct request *req, struct program_body *ret,
-                                struct err *e) must_check;
+/* On failure nothing needs clearing. `explain`: nothing will be written, whoever has leased it. */
+enum err_code program_body_read(struct request *req, struct json body, bool explain,
+                                struct program_body *ret, struct err *e) must_check;
 void program_body_clear(struct program_body *b);
 
 #endif

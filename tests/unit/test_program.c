@@ -269,6 +269,60 @@ static void every_job_may_fail(void **state)
     }
 }
 
+struct seen {
+    int kernels, named;
+    int32_t last_statement;
+};
+
+static enum err_code see(void *user, const struct program_kernel *k, struct err *e)
+{
+    struct seen *seen = user;
+    (void)e;
+    seen->kernels++;
+    seen->last_statement = k->statement;
+    for (uint32_t i = 0; i < k->kernel->n_inputs; i++)
+        seen->named += k->inputs[i] && (!strcmp(k->inputs[i], "a") || !strcmp(k->inputs[i], "b"));
+    return ERR_OK;
+}
+
+/* What is told is what a step is then; nothing is submitted, whichever allocation fails, and the
+ * program goes on as if nothing had been asked. */
+static void explains(void **state)
+{
+    (void)state;
+    static const char *const fused[] = {"t = a + 1", "b += t", "a = t", NULL},
+                             *const plain[] = {"i = astype(a, 'int64')*0", "a = take(b, i)", NULL};
+    open_fixture(&f);
+    for (int loop = 0; loop < 2; loop++) {
+        struct err e = ERR_INIT;
+        struct program *p;
+        struct loop_report r;
+        assert_int_equal(make(loop ? fused : plain, &p, &e), ERR_OK);
+        uint64_t issued = front.issued;
+        for (int nth = 1;; nth++) {
+            struct seen seen = {0};
+            mem_fail_after(nth, false);
+            enum err_code code = program_explain(p, 5, see, &seen, &r, &e);
+            bool failed = mem_failed() > 0;
+            mem_fail_after(0, false);
+            assert_int_equal(code, failed && code != ERR_OK ? ERR_OUT_OF_MEMORY : ERR_OK);
+            if (failed)
+                continue;
+            assert_int_equal(r.steps, 1);
+            assert_non_null(r.why);
+            assert_true(seen.kernels > 0 && seen.named > 0);
+            assert_int_equal(r.kernels, loop ? seen.kernels : 0);
+            assert_int_equal(seen.last_statement, loop ? -1 : 1);
+            break;
+        }
+        assert_true(front.issued == issued);
+        assert_int_equal(run(p, 0, 1).state, PROGRAM_GOES_ON);
+        assert_string_equal(program_report(p).why, r.why);
+        program_free(p);
+    }
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +332,7 @@ int main(void)
         cmocka_unit_test(what_others_write_counts),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_job_may_fail),
+        cmocka_unit_test(explains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
