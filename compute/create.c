@@ -111,19 +111,17 @@ static enum err_code draft_run(struct draft *d, struct account *account, uint32_
     return engine_run(d->task, d->t, account, false, NULL, NULL, ret, e);
 }
 
-enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
-                           int rank, const int64_t *shape, struct array **ret, struct err *e)
+static enum err_code new_array(struct engine_stream *s, struct account *account, enum dtype dtype,
+                               int rank, const int64_t *shape, bool zero, struct array **ret,
+                               struct err *e)
 {
     struct view v;
     enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
     if (code != ERR_OK)
         return code;
-    /* Clearing memory behind a bus is work, and queued like any other. */
-    if (s->engine->backend->ops->upload_new)
-        return engine_full(s, account, (struct scalar){.dtype = dtype}, rank, shape, ret, e);
     int64_t nbytes = view_size(&v) * (int64_t)dtype_size(dtype);
     struct storage *st = NULL;
-    code = storage_new(s->engine, account, s->device, nbytes, true, &st, e);
+    code = storage_new(s->engine, account, s->device, nbytes, zero, &st, e);
     if (code != ERR_OK)
         return code;
     struct array *a = array_over(s->engine, st, dtype, &v, nbytes);
@@ -133,6 +131,21 @@ enum err_code engine_zeros(struct engine_stream *s, struct account *account, enu
     }
     *ret = a;
     return ERR_OK;
+}
+
+enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
+                           int rank, const int64_t *shape, struct array **ret, struct err *e)
+{
+    /* Clearing memory behind a bus is work, and queued like any other. */
+    return s->engine->backend->ops->upload_new
+               ? engine_full(s, account, (struct scalar){.dtype = dtype}, rank, shape, ret, e)
+               : new_array(s, account, dtype, rank, shape, true, ret, e);
+}
+
+enum err_code engine_empty(struct engine_stream *s, struct account *account, enum dtype dtype,
+                           int rank, const int64_t *shape, struct array **ret, struct err *e)
+{
+    return new_array(s, account, dtype, rank, shape, false, ret, e);
 }
 
 enum err_code engine_full(struct engine_stream *s, struct account *account, struct scalar value,

@@ -42,6 +42,7 @@ static void release_plan(void *user, struct ir_plan *plan)
 
 static void engine_free(struct engine *g)
 {
+    loop_kept_free(g->loops);
     plan_cache_free(g->plans);
     mem_free(g->visitors);
     mover_free(g->mover);
@@ -73,11 +74,12 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
                                     .release = release_plan,
                                     .user = g});
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
+    g->loops = loop_kept_new();
     g->mover = mover_new(g);
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
     pthread_mutex_init(&g->lock, NULL); /* neither can fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);
-    if (!g->plans || !g->visitors || !g->mover) {
+    if (!g->plans || !g->loops || !g->visitors || !g->mover) {
         engine_free(g);
         return err_oom(e);
     }

@@ -141,6 +141,12 @@ enum err_code engine_zeros(struct engine_stream *s, struct account *account, enu
                            int rank, const int64_t *shape, struct array **ret,
                            struct err *e) must_check;
 
+/* A new contiguous array with whatever was in its memory, which may be another's: all of it is to
+ * be written before anybody is shown it. */
+enum err_code engine_empty(struct engine_stream *s, struct account *account, enum dtype dtype,
+                           int rank, const int64_t *shape, struct array **ret,
+                           struct err *e) must_check;
+
 /* Arrays with a grid (ghost.c). `grid` is a description (NULL: none): with ghosts, or with
  * is_padded, the memory is padded, by its `padded` or as far as it needs itself. All of it is
  * zeroed. ERR_GHOST_WIDTH and view_padded's
@@ -191,6 +197,10 @@ enum err_code engine_random(struct engine_stream *s, struct account *account, en
  */
 enum err_code engine_copy(struct engine_stream *s, struct account *account, struct array *a,
                           struct array **ret, struct err *e) must_check;
+
+/* The same memory as engine_copy gives, but for the elements: those are as in engine_empty. */
+enum err_code engine_alike(struct engine_stream *s, struct account *account, struct array *a,
+                           struct array **ret, struct err *e) must_check;
 
 /* The elements alone, contiguous, without a grid. */
 enum err_code engine_compact(struct engine_stream *s, struct account *account, struct array *a,

@@ -79,6 +79,7 @@ struct engine {
     struct engine_config config;
     struct fuse_limits fuse;
     struct plan_cache *plans;
+    struct loop_kept *loops; /* loop.h */
     pthread_mutex_t lock;
     _Atomic uint64_t submissions;
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */

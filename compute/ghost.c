@@ -144,6 +144,23 @@ enum err_code engine_copy(struct engine_stream *s, struct account *account, stru
     return code;
 }
 
+enum err_code engine_alike(struct engine_stream *s, struct account *account, struct array *a,
+                           struct array **ret, struct err *e)
+{
+    if (a->grid && needs_padding(a->grid) && !a->grid->whole)
+        return engine_copy(s, account, a, ret, e); /* its ghosts are not for anybody to write */
+    _cleanup_array_ struct array *b = NULL;
+    enum err_code code = engine_empty(s, account, a->dtype, a->view.rank, a->view.shape, &b, e);
+    if (code == ERR_OK && a->grid) {
+        struct grid desc = *a->grid;
+        desc.is_padded = false;
+        return with_grid(b, &b->view, &desc, ret, e);
+    }
+    if (code == ERR_OK)
+        *ret = array_ref(b);
+    return code;
+}
+
 /* --- filling --- */
 
 /* A face's graph under construction; `oom` sticks. */

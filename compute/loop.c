@@ -15,7 +15,6 @@
 struct loop {
     struct engine_stream *stream;
     struct account *account;
-    struct loop_kept *kept;
     struct arena *arena;
     struct loop_pass passes[LOOP_PASSES];
     int n_passes; /* begun */
@@ -23,7 +22,7 @@ struct loop {
     const char *refusal;
 };
 
-struct loop *loop_new(struct engine_stream *s, struct account *account, struct loop_kept *kept)
+struct loop *loop_new(struct engine_stream *s, struct account *account)
 {
     struct arena *arena = arena_new(0);
     struct loop *l = arena ? arena_alloc(arena, sizeof *l) : NULL;
@@ -31,7 +30,7 @@ struct loop *loop_new(struct engine_stream *s, struct account *account, struct l
         arena_free(arena);
         return NULL;
     }
-    *l = (struct loop){.stream = s, .account = account, .kept = kept, .arena = arena};
+    *l = (struct loop){.stream = s, .account = account, .arena = arena};
     l->temporaries.arena = arena;
     return l;
 }
@@ -364,7 +363,7 @@ static enum err_code get_kernels(struct loop *l, struct err *e)
 {
     enum err_code code = ERR_OK;
     for (int i = 0; i < l->n_passes && code == ERR_OK; i++)
-        code = loop_kernels_get(l->kept, &l->passes[i], &l->passes[i].kernels, e);
+        code = loop_kernels_get(l->stream, &l->passes[i], &l->passes[i].kernels, e);
     return code;
 }
 
@@ -398,7 +397,7 @@ bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a)
 }
 
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
-                          int64_t *ret_passes, struct err *e)
+                          int64_t *ret_passes, struct loop_report *ret_report, struct err *e)
 {
     struct loop *l = take_l;
     enum err_code code = get_kernels(l, e);
@@ -406,7 +405,7 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
     if (code == ERR_OK && (!t || !collect_uses(t, l) || !lay_out(t, l, steps, ret_passes)))
         code = err_oom(e);
     if (code == ERR_OK) {
-        loop_kept_report(l->kept, report_on(pass_of(l)->kernels));
+        *ret_report = report_on(pass_of(l)->kernels);
         lend(t, l);
         t->done = done;
         t->user = user;

@@ -4,35 +4,30 @@
  * Called by program_run.c, for each stretch of steps. A pass is recorded as engine_evaluate would
  * do it, but nothing is submitted; up to three passes say all: the first reads what the arrays
  * have, the second and third take turns at carrying them from one memory to the other and back.
- * What a pass's kernels become (fewer, ir_fuse.h; several steps at once, ir.h) is kept in a struct
- * loop_kept from one loop to the next.
+ * What a pass's kernels become (fewer, ir_fuse.h; several steps at once, ir.h) the engine keeps
+ * for loops to come.
  *
- * A loop belongs to one thread, loop_kept too; they end before their stream. */
+ * A loop belongs to one thread and ends before its stream. */
 #ifndef ARRAYD_LOOP_H
 #define ARRAYD_LOOP_H
 
 #include "compute/engine.h"
 
 struct loop;
-struct loop_kept;
 
 #define LOOP_PASSES 3
 
-struct loop_kept *loop_kept_new(struct engine_stream *s); /* NULL without memory */
-void loop_kept_free(struct loop_kept *kept);              /* NULL allowed */
-
-/* What is known of the last loop that was submitted. */
+/* How a loop went. */
 struct loop_report {
     uint32_t kernels; /* a step's */
     uint32_t steps;   /* that a pass over memory makes */
     const char *why;  /* not more; static text */
 };
-struct loop_report loop_report(const struct loop_kept *kept);
 /* The same where a stretch of steps is `most` at most, for the reason `why`. */
 struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why);
 
 /* NULL without memory. */
-struct loop *loop_new(struct engine_stream *s, struct account *account, struct loop_kept *kept);
+struct loop *loop_new(struct engine_stream *s, struct account *account);
 void loop_free(struct loop *l); /* one that was not submitted */
 
 /* What follows belongs to the next pass. */
@@ -51,7 +46,8 @@ const char *loop_refusal(const struct loop *l); /* static text; NULL: none */
  * after the first pass the arrays are where that left them, then where the second or the third did.
  * done() is told as engine_evaluate's. */
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
-                          int64_t *ret_passes, struct err *e) must_check;
+                          int64_t *ret_passes, struct loop_report *ret_report,
+                          struct err *e) must_check;
 
 /* What loop_submit would do, as the last pass recorded says; nothing is submitted. The kernels are
  * borrowed until loop_free. */
@@ -67,6 +63,9 @@ enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct 
 bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a);
 
 /* --- for engine.c --- */
+
+struct loop_kept *loop_kept_new(void);       /* NULL without memory */
+void loop_kept_free(struct loop_kept *kept); /* NULL allowed */
 
 struct loop_kernels;
 void loop_kernels_unref(struct loop_kernels *k); /* NULL allowed */

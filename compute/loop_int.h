@@ -38,8 +38,7 @@ struct loop_kernels {
 };
 
 /* The pass's kernels, found or made, a reference. */
-enum err_code loop_kernels_get(struct loop_kept *kept, const struct loop_pass *pass,
+enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e) must_check;
-void loop_kept_report(struct loop_kept *kept, struct loop_report report);
 
 #endif

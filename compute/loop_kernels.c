@@ -10,23 +10,19 @@
 #include "compute/ir_fuse.h"
 #include "compute/loop_int.h"
 
-#define KEPT 8
+#define KEPT 64
 
 struct loop_kept {
-    struct engine *engine;
-    int device;
+    pthread_mutex_t lock;
     struct loop_kernels *kept[KEPT]; /* a reference each; the last used first */
     size_t n;
-    struct loop_report report;
 };
 
-struct loop_kept *loop_kept_new(struct engine_stream *s)
+struct loop_kept *loop_kept_new(void)
 {
     struct loop_kept *kept = mem_calloc(1, sizeof *kept);
-    if (kept) {
-        kept->engine = s->engine;
-        kept->device = s->device;
-    }
+    if (kept)
+        pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
     return kept;
 }
 
@@ -36,12 +32,8 @@ void loop_kept_free(struct loop_kept *kept)
         return;
     for (size_t i = 0; i < kept->n; i++)
         loop_kernels_unref(kept->kept[i]);
+    pthread_mutex_destroy(&kept->lock);
     mem_free(kept);
-}
-
-struct loop_report loop_report(const struct loop_kept *kept)
-{
-    return kept->report;
 }
 
 struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why)
@@ -51,11 +43,6 @@ struct loop_report loop_report_within(struct loop_report r, int64_t most, const 
         r.why = why;
     }
     return r;
-}
-
-void loop_kept_report(struct loop_kept *kept, struct loop_report report)
-{
-    kept->report = report;
 }
 
 static void release(const struct loop_kernels *k, struct ir_kernel *kernel)
@@ -198,10 +185,9 @@ static uint32_t fed_input(const struct ir_kernel *k, const struct loop_pass *p,
 }
 
 /* The kernels for several steps at once, where there are any. */
-static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
-                         const struct loop_pass *p)
+static bool make_several(struct loop_kernels *k, int device, const struct loop_pass *p)
 {
-    const struct backend_ops *ops = kept->engine->backend->ops;
+    const struct backend_ops *ops = k->engine->backend->ops;
     if (!ops->steps || k->n_kernels != 1) {
         k->why =
             ops->steps ? "a step is more than one kernel" : "this backend makes one step a pass";
@@ -221,7 +207,7 @@ static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
             return true;
         }
     }
-    uint32_t steps = ops->steps(kept->engine->backend, kept->device, x, &k->why);
+    uint32_t steps = ops->steps(k->engine->backend, device, x, &k->why);
     for (int i = 0; i < SEVERAL && steps > 1; i++, steps /= 2) {
         k->several[i] = arena_dup(k->arena, x, sizeof *x);
         if (!k->several[i])
@@ -231,7 +217,7 @@ static bool make_several(struct loop_kernels *k, const struct loop_kept *kept,
     return true;
 }
 
-static enum err_code make(const struct loop_kept *kept, const struct loop_pass *p,
+static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
                           const struct strb *key, struct loop_kernels **ret, struct err *e)
 {
     struct arena *arena = arena_new(0);
@@ -240,12 +226,12 @@ static enum err_code make(const struct loop_kept *kept, const struct loop_pass *
         arena_free(arena);
         return err_oom(e);
     }
-    *k = (struct loop_kernels){.engine = kept->engine, .arena = arena};
+    *k = (struct loop_kernels){.engine = s->engine, .arena = arena};
     atomic_store(&k->refs, 1);
     k->key = arena_dup(arena, key->data, key->len);
     k->key_len = key->len;
     enum err_code code = k->key && renumber_all(k, p) ? fuse(k, p, e) : err_oom(e);
-    if (code == ERR_OK && !make_several(k, kept, p))
+    if (code == ERR_OK && !make_several(k, s->device, p))
         code = err_oom(e);
     if (code == ERR_OK)
         *ret = k;
@@ -254,36 +240,52 @@ static enum err_code make(const struct loop_kept *kept, const struct loop_pass *
     return code;
 }
 
-/* To the front; the last gives way. */
-static void use(struct loop_kept *kept, struct loop_kernels *k, size_t at)
+/* With the lock held: the one for the key, now the first, a reference; or NULL. */
+static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 {
-    memmove(kept->kept + 1, kept->kept, at * sizeof *kept->kept);
+    size_t i = 0;
+    while (i < kept->n && (kept->kept[i]->key_len != key->len ||
+                           memcmp(kept->kept[i]->key, key->data, key->len) != 0))
+        i++;
+    if (i == kept->n)
+        return NULL;
+    struct loop_kernels *k = kept->kept[i];
+    memmove(kept->kept + 1, kept->kept, i * sizeof *kept->kept);
     kept->kept[0] = k;
+    atomic_fetch_add(&k->refs, 1);
+    return k;
 }
 
-enum err_code loop_kernels_get(struct loop_kept *kept, const struct loop_pass *pass,
+/* With the lock held. Takes a reference of its own; returns the one that gives way, or NULL. */
+static struct loop_kernels *keep(struct loop_kept *kept, struct loop_kernels *k)
+{
+    struct loop_kernels *last = kept->n == KEPT ? kept->kept[--kept->n] : NULL;
+    memmove(kept->kept + 1, kept->kept, kept->n * sizeof *kept->kept);
+    kept->kept[0] = k;
+    kept->n++;
+    atomic_fetch_add(&k->refs, 1);
+    return last;
+}
+
+enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e)
 {
+    struct loop_kept *kept = s->engine->loops;
     _cleanup_strb_ struct strb key = {0};
     put_key(&key, pass);
     if (key.failed)
         return err_oom(e);
-    size_t i = 0;
-    while (i < kept->n && (kept->kept[i]->key_len != key.len ||
-                           memcmp(kept->kept[i]->key, key.data, key.len) != 0))
-        i++;
-    struct loop_kernels *k = i < kept->n ? kept->kept[i] : NULL;
-    if (!k) {
-        enum err_code code = make(kept, pass, &key, &k, e);
-        if (code != ERR_OK)
-            return code;
-        if (kept->n == KEPT)
-            loop_kernels_unref(kept->kept[--i]);
-        else
-            kept->n++;
-    }
-    use(kept, k, i);
-    atomic_fetch_add(&k->refs, 1);
-    *ret = k;
+    pthread_mutex_lock(&kept->lock);
+    *ret = find(kept, &key);
+    pthread_mutex_unlock(&kept->lock);
+    if (*ret)
+        return ERR_OK;
+    enum err_code code = make(s, pass, &key, ret, e);
+    if (code != ERR_OK)
+        return code;
+    pthread_mutex_lock(&kept->lock); /* another may have made the same: both are kept for a while */
+    struct loop_kernels *last = keep(kept, *ret);
+    pthread_mutex_unlock(&kept->lock);
+    loop_kernels_unref(last);
     return ERR_OK;
 }

@@ -101,7 +101,7 @@ static enum err_code take_spares(struct program *p, struct target *t, struct err
         t->ghosts = array_version(t->home);
     for (int k = 0; k < 2 && code == ERR_OK; k++)
         if (!t->spare[k])
-            code = engine_copy(p->stream, p->account, t->home, &t->spare[k], e);
+            code = engine_alike(p->stream, p->account, t->home, &t->spare[k], e);
     return code;
 }
 
@@ -202,7 +202,7 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     if (code == ERR_OK && s->inlined)
         return ERR_OK;
     if (code == ERR_OK)
-        code = engine_zeros(p->stream, p->account, n.dtype, n.rank, n.shape, &s->own, e);
+        code = engine_empty(p->stream, p->account, n.dtype, n.rank, n.shape, &s->own, e);
     if (code != ERR_OK)
         return code;
     s->region = s->own->view;
@@ -394,7 +394,6 @@ void program_free(struct program *p)
         watched_free(&p->checks[i]);
     watched_free(p->until);
     pthread_mutex_destroy(&p->told);
-    loop_kept_free(p->kept);
     mem_free(p->tickets);
     mem_free(p->guards);
     arena_free(p->arena);

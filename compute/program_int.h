@@ -83,7 +83,7 @@ struct program {
     struct step *steps; /* spec.n_body */
     struct watched *series, *checks, *until;
     struct exchange *exchanges;  /* one a target */
-    struct loop_kept *kept;      /* made by the first loop */
+    struct loop_report report;   /* of the last loop; steps 0: there was none */
     struct loop *loop;           /* that is being recorded, or NULL */
     struct explaining *explains; /* what would be evaluated is told instead, or NULL */
     bool plain;                  /* it cannot be a loop: each statement by itself */

@@ -28,7 +28,7 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
         n = n < room ? n : room;
     }
     n = n < STEPS_MOST ? n : STEPS_MOST;
-    int64_t at_once = p->kept ? loop_report(p->kept).steps : 0;
+    int64_t at_once = p->report.steps;
     return at_once > 0 && n > at_once ? n - n % at_once : n;
 }
 
@@ -55,7 +55,7 @@ struct loop_report program_report_on(const struct program *p, struct loop_report
 
 struct loop_report program_report(const struct program *p)
 {
-    return program_report_on(p, p->kept ? loop_report(p->kept) : (struct loop_report){0});
+    return program_report_on(p, p->report);
 }
 
 /* --- what is asked of the engine --- */
@@ -230,9 +230,7 @@ static enum err_code record(struct program *p, int64_t step, int64_t n)
 
 enum err_code program_record(struct program *p, int64_t step, int64_t n, struct loop **ret)
 {
-    if (!p->kept)
-        p->kept = loop_kept_new(p->stream);
-    p->loop = p->kept ? loop_new(p->stream, p->account, p->kept) : NULL;
+    p->loop = loop_new(p->stream, p->account);
     if (!p->loop)
         return err_oom(&p->err);
     for (uint32_t i = 0; i < p->n_targets; i++)
@@ -262,7 +260,7 @@ static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
     if (code != ERR_OK || !l)
         return code;
     struct ticket *t = add_ticket(p, step, -1);
-    code = loop_submit(l, n, evaluated, t, &passes, &p->err);
+    code = loop_submit(l, n, evaluated, t, &passes, &p->report, &p->err);
     if (code != ERR_OK) {
         expect(p, -1);
         p->failed_in = step;
