@@ -20,6 +20,7 @@ struct loop {
     int n_passes; /* begun */
     struct run_temporaries temporaries;
     const char *refusal;
+    bool for_now;
 };
 
 struct loop *loop_new(struct engine_stream *s, struct account *account)
@@ -59,6 +60,11 @@ void loop_begin(struct loop *l)
 const char *loop_refusal(const struct loop *l)
 {
     return l->refusal;
+}
+
+bool loop_may_do_later(const struct loop *l)
+{
+    return l->for_now;
 }
 
 static struct loop_pass *pass_of(struct loop *l)
@@ -141,6 +147,7 @@ static enum err_code bind(struct loop *l, struct run *r, const struct view *out_
     run_touch(r);
     pthread_mutex_lock(&r->g->lock);
     l->refusal = moves(r);
+    l->for_now = l->refusal != NULL;
     if (!l->refusal)
         code = run_bind_arrays(r, WRITE_DIRECT, &renamed, e);
     pthread_mutex_unlock(&r->g->lock);

@@ -40,6 +40,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
 /* The pass carries what is in `from` on to `to`. False without memory. */
 bool loop_carry(struct loop *l, const struct array *from, const struct array *to);
 const char *loop_refusal(const struct loop *l); /* static text; NULL: none */
+bool loop_may_do_later(const struct loop *l);   /* it is refused as things are just now */
 
 /* Queues `steps` (≥ 1) steps, of which the first LOOP_PASSES, or all where they are fewer, have
  * been recorded; the loop goes in any case. *ret_passes is how many times memory is passed over:

@@ -159,7 +159,7 @@ void program_collect(struct program *p, struct program_progress *ret)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }
     if (ret->state == PROGRAM_FAILED && code == ERR_INTERNAL && !p->plain) {
-        p->plain = p->clears = true;
+        p->never_loops = p->clears = true;
         p->why = "the kernels of several statements could not be compiled";
         ret->state = PROGRAM_AGAIN;
     }

@@ -86,7 +86,8 @@ struct program {
     struct loop_report report;   /* of the last loop; steps 0: there was none */
     struct loop *loop;           /* that is being recorded, or NULL */
     struct explaining *explains; /* what would be evaluated is told instead, or NULL */
-    bool plain;                  /* it cannot be a loop: each statement by itself */
+    bool plain;                  /* the slice is no loop: each statement by itself */
+    bool never_loops;            /* no slice is */
     const char *why;             /* static text */
     uint32_t n_checks;
     struct expr zero;

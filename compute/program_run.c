@@ -242,6 +242,7 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n, struct 
         p->targets[i].now = p->targets[i].start;
     if (code != ERR_OK || loop_refusal(l)) {
         p->plain = code == ERR_OK;
+        p->never_loops |= p->plain && !loop_may_do_later(l);
         p->why = loop_refusal(l);
         loop_free(l);
         l = NULL;
@@ -389,6 +390,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->failed_in = 0;
     p->statement = -1;
     p->device_ms = 0;
+    p->plain = p->never_loops;
     atomic_store(&p->first_failure, PROGRAM_NEVER);
     atomic_store(&p->failure, ERR_OK);
     expect(p, 2); /* until everything is asked for, and engine_sync's */

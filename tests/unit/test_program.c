@@ -100,6 +100,33 @@ static void a_number_changes(void **state)
     close_fixture(&f);
 }
 
+/* Memory that a download holds is not written: the statements go one by one then. */
+static void downloads_are_in_the_way_for_a_slice(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"a = a + 1", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    struct download *d;
+    int woken = 0;
+    double x;
+    open_fixture(&f);
+    assert_int_equal(make(body, &p, &e), ERR_OK);
+    assert_int_equal(download_new(f.s, f.a, wake, &woken, &d, &e), ERR_OK);
+    const bool alone[] = {false, true, false, false}; /* the second gets other memory */
+    for (int i = 0; i < 4; i++) {
+        if (i == 3)
+            download_free(d);
+        assert_int_equal(run(p, i, 1).state, PROGRAM_GOES_ON);
+        assert_int_equal(program_report(p).kernels == 0, alone[i]);
+        if (i < 3)
+            assert_int_equal(download_pull(d, 0, &x, 8), 8);
+        assert_true(x == 0 && element(f.a, 0) == i + 1);
+    }
+    program_free(p);
+    close_fixture(&f);
+}
+
 /* Kernels of a slice of one step, those of what is looked at included. */
 static int kernels_of(const char *const *body)
 {
@@ -328,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
         cmocka_unit_test(a_number_changes),
+        cmocka_unit_test(downloads_are_in_the_way_for_a_slice),
         cmocka_unit_test(temporaries_are_written_out),
         cmocka_unit_test(what_others_write_counts),
         cmocka_unit_test(every_allocation_may_fail),
