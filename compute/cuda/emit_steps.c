@@ -232,7 +232,7 @@ static void sides_line(struct emitter *m, uint32_t i)
 static void leave_line(struct emitter *m, uint32_t i)
 {
     if (m->f->fields[i].edge[1].reach)
-        strb_addf(&m->body, "    ar_leave_patch(shared.e%u[side][level], c.f%u);\n", i, i);
+        strb_addf(&m->body, "    ar_leave_patch(shared.e%u[side][level], c.f%u, s);\n", i, i);
 }
 
 static void bend_line(struct emitter *m, uint32_t i)
@@ -267,7 +267,8 @@ static void emit_structs(struct emitter *m)
     for (uint32_t i = 0; i < m->f->n_fields; i++)
         strb_addf(b, is_deep(m) ? "    ar_patch<%s> f%u;\n" : "    ar_row<%s> f%u;\n",
                   field_type(m, i), i);
-    strb_add(b, "};\nstruct ar_shared {\n");
+    strb_addf(b, "};\nstruct ar_shared {\n%s",
+              is_deep(m) ? "    alignas(16) ar_barrier barrier;\n" : "");
     for (uint32_t i = 0; i < m->f->n_fields; i++) {
         const char *type = field_type(m, i);
         if (!is_deep(m)) {
@@ -313,7 +314,9 @@ static void emit_ways(struct emitter *m)
     emit_each(m, "ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_levels &c)",
               bend_line);
     if (is_deep(m)) {
-        emit_each(m, "ar_leave(ar_shared &shared, int side, int level, const ar_levels &c)",
+        emit_each(m,
+                  "ar_leave(const ar_place &s, ar_shared &shared, int side, int level, const "
+                  "ar_levels &c)",
                   leave_line);
         return;
     }

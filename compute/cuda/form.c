@@ -555,11 +555,11 @@ static bool begin(struct analysis *z)
 }
 
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                    const char **ret_why)
+                    int64_t shared, const char **ret_why)
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
     *ret_why = "";
-    return begin(&z) ? form_best_steps(&z, ret_why) : 1;
+    return begin(&z) ? form_best_steps(&z, shared, ret_why) : 1;
 }
 
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)

@@ -12,8 +12,7 @@
 #include "compute/base/arena.h"
 #include "compute/ir.h"
 
-#define FORM_BLOCK  256    /* threads of a block, at most */
-#define FORM_SHARED 101376 /* bytes of shared memory of a block of FORM_STEPS, at most */
+#define FORM_BLOCK 256 /* threads of a block, at most */
 
 enum form_kind {
     FORM_FLAT,
@@ -118,10 +117,10 @@ struct form {
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
     __attribute__((warn_unused_result));
 
-/* How many steps of the kernel are best made in one pass over memory (backend.h's steps()); 1, and
- * *ret_why "", without memory. */
+/* How many steps of the kernel are best made in one pass over memory (backend.h's steps()) by
+ * blocks that have so much shared memory at most, in bytes; 1, and *ret_why "", without memory. */
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                    const char **ret_why);
+                    int64_t shared, const char **ret_why);
 
 const char *
 form_name(const struct form *f); /* "flat", "rows", "tile", "stencil", "reduce-inner", … */

@@ -25,7 +25,8 @@
 #define CACHE_RATE   4400.0
 #define CACHE_BYTES  (40 << 20)
 #define LAUNCH       3300.0
-#define SHARED_BYTES 49152
+#define SHARED_BYTES 49152  /* of a block, unasked */
+#define SHARED_MOST  166912 /* of a block that asks, on most GPUs of compute capability 8.0 on */
 
 static const char not_all_fed[] = "not every result is read back by the next step",
                   other_layout[] = "a field does not lie as its next step does",
@@ -41,6 +42,7 @@ static const char not_all_fed[] = "not every result is read back by the next ste
                   small[] = "an axis along which is mirrored has 1 element",
                   indices[] = "the index is asked for behind a shift",
                   too_dear[] = "arithmetic takes longer than memory already",
+                  no_shared[] = "this GPU has too little shared memory for more",
                   most[] = "a pass makes so many at most",
                   no_registers[] = "so many fields do not fit registers";
 
@@ -284,7 +286,8 @@ static int piece_of(const struct analysis *z, int elements)
 static int64_t shared_bytes(const struct analysis *z)
 {
     const struct form *f = z->f;
-    int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes, bytes = 0;
+    int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
+    int64_t bytes = f->rank == 3 ? 16 : 0;
     for (uint32_t i = 0; i < f->n_fields; i++) {
         int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
         if (f->rank < 3)
@@ -328,7 +331,7 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows)
         if (dtype_size(z->k->inputs[f->fields[i].input].dtype) * (size_t)elements > 32)
             return false;
     f->shared = shared_bytes(z);
-    return f->shared <= (deep ? FORM_SHARED : SHARED_BYTES);
+    return f->shared <= (deep ? SHARED_MOST : SHARED_BYTES);
 }
 
 /* Of the axis along which a warp or a block goes. */
@@ -463,7 +466,7 @@ const char *form_make_steps(struct analysis *z)
     return NULL;
 }
 
-uint32_t form_best_steps(struct analysis *z, const char **ret_why)
+uint32_t form_best_steps(struct analysis *z, int64_t shared, const char **ret_why)
 {
     struct form *f = z->f;
     *ret_why = "";
@@ -479,6 +482,10 @@ uint32_t form_best_steps(struct analysis *z, const char **ret_why)
         if (cost < 0) {
             if (best + 1 == (uint32_t)steps)
                 *ret_why = no_registers;
+            break;
+        }
+        if (f->shared > shared) {
+            *ret_why = no_shared;
             break;
         }
         double memory = w.bytes / (w.bytes > CACHE_BYTES ? MEMORY_RATE : CACHE_RATE);

@@ -332,15 +332,12 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
     struct cuda *c = (struct cuda *)b;
     int shared = 0;
     *ret_why = "";
-    if (k->rank == 3 && (c->driver->cuDeviceGetAttribute(
-                             &shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-                             c->devices[device].handle) != CUDA_SUCCESS ||
-                         shared < FORM_SHARED)) {
-        *ret_why = "this GPU has too little shared memory";
-        return 1;
-    }
+    if (c->driver->cuDeviceGetAttribute(&shared,
+                                        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                        c->devices[device].handle) != CUDA_SUCCESS)
+        shared = SHARED_UNASKED;
     struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
-    uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, ret_why) : 1;
+    uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
     arena_free(arena);
     return n;
 }

@@ -1,14 +1,20 @@
 /* The patch of a plane that a thread has in steps3d.cuh: AR_R rows of AR_E elements; the way of it from
- * memory and back, and its neighbours' rows. */
+ * memory and back, its neighbours' rows, and waiting for those. */
 #ifndef ARRAYD_PATCH_CUH
 #define ARRAYD_PATCH_CUH
 
 #define AR_GROUPS (AR_BLOCK / AR_LANES) /* of threads that share rows */
 #define AR_HEIGHT (AR_GROUPS * AR_R)
 
+/* Where a thread is: its spans; which of its rows it stores, a bit each; places in ar_seams, of its own
+ * rows and of those above and below (at an edge where nothing wraps its own; at a tile's any). */
 struct ar_place {
     ar_span x, y;
+    ar_u32 rows;
+    int own, up, down;
 };
+#define AR_LAST (AR_R > 1 ? AR_GROUPS * AR_WIDTH : 0) /* from a group's first row to its last */
+
 AR_FN int ar_group(void)
 {
     return (int)threadIdx.x / AR_LANES;
@@ -16,8 +22,16 @@ AR_FN int ar_group(void)
 AR_FN ar_place ar_place_at(ar_index x, ar_index y, ar_index nx, ar_index ny)
 {
     ar_place s;
+    const int g = ar_group();
     s.x = ar_span_at<AR_LANES, AR_E, AR_HALO, AR_WRAP_X>(x, nx, ar_lane());
-    s.y = ar_span_at<AR_GROUPS, AR_R, AR_T, AR_WRAP_Y>(y, ny, ar_group());
+    s.y = ar_span_at<AR_GROUPS, AR_R, AR_T, AR_WRAP_Y>(y, ny, g);
+    s.rows = 0;
+#pragma unroll
+    for (int r = 0; r < AR_R; r++)
+        s.rows |= (ar_u32)(s.y.own + r >= s.y.from && s.y.own + r < s.y.to) << r;
+    s.own = g * AR_WIDTH + ar_lane() * AR_E;
+    s.up = g == 0 ? s.own : s.own + AR_LAST - AR_WIDTH;
+    s.down = g == AR_GROUPS - 1 || s.y.last ? s.own + AR_LAST : s.own + AR_WIDTH;
     return s;
 }
 
@@ -27,9 +41,9 @@ template <typename T> struct ar_patch {
 template <typename T> struct ar_plane {
     T row[AR_HEIGHT][AR_WIDTH];
 };
-/* The first row of every group, and the last. */
+/* The first row of every group, and behind them the last of each. */
 template <typename T> struct ar_seams {
-    T first[AR_GROUPS][AR_WIDTH], last[AR_GROUPS][AR_WIDTH];
+    T v[2 * AR_GROUPS * AR_WIDTH];
 };
 
 template <typename T>
@@ -37,8 +51,7 @@ AR_FN void ar_bring_patch(ar_plane<T> &to, const T *plane, ar_index stride, cons
 {
 #pragma unroll
     for (int r = 0; r < AR_R; r++) {
-        const ar_index y = AR_WRAP_Y ? ar_wrapped(s.y.own + r, s.y.n)
-                                     : ar_bounded<AR_CLAMP>(s.y.own + r, s.y.n);
+        const ar_index y = AR_WRAP_Y ? ar_wrapped(s.y.own + r, s.y.n) : ar_clamped(s.y.own + r, s.y.n);
         ar_bring_row(to.row[ar_group() * AR_R + r], plane + y * stride, s.x);
     }
 }
@@ -61,36 +74,33 @@ AR_FN void ar_put_patch(T *plane, ar_index stride, ar_plane<T> &through, const a
             ar_store<T, AR_E>(through.row[first + r] + ar_lane() * AR_E, c.v[r]);
         __syncwarp();
     }
+    const bool kept = s.x.own >= s.x.from && s.x.own < s.x.to;
+    T *row = plane + s.y.own * stride;
 #pragma unroll
-    for (int r = 0; r < AR_R; r++) {
-        const ar_index y = s.y.own + r;
-        if (y < s.y.from || y >= s.y.to)
+    for (int r = 0; r < AR_R; r++, row += stride) {
+        if (!(s.rows >> r & 1))
             continue;
         if (AR_PIECE < AR_E)
-            ar_put_row(plane + y * stride, through.row[first + r], s.x);
-        else if (s.x.own >= s.x.from && s.x.own < s.x.to)
-            ar_store<T, AR_E>(plane + y * stride + s.x.own, c.v[r]);
+            ar_put_row(row, through.row[first + r], s.x);
+        else if (kept)
+            ar_store<T, AR_E>(row + s.x.own, c.v[r]);
     }
 }
 
-template <typename T> AR_FN void ar_leave_patch(ar_seams<T> &seams, const ar_patch<T> &c)
+template <typename T>
+AR_FN void ar_leave_patch(ar_seams<T> &seams, const ar_patch<T> &c, const ar_place &s)
 {
-    const int at = ar_lane() * AR_E;
-    ar_store<T, AR_E>(seams.first[ar_group()] + at, c.v[0]);
+    ar_store<T, AR_E>(seams.v + s.own, c.v[0]);
     if (AR_R > 1)
-        ar_store<T, AR_E>(seams.last[ar_group()] + at, c.v[AR_R - 1]);
+        ar_store<T, AR_E>(seams.v + s.own + AR_LAST, c.v[AR_R - 1]);
 }
-/* The rows above and below. At an edge where nothing wraps that is a row of one's own, at a tile's
- * edge anything. */
+/* The rows above and below. */
 template <int MODE, typename T>
 AR_FN void ar_beside(const ar_seams<T> &seams, const ar_patch<T> &b, const ar_place &s,
                      ar_vec<T, AR_E> &up, ar_vec<T, AR_E> &down)
 {
-    const int g = ar_group(), at = ar_lane() * AR_E;
-    const T *ends = AR_R > 1 ? seams.last[0] : seams.first[0];
-    const bool top = g == 0, bottom = g == AR_GROUPS - 1 || s.y.last;
-    up = ar_load<T, AR_E>((top ? seams.first[0] : ends + (g - 1) * AR_WIDTH) + at);
-    down = ar_load<T, AR_E>((bottom ? ends + g * AR_WIDTH : seams.first[g + 1]) + at);
+    up = ar_load<T, AR_E>(seams.v + s.up);
+    down = ar_load<T, AR_E>(seams.v + s.down);
     if (MODE == AR_REFLECT) {
         const ar_vec<T, AR_E> above = up, below = down;
 #pragma unroll
@@ -128,5 +138,49 @@ AR_FN void ar_patch_bend(bool front, bool back, ar_patch<T> &a, const ar_patch<T
                 c.v[r].v[e] = MODE == AR_REFLECT ? before : b.v[r].v[e];
         }
 }
+
+/* What has to be written before others read it: a barrier in two halves, so that nobody waits for who
+ * is only a little behind. Warps reach it, each once a round, with all they had to do with one half
+ * of the levels, and meet there before they have to do with them again. */
+struct ar_barrier {
+    ar_u64 state[2];
+};
+#if defined(ARRAYD_FAKE_DEVICE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+AR_FN void ar_open(ar_barrier &) {}
+AR_FN void ar_reach(ar_barrier &, int) {}
+AR_FN void ar_meet(ar_barrier &, int, int)
+{
+    __syncthreads();
+}
+#else
+AR_FN ar_u32 ar_place_of(ar_barrier &b, int half)
+{
+    return (ar_u32)__cvta_generic_to_shared(&b.state[half]);
+}
+AR_FN void ar_open(ar_barrier &b)
+{
+    if (threadIdx.x < 2)
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ar_place_of(b, (int)threadIdx.x)),
+                     "r"(AR_BLOCK / 32)
+                     : "memory");
+    __syncthreads();
+}
+AR_FN void ar_reach(ar_barrier &b, int half)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(ar_place_of(b, half))
+                     : "memory");
+}
+/* `side`: the round's, whose parity is that of how often they have reached it. */
+AR_FN void ar_meet(ar_barrier &b, int half, int side)
+{
+    asm volatile("{ .reg .pred p;\n"
+                 "again: mbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n"
+                 "@!p bra again; }" ::"r"(ar_place_of(b, half)),
+                 "r"(side)
+                 : "memory");
+}
+#endif
 
 #endif

@@ -83,8 +83,8 @@ AR_FN ar_span ar_span_at(ar_index number, ar_index n, int lane)
     return s;
 }
 
-/* A place in a span that wraps. AR_ONCE: no span is wider than its axis, which does without division.
- */
+/* A place in a span that wraps, or does not. AR_ONCE: no span is wider than its axis, so that one that
+ * wraps does so once, and one that does not is inside. */
 AR_FN ar_index ar_wrapped(ar_index i, ar_index n)
 {
     if (!AR_ONCE)
@@ -93,12 +93,17 @@ AR_FN ar_index ar_wrapped(ar_index i, ar_index n)
     return i < n ? i : i - n;
 }
 
+AR_FN ar_index ar_clamped(ar_index i, ar_index n)
+{
+    return AR_ONCE ? i : ar_bounded<AR_CLAMP>(i, n);
+}
+
 /* The lane's element e, inside of the domain. */
 template <int E, bool WRAP> AR_FN ar_index ar_inner(const ar_span &s, int e)
 {
     if (WRAP)
         return ar_wrapped(s.own + e, s.n);
-    return ar_bounded<AR_CLAMP>(s.own, s.n - E + 1) + e;
+    return ar_clamped(s.own, s.n - E + 1) + e;
 }
 
 /* --- rows --- */
@@ -124,7 +129,7 @@ template <typename T> AR_FN void ar_bring_row(T *slot, const T *row, const ar_sp
     for (int k = 0; k < AR_PIECES; k++) {
         const ar_index x = s.begin + ar_piece(k);
         const ar_index at =
-            AR_WRAP_X ? ar_wrapped(x, s.n) : ar_bounded<AR_CLAMP>(x, s.n - AR_PIECE + 1);
+            AR_WRAP_X ? ar_wrapped(x, s.n) : ar_clamped(x, s.n - AR_PIECE + 1);
         ar_copy<(int)sizeof(T) * AR_PIECE>(slot + ar_piece(k), row + at);
     }
 }

@@ -4,7 +4,8 @@
  * rows of AR_E columns, of each level two planes, and a third while it is computed: plane i of level 0
  * comes in the round in which level 1's plane i − 1 is computed. Neighbours in a row come by shuffles;
  * a group of AR_LANES threads leaves its first and its last row in shared memory for the groups beside
- * it, which ask for them in the next round: one barrier a round does for all levels.
+ * it, which ask for them in the next round. Warps wait for each other twice a round, for half of the
+ * levels each time, and only for what was to be done half a round ago.
  *
  * emit_steps.c provides struct ar_params, struct ar_levels (an ar_patch of each field), struct
  * ar_shared, ar_bring, ar_take, ar_bend, ar_step, ar_leave, ar_put and the AR_… constants. */
@@ -13,23 +14,6 @@
 
 #ifndef AR_ROUNDS /* whose registers are renamed instead of moved */
 #define AR_ROUNDS 3
-#endif
-
-#if defined(AR_SPLIT) && !defined(ARRAYD_FAKE_DEVICE)
-AR_FN void ar_reach(void)
-{
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-AR_FN void ar_meet(void)
-{
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-#else
-AR_FN void ar_reach(void) {}
-AR_FN void ar_meet(void)
-{
-    __syncthreads();
-}
 #endif
 
 template <bool EDGE>
@@ -43,20 +27,22 @@ AR_FN void ar_round(const ar_params &p, const ar_place &s, ar_shared &shared, in
     ar_take(shared, slot, c);
     ar_bring(p, s, shared, slot == 0 ? AR_AHEAD - 1 : slot - 1, next);
     ar_sent();
-    ar_meet();
 #pragma unroll
     for (int level = 0; level < AR_T; level++) {
         const ar_index z = i - level - 1;
         ar_levels d;
-        ar_leave(shared, side, level, c);
+        if (level == 0 || level == AR_T / 2)
+            ar_meet(shared.barrier, level > 0, side);
+        ar_leave(s, shared, side, level, c);
         if (EDGE && !AR_WRAP_SLOW)
             ar_bend(z == 0, z == (ar_index)p.nz - 1, a[level], b[level], c);
         ar_step<EDGE>(p, s, shared, side ^ 1, level, z, a[level], b[level], c, d);
         a[level] = b[level];
         b[level] = c;
         c = d;
+        if (level + 1 == AR_T / 2 || level + 1 == AR_T)
+            ar_reach(shared.barrier, level + 1 == AR_T);
     }
-    ar_reach();
     if (i - AR_T >= begin)
         ar_put(p, s, shared, slot, i - AR_T, c);
 }
@@ -89,8 +75,10 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
         next = after(next);
     }
     ar_levels a[AR_T] = {}, b[AR_T] = {};
-    int slot = 0, side = 0;
-    ar_reach();
+    int slot = 0, side = 0; /* that is written to in a round: its number's last bit */
+    ar_open(shared.barrier);
+    ar_reach(shared.barrier, 0); /* round −1 */
+    ar_reach(shared.barrier, 1);
     while (i < stop) {
         if (i + AR_ROUNDS <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_ROUNDS <= nz))) {
 #pragma unroll

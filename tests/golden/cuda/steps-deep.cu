@@ -36,6 +36,7 @@ struct ar_levels {
     ar_patch<ar_f32> f0;
 };
 struct ar_shared {
+    alignas(16) ar_barrier barrier;
     alignas(16) ar_plane<ar_f32> q0[AR_AHEAD];
     alignas(16) ar_seams<ar_f32> e0[2][AR_T];
 };
@@ -55,9 +56,9 @@ AR_FN void ar_bend(bool front, bool back, ar_levels &a, const ar_levels &b, ar_l
 {
     ar_patch_bend<AR_CLAMP>(front, back, a.f0, b.f0, c.f0);
 }
-AR_FN void ar_leave(ar_shared &shared, int side, int level, const ar_levels &c)
+AR_FN void ar_leave(const ar_place &s, ar_shared &shared, int side, int level, const ar_levels &c)
 {
-    ar_leave_patch(shared.e0[side][level], c.f0);
+    ar_leave_patch(shared.e0[side][level], c.f0, s);
 }
 template <bool EDGE>
 AR_FN void ar_step(const ar_params &p, const ar_place &s, const ar_shared &shared, int side, int level, ar_index n, const ar_levels &a, const ar_levels &b, const ar_levels &c, ar_levels &to)
