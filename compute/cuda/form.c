@@ -538,8 +538,7 @@ static void make_reduce(struct analysis *z)
     f->block[1] = 1;
 }
 
-/* Room for a form, with the loads listed; false without memory. */
-static bool begin(struct analysis *z)
+bool form_begin(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     struct form *f = z->f = arena_alloc(z->arena, sizeof *f);
@@ -554,18 +553,10 @@ static bool begin(struct analysis *z)
     return f->strides && f->offsets && f->out_strides && list_loads(z);
 }
 
-uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
-                    int64_t shared, const char **ret_why)
-{
-    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
-    *ret_why = "";
-    return begin(&z) ? form_best_steps(&z, shared, ret_why) : 1;
-}
-
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
-    if (!begin(&z))
+    if (!form_begin(&z))
         return NULL;
     struct form *f = z.f;
     if (k->steps > 1) {

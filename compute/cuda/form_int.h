@@ -32,10 +32,12 @@ unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
 /* form_scan.c */
 void form_make_scan(struct analysis *z);
 
-/* form_steps.c. Both: with the kernel's loads listed. NULL where the form fits and is filled in, or
- * why it does not, "" without memory. */
+/* Room for a form, with the loads listed; false without memory. */
+bool form_begin(struct analysis *z);
+
+/* form_steps.c, behind form_begin(). NULL where the form fits and is filled in, or why it does not,
+ * "" without memory. */
 const char *form_make_steps(struct analysis *z);
-uint32_t form_best_steps(struct analysis *z, int64_t shared, const char **ret_why);
 
 /* form_stencil.c: whether the form stencil fits; then it is filled in. */
 bool form_try_stencil(struct analysis *z);

@@ -418,6 +418,9 @@ static const char *begin(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     struct form *f = z->f;
+    f->fields = arena_alloc_array(z->arena, k->n_outputs + 1, sizeof *f->fields);
+    if (!f->fields)
+        return "";
     f->kind = FORM_STEPS;
     f->rank = k->rank;
     for (int a = 0; a < k->rank; a++) {
@@ -449,9 +452,6 @@ static void classify(struct analysis *z)
 const char *form_make_steps(struct analysis *z)
 {
     struct form *f = z->f;
-    f->fields = arena_alloc_array(z->arena, z->k->n_outputs + 1, sizeof *f->fields);
-    if (!f->fields)
-        return "";
     const char *why = begin(z);
     if (why)
         return why;
@@ -466,19 +466,20 @@ const char *form_make_steps(struct analysis *z)
     return NULL;
 }
 
-uint32_t form_best_steps(struct analysis *z, int64_t shared, const char **ret_why)
+uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                    int64_t shared, const char **ret_why)
 {
-    struct form *f = z->f;
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
     *ret_why = "";
-    f->fields = arena_alloc_array(z->arena, z->k->n_outputs + 1, sizeof *f->fields);
-    if (!f->fields || (*ret_why = begin(z)) != NULL)
+    if (!form_begin(&z) || (*ret_why = begin(&z)) != NULL)
         return 1;
-    struct weight w = weigh(z);
+    const struct form *f = z.f;
+    struct weight w = weigh(&z);
     double least = 0;
     uint32_t best = 1;
     *ret_why = too_dear;
     for (int steps = 1; steps <= MOST_STEPS; steps++) {
-        double cost = choose_patch(z, steps, w.work);
+        double cost = choose_patch(&z, steps, w.work);
         if (cost < 0) {
             if (best + 1 == (uint32_t)steps)
                 *ret_why = no_registers;
