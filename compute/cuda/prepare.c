@@ -30,7 +30,7 @@ struct compiler {
 
 struct module {
     CUmodule module;
-    struct functions functions;
+    CUfunction function;
 };
 
 struct modules {
@@ -79,7 +79,7 @@ static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
     return m;
 }
 
-static enum err_code load_module(struct cuda *c, const void *bytes, bool finish, struct module *ret,
+static enum err_code load_module(struct cuda *c, const void *bytes, struct module *ret,
                                  struct err *e)
 {
     struct module m = {0};
@@ -87,12 +87,8 @@ static enum err_code load_module(struct cuda *c, const void *bytes, bool finish,
         cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
     if (code != ERR_OK)
         return code;
-    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
+    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
                       "cuModuleGetFunction", e);
-    if (code == ERR_OK && finish)
-        code = cuda_check(
-            c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
-            "cuModuleGetFunction", e);
     if (code == ERR_OK)
         *ret = m;
     else
@@ -113,9 +109,9 @@ static enum err_code load(struct prepared *p, struct err *e)
     pthread_mutex_lock(&m->lock);
     struct module *at = &m->by_device[d->index];
     if (!at->module)
-        code = load_module(p->cuda, p->entry->bytes, p->emitted->finish, at, e);
+        code = load_module(p->cuda, p->entry->bytes, at, e);
     if (code == ERR_OK)
-        p->functions = at->functions;
+        p->function = at->function;
     pthread_mutex_unlock(&m->lock);
     return code;
 }
@@ -129,7 +125,7 @@ static bool is_loaded(struct prepared *p)
     const struct module *at = &m->by_device[p->device];
     bool loaded = at->module != NULL;
     if (loaded)
-        p->functions = at->functions;
+        p->function = at->function;
     pthread_mutex_unlock(&m->lock);
     return loaded;
 }
@@ -383,7 +379,7 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
     enum err_code code =
         atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
     if (code == ERR_OK && cuda_enter(d))
-        attributes(d->cuda, p->functions.kernel, ret);
+        attributes(d->cuda, p->function, ret);
     else if (code != ERR_OK)
         put_failure(&ret->source, p, code);
     strb_add(&ret->source, p->emitted->text);
