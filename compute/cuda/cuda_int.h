@@ -92,6 +92,10 @@ void cuda_memory_close(struct cuda_device *d);
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e);
 void cuda_free(struct backend *b, int device, void *p, int64_t size);
+/* Zeroed memory for the backend's own use, beside the limit and the figures. */
+enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret,
+                             struct err *e) must_check;
+void cuda_free_own(struct cuda_device *d, void *p);
 enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e);
 void cuda_host_free(struct backend *b, void *p, int64_t size);
 

@@ -3,8 +3,7 @@
  * Called by prepare.c and tests. Pure; arena memory. The text holds what the expression is: its
  * operations, types, how axes and operands lie to each other; sizes, strides, numbers and addresses
  * are arguments, so that one text serves all arrays of a kind. The loops are compute/kernels' .cuh
- * files, one a form; the text has `ar_kernel`, and for reductions `ar_finish`, each with one
- * parameter, struct ar_params by value. */
+ * files, one a form; the text has `ar_kernel` with one parameter, struct ar_params by value. */
 #ifndef ARRAYD_CUDA_EMIT_H
 #define ARRAYD_CUDA_EMIT_H
 
@@ -13,10 +12,13 @@
 /* An address in the parameters: 8 bytes at `at`. */
 struct emit_address {
     uint32_t at;
-    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory */
+    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory; EMIT_COUNTERS */
     int64_t displacement; /* bytes */
 };
 #define EMIT_SCRATCH UINT32_MAX
+/* EMIT_COUNTERS_SIZE bytes of the stream's, 0 before the kernel and after it. */
+#define EMIT_COUNTERS      (UINT32_MAX - 1)
+#define EMIT_COUNTERS_SIZE (4 * FORM_COUNTERS)
 
 struct emitted {
     const struct form *form;
@@ -29,8 +31,6 @@ struct emitted {
     uint32_t n_addresses;
     int64_t scratch; /* bytes of memory the launch needs, 0 for none */
     int64_t zeroed;  /* of these, how many at the beginning have to be 0 */
-    bool finish;     /* ar_finish runs behind ar_kernel, over finish_grid blocks of FORM_BLOCK */
-    unsigned finish_grid;
 };
 
 #define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */

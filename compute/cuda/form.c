@@ -14,8 +14,6 @@
 #define MOST_BYTES     64 /* of one operand in a chunk */
 #define TILE_REGISTERS 64
 #define SHARED_BYTES   49152
-#define SPLIT_BLOCKS   528 /* measured (H200): four a multiprocessor */
-#define LEAST_STRETCH  8   /* chunks of a lane */
 
 static bool is_shift(const struct ir_kernel *k, const struct ir_ctx *c)
 {
@@ -295,9 +293,7 @@ static void choose_unroll(struct analysis *z)
     /* measured: a vector an operand is enough on its way, in small blocks; single elements are not
      */
     f->unroll = 1;
-    if (f->kind == FORM_REDUCE)
-        f->unroll = bytes > 2 * VECTOR_BYTES ? 1 : bytes > VECTOR_BYTES || !f->inner ? 2 : 4;
-    else if (f->elements == 1)
+    if (f->elements == 1)
         f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
 }
 
@@ -488,56 +484,6 @@ static bool try_tile(struct analysis *z)
     return true;
 }
 
-/* Bytes of a reduction's state (emit_reduce.c), at most. */
-static int state_size(const struct ir_output *o)
-{
-    if (reduce_is_arg(o->reduce) || (o->reduce == REDUCE_PROD && dtype_is_complex(o->dtype)))
-        return 16;
-    if (o->reduce == REDUCE_VAR)
-        return 32;
-    if (o->reduce != REDUCE_SUM && o->reduce != REDUCE_MEAN)
-        return 8;
-    return o->dtype == DT_C128 ? 32 : o->dtype == DT_C64 || o->dtype == DT_F64 ? 16 : 8;
-}
-
-static void make_reduce(struct analysis *z)
-{
-    struct form *f = z->f;
-    int x = f->rank - 1;
-    f->kind = FORM_REDUCE;
-    f->inner = f->reduced_axes >> x & 1;
-    f->elements = form_chunk_elements(z, false);
-    if (!f->general && f->shape[x] % f->elements)
-        f->elements = 1;
-    while (!f->inner && f->elements > 1 &&
-           FORM_BLOCK * f->elements * state_size(&z->k->outputs[0]) > SHARED_BYTES)
-        f->elements /= 2; /* a block's states lie in shared memory */
-    form_classify(z);
-    choose_unroll(z);
-    f->kept = f->reduced = 1;
-    for (int a = 0; a <= x; a++) {
-        int64_t n = a == x ? f->shape[a] / f->elements : f->shape[a];
-        *(f->reduced_axes >> a & 1 ? &f->reduced : &f->kept) *= n;
-    }
-    f->lanes = f->inner ? (f->reduced >= 1024 ? FORM_BLOCK : 32) : 8;
-    if (f->inner && f->reduced < 32)
-        f->lanes = 8;
-    while (f->lanes > 8 && f->kept / (FORM_BLOCK / f->lanes) >= INT32_MAX)
-        f->lanes /= 2; /* a grid has no more blocks than that */
-    int64_t width = FORM_BLOCK / f->lanes, across = (f->kept + width - 1) / width;
-    f->stretches = across > 0 ? SPLIT_BLOCKS / across : 1;
-    int64_t most = f->reduced / (LEAST_STRETCH * f->lanes);
-    if (f->stretches > most)
-        f->stretches = most;
-    if (f->stretches < 1)
-        f->stretches = 1;
-    f->grid[0] = (unsigned)across;
-    f->grid[1] = (unsigned)f->stretches;
-    f->grid[2] = 1;
-    f->block[0] = FORM_BLOCK;
-    f->block[1] = 1;
-}
-
 bool form_begin(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
@@ -569,7 +515,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
     for (uint32_t i = 0; i < f->n_loads; i++)
         near |= f->loads[i].ctx != 0;
     if (reduces(k))
-        make_reduce(&z);
+        form_make_reduce(&z);
     else if (k->outputs[0].kind == OUT_SCAN && f->reduced_axes)
         form_make_scan(&z);
     else if (!(near && form_try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))

@@ -12,7 +12,8 @@
 #include "compute/base/arena.h"
 #include "compute/ir.h"
 
-#define FORM_BLOCK 256 /* threads of a block, at most */
+#define FORM_BLOCK    256  /* threads of a block, at most; twice that for REDUCE */
+#define FORM_COUNTERS 2048 /* REDUCE: groups of blocks that share outputs, at most */
 
 enum form_kind {
     FORM_FLAT,
@@ -93,6 +94,8 @@ struct form {
     int lanes;             /* SCAN: warps of a row; STEPS: threads of one */
     int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
+    int state_size;        /* REDUCE: bytes, at most */
+    int resident;          /* REDUCE: blocks of a multiprocessor, at least */
     int64_t stretch;       /* SCAN */
     int group;             /* SCAN: stretches of a group */
     int64_t lines;         /* SCAN: rows or blocks of columns that are cut */

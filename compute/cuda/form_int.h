@@ -1,5 +1,4 @@
-/* The analysis's inside, shared by form.c (axes, rows, tiles, reductions), form_stencil.c,
- * form_scan.c and form_steps.c. */
+/* The analysis's inside, shared by form.c (axes, rows, tiles) and form_*.c. */
 #ifndef ARRAYD_CUDA_FORM_INT_H
 #define ARRAYD_CUDA_FORM_INT_H
 
@@ -28,6 +27,9 @@ int form_chunk_elements(const struct analysis *z, bool store);
 void form_classify(struct analysis *z);
 
 unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
+
+/* form_reduce.c */
+void form_make_reduce(struct analysis *z);
 
 /* form_scan.c */
 void form_make_scan(struct analysis *z);

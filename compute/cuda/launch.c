@@ -139,13 +139,15 @@ struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum er
 /* --- launching; device->lock is held --- */
 
 /* The parameters with the addresses of now, in `to`. */
-static void fill_params(unsigned char *to, const struct emitted *m, void *const *slots,
-                        void *scratch)
+static void fill_params(unsigned char *to, const struct stream *s, const struct emitted *m,
+                        void *const *slots, void *scratch)
 {
     memcpy(to, m->params, m->params_size);
     for (uint32_t i = 0; i < m->n_addresses; i++) {
         const struct emit_address *a = &m->addresses[i];
-        char *base = a->slot == EMIT_SCRATCH ? scratch : slots[a->slot];
+        char *base = a->slot == EMIT_SCRATCH    ? scratch
+                     : a->slot == EMIT_COUNTERS ? s->counters
+                                                : slots[a->slot];
         char *at = base ? base + a->displacement : NULL;
         memcpy(to + a->at, &at, sizeof at);
     }
@@ -172,12 +174,12 @@ static enum err_code make_params(struct stream *s, const struct emitted *m, cons
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     if (!m->indirect) {
-        fill_params(d->params, m, job_slots(job, i), f->scratch);
+        fill_params(d->params, s, m, job_slots(job, i), f->scratch);
         return ERR_OK;
     }
     unsigned char *all = pinned_params(job, f, i);
     if (first)
-        fill_params(all, m, job_slots(job, i), f->scratch);
+        fill_params(all, s, m, job_slots(job, i), f->scratch);
     char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
     memcpy(d->params, &to, sizeof to);
     enum err_code code = cuda_check(
@@ -234,16 +236,11 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
     const struct form *g = m->form;
     void *params[1] = {d->params};
     code = cuda_check(c,
-                      c->driver->cuLaunchKernel(p->functions.kernel, g->grid[0], g->grid[1],
-                                                g->grid[2], g->block[0], g->block[1], 1,
-                                                (unsigned)g->shared, s->cu, params, NULL),
+                      c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2],
+                                                g->block[0], g->block[1], 1, (unsigned)g->shared,
+                                                s->cu, params, NULL),
                       "cuLaunchKernel", NULL);
     f->launched |= code == ERR_OK;
-    if (code == ERR_OK && m->finish)
-        code = cuda_check(c,
-                          c->driver->cuLaunchKernel(p->functions.finish, m->finish_grid, 1, 1,
-                                                    FORM_BLOCK, 1, 1, 0, s->cu, params, NULL),
-                          "cuLaunchKernel", NULL);
     /* the first to run it is who waited for it; d->lock is held */
     f->compile_ms += p->compile_ms;
     p->compile_ms = 0;

@@ -26,6 +26,7 @@ struct flight {
 struct stream {
     struct cuda_device *device;
     CUstream cu;
+    void *counters; /* device memory: EMIT_COUNTERS */
     struct stream *next, *next_busy;
     bool is_busy;
     struct job *queue, *queue_tail; /* not launched, by job->next */

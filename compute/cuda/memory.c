@@ -160,6 +160,22 @@ static enum err_code settle(struct cuda_device *d, CUdeviceptr p, int64_t size, 
     return cuda_check(c, c->driver->cuStreamSynchronize(d->alloc_stream), "cuStreamSynchronize", e);
 }
 
+/* Device memory that may be used on any stream. */
+static enum err_code obtain(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                            struct err *e)
+{
+    CUdeviceptr p = 0;
+    enum err_code code = take(d, size, &p, e);
+    if (code != ERR_OK)
+        return code;
+    code = settle(d, p, size, zero, e);
+    if (code == ERR_OK)
+        *ret = (void *)(uintptr_t)p;
+    else
+        d->cuda->driver->cuMemFreeAsync(p, d->alloc_stream);
+    return code;
+}
+
 enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
                          struct err *e)
 {
@@ -172,30 +188,34 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
     enum err_code code = charge(d, size, e);
     if (code != ERR_OK)
         return code;
-    CUdeviceptr p = 0;
-    code = take(d, size, &p, e);
-    if (code == ERR_OK) {
-        code = settle(d, p, size, zero, e);
-        if (code != ERR_OK)
-            d->cuda->driver->cuMemFreeAsync(p, d->alloc_stream);
-    }
-    if (code != ERR_OK) {
+    code = obtain(d, size, zero, ret, e);
+    if (code == ERR_OK)
+        count(d);
+    else
         discharge(d, size);
-        return code;
-    }
-    count(d);
-    *ret = (void *)(uintptr_t)p;
-    return ERR_OK;
+    return code;
 }
 
 void cuda_free(struct backend *b, int device, void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    if (cuda_enter(d)) {
-        CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->alloc_stream);
-        (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
-    }
+    cuda_free_own(d, p);
     discharge(d, rounded(size));
+}
+
+enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
+{
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    return obtain(d, size, true, ret, e);
+}
+
+void cuda_free_own(struct cuda_device *d, void *p)
+{
+    if (!cuda_enter(d))
+        return;
+    CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->alloc_stream);
+    (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
 }
 
 /* Portable: any device copies from and to it. */

@@ -31,7 +31,7 @@ struct compiler {
 
 struct module {
     CUmodule module;
-    struct functions functions;
+    CUfunction function;
 };
 
 struct modules {
@@ -88,19 +88,15 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
         cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
     if (code != ERR_OK)
         return code;
-    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.functions.kernel, m.module, "ar_kernel"),
+    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
                       "cuModuleGetFunction", e);
     /* a block's shared memory follows from the text, as the code does */
     if (code == ERR_OK && emitted->form->shared > SHARED_UNASKED)
         code = cuda_check(c,
                           c->driver->cuFuncSetAttribute(
-                              m.functions.kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              m.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                               (int)emitted->form->shared),
                           "cuFuncSetAttribute", e);
-    if (code == ERR_OK && emitted->finish)
-        code = cuda_check(
-            c, c->driver->cuModuleGetFunction(&m.functions.finish, m.module, "ar_finish"),
-            "cuModuleGetFunction", e);
     if (code == ERR_OK)
         *ret = m;
     else
@@ -123,7 +119,7 @@ static enum err_code load(struct prepared *p, struct err *e)
     if (!at->module)
         code = load_module(p->cuda, p->entry->bytes, p->emitted, at, e);
     if (code == ERR_OK)
-        p->functions = at->functions;
+        p->function = at->function;
     pthread_mutex_unlock(&m->lock);
     return code;
 }
@@ -137,7 +133,7 @@ static bool is_loaded(struct prepared *p)
     const struct module *at = &m->by_device[p->device];
     bool loaded = at->module != NULL;
     if (loaded)
-        p->functions = at->functions;
+        p->function = at->function;
     pthread_mutex_unlock(&m->lock);
     return loaded;
 }
@@ -409,7 +405,7 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
     enum err_code code =
         atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
     if (code == ERR_OK && cuda_enter(d))
-        attributes(d->cuda, p->functions.kernel, ret);
+        attributes(d->cuda, p->function, ret);
     else if (code != ERR_OK)
         put_failure(&ret->source, p, code);
     strb_add(&ret->source, p->emitted->text);

@@ -10,11 +10,6 @@
 #include "compute/cuda/cuda_int.h"
 #include "compute/cuda/emit.h"
 
-/* The functions of a kernel's module; with the device entered. */
-struct functions {
-    CUfunction kernel, finish; /* finish: NULL where there is none */
-};
-
 /* prepared->state; what is neither is the enum err_code it failed with. */
 enum { PREPARED_COMPILING = -1, PREPARED_READY = ERR_OK };
 
@@ -31,7 +26,7 @@ struct prepared {
     _Atomic int state;
     double compile_ms; /* what compiling it took, 0 when it was there; the first launch takes it */
     struct kcache_entry *entry;
-    struct functions functions;
+    CUfunction function;
     struct prepared *next; /* in the compiler's queue */
 };
 

@@ -404,6 +404,7 @@ void cuda_streams_close(struct cuda_device *d)
         struct stream *s = d->spare;
         d->spare = s->next;
         (void)d->cuda->driver->cuStreamDestroy(s->cu);
+        cuda_free_own(d, s->counters);
         mem_free(s);
     }
     while (d->flights) {
@@ -440,6 +441,11 @@ enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret
         return err_oom(e);
     enum err_code code = cuda_check(c, c->driver->cuStreamCreate(&s->cu, CU_STREAM_NON_BLOCKING),
                                     "cuStreamCreate", e);
+    if (code == ERR_OK) {
+        code = cuda_alloc_own(d, EMIT_COUNTERS_SIZE, &s->counters, e);
+        if (code != ERR_OK)
+            (void)c->driver->cuStreamDestroy(s->cu);
+    }
     if (code != ERR_OK) {
         mem_free(s);
         return code;

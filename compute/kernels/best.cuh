@@ -1,23 +1,26 @@
-/* The state of argmax and argmin: the best rank so far and where it was. The lower index wins among
- * equals, whatever the order of walking. */
+/* The state of argmax and argmin: the best element so far and where it was. NaN comes before all
+ * others, -0 is 0, and of equals the one of the lower index. */
 #ifndef ARRAYD_BEST_CUH
 #define ARRAYD_BEST_CUH
 
-#include "compute/kernels/rank.h"
-
-template <typename Rank> struct ar_best {
-    Rank rank;
+template <typename T> struct ar_best {
+    T x;
     ar_index at;
 };
-template <typename Rank> AR_FN ar_best<Rank> ar_better(ar_best<Rank> a, ar_best<Rank> b)
+/* Whether a comes before b; written so that a NaN costs one comparison of b with itself. */
+template <bool LEAST, typename T> AR_FN bool ar_before(T a, T b)
 {
-    return b.rank > a.rank || (b.rank == a.rank && b.at < a.at) ? b : a;
+    return (LEAST ? !(a >= b) : !(a <= b)) & (b == b);
 }
-/* Loses against any element. */
-template <typename Rank> AR_FN ar_best<Rank> ar_nothing(void)
+template <bool LEAST, typename T> AR_FN ar_best<T> ar_better(ar_best<T> a, ar_best<T> b)
 {
-    const ar_index last = (ar_index)(~0ul >> (sizeof(ar_index) == 8 ? 1 : 33));
-    return ar_best<Rank>{(Rank)(1ul << (8 * sizeof(Rank) - 1)), last};
+    const bool take = ar_before<LEAST>(b.x, a.x) | (!ar_before<LEAST>(a.x, b.x) & (b.at < a.at));
+    return take ? b : a;
+}
+/* The same where b's index is not the lower one. */
+template <bool LEAST, typename T> AR_FN ar_best<T> ar_better_later(ar_best<T> a, ar_best<T> b)
+{
+    return ar_before<LEAST>(b.x, a.x) ? b : a;
 }
 
 #endif

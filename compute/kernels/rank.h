@@ -1,8 +1,8 @@
 /* The order that argmax and argmin go by: a whole number an element, larger for what is to be found
  * rather. NaN comes before all others, -0 is 0; float16 and bfloat16 are compared as float32.
  *
- * Compiled as C and by NVRTC, as scalar.h is. ar_greatest_<T>(x) is of 32 bits for types of up to
- * 32, else of 64. */
+ * For the CPU backend; kernels compare the elements themselves (best.cuh). ar_greatest_<T>(x) is of
+ * 32 bits for types of up to 32, else of 64. */
 #ifndef ARRAYD_RANK_H
 #define ARRAYD_RANK_H
 

@@ -1,24 +1,172 @@
 /* The form reduce. Threads either share an output (AR_INNER: the fastest axis is reduced; AR_LANES
  * threads walk the reduced points side by side) or stand beside each other along the outputs, AR_E
- * each, in AR_LANES rows over the reduced points. Where there are few outputs, blocks (gridDim.y) take
- * turns at the reduced points, side by side in memory (a tenth faster than a stretch each), and
- * ar_finish merges their states in order. Which elements meet in which order depends on the shape and
- * on how the operands lie alone.
+ * each, in AR_LANES rows over the reduced points. Where there are few outputs (AR_SPLIT), blocks
+ * (gridDim.y) take turns at the reduced points, side by side in memory (a tenth faster than a
+ * stretch each), and leave their states behind; the block that is done last joins them, in order of
+ * the blocks. Which elements meet in which order depends on the shape and on how the operands lie
+ * alone.
+ *
+ * Measured (H200): what counts is bytes on their way, so the loop over whole steps is not to be
+ * unrolled any further: its registers would cost threads.
  *
  * emit.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept and ar_reduced (a number
  * to the indices along the kept, the reduced axes), ar_position (a point's number among the reduced
- * ones, for argmax) and the reduction itself: ar_state, ar_begin, ar_take, ar_merge, ar_end. */
+ * ones, for argmax) and the reduction itself: ar_state, ar_begin, ar_take, ar_merge, ar_end. A state
+ * begins from AR_SEEDS of the output's elements, which count only when they are taken in. */
 #ifndef ARRAYD_REDUCE_CUH
 #define ARRAYD_REDUCE_CUH
 
-#define AR_WIDTH (AR_BLOCK / AR_LANES) /* outputs, or chunks of them, of a block */
+#define AR_WIDTH  (AR_BLOCK / AR_LANES)                       /* outputs, or chunks of them, of a block */
+#define AR_STATES (AR_INNER && AR_SEEDS == 1 ? 1 : AR_E)      /* of a thread while it walks */
+#define AR_LEFT   (AR_INNER ? 1 : AR_E)                       /* … and when it has */
+#define AR_SHARED (AR_INNER ? AR_BLOCK / 32 : AR_BLOCK / 2 * AR_E)
 
-/* A block's states, [lane][output]. */
 struct ar_states {
-    ar_state s[AR_LANES][AR_INNER ? AR_WIDTH : AR_WIDTH * AR_E];
+    ar_state s[AR_SHARED];
 };
 
-extern "C" __global__ void __launch_bounds__(AR_BLOCK)
+/* A state for each of a thread's outputs. */
+AR_FN void ar_start(const ar_params &p, const ar_at &base, ar_state (&state)[AR_STATES])
+{
+#if AR_SEEDS
+    ar_value seed[AR_STATES][AR_SEEDS] = {};
+#pragma unroll
+    for (int s = 0; s < AR_SEEDS && p.reduced > 0; s++) {
+        ar_operands<AR_E> o;
+        ar_at at = base;
+        ar_reduced(p, (ar_index)p.reduced / AR_SEEDS * s, at);
+        ar_fetch<AR_E>(p, at, o);
+#pragma unroll
+        for (int e = 0; e < AR_STATES; e++)
+            seed[e][s] = ar_point<AR_E>(p, at, o, AR_INNER ? 0 : e);
+    }
+#pragma unroll
+    for (int e = 0; e < AR_STATES; e++)
+        state[e] = ar_begin(seed[e]);
+#else
+#pragma unroll
+    for (int e = 0; e < AR_STATES; e++)
+        state[e] = ar_begin(p);
+#endif
+}
+
+/* AR_UNROLL chunks from number r on, all loads before any arithmetic; not WHOLE: those before end. */
+template <bool WHOLE>
+AR_FN void ar_step(const ar_params &p, const ar_at &base, ar_index r, ar_index end,
+                   ar_state (&state)[AR_STATES])
+{
+    ar_operands<AR_E> o[AR_UNROLL];
+    ar_at at[AR_UNROLL];
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++)
+        if (WHOLE || r + u * AR_LANES < end) {
+            at[u] = base;
+            ar_reduced(p, r + u * AR_LANES, at[u]);
+            ar_fetch<AR_E>(p, at[u], o[u]);
+        }
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++)
+        if (WHOLE || r + u * AR_LANES < end) {
+#pragma unroll
+            for (int e = 0; e < AR_E; e++) {
+                ar_state &s = state[AR_STATES == 1 ? 0 : e];
+                s = ar_take(s, ar_point<AR_E>(p, at[u], o[u], e), ar_position(p, at[u], e));
+            }
+        }
+}
+
+/* A lane's share of the points of its outputs. */
+AR_FN void ar_walk(const ar_params &p, const ar_at &base, int lane, ar_state (&state)[AR_STATES])
+{
+    const ar_index end = (ar_index)p.reduced, step = AR_LANES * AR_UNROLL;
+    ar_index r = (ar_index)blockIdx.y * step + lane;
+#pragma unroll 1
+    for (; r + (AR_UNROLL - 1) * AR_LANES < end; r += (ar_index)gridDim.y * step)
+        ar_step<true>(p, base, r, end, state);
+    if (AR_UNROLL > 1 && r < end)
+        ar_step<false>(p, base, r, end, state);
+}
+
+/* The states of the first n lanes become lane 0's, by halves: between the lanes of a warp directly,
+ * else through shared memory. */
+AR_FN void ar_meet(ar_states &shared, int lane, int column, int n, ar_state (&state)[AR_STATES])
+{
+#if AR_INNER
+    const int tid = (int)threadIdx.x;
+#pragma unroll
+    for (int half = (AR_LANES < 32 ? AR_LANES : 32) / 2; half > 0; half /= 2) {
+        const ar_state other = ar_from_lane(state[0], tid + half);
+        if (lane + half < n)
+            state[0] = ar_merge(state[0], other);
+    }
+#if AR_LANES > 32
+    const int warps = AR_LANES / 32, mine = tid / AR_LANES * warps;
+    if (lane % 32 == 0)
+        shared.s[tid / 32] = state[0];
+    __syncthreads();
+    if (lane < 32) {
+        state[0] = shared.s[mine + lane % warps];
+#pragma unroll
+        for (int half = warps / 2; half > 0; half /= 2) {
+            const ar_state other = ar_from_lane(state[0], lane + half);
+            if ((lane + half) * 32 < n)
+                state[0] = ar_merge(state[0], other);
+        }
+    }
+#endif
+#else
+#pragma unroll
+    for (int half = AR_LANES / 2; half > 0; half /= 2) {
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            if (lane >= half && lane < 2 * half)
+                shared.s[((lane - half) * AR_E + e) * AR_WIDTH + column] = state[e];
+        __syncthreads();
+        if (lane < half && lane + half < n) {
+#pragma unroll
+            for (int e = 0; e < AR_E; e++)
+                state[e] = ar_merge(state[e], shared.s[(lane * AR_E + e) * AR_WIDTH + column]);
+        }
+        __syncthreads();
+    }
+#endif
+}
+
+#ifdef AR_SPLIT
+/* Leaves the block's states and takes all blocks' together. False: others are not done yet. The
+ * counter is 0 before and after. */
+AR_FN bool ar_join(const ar_params &p, ar_states &shared, ar_index chunk, int lane, int column,
+                   ar_state (&state)[AR_STATES])
+{
+    __shared__ int last;
+    const bool inside = chunk < (ar_index)p.kept;
+    const ar_i64 all = p.kept * AR_LEFT, first = (ar_i64)chunk * AR_LEFT;
+    ar_state *to = (ar_state *)p.scratch;
+    const int blocks = (int)gridDim.y;
+    if (lane == 0 && inside)
+#pragma unroll
+        for (int e = 0; e < AR_LEFT; e++)
+            to[blockIdx.y * all + first + e] = state[e];
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        last = atomicInc((unsigned *)p.counters + blockIdx.x, gridDim.y - 1) == gridDim.y - 1;
+    __syncthreads();
+    if (!last)
+        return false;
+    __threadfence();
+    for (int b = lane; b < blocks && inside; b += AR_LANES)
+#pragma unroll
+        for (int e = 0; e < AR_LEFT; e++) {
+            const ar_state more = to[b * all + first + e];
+            state[e] = b == lane ? more : ar_merge(state[e], more);
+        }
+    ar_meet(shared, lane, column, blocks, state);
+    return true;
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
     ar_kernel(AR_TAKES)
 {
     AR_GIVEN
@@ -27,115 +175,30 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
     const int lane = AR_INNER ? tid % AR_LANES : tid / AR_WIDTH;
     const int column = AR_INNER ? tid / AR_LANES : tid % AR_WIDTH;
     const ar_index chunk = (ar_index)blockIdx.x * AR_WIDTH + column;
-    const ar_index end = (ar_index)p.reduced, step = AR_LANES * AR_UNROLL;
-
-    ar_state state[AR_E];
-#pragma unroll
-    for (int e = 0; e < AR_E; e++)
-        state[e] = ar_begin(p);
+    ar_state state[AR_STATES];
+    ar_at at;
     if (chunk < (ar_index)p.kept) {
-        ar_at base;
-        ar_kept(p, chunk, base);
-        for (ar_index r = (ar_index)blockIdx.y * step + lane; r < end;
-             r += (ar_index)gridDim.y * step) {
-            ar_operands<AR_E> o[AR_UNROLL];
-            ar_at at[AR_UNROLL];
-#pragma unroll
-            for (int u = 0; u < AR_UNROLL; u++)
-                if (r + u * AR_LANES < end) {
-                    at[u] = base;
-                    ar_reduced(p, r + u * AR_LANES, at[u]);
-                    ar_fetch<AR_E>(p, at[u], o[u]);
-                }
-#pragma unroll
-            for (int u = 0; u < AR_UNROLL; u++)
-                if (r + u * AR_LANES < end) {
-#pragma unroll
-                    for (int e = 0; e < AR_E; e++)
-                        state[e] = ar_take(state[e], ar_point<AR_E>(p, at[u], o[u], e),
-                                           ar_position(p, at[u], e));
-                }
-        }
+        ar_kept(p, chunk, at);
+        ar_start(p, at, state);
+        ar_walk(p, at, lane, state);
     }
-    if (AR_INNER) {
 #pragma unroll
-        for (int e = 1; e < AR_E; e++)
-            state[0] = ar_merge(state[0], state[e]);
-        shared.s[lane][column] = state[0];
-    } else {
-#pragma unroll
-        for (int e = 0; e < AR_E; e++)
-            shared.s[lane][column * AR_E + e] = state[e];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int half = AR_LANES / 2; half > 0; half /= 2) {
-        if (lane < half) {
-#pragma unroll
-            for (int e = 0; e < (AR_INNER ? 1 : AR_E); e++) {
-                const int c = AR_INNER ? column : column * AR_E + e;
-                shared.s[lane][c] = ar_merge(shared.s[lane][c], shared.s[lane + half][c]);
-            }
-        }
-        __syncthreads();
-    }
+    for (int e = AR_LEFT; e < AR_STATES; e++)
+        state[0] = ar_merge(state[0], state[e]);
+    ar_meet(shared, lane, column, AR_LANES, state);
+#ifdef AR_SPLIT
+    if (!ar_join(p, shared, chunk, lane, column, state))
+        return;
+#endif
     if (lane != 0 || chunk >= (ar_index)p.kept)
         return;
-    const int n = AR_INNER ? 1 : AR_E;
-    if (gridDim.y == 1) {
-        ar_at at;
-        ar_kept(p, chunk, at);
 #pragma unroll
-        for (int e = 0; e < n; e++) {
-            ar_vec<ar_result, 1> r;
-            r.v[0] = ar_end(p, shared.s[0][column * n + e]);
-            ar_put<1>(p, at, r);
-            at.i[AR_FAST] += 1;
-        }
-    } else {
-        ar_state *to = (ar_state *)p.scratch +
-                       ((ar_i64)blockIdx.y * p.kept + (ar_i64)chunk) * n;
-#pragma unroll
-        for (int e = 0; e < n; e++)
-            to[e] = shared.s[0][column * n + e];
+    for (int e = 0; e < AR_LEFT; e++) {
+        ar_vec<ar_result, 1> r;
+        r.v[0] = ar_end(p, state[e]);
+        ar_put<1>(p, at, r);
+        at.i[AR_FAST] += 1;
     }
 }
-
-#ifdef AR_JOIN
-/* AR_JOIN threads an output: each merges some blocks' states, in order, then they each other's. */
-struct ar_finishing {
-    ar_state s[AR_BLOCK];
-};
-extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_finish(AR_TAKES)
-{
-    AR_GIVEN
-    __shared__ ar_finishing shared;
-    const int n = AR_INNER ? 1 : AR_E, tid = (int)threadIdx.x, lane = tid % AR_JOIN;
-    const ar_i64 i = (ar_i64)blockIdx.x * (AR_BLOCK / AR_JOIN) + tid / AR_JOIN, all = p.kept * n;
-    const ar_state *from = (const ar_state *)p.scratch;
-    ar_state state = ar_begin(p);
-    if (i < all)
-        for (ar_i64 s = lane; s < p.blocks; s += AR_JOIN)
-            state = s == lane ? from[s * all + i] : ar_merge(state, from[s * all + i]);
-    shared.s[tid] = state;
-    __syncthreads();
-#pragma unroll
-    for (int half = AR_JOIN / 2; half > 0; half /= 2) {
-        if (lane < half)
-            shared.s[tid] = ar_merge(shared.s[tid], shared.s[tid + half]);
-        __syncthreads();
-    }
-    if (lane != 0 || i >= all)
-        return;
-    ar_at at;
-    ar_kept(p, (ar_index)(i / n), at);
-    at.i[AR_FAST] += (ar_index)(i % n);
-    ar_vec<ar_result, 1> r;
-    r.v[0] = ar_end(p, shared.s[tid]);
-    ar_put<1>(p, at, r);
-}
-
-#endif
 
 #endif

@@ -346,6 +346,7 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n_options, const char
         char arch[16];
         snprintf(arch, sizeof arch, "%d0", o.arch ? o.arch : 75);
         pass(&o, "-D__CUDA_ARCH__=", arch);
+        pass(&o, "-DAR_PLAIN=", "1");
         result = compile(p, &o);
     }
     for (int i = 0; i < o.n; i++)

@@ -147,6 +147,47 @@ def test_a_variance_that_begins_far_away(both):
         check(both, expr, np.var(a.astype(np.longdouble), axis=axis).astype("float64"), "float64", tolerance=3e-14)
 
 
+def test_a_variance_between_walls_far_away(both):
+    a = np.random.default_rng(4).standard_normal((3000, 5, 40))
+    a[0] = a[-1] = 1e6
+    a[:, :, 0] = a[:, :, -1] = -1e5
+    hold(both, "a", a)
+    for axis in (None, 0, 2, (0, 2)):
+        check(both, f"var(a, {spelled(axis)})", np.var(a.astype(np.longdouble), axis=axis).astype("float64"), "float64",
+              tolerance=3e-14)
+
+
+@pytest.mark.parametrize("shape, axis", [((2_300_000,), None), ((60_000, 3), 0), ((5000, 41), 0), ((7, 30_000), 1),
+                                         ((3, 201, 500), (0, 2)), ((70_000, 2), None), ((300, 4000), 0)])
+def test_outputs_that_blocks_share(both, shape, axis):
+    """Whole numbers: an element that is left out or counted twice shows. Again and again, for what the blocks count
+    has to be as it was."""
+    a = np.random.default_rng(5).integers(-1000, 1000, shape).astype("float64")
+    hold(both, "a", a)
+    expr = f"sum(a, {spelled(axis)})"
+    for _ in range(2):
+        np.testing.assert_array_equal(value(both, expr), a.sum(axis=axis))
+    if axis is None or isinstance(axis, int):
+        np.testing.assert_array_equal(value(both, f"argmin(a, {axis})"), np.argmin(a, axis=axis))
+    np.testing.assert_array_equal(value(both, f"max(a, {spelled(axis)})"), a.max(axis=axis))
+    check(both, f"var(a, {spelled(axis)})", a.var(axis=axis), "float64")
+
+
+def test_blocks_of_two_sessions_count_apart(both):
+    a = np.arange(70_000, dtype="float64")
+    hold(both, "a", a)
+    ref = both.get("/v1/arrays/a").json()["id"]
+    other = {"Arrayd-Session": both.expect(201, both.post("/v1/sessions")).json()["id"]}
+    for i in range(8):
+        for headers in ({}, other):
+            both.expect(201, both.post("/v1/evaluate", {"expr": "sum(x*n)", "bind": {"x": ref, "n": i}, "name": f"r{i}"},
+                                       headers=headers))
+    for i in range(8):
+        for headers in ({}, other):
+            got = both.expect(200, both.post("/v1/evaluate", {"expr": f"r{i}", "inline": True}, headers=headers)).json()
+            assert got["value"] == i * a.sum()
+
+
 def test_too_few_for_a_variance(both):
     hold(both, "a", np.array([1.0, 2.0, 4.0]))
     for expr in ("var(a, correction=3)", "std(a, correction=5)", "var(a[:1], correction=1)", "var(a[:0])",

@@ -404,6 +404,54 @@ static void indices_are_wide_where_32_bits_do_not_reach(void **state)
     assert_true(is_wide(3, box, padded, 1, BOUNDARY_GHOST));
 }
 
+/* The form of a sum over the last axis. */
+static const struct form *form_of_sum(struct arena *arena, int64_t rows, int64_t length)
+{
+    struct ir_kernel *k = arena_alloc(arena, sizeof *k);
+    struct ir_builder b;
+    struct ir_ctx ctx;
+    struct view in = {2, {rows, length}, {length, 1}, 0}, out = {2, {rows, length}, {1, 0}, 0};
+    memset(&ctx, 0, sizeof ctx);
+    k->rank = ctx.rank = 2;
+    for (int a = 0; a < 2; a++)
+        k->shape[a] = ctx.shape[a] = in.shape[a];
+    ir_builder_init(&b, arena, k);
+    assert_int_equal(ir_add_ctx(&b, &ctx), 0);
+    struct ir_output o = {.kind = OUT_REDUCE,
+                          .reduce = REDUCE_SUM,
+                          .axes = 2,
+                          .node = ir_emit_load(&b, 0, DT_F32, &in, 0),
+                          .slot = 1,
+                          .dtype = DT_F32,
+                          .view = out};
+    assert_true(ir_add_output(&b, &o));
+    const struct form *f = form_of(arena, k, 256);
+    assert_non_null(f);
+    return f;
+}
+
+static void sums_have_lanes_for_their_rows(void **state)
+{
+    (void)state;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    const struct form *f = form_of_sum(arena, 100000, 512);
+    assert_int_equal(f->lanes, 16); /* 128 chunks: a step of eight each */
+    assert_int_equal(f->stretches, 1);
+    assert_int_equal(f->grid[0], (100000 + 7) / 8);
+    f = form_of_sum(arena, 3, 60); /* 15 chunks */
+    assert_int_equal(f->lanes, 8);
+    f = form_of_sum(arena, 1, 1 << 27);
+    assert_int_equal(f->lanes * f->stretches, 132 * 1024);
+    assert_int_equal(f->grid[1], f->stretches);
+    f = form_of_sum(arena, 1, 1 << 20); /* no more blocks than have a whole step each */
+    assert_int_equal(f->lanes * f->stretches * 8 * 4, 1 << 20);
+    assert_false(f->wide);
+    /* one element a chunk: the walk's next step would leave 32 bits */
+    const int64_t odd = (1ll << 31) - (1 << 20) - 1;
+    assert_true(form_of_sum(arena, 1, odd)->wide);
+    assert_false(form_of_sum(arena, 1, odd - (1 << 20))->wide);
+}
+
 static void no_memory_is_told(void **state)
 {
     (void)state;
@@ -432,6 +480,7 @@ int main(void)
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
         cmocka_unit_test(nvrtc_makes_machine_code_of_several_steps),
         cmocka_unit_test(indices_are_wide_where_32_bits_do_not_reach),
+        cmocka_unit_test(sums_have_lanes_for_their_rows),
         cmocka_unit_test(no_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 1
 #define AR_FAST 0
-#define AR_BLOCK 256
+#define AR_BLOCK 512
 #define AR_E 4
-#define AR_UNROLL 2
+#define AR_UNROLL 8
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -12,13 +12,15 @@ struct ar_params {
     alignas(8) const ar_f32 * in1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 blocks;
     alignas(8) void * scratch;
+    alignas(8) ar_u32 * counters;
     alignas(8) ar_div div[1];
     alignas(8) ar_f32 * out;
 };
-#define AR_LANES 256
+#define AR_LANES 512
 #define AR_INNER 1
+#define AR_RESIDENT 1
+#define AR_SPLIT 1
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
     ar_vec<ar_f32, E> l1;
@@ -74,6 +76,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 }
 #include "compute/kernels/running.cuh"
 typedef ar_f64 ar_state;
+#define AR_SEEDS 0
 AR_FN ar_state ar_begin(const ar_params &p)
 {
     return 0;
@@ -90,5 +93,4 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return ar_cast_F64_F32(s);
 }
-#define AR_JOIN 32
 #include "compute/kernels/reduce.cuh"

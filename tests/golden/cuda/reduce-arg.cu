@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
-#define AR_BLOCK 256
+#define AR_BLOCK 128
 #define AR_E 4
-#define AR_UNROLL 4
+#define AR_UNROLL 8
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -13,14 +13,13 @@ struct ar_params {
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 blocks;
-    alignas(8) void * scratch;
     alignas(8) ar_div div[3];
     alignas(8) ar_i64 * out;
     alignas(8) ar_i64 g0;
 };
-#define AR_LANES 256
+#define AR_LANES 128
 #define AR_INNER 1
+#define AR_RESIDENT 8
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
@@ -72,18 +71,19 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
     return 0 + at.i[0] * (ar_index)p.g0 + (at.i[2] + e);
 }
 #include "compute/kernels/best.cuh"
-typedef ar_best<ar_i32> ar_state;
-AR_FN ar_state ar_begin(const ar_params &p)
+typedef ar_best<ar_value> ar_state;
+#define AR_SEEDS 1
+AR_FN ar_state ar_begin(const ar_value (&x)[AR_SEEDS])
 {
-    return ar_nothing<ar_i32>();
+    return {x[0], 0};
 }
 AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)
 {
-    return ar_better(s, ar_state{ar_greatest_F32(x), at});
+    return ar_better_later<0>(s, ar_state{x, at});
 }
 AR_FN ar_state ar_merge(ar_state a, ar_state b)
 {
-    return ar_better(a, b);
+    return ar_better<0>(a, b);
 }
 AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {

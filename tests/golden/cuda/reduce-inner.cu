@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
-#define AR_BLOCK 256
+#define AR_BLOCK 128
 #define AR_E 2
-#define AR_UNROLL 4
+#define AR_UNROLL 8
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -12,13 +12,12 @@ struct ar_params {
     alignas(8) ar_i64 s0_0;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 blocks;
-    alignas(8) void * scratch;
     alignas(8) ar_div div[2];
     alignas(8) ar_c64 * out;
 };
-#define AR_LANES 32
+#define AR_LANES 8
 #define AR_INNER 1
+#define AR_RESIDENT 8
 template <int E> struct ar_operands {
     ar_vec<ar_c64, E> l0;
 };
@@ -68,6 +67,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 }
 #include "compute/kernels/running.cuh"
 typedef ar_c128 ar_state;
+#define AR_SEEDS 0
 AR_FN ar_state ar_begin(const ar_params &p)
 {
     return ar_c128{0, 0};

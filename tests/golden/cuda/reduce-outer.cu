@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
-#define AR_BLOCK 256
+#define AR_BLOCK 128
 #define AR_E 4
-#define AR_UNROLL 2
+#define AR_UNROLL 4
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -13,8 +13,6 @@ struct ar_params {
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 blocks;
-    alignas(8) void * scratch;
     alignas(8) ar_div div[3];
     alignas(8) ar_f32 * out;
     alignas(8) ar_i64 t0;
@@ -22,6 +20,7 @@ struct ar_params {
 };
 #define AR_LANES 8
 #define AR_INNER 0
+#define AR_RESIDENT 8
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
@@ -72,19 +71,20 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 {
     return 0;
 }
-#include "compute/kernels/running.cuh"
+#include "compute/kernels/extreme.cuh"
 typedef ar_f32 ar_state;
+#define AR_SEEDS 0
 AR_FN ar_state ar_begin(const ar_params &p)
 {
     return p.identity;
 }
 AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)
 {
-    return ar_MAXIMUM_F32(s, x);
+    return ar_greater_F32(s, x);
 }
 AR_FN ar_state ar_merge(ar_state a, ar_state b)
 {
-    return ar_MAXIMUM_F32(a, b);
+    return ar_greater_F32(a, b);
 }
 AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {

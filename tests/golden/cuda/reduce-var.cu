@@ -2,9 +2,9 @@
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
-#define AR_BLOCK 256
+#define AR_BLOCK 128
 #define AR_E 4
-#define AR_UNROLL 4
+#define AR_UNROLL 8
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -13,14 +13,14 @@ struct ar_params {
     alignas(8) ar_i64 s0_1;
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 reduced;
-    alignas(8) ar_i64 blocks;
-    alignas(8) void * scratch;
     alignas(8) ar_div div[3];
     alignas(8) ar_f32 * out;
     alignas(8) ar_f64 divisor;
+    alignas(8) ar_f64 count;
 };
-#define AR_LANES 256
+#define AR_LANES 128
 #define AR_INNER 1
+#define AR_RESIDENT 8
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
@@ -73,9 +73,10 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 }
 #include "compute/kernels/moments.cuh"
 typedef ar_moments ar_state;
-AR_FN ar_state ar_begin(const ar_params &p)
+#define AR_SEEDS 3
+AR_FN ar_state ar_begin(const ar_value (&x)[AR_SEEDS])
 {
-    return ar_moments{0, 0, 0, 0};
+    return ar_moments_begin(x);
 }
 AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)
 {
@@ -87,6 +88,6 @@ AR_FN ar_state ar_merge(ar_state a, ar_state b)
 }
 AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
-    return (ar_f32)(ar_moments_squares(s) / p.divisor);
+    return (ar_f32)(ar_moments_squares(s, p.count) / p.divisor);
 }
 #include "compute/kernels/reduce.cuh"
