@@ -27,9 +27,7 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
         int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
         n = n < room ? n : room;
     }
-    n = n < STEPS_MOST ? n : STEPS_MOST;
-    int64_t at_once = p->report.steps;
-    return at_once > 0 && n > at_once ? n - n % at_once : n;
+    return n < STEPS_MOST ? n : STEPS_MOST;
 }
 
 int64_t program_first_slice(const struct program *p, double seconds)

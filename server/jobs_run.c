@@ -276,8 +276,11 @@ static void start_slice(struct user_job *j)
         finish(j, &o);
         return;
     }
+    const int64_t at_once = program_report(j->spec.program).steps;
     if (n > j->spec.steps - j->step)
         n = j->spec.steps - j->step;
+    else if (at_once > 0 && n > at_once)
+        n -= n % at_once; /* those over would be passes of fewer steps */
     for (uint32_t i = 0; i < j->spec.n_snapshots; i++) {
         int64_t every = j->spec.snapshots[i].every, left = every - j->step % every;
         n = n < left ? n : left;

@@ -18,7 +18,7 @@ U, BAD = np.arange(5.) * 10, [0, 5]
 def slow(api):
     if api.device == "gpu":
         pytest.skip("how long work takes is the CPU's")
-    api.create(random={"distribution": "uniform", "seed": 1}, shape=[2000000], dtype="float64", name="x")
+    api.create(random={"distribution": "uniform", "seed": 1}, shape=[6000000], dtype="float64", name="x")
     api.upload(U, "u")
     api.upload(np.array([4, 0, 1, 0, 2]), "i")
     return api
