@@ -99,7 +99,7 @@ static enum err_code take_spares(struct program *p, struct target *t, struct err
     enum err_code code = ERR_OK;
     if (!t->spare[0])
         t->ghosts = array_version(t->home);
-    for (int k = 0; k < 2 && code == ERR_OK; k++)
+    for (int k = 0; k < (p->spec.once ? 1 : 2) && code == ERR_OK; k++)
         if (!t->spare[k])
             code = engine_alike(p->stream, p->account, t->home, &t->spare[k], e);
     return code;
@@ -119,7 +119,7 @@ static enum err_code add_target(struct program *p, const char *name, struct arra
 /* Which names are arrays to be written, before anything is computed with them. */
 static enum err_code find_targets(struct program *p, struct err *e)
 {
-    for (uint32_t i = 0; i < p->spec.n_body; i++) {
+    for (uint32_t i = 0; i < p->n_statements; i++) {
         const struct program_assign *a = &p->spec.body[i];
         struct array *home = NULL;
         if (find_target(p, a->target))
@@ -172,6 +172,11 @@ static enum err_code index_array(const struct step *s, const struct array *a, st
     return s->assign->index ? view_index(&a->view, s->assign->index, ret, e) : ERR_OK;
 }
 
+static bool is_result(const struct program *p, const struct step *s)
+{
+    return s - p->steps >= p->n_statements;
+}
+
 /* A name that is no array: the whole of it is assigned first, parts after that. */
 static enum err_code add_temporary(struct program *p, struct step *s, struct err *e)
 {
@@ -179,8 +184,9 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     struct known *k = find_known(p, name);
     struct outline n;
     struct binding bound = {.kind = BINDING_NONE};
-    enum err_code code =
-        k && k->temporary ? ERR_OK : p->spec.env->resolve(p->spec.env->user, name, &bound, e);
+    enum err_code code = ERR_OK;
+    if (!(k && k->temporary) && !is_result(p, s))
+        code = p->spec.env->resolve(p->spec.env->user, name, &bound, e);
     if (code != ERR_OK)
         return code;
     if (bound.kind != BINDING_NONE)
@@ -212,6 +218,7 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
         return err_oom(e);
     k->temporary = true;
     k->binding = program_binding(s->own);
+    k->watched |= is_result(p, s);
     s->temporary = k;
     return ERR_OK;
 }
@@ -332,10 +339,34 @@ static enum err_code make(struct program *p, struct err *e)
         if (code == ERR_OK)
             code = add_statement(p, s, e);
         placed(e, code, s->assign->place);
+        if (code == ERR_OK && is_result(p, s))
+            p->results[i - p->n_statements].array = array_ref(s->own);
     }
     if (code == ERR_OK)
         code = watch_all(p, e);
     return code == ERR_OK ? no_aliases(p, e) : code;
+}
+
+/* The results are statements, too, behind the others: they assign names that no expression has. */
+static bool add_results(struct program *p)
+{
+    const struct program_spec *spec = &p->spec;
+    const uint32_t n = spec->n_body + spec->n_results;
+    struct program_assign *body = arena_alloc_array(p->arena, n, sizeof *body);
+    if (!body)
+        return false;
+    memcpy(body, spec->body, sizeof *body * spec->n_body);
+    for (uint32_t i = 0; i < spec->n_results; i++) {
+        struct program_assign *a = &body[spec->n_body + i];
+        a->place = spec->results[i].place;
+        a->target = arena_printf(p->arena, "%u", i);
+        if (!a->target || !expr_of_name(p->arena, spec->results[i].name, &a->expr))
+            return false;
+    }
+    p->n_statements = spec->n_body;
+    p->spec.body = body;
+    p->spec.n_body = n;
+    return true;
 }
 
 enum err_code program_new(struct engine_stream *s, struct account *account,
@@ -347,13 +378,15 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
     pthread_mutex_init(&p->told, NULL); /* cannot fail here */
     p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
+    bool there = add_results(p);
     p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);
-    p->steps = arena_alloc_array(p->arena, spec->n_body, sizeof *p->steps);
+    p->steps = arena_alloc_array(p->arena, p->spec.n_body, sizeof *p->steps);
+    p->results = arena_alloc_array(p->arena, spec->n_results, sizeof *p->results);
     p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
     p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
     p->exchanges = arena_alloc_array(p->arena, spec->n_body, sizeof *p->exchanges);
-    bool there = expr_of_name(p->arena, NULL, &p->zero) && p->targets && p->steps && p->series &&
-                 p->checks && p->exchanges;
+    there = there && expr_of_name(p->arena, NULL, &p->zero) && p->targets && p->steps &&
+            p->series && p->results && p->checks && p->exchanges;
     enum err_code code = there ? make(p, e) : err_oom(e);
     p->spec.env = NULL; /* the caller's, while the program was made */
     if (code == ERR_OK) {
@@ -390,6 +423,8 @@ void program_free(struct program *p)
             array_unref(p->known[i]->binding.array);
     for (uint32_t i = 0; i < p->spec.n_series && p->series; i++)
         watched_free(&p->series[i]);
+    for (uint32_t i = 0; i < p->spec.n_results && p->results; i++)
+        watched_free(&p->results[i]);
     for (uint32_t i = 0; i < p->n_checks; i++)
         watched_free(&p->checks[i]);
     watched_free(p->until);
@@ -397,6 +432,29 @@ void program_free(struct program *p)
     mem_free(p->tickets);
     mem_free(p->guards);
     arena_free(p->arena);
+}
+
+struct array *program_result(const struct program *p, uint32_t i)
+{
+    return p->results[i].array;
+}
+
+enum err_code program_fetch(struct program *p, uint32_t i, struct err *e)
+{
+    struct watched *w = &p->results[i];
+    w->bytes = arena_alloc(p->arena, (size_t)array_nbytes(w->array) + 1);
+    return w->bytes ? ERR_OK : err_oom(e);
+}
+
+const void *program_result_bytes(const struct program *p, uint32_t i)
+{
+    return p->results[i].bytes;
+}
+
+void program_on_ready(struct program *p, program_ready *ready, void *user)
+{
+    p->ready = ready;
+    p->ready_user = user;
 }
 
 static void drop_spares(struct target *t)

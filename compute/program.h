@@ -32,6 +32,12 @@ struct program_series {
     const char *place;
 };
 
+/* What a name means after the statements, in a new array. */
+struct program_result {
+    const char *name;
+    const char *place;
+};
+
 struct program_spec {
     struct arena *arena; /* holds all that this points at; the program's once it is made */
     const struct program_assign *body;
@@ -41,6 +47,9 @@ struct program_spec {
     int64_t series_every;
     const struct program_series *until; /* NULL: none. The program ends when it is true */
     int64_t until_every;
+    const struct program_result *results; /* made anew by each step */
+    uint32_t n_results;
+    bool once; /* it has one step: half the memory will do */
     bool fast_math;
     bool stop_on_nan;
     /* Asked in program_new alone: what names mean, and which array a target is, a reference (NULL:
@@ -58,6 +67,18 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
                           const struct program_spec *spec, struct program **ret,
                           struct err *e) must_check;
 void program_free(struct program *p); /* NULL allowed; no slice is under way */
+
+/* A result's array; borrowed, its contents are the last slice's. */
+struct array *program_result(const struct program *p, uint32_t i);
+/* Its elements, in C order, are to come with each slice: program_result_bytes has them, until the
+ * next. ERR_OUT_OF_MEMORY. */
+enum err_code program_fetch(struct program *p, uint32_t i, struct err *e) must_check;
+const void *program_result_bytes(const struct program *p, uint32_t i); /* NULL: not asked for */
+
+/* Asked by program_collect when a slice has succeeded, before the arrays get what it made: an error
+ * fails it. It may come to nothing all the same. */
+typedef enum err_code program_ready(void *user, struct err *e);
+void program_on_ready(struct program *p, program_ready *ready, void *user);
 
 /* Between slices: gives the memory back that the arrays' next contents would go to, and takes it
  * again (ERR_QUOTA, ERR_OUT_OF_MEMORY). */

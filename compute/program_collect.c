@@ -154,7 +154,11 @@ void program_collect(struct program *p, struct program_progress *ret)
     enum err_code code = find_failure(p, why);
     ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        code = p->discards ? ERR_PRECONDITION_FAILED : publish(p);
+        code = p->discards ? ERR_PRECONDITION_FAILED
+               : p->ready  ? p->ready(p->ready_user, &p->err)
+                           : ERR_OK;
+        if (code == ERR_OK)
+            code = publish(p);
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }

@@ -15,7 +15,7 @@ static const char *name_of_slot(const struct program *p, const struct loop *l, u
     for (uint32_t i = 0; i < p->n_targets; i++) {
         const struct target *t = &p->targets[i];
         if (loop_slot_is(l, slot, t->home) || loop_slot_is(l, slot, t->spare[0]) ||
-            loop_slot_is(l, slot, t->spare[1]))
+            (t->spare[1] && loop_slot_is(l, slot, t->spare[1])))
             return t->name;
     }
     for (size_t i = 0; i < p->n_known; i++)
@@ -51,6 +51,8 @@ enum err_code program_explain_put(struct program *p, const struct eval_request *
     struct eval_explanation all;
     if (!arena)
         return err_oom(&p->err);
+    if (statement >= (int32_t)p->n_statements)
+        statement = -1; /* a result's */
     enum err_code code = engine_explain(p->stream->engine, req, arena, &all, &p->err);
     for (uint32_t n = 0; code == ERR_OK && n < all.plan->n_kernels; n++) {
         const struct ir_kernel *k = all.plan->kernels[n];
@@ -62,7 +64,9 @@ enum err_code program_explain_put(struct program *p, const struct eval_request *
             if (slot->kind != SLOT_INPUT)
                 continue;
             const struct typed_input *in = &all.typed.inputs[slot->index];
-            names[i] = in->target ? p->steps[statement].assign->target : in->name;
+            names[i] = !in->target ? in->name : NULL;
+            if (in->target && statement >= 0)
+                names[i] = p->steps[statement].assign->target;
         }
         code = tell(p->explains, k, names, statement, &p->err);
     }

@@ -132,7 +132,7 @@ enum err_code program_write_out(struct program *p, uint32_t i, struct err *e)
 {
     struct step *s = &p->steps[i];
     enum err_code code = write_out(p, &s->assign->expr, i, &s->expr, e);
-    if (code != ERR_OK || s->target || s->assign->index)
+    if (code != ERR_OK || s->target || s->assign->index || i >= p->n_statements)
         return code;
     if (!has_parts(p, s->assign->target))
         code = is_number(p, &s->assign->expr, i, &s->is_number, e);

@@ -80,8 +80,12 @@ struct program {
     uint32_t n_targets;
     struct known **known;
     size_t n_known, cap_known;
-    struct step *steps; /* spec.n_body */
+    struct step *steps; /* spec.n_body: the statements, then one a result */
+    uint32_t n_statements;
     struct watched *series, *checks, *until;
+    struct watched *results; /* spec.n_results; bytes: where they are fetched */
+    program_ready *ready;
+    void *ready_user;
     struct exchange *exchanges;  /* one a target */
     struct loop_report report;   /* of the last loop; steps 0: there was none */
     struct loop *loop;           /* that is being recorded, or NULL */
@@ -113,10 +117,10 @@ struct program {
     pthread_mutex_t told;           /* held while the last is told, which may be seen only after */
 };
 
-/* What is looked at, all of it: checks, series, until. */
+/* What is looked at, all of it: checks, series, results, until. */
 static inline uint32_t n_watched(const struct program *p)
 {
-    return p->n_checks + p->spec.n_series + (p->until != NULL);
+    return p->n_checks + p->spec.n_series + p->spec.n_results + (p->until != NULL);
 }
 
 static inline struct watched *watched_at(struct program *p, uint32_t i)
@@ -124,7 +128,10 @@ static inline struct watched *watched_at(struct program *p, uint32_t i)
     if (i < p->n_checks)
         return &p->checks[i];
     i -= p->n_checks;
-    return i < p->spec.n_series ? &p->series[i] : p->until;
+    if (i < p->spec.n_series)
+        return &p->series[i];
+    i -= p->spec.n_series;
+    return i < p->spec.n_results ? &p->results[i] : p->until;
 }
 
 /* Statement i's expression, those before it being there, and whether it is written out itself

@@ -314,6 +314,9 @@ static enum err_code look_at_all(struct program *p)
         code = fetch(p, p->until, 1);
     for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
         code = fetch(p, &p->series[i], p->n_values);
+    for (uint32_t i = 0; i < p->spec.n_results && code == ERR_OK; i++)
+        if (p->results[i].bytes)
+            code = fetch(p, &p->results[i], (size_t)view_size(&p->results[i].array->view));
     return code;
 }
 

@@ -31,6 +31,25 @@ static void encoding_free(void *state)
     s->download = NULL;
 }
 
+void encode_put(struct json_writer *w, enum dtype dtype, const struct view *v, const void *bytes)
+{
+    json_open_object(w);
+    json_put_member_string(w, "dtype", dtype_name(dtype));
+    json_put_key(w, "shape");
+    json_put_i64_list(w, (size_t)v->rank, v->shape);
+    if (v->rank == 0) {
+        struct scalar value = {.dtype = dtype};
+        memcpy(&value.v, bytes, dtype_size(dtype));
+        json_put_key(w, "value");
+        json_put_scalar(w, &value);
+    } else {
+        json_put_key(w, "data");
+        numlist_add(w->out, dtype, v, bytes);
+        w->comma = true;
+    }
+    json_close_object(w);
+}
+
 static void print(struct request *req)
 {
     struct encoding *s = req->state;
@@ -38,21 +57,7 @@ static void print(struct request *req)
     int64_t elements = view_size(&s->view);
     strb_reserve(&out, (size_t)elements * TYPICAL_ELEMENT + 128);
     struct json_writer w = JSON_WRITER(&out);
-    json_open_object(&w);
-    json_put_member_string(&w, "dtype", dtype_name(s->dtype));
-    json_put_key(&w, "shape");
-    json_put_i64_list(&w, (size_t)s->view.rank, s->view.shape);
-    if (s->view.rank == 0) {
-        struct scalar value = {.dtype = s->dtype};
-        memcpy(&value.v, s->bytes, s->n);
-        json_put_key(&w, "value");
-        json_put_scalar(&w, &value);
-    } else {
-        json_put_key(&w, "data");
-        numlist_add(&out, s->dtype, &s->view, s->bytes);
-        w.comma = true;
-    }
-    json_close_object(&w);
+    encode_put(&w, s->dtype, &s->view, s->bytes);
     http_reply_json(req, 200, &out);
 }
 

@@ -110,7 +110,8 @@ static enum err_code read_expression(struct eval_body *b, struct request *req, s
                    ? json_err_member(body, "tree", e, ERR_BAD_FIELD,
                                      "either expr or tree says what to compute, not both")
                    : json_err_member(body, "expr", e, ERR_BAD_FIELD,
-                                     "expr (or tree) is missing: what is to be computed?");
+                                     "expr (or tree, or statements) is missing: what is to be "
+                                     "computed?");
     if (json_present(text) && json_kind(text) != JSON_STRING)
         return json_err(text, e, ERR_BAD_FIELD, "expr must be a string; JSON trees go in \"tree\"");
     expr_init(&b->expr, req->arena, (size_t)config->max_nodes, (int)config->max_nesting);

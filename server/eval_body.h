@@ -17,6 +17,8 @@
 
 /* The routes. */
 handler_fn evaluate_post, explain_post;
+/* evaluate_post's half of a body with "statements" (handlers_statements.c). */
+void evaluate_statements(struct request *req, struct json body);
 
 struct eval_body {
     struct session *session;

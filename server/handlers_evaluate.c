@@ -184,6 +184,11 @@ void evaluate_post(struct request *req)
     enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
     if (!c)
         c = handler_body(req, false, &body, &e);
+    if (!c && json_present(json_member(body, "statements"))) {
+        http_took(&req->t_parse, begun);
+        evaluate_statements(req, body);
+        return;
+    }
     if (!c)
         c = eval_body_read(req, body, false, &v->body, &e);
     http_took(&req->t_parse, begun);

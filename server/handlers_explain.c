@@ -352,12 +352,14 @@ static void program_done(void *state)
     program_body_clear(state);
 }
 
-static enum err_code read_program(struct request *req, struct json body, struct err *e)
+static enum err_code read_program(struct request *req, struct json body, bool statements,
+                                  struct err *e)
 {
     struct program_body *p = arena_alloc(req->arena, sizeof *p);
     enum err_code c = p ? handler_accepts_json(req, e) : err_oom(e);
     if (!c)
-        c = program_body_read(req, body, true, p, e);
+        c = statements ? statements_body_read(req, body, true, p, e)
+                       : program_body_read(req, body, true, p, e);
     if (!c) {
         req->state = p;
         req->state_free = program_done;
@@ -385,9 +387,10 @@ void explain_post(struct request *req)
     enum err_code c = http_query_only(req, no_query, &e);
     if (!c)
         c = handler_body(req, false, &body, &e);
-    bool program = !c && json_present(json_member(body, "body"));
+    bool statements = !c && json_present(json_member(body, "statements"));
+    bool program = statements || (!c && json_present(json_member(body, "body")));
     if (!c)
-        c = program ? read_program(req, body, &e) : read_expression(req, body, &e);
+        c = program ? read_program(req, body, statements, &e) : read_expression(req, body, &e);
     http_took(&req->t_parse, begun);
     if (c) {
         http_reply_error(req, &e);

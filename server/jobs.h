@@ -61,6 +61,10 @@ struct job_spec {
     uint32_t n_snapshots;
 };
 
+/* Whether its program may write to all of its arrays at this moment: ERR_NOT_FOUND where the
+ * session is gone, ERR_LOCKED, ERR_READ_ONLY, share_get's. */
+enum err_code job_may_write(const struct job_spec *spec, struct err *e) must_check;
+
 /* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
                          struct err *e) must_check;

@@ -176,15 +176,14 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
     return ret->stopped || g->steps >= j->spec.steps;
 }
 
-/* Whether the job may still write to an array. One of its own that was deleted has nobody to mind.
- */
-static enum err_code may_write(struct user_job *j, uint32_t target, struct err *e)
+/* An array of its own that was deleted has nobody to mind. */
+static enum err_code may_write(const struct job_spec *spec, uint32_t target, struct err *e)
 {
-    const struct job_target *t = &j->spec.targets[target];
-    const struct array_scope scope = {j->spec.shares, j->spec.principal, j->spec.session->handles};
+    const struct job_target *t = &spec->targets[target];
+    const struct array_scope scope = {spec->shares, spec->principal, spec->session->handles};
     _cleanup_handle_ struct handle h = {0};
     struct array *a;
-    program_target(j->spec.program, target, &a);
+    program_target(spec->program, target, &a);
     enum err_code code = share_get(&scope, t->id, &h, e);
     if (code == ERR_NOT_FOUND && !t->shared) {
         *e = (struct err)ERR_INIT;
@@ -192,19 +191,18 @@ static enum err_code may_write(struct user_job *j, uint32_t target, struct err *
     } else if (code == ERR_OK) {
         code = handler_writable(&h, e);
     }
-    return code == ERR_OK ? lease_check(&j->spec.claim, a, LEASE_WRITE, e) : code;
+    return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
 }
 
-/* Whether it may write to all of its arrays now; whose session is gone may not. */
-static enum err_code may_go_on(struct user_job *j, struct err *e)
+enum err_code job_may_write(const struct job_spec *spec, struct err *e)
 {
     struct session *s;
-    enum err_code code = session_get(j->spec.principal->sessions, j->spec.session->id, true, &s, e);
+    enum err_code code = session_get(spec->principal->sessions, spec->session->id, true, &s, e);
     if (code != ERR_OK)
         return code;
     session_unref(s);
-    for (uint32_t i = 0; i < program_targets(j->spec.program) && code == ERR_OK; i++)
-        code = may_write(j, i, e);
+    for (uint32_t i = 0; i < program_targets(spec->program) && code == ERR_OK; i++)
+        code = may_write(spec, i, e);
     return code;
 }
 
@@ -215,7 +213,7 @@ static bool take_progress(struct user_job *j)
     struct program_progress g;
     struct outcome o;
     struct err refusal = ERR_INIT;
-    if (may_go_on(j, &refusal) != ERR_OK)
+    if (job_may_write(&j->spec, &refusal) != ERR_OK)
         program_discard(j->spec.program);
     program_collect(j->spec.program, &g);
     if (g.state == PROGRAM_WAITING)
@@ -256,7 +254,7 @@ static void start_slice(struct user_job *j)
     struct jobs *t = j->table;
     struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
-    enum err_code code = may_go_on(j, &o.err);
+    enum err_code code = job_may_write(&j->spec, &o.err);
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);
     int64_t n = j->slice_steps < 1 ? 1 : j->slice_steps;

@@ -15,6 +15,7 @@
 #define STEPS_MOST ((int64_t)1 << 53) /* what JSON numbers hold */
 
 struct reading {
+    bool statements; /* an evaluate's, else a program */
     struct request *req;
     const struct config *config;
     struct json body;
@@ -27,6 +28,7 @@ struct reading {
     size_t n_functions;
     struct json bind;
     struct job_target *targets;
+    struct program_result *results;
     uint32_t n_targets;
 };
 
@@ -46,6 +48,11 @@ static enum err_code write_out(struct reading *r, struct expr *x, struct err *e)
     return set->n ? function_inline(x, set, x, e) : ERR_OK;
 }
 
+static const char *member(const struct reading *r)
+{
+    return r->statements ? "statements" : "body";
+}
+
 static enum err_code read_statement(struct reading *r, struct json v, size_t i,
                                     struct program_assign *ret, struct err *e)
 {
@@ -54,7 +61,7 @@ static enum err_code read_statement(struct reading *r, struct json v, size_t i,
     uint32_t source;
     struct statement s;
     char place[32];
-    snprintf(place, sizeof place, "/body/%zu", i);
+    snprintf(place, sizeof place, "/%s/%zu", member(r), i);
     enum err_code c = json_get_string(v, &text, &n, e);
     if (c)
         return c;
@@ -78,13 +85,13 @@ static enum err_code read_statement(struct reading *r, struct json v, size_t i,
 static enum err_code read_statements(struct reading *r, struct err *e)
 {
     struct json list;
-    enum err_code c = json_require(r->body, "body", &list, e);
+    enum err_code c = json_require(r->body, member(r), &list, e);
     if (c)
         return c;
     size_t n = json_kind(list) == JSON_LIST ? json_count(list) : 0;
     if (n == 0 || n > (size_t)r->config->max_statements)
         return json_err(list, e, n ? ERR_EXPRESSION_TOO_LARGE : ERR_BAD_FIELD,
-                        "body is a list of statements, from 1 to %lld of them",
+                        "%s is a list of statements, from 1 to %lld of them", member(r),
                         (long long)r->config->max_statements);
     struct program_assign *body = arena_alloc_array(r->arena, n, sizeof *body);
     if (!body)
@@ -162,6 +169,79 @@ static enum err_code read_until(struct reading *r, struct err *e)
     return read_series(r, until, NULL, "/until", s, e);
 }
 
+/* --- an evaluate's results --- */
+
+static enum err_code add_result(struct reading *r, const char *name, const char *place,
+                                struct err *e)
+{
+    struct program_result *to = &r->results[r->spec.n_results++];
+    to->name = arena_strndup(r->arena, name, strlen(name));
+    to->place = arena_strndup(r->arena, place, strlen(place));
+    return to->name && to->place ? ERR_OK : err_oom(e);
+}
+
+static bool is_result(const struct reading *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->spec.n_results; i++)
+        if (!strcmp(r->results[i].name, name))
+            return true;
+    return false;
+}
+
+static enum err_code read_results(struct reading *r, struct json list, struct err *e)
+{
+    for (struct json v = json_first(list); json_present(v); v = json_next(v)) {
+        const char *name;
+        struct err inner = ERR_INIT;
+        char place[32];
+        snprintf(place, sizeof place, "/results/%u", r->spec.n_results);
+        enum err_code c = json_get_string(v, &name, NULL, e);
+        if (c)
+            return c;
+        c = name_check(name, &inner);
+        if (c)
+            return json_err(v, e, c, "%s", inner.message);
+        if (is_result(r, name))
+            return json_err(v, e, ERR_BAD_NAME, "\"%s\" is there twice", name);
+        c = add_result(r, name, place, e);
+        if (c)
+            return c;
+    }
+    return ERR_OK;
+}
+
+/* Every name that is assigned and is no array, in the order of the first assignments. */
+static enum err_code assume_results(struct reading *r, struct err *e)
+{
+    enum err_code c = ERR_OK;
+    for (uint32_t i = 0; i < r->spec.n_body && !c; i++) {
+        const struct program_assign *a = &r->spec.body[i];
+        struct binding b = {.kind = BINDING_NONE};
+        c = resolver_resolve(&r->resolver, a->target, &b, e);
+        if (c)
+            return err_prefix(e, a->place);
+        if (b.kind == BINDING_NONE && !is_result(r, a->target))
+            c = add_result(r, a->target, a->place, e);
+    }
+    return c;
+}
+
+/* What the reply is to have: where nothing is said, the names are taken from the statements. */
+static enum err_code find_results(struct reading *r, struct err *e)
+{
+    struct json list = json_member(r->body, "results");
+    size_t n = json_present(list) ? json_count(list) : r->spec.n_body;
+    if (json_present(list) &&
+        (json_kind(list) != JSON_LIST || n > (size_t)r->config->max_statements))
+        return json_err(list, e, ERR_BAD_FIELD, "results is a list of names, at most %lld",
+                        (long long)r->config->max_statements);
+    r->results = arena_alloc_array(r->arena, n, sizeof *r->results);
+    if (!r->results)
+        return err_oom(e);
+    r->spec.results = r->results;
+    return json_present(list) ? read_results(r, list, e) : assume_results(r, e);
+}
+
 /* --- what the session has to say --- */
 
 /* The array that a statement assigns: program_spec.target. */
@@ -201,6 +281,8 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
     struct lease_claim claim = r->explain ? (struct lease_claim){0} : handler_claim(r->req);
     resolver_init(&r->resolver, r->req, r->session->handles, claim);
     enum err_code c = resolver_bind(&r->resolver, r->bind, e);
+    if (!c && r->statements)
+        c = find_results(r, e);
     if (!c) {
         r->spec.arena = r->arena;
         r->spec.env = &env;
@@ -244,13 +326,25 @@ static enum err_code read_snapshots(struct reading *r, struct job_spec *job, str
     return ERR_OK;
 }
 
+static enum err_code check_members(const struct reading *r, struct err *e)
+{
+    struct json expr = json_member(r->body, "expr"), tree = json_member(r->body, "tree");
+    if (!r->statements)
+        return JSON_MEMBERS(r->body, e, "bind", "body", "steps", "record", "record_every",
+                            "snapshot", "until", "until_every", "stop_on_nan", "fast_math");
+    if (json_present(expr) || json_present(tree))
+        return json_err(json_present(expr) ? expr : tree, e, ERR_BAD_FIELD,
+                        "one of expr, tree and statements says what to compute, not two");
+    return JSON_MEMBERS(r->body, e, "bind", "statements", "results", "inline", "fast_math");
+}
+
 static enum err_code read_form(struct reading *r, int64_t *ret_steps, struct err *e)
 {
     struct json v;
-    enum err_code c = JSON_MEMBERS(r->body, e, "bind", "body", "steps", "record", "record_every",
-                                   "snapshot", "until", "until_every", "stop_on_nan", "fast_math");
+    enum err_code c = check_members(r, e);
     if (c)
         return c;
+    r->spec.once = r->statements;
     r->bind = json_member(r->body, "bind");
     *ret_steps = 1;
     if (json_present(v = json_member(r->body, "steps")))
@@ -296,23 +390,49 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     return c;
 }
 
+static enum err_code read_body(struct reading *r, struct program_body *ret, struct err *e)
+{
+    struct job_spec *job = &ret->job;
+    *ret = (struct program_body){.job = {.principal = r->req->principal}};
+    enum err_code c = read_all(r, job, e);
+    job->session = r->session;
+    job->n_series = r->spec.n_series;
+    job->record_every = r->spec.series_every;
+    job->functions = r->functions;
+    job->n_functions = r->n_functions;
+    ret->results = r->results;
+    ret->n_results = r->spec.n_results;
+    if (c) {
+        program_body_clear(ret);
+        arena_free(r->arena); /* where it has not become the program's */
+    }
+    return c;
+}
+
 enum err_code program_body_read(struct request *req, struct json body, bool explain,
                                 struct program_body *ret, struct err *e)
 {
-    struct reading r = {
-        .req = req, .config = req->server->config, .body = body, .explain = explain};
-    struct job_spec *job = &ret->job;
-    *ret = (struct program_body){.job = {.principal = req->principal}};
-    enum err_code c = read_all(&r, job, e);
-    job->session = r.session;
-    job->n_series = r.spec.n_series;
-    job->record_every = r.spec.series_every;
-    job->functions = r.functions;
-    job->n_functions = r.n_functions;
-    if (c) {
-        program_body_clear(ret);
-        arena_free(r.arena); /* where it has not become the program's */
-    }
+    return read_body(
+        &(struct reading){
+            .req = req, .config = req->server->config, .body = body, .explain = explain},
+        ret, e);
+}
+
+enum err_code statements_body_read(struct request *req, struct json body, bool explain,
+                                   struct program_body *ret, struct err *e)
+{
+    struct json v = json_member(body, "inline");
+    bool in_line = false;
+    enum err_code c = json_present(v) ? json_get_bool(v, &in_line, e) : ERR_OK;
+    if (!c)
+        c = read_body(&(struct reading){.req = req,
+                                        .config = req->server->config,
+                                        .statements = true,
+                                        .body = body,
+                                        .explain = explain},
+                      ret, e);
+    if (!c)
+        ret->inline_data = in_line;
     return c;
 }
 

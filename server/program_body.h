@@ -1,8 +1,9 @@
-/* The body of POST /v1/programs, read and made into a job's specification.
+/* The body of POST /v1/programs, read and made into a job's specification; and an evaluate's with
+ * `statements`, which is a program of one step.
  *
- * Called by handlers_jobs.c and handlers_explain.c. What is read is kept in an arena of its own,
- * which is the program's from then on; references are the struct's until they are a job's
- * (jobs_start) or program_body_clear gives them back. */
+ * Called by handlers_jobs.c, handlers_explain.c and handlers_statements.c. What is read is kept in
+ * an arena of its own, which is the program's from then on; references are the struct's until they
+ * are a job's (jobs_start) or program_body_clear gives them back. */
 #ifndef ARRAYD_SERVER_PROGRAM_BODY_H
 #define ARRAYD_SERVER_PROGRAM_BODY_H
 
@@ -12,11 +13,17 @@
 
 struct program_body {
     struct job_spec job;
+    const struct program_result *results; /* statements: what the reply has, */
+    uint32_t n_results;
+    bool inline_data; /* and whether with its contents */
 };
 
 /* On failure nothing needs clearing. `explain`: nothing will be written, whoever has leased it. */
 enum err_code program_body_read(struct request *req, struct json body, bool explain,
                                 struct program_body *ret, struct err *e) must_check;
+/* The same of statements: no job is to be made of it. */
+enum err_code statements_body_read(struct request *req, struct json body, bool explain,
+                                   struct program_body *ret, struct err *e) must_check;
 void program_body_clear(struct program_body *b);
 
 #endif

@@ -20,6 +20,7 @@ struct program_text {
     const char *series;      /* recorded every 2 steps; NULL: nothing */
     const char *until;       /* asked every 3 steps; NULL: nothing */
     bool stop_on_nan;
+    const char *const *results; /* names, up to NULL; NULL: none. Then it has one step */
 };
 
 static enum err_code program_text_find(void *user, const char *name, struct binding *ret,
@@ -70,10 +71,15 @@ static enum err_code program_of_text(struct program_text *text, struct program *
                                 .env = &env,
                                 .target = program_text_target,
                                 .user = text,
-                                .stop_on_nan = text->stop_on_nan};
+                                .stop_on_nan = text->stop_on_nan,
+                                .once = text->results};
     struct program_assign *assigns = arena ? arena_alloc_array(arena, 8, sizeof *assigns) : NULL;
+    struct program_result *results = arena ? arena_alloc_array(arena, 4, sizeof *results) : NULL;
     struct program_series *watched = arena ? arena_alloc_array(arena, 2, sizeof *watched) : NULL;
-    enum err_code code = assigns && watched ? ERR_OK : err_oom(e);
+    enum err_code code = assigns && results && watched ? ERR_OK : err_oom(e);
+    for (const char *const *name = text->results; code == ERR_OK && name && *name; name++)
+        results[spec.n_results++] = (struct program_result){*name, "/results"};
+    spec.results = results;
     struct statement s;
     for (const char *const *body = text->body; *body && code == ERR_OK; body++) {
         struct program_assign *a = &assigns[spec.n_body++];

@@ -350,6 +350,99 @@ static void explains(void **state)
     close_fixture(&f);
 }
 
+/* Results, those that are fetched with their bytes, and what the caller makes of them before the
+ * arrays change: where that fails, or somebody else writes, nothing has changed. */
+static enum err_code look_at_results(void *user, struct err *e)
+{
+    int *asked = user;
+    holds_ramp(&f, f.a, 0);
+    return ++*asked == 1 ? err_set(e, ERR_QUOTA, "not yet") : ERR_OK;
+}
+
+static enum err_code make_once(struct program **ret, struct err *e)
+{
+    static const char *const body[] = {"t = a + 1", "b += t", "n = 2", "a = t*n", NULL},
+                             *const results[] = {"t", "n", "a", NULL};
+    struct named_array arrays[] = {{"a", f.a}, {"b", f.b}, {0}};
+    return program_of_text(&(struct program_text){.stream = f.s,
+                                                  .account = f.account,
+                                                  .arrays = arrays,
+                                                  .body = body,
+                                                  .results = results},
+                           ret, e);
+}
+
+static void results(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct program *p;
+    struct program_progress g;
+    int asked = 0, woken = 0;
+    open_fixture(&f);
+    assert_int_equal(make_once(&p, &e), ERR_OK);
+    assert_int_equal(program_targets(p), 2);
+    assert_int_equal(program_result(p, 0)->view.rank, 1);
+    assert_int_equal(program_result(p, 1)->dtype, DT_I64);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(program_fetch(p, i, &e), ERR_OK);
+    program_on_ready(p, look_at_results, &asked);
+    g = run(p, 0, 1);
+    assert_int_equal(g.state, PROGRAM_FAILED);
+    assert_int_equal(g.err.code, ERR_QUOTA);
+    holds_ramp(&f, f.a, 0);
+    holds(&f, f.b, 100);
+    program_submit(p, 0, 1, wake, &woken);
+    assert_int_equal(evaluate(&f, "b + 1", f.b, NULL), ERR_OK);
+    program_collect(p, &g);
+    assert_int_equal(g.state, PROGRAM_AGAIN);
+    assert_int_equal(run(p, 0, 1).state, PROGRAM_GOES_ON);
+    assert_int_equal(asked, 3);
+    const double *t = program_result_bytes(p, 0);
+    const int64_t *n = program_result_bytes(p, 1);
+    assert_true(t[0] == 1 && t[7] == 8 && *n == 2 && !program_result_bytes(p, 2));
+    assert_true(element(f.a, 7) == 16 && element(f.b, 7) == 101 + 8);
+    assert_true(element(program_result(p, 2), 7) == 16);
+    program_free(p);
+    close_fixture(&f);
+}
+
+static void every_allocation_for_results_may_fail(void **state)
+{
+    (void)state;
+    open_fixture(&f);
+    f.g->backend->ops = front.real; /* its own allocations fail, too */
+    for (int nth = 1;; nth++) {
+        struct err e = ERR_INIT;
+        struct program *p = NULL;
+        struct program_progress g = {.state = PROGRAM_GOES_ON};
+        int woken = 0;
+        mem_fail_after(nth, false);
+        enum err_code code = make_once(&p, &e);
+        if (code == ERR_OK)
+            code = program_fetch(p, 0, &e);
+        if (code == ERR_OK) {
+            program_submit(p, 0, 1, wake, &woken);
+            program_collect(p, &g);
+        }
+        bool failed = mem_failed() > 0;
+        mem_fail_after(0, false);
+        assert_true(code == ERR_OK || (failed && code == ERR_OUT_OF_MEMORY));
+        program_free(p);
+        if (!failed) {
+            assert_int_equal(g.state, PROGRAM_GOES_ON);
+            break;
+        }
+        if (code == ERR_OK && g.state == PROGRAM_GOES_ON) { /* one that could be done without */
+            assert_int_equal(evaluate(&f, "a/2 - 1", f.a, NULL), ERR_OK);
+            assert_int_equal(evaluate(&f, "b - a - 1", f.b, NULL), ERR_OK);
+        }
+        holds_ramp(&f, f.a, 0);
+        holds(&f, f.b, 100);
+    }
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +454,8 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(every_job_may_fail),
         cmocka_unit_test(explains),
+        cmocka_unit_test(results),
+        cmocka_unit_test(every_allocation_for_results_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
