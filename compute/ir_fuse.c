@@ -3,8 +3,9 @@
  * Two kernels conflict where one writes a slot that the other reads or writes: they stay in their
  * order, all else may change places. So kernel A and a later one B can stand side by side unless
  * something in between must come after A and before B. Then they are one kernel if that saves
- * something: B need not read what A made, or both read the same arrays. What of A is stored still
- * is what somebody else reads before it is written again, or who looks at the slots afterwards.
+ * something: B need not read what A made, or makes a part of the same array, or both read the same
+ * arrays. What of A is stored still is what somebody else reads before it is written again, or who
+ * looks at the slots afterwards.
  *
  * Where something is read by several that cannot be one kernel (of different shapes, a reduction),
  * it may be cheaper made in each of them: that is tried when no pair is left.
@@ -189,18 +190,25 @@ static enum ir_merge_result make_one(const struct fusing *z, uint32_t i, uint32_
                                      struct arena *arena, struct ir_kernel **ret)
 {
     const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
-    bool kept = false, *keep = arena_alloc_array(arena, a->n_outputs, sizeof *keep);
+    bool kept = false, over = false;
+    bool *keep = arena_alloc_array(arena, a->n_outputs, sizeof *keep);
     if (!keep)
         return IR_NO_MEMORY;
     for (uint32_t o = 0; o < a->n_outputs; o++) {
         keep[o] = is_needed(z, i, &a->outputs[o], j);
         kept |= keep[o];
+        over |= keep[o] && writes(b, a->outputs[o].slot);
     }
+    const struct ir_overlay_request req = {
+        .merge = {.first = a, .second = b, .keep = keep, .limits = &z->req->limits},
+        .known = z->req->kernels,
+        .n_known = z->req->n_kernels,
+        .bytes = z->req->bytes};
+    if (over)
+        return ir_overlay(arena, &req, ret);
     if (kept && !same_space(a, b))
         return IR_APART;
-    const struct ir_merge_request req = {
-        .first = a, .second = b, .keep = keep, .limits = &z->req->limits};
-    enum ir_merge_result result = ir_merge(arena, &req, ret);
+    enum ir_merge_result result = ir_merge(arena, &req.merge, ret);
     if (result != IR_MERGED || feeds(a, b))
         return result;
     const int64_t apart = traffic(a) + traffic(b), saved = apart - traffic(*ret);
@@ -215,8 +223,10 @@ static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
     if (z->list[i].number < z->list[j].seen || a->fast_math != b->fast_math || !ir_merge_first(a) ||
         !ir_merge_second(b))
         return false;
-    return feeds(a, b) ||
-           (same_space(a, b) && b->outputs[0].kind == OUT_STORE && shares_input(a, b));
+    for (uint32_t o = 0; o < a->n_outputs; o++)
+        if (writes(b, a->outputs[o].slot) || reads(b, a->outputs[o].slot))
+            return true;
+    return same_space(a, b) && b->outputs[0].kind == OUT_STORE && shares_input(a, b);
 }
 
 /* Joins j to one before it; *ret_place: where what came of it is, j where nothing did. False

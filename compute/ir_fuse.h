@@ -12,7 +12,8 @@ struct ir_fuse_request {
     /* In the order they run in; their slots in one numbering, distinct slots in disjoint memory. */
     struct ir_kernel *const *kernels;
     uint32_t n_kernels;
-    const bool *dead; /* by slot: what is in it after the last kernel is of no use to anybody */
+    const bool *dead;     /* by slot: what is in it after the last kernel is of no use to anybody */
+    const int64_t *bytes; /* by slot: of its memory; may be NULL, some fusions are not seen then */
     uint32_t n_slots;
     struct fuse_limits limits;
 };

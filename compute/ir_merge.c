@@ -1,15 +1,13 @@
 /* Merging: the second kernel's nodes are built anew, and where it loads what the first stored, the
  * nodes that made it stand instead, at the place of the load (ir_copy.c). That is found from the
- * strides: find_map.
+ * strides: ir_find_map.
  *
  * What is stored and loaded is of the node's dtype (ir_verify), so a node that is not stored has
  * the very bits that a load would have brought. */
-#include "compute/ir_merge.h"
+#include "compute/ir_merge_int.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "compute/ir_copy.h"
 
 #define TRIVIAL 2 /* a load and a cast: computing it again costs no more than loading it */
 
@@ -73,7 +71,7 @@ bool ir_merge_second(const struct ir_kernel *k)
 
 /* --- where a load looks --- */
 
-static bool same_space(const struct ir_kernel *a, const struct ir_kernel *b)
+bool ir_same_space(const struct ir_kernel *a, const struct ir_kernel *b)
 {
     return a->rank == b->rank &&
            (!a->rank || !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank));
@@ -115,11 +113,9 @@ static bool find_first(const struct ir_kernel *k, const struct view *to, int64_t
     return rest == 0;
 }
 
-/* The map from a context's index to the point of `k` that stores to `to` what is loaded through
- * `from` there. Every element that can be loaded is one that is stored: along each axis of the
- * context the point moves along one of its own, inside its extent. */
-static bool find_map(const struct ir_kernel *k, const struct view *to, const struct view *from,
-                     const struct ir_ctx *ctx, struct affine *ret)
+/* Along each axis of the context the point moves along one of its own, inside its extent. */
+bool ir_find_map(const struct ir_kernel *k, const struct view *to, const struct view *from,
+                 const struct ir_ctx *ctx, struct affine *ret)
 {
     int axes[MAX_RANK], n = sort_axes(k, to, axes);
     int64_t first[MAX_RANK] = {0};
@@ -162,8 +158,7 @@ static bool is_identity(const struct ir_kernel *k, const struct affine *m)
     return true;
 }
 
-/* And what the wanted nodes need. */
-static void mark(const struct ir_kernel *k, bool *want)
+void ir_mark(const struct ir_kernel *k, bool *want)
 {
     for (uint32_t i = k->n_nodes; i-- > 0;)
         for (int a = 0; want[i] && a < k->nodes[i].n_args; a++)
@@ -214,9 +209,9 @@ static bool find_uses(struct merge *m, const bool *want)
         *u = (struct use){.node = i, .output = o, .place.ctx = n->ctx};
         if (n->kind == IR_GATHER || in->dtype != a->outputs[o].dtype ||
             (n->ctx && ctx->mode == BOUNDARY_GHOST) ||
-            !find_map(a, &a->outputs[o].view, &in->view, ctx, &u->place.map))
+            !ir_find_map(a, &a->outputs[o].view, &in->view, ctx, &u->place.map))
             return false;
-        u->here = n->ctx == 0 && same_space(a, b) && is_identity(a, &u->place.map);
+        u->here = n->ctx == 0 && ir_same_space(a, b) && is_identity(a, &u->place.map);
     }
     return true;
 }
@@ -247,7 +242,7 @@ static bool too_dear(struct merge *m, bool *want)
             places = 2;
         memset(want, 0, a->n_nodes * sizeof *want);
         want[a->outputs[o].node] = true;
-        mark(a, want);
+        ir_mark(a, want);
         const uint64_t cost = weight(a, want);
         if (places > 1 && cost > TRIVIAL && cost * places > m->req->limits->recompute)
             return true;
@@ -257,17 +252,17 @@ static bool too_dear(struct merge *m, bool *want)
 
 /* --- building --- */
 
-static void open_kernel(struct merge *m, struct ir_kernel *k)
+void ir_open_kernel(struct ir_builder *b, struct arena *arena, struct ir_kernel *k,
+                    const struct ir_kernel *like)
 {
-    const struct ir_kernel *b = m->req->second;
     struct ir_ctx space;
     memset(&space, 0, sizeof space);
-    k->fast_math = b->fast_math;
-    space.rank = k->rank = b->rank;
-    for (int a = 0; a < b->rank; a++)
-        space.shape[a] = k->shape[a] = b->shape[a];
-    ir_builder_init(&m->b, m->arena, k);
-    m->b.oom |= ir_add_ctx(&m->b, &space) == IR_NONE;
+    k->fast_math = like->fast_math;
+    space.rank = k->rank = like->rank;
+    for (int a = 0; a < like->rank; a++)
+        space.shape[a] = k->shape[a] = like->shape[a];
+    ir_builder_init(b, arena, k);
+    b->oom |= ir_add_ctx(b, &space) == IR_NONE;
 }
 
 static void add_outputs(struct merge *m, const struct ir_copy *c, const bool *keep)
@@ -300,7 +295,7 @@ static uint32_t answer(struct merge *m, struct ir_copy *second, const struct use
         ir_place_compose(&at->map, u->place.map.src[x], u->place.map.start[x], u->place.map.step[x],
                          &root.map.src[x], &root.map.start[x], &root.map.step[x]);
     want[node] = true;
-    mark(a, want);
+    ir_mark(a, want);
     if (!ir_copy_open(&c, &m->b, a, want, &root))
         return IR_NONE;
     ir_copy_nodes(&c);
@@ -312,14 +307,14 @@ static void build(struct merge *m, struct ir_kernel *k, bool *want_a, const bool
     const struct ir_kernel *a = m->req->first, *b = m->req->second;
     struct ir_place here;
     struct ir_copy first, second;
-    open_kernel(m, k);
+    ir_open_kernel(&m->b, m->arena, k, b);
     memset(&here, 0, sizeof here);
     memset(want_a, 0, a->n_nodes * sizeof *want_a);
     for (uint32_t o = 0; o < a->n_outputs; o++)
         want_a[a->outputs[o].node] |= m->req->keep[o];
     for (uint32_t i = 0; i < m->n_uses; i++)
         want_a[a->outputs[m->uses[i].output].node] |= m->uses[i].here;
-    mark(a, want_a);
+    ir_mark(a, want_a);
     ir_place_identity(&here.map, a->rank);
     if (m->b.oom || !ir_copy_open(&first, &m->b, a, want_a, &here))
         return;
@@ -338,10 +333,7 @@ static void build(struct merge *m, struct ir_kernel *k, bool *want_a, const bool
 
 /* --- what came of it --- */
 
-/* Of contexts of any kind: not all shifts of the iteration space. Such a kernel is walked point by
- * point on a GPU, each load by an index of its own, which takes several times as long as what a
- * merge can save. */
-static bool is_general(const struct ir_kernel *k)
+bool ir_is_general(const struct ir_kernel *k)
 {
     for (uint32_t i = 1; i < k->n_ctxs; i++) {
         const struct ir_ctx *c = &k->ctxs[i];
@@ -372,9 +364,10 @@ static bool reads_what_it_writes(const struct ir_kernel *k, uint32_t input,
     return true;
 }
 
-/* What it writes is read by none of its points, or is a single output's own element. */
-static bool is_sound(const struct ir_kernel *k)
+bool ir_is_sound(const struct ir_kernel *k, const struct fuse_limits *limits)
 {
+    if (weight(k, NULL) > limits->max_nodes || k->n_inputs + k->n_outputs > limits->max_inputs + 1)
+        return false;
     for (uint32_t o = 0; o < k->n_outputs; o++) {
         for (uint32_t i = 0; i < o; i++)
             if (k->outputs[i].slot == k->outputs[o].slot)
@@ -395,7 +388,7 @@ enum ir_merge_result ir_merge(struct arena *arena, const struct ir_merge_request
     bool kept = false;
     for (uint32_t o = 0; o < a->n_outputs; o++)
         kept |= req->keep[o];
-    if (kept && (b->outputs[0].kind != OUT_STORE || !same_space(a, b)))
+    if (kept && (b->outputs[0].kind != OUT_STORE || !ir_same_space(a, b)))
         return IR_APART;
     m.uses = arena_alloc_array(arena, b->n_nodes + 1, sizeof *m.uses);
     bool *want_a = arena_alloc_array(arena, a->n_nodes, sizeof *want_a);
@@ -405,15 +398,14 @@ enum ir_merge_result ir_merge(struct arena *arena, const struct ir_merge_request
         return IR_NO_MEMORY;
     for (uint32_t o = 0; o < b->n_outputs; o++)
         want_b[b->outputs[o].node] = true;
-    mark(b, want_b);
+    ir_mark(b, want_b);
     if (!find_uses(&m, want_b) || too_dear(&m, want_a))
         return IR_APART;
     build(&m, k, want_a, want_b);
     if (m.b.oom)
         return IR_NO_MEMORY;
-    if (weight(k, NULL) > req->limits->max_nodes ||
-        k->n_inputs + k->n_outputs > req->limits->max_inputs + 1 || !is_sound(k) ||
-        (is_general(k) && !is_general(a) && !is_general(b)))
+    if (!ir_is_sound(k, req->limits) ||
+        (ir_is_general(k) && !ir_is_general(a) && !ir_is_general(b)))
         return IR_APART;
     *ret = k;
     return IR_MERGED;

@@ -28,4 +28,17 @@ bool ir_merge_second(const struct ir_kernel *k);
 enum ir_merge_result ir_merge(struct arena *arena, const struct ir_merge_request *req,
                               struct ir_kernel **ret) __attribute__((warn_unused_result));
 
+/* Where the second, of a single output, stores a part of an array that the first stores whole: the
+ * first with that part put over its own. `known`: kernels of which the memory that they load and
+ * store through a view over the first's space is known to be there. IR_APART as above; both are of
+ * one fast_math, and ir_merge_first. */
+struct ir_overlay_request {
+    struct ir_merge_request merge; /* keep: what is put over is kept in any case */
+    struct ir_kernel *const *known;
+    uint32_t n_known;
+    const int64_t *bytes; /* by slot, of its memory; NULL: not known */
+};
+enum ir_merge_result ir_overlay(struct arena *arena, const struct ir_overlay_request *req,
+                                struct ir_kernel **ret) __attribute__((warn_unused_result));
+
 #endif

@@ -48,6 +48,7 @@ struct list {
     uint32_t n_kernels;
     bool in_place; /* where that is possible */
     bool fast_math;
+    bool knows_sizes; /* of the slots' memory */
 };
 
 static uint64_t list_state = 1;
@@ -359,11 +360,15 @@ static void list_compare(const struct list *l, void *const *a, void *const *b,
 static void list_fuse(struct list *l, struct ir_kernel ***ret, uint32_t *ret_n)
 {
     struct err e = ERR_INIT;
+    int64_t bytes[LIST_SLOTS];
     struct ir_fuse_request req = {.kernels = l->kernels,
                                   .n_kernels = l->n_kernels,
                                   .dead = l->dead,
+                                  .bytes = l->knows_sizes ? bytes : NULL,
                                   .n_slots = l->n_slots,
                                   .limits = l->limits};
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        bytes[i] = l->slots[i].bytes;
     for (uint32_t i = 0; i < l->n_kernels; i++) {
         const char *bad = ir_verify(l->kernels[i], l->arena);
         if (bad)

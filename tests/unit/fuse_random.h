@@ -135,6 +135,7 @@ static void random_list(struct list *l, uint64_t seed, char *what, size_t n)
     if (list_below(2))
         list_array(l, "row", DT_F32, 1, shape + rank);
     static const uint32_t nodes[] = {400, 400, 30}, inputs[] = {64, 64, 3}, again[] = {400, 32, 4};
+    l->knows_sizes = list_below(2);
     l->limits.max_nodes = nodes[list_below(3)];
     l->limits.max_inputs = inputs[list_below(3)];
     l->limits.recompute = again[list_below(3)];
