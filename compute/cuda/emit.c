@@ -53,6 +53,13 @@ void emit_i64(struct emitter *m, int64_t v, const char *name, ...)
     value(m, &v, sizeof v);
 }
 
+void emit_i64s(struct emitter *m, const int64_t *values, int n, const char *name)
+{
+    strb_addf(&m->fields, "    alignas(8) ar_i64 %s[%d];\n", name, n);
+    for (int i = 0; i < n; i++)
+        value(m, &values[i], sizeof *values);
+}
+
 void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
 {
     va_list ap;
@@ -157,6 +164,12 @@ static void emit_constants(struct emitter *m)
         emit_table(m, k->tables[i], i);
 }
 
+/* A scan in stretches reads twice and wants in the cache what it will read again, nothing else. */
+static bool streams(const struct emitter *m)
+{
+    return m->f->kind == FORM_SCAN && m->f->stretches > 1;
+}
+
 /* A chunk's results of one output to their place. `name`: of its parameters and variables, a number
  * where there are several; `element`: of the results' struct. */
 static void emit_put_one(struct emitter *m, uint32_t output, const char *name, const char *element)
@@ -183,7 +196,8 @@ static void emit_put_one(struct emitter *m, uint32_t output, const char *name, c
     strb_add(b, ";\n");
     int64_t fast = strides[f->rank - 1];
     if (f->out_vector && !*element) {
-        strb_add(b, "    ar_store<ar_result, E>(p.out + to, r);\n");
+        strb_addf(b, "    %s<ar_result, E>(p.out + to, r);\n",
+                  streams(m) ? "ar_leave" : "ar_store");
     } else if (f->out_vector) {
         strb_addf(b,
                   "    ar_vec<%s, E> r%s;\n#pragma unroll\n    for (int e = 0; e < E; e++)\n"
@@ -191,13 +205,15 @@ static void emit_put_one(struct emitter *m, uint32_t output, const char *name, c
                   emit_type(out->dtype), name, name, element, emit_type(out->dtype), name, name,
                   name);
     } else {
-        strb_addf(b, "#pragma unroll\n    for (int e = 0; e < E; e++)\n        %sp.out%s[to%s",
-                  f->step > 1 ? "if (e * AR_STEP >= least) " : "", name, name);
+        strb_addf(b, "#pragma unroll\n    for (int e = 0; e < E; e++)\n        %s%sp.out%s%sto%s",
+                  f->step > 1 ? "if (e * AR_STEP >= least) " : "",
+                  streams(m) ? "ar_leave<ar_result, 1>(" : "", name, streams(m) ? " + " : "[",
+                  name);
         if (fast == 1)
             strb_add(b, " + e * AR_STEP");
         else if (fast != 0)
             strb_addf(b, " + e * AR_STEP * (ar_index)p.t%s%d", name, f->rank - 1);
-        strb_addf(b, "] = r.v[e]%s;\n", element);
+        strb_addf(b, streams(m) ? ", {{r.v[e]%s}});\n" : "] = r.v[e]%s;\n", element);
     }
 }
 
@@ -255,7 +271,8 @@ static void emit_fetch_one(struct emitter *m, uint32_t n)
     } else {
         emit_q(m, l, "at.i");
         if (l->kind == LOAD_VECTOR)
-            strb_addf(b, "    o.l%u = ar_load<%s, E>(p.in%u + ", n, type, l->input);
+            strb_addf(b, "    o.l%u = ar_load<%s, E%s>(p.in%u + ", n, type,
+                      streams(m) ? ", LAST" : "", l->input);
         else
             strb_addf(b, "    o.l%u = p.in%u[", n, l->input);
         emit_where(m, l, "at.i");
@@ -281,8 +298,10 @@ void emit_operands(struct emitter *m)
 void emit_fetch(struct emitter *m)
 {
     struct strb *b = &m->body;
-    strb_add(b, "template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, "
-                "ar_operands<E> &o)\n{\n");
+    strb_addf(b,
+              "template <int E%s> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, "
+              "ar_operands<E> &o)\n{\n",
+              streams(m) ? ", bool LAST = false" : "");
     for (uint32_t i = 0; i < m->f->n_loads; i++)
         emit_fetch_one(m, i);
     strb_add(b, "}\n");

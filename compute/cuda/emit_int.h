@@ -24,6 +24,8 @@ const char *emit_id(enum dtype t);   /* "F32" */
 /* A parameter: its declaration and its value. */
 void emit_i64(struct emitter *m, int64_t value, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
+/* An array of them. */
+void emit_i64s(struct emitter *m, const int64_t *values, int n, const char *name);
 void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -2,7 +2,10 @@
  * a row or a column speak to each other. */
 #include "compute/cuda/emit_int.h"
 
-#include <stdio.h>
+#define MAX_LEVELS      4
+#define MULTIPROCESSORS 132
+#define SIMPLE_NODES    8 /* of an expression that leaves registers free */
+#define AHEAD_BYTES     (13 << 20)
 
 struct scan {
     const char *state, *carry;
@@ -97,22 +100,56 @@ static struct scan scan_of(enum reduce_op op, enum dtype t)
                                 "0",      "c + s",  "a + b", "(ar_i64)(c + s)", 8};
 }
 
-/* Flags of 4 bytes, and behind them the totals. */
-static void emit_scratch(struct emitter *m, int size)
+/* What totals there are: of the stretches, of groups of them, of groups of these, …, and the last a
+ * chain. Each takes twice its size (scan.cuh). */
+static void emit_mail(struct emitter *m, int radix, int levels, int size)
 {
     const struct form *f = m->f;
-    int64_t each = f->lines * (f->stretches + f->groups + f->supers);
-    int64_t flags = (each * 4 + 255) / 256 * 256;
-    int64_t width = f->inner ? 1 : (int64_t)f->threads * f->elements;
-    emit_address(m, EMIT_SCRATCH, 0, "int *", "flags");
-    emit_address(m, EMIT_SCRATCH, flags, "ar_carry *", "totals");
+    int64_t count[MAX_LEVELS + 1], first[MAX_LEVELS + 1], n = f->stretches, all = 0;
+    for (int l = 0; l <= levels; l++, n = (n + radix - 1) / radix) {
+        count[l] = n;
+        first[l] = all;
+        all += n * f->lines;
+    }
+    emit_address(m, EMIT_SCRATCH, 0, "ar_u64 *", "mail");
+    emit_i64s(m, count, levels + 1, "count");
+    emit_i64s(m, first, levels + 1, "first");
+    emit_i64(m, all, "letters");
     emit_i64(m, f->lines, "lines");
     emit_i64(m, f->stretches, "stretches");
-    emit_i64(m, f->groups, "groups");
-    if (f->inner)
-        emit_i64(m, f->supers, "supers");
-    m->out->zeroed = flags;
-    m->out->scratch = flags + each * width * size;
+    m->out->zeroed = m->out->scratch = all * (f->columns ? f->columns : f->threads) * 2 * size;
+}
+
+/* How many stretches sums are ahead of scans: measured, as many as keep what was read in the second
+ * cache; but half the blocks that are there at once, so that nobody waits. */
+static int64_t stretches_ahead(const struct emitter *m, int resident)
+{
+    const struct form *f = m->f;
+    int64_t bytes = 0, all = f->lines * f->stretches;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        bytes += (int64_t)dtype_size(m->k->inputs[f->loads[i].input].dtype);
+    bytes *= (int64_t)f->threads * f->unroll * f->elements;
+    int64_t ahead = bytes ? AHEAD_BYTES / bytes : all, least = MULTIPROCESSORS / 2 * resident;
+    ahead = ahead < least ? least : ahead;
+    return ahead < all ? ahead : all;
+}
+
+/* How the stretches of a line tell each other what they come to. */
+static void emit_split(struct emitter *m, int size, int resident)
+{
+    const struct form *f = m->f;
+    int radix = f->columns ? 32 : 8, levels = f->columns ? 3 : MAX_LEVELS;
+    strb_addf(&m->body, "#define AR_RADIX %d\n#define AR_LEVELS %d\n#define AR_WIDTH %d\n", radix,
+              levels, f->columns ? f->columns : f->threads);
+    emit_mail(m, radix, levels, size);
+    emit_i64(m, stretches_ahead(m, resident), "ahead");
+}
+
+/* Blocks that are to be on a multiprocessor at once: what registers there are for a thread. */
+static int resident_blocks(const struct emitter *m, int size)
+{
+    bool side_by_side = m->f->columns > 1 && m->k->n_nodes <= SIMPLE_NODES;
+    return size == 8 ? (side_by_side ? 6 : 4) : size == 16 ? 3 : 2;
 }
 
 void emit_scan(struct emitter *m)
@@ -123,23 +160,19 @@ void emit_scan(struct emitter *m)
     struct scan s = scan_of(out->reduce, out->dtype);
     int axis = __builtin_ctz(f->reduced_axes);
     /* the parameters speak of the carry's type */
-    strb_addf(&m->types, "#include \"compute/kernels/running.cuh\"\ntypedef %s ar_carry;\n",
-              s.carry);
-    strb_addf(b, "#define AR_INNER %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n", f->inner,
-              f->stretches > 1, axis);
-    /* so many blocks are there at once: what registers there are for a thread */
-    strb_addf(b,
-              "#define AR_TEAM %d\n#define AR_GROUP %d\n#define AR_WIDTH %d\n"
-              "#define AR_RESIDENT %d\n",
-              f->lanes, f->group, f->inner ? 1 : f->threads * f->elements,
-              s.size == 8    ? 4
-              : s.size == 16 ? 3
-                             : 2);
+    strb_addf(&m->types, "#include \"compute/kernels/running.cuh\"\n%stypedef %s ar_carry;\n",
+              f->stretches > 1 ? "#include \"compute/kernels/streamed.cuh\"\n" : "", s.carry);
+    const int resident = resident_blocks(m, s.size);
+    strb_addf(
+        b,
+        "#define AR_INNER %d\n#define AR_COLUMNS %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n"
+        "#define AR_TEAM %d\n#define AR_RESIDENT %d\n",
+        f->columns > 0, f->columns, f->stretches > 1, axis, f->lanes, resident);
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->shape[axis], "length");
     emit_i64(m, f->stretch, "rows");
     if (f->stretches > 1)
-        emit_scratch(m, s.size);
+        emit_split(m, s.size, resident);
     emit_divisors(m);
     emit_operands(m);
     emit_fetch(m);

@@ -96,10 +96,9 @@ struct form {
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks of a multiprocessor, at least */
-    int64_t stretch;       /* SCAN */
-    int group;             /* SCAN: stretches of a group */
+    int64_t stretch;       /* SCAN: rows of one */
     int64_t lines;         /* SCAN: rows or blocks of columns that are cut */
-    int64_t groups, supers; /* SCAN: groups of one; of a row, groups of these */
+    int columns; /* SCAN: side by side in a warp's lanes: 1, a row; 0: each is a thread's */
 
     struct form_field *fields; /* STEPS */
     uint32_t n_fields;

@@ -1,18 +1,24 @@
 /* The form scan: every element becomes the sum or product of those up to it along one axis.
  *
- * AR_INNER: the axis is the fastest. AR_TEAM warps go through a row, each a stretch of AR_UNROLL times
- * 32 chunks of AR_E at a time, that it loads at once and adds up by shuffles; the warps' totals meet in
- * shared memory. Else a thread goes down AR_E columns, AR_UNROLL rows loaded at once.
+ * AR_INNER: the axis is the fastest. AR_TEAM warps go through a row, each a stretch of AR_UNROLL
+ * times 32 chunks of AR_E at a time, that it loads at once and adds up by shuffles; the warps'
+ * totals meet in shared memory. Else a thread goes down AR_E columns, AR_UNROLL rows loaded at
+ * once.
  *
- * AR_SPLIT: where there are too few rows or columns, each is cut into stretches, a block for one.
- * A block publishes its total and then needs what came before. Rows: the totals of the stretches of
- * its group before it, AR_GROUP at most, a thread for each; those of the groups of its supergroup
- * before that, each published by its last block as soon as it has its own group's; and the total up to
- * the end of the supergroup before. So nobody waits for a chain of others but where a row has more than
- * AR_GROUP² stretches. Columns: the total up to the end of the group before, which the last block of
- * that publishes, and the totals of the stretches of the own. What is added to what, and in which
- * order, does not depend on who comes when: the bits are the same each time. Blocks are started in the
- * order of their numbers, so that who is waited for has started.
+ * AR_SPLIT: where there are too few rows or columns, each is cut into stretches. What is added to
+ * what, and in which order, does not depend on who comes when: the bits are the same each time.
+ * Stretches make groups of AR_RADIX, these groups of groups, up to AR_LEVELS times; who has the
+ * last of a group waits for the others' totals and publishes the group's. What came before a
+ * stretch is then a sum of less than AR_RADIX totals a level, all read at once, and of the total up
+ * to the end of the last largest group before, the only one for which there is a chain.
+ *
+ * Rows, and few columns (AR_COLUMNS > 1) whose elements lie side by side in a warp's lanes: a block
+ * either adds up a stretch or, p.ahead stretches later, scans one: it reads the stretch a second
+ * time, from the second cache, but what came before is known by then. (Measured, a row: to keep the
+ * elements and wait takes more of them on their way than there are registers and shared memory for,
+ * 0.67 of a copy's rate; this 0.85. Handing over where each warp starts, too, spares the second sum
+ * and gains nothing.) Other columns: a block adds up its stretch, and then scans it. Blocks are
+ * started in the order of their numbers, so that who is waited for has started.
  *
  * emit_scan.c provides ar_params, ar_operands, ar_fetch, ar_point, ar_put, ar_kept (a number to the
  * indices along the other axes) and what is done: ar_state with ar_none, ar_lift, ar_join, which is
@@ -21,123 +27,287 @@
 #ifndef ARRAYD_SCAN_CUH
 #define ARRAYD_SCAN_CUH
 
-/* Another block's words; past the first cache, which other blocks' writing does not reach. */
-template <typename T> AR_FN T ar_peek(const T *from)
-{
-    union words {
-        T x;
-        ar_u64 w[sizeof(T) / 8];
-        __device__ words() {}
-    } u;
-#pragma unroll
-    for (int i = 0; i < (int)(sizeof(T) / 8); i++)
-        u.w[i] = ((const volatile ar_u64 *)from)[i];
-    return u.x;
-}
-AR_FN void ar_await(const int *flag)
-{
-    while (*(const volatile int *)flag == 0) {
-    }
-    __threadfence();
-}
-
-/* The union keeps constructors away. */
-struct ar_meeting {
-    ar_state totals[AR_BLOCK / 32];
-    ar_carry carries[AR_BLOCK / 32];
-};
-
-/* AR_SPLIT: p.flags is one for each stretch of each line, then one for each group of each line, then
- * (rows) one for each supergroup. p.totals: in the same order, AR_WIDTH carries each. */
-
-#if AR_INNER
-#define AR_PIECE (32 * AR_E * AR_UNROLL) /* of a warp */
-#define AR_ROWS  (AR_BLOCK / 32 / AR_TEAM)
-
 #if AR_SPLIT
-/* What the numbers from `first` to `end` have published, AR_BLOCK at most, in their order. */
-AR_FN ar_carry ar_published(const int *flags, const ar_carry *totals, ar_meeting &shared,
-                            ar_i64 first, ar_i64 end)
+/* A published total: words of 8 bytes, each 32 bits of it and, below, a 1 where memory was cleared.
+ * A word is written and read whole, so nothing else must be seen in order: no fence. p.mail: for each
+ * level those of all lines, for AR_WIDTH columns; those that a warp reads lie together. */
+#define AR_WORDS ((int)(sizeof(ar_carry) / 4))
+union ar_letter {
+    ar_carry c;
+    ar_u32 w[AR_WORDS];
+    __device__ ar_letter() {}
+};
+AR_FN ar_u64 *ar_mail(const ar_params &p, int level, int line, int k, int column)
 {
-    const int tid = (int)threadIdx.x, lane = tid % 32;
-    ar_carry c = ar_begin();
-    if (first + tid < end) {
-        ar_await(flags + first + tid);
-        c = ar_peek(totals + first + tid);
-    }
-#pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-        const ar_carry other = ar_from_lane(c, lane + d < 32 ? lane + d : lane);
-        if (lane % (2 * d) == 0)
-            c = ar_carry_merge(c, other);
-    }
-    __syncthreads(); /* who has read what was there */
-    if (lane == 0)
-        shared.carries[tid / 32] = c;
-    __syncthreads();
-    c = shared.carries[0];
-#pragma unroll
-    for (int w = 1; w < AR_BLOCK / 32; w++)
-        c = ar_carry_merge(c, shared.carries[w]);
-    return c;
+    const int number = (int)p.first[level] + line * (int)p.count[level] + k;
+    return p.mail + (AR_INNER ? (ar_i64)column * p.letters + number
+                              : (ar_i64)number * AR_WIDTH + column) * AR_WORDS;
 }
-AR_FN void ar_publish(int *flag, ar_carry *total, ar_carry c)
+AR_FN void ar_post(ar_u64 *to, const ar_carry &c)
 {
-    *total = c;
-    __threadfence();
-    *(volatile int *)flag = 1;
+    ar_letter l;
+    l.c = c;
+#pragma unroll
+    for (int i = 0; i < AR_WORDS; i++)
+        ((volatile ar_u64 *)to)[i] = (ar_u64)l.w[i] << 32 | 1;
 }
-
-/* What came before the stretch; the same to all threads. */
-AR_FN ar_carry ar_before(const ar_params &p, ar_meeting &shared, ar_i64 line, ar_i64 stretch,
-                         ar_carry own)
+/* Two words at once; C++ would read volatile ones one by one. (__ldcv() is not volatile enough: a loop
+ * around it goes.) The tests' fake device knows no PTX. */
+AR_FN void ar_peek(const ar_u64 *from, ar_u64 &a, ar_u64 &b)
 {
-    const bool first = threadIdx.x == 0, closes = stretch % AR_GROUP == AR_GROUP - 1;
-    const ar_i64 group = stretch / AR_GROUP, super = group / AR_GROUP;
-    int *const flags = p.flags + line * p.stretches;
-    int *const group_flags = p.flags + p.lines * p.stretches + line * p.groups;
-    int *const super_flags = p.flags + p.lines * (p.stretches + p.groups) + line * p.supers;
-    ar_carry *const totals = p.totals + (flags - p.flags);
-    ar_carry *const group_totals = p.totals + (group_flags - p.flags);
-    ar_carry *const super_totals = p.totals + (super_flags - p.flags);
-    if (first)
-        ar_publish(flags + stretch, totals + stretch, own);
-    ar_carry c = ar_published(flags, totals, shared, group * AR_GROUP, stretch);
-    if (first && closes)
-        ar_publish(group_flags + group, group_totals + group, ar_carry_merge(c, own));
-    if (group % AR_GROUP)
-        c = ar_carry_merge(
-            ar_published(group_flags, group_totals, shared, super * AR_GROUP, group), c);
-    if (super > 0) {
-        ar_await(super_flags + super - 1);
-        c = ar_carry_merge(ar_peek(super_totals + super - 1), c);
+#if defined(ARRAYD_FAKE_DEVICE)
+    a = *(const volatile ar_u64 *)from;
+    b = *(const volatile ar_u64 *)(from + 1);
+#else
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(a), "=l"(b) : "l"(from));
+#endif
+}
+AR_FN bool ar_look(const ar_u64 *from, ar_carry &c)
+{
+    ar_letter l;
+    ar_u64 all = 1, w[AR_WORDS];
+#pragma unroll
+    for (int i = 0; i < AR_WORDS; i += 2)
+        ar_peek(from + i, w[i], w[i + 1]);
+#pragma unroll
+    for (int i = 0; i < AR_WORDS; i++) {
+        l.w[i] = (ar_u32)(w[i] >> 32);
+        all &= w[i];
     }
-    if (first && closes && group % AR_GROUP == AR_GROUP - 1)
-        ar_publish(super_flags + super, super_totals + super, ar_carry_merge(c, own));
+    c = l.c;
+    return all != 0;
+}
+AR_FN ar_carry ar_await(const ar_u64 *from)
+{
+    ar_carry c;
+    while (!ar_look(from, c)) {
+    }
     return c;
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
-    ar_kernel(AR_TAKES)
+#if AR_INNER
+#define AR_SIDE  (32 / AR_COLUMNS)            /* elements of a column beside each other in a warp */
+#define AR_PIECE (AR_SIDE * AR_E * AR_UNROLL) /* of a warp */
+#define AR_ROWS  (AR_BLOCK / 32 / AR_TEAM)
+
+struct ar_meeting {
+    ar_state totals[AR_BLOCK / 32][AR_COLUMNS];
+#if AR_SPLIT
+    ar_carry carries[AR_COLUMNS];
+    ar_vec<ar_result, AR_E> x[AR_UNROLL][AR_BLOCK];
+#endif
+};
+
+#if AR_SPLIT
+/* The sum of the lanes' carries, in lane 0. */
+AR_FN ar_carry ar_gathered(ar_carry c)
+{
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2)
+        c = ar_carry_merge(c, ar_from_lane(c, (int)(threadIdx.x % 32) ^ d));
+    return c;
+}
+
+/* By a warp: the total of a stretch, and of the groups that it closes. */
+AR_FN void ar_publish(const ar_params &p, int line, int k, int column, ar_carry total)
+{
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int l = 0; l < AR_LEVELS; l++) {
+        if (lane == 0)
+            ar_post(ar_mail(p, l, line, k, column), total);
+        if (k % AR_RADIX != AR_RADIX - 1)
+            return;
+        ar_carry c = ar_begin();
+        if (lane < AR_RADIX - 1)
+            c = ar_await(ar_mail(p, l, line, k - (AR_RADIX - 1) + lane, column));
+        total = ar_carry_merge(ar_gathered(c), total);
+        k /= AR_RADIX;
+    }
+    if (k > 0)
+        total = ar_carry_merge(ar_await(ar_mail(p, AR_LEVELS, line, k - 1, column)), total);
+    if (lane == 0)
+        ar_post(ar_mail(p, AR_LEVELS, line, k, column), total);
+}
+
+/* By a warp: what came before a stretch, in lane 0. */
+AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, int column)
+{
+    const int lane = (int)threadIdx.x % 32;
+    ar_carry c[AR_LEVELS + 1];
+    bool known[AR_LEVELS + 1];
+    int k = stretch;
+#pragma unroll
+    for (int l = 0; l <= AR_LEVELS; l++) {
+        const int at = l < AR_LEVELS ? k - k % AR_RADIX + lane : k - 1;
+        c[l] = ar_begin();
+        known[l] = at < 0 || at >= k || (l == AR_LEVELS && lane > 0) ||
+                   ar_look(ar_mail(p, l, line, at, column), c[l]);
+        k /= AR_RADIX;
+    }
+    k = stretch;
+#pragma unroll
+    for (int l = 0; l <= AR_LEVELS; l++) {
+        if (!known[l])
+            c[l] = ar_await(
+                ar_mail(p, l, line, l < AR_LEVELS ? k - k % AR_RADIX + lane : k - 1, column));
+        k /= AR_RADIX;
+    }
+    ar_carry before = c[AR_LEVELS - 1];
+#pragma unroll
+    for (int l = AR_LEVELS - 2; l >= 0; l--)
+        before = ar_carry_merge(before, c[l]);
+    return ar_carry_merge(c[AR_LEVELS], ar_gathered(before));
+}
+
+/* A thread's chunks of a stretch, from `begin` on. Beyond the end the last one is read: all are
+ * then there, whatever is made of them, and loads need no condition. */
+template <bool LAST>
+AR_FN void ar_read(const ar_params &p, const ar_at &base, ar_index begin,
+                   ar_result (&x)[AR_UNROLL][AR_E])
+{
+    ar_operands<AR_E> o[AR_UNROLL];
+    ar_at at[AR_UNROLL];
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++) {
+        const ar_index i = begin + u * AR_SIDE * AR_E, last = (ar_index)p.length - AR_E;
+        at[u] = base;
+        at[u].i[AR_AXIS] = i < last ? i : last;
+        ar_fetch<AR_E, LAST>(p, at[u], o[u]);
+    }
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++)
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            x[u][e] = ar_point<AR_E>(p, at[u], o[u], e);
+}
+
+/* Their sum, over all lanes that have the column, in the first of them. */
+AR_FN ar_state ar_sum_of(const ar_result (&x)[AR_UNROLL][AR_E], ar_index begin, ar_index end)
+{
+    const int lane = (int)threadIdx.x % 32;
+    ar_state sum = ar_none();
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++) {
+        ar_state chunk = ar_lift(x[u][0]);
+#pragma unroll
+        for (int e = 1; e < AR_E; e++)
+            chunk = ar_join(chunk, ar_lift(x[u][e]));
+        if (begin + u * AR_SIDE * AR_E < end)
+            sum = ar_join(sum, chunk);
+    }
+#pragma unroll
+    for (int d = 1; d < AR_SIDE; d *= 2) {
+        const ar_state other = ar_from_lane(sum, lane + d * AR_COLUMNS);
+        if (lane / AR_COLUMNS + d < AR_SIDE)
+            sum = ar_join(sum, other);
+    }
+    return sum;
+}
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR_TAKES)
+{
+    AR_GIVEN
+    __shared__ ar_meeting shared;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int column = lane % AR_COLUMNS, side = lane / AR_COLUMNS;
+    /* which stretch, and whether only its sum is wanted: first p.ahead sums, then one of either, at
+     * last scans */
+    const int all = (int)p.lines * (int)p.stretches, ahead = (int)p.ahead;
+    const int turn = (int)blockIdx.x - ahead, pairs = 2 * (all - ahead);
+    const bool only_sum = turn < 0 || (turn < pairs && turn % 2 == 0);
+    const int number = turn < 0        ? (int)blockIdx.x
+                       : turn >= pairs ? turn - pairs / 2
+                       : only_sum      ? ahead + turn / 2
+                                       : turn / 2;
+    const int line = number / (int)p.stretches, stretch = number % (int)p.stretches;
+    const ar_index begin = ((ar_index)stretch * AR_TEAM + warp) * AR_PIECE + side * AR_E;
+    const ar_index end = side < AR_SIDE ? (ar_index)p.length : 0;
+    ar_at base;
+    ar_kept(p, (ar_index)line * AR_COLUMNS + column, base);
+    ar_result x[AR_UNROLL][AR_E];
+    if (only_sum) {
+        ar_read<false>(p, base, begin, x);
+        const ar_state sum = ar_sum_of(x, begin, end);
+        if (lane < AR_COLUMNS)
+            shared.totals[warp][lane] = sum;
+        __syncthreads();
+        for (int c = warp; c < AR_COLUMNS; c += AR_TEAM) {
+            ar_state whole = ar_none();
+#pragma unroll
+            for (int w = 0; w < AR_TEAM; w++)
+                whole = ar_join(whole, shared.totals[w][c]);
+            ar_publish(p, line, stretch, c, ar_carry_add(ar_begin(), whole));
+        }
+        return;
+    }
+    ar_read<true>(p, base, begin, x);
+    const ar_state sum = ar_sum_of(x, begin, end);
+    if (lane < AR_COLUMNS)
+        shared.totals[warp][lane] = sum;
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++) { /* out of the registers, of which there are few */
+        ar_vec<ar_result, AR_E> v;
+#pragma unroll
+        for (int e = 0; e < AR_E; e++)
+            v.v[e] = x[u][e];
+        shared.x[u][threadIdx.x] = v;
+    }
+    for (int c = warp; c < AR_COLUMNS; c += AR_TEAM) {
+        const ar_carry before = ar_before(p, line, stretch, c);
+        if (lane == 0)
+            shared.carries[c] = before;
+    }
+    __syncthreads();
+    const ar_carry carry = shared.carries[column];
+    ar_state before = ar_none();
+#pragma unroll
+    for (int w = 0; w < AR_TEAM; w++)
+        if (w < warp)
+            before = ar_join(before, shared.totals[w][column]);
+#pragma unroll
+    for (int u = 0; u < AR_UNROLL; u++) {
+        ar_vec<ar_result, AR_E> r = shared.x[u][threadIdx.x];
+        ar_state upto = ar_lift(r.v[0]);
+#pragma unroll
+        for (int e = 1; e < AR_E; e++)
+            upto = ar_join(upto, ar_lift(r.v[e]));
+#pragma unroll
+        for (int d = 1; d < AR_SIDE; d *= 2) {
+            const ar_state other = ar_from_lane(upto, lane - d * AR_COLUMNS);
+            if (side >= d)
+                upto = ar_join(other, upto);
+        }
+        const ar_state left = ar_from_lane(upto, lane - AR_COLUMNS);
+        ar_state s = side > 0 ? ar_join(before, left) : before;
+        before = ar_join(before, ar_from_lane(upto, (AR_SIDE - 1) * AR_COLUMNS + column));
+        if (begin + u * AR_SIDE * AR_E < end) {
+            ar_at at = base;
+            at.i[AR_AXIS] = begin + u * AR_SIDE * AR_E;
+#pragma unroll
+            for (int e = 0; e < AR_E; e++) {
+                s = ar_join(s, ar_lift(r.v[e]));
+                r.v[e] = ar_end(carry, s);
+            }
+            ar_put<AR_E>(p, at, r);
+        }
+    }
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT) ar_kernel(AR_TAKES)
 {
     AR_GIVEN
     __shared__ ar_meeting shared;
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, part = warp % AR_TEAM;
-#if AR_SPLIT
-    const ar_i64 line = blockIdx.x / (unsigned)p.stretches;
-    const ar_i64 stretch = blockIdx.x % (unsigned)p.stretches;
-#else
-    const ar_i64 line = blockIdx.x, stretch = 0;
-#endif
-    const ar_i64 row = line * AR_ROWS + warp / AR_TEAM;
-    const ar_i64 first = stretch * AR_TEAM * AR_PIECE;
-    const ar_i64 last = AR_SPLIT ? first + AR_TEAM * AR_PIECE : p.length;
+    const ar_i64 row = (ar_i64)blockIdx.x * AR_ROWS + warp / AR_TEAM;
     ar_at base;
     if (row < p.kept)
         ar_kept(p, (ar_index)row, base);
     ar_carry carry = ar_begin();
-    for (ar_i64 tile = first; tile < last; tile += AR_TEAM * AR_PIECE) {
+    for (ar_i64 tile = 0; tile < p.length; tile += AR_TEAM * AR_PIECE) {
         ar_operands<AR_E> o[AR_UNROLL];
         ar_at at[AR_UNROLL];
         ar_result x[AR_UNROLL][AR_E];
@@ -148,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
         for (int u = 0; u < AR_UNROLL; u++)
             if (begin + u * 32 * AR_E < end) {
                 at[u] = base;
-                at[u].i[AR_FAST] = (ar_index)(begin + u * 32 * AR_E);
+                at[u].i[AR_AXIS] = (ar_index)(begin + u * 32 * AR_E);
                 ar_fetch<AR_E>(p, at[u], o[u]);
             }
         ar_state sum = ar_none();
@@ -175,20 +345,17 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
         ar_state before = ar_none(), whole = sum;
         if (AR_TEAM > 1) {
             if (lane == 0)
-                shared.totals[warp] = sum;
+                shared.totals[warp][0] = sum;
             __syncthreads();
             whole = ar_none();
 #pragma unroll
             for (int w = 0; w < AR_TEAM; w++) {
                 if (w == part)
                     before = whole;
-                whole = ar_join(whole, shared.totals[warp - part + w]);
+                whole = ar_join(whole, shared.totals[warp - part + w][0]);
             }
             __syncthreads();
         }
-#if AR_SPLIT
-        carry = ar_before(p, shared, line, stretch, ar_carry_add(ar_begin(), whole));
-#endif
 #pragma unroll
         for (int u = 0; u < AR_UNROLL; u++)
             if (begin + u * 32 * AR_E < end) {
@@ -205,34 +372,9 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_RESIDENT)
     }
 }
 
-#else
-
-#if AR_SPLIT
-AR_FN int *ar_flag(const ar_params &p, ar_i64 line, ar_i64 stretch)
-{
-    return p.flags + line * p.stretches + stretch;
-}
-AR_FN int *ar_group_flag(const ar_params &p, ar_i64 line, ar_i64 group)
-{
-    return p.flags + p.lines * p.stretches + line * p.groups + group;
-}
-AR_FN ar_carry *ar_total(const ar_params &p, ar_i64 line, ar_i64 stretch)
-{
-    return p.totals + (line * p.stretches + stretch) * AR_WIDTH;
-}
-AR_FN ar_carry *ar_group_total(const ar_params &p, ar_i64 line, ar_i64 group)
-{
-    return p.totals + (p.lines * p.stretches + line * p.groups + group) * AR_WIDTH;
-}
-AR_FN void ar_raise(int *flag)
-{
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence();
-        *(volatile int *)flag = 1;
-    }
-}
 #endif
+
+#else
 
 /* Rows [begin, end) of a thread's columns. */
 template <bool WRITE>
@@ -263,11 +405,50 @@ AR_FN void ar_walk(const ar_params &p, const ar_at &base, ar_i64 begin, ar_i64 e
     }
 }
 
-extern "C" __global__ void __launch_bounds__(AR_BLOCK)
-    ar_kernel(AR_TAKES)
+#if AR_SPLIT
+/* What came before a stretch of a thread's column, whose own total is `own`; that is published, and
+ * what it closes. */
+AR_FN ar_carry ar_before(const ar_params &p, int line, int stretch, ar_carry own)
+{
+    const int column = (int)threadIdx.x;
+    ar_carry before = ar_begin(), total = own;
+    bool closes = true;
+    int k = stretch;
+#pragma unroll
+    for (int l = 0; l < AR_LEVELS; l++) {
+        const int n = k % AR_RADIX;
+        ar_carry c[AR_RADIX - 1];
+        bool known[AR_RADIX - 1];
+        if (closes)
+            ar_post(ar_mail(p, l, line, k, column), total);
+#pragma unroll
+        for (int i = 0; i < AR_RADIX - 1; i++) {
+            c[i] = ar_begin();
+            known[i] = i >= n || ar_look(ar_mail(p, l, line, k - n + i, column), c[i]);
+        }
+        ar_carry sum = ar_begin();
+#pragma unroll
+        for (int i = 0; i < AR_RADIX - 1; i++) {
+            if (!known[i])
+                c[i] = ar_await(ar_mail(p, l, line, k - n + i, column));
+            sum = ar_carry_merge(sum, c[i]);
+        }
+        before = ar_carry_merge(sum, before);
+        total = ar_carry_merge(sum, total);
+        closes = closes && n == AR_RADIX - 1;
+        k /= AR_RADIX;
+    }
+    if (k > 0)
+        before = ar_carry_merge(ar_await(ar_mail(p, AR_LEVELS, line, k - 1, column)), before);
+    if (closes)
+        ar_post(ar_mail(p, AR_LEVELS, line, k, column), ar_carry_merge(before, own));
+    return before;
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(AR_BLOCK) ar_kernel(AR_TAKES)
 {
     AR_GIVEN
-    const int tid = (int)threadIdx.x;
     ar_i64 begin = 0, end = p.length;
 #if AR_SPLIT
     const ar_i64 line = blockIdx.x % (unsigned)p.lines;
@@ -277,7 +458,7 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #else
     const ar_i64 line = blockIdx.x;
 #endif
-    const ar_i64 column = line * AR_BLOCK + tid;
+    const ar_i64 column = line * AR_BLOCK + (int)threadIdx.x;
     const bool there = column < p.kept;
     ar_at base;
     if (there)
@@ -288,35 +469,11 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK)
 #pragma unroll
     for (int e = 0; e < AR_E; e++)
         carry[e] = ar_begin();
-#if AR_SPLIT
-    const ar_i64 group = stretch / AR_GROUP;
-    ar_carry own[AR_E];
-#pragma unroll
-    for (int e = 0; e < AR_E; e++)
-        own[e] = ar_begin();
-    ar_walk<false>(p, base, begin, end, own);
-#pragma unroll
-    for (int e = 0; e < AR_E; e++)
-        ar_total(p, line, stretch)[tid * AR_E + e] = own[e];
-    ar_raise(ar_flag(p, line, stretch));
-    if (group > 0) {
-        ar_await(ar_group_flag(p, line, group - 1));
-#pragma unroll
-        for (int e = 0; e < AR_E; e++)
-            carry[e] = ar_peek(ar_group_total(p, line, group - 1) + tid * AR_E + e);
-    }
-    for (ar_i64 i = group * AR_GROUP; i < stretch; i++) {
-        ar_await(ar_flag(p, line, i));
-#pragma unroll
-        for (int e = 0; e < AR_E; e++)
-            carry[e] = ar_carry_merge(carry[e], ar_peek(ar_total(p, line, i) + tid * AR_E + e));
-    }
-    if (stretch % AR_GROUP == AR_GROUP - 1) {
-#pragma unroll
-        for (int e = 0; e < AR_E; e++)
-            ar_group_total(p, line, group)[tid * AR_E + e] = ar_carry_merge(carry[e], own[e]);
-        ar_raise(ar_group_flag(p, line, group));
-    }
+#if AR_SPLIT /* AR_E is 1 */
+    ar_walk<false>(p, base, begin, end, carry);
+    if (!there)
+        return;
+    carry[0] = ar_before(p, (int)line, (int)stretch, carry[0]);
 #endif
     ar_walk<true>(p, base, begin, end, carry);
 }

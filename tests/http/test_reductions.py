@@ -355,7 +355,7 @@ def test_scans_into_arrays(both):
 
 
 LONG = [((300_000,), 0), ((3, 150_000), 1), ((100_000, 3), 0), ((2, 50_000, 5), 1), ((70_001,), 0),
-        ((40_000, 2, 2), 0), ((1, 9, 30_000), 2)]
+        ((40_000, 2, 2), 0), ((1, 9, 30_000), 2), ((20_000, 16), 0), ((9_000, 17), 0), ((3, 5_000, 40), 1)]
 
 
 @pytest.mark.parametrize("shape,axis", LONG)
@@ -385,12 +385,13 @@ def test_long_scans(both, shape, axis):
 
 
 @pytest.mark.release_only
-def test_a_row_of_several_groups(both):
-    """So long that on a GPU blocks meet in groups."""
-    i = np.random.default_rng(6).integers(-2**40, 2**40, 1_200_000)
+@pytest.mark.parametrize("shape", [(3_000_000,), (270_000, 17), (600_000, 3)])
+def test_scans_in_several_groups(both, shape):
+    """So long that on a GPU what blocks add up meets in groups, and in groups of groups."""
+    i = np.random.default_rng(6).integers(-2**40, 2**40, shape)
     hold(both, "i", i)
-    both.expect(201, both.post("/v1/evaluate", {"expr": "cumulative_sum(i)", "name": "r"}))
-    np.testing.assert_array_equal(both.download("r"), np.cumsum(i))
+    both.expect(201, both.post("/v1/evaluate", {"expr": "cumulative_sum(i, 0)", "name": "r"}))
+    np.testing.assert_array_equal(both.download("r"), np.cumsum(i, 0))
 
 
 def test_scans_at_the_extremes(both):

@@ -53,6 +53,7 @@ static const struct emit_operand emit_operands[] = {
     {"big", DT_F32, {2, {65536, 65536}, {65536, 1}, 0}},
     {"long_row", DT_F32, {1, {1000000}, {1}, 0}},
     {"tall", DT_F32, {2, {100000, 3}, {3, 1}, 0}},
+    {"tall40", DT_F32, {2, {100000, 40}, {40, 1}, 0}},
     {"g", DT_F32, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
     {"gd", DT_F64, {3, {64, 64, 64}, {5280, 80, 1}, 5376}, &emit_grid},
     {"godd", DT_F32, {3, {17, 19, 109}, {2352, 112, 1}, 2480}, &emit_grid},
@@ -120,6 +121,9 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"cumulative_sum(long_row)", "scan-inner"}, {"cumulative_sum(tall, 0)", "scan-outer"},
     {"cumulative_sum(astype(long_row, 'complex128'))", "scan-inner"},
     {"cumulative_sum(astype(tall, 'float64'), 0)", "scan-outer"},
+    {"cumulative_sum(tall40, 0)", "scan-outer"},
+    {"cumulative_sum(astype(tall40, 'complex128'), 0)", "scan-outer"},
+    {"cumulative_prod(tall[1:, :2], 0)", "scan-outer"},
     {"cumulative_prod(a, 2)", "scan-inner"}, {"cumulative_prod(d, 1)", "scan-outer"},
     {"cumulative_prod(z, 1)", "scan-inner"}, {"cumulative_prod(zz, 0)", "scan-outer"},
     {"cumulative_prod(i, 0)", "scan-outer"},
@@ -158,6 +162,8 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"reduce-all", "sum((a - b)**2)"}, {"reduce-inner", "sum(z, axis=1)"},
     {"reduce-outer", "max(a, axis=1)"}, {"scan-inner", "cumulative_sum(a*b, 2)"},
     {"scan-outer", "cumulative_prod(z, 0)"}, {"scan-split", "cumulative_sum(tall, 0)"},
+    {"scan-split-row", "cumulative_sum(astype(long_row, 'float64'))"},
+    {"scan-split-columns", "cumulative_prod(tall40, 0)"},
     {"reduce-arg", "argmax(a[:, ::2], axis=(0, 2))"}, {"reduce-var", "var(a[:, ::2], axis=(0, 2))"},
     {"gather", "take_along_axis(sq[:64], i)"},
     {"table", "take(sq[:64], [3, 1, -2, 0, 5], 1)"},
@@ -165,7 +171,8 @@ static const struct { const char *name, *text; } emit_golden[] = {
     {"flat-two", "line*2 > 1; line + 1"}, {"rows-two", "a + row; astype(a - row, 'float64')"},
     {"tile-two", "a + turned; a*turned"}, {"stencil-two", "a + laplacian(a); a - b"},
     {"stencil-step-two", "laplacian(odd2); odd2*2"},
-    {"general-two", "shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a; a + 1"}, {"random", NULL},
+    {"general-two", "shift(shift(a, (1, 0, 0)), (0, 1, 0)) - a; a + 1"},
+    {"sample-narrow", "sample(sq, astype(points[:, 1:], 'float32'))"}, {"random", NULL},
 };
 /* clang-format on */
 

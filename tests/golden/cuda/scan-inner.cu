@@ -22,11 +22,10 @@ struct ar_params {
     alignas(8) ar_i64 t0;
 };
 #define AR_INNER 1
+#define AR_COLUMNS 1
 #define AR_SPLIT 0
 #define AR_AXIS 1
 #define AR_TEAM 1
-#define AR_GROUP 1
-#define AR_WIDTH 1
 #define AR_RESIDENT 4
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;

@@ -2,7 +2,7 @@
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
-#define AR_BLOCK 128
+#define AR_BLOCK 64
 #define AR_E 1
 #define AR_UNROLL 8
 #define AR_STEP 1
@@ -20,11 +20,10 @@ struct ar_params {
     alignas(8) ar_i64 t0;
 };
 #define AR_INNER 0
+#define AR_COLUMNS 0
 #define AR_SPLIT 0
 #define AR_AXIS 0
 #define AR_TEAM 1
-#define AR_GROUP 1
-#define AR_WIDTH 128
 #define AR_RESIDENT 3
 template <int E> struct ar_operands {
     ar_vec<ar_c64, E> l0;

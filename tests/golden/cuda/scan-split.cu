@@ -2,12 +2,13 @@
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
-#define AR_BLOCK 128
+#define AR_BLOCK 256
 #define AR_E 1
-#define AR_UNROLL 8
+#define AR_UNROLL 16
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 #include "compute/kernels/running.cuh"
+#include "compute/kernels/streamed.cuh"
 typedef ar_f64 ar_carry;
 struct ar_params {
     alignas(8) const ar_f32 * in0;
@@ -15,29 +16,33 @@ struct ar_params {
     alignas(8) ar_i64 kept;
     alignas(8) ar_i64 length;
     alignas(8) ar_i64 rows;
-    alignas(8) int * flags;
-    alignas(8) ar_carry * totals;
+    alignas(8) ar_u64 * mail;
+    alignas(8) ar_i64 count[4];
+    alignas(8) ar_i64 first[4];
+    alignas(8) ar_i64 letters;
     alignas(8) ar_i64 lines;
     alignas(8) ar_i64 stretches;
-    alignas(8) ar_i64 groups;
+    alignas(8) ar_i64 ahead;
     alignas(8) ar_div div[2];
     alignas(8) ar_f32 * out;
     alignas(8) ar_i64 t0;
 };
-#define AR_INNER 0
+#define AR_INNER 1
+#define AR_COLUMNS 3
 #define AR_SPLIT 1
 #define AR_AXIS 0
-#define AR_TEAM 1
-#define AR_GROUP 64
-#define AR_WIDTH 128
-#define AR_RESIDENT 4
+#define AR_TEAM 8
+#define AR_RESIDENT 6
+#define AR_RADIX 32
+#define AR_LEVELS 3
+#define AR_WIDTH 3
 template <int E> struct ar_operands {
     ar_vec<ar_f32, E> l0;
 };
-template <int E> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
+template <int E, bool LAST = false> AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_operands<E> &o)
 {
     {
-    o.l0 = ar_load<ar_f32, E>(p.in0 + at.i[0] * (ar_index)p.s0_0 + at.i[1]);
+    o.l0 = ar_load<ar_f32, E, LAST>(p.in0 + at.i[0] * (ar_index)p.s0_0 + at.i[1]);
     }
 }
 typedef ar_f32 ar_result;
@@ -57,7 +62,7 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
     const ar_index to = 0 + at.i[0] * (ar_index)p.t0 + at.i[1];
 #pragma unroll
     for (int e = 0; e < E; e++)
-        p.out[to + e * AR_STEP] = r.v[e];
+        ar_leave<ar_result, 1>(p.out + to + e * AR_STEP, {{r.v[e]}});
 }
 AR_FN void ar_kept(const ar_params &p, ar_index n, ar_at &at)
 {
