@@ -6,8 +6,8 @@
  * (read from the neighbouring rows, always inside the operand). The columns are therefore computed
  * first and put in its place block by block, before the block is written, so that memory sees each
  * element once and in order, also when the output is an input's memory. Of several outputs, one
- * that no instruction computes here (an operand as it is, a constant) goes through a block of the
- * staging memory for that. */
+ * that no instruction computes here (an operand as it is, a constant) is patched in its place, or,
+ * on its way past the caches, in a block of the staging memory. */
 #include <assert.h>
 #include <string.h>
 
@@ -141,13 +141,14 @@ static void put_overrun(const struct bound *b, const struct ends *e, uint32_t j,
     const size_t bytes = (size_t)blk->n * e->item;
     char *from = b->ptr[b->alias[r->k->outputs[j].node]];
     char *to = (char *)(intptr_t)interp_address(b, r->n_operands - r->n_stores + j, blk->c);
-    if (!b->computed[j])
-        from = memcpy(spare, from, bytes);
-    patch(e, from, at, blk->n, row, full);
+    char *block = b->computed[j] ? from : r->stream ? spare : to;
+    if (block != from)
+        memcpy(block, from, bytes);
+    patch(e, block, at, blk->n, row, full);
     if (r->stream)
-        rows_stream(to, from, bytes);
-    else
-        memcpy(to, from, bytes);
+        rows_stream(to, block, bytes);
+    else if (block != to)
+        memcpy(to, block, bytes);
 }
 
 /* Rows [row, row + rows), which follow each other in memory; f: the first one's middle. */

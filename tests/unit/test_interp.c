@@ -149,7 +149,7 @@ static void test_stencils_of_several(void **state)
                  {2, {1200, 1201}} /* written past the caches */};
     rng_state = 9;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int what = 1; what < 32; what += i == 8 ? 30 : 2) {
+        for (int what = i == 8 ? 31 : 1; what < 32; what += 2) {
             struct setup s;
             const bool single = what & 2;
             start(&s, cases[i].rank, cases[i].shape);
