@@ -267,8 +267,7 @@ static void emit_structs(struct emitter *m)
     for (uint32_t i = 0; i < m->f->n_fields; i++)
         strb_addf(b, is_deep(m) ? "    ar_patch<%s> f%u;\n" : "    ar_row<%s> f%u;\n",
                   field_type(m, i), i);
-    strb_addf(b, "};\nstruct ar_shared {\n%s",
-              is_deep(m) ? "    alignas(16) ar_barrier barrier;\n" : "");
+    strb_add(b, "};\nstruct ar_shared {\n");
     for (uint32_t i = 0; i < m->f->n_fields; i++) {
         const char *type = field_type(m, i);
         if (!is_deep(m)) {

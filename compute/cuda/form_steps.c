@@ -21,7 +21,7 @@
 
 /* An H200, in cycles: others are alike enough for choices between few. */
 #define PROCESSORS   132
-#define MEMORY_RATE  2200.0 /* bytes a cycle */
+#define MEMORY_RATE  1730.0 /* bytes a cycle, by many who read a little twice */
 #define CACHE_RATE   4400.0
 #define CACHE_BYTES  (40 << 20)
 #define LAUNCH       3300.0
@@ -234,6 +234,15 @@ static struct weight weigh(const struct analysis *z)
     return w;
 }
 
+/* Whether a field becomes what another was, as the older of a wave's two levels does: its rows are
+ * the other's. */
+static bool follows(const struct analysis *z, const struct form_field *d)
+{
+    const struct ir_node *n = &z->k->nodes[z->k->outputs[d->output].node];
+    const struct form_field *of = n->kind == IR_LOAD ? field_of(z->f, n->input) : NULL;
+    return of && of != d && n->ctx == 0;
+}
+
 /* Registers of a thread that has `rows` of so many elements; measured in two dimensions, in three
  * what it cannot do without. */
 static int registers(const struct analysis *z, int steps, int elements, int rows)
@@ -246,7 +255,7 @@ static int registers(const struct analysis *z, int steps, int elements, int rows
     for (uint32_t i = 0; i < f->n_fields; i++) {
         const struct form_field *d = &f->fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
-        int kept = d->edge[3 - f->rank].reach ? 2 : 1;
+        int kept = d->edge[3 - f->rank].reach ? 2 : follows(z, d) ? 0 : 1;
         int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
                        : steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
         n += words * own + (words > 1 ? 10 : 0);
@@ -287,7 +296,7 @@ static int64_t shared_bytes(const struct analysis *z)
 {
     const struct form *f = z->f;
     int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
-    int64_t bytes = f->rank == 3 ? 16 : 0;
+    int64_t bytes = 0;
     for (uint32_t i = 0; i < f->n_fields; i++) {
         int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
         if (f->rank < 3)
@@ -347,11 +356,12 @@ static double part_cost(const struct form *f, double work, int64_t part)
     int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((slow_extent(f) + part - 1) / part);
     int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
     each = each < f->at_once ? each : f->at_once;
-    int64_t warps =
-        (each * f->threads / WARP + 3) / 4; /* of a scheduler; many hide what they wait */
-    double waiting = warps > 3 ? 1.05 : warps == 3 ? 1.12 : 1.2;
-    double level = f->elements * f->rows * work + 6 * f->rows + 4;
-    double alone = level + 15, together = (double)warps * level * waiting;
+    int64_t warps = (each * f->threads / WARP + 3) / 4; /* of a scheduler */
+    /* what is computed, and what comes and goes beside a row */
+    double level = 1.08 * f->elements * f->rows * work + 8.0 * f->n_fields * f->rows + 4;
+    double alone = level + 15, together = (double)warps * level * 1.1;
+    if (warps < 4 && f->n_fields > 1)
+        together *= 1.2; /* measured */
     double round = f->steps * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
     return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps) * round;
 }
@@ -460,7 +470,7 @@ const char *form_make_steps(struct analysis *z)
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
-    f->unroll = 1;
+    f->unroll = f->rank == 3 && f->steps > 3 ? 2 : 3; /* measured */
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
     return NULL;
@@ -491,7 +501,7 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
         }
         double memory = w.bytes / (w.bytes > CACHE_BYTES ? MEMORY_RATE : CACHE_RATE);
         cost = (LAUNCH + cost + memory - 0.9 * (cost < memory ? cost : memory)) / steps;
-        if (steps == 1 || cost < least * (best == 1 ? 0.93 : 0.99)) {
+        if (steps == 1 || cost < least * (best == 1 ? 0.93 : 0.998)) {
             least = cost;
             best = (uint32_t)steps;
         }

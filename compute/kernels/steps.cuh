@@ -113,6 +113,29 @@ AR_FN int ar_lane(void)
     return (int)threadIdx.x % AR_LANES;
 }
 
+/* ar_store() by whole vectors, which the compiler else takes apart here and there: a quarter more time.
+ */
+template <typename T, int N> AR_FN void ar_store_whole(T *to, const ar_vec<T, N> &x)
+{
+#if defined(ARRAYD_FAKE_DEVICE)
+    ar_store<T, N>(to, x);
+#else
+    union words {
+        ar_vec<T, N> x;
+        ar_u32 w[sizeof(T) * N / 4 + 4];
+        __device__ words() {}
+    } u;
+    u.x = x;
+    if (sizeof(T) * N % 16 != 0)
+        ar_store<T, N>(to, x);
+#pragma unroll
+    for (int k = 0; sizeof(T) * N % 16 == 0 && k < (int)(sizeof(T) * N / 4); k += 4)
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"((ar_u32 *)to + k), "r"(u.w[k]),
+                     "r"(u.w[k + 1]), "r"(u.w[k + 2]), "r"(u.w[k + 3])
+                     : "memory");
+#endif
+}
+
 /* A lane's elements, and one on either side. */
 template <typename T> struct ar_row {
     T v[AR_E + 2];
@@ -156,7 +179,7 @@ template <typename T> AR_FN void ar_put_row(T *row, const T *stage, const ar_spa
     for (int k = 0; k < AR_PIECES; k++) {
         const ar_index x = s.begin + ar_piece(k);
         if (x >= s.from && x < s.to)
-            ar_store<T, AR_PIECE>(row + x, ar_load<T, AR_PIECE>(stage + ar_piece(k)));
+            ar_store_whole<T, AR_PIECE>(row + x, ar_load<T, AR_PIECE>(stage + ar_piece(k)));
     }
 }
 

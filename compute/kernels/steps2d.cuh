@@ -19,10 +19,6 @@
 #ifndef ARRAYD_STEPS2D_CUH
 #define ARRAYD_STEPS2D_CUH
 
-#ifndef AR_ROUNDS /* whose registers are renamed instead of moved */
-#define AR_ROUNDS 3
-#endif
-
 template <bool EDGE>
 AR_FN void ar_round(const ar_params &p, const ar_span &s, ar_shared &shared, int slot, ar_index next,
                     ar_levels (&a)[AR_T], ar_levels (&b)[AR_T], ar_index i, ar_index begin)
@@ -83,16 +79,19 @@ extern "C" __global__ void __launch_bounds__(AR_BLOCK, AR_BLOCKS)
     }
     ar_levels a[AR_T] = {}, b[AR_T] = {};
     int slot = 0;
+    /* AR_UNROLL rounds have a loop of their own, at whose end registers are named as at its beginning:
+     * rows move on without being moved */
     while (i < stop) {
-        if (i + AR_ROUNDS <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_ROUNDS <= ny))) {
+        while (i + AR_UNROLL <= stop && (AR_WRAP_SLOW || (i > AR_T && i + AR_UNROLL <= ny))) {
 #pragma unroll
-            for (int k = 0; k < AR_ROUNDS; k++) {
+            for (int k = 0; k < AR_UNROLL; k++) {
                 ar_round<false>(p, s, shared, slot, next, a, b, i, begin);
                 slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
                 next = after(next);
                 i++;
             }
-        } else {
+        }
+        if (i < stop) {
             ar_round<true>(p, s, shared, slot, next, a, b, i, begin);
             slot = slot + 1 == AR_AHEAD ? 0 : slot + 1;
             next = after(next);

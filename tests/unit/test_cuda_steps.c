@@ -145,6 +145,9 @@ static int64_t bytes_of(const struct steps_case *c)
     return n;
 }
 
+/* Elements of a thread that were met, and rows in three dimensions, a bit each. */
+static unsigned met_elements[4], met_rows;
+
 static int try_steps(const struct steps_case *c, uint32_t steps)
 {
     _cleanup_arena_ struct arena *arena = arena_new(0);
@@ -157,6 +160,10 @@ static int try_steps(const struct steps_case *c, uint32_t steps)
         fill(&one, i, c->dtype);
         fill(&all, i, c->dtype);
     }
+    const struct emitted *m = emit_kernel(arena, k, 256);
+    assert_non_null(m);
+    met_elements[m->form->rank] |= (unsigned)m->form->elements;
+    met_rows |= 1u << m->form->rows;
     step_by_step(&one, c, steps);
     struct job job = {.kernels = &k, .n_kernels = 1, .slots = all.slots};
     run(&job);
@@ -243,6 +250,12 @@ static const struct {
     {{"3-D clamp", DT_F32, 3, {20, 70, 130}, {HEAT("clamp")}}, 3},
     {{"3-D clamp, four steps", DT_F32, 3, {9, 100, 68}, {HEAT("clamp")}}, 4},
     {{"3-D clamp, odd", DT_F32, 3, {11, 37, 67}, {HEAT("clamp")}}, 2},
+    {{"3-D clamp, even", DT_F32, 3, {12, 300, 62}, {HEAT("clamp")}}, 3},
+    {{"3-D clamp, broad", DT_F32, 3, {4, 1000, 500}, {HEAT("clamp")}}, 3},
+    {{"3-D wrap, broad", DT_F32, 3, {4, 1000, 500}, {HEAT("wrap")}}, 4},
+    {{"3-D reflect, broad", DT_F32, 3, {8, 1000, 124}, {HEAT("reflect")}}, 2},
+    {{"3-D constant, broad", DT_F32, 3, {6, 1000, 250}, {HEAT("constant")}}, 2},
+    {{"3-D self, broad", DT_F32, 3, {24, 300, 128}, {HEAT("self")}}, 3},
     {{"3-D clamp, wide", DT_F32, 3, {6, 81, 65}, {HEAT("clamp")}}, 3},
     {{"3-D clamp, flat", DT_F32, 3, {1, 24, 40}, {HEAT("clamp")}}, 3},
     {{"3-D clamp, thin", DT_F32, 3, {24, 1, 40}, {HEAT("clamp")}}, 3},
@@ -288,6 +301,11 @@ static void the_bits_are_those_of_single_steps(void **state)
         if (!only || strstr(cases[i].c.name, only))
             wrong += try_steps(&cases[i].c, cases[i].steps);
     assert_int_equal(wrong, 0);
+    if (only)
+        return;
+    assert_int_equal(met_elements[2], 1 | 2 | 4 | 8);
+    assert_int_equal(met_elements[3], 1 | 2 | 4);
+    assert_int_equal(met_rows, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5);
 }
 
 static const struct {

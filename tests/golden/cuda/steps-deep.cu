@@ -4,7 +4,7 @@ typedef int ar_index;
 #define AR_FAST 2
 #define AR_BLOCK 256
 #define AR_E 4
-#define AR_UNROLL 1
+#define AR_UNROLL 3
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
@@ -36,7 +36,6 @@ struct ar_levels {
     ar_patch<ar_f32> f0;
 };
 struct ar_shared {
-    alignas(16) ar_barrier barrier;
     alignas(16) ar_plane<ar_f32> q0[AR_AHEAD];
     alignas(16) ar_seams<ar_f32> e0[2][AR_T];
 };
