@@ -111,8 +111,22 @@ step_sanitize() {
             "$checked/tests/backend/array_suite" cuda "${EVERY:-41}" || failed=1
         on_cuda "$tool property" "$sanitizer" --tool "$tool" --error-exitcode 9 --print-limit 20 \
             "$checked/tests/backend/property" cuda "${SAMPLE:-60}" || failed=1
+        on_cuda "$tool programs" sanitized_programs "$sanitizer" "$tool" || failed=1
     done
     return "$failed"
+}
+
+# Steps of all forms, on small arrays, through a daemon under a checker.
+sanitized_programs() { # SANITIZER TOOL
+    local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
+    printf '#!/bin/sh\nexec %s --tool %s --print-limit 20 --log-file %s %s "$@"\n' "$1" "$2" "$log" \
+        "$checked/server/arrayd" >"$wrapper"
+    chmod +x "$wrapper"
+    "$python" "$root/tests/bench/bench_gpu_program.py" "$wrapper" --no-peers --shrink 16 --rounds 1 \
+        --cases "heat 512^3" "heat 509^3" "heat 8192^2" "wave 8192^2" "wave 512^3" "Gray-Scott 8192^2" ||
+        return 1
+    grep SUMMARY "$log"
+    grep -q 'SUMMARY: 0' "$log"
 }
 
 run_step() {
