@@ -89,7 +89,7 @@ static struct loop_slot *add_slot(struct loop *l, void *data)
     if (s || arena_grow(l->arena, (void **)&p->slots, &p->cap_slots, p->n_slots, sizeof *s) < 0)
         return s;
     s = &p->slots[p->n_slots++];
-    *s = (struct loop_slot){data, NO_SLOT, false};
+    *s = (struct loop_slot){.data = data, .size = INT64_MAX, .carried_to = NO_SLOT};
     return s;
 }
 
@@ -113,6 +113,8 @@ static bool number_slots(struct loop *l, const struct run *r, bool dead)
         struct loop_slot *s = r->slots[i] ? add_slot(l, r->slots[i]) : NULL;
         if (r->slots[i] && !s)
             return false;
+        if (s && r->storages[i])
+            s->size = r->storages[i]->size;
         if (s && (kind == SLOT_TEMP || (kind == SLOT_RESULT && dead)))
             s->dead = true;
     }

@@ -18,6 +18,7 @@ struct loop_pass {
 };
 struct loop_slot {
     void *data;
+    int64_t size;        /* bytes; INT64_MAX: not known */
     uint32_t carried_to; /* slot number or NO_SLOT */
     bool dead;
 };

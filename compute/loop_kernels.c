@@ -82,8 +82,10 @@ static void put(struct strb *key, uint64_t x)
 
 static void put_key(struct strb *key, const struct loop_pass *p)
 {
-    for (size_t i = 0; i < p->n_slots; i++)
+    for (size_t i = 0; i < p->n_slots; i++) {
         put(key, (uint64_t)p->slots[i].carried_to << 1 | p->slots[i].dead);
+        put(key, (uint64_t)p->slots[i].size);
+    }
     for (size_t i = 0; i < p->n_tasks; i++) {
         const struct job *job = &p->tasks[i]->job;
         for (uint32_t k = 0; k < job->n_kernels; k++) {
@@ -146,13 +148,17 @@ static bool renumber_all(struct loop_kernels *k, const struct loop_pass *p)
 static enum err_code fuse(struct loop_kernels *k, const struct loop_pass *p, struct err *e)
 {
     bool *dead = arena_alloc_array(k->arena, p->n_slots, sizeof *dead);
-    if (!dead)
+    int64_t *bytes = arena_alloc_array(k->arena, p->n_slots, sizeof *bytes);
+    if (!dead || !bytes)
         return err_oom(e);
-    for (size_t i = 0; i < p->n_slots; i++)
+    for (size_t i = 0; i < p->n_slots; i++) {
         dead[i] = p->slots[i].dead;
+        bytes[i] = p->slots[i].size;
+    }
     const struct ir_fuse_request req = {.kernels = k->kernels,
                                         .n_kernels = k->n_kernels,
                                         .dead = dead,
+                                        .bytes = bytes,
                                         .n_slots = (uint32_t)p->n_slots,
                                         .limits = k->engine->fuse};
     return ir_fuse(k->arena, &req, &k->kernels, &k->n_kernels, e);

@@ -119,8 +119,15 @@ step_sanitize() {
 # Steps of all forms, on small arrays, through a daemon under a checker.
 sanitized_programs() { # SANITIZER TOOL
     local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
-    printf '#!/bin/sh\nexec %s --tool %s --print-limit 20 --log-file %s %s "$@"\n' "$1" "$2" "$log" \
-        "$checked/server/arrayd" >"$wrapper"
+    # who ends the daemon ends the checker, which does not pass it on
+    cat >"$wrapper" <<END
+#!/bin/sh
+"$1" --tool "$2" --print-limit 20 --log-file "$log" "$checked/server/arrayd" "\$@" &
+child=\$!
+trap 'pkill -TERM -P \$child' TERM
+wait \$child
+wait \$child
+END
     chmod +x "$wrapper"
     "$python" "$root/tests/bench/bench_gpu_program.py" "$wrapper" --no-peers --shrink 16 --rounds 1 \
         --cases "heat 512^3" "heat 509^3" "heat 8192^2" "wave 8192^2" "wave 512^3" "Gray-Scott 8192^2" ||
