@@ -268,6 +268,8 @@ static void emit_structs(struct emitter *m)
         strb_addf(b, is_deep(m) ? "    ar_patch<%s> f%u;\n" : "    ar_row<%s> f%u;\n",
                   field_type(m, i), i);
     strb_add(b, "};\nstruct ar_shared {\n");
+    if (is_deep(m))
+        strb_add(b, "    alignas(16) ar_barrier barrier;\n");
     for (uint32_t i = 0; i < m->f->n_fields; i++) {
         const char *type = field_type(m, i);
         if (!is_deep(m)) {

@@ -296,7 +296,7 @@ static int64_t shared_bytes(const struct analysis *z)
 {
     const struct form *f = z->f;
     int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
-    int64_t bytes = 0;
+    int64_t bytes = f->rank == 3 ? 16 : 0; /* for waiting */
     for (uint32_t i = 0; i < f->n_fields; i++) {
         int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
         if (f->rank < 3)
@@ -470,7 +470,7 @@ const char *form_make_steps(struct analysis *z)
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
-    f->unroll = f->rank == 3 && f->steps > 3 ? 2 : 3; /* measured */
+    f->unroll = f->rank == 3 && f->steps > 3 ? 1 : 3; /* measured */
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
     return NULL;

@@ -1,5 +1,5 @@
 /* The patch of a plane that a thread has in steps3d.cuh: AR_R rows of AR_E elements; the way of it from
- * memory and back, and its neighbours' rows. */
+ * memory and back, its neighbours' rows, and waiting for those. */
 #ifndef ARRAYD_PATCH_CUH
 #define ARRAYD_PATCH_CUH
 
@@ -138,5 +138,49 @@ AR_FN void ar_patch_bend(bool front, bool back, ar_patch<T> &a, const ar_patch<T
                 c.v[r].v[e] = MODE == AR_REFLECT ? before : b.v[r].v[e];
         }
 }
+
+/* What has to be written before others read it: a barrier in two halves, so that nobody waits for who
+ * is only a little behind. Warps reach it, each once a round, with all they had to do with one half
+ * of the levels, and meet there before they have to do with them again. */
+struct ar_barrier {
+    ar_u64 state[2];
+};
+#if defined(ARRAYD_FAKE_DEVICE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+AR_FN void ar_open(ar_barrier &) {}
+AR_FN void ar_reach(ar_barrier &, int) {}
+AR_FN void ar_meet(ar_barrier &, int, int)
+{
+    __syncthreads();
+}
+#else
+AR_FN ar_u32 ar_place_of(ar_barrier &b, int half)
+{
+    return (ar_u32)__cvta_generic_to_shared(&b.state[half]);
+}
+AR_FN void ar_open(ar_barrier &b)
+{
+    if (threadIdx.x < 2)
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(ar_place_of(b, (int)threadIdx.x)),
+                     "r"(AR_BLOCK / 32)
+                     : "memory");
+    __syncthreads();
+}
+AR_FN void ar_reach(ar_barrier &b, int half)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0)
+        asm volatile("{ .reg .b64 t; mbarrier.arrive.shared.b64 t, [%0]; }" ::"r"(ar_place_of(b, half))
+                     : "memory");
+}
+/* `side`: the round's, whose parity is that of how often they have reached it. */
+AR_FN void ar_meet(ar_barrier &b, int half, int side)
+{
+    asm volatile("{ .reg .pred p;\n"
+                 "again: mbarrier.test_wait.parity.shared.b64 p, [%0], %1;\n"
+                 "@!p bra again; }" ::"r"(ar_place_of(b, half)),
+                 "r"(side)
+                 : "memory");
+}
+#endif
 
 #endif

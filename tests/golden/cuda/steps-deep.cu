@@ -36,6 +36,7 @@ struct ar_levels {
     ar_patch<ar_f32> f0;
 };
 struct ar_shared {
+    alignas(16) ar_barrier barrier;
     alignas(16) ar_plane<ar_f32> q0[AR_AHEAD];
     alignas(16) ar_seams<ar_f32> e0[2][AR_T];
 };
