@@ -234,15 +234,6 @@ static struct weight weigh(const struct analysis *z)
     return w;
 }
 
-/* Whether a field becomes what another was, as the older of a wave's two levels does: its rows are
- * the other's. */
-static bool follows(const struct analysis *z, const struct form_field *d)
-{
-    const struct ir_node *n = &z->k->nodes[z->k->outputs[d->output].node];
-    const struct form_field *of = n->kind == IR_LOAD ? field_of(z->f, n->input) : NULL;
-    return of && of != d && n->ctx == 0;
-}
-
 /* Registers of a thread that has `rows` of so many elements; measured in two dimensions, in three
  * what it cannot do without. */
 static int registers(const struct analysis *z, int steps, int elements, int rows)
@@ -255,7 +246,7 @@ static int registers(const struct analysis *z, int steps, int elements, int rows
     for (uint32_t i = 0; i < f->n_fields; i++) {
         const struct form_field *d = &f->fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
-        int kept = d->edge[3 - f->rank].reach ? 2 : follows(z, d) ? 0 : 1;
+        int kept = d->edge[3 - f->rank].reach ? 2 : 1;
         int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
                        : steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
         n += words * own + (words > 1 ? 10 : 0);
@@ -470,7 +461,7 @@ const char *form_make_steps(struct analysis *z)
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
-    f->unroll = f->rank == 3 && f->steps > 3 ? 1 : 3; /* measured */
+    f->unroll = f->rank == 3 ? 1 : 3; /* measured: the instructions' cache is small */
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
     return NULL;

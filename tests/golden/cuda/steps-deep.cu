@@ -4,7 +4,7 @@ typedef int ar_index;
 #define AR_FAST 2
 #define AR_BLOCK 256
 #define AR_E 4
-#define AR_UNROLL 3
+#define AR_UNROLL 1
 #define AR_STEP 1
 #include "compute/kernels/common.cuh"
 struct ar_params {
