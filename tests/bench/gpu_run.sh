@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
-#     gpu_run.sh STEP…       build unit backend arrays sanitize bench bench-quick sample program http
+#     gpu_run.sh STEP…       build unit backend arrays sanitize bench bench-quick sample program move http
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -148,6 +148,7 @@ run_step() {
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
     sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
     program) "$python" "$bench/bench_gpu_program.py" "$arrayd" ;;
+    move) "$python" "$bench/bench_move.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     esac
 }
@@ -163,6 +164,7 @@ limit_of() {
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
     sample) echo "${LIMIT_SAMPLE:-90}" ;;
     program) echo "${LIMIT_PROGRAM:-180}" ;;
+    move) echo "${LIMIT_MOVE:-60}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     esac
 }
