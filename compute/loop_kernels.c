@@ -246,12 +246,17 @@ static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
     return code;
 }
 
+/* Steps in which nothing is to be done have an empty one. */
+static bool has_key(const struct loop_kernels *k, const struct strb *key)
+{
+    return k->key_len == key->len && (!key->len || !memcmp(k->key, key->data, key->len));
+}
+
 /* With the lock held: the one for the key, now the first, a reference; or NULL. */
 static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 {
     size_t i = 0;
-    while (i < kept->n && (kept->kept[i]->key_len != key->len ||
-                           memcmp(kept->kept[i]->key, key->data, key->len) != 0))
+    while (i < kept->n && !has_key(kept->kept[i], key))
         i++;
     if (i == kept->n)
         return NULL;

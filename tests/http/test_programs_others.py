@@ -1,0 +1,142 @@
+"""Programs and what others do meanwhile: they write to the arrays, exchange, move, hold and forbid them. No step is
+lost or made twice, and nobody sees half of one. And kernels that cannot be compiled."""
+import random
+import socket
+import stat
+import time
+
+import numpy as np
+import pytest
+
+from test_programs import both, job, start, until  # noqa: F401
+from test_programs_random import Singles, bytes_of, differ, play_program, session
+from test_reductions import hold
+
+SHAPE = (40, 30)
+
+
+def the_one(api, ref):
+    """The number that all elements are."""
+    a = api.download(ref)
+    assert (a == a.flat[0]).all()
+    return int(a.flat[0])
+
+
+def test_no_arrays_at_all(both):  # noqa: F811
+    """Nothing is to be done in a step, whatever ran before."""
+    for _ in range(2):
+        r = both.expect(200, both.post("/v1/programs?wait=1", {"body": ["n = 1"], "steps": 5})).json()
+        assert (r["state"], r["step"]) == ("done", 5)
+
+
+def test_two_jobs_on_one_array(both):  # noqa: F811
+    """Both count on the same array, requests add to it, and it is exchanged with another."""
+    c, rng, added = both, random.Random(1), 0
+    for name in "ux":
+        hold(c, name, np.zeros(SHAPE, "int64"))
+    u = c.meta("u")["id"]
+    other = c.clone(session=c.expect(201, c.post("/v1/sessions", {})).json()["id"])
+    refs = [start(c, ["t = u + 1", "u = t"]), start(other, ["a += 10**6"], bind={"a": u})]
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        what = rng.randrange(5)
+        if what == 0:
+            c.expect(200, rng.choice([c, other]).post(
+                "/v1/evaluate", {"expr": "a + 10**13", "out": u, "bind": {"a": u}}))
+            added += 1
+        elif what == 1:
+            c.expect(200, c.post("/v1/arrays/u/swap", {"with": "x"}))
+        elif what == 2:
+            c.expect(200, c.patch("/v1/arrays/u", {"location": rng.choice(["host", "device"])}))
+        elif what == 3:
+            ref = rng.choice(refs)
+            c.expect(200, c.delete(f"/v1/jobs/{ref}"))
+            c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
+        else:
+            the_one(c, "u")
+    ended = [c.expect(200, c.delete(f"/v1/jobs/{ref}")).json() for ref in refs]
+    assert [j["state"] for j in ended] == ["cancelled"] * 2
+    made = ended[0]["step"] + 10**6 * ended[1]["step"] + 10**13 * added
+    assert the_one(c, "u") + the_one(c, "x") == made
+    c.expect(204, c.delete(f"/v1/sessions/{other.session}"))
+    other.close()
+
+
+@pytest.mark.parametrize("body,viewed", [
+    (["u += 1", "v = u*2"], False),
+    (["u[:] += 1", "v = u*2"], True),
+    (["t = shift(u, [1, 0], 'wrap') + 1", "u = t", "m = max(u)", "v = m + u"], False)])
+def test_whatever_others_do(both, body, viewed):  # noqa: F811
+    """Held downloads, arrays in host memory, leases, read-only ones, and jobs that are resumed: u counts the steps."""
+    c, rng, held = both, random.Random(2), []
+    hold(c, "v", np.zeros(SHAPE, "int64"))
+    if viewed:
+        hold(c, "base", np.zeros((SHAPE[0] + 2, SHAPE[1]), "int64"))
+        c.expect(201, c.post("/v1/arrays/base/views", {"index": "1:-1", "name": "u"}))
+    else:
+        hold(c, "u", np.zeros(SHAPE, "int64"))
+    ref = start(c, body)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        what = rng.randrange(6)
+        if what == 0:
+            s = socket.create_connection((c.host, c.port), timeout=20)
+            s.sendall(b"GET /v1/arrays/u/data HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            held.append(s)
+        elif what == 1 and not viewed:
+            c.expect(200, c.patch("/v1/arrays/u", {"location": rng.choice(["host", "device"])}))
+        elif what == 2:
+            r = c.expect(201, c.post("/v1/arrays/u/lease", {"mode": rng.choice(["read", "write"]), "ttl_s": 60}))
+            until(lambda: job(c, ref)["state"] == "failed")
+            h = {"Arrayd-Lease": r.json()["token"]}
+            c.expect(204, c.delete("/v1/arrays/u/lease", headers=h))
+            assert the_one(c, "u") == job(c, ref)["step"]
+            c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
+        elif what == 3:
+            c.expect(200, c.patch("/v1/arrays/u", {"read_only": True}))
+            until(lambda: job(c, ref)["state"] == "failed")
+            assert the_one(c, "u") == job(c, ref)["step"]
+            c.expect(200, c.patch("/v1/arrays/u", {"read_only": False}))
+            c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
+        elif what == 4:
+            r = c.expect(200, c.delete(f"/v1/jobs/{ref}")).json()
+            assert the_one(c, "u") == r["step"]
+            c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
+        elif what == 5:
+            assert c.evaluate("max(u) - min(u)", inline=True) == 0
+    r = c.expect(200, c.delete(f"/v1/jobs/{ref}")).json()
+    assert r["state"] == "cancelled" and the_one(c, "u") == r["step"] and the_one(c, "v") == 2 * r["step"]
+    for s in held:
+        got = b""
+        while chunk := s.recv(1 << 20):
+            got += chunk
+        s.close()
+        head, _, body = got.partition(b"\r\n\r\n")
+        if b" 409 " in head.split(b"\r\n")[0]:
+            continue  # it came when there was a lease
+        a = np.frombuffer(body, "int64")
+        assert a.size == np.prod(SHAPE) and (a == a[0]).all()
+
+
+@pytest.mark.parametrize("said", ["define AR_T ", "out1_;"])
+def test_kernels_that_cannot_be_compiled(gpu_with, tmp_path, said):
+    """Those of several steps, or of several statements: the statements run by themselves then."""
+    compiler = tmp_path / "c++"
+    compiler.write_text(f"""#!/bin/sh
+for a; do case "$a" in *.cu) grep -q '{said}' "$a" && exit 1;; esac; done
+exec "${{REAL_CXX:-g++}}" "$@"
+""")
+    compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
+    (tmp_path / "cache").mkdir()
+    c = gpu_with(environment={"ARRAYD_FAKE_CXX": str(compiler), "ARRAYD_FAKE_CACHE": str(tmp_path / "cache")}).client()
+    rng = np.random.default_rng(3)
+    case = {"arrays": {n: rng.random((9, 12)) for n in "uv"}, "views": {}, "steps": 20, "bind": {},
+            "body": [("u", "", "+", "0.1*laplacian(u, boundary='wrap')"), ("v", "", "", "u*v")]}
+    one, many = session(c, case), session(c, case)
+    for _ in range(case["steps"]):
+        assert Singles(one, case).step() is None
+    got = play_program(many, case)
+    want = {"state": "done", "step": 20, "arrays": {n: bytes_of(one, n) for n in "uv"}}
+    assert differ(case, got, want) is None and got["job"]["pass"]["steps"] == 1
+    assert "could not be compiled" in got["job"]["pass"]["why"]
+    c.close()
