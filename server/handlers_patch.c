@@ -9,6 +9,7 @@
 #include "server/gate.h"
 #include "server/grid_json.h"
 #include "server/handlers.h"
+#include "server/jobs.h"
 #include "server/meta.h"
 
 /* The array under its new boundary and spacing; *ret stays NULL where the body has neither. */
@@ -117,6 +118,8 @@ static void apply(struct request *req)
         patch_failed(req, &e);
         return;
     }
+    if (p->read_only == 1)
+        jobs_settle(req->server->jobs);
     /* what it was is no reference to the buffer any more */
     handle_clear(&p->handle);
     array_unref(p->changed);

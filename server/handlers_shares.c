@@ -3,6 +3,7 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/handlers.h"
+#include "server/jobs.h"
 #include "server/lease.h"
 #include "server/meta.h"
 #include "server/server.h"
@@ -66,6 +67,7 @@ void array_lease_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
+    jobs_settle(req->server->jobs);
     struct json_writer w = JSON_WRITER(&out);
     put_lease(&w, &lease);
     http_reply_json(req, again ? 200 : 201, &out);
@@ -141,6 +143,7 @@ void array_share_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
+    jobs_settle(req->server->jobs);
     struct json_writer w = JSON_WRITER(&out);
     put_share(&w, who->name, write);
     http_reply_json(req, again ? 200 : 201, &out);
@@ -176,6 +179,7 @@ void array_share_delete(struct request *req)
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = share_take_back(req->server->shares, h.id, req->param[1], &e);
+    jobs_settle(req->server->jobs);
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else

@@ -97,6 +97,7 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     t->last = &t->first;
     t->last_ready = &t->ready;
     pthread_mutex_init(&t->lock, NULL);
+    pthread_mutex_init(&t->publishing, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -104,6 +105,7 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     pthread_condattr_destroy(&attr);
     if (pthread_create(&t->thread, NULL, jobs_run, t) != 0) {
         pthread_cond_destroy(&t->something);
+        pthread_mutex_destroy(&t->publishing);
         pthread_mutex_destroy(&t->lock);
         mem_free(t);
         return err_set(e, ERR_INTERNAL, "the thread that runs jobs cannot be started");
@@ -135,8 +137,15 @@ void jobs_free(struct jobs *t)
         job_unref(j);
     }
     pthread_cond_destroy(&t->something);
+    pthread_mutex_destroy(&t->publishing);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
+}
+
+void jobs_settle(struct jobs *t)
+{
+    pthread_mutex_lock(&t->publishing);
+    pthread_mutex_unlock(&t->publishing);
 }
 
 /* With the lock held: whether there is room for one more job. The one that ended first gives way

@@ -29,6 +29,9 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
                        struct err *e) must_check;
 /* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered. */
 void jobs_stop(struct jobs *t);
+/* After something was forbidden (an array made read-only, leased, no longer shared), before that is
+ * answered: no job writes any more what was allowed before. Waits for what is being published. */
+void jobs_settle(struct jobs *t);
 /* Stops, waits for the slices under way and forgets all jobs. No request is left. */
 void jobs_free(struct jobs *t); /* NULL allowed */
 

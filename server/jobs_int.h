@@ -63,6 +63,8 @@ struct jobs {
     uint64_t seq;
     bool stopping;
     size_t in_slice;
+    /* from the question whether arrays may be written until they are; before the other lock */
+    pthread_mutex_t publishing;
 };
 
 static inline bool job_is_over(const struct user_job *j)

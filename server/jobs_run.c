@@ -213,9 +213,11 @@ static bool take_progress(struct user_job *j)
     struct program_progress g;
     struct outcome o;
     struct err refusal = ERR_INIT;
+    pthread_mutex_lock(&t->publishing);
     if (job_may_write(&j->spec, &refusal) != ERR_OK)
         program_discard(j->spec.program);
     program_collect(j->spec.program, &g);
+    pthread_mutex_unlock(&t->publishing);
     if (g.state == PROGRAM_WAITING)
         return false;
     if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK) {

@@ -94,8 +94,9 @@ def test_whatever_others_do(both, body, viewed):  # noqa: F811
             c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
         elif what == 3:
             c.expect(200, c.patch("/v1/arrays/u", {"read_only": True}))
+            was = the_one(c, "u")
             until(lambda: job(c, ref)["state"] == "failed")
-            assert the_one(c, "u") == job(c, ref)["step"]
+            assert the_one(c, "u") == was == job(c, ref)["step"]
             c.expect(200, c.patch("/v1/arrays/u", {"read_only": False}))
             c.expect(202, c.post(f"/v1/jobs/{ref}/resume"))
         elif what == 4:
