@@ -474,7 +474,8 @@ int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t
         return 0;
     pthread_mutex_lock(&t->lock);
     t->active = clock_ns();
-    if (!(t->head && t->head->state == BEHIND_JOB)) {
+    const bool behind_job = t->head && t->head->state == BEHIND_JOB;
+    if (!behind_job) {
         t->started = true;
         int64_t from = t->head ? t->head->from : t->next;
         if (offset < from || offset > t->next)
@@ -486,7 +487,8 @@ int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t
     }
     leave(t, back, false);
     pthread_mutex_lock(&t->lock);
-    read_ahead(t, &none); /* after giving back: those in line go first */
+    t->started |= !behind_job; /* what was read ahead may have been reclaimed between the two */
+    read_ahead(t, &none);      /* after giving back: those in line go first */
     if (got == 0 && t->failed != ERR_OK)
         got = -1;
     t->hungry = got == 0;

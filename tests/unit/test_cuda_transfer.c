@@ -1,5 +1,6 @@
 /* Bytes in and out of a device, on the fake driver: every size, views, jobs' fetches, too few
  * slabs, clients that stall. What fails and who goes away is test_cuda_transfer_faults.c's. */
+#include "compute/cuda/slab.h"
 #include "tests/unit/cuda_transfer_fixture.h"
 
 static void sizes(void **state)
@@ -201,6 +202,109 @@ static void stalled(void **state)
     free(got);
 }
 
+/* --- reclaimed within a pull --- */
+
+/* Somebody else in line, who takes his time. */
+struct waiter {
+    struct slab_user user;
+    struct slab *slabs[64];
+    _Atomic int n, slow;
+};
+
+static void waiter_granted(struct slab_user *u, struct slab *b)
+{
+    struct waiter *w = (struct waiter *)u;
+    w->slabs[atomic_load(&w->n)] = b;
+    atomic_fetch_add(&w->n, 1);
+    if (atomic_load(&w->slow))
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+}
+static void waiter_copied(struct slab_user *u, struct slab *b, enum err_code result)
+{
+    (void)u, (void)b, (void)result;
+}
+static void waiter_reclaim(struct slab_user *u, uint64_t before)
+{
+    (void)u, (void)before;
+}
+static void waiter_destroy(struct slab_user *u)
+{
+    (void)u;
+}
+
+static void waiter_add(struct waiter *w)
+{
+    *w = (struct waiter){.user = {.granted = waiter_granted,
+                                  .copied = waiter_copied,
+                                  .reclaim = waiter_reclaim,
+                                  .destroy = waiter_destroy}};
+    slab_user_add(device.slabs, &w->user);
+}
+
+static void waiter_remove(struct waiter *w)
+{
+    for (int i = 0; i < atomic_load(&w->n); i++)
+        slab_put(device.slabs, w->slabs[i]);
+    slab_user_remove(device.slabs, &w->user);
+}
+
+/* Gets in line for a bulk slab, or has got one at once. */
+static void waiter_asks(struct waiter *w)
+{
+    struct slab *b;
+    assert_int_equal(slab_get(device.slabs, &w->user, SLAB_BULK, true, &b), ERR_OK);
+    if (b) {
+        w->slabs[atomic_load(&w->n)] = b;
+        atomic_fetch_add(&w->n, 1);
+    }
+}
+
+/* A pull gives slabs to others, which takes long; what it has asked for meanwhile is taken from it.
+ * It asks again. */
+static void reclaimed_within_a_pull(void **state)
+{
+    (void)state;
+    enum { N = 9000000, THIRD = N / 3, BACK = 100, SOME = 50000 };
+    unsigned char *bytes = pattern(N, 1), *got = calloc(1, THIRD);
+    struct waiter all, next;
+    struct client down = {0};
+    struct err e = ERR_INIT;
+    struct view v = {1, {THIRD}, {3}, 0}; /* gathered by kernels, which can be held */
+    void *p = device_memory(N);
+    assert_int_equal(upload(p, bytes, N, N), ERR_OK);
+    assert_int_equal(cuda_download_new(&cuda.base, 0, p, &v, 1, woken, &down, &down.t, &e), ERR_OK);
+    cuda_download_start(down.t);
+    assert_int_equal(pull(&down, got, 0, 1000000, 1000000), ERR_OK); /* past the small slab */
+    waiter_add(&all);
+    waiter_add(&next);
+    int64_t at = 1000000;
+    for (int had = -1; had < atomic_load(&all.n);) { /* there is no other left */
+        had = atomic_load(&all.n);
+        waiter_asks(&all);
+        for (int ms = 0; ms < 50 && atomic_load(&all.n) == had; ms++, at++) {
+            assert_int_equal(pull(&down, got, at, at + 1, 1), ERR_OK); /* it is no idle transfer */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    }
+    atomic_store(&all.slow, 1);
+    waiter_asks(&next);
+    atomic_store(&down.woken, 0);
+    fake_cuda_hold(1);
+    assert_int_equal(cuda_download_pull(down.t, BACK, got, 1000), 0);
+    fake_cuda_release();
+    wait_for(&down.woken);
+    assert_int_equal(pull(&down, got, BACK, BACK + SOME, 1000), ERR_OK);
+    for (int i = 0; i < SOME; i++)
+        assert_int_equal(got[BACK + i], bytes[3 * (BACK + i)]);
+    atomic_store(&all.slow, 0);
+    waiter_remove(&next);
+    waiter_remove(&all);
+    finish(&down);
+    cuda_free(&cuda.base, 0, p, N);
+    free(bytes);
+    free(got);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +314,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(behind_a_job, setup, teardown),
         cmocka_unit_test_setup_teardown(too_few_slabs, setup, teardown),
         cmocka_unit_test_setup_teardown(stalled, setup, teardown),
+        cmocka_unit_test_setup_teardown(reclaimed_within_a_pull, setup, teardown),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
