@@ -12,6 +12,7 @@
 
 #include "compute/engine.h"
 #include "compute/fuse.h"
+#include "compute/loop.h"
 #include "compute/plan_cache.h"
 
 /* A place in a stream's order that a storage was used at. */
@@ -114,11 +115,11 @@ struct task {
     bool fetch_submitted;    /* task_unlock tells of it */
     struct buffer **fetched; /* whose storage it exchanges, borrowed */
     uint32_t n_fetched, cap_fetched, cap_copies;
-    struct loop_kernels *lent[3]; /* that it runs, a reference each; or NULL */
-    struct plan_entry *entry;     /* whose kernels it runs, a reference; or NULL */
-    uint64_t number;              /* in the order submitted, of all streams */
-    uint64_t if_version;          /* 0, or: only while the target's contents have this version */
-    struct answer *answer;        /* who reads what its guards say, or NULL */
+    struct loop_kernels *lent[LOOP_PASSES]; /* that it runs, a reference each; or NULL */
+    struct plan_entry *entry;               /* whose kernels it runs, a reference; or NULL */
+    uint64_t number;                        /* in the order submitted, of all streams */
+    uint64_t if_version;   /* 0, or: only while the target's contents have this version */
+    struct answer *answer; /* who reads what its guards say, or NULL */
     engine_done *done;
     void *user;
     double device_ms;

@@ -188,9 +188,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
                     .out = req->out};
     if (typed->guards)
         l->refusal = "an index is looked at in each step";
-    code = require_device(l->stream, req->out, NULL, e);
-    for (uint32_t i = 0; i < typed->n_inputs && code == ERR_OK; i++)
-        code = require_device(l->stream, typed->inputs[i].array, typed->inputs[i].name, e);
+    code = run_require_device(&r, e);
     if (code == ERR_OK && !l->refusal)
         code = bind(l, &r, req->out_view, e);
     if (code == ERR_OK && !l->refusal && !number_slots(l, &r, dead))
@@ -315,7 +313,7 @@ static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t
             add_pass(&to, l, slots, pass_at(at), i);
             add_pass(&to, l, slots, pass_at(at + 1), i);
             t->job.loop_n = to.n - t->job.loop_from;
-            t->job.repeats = rounds < UINT32_MAX ? (uint32_t)rounds : UINT32_MAX;
+            t->job.repeats = (uint32_t)rounds;
             at += 2 * rounds;
         }
         for (; at < end; at++)
@@ -338,17 +336,10 @@ static void lend(struct task *t, struct loop *l)
     }
 }
 
-static void prepare_kernels(const struct task *t)
-{
-    struct backend *b = t->stream->engine->backend;
-    for (uint32_t i = 0; b->ops->prepare && i < t->job.n_kernels; i++)
-        b->ops->prepare(b, t->stream->device, t->job.kernels[i]);
-}
-
 static enum err_code submit(struct task *t, struct err *e)
 {
     struct engine *g = t->stream->engine;
-    prepare_kernels(t);
+    run_prepare_kernels(t->stream, t->job.kernels, t->job.n_kernels);
     pthread_mutex_lock(&g->lock);
     if (!task_reserve(t)) {
         task_unlock_unsubmitted(t);
@@ -356,16 +347,10 @@ static enum err_code submit(struct task *t, struct err *e)
     }
     atomic_fetch_add(&g->evaluations, 1);
     enum err_code code = task_submit(t);
-    char why[ENGINE_REASON];
-    if (code != ERR_OK) {
-        engine_reason(g, t->job.refusal, why);
-        t->done = NULL; /* the caller hears of it from us */
-    }
+    if (code != ERR_OK)
+        code = run_refused(t, code, e);
     task_unlock(t);
-    return code == ERR_OK              ? ERR_OK
-           : code == ERR_OUT_OF_MEMORY ? err_oom(e)
-           : code == ERR_INTERNAL      ? err_set(e, code, "%s", why)
-                                       : err_set(e, code, "the device failed during the work");
+    return code;
 }
 
 static enum err_code get_kernels(struct loop *l, struct err *e)

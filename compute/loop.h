@@ -42,10 +42,10 @@ bool loop_carry(struct loop *l, const struct array *from, const struct array *to
 const char *loop_refusal(const struct loop *l); /* static text; NULL: none */
 bool loop_may_do_later(const struct loop *l);   /* it is refused as things are just now */
 
-/* Queues `steps` (≥ 1) steps, of which the first LOOP_PASSES, or all where they are fewer, have
- * been recorded; the loop goes in any case. *ret_passes is how many times memory is passed over:
- * after the first pass the arrays are where that left them, then where the second or the third did.
- * done() is told as engine_evaluate's. */
+/* Queues `steps` (≥ 1, < 2³²) steps, of which the first LOOP_PASSES, or all where they are fewer,
+ * have been recorded; the loop goes in any case. *ret_passes is how many times memory is passed
+ * over: after the first pass the arrays are where that left them, then where the second or the
+ * third did. done() is told as engine_evaluate's. */
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
                           int64_t *ret_passes, struct loop_report *ret_report,
                           struct err *e) must_check;

@@ -86,7 +86,7 @@ void program_rest(struct program *p);
 enum err_code program_wake(struct program *p, struct err *e) must_check;
 
 /* How many steps a slice beginning after `step` steps may have, at most `n`: it ends where `until`
- * is asked for, and before the series' memory is full. */
+ * is asked for, before the series' memory is full, and after some ten thousand statements. */
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
 
 /* Steps that take about so many seconds, where nothing is known yet but how much they write. */
@@ -124,6 +124,8 @@ enum program_state {
     PROGRAM_AGAIN, /* somebody else wrote to an array that is assigned: what he wrote counts */
     PROGRAM_FAILED
 };
+/* Slices that come to nothing, one after the other: who runs the program gives up then. */
+#define PROGRAM_AGAIN_MOST 100
 struct program_progress {
     enum program_state state;
     int64_t steps;     /* whole ones that the arrays have now */

@@ -6,8 +6,7 @@
 #include "compute/engine_internal.h"
 #include "compute/program_int.h"
 
-#define PROGRAM_NEVER UINT64_MAX
-#define STEPS_MOST    (1 << 30) /* of a slice */
+#define TICKETS_MOST (1 << 16) /* of a slice's steps: they are taken beforehand */
 /* What a step surely does not exceed by much: seconds a statement, bytes a second. */
 #define STATEMENT_S 2e-6
 #define HOST_RATE   2e9
@@ -16,6 +15,12 @@
 static bool is_due(int64_t step, int64_t every)
 {
     return step % every == 0;
+}
+
+/* At most, where each statement runs by itself. */
+static size_t tickets_of_step(const struct program *p)
+{
+    return 2 * (size_t)p->spec.n_body + p->spec.n_series;
 }
 
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
@@ -27,7 +32,9 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
         int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
         n = n < room ? n : room;
     }
-    return n < STEPS_MOST ? n : STEPS_MOST;
+    int64_t most = TICKETS_MOST / (int64_t)tickets_of_step(p);
+    most = most > 1 ? most : 1;
+    return n < most ? n : most;
 }
 
 int64_t program_first_slice(const struct program *p, double seconds)
@@ -37,7 +44,7 @@ int64_t program_first_slice(const struct program *p, double seconds)
     for (uint32_t i = 0; i < p->n_targets; i++)
         bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
     double n = seconds / (p->spec.n_body * STATEMENT_S + bytes / rate);
-    return n < 1 ? 1 : n > STEPS_MOST ? STEPS_MOST : (int64_t)n;
+    return n < 1 ? 1 : n > TICKETS_MOST ? TICKETS_MOST : (int64_t)n;
 }
 
 struct loop_report program_report_on(const struct program *p, struct loop_report r)
@@ -353,8 +360,7 @@ static enum err_code queue(struct program *p)
 /* Room for what the slice asks for: its callbacks' places must not move. */
 static bool reserve(struct program *p, int64_t n)
 {
-    size_t each = 2 * (size_t)p->spec.n_body + p->spec.n_series;
-    size_t all = (size_t)n * each + p->n_checks + 1 + n_watched(p);
+    size_t all = (size_t)n * tickets_of_step(p) + p->n_checks + 1 + n_watched(p);
     if (all > p->cap_tickets) {
         struct ticket *tickets = mem_reallocarray(NULL, all, sizeof *tickets);
         struct asked_guards *guards = mem_reallocarray(NULL, all, sizeof *guards);

@@ -18,12 +18,30 @@ static struct array *new_result(struct run *r)
     return a;
 }
 
-/* What the device makes of the kernels is made outside of the lock. */
-static void prepare_kernels(const struct run *r)
+void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const *kernels,
+                         uint32_t n)
 {
-    const struct backend_ops *ops = r->g->backend->ops;
-    for (uint32_t i = 0; ops->prepare && i < r->plan->n_kernels; i++)
-        ops->prepare(r->g->backend, r->task->stream->device, r->plan->kernels[i]);
+    struct backend *b = s->engine->backend;
+    for (uint32_t i = 0; b->ops->prepare && i < n; i++)
+        b->ops->prepare(b, s->device, kernels[i]);
+}
+
+enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
+{
+    char why[ENGINE_REASON];
+    t->done = NULL; /* the caller hears of it from us */
+    if (code == ERR_INTERNAL) {
+        engine_reason(t->stream->engine, t->job.refusal, why);
+        return err_set(e, code, "%s", why);
+    }
+    if (code != ERR_OUT_OF_MEMORY)
+        return err_set(e, code, "the device failed during the work");
+    err_oom(e);
+    if (e) {
+        e->wanted = t->job.wanted;
+        e->device = t->stream->device;
+    }
+    return code;
 }
 
 static bool reads_target(const struct run *r)
@@ -100,7 +118,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         task_free(r->task);
         return code;
     }
-    prepare_kernels(r);
+    run_prepare_kernels(r->task->stream, r->plan->kernels, r->plan->n_kernels);
     pthread_mutex_lock(&g->lock);
     code = r->out ? require_version(r->out->buffer, r->task->if_version, e) : ERR_OK;
     if (code == ERR_OK)
@@ -134,13 +152,9 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         old = take_effect(r, renamed, code);
     if (r->out && answer)
         answer->is = array_version(r->out);
-    char why[ENGINE_REASON];
-    int device = r->task->stream->device;
-    int64_t wanted = r->task->job.wanted;
     if (code != ERR_OK) {
         fetch_undo(r->task);
-        engine_reason(g, r->task->job.refusal, why);
-        r->task->done = NULL; /* the caller hears of it from us */
+        code = run_refused(r->task, code, e);
     }
     task_unlock(r->task);
     if (code != ERR_OK) {
@@ -149,13 +163,6 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
             answer->download = NULL;
         }
         array_unref(result);
-        code = code == ERR_OUT_OF_MEMORY ? err_oom(e)
-               : code == ERR_INTERNAL    ? err_set(e, code, "%s", why)
-                                         : err_set(e, code, "the device failed during the work");
-        if (code == ERR_OUT_OF_MEMORY && e) {
-            e->wanted = wanted;
-            e->device = device;
-        }
     } else {
         *ret = result;
     }
@@ -193,6 +200,15 @@ enum err_code require_device(const struct engine_stream *s, const struct array *
                    name && *name ? " " : "", name ? name : "", device, s->device);
 }
 
+enum err_code run_require_device(const struct run *r, struct err *e)
+{
+    const struct engine_stream *s = r->task->stream;
+    enum err_code code = r->out ? require_device(s, r->out, NULL, e) : ERR_OK;
+    for (uint32_t i = 0; i < r->typed->n_inputs && code == ERR_OK; i++)
+        code = require_device(s, r->typed->inputs[i].array, r->typed->inputs[i].name, e);
+    return code;
+}
+
 enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
                          bool fast_math, struct array *out, const struct view *out_view,
                          struct array **ret, struct err *e)
@@ -205,9 +221,7 @@ enum err_code engine_run(struct task *take_t, const struct typed *typed, struct 
                     .entry = take_t->entry,
                     .out = out};
     enum write_mode mode;
-    enum err_code code = out ? require_device(take_t->stream, out, NULL, e) : ERR_OK;
-    for (uint32_t i = 0; i < typed->n_inputs && code == ERR_OK; i++)
-        code = require_device(take_t->stream, typed->inputs[i].array, typed->inputs[i].name, e);
+    enum err_code code = run_require_device(&r, e);
     if (code == ERR_OK)
         code = run_prepare(&r, out_view, &mode, e);
     if (code != ERR_OK) {

@@ -47,4 +47,13 @@ enum err_code run_bind_temps(struct run *r, struct err *e) must_check;
 enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
                               struct err *e) must_check;
 
+/* Its arrays are on the stream's device: require_device. */
+enum err_code run_require_device(const struct run *r, struct err *e) must_check;
+/* What the device makes of the kernels is made outside of the lock. */
+void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const *kernels,
+                         uint32_t n);
+/* With the lock held: the error for a task that task_submit says has failed at once; `done` is not
+ * told then. Returns its code. */
+enum err_code run_refused(struct task *t, enum err_code code, struct err *e) must_check;
+
 #endif

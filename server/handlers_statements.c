@@ -14,7 +14,6 @@
 #include "server/meta.h"
 #include "server/program_body.h"
 
-#define AGAIN_MOST    100  /* steps that came to nothing, one after the other */
 #define OFFLOAD_ITEMS 8192 /* results of so many elements are printed by a worker */
 
 struct statements {
@@ -139,7 +138,7 @@ static bool conclude(struct request *req, struct statements *s, struct program_p
         fail(req, s, &g->err);
     } else if (refusal->code != ERR_OK) {
         fail(req, s, refusal);
-    } else if (++s->again == AGAIN_MOST) {
+    } else if (++s->again == PROGRAM_AGAIN_MOST) {
         err_set(&e, ERR_CONFLICT, "others write to the arrays more often than this can be done");
         fail(req, s, &e);
     } else {

@@ -11,9 +11,8 @@
 #include "compute/base/mem.h"
 #include "server/handlers.h"
 
-#define GROW_MOST  16  /* times the steps of the slice before */
-#define SWEEP      1.0 /* seconds after which ended jobs are looked at, whether they are kept */
-#define AGAIN_MOST 100 /* slices that came to nothing, one after the other */
+#define GROW_MOST 16  /* times the steps of the slice before */
+#define SWEEP     1.0 /* seconds after which ended jobs are looked at, whether they are kept */
 
 static void wake_job(void *user)
 {
@@ -162,7 +161,7 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
         ret->failed_in = g->steps + 1;
         return true;
     case PROGRAM_AGAIN:
-        if (j->again < AGAIN_MOST)
+        if (j->again < PROGRAM_AGAIN_MOST)
             return false;
         err_set(&ret->err, ERR_CONFLICT,
                 "others write to the arrays more often than a step of the program ends");
