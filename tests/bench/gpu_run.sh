@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
-#     gpu_run.sh STEP…       build unit backend arrays sanitize bench bench-quick sample program move http
+#     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
+#                            move http
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -15,6 +16,8 @@
 #   PROPERTY  random expressions in `backend`; each is a kernel to compile. Default 3000
 #   EXACT     random expressions in `backend` whose bits must be the CPU's. Default 2000
 #   EVERY     `sanitize` takes one golden record and one on whole arrays in so many. Default 41
+#   SHARES    processes that share the HTTP tests in `suite`, which need pytest, PyYAML and jsonschema.
+#             Default 6
 #   SAMPLE    random expressions in `sanitize`. Default 60
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -136,6 +139,21 @@ END
     grep -q 'SUMMARY: 0' "$log"
 }
 
+# The HTTP tests on this machine's GPU, which a daemon takes by itself.
+http_tests() { # SHARES ARGUMENT…
+    local shares=$1 k failed=0 pids=()
+    shift
+    for ((k = 1; k <= shares; k++)); do
+        ARRAYD_REAL_GPU=1 ARRAYD_SHARE=$k/$shares ARRAYD_BIN=$checked/server/arrayd "$python" -m pytest -q \
+            -p no:cacheprovider -rf --tb=short "$@" >"$out/http-$k.log" 2>&1 &
+        pids+=($!)
+    done
+    for k in "${pids[@]}"; do wait "$k" || failed=1; done
+    cat "$out"/http-*.log
+    grep -hE '^(FAILED|ERROR)|(passed|failed).* in ' "$out"/http-*.log | sed 's/^/| /'
+    return "$failed"
+}
+
 run_step() {
     local bench=$root/tests/bench arrayd=$release/server/arrayd
     case $1 in
@@ -144,6 +162,8 @@ run_step() {
     backend) step_backend ;;
     arrays) step_arrays ;;
     sanitize) step_sanitize ;;
+    suite) http_tests "${SHARES:-6}" "$root/tests/http" ;;
+    devices) http_tests 1 "$root/tests/http/test_gpu.py" -k "room or meet" ;;
     bench) "$python" "$bench/bench_gpu.py" "$arrayd" ;;
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
     sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
@@ -160,6 +180,8 @@ limit_of() {
     backend) echo "${LIMIT_BACKEND:-300}" ;;
     arrays) echo "${LIMIT_ARRAYS:-400}" ;;
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
+    suite) echo "${LIMIT_SUITE:-500}" ;;
+    devices) echo "${LIMIT_DEVICES:-60}" ;;
     bench) echo "${LIMIT_BENCH:-240}" ;;
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
     sample) echo "${LIMIT_SAMPLE:-90}" ;;

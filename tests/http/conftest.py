@@ -5,7 +5,8 @@
                   the bytes in use must be back at what they were
     daemon_with   a function that starts a daemon of its own: daemon_with("--memory-limit", "1MiB")
     gpu_with      the same on the CUDA backend with the fake driver (tests/fake/fake_cuda.h), where
-                  the build has it and there is a g++; `.fail("700")` breaks its next launch
+                  the build has it and there is a g++; `.fail("700")` breaks its next launch.
+                  With ARRAYD_REAL_GPU on this machine's own GPU: what only the fake can do is skipped
     two_with      the same with two principals: ann, bob = two_with(); each a Client
     contract      the OpenAPI file
 
@@ -161,8 +162,30 @@ def fake_gpu():
     return {"ARRAYD_LIBCUDA": str(driver), "ARRAYD_LIBNVRTC": str(nvrtc), "ARRAYD_FAKE_CACHE": cache}
 
 
+def on_a_real_gpu(daemon_with):
+    def skip(*_):
+        pytest.skip("only the fake driver does that")
+
+    def start(*args, environment=(), **kw):
+        asked = {name for name in dict(environment) if name.startswith("ARRAYD_FAKE")}
+        if asked - {"ARRAYD_FAKE_DEVICES"}:
+            skip()
+        d = daemon_with("--backend", "cuda", *args, **kw)
+        c = d.client()
+        devices = len(c.info()["devices"])
+        c.close()
+        if devices < int(dict(environment).get("ARRAYD_FAKE_DEVICES", 1)):
+            pytest.skip("not so many GPUs")
+        d.fail = skip
+        return d
+
+    return start
+
+
 @pytest.fixture
 def gpu_with(daemon_with, tmp_path):
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        return on_a_real_gpu(daemon_with)
     fake = fake_gpu()
     if fake is None:
         pytest.skip("no fake driver in this build, or no g++")
