@@ -128,7 +128,7 @@ bool array_same_elements(const struct array *a, const struct array *b);
 uint64_t array_buffer_id(const struct array *a);
 /* A new array, unseen by others yet, is to take the place of another: its memory gets that id. */
 void array_take_place(struct array *a, const struct array *of);
-uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer plus work in flight */
+uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer, itself among them */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
 int array_device(const struct array *a);
 bool array_in_host_memory(const struct array *a); /* engine_move */

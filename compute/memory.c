@@ -399,11 +399,7 @@ void array_take_place(struct array *a, const struct array *of)
 
 uint32_t array_buffer_refs(const struct array *a)
 {
-    struct engine *g = a->buffer->engine;
-    pthread_mutex_lock(&g->lock);
-    uint32_t in_flight = atomic_load(&a->buffer->storage->refs) - 1;
-    pthread_mutex_unlock(&g->lock);
-    return buffer_arrays(a->buffer) + in_flight;
+    return buffer_arrays(a->buffer);
 }
 
 bool array_buffer_shared(const struct array *a)

@@ -167,14 +167,15 @@ def on_a_real_gpu(daemon_with):
         pytest.skip("only the fake driver does that")
 
     def start(*args, environment=(), **kw):
-        asked = {name for name in dict(environment) if name.startswith("ARRAYD_FAKE")}
-        if asked - {"ARRAYD_FAKE_DEVICES"}:
+        asked = dict(environment)
+        wanted = int(asked.pop("ARRAYD_FAKE_DEVICES", 1))
+        if not wanted or any(name.startswith("ARRAYD_FAKE") for name in asked):
             skip()
-        d = daemon_with("--backend", "cuda", *args, **kw)
+        d = daemon_with("--backend", "cuda", *args, environment=asked, **kw)
         c = d.client()
         devices = len(c.info()["devices"])
         c.close()
-        if devices < int(dict(environment).get("ARRAYD_FAKE_DEVICES", 1)):
+        if devices < wanted:
             pytest.skip("not so many GPUs")
         d.fail = skip
         return d

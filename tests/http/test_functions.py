@@ -146,7 +146,7 @@ def test_each_argument_is_computed_once(api, fn):
     api.upload(np.ones(8), "u")
     api.expect(201, fn("cube", ["x"], "x*x*x"))
     kernel = api.expect(200, api.post("/v1/explain", {"expr": "cube(exp(u))"})).json()["kernels"][0]
-    assert kernel["source"].count("exp") == 1, kernel["source"]
+    assert kernel["source"].lower().count("exp") == 1, kernel["source"]
 
 
 @pytest.mark.parametrize("body,code,where,said", [

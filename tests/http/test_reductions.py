@@ -35,7 +35,7 @@ def value(api, expr, **fields):
         got = got[..., 0] + 1j * got[..., 1]
     else:
         got = np.asarray(got, dtype="float64" if r["dtype"] == "bfloat16" else None)
-        got = np.where(got == "NaN", np.nan, got) if got.dtype.kind == "U" else got
+        got = np.where(got == "NaN", "nan", got) if got.dtype.kind == "U" else got
     got = got.reshape(r["shape"]) if got.size == 0 else got
     assert list(got.shape) == r["shape"], (expr, r["shape"])
     return got.astype(r["dtype"] if r["dtype"] != "bfloat16" else "float64")
