@@ -292,11 +292,12 @@ static enum err_code watch_all(struct program *p, struct err *e)
     const struct program_spec *spec = &p->spec;
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < spec->n_series && code == ERR_OK; i++)
-        code = watch(p, &p->series[i], &spec->series[i].expr, -1, SERIES_ROOM,
+        code = watch(p, &p->series[i], &spec->series[i].expr, -1, VALUES_ROOM,
                      spec->series[i].place, e);
     if (spec->until && code == ERR_OK) {
         p->until = arena_alloc(p->arena, sizeof *p->until);
-        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, 1, spec->until->place, e)
+        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, VALUES_ROOM,
+                                spec->until->place, e)
                         : err_oom(e);
     }
     for (uint32_t i = 0; i < p->n_targets && spec->stop_on_nan && code == ERR_OK; i++)
@@ -378,6 +379,7 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
     pthread_mutex_init(&p->told, NULL); /* cannot fail here */
     p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
+    p->stop_at = p->nan_within = INT64_MAX;
     bool there = add_results(p);
     p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);
     p->steps = arena_alloc_array(p->arena, p->spec.n_body, sizeof *p->steps);

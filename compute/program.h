@@ -85,8 +85,9 @@ void program_on_ready(struct program *p, program_ready *ready, void *user);
 void program_rest(struct program *p);
 enum err_code program_wake(struct program *p, struct err *e) must_check;
 
-/* How many steps a slice beginning after `step` steps may have, at most `n`: it ends where `until`
- * is asked for, before the series' memory is full, and after some ten thousand statements. */
+/* How many steps a slice beginning after `step` steps may have, at most `n`: it ends before the
+ * memory of what is recorded, or of what `until` said, is full, after some ten thousand statements,
+ * and where the last slice is known to have gone too far. */
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
 
 /* Steps that take about so many seconds, where nothing is known yet but how much they write. */
@@ -120,8 +121,10 @@ enum program_state {
     PROGRAM_WAITING, /* for wake */
     PROGRAM_GOES_ON,
     PROGRAM_UNTIL, /* `until` is true */
-    PROGRAM_NAN,   /* stop_on_nan: an array would have got NaNs; it has none */
-    PROGRAM_AGAIN, /* somebody else wrote to an array that is assigned: what he wrote counts */
+    PROGRAM_NAN,   /* stop_on_nan: the step would have made NaNs; the arrays have none */
+    /* Nothing came of it: somebody else wrote to an array that is assigned, and what he wrote
+     * counts; or the slice went beyond the step that ends the program, or fails. */
+    PROGRAM_AGAIN,
     PROGRAM_FAILED
 };
 /* Slices that come to nothing, one after the other: who runs the program gives up then. */

@@ -1,6 +1,7 @@
 /* What became of a slice: once all callbacks have come, why it failed, or what is published. */
 #include <string.h>
 
+#include "compute/engine_internal.h"
 #include "compute/program_int.h"
 
 static bool all_told(struct program *p)
@@ -57,8 +58,12 @@ static void forget_answers(struct program *p)
 /* The device's own failures are told by code alone. */
 static enum err_code say_why(struct program *p, enum err_code code)
 {
-    return code == ERR_OUT_OF_MEMORY ? err_oom(&p->err)
-                                     : err_set(&p->err, code, "the device failed during the work");
+    char why[ENGINE_REASON] = "the device failed during the work";
+    if (code == ERR_OUT_OF_MEMORY)
+        return err_oom(&p->err);
+    if (code == ERR_INTERNAL)
+        engine_reason(p->stream->engine, 0, why);
+    return err_set(&p->err, code, "%s", why);
 }
 
 /* What stopped the slice, the first of all. */
@@ -123,17 +128,50 @@ static enum err_code publish(struct program *p)
     return code;
 }
 
-static bool says_yes(const struct watched *w)
+/* The steps after which `until` was true first; INT64_MAX: it was not. */
+static int64_t true_after(const struct program *p)
 {
-    return w->bytes[0] != 0;
+    const int64_t every = p->spec.until_every;
+    for (uint32_t i = 0; i < p->n_answers; i++)
+        if (p->until->bytes[i])
+            return (p->begin / every + 1 + i) * every;
+    return INT64_MAX;
 }
 
-static enum program_state verdict(struct program *p)
+static bool has_nan(const struct program *p)
 {
     for (uint32_t i = 0; i < p->n_checks; i++)
-        if (says_yes(&p->checks[i]))
-            return PROGRAM_NAN;
-    return p->asks_until && says_yes(p->until) ? PROGRAM_UNTIL : PROGRAM_GOES_ON;
+        if (p->checks[i].bytes[0])
+            return true;
+    return false;
+}
+
+/* What a slice that succeeded comes to. One that went too far is as nothing, since the arrays have
+ * none of it yet; shorter ones are to follow. */
+static enum program_state verdict(struct program *p)
+{
+    const int64_t until = true_after(p);
+    if (until < p->end) {
+        p->stop_at = until;
+        return PROGRAM_AGAIN;
+    }
+    if (!has_nan(p))
+        return until == p->end ? PROGRAM_UNTIL : PROGRAM_GOES_ON;
+    if (p->end == p->begin + 1)
+        return PROGRAM_NAN;
+    p->nan_within = p->end;
+    return PROGRAM_AGAIN;
+}
+
+/* After a failure: whether there are steps before it that can be had by themselves. What failed for
+ * want of memory may fail anywhere the next time. */
+static bool can_stop_before(struct program *p, enum err_code code)
+{
+    if (code == ERR_DEVICE_LOST || code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL ||
+        p->failed_in <= p->begin + 1)
+        return false;
+    p->stop_at = p->failed_in - 1;
+    return true;
 }
 
 void program_discard(struct program *p)
@@ -165,6 +203,10 @@ void program_collect(struct program *p, struct program_progress *ret)
     if (ret->state == PROGRAM_FAILED && code == ERR_INTERNAL && !p->plain) {
         p->never_loops = p->clears = true;
         p->why = "the kernels of several statements could not be compiled";
+        ret->state = PROGRAM_AGAIN;
+    }
+    if (ret->state == PROGRAM_FAILED && can_stop_before(p, code)) {
+        p->clears = true;
         ret->state = PROGRAM_AGAIN;
     }
     if (ret->state == PROGRAM_FAILED) {

@@ -10,7 +10,7 @@
 #include "compute/program.h"
 
 #define PROGRAM_NEVER UINT64_MAX /* program->first_failure: none */
-#define SERIES_ROOM   1024       /* values of a series that one slice makes, at most */
+#define VALUES_ROOM   1024       /* values of a series, or answers of until, of one slice, at most */
 
 /* An array that is assigned. */
 struct target {
@@ -46,10 +46,10 @@ struct step {
     struct view region;      /* of the temporary, or of the target's spares */
 };
 
-/* A single element computed at the end of a slice and looked at, or a series' values. */
+/* A single element computed at the end of a slice and looked at, or one each so many steps. */
 struct watched {
     struct expr expr;
-    struct array *array; /* (SERIES_ROOM,) or () */
+    struct array *array; /* (VALUES_ROOM,) or (1,) */
     struct download *download;
     char *bytes;
     size_t want, have;
@@ -96,13 +96,15 @@ struct program {
     uint32_t n_checks;
     struct expr zero;
     bool clears; /* after a failure: what is written by elements is written whole before */
+    int64_t stop_at;      /* steps that a slice is to end with, because of what comes after; or */
+    int64_t nan_within;   /* steps after which there are NaNs; or INT64_MAX */
 
     /* the slice */
     void (*wake)(void *user);
     void *user;
     int64_t begin, end; /* steps before it, and with it */
-    uint32_t n_values;
-    bool asks_until, discards;
+    uint32_t n_values, n_answers;
+    bool discards;
     struct ticket *tickets;
     struct asked_guards *guards; /* as many */
     size_t n_tickets, cap_tickets, n_guards, seen_guards;

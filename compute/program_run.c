@@ -20,21 +20,33 @@ static bool is_due(int64_t step, int64_t every)
 /* At most, where each statement runs by itself. */
 static size_t tickets_of_step(const struct program *p)
 {
-    return 2 * (size_t)p->spec.n_body + p->spec.n_series;
+    return 2 * (size_t)p->spec.n_body + p->spec.n_series + (p->until != NULL);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many steps come after `step` until a value has no room. */
+static int64_t room(int64_t step, int64_t every)
+{
+    return every > INT64_MAX / (2 * VALUES_ROOM)
+               ? INT64_MAX
+               : every - step % every + (VALUES_ROOM - 1) * every;
 }
 
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
 {
-    if (p->until && n > p->spec.until_every - step % p->spec.until_every)
-        n = p->spec.until_every - step % p->spec.until_every;
-    int64_t every = p->spec.n_series ? p->spec.series_every : INT64_MAX;
-    if (every <= INT64_MAX / (2 * SERIES_ROOM)) {
-        int64_t room = every - step % every + (SERIES_ROOM - 1) * every;
-        n = n < room ? n : room;
-    }
-    int64_t most = TICKETS_MOST / (int64_t)tickets_of_step(p);
-    most = most > 1 ? most : 1;
-    return n < most ? n : most;
+    if (p->until)
+        n = least(n, room(step, p->spec.until_every));
+    if (p->spec.n_series)
+        n = least(n, room(step, p->spec.series_every));
+    if (step < p->stop_at)
+        n = least(n, p->stop_at - step);
+    if (step < p->nan_within)
+        n = least(n, (p->nan_within - step) / 2 + (p->nan_within - step) % 2);
+    return least(n, TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
 }
 
 int64_t program_first_slice(const struct program *p, double seconds)
@@ -313,12 +325,10 @@ static enum err_code look_at_all(struct program *p)
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
         code = look(p, &p->checks[i], 0, p->end);
-    if (p->asks_until && code == ERR_OK)
-        code = look(p, p->until, 0, p->end);
     for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
         code = fetch(p, &p->checks[i], 1);
-    if (p->asks_until && code == ERR_OK)
-        code = fetch(p, p->until, 1);
+    if (p->until && code == ERR_OK)
+        code = fetch(p, p->until, p->n_answers);
     for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
         code = fetch(p, &p->series[i], p->n_values);
     for (uint32_t i = 0; i < p->spec.n_results && code == ERR_OK; i++)
@@ -340,19 +350,29 @@ static enum err_code clear(struct program *p)
     return code;
 }
 
+/* What is due after `step`. */
+static enum err_code look_at_due(struct program *p, int64_t step)
+{
+    enum err_code code = ERR_OK;
+    bool records = p->spec.n_series && is_due(step, p->spec.series_every);
+    for (uint32_t i = 0; i < p->spec.n_series && records && code == ERR_OK; i++)
+        code = look(p, &p->series[i], p->n_values, step);
+    p->n_values += records;
+    if (p->until && is_due(step, p->spec.until_every) && code == ERR_OK)
+        code = look(p, p->until, p->n_answers++, step);
+    return code;
+}
+
 static enum err_code queue(struct program *p)
 {
     enum err_code code = p->clears ? clear(p) : ERR_OK;
-    const int64_t every = p->spec.n_series ? p->spec.series_every : p->end;
-    for (int64_t step = p->begin + 1, end; step <= p->end && code == ERR_OK; step = end + 1) {
-        int64_t n = every - (step - 1) % every; /* until it is due */
-        end = p->end - step < n ? p->end : step - 1 + n;
-        code = run_steps(p, step, end);
-        if (code != ERR_OK || !p->spec.n_series || !is_due(end, every))
-            continue;
-        for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
-            code = look(p, &p->series[i], p->n_values, end);
-        p->n_values++;
+    const int64_t series = p->spec.n_series ? p->spec.series_every : INT64_MAX;
+    const int64_t until = p->until ? p->spec.until_every : INT64_MAX;
+    for (int64_t step = p->begin, n; step < p->end && code == ERR_OK; step += n) {
+        n = least(p->end - step, least(series - step % series, until - step % until));
+        code = run_steps(p, step + 1, step + n);
+        if (code == ERR_OK)
+            code = look_at_due(p, step + n);
     }
     return code == ERR_OK ? look_at_all(p) : code;
 }
@@ -385,14 +405,13 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->user = user;
     p->begin = step;
     p->end = step + n;
-    p->n_values = 0;
+    p->n_values = p->n_answers = 0;
     p->n_tickets = p->n_guards = p->seen_guards = 0;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
         t->version = program_has_ghosts(t) ? t->ghosts : array_version(t->home);
     }
     p->discards = false;
-    p->asks_until = p->until && is_due(p->end, p->spec.until_every);
     p->err = (struct err)ERR_INIT;
     p->failed_in = 0;
     p->statement = -1;

@@ -156,8 +156,8 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
         return true;
     case PROGRAM_NAN:
         err_set(&ret->err, ERR_NOT_A_NUMBER,
-                "a NaN came up after step %" PRId64 ": the arrays are as they were after it",
-                g->steps);
+                "a NaN came up in step %" PRId64 ": the arrays are as they were before it",
+                g->steps + 1);
         ret->failed_in = g->steps + 1;
         return true;
     case PROGRAM_AGAIN:

@@ -516,8 +516,8 @@ def differ(case, got, want):
         if got.get("error") != want.get("error"):
             return f"{got.get('error') and got['reply']} instead of {want.get('error') and want['reply']}"
         return None
-    if case.get("stop_on_nan") and got["state"] == "failed":  # in the slice in which there is one, or before it
-        if got["step"] >= len(want["states"]) or not any(want["nans"][got["step"] + 1:]):
+    if case.get("stop_on_nan") and got["state"] == "failed":  # the arrays are of the step before
+        if not (want["nans"] + [False])[got["step"] + 1]:
             return f"failed after step {got['step']}, NaNs: {want['nans']}"
         want = {"arrays": want["states"][got["step"]]}
     elif case.get("stop_on_nan") and want["nans"][-1]:

@@ -1,5 +1,6 @@
 /* Programs without a server: what a slice leaves behind, where each allocation and each job may
  * fail. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +65,6 @@ static void slices_go_on(void **state)
     open_fixture(&f);
     assert_int_equal(make(body, &p, &e), ERR_OK);
     assert_int_equal(program_targets(p), 2);
-    assert_int_equal(program_slice_limit(p, 0, 100), 3); /* until */
     struct program_progress g = run(p, 0, 3);
     assert_int_equal(g.state, PROGRAM_GOES_ON);
     assert_int_equal(g.steps, 3);
@@ -94,8 +94,49 @@ static void a_number_changes(void **state)
     struct program *p;
     open_fixture(&f);
     assert_int_equal(make(body, &p, &e), ERR_OK);
-    assert_int_equal(run(p, 0, 6).state, PROGRAM_UNTIL);
-    assert_true(element(f.a, 7) == 7 + 6 * 100 + 21);
+    assert_int_equal(run(p, 0, 3).state, PROGRAM_UNTIL);
+    assert_true(element(f.a, 7) == 7 + 3 * 100 + 6);
+    assert_int_equal(run(p, 3, 2).state, PROGRAM_GOES_ON); /* nobody asks */
+    assert_true(element(f.a, 7) == 7 + 5 * 100 + 15);
+    program_free(p);
+    close_fixture(&f);
+}
+
+/* A slice that goes too far leaves nothing, and the next one knows where to stop. */
+static void a_slice_that_goes_too_far(void **state)
+{
+    (void)state;
+    static const char *const grows[] = {"a = a + 1", NULL},
+                             *const roots[] = {"b = sqrt(b) - 3", "a = a*1", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    open_fixture(&f);
+    assert_int_equal(make(grows, &p, &e), ERR_OK);
+    assert_int_equal(program_slice_limit(p, 0, 100), 100);
+    struct program_progress g = run(p, 0, 100);
+    assert_int_equal(g.state, PROGRAM_AGAIN);
+    assert_int_equal(g.steps, 0);
+    assert_true(element(f.a, 7) == 7);
+    assert_int_equal(program_slice_limit(p, 0, 100), 6); /* a[0] > 5, asked after 3 and 6 */
+    g = run(p, 0, 6);
+    assert_int_equal(g.state, PROGRAM_UNTIL);
+    assert_int_equal(g.n_values, 3);
+    assert_true(element(f.a, 7) == 13);
+    assert_int_equal(program_slice_limit(p, 6, 100), 100);
+    program_free(p);
+
+    /* 100, 7, -0.35, NaN */
+    assert_int_equal(make(roots, &p, &e), ERR_OK);
+    int64_t at = 0, n, slices = 0;
+    for (n = 50; (g = run(p, at, n)).state != PROGRAM_NAN; slices++) {
+        assert_in_range(slices, 0, 9);
+        at = g.state == PROGRAM_GOES_ON ? g.steps : at;
+        n = program_slice_limit(p, at, 50);
+        assert_in_range(n, 1, 25);
+    }
+    assert_int_equal(at, 2);
+    assert_int_equal(g.steps, 2);
+    assert_true(element(f.b, 0) == sqrt(7) - 3);
     program_free(p);
     close_fixture(&f);
 }
@@ -448,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
         cmocka_unit_test(a_number_changes),
+        cmocka_unit_test(a_slice_that_goes_too_far),
         cmocka_unit_test(downloads_are_in_the_way_for_a_slice),
         cmocka_unit_test(temporaries_are_written_out),
         cmocka_unit_test(what_others_write_counts),
