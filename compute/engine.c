@@ -333,6 +333,8 @@ static void task_deliver(struct task *t)
     void *user = t->user;
     enum err_code result = t->result;
     double ms = t->device_ms;
+    for (int i = 0; i < LOOP_PASSES && t->lent[i] && result == ERR_OK; i++)
+        loop_kernels_took(t->lent[i], ms, t->lent_steps);
     task_free(t);
     atomic_fetch_sub(&g->jobs, 1);
     if (done)

@@ -116,6 +116,7 @@ struct task {
     struct buffer **fetched; /* whose storage it exchanges, borrowed */
     uint32_t n_fetched, cap_fetched, cap_copies;
     struct loop_kernels *lent[LOOP_PASSES]; /* that it runs, a reference each; or NULL */
+    int64_t lent_steps;                     /* of them */
     struct plan_entry *entry;               /* whose kernels it runs, a reference; or NULL */
     uint64_t number;                        /* in the order submitted, of all streams */
     uint64_t if_version;   /* 0, or: only while the target's contents have this version */

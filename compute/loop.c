@@ -328,8 +328,9 @@ static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t
     return true;
 }
 
-static void lend(struct task *t, struct loop *l)
+static void lend(struct task *t, struct loop *l, int64_t steps)
 {
+    t->lent_steps = steps;
     for (int i = 0; i < l->n_passes; i++) {
         t->lent[i] = l->passes[i].kernels;
         l->passes[i].kernels = NULL;
@@ -367,6 +368,12 @@ static struct loop_report report_on(const struct loop_kernels *k)
     return (struct loop_report){k->n_kernels, steps ? (uint32_t)steps : 1, k->why};
 }
 
+double loop_step_ms(struct loop *l)
+{
+    struct err e = ERR_INIT;
+    return get_kernels(l, &e) == ERR_OK ? atomic_load(&pass_of(l)->kernels->step_ms) : 0;
+}
+
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e)
 {
     enum err_code code = get_kernels(l, e);
@@ -400,7 +407,7 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
         code = err_oom(e);
     if (code == ERR_OK) {
         *ret_report = report_on(pass_of(l)->kernels);
-        lend(t, l);
+        lend(t, l, steps);
         t->done = done;
         t->user = user;
         code = submit(t, e);

@@ -50,6 +50,10 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
                           int64_t *ret_passes, struct loop_report *ret_report,
                           struct err *e) must_check;
 
+/* What a step of this took when it was last run, by itself or for another program: milliseconds on
+ * the device; 0: not known. */
+double loop_step_ms(struct loop *l);
+
 /* What loop_submit would do, as the last pass recorded says; nothing is submitted. The kernels are
  * borrowed until loop_free. */
 struct loop_explanation {
@@ -69,6 +73,8 @@ struct loop_kept *loop_kept_new(void);       /* NULL without memory */
 void loop_kept_free(struct loop_kept *kept); /* NULL allowed */
 
 struct loop_kernels;
+/* What so many steps took on the device. */
+void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps);
 void loop_kernels_unref(struct loop_kernels *k); /* NULL allowed */
 
 #endif

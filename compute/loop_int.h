@@ -36,6 +36,7 @@ struct loop_kernels {
     uint32_t n_kernels;
     struct ir_kernel *several[SEVERAL]; /* of several steps at once, falling; the first NULL ends */
     const char *why;                    /* not more than the first, or than one */
+    _Atomic float step_ms;              /* a step took on the device, the last time; 0: none has */
 };
 
 /* The pass's kernels, found or made, a reference. */

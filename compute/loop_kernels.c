@@ -52,6 +52,11 @@ static void release(const struct loop_kernels *k, struct ir_kernel *kernel)
         ops->release(k->engine->backend, kernel);
 }
 
+void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps)
+{
+    atomic_store(&k->step_ms, (float)(device_ms / (double)steps));
+}
+
 void loop_kernels_unref(struct loop_kernels *k)
 {
     if (!k || atomic_fetch_sub(&k->refs, 1) != 1)

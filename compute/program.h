@@ -90,8 +90,9 @@ enum err_code program_wake(struct program *p, struct err *e) must_check;
  * and where the last slice is known to have gone too far. */
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
 
-/* Steps that take about so many seconds, where nothing is known yet but how much they write. */
-int64_t program_first_slice(const struct program *p, double seconds);
+/* Steps from `step` on that take about so many seconds: as they did for a program alike, or, where
+ * there was none, by how much they write. No slice is under way, and the memory is there. */
+int64_t program_first_slice(struct program *p, int64_t step, double seconds);
 
 /* How the steps went by the last slice. */
 struct loop_report program_report(const struct program *p);

@@ -10,7 +10,7 @@
 #include "compute/program.h"
 
 #define PROGRAM_NEVER UINT64_MAX /* program->first_failure: none */
-#define VALUES_ROOM   1024       /* values of a series, or answers of until, of one slice, at most */
+#define VALUES_ROOM   1024 /* values of a series, or answers of until, of one slice, at most */
 
 /* An array that is assigned. */
 struct target {
@@ -95,9 +95,9 @@ struct program {
     const char *why;             /* static text */
     uint32_t n_checks;
     struct expr zero;
-    bool clears; /* after a failure: what is written by elements is written whole before */
-    int64_t stop_at;      /* steps that a slice is to end with, because of what comes after; or */
-    int64_t nan_within;   /* steps after which there are NaNs; or INT64_MAX */
+    bool clears;        /* after a failure: what is written by elements is written whole before */
+    int64_t stop_at;    /* steps that a slice is to end with, because of what comes after; or */
+    int64_t nan_within; /* steps after which there are NaNs; or INT64_MAX */
 
     /* the slice */
     void (*wake)(void *user);

@@ -31,9 +31,8 @@ static int64_t least(int64_t a, int64_t b)
 /* How many steps come after `step` until a value has no room. */
 static int64_t room(int64_t step, int64_t every)
 {
-    return every > INT64_MAX / (2 * VALUES_ROOM)
-               ? INT64_MAX
-               : every - step % every + (VALUES_ROOM - 1) * every;
+    return every > INT64_MAX / (2 * VALUES_ROOM) ? INT64_MAX
+                                                 : every - step % every + (VALUES_ROOM - 1) * every;
 }
 
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
@@ -47,16 +46,6 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
     if (step < p->nan_within)
         n = least(n, (p->nan_within - step) / 2 + (p->nan_within - step) % 2);
     return least(n, TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
-}
-
-int64_t program_first_slice(const struct program *p, double seconds)
-{
-    const struct engine *g = p->stream->engine;
-    double bytes = 0, rate = engine_in_host_memory(g) ? HOST_RATE : DEVICE_RATE;
-    for (uint32_t i = 0; i < p->n_targets; i++)
-        bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
-    double n = seconds / (p->spec.n_body * STATEMENT_S + bytes / rate);
-    return n < 1 ? 1 : n > TICKETS_MOST ? TICKETS_MOST : (int64_t)n;
 }
 
 struct loop_report program_report_on(const struct program *p, struct loop_report r)
@@ -266,6 +255,28 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n, struct 
     }
     *ret = l;
     return code;
+}
+
+/* What a step takes by what it writes, in seconds. */
+static double guess(const struct program *p)
+{
+    double bytes = 0, rate = engine_in_host_memory(p->stream->engine) ? HOST_RATE : DEVICE_RATE;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
+    return p->spec.n_body * STATEMENT_S + bytes / rate;
+}
+
+int64_t program_first_slice(struct program *p, int64_t step, double seconds)
+{
+    struct loop *l = NULL;
+    double known = 0;
+    p->err = (struct err)ERR_INIT;
+    if (!p->never_loops && program_record(p, step + 1, LOOP_PASSES, &l) == ERR_OK && l) {
+        known = loop_step_ms(l) * 1e-3;
+        loop_free(l);
+    }
+    double n = seconds / (known > 0 ? known : guess(p));
+    return n < 1 ? 1 : n > TICKETS_MOST ? TICKETS_MOST : (int64_t)n;
 }
 
 /* The steps from `step` on, n of them, as one piece of work; where they cannot be that, p->plain

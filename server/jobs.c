@@ -203,8 +203,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
                            .spec = *take_spec,
                            .series = series,
                            .created_us = clock_date_us(),
-                           .statement = -1,
-                           .slice_steps = program_first_slice(take_spec->program, t->config.slice)};
+                           .statement = -1};
     for (uint32_t i = 0; i < take_spec->n_series; i++)
         strncpy(series[i].name, take_spec->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
@@ -415,7 +414,7 @@ enum err_code job_resume(struct user_job *j, struct err *e)
         session_rest(j->spec.session, false);
         j->state = JOB_QUEUED;
         j->cancel = false;
-        j->slice_steps = program_first_slice(j->spec.program, j->table->config.slice);
+        j->slice_steps = 0;
         job_changed(j);
         job_make_ready(j);
     }

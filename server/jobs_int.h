@@ -49,7 +49,7 @@ struct user_job {
 
     /* the thread's own */
     bool in_slice;
-    int64_t slice_steps;
+    int64_t slice_steps; /* of the next one; 0: to be guessed */
     int again; /* slices before it that came to nothing, others having written to the arrays */
 };
 

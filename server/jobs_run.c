@@ -142,7 +142,8 @@ static void adapt(struct user_job *j, const struct program_progress *g)
     double took = g->device_ms; /* without what compiling took */
     double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
     more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
-    j->slice_steps = (int64_t)((double)j->slice_steps * more);
+    double n = (double)j->slice_steps * more;
+    j->slice_steps = n < 1 ? 1 : (int64_t)n;
     j->again = again ? j->again + 1 : 0;
 }
 
@@ -258,7 +259,6 @@ static void start_slice(struct user_job *j)
     enum err_code code = job_may_write(&j->spec, &o.err);
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);
-    int64_t n = j->slice_steps < 1 ? 1 : j->slice_steps;
     pthread_mutex_lock(&t->lock);
     if (j->state == JOB_QUEUED) {
         j->state = JOB_RUNNING;
@@ -275,6 +275,9 @@ static void start_slice(struct user_job *j)
         finish(j, &o);
         return;
     }
+    if (!j->slice_steps)
+        j->slice_steps = program_first_slice(j->spec.program, j->step, t->config.slice);
+    int64_t n = j->slice_steps;
     const int64_t at_once = program_report(j->spec.program).steps;
     if (n > j->spec.steps - j->step)
         n = j->spec.steps - j->step;

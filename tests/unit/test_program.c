@@ -106,8 +106,8 @@ static void a_number_changes(void **state)
 static void a_slice_that_goes_too_far(void **state)
 {
     (void)state;
-    static const char *const grows[] = {"a = a + 1", NULL},
-                             *const roots[] = {"b = sqrt(b) - 3", "a = a*1", NULL};
+    static const char *const grows[] = {"a = a + 1", NULL}, *const roots[] = {"b = sqrt(b) - 3",
+                                                                              "a = a*1", NULL};
     struct err e = ERR_INIT;
     struct program *p;
     open_fixture(&f);
@@ -138,6 +138,30 @@ static void a_slice_that_goes_too_far(void **state)
     assert_int_equal(g.steps, 2);
     assert_true(element(f.b, 0) == sqrt(7) - 3);
     program_free(p);
+    close_fixture(&f);
+}
+
+/* The first slice is as long as one of the same program before it was. */
+static void what_a_step_took_is_remembered(void **state)
+{
+    (void)state;
+    static const char *const body[] = {"b = b + 1", "a = a*1", NULL};
+    struct err e = ERR_INIT;
+    struct program *p;
+    open_fixture(&f);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(make(body, &p, &e), ERR_OK);
+        int64_t n = program_first_slice(p, 0, 10e-3);
+        if (i == 0)
+            assert_in_range(n, 1000, 10000); /* a few microseconds, not knowing better */
+        else
+            assert_int_equal(n, 10);
+        front.device_ms =
+            1; /* of a piece of work; the last has one step, values coming before it */
+        assert_int_equal(run(p, 0, 100).state, PROGRAM_GOES_ON);
+        front.device_ms = 0;
+        program_free(p);
+    }
     close_fixture(&f);
 }
 
@@ -489,6 +513,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_go_on),
         cmocka_unit_test(a_number_changes),
+        cmocka_unit_test(what_a_step_took_is_remembered),
         cmocka_unit_test(a_slice_that_goes_too_far),
         cmocka_unit_test(downloads_are_in_the_way_for_a_slice),
         cmocka_unit_test(temporaries_are_written_out),
