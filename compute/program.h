@@ -137,7 +137,7 @@ struct program_progress {
     int64_t failed_in; /* PROGRAM_FAILED: the step that failed, counted from 1; */
     int32_t statement; /* and its statement, -1: unknown */
     uint32_t n_values; /* of each series */
-    double device_ms;  /* of the slice's steps */
+    double device_ms;  /* that the slice took, whatever came of it */
 };
 /* What became of the slice. Once the state is not PROGRAM_WAITING the arrays have what it made
  * (PROGRAM_GOES_ON, PROGRAM_UNTIL), or what they had. */

@@ -218,8 +218,8 @@ void program_collect(struct program *p, struct program_progress *ret)
     } else if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
         ret->steps = p->end;
         ret->n_values = p->n_values;
-        ret->device_ms = p->device_ms;
     }
+    ret->device_ms = p->device_ms;
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;
     forget_answers(p);

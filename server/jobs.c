@@ -357,6 +357,7 @@ int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
     if (!job_is_over(j) && rate > 0)
         json_put_member_double(w, "eta_s", (double)(j->spec.steps - j->step) / rate);
     json_put_member_double(w, "elapsed_s", ms / 1e3);
+    json_put_member_double(w, "device_s", j->device_ms / 1e3);
     if (j->report.steps) {
         json_put_key(w, "pass");
         job_put_pass(&j->report, w);

@@ -230,6 +230,7 @@ static bool take_progress(struct user_job *j)
     adapt(j, &g);
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->spec.program);
+    j->device_ms += g.device_ms;
     if (good && !keep_values(j, g.n_values))
         code = err_oom(&g.err);
     j->step = g.steps;

@@ -227,13 +227,16 @@ def main():
                 ms[peer] = min(ms.get(peer, float("inf")), timed(run))
         job = min(jobs, key=lambda j: j["elapsed_s"])
         ms["ours"] = job["elapsed_s"] * 1e3
+        device = job["device_s"] * 1e3
         copy = None if options.no_peers else copy_ms(shape, len(names))
         best = min((v, k) for k, v in ms.items() if k != "ours") if others else None
         print(json.dumps({"bench": "gpu_program", "case": name, "steps": steps, "same_bits": bool(same),
-                          "ms": {k: round(v, 3) for k, v in ms.items()}, "pass": job.get("pass"), "wanted": wanted,
+                          "ms": {k: round(v, 3) for k, v in ms.items()}, "device_ms": round(device, 3),
+                          "pass": job.get("pass"), "wanted": wanted,
                           "copies": copy and round(ms["ours"] / steps / copy, 3)}), flush=True)
         others_text = ", ".join(f"{k} {v:.2f}" for k, v in ms.items() if k != "ours")
-        print(f"| {name:18s} {steps} steps {ms['ours']:.2f} ms{f', wanted {wanted}' if wanted else ''}; "
+        print(f"| {name:18s} {steps} steps {ms['ours']:.2f} ms ({device:.2f} on the device)"
+              f"{f', wanted {wanted}' if wanted else ''}; "
               f"{job.get('pass')}; {'bits of single requests' if same else 'OTHER BITS'}; {others_text}", flush=True)
         if not same:
             missed.append(f"{name}: other bits")

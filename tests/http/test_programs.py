@@ -185,6 +185,7 @@ def test_functions(api):
 def test_until(both):
     hold(both, "x", np.float64(1))
     r = run(both, ["x = x*2"], 1000, until="x > 1000")
+    assert 0 < r["device_s"] <= r["elapsed_s"]
     assert (r["state"], r["step"], r["stopped_by"]) == ("done", 10, "until")
     assert both.download("x") == 1024
     r = run(both, ["x = x*2"], 1000, until="x > 2**20", until_every=7, record={"x": "x"}, record_every=2)
