@@ -8,11 +8,13 @@
  *
  * Each job is bracketed by two timed events; the second is also what other streams wait for. One
  * thread a device looks at the oldest event of every busy stream: it spins while work is short,
- * because waking up costs more than most kernels take, and sleeps in short steps when work is long.
+ * because waking up costs more than most kernels take, and sleeps in short steps when work is long:
+ * about a hundredth of it, which is what long work is told late by.
  *
  * A sticky error ends everything: all jobs, queued or under way, are told ERR_DEVICE_LOST. */
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "compute/base/clock.h"
@@ -24,6 +26,8 @@
 #define AWAKE_NS       200000 /* without anything to do: the next request often comes at once */
 #define NAP_NS         20000
 #define LONGEST_NAP_NS 200000
+#define NAP_PART       128    /* of the time that the work has taken so far */
+#define TIMER_SLACK_NS 1000UL /* the usual 50 us are longer than a nap */
 
 /* The event behind a ticket of a stream of this device, or NULL when it has passed. */
 static CUevent event_behind(const struct stream *s, uint64_t ticket)
@@ -324,7 +328,7 @@ static void nap(uint64_t idle_ns, bool busy)
         sched_yield();
         return;
     }
-    uint64_t ns = NAP_NS + (idle_ns - SPIN_NS) / 8;
+    uint64_t ns = NAP_NS + (idle_ns - SPIN_NS) / NAP_PART;
     struct timespec t = {0, (long)(ns < LONGEST_NAP_NS ? ns : LONGEST_NAP_NS)};
     nanosleep(&t, NULL);
 }
@@ -333,6 +337,7 @@ static void *completion_run(void *arg)
 {
     struct cuda_device *d = arg;
     uint64_t since = clock_ns();
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
     (void)cuda_enter(d);
     pthread_mutex_lock(&d->lock);
     for (;;) {
