@@ -8,7 +8,8 @@
  * they always hold what they held after a whole step, whatever fails, and whoever looks at them
  * meanwhile sees such a state. Only arrays that cannot exchange their memory with a copy of theirs
  * (views of a part) are copied to one by one. Names that are not arrays are temporaries: a step's
- * own, from their assignment on. All memory is taken when the program is made. */
+ * own, from their assignment on. The memory of all of them is taken when the program is made; what
+ * kernels need in passing, such as parts of sums, by each slice. */
 #ifndef ARRAYD_PROGRAM_H
 #define ARRAYD_PROGRAM_H
 
