@@ -21,13 +21,18 @@ struct interp_run;
 /* A thread's registers and bound programs; grows and is kept between runs. */
 struct interp_scratch;
 
-struct interp_scratch *interp_scratch_new(void); /* NULL without memory */
+/* `number`: which keeper it is (interp_keep). NULL without memory. */
+struct interp_scratch *interp_scratch_new(int number);
 void interp_scratch_free(struct interp_scratch *s);
 
 /* Prepares a run for about `threads` threads; NULL without memory. `slots` are the base addresses
  * of the plan's slots. Results do not depend on `threads`, bit for bit. */
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads);
 void interp_free(struct interp_run *r);
+
+/* The run will be rewound many times: what each of `n` scratches, numbered from 0 on, has bound for
+ * it stays with the run, as far as there is memory and it is not out of proportion. */
+void interp_keep(struct interp_run *r, int n);
 
 /* How many units there are (0: nothing to do but interp_finish). */
 int64_t interp_units(const struct interp_run *r);
@@ -47,6 +52,9 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s);
 
 /* All of it may be run once more. */
 void interp_rewind(struct interp_run *r);
+
+/* interp_cost() of its kernel. */
+int64_t interp_run_cost(const struct interp_run *r);
 
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);

@@ -5,7 +5,12 @@
  *
  * Binding costs some tens of nanoseconds a node; a thread keeps its last few programs (units of one
  * box follow each other). The registers of a slot are one piece of memory, sized so that together
- * with the memory operands' blocks they fit L1. */
+ * with the memory operands' blocks they fit L1.
+ *
+ * In a loop of small kernels binding would cost more than they do. There the run keeps the programs
+ * of each scratch; a pass only reads anew what their pinned registers took from memory. The other
+ * registers hold nothing from one block to the next and are one piece of the scratch, which so
+ * stays in L1 whichever program runs; it may move as it grows, and programs follow it. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,8 +24,11 @@
 #define BLOCK_STREAMED 640
 #define BLOCK_TILED    1024
 /* A row at least this long is worth stopping at its end, so that operands are used in place. */
-#define CUT_ROW    192
-#define ALIGNED(x) (((x) + 63) & ~(size_t)63)
+#define CUT_ROW 192
+/* What a scratch may keep of a run: a few dozen boxes, or some with long blocks. */
+#define KEPT_PROGRAMS 512
+#define KEPT_BYTES    (INT64_C(256) << 10)
+#define ALIGNED(x)    (((x) + 63) & ~(size_t)63)
 
 /* Grows *p to at least `size` bytes; contents are lost. */
 static bool reserve(void *pp, size_t *have, size_t size)
@@ -38,9 +46,12 @@ static bool reserve(void *pp, size_t *have, size_t size)
     return true;
 }
 
-struct interp_scratch *interp_scratch_new(void)
+struct interp_scratch *interp_scratch_new(int number)
 {
-    return mem_calloc(1, sizeof(struct interp_scratch));
+    struct interp_scratch *s = mem_calloc(1, sizeof *s);
+    if (s)
+        s->number = number;
+    return s;
 }
 
 void interp_scratch_free(struct interp_scratch *s)
@@ -51,6 +62,7 @@ void interp_scratch_free(struct interp_scratch *s)
         mem_free(s->slots[i].memory);
         mem_free(s->slots[i].registers);
     }
+    mem_free(s->registers);
     mem_free(s->reduce);
     mem_free(s->staging);
     mem_free(s);
@@ -61,7 +73,7 @@ static size_t carved_size(const struct interp_run *r)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
     return (words + 2 * ops) * sizeof(int64_t) + 2 * nodes * sizeof(void *) +
-           (nodes + 1) * sizeof(struct instr) + (3 * nodes + 2 * ops) * sizeof(uint32_t) + ops +
+           (nodes + 1) * sizeof(struct instr) + (4 * nodes + 2 * ops) * sizeof(uint32_t) + ops +
            3 * nodes + r->n_stores;
 }
 
@@ -92,18 +104,25 @@ static int programs(const struct interp_run *r)
     return r->boxes_per_group < BOUND_SLOTS ? (int)r->boxes_per_group : BOUND_SLOTS;
 }
 
+void interp_size_programs(struct interp_run *r)
+{
+    r->carved = carved_size(r);
+    r->registers = registers_most(r);
+}
+
 bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
 {
-    size_t carved = carved_size(r), registers = registers_most(r);
     for (int i = 0; i < programs(r); i++) {
         struct bound *b = &s->slots[i];
-        if (b->memory_size >= carved && b->registers_size >= registers)
+        if (b->memory_size >= r->carved && b->registers_size >= r->registers)
             continue;
         b->run_id = 0; /* it lies in what goes now */
-        if (!reserve(&b->memory, &b->memory_size, carved) ||
-            !reserve(&b->registers, &b->registers_size, registers))
+        if (!reserve(&b->memory, &b->memory_size, r->carved) ||
+            !reserve(&b->registers, &b->registers_size, r->registers))
             return false;
     }
+    if (r->kept && !reserve(&s->registers, &s->registers_size, r->registers))
+        return false;
     return reserve(&s->reduce, &s->reduce_size, r->accumulators) &&
            reserve(&s->staging, &s->staging_size, r->staging);
 }
@@ -113,7 +132,7 @@ static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
                   int64_t **ret_work)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
-    size_t size = carved_size(r);
+    size_t size = r->carved;
     assert(size <= b->memory_size);
     char *p = b->memory;
     memset(p, 0, size);
@@ -132,6 +151,7 @@ static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
     TAKE(b->code, nodes + 1);
     TAKE(b->alias, nodes);
     TAKE(*ret_last, nodes);
+    TAKE(b->number, nodes);
     TAKE(b->chain, nodes);
     TAKE(b->direct, ops);
     TAKE(b->ahead, ops);
@@ -268,17 +288,18 @@ static bool direct_operand(const struct bound *b, uint32_t node)
     return o != UINT32_MAX && b->class_of[o] == CLASS_DIRECT;
 }
 
-/* Gives register numbers (plus one, as pointers for now) to nodes; returns how many there are. */
+/* Gives register numbers to nodes, from 1 on; returns how many there are. */
 static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last)
 {
     const struct ir_kernel *k = b->run->k;
     uint32_t n_regs = 0, n_free = 0;
-    uintptr_t *reg = (uintptr_t *)b->reg;
+    uint32_t *reg = b->number;
     void **free_list = b->ptr; /* not in use yet */
 
     for (uint32_t i = 0; i < k->n_nodes; i++)
         if (need[i] && pinned(b, i))
             reg[i] = ++n_regs;
+    b->n_pinned = n_regs;
     memset(last, 0, k->n_nodes * sizeof *last);
     for (uint32_t c = 0; c < b->n_code; c++)
         for (int a = 0; a < b->code[c].n_args; a++)
@@ -298,7 +319,7 @@ static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last
                     reg[dst] = reg[s];
             }
             if (!reg[dst])
-                reg[dst] = n_free ? (uintptr_t)free_list[--n_free] : ++n_regs;
+                reg[dst] = n_free ? (uint32_t)(uintptr_t)free_list[--n_free] : ++n_regs;
         }
         for (int a = 0; a < in->n_args; a++) {
             uint32_t s = in->args[a];
@@ -306,23 +327,27 @@ static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last
             for (int e = 0; e < a; e++)
                 again |= in->args[e] == s;
             if (!again && reg[s] && !pinned(b, s) && last[s] == c && reg[s] != reg[dst])
-                free_list[n_free++] = (void *)reg[s];
+                free_list[n_free++] = (void *)(uintptr_t)reg[s];
         }
     }
     return n_regs;
 }
 
-static void fill_pinned(struct bound *b, const bool *need, size_t n)
+/* Of the registers that stay as they are: all, or those `from_memory`. */
+static void fill_pinned(struct bound *b, bool from_memory)
 {
     const struct interp_run *r = b->run;
     const struct ir_kernel *k = r->k;
+    const size_t n = (size_t)(b->g.points < b->blk ? b->g.points : b->blk);
     for (uint32_t i = 0; i < k->n_nodes; i++) {
-        if (!need[i])
+        if (!b->number[i] || b->number[i] > b->n_pinned)
             continue;
         uint32_t o = r->operand_of[i];
         union value v = {0};
         size_t size = dtype_size(k->nodes[i].dtype);
-        if (k->nodes[i].kind == IR_CONST) {
+        if (from_memory && (o == UINT32_MAX || r->operands[o].kind != OPERAND_LOAD)) {
+            continue;
+        } else if (k->nodes[i].kind == IR_CONST) {
             v = k->scalars[k->nodes[i].scalar].v;
         } else if (o == UINT32_MAX || b->class_of[o] != CLASS_SPLAT) {
             continue;
@@ -374,6 +399,21 @@ static void mark_computed(struct bound *b)
     }
 }
 
+/* Where the registers lie: the pinned ones in the program's own memory. */
+static void place_registers(struct bound *b, char *shared)
+{
+    char *own = (char *)ALIGNED((uintptr_t)b->registers);
+    b->shared = shared;
+    for (uint32_t i = 0; i < b->run->k->n_nodes; i++) {
+        const uint32_t number = b->number[i];
+        b->ptr[i] = b->reg[i] = !number ? NULL
+                                : number <= b->n_pinned
+                                    ? own + (number - 1) * b->stride
+                                    : shared + (number - 1 - b->n_pinned) * b->stride;
+    }
+}
+
+/* All but the registers' places. */
 static void bind(struct bound *b)
 {
     const struct interp_run *r = b->run;
@@ -423,27 +463,22 @@ static void bind(struct bound *b)
     if ((int64_t)blk > g->points)
         blk = ((size_t)g->points + 15) & ~(size_t)15;
     b->blk = (int64_t)blk;
-    size_t stride = ALIGNED(blk * widest);
-    assert(n_regs * stride + 64 <= b->registers_size);
-    char *base = (char *)ALIGNED((uintptr_t)b->registers);
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
-        uintptr_t number = (uintptr_t)b->reg[i];
-        b->ptr[i] = b->reg[i] = number ? base + (number - 1) * stride : NULL;
-    }
-    fill_pinned(b, need, (size_t)(g->points < b->blk ? g->points : b->blk));
+    b->stride = ALIGNED(blk * widest);
+    assert(n_regs * b->stride + 64 <= r->registers);
+    b->reloads = false;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        b->reloads |= b->number[i] && b->number[i] <= b->n_pinned &&
+                      r->operand_of[i] != UINT32_MAX &&
+                      r->operands[r->operand_of[i]].kind == OPERAND_LOAD;
     mark_computed(b);
 }
 
-struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
-                          struct interp_scratch *s)
+/* Whose box it is. */
+static void address(struct bound *b, const struct interp_run *r, int64_t box, bool overrun)
 {
-    struct bound *b = &s->slots[slot];
-    int64_t key = box * 2 + overrun;
-    if (b->run_id == r->id && b->box == key)
-        return b;
-    b->run_id = 0;
     b->run = r;
-    b->box = key;
+    b->pass = r->pass;
+    b->box = box * 2 + overrun;
     b->overrun = overrun;
     if (r->mode == MODE_GROUPED) {
         int fast = r->order[r->n_order - 1];
@@ -454,7 +489,111 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
     } else {
         interp_box(r, box, b->lo, b->box_ext);
     }
+}
+
+/* ---- programs that are kept ---- */
+
+void interp_keep(struct interp_run *r, int n)
+{
+    r->n_programs = 2 * r->n_boxes;
+    if (r->mode == MODE_GROUPED)
+        r->n_programs *= r->n_cuts[r->order[r->n_order - 1]];
+    if (r->n_programs > KEPT_PROGRAMS)
+        return;
+    r->kept_left = arena_alloc_array(r->arena, (size_t)n, sizeof *r->kept_left);
+    struct bound **kept =
+        arena_alloc_array(r->arena, (size_t)(n * r->n_programs) + 1, sizeof(struct bound *));
+    if (!r->kept_left || !kept)
+        return;
+    for (int i = 0; i < n; i++)
+        r->kept_left[i] = KEPT_BYTES;
+    r->kept = kept;
+    r->n_keepers = n;
+}
+
+static void forget(struct bound *b)
+{
+    if (b)
+        mem_free(b->registers);
+    mem_free(b);
+}
+
+void interp_forget(struct interp_run *r)
+{
+    for (int64_t i = 0; r->kept && i < r->n_keepers * r->n_programs; i++)
+        forget(r->kept[i]);
+}
+
+/* A program in memory of its own; NULL without memory. */
+static struct bound *keep(const struct interp_run *r, int64_t box, bool overrun,
+                          struct interp_scratch *s)
+{
+    int64_t *left = &r->kept_left[s->number];
+    if (*left < (int64_t)r->carved)
+        return NULL;
+    struct bound *b = mem_calloc(1, sizeof *b + r->carved);
+    if (!b)
+        return NULL;
+    b->memory = b + 1;
+    b->memory_size = r->carved;
+    address(b, r, box, overrun);
     bind(b);
-    b->run_id = r->id;
+    b->registers_size = b->n_pinned * b->stride + 64;
+    const int64_t size = (int64_t)(sizeof *b + r->carved + b->registers_size);
+    if (size <= *left)
+        b->registers = mem_alloc(b->registers_size);
+    if (!b->registers) {
+        forget(b);
+        return NULL;
+    }
+    *left -= size;
+    return b;
+}
+
+static struct bound *kept_program(const struct interp_run *r, int64_t box, bool overrun,
+                                  struct interp_scratch *s)
+{
+    struct bound **at = &r->kept[s->number * r->n_programs + box * 2 + overrun], *b = *at;
+    char *shared = (char *)ALIGNED((uintptr_t)s->registers);
+    if (!b) {
+        b = keep(r, box, overrun, s);
+        if (!b)
+            return NULL;
+        place_registers(b, shared);
+        fill_pinned(b, false);
+        return *at = b;
+    }
+    if (b->shared != shared)
+        place_registers(b, shared);
+    return b;
+}
+
+/* What memory held in the pass before. */
+static void reread(struct bound *b)
+{
+    b->pass = b->run->pass;
+    if (!b->reloads)
+        return;
+    memset(b->filled_n, 0, b->run->n_operands * sizeof *b->filled_n);
+    fill_pinned(b, true);
+}
+
+struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
+                          struct interp_scratch *s)
+{
+    struct bound *b = r->kept ? kept_program(r, box, overrun, s) : NULL;
+    if (!b) {
+        b = &s->slots[slot];
+        if (b->run_id != r->id || b->box != box * 2 + overrun) {
+            b->run_id = 0;
+            address(b, r, box, overrun);
+            bind(b);
+            place_registers(b, (char *)ALIGNED((uintptr_t)b->registers) + b->n_pinned * b->stride);
+            fill_pinned(b, false);
+            b->run_id = r->id;
+        }
+    }
+    if (b->pass != r->pass)
+        reread(b);
     return b;
 }

@@ -74,6 +74,7 @@ struct interp_run {
     int n_order;
     int first_reduced, n_reduced, n_lanes; /* reductions: positions in order */
     int64_t points;
+    int64_t cost; /* of all of them: interp_cost() */
     int64_t n_boxes;
     int box_axes[MAX_RANK]; /* mixed radix of a box's number, most significant first */
     int n_box_axes;
@@ -101,6 +102,14 @@ struct interp_run {
 
     /* what a thread's scratch must hold (interp_fit) */
     size_t accumulators, staging; /* bytes */
+    size_t carved, registers;     /* bytes of any program of the run, and of its registers */
+
+    /* programs kept from one rewind to the next (interp_keep): [scratch][box · 2 + overrun] */
+    struct bound **kept;
+    int64_t *kept_left; /* scratch → bytes that it may still keep */
+    int64_t n_programs; /* of each scratch */
+    int n_keepers;      /* scratches */
+    uint64_t pass;      /* rewinds so far */
 };
 
 /* ---- geometry of a box ---- */
@@ -162,17 +171,24 @@ struct instr {
 
 struct bound {
     uint64_t run_id;
+    uint64_t pass; /* in which its pinned registers were filled */
     int64_t box;
     bool overrun;
+    bool
+        reloads; /* a pinned register holds what memory held, which may be written between passes */
 
     const struct interp_run *run;
     struct geometry g;
     bool cut;    /* blocks never cross the ends of the fastest dimension */
     int64_t blk; /* elements a register holds */
     uint8_t *class_of;
-    uint32_t *alias; /* node → the node whose value it is */
-    void **ptr;      /* node → its values in the current block */
-    void **reg;      /* node → its register, NULL */
+    uint32_t *alias;  /* node → the node whose value it is */
+    void **ptr;       /* node → its values in the current block */
+    void **reg;       /* node → its register, NULL */
+    uint32_t *number; /* node → its register's number, 0: none; pinned ones come first */
+    uint32_t n_pinned;
+    size_t stride;   /* between registers */
+    char *shared;    /* where the others lie */
     int64_t *filled; /* ROWFILL: operand → the address its register holds, and how far */
     int64_t *filled_n;
     uint32_t *direct; /* operands to point at in each block */
@@ -189,21 +205,28 @@ struct bound {
 
     void *memory; /* everything above */
     size_t memory_size;
-    void *registers;
+    void *registers; /* all of them, or the pinned ones of a program that is kept */
     size_t registers_size;
 };
 
 #define BLOCK_MOST  4096 /* elements of a register */
 #define BOUND_SLOTS 4
 struct interp_scratch {
+    int number;
     struct bound slots[BOUND_SLOTS];
+    void *registers; /* those that are not pinned, of all programs that are kept */
+    size_t registers_size;
     char *reduce; /* accumulators */
     size_t reduce_size;
     char *staging; /* a block of results on their way to strided memory */
     size_t staging_size;
 };
 
-/* The program of a box, from the slot's cache or made anew. */
+/* The sizes that interp_fit() goes by; after planning. */
+void interp_size_programs(struct interp_run *r);
+void interp_forget(struct interp_run *r); /* the programs kept */
+
+/* The program of a box: kept, from the slot's cache or made anew. */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);
 

@@ -491,6 +491,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     r->points = 1;
     for (int a = 0; a < k->rank; a++)
         r->points *= k->shape[a];
+    r->cost = interp_cost(k);
     r->operand_of = arena_alloc_array(arena, k->n_nodes, sizeof *r->operand_of);
     r->live = arena_alloc_array(arena, k->n_nodes, sizeof *r->live);
     r->ctx_used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_used);
@@ -524,6 +525,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
         : r->reduces ? !interp_reduce_plan(r)
                      : !plan_stores(r, threads, words))
         goto fail;
+    interp_size_programs(r);
     return r;
 fail:
     arena_free(arena);
@@ -532,8 +534,10 @@ fail:
 
 void interp_free(struct interp_run *r)
 {
-    if (r)
-        arena_free(r->arena);
+    if (!r)
+        return;
+    interp_forget(r);
+    arena_free(r->arena);
 }
 
 int64_t interp_units(const struct interp_run *r)
@@ -551,6 +555,11 @@ void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
         interp_store_unit(r, unit, s);
 }
 
+int64_t interp_run_cost(const struct interp_run *r)
+{
+    return r->cost;
+}
+
 bool interp_again(struct interp_run *r, struct interp_scratch *s)
 {
     return r->rounds && interp_scan_again(r, s);
@@ -564,8 +573,7 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
 
 void interp_rewind(struct interp_run *r)
 {
-    /* what is bound holds what has been read */
-    r->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    r->pass++;
     r->round = 0;
 }
 

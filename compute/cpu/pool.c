@@ -19,6 +19,11 @@
  * which every completion looks through. One mutex guards all of this; units are some tens of
  * microseconds of work, so it is not contended.
  *
+ * A kernel with little to do is run by the thread that opens it: telling another takes longer. And
+ * a thread that finds the ring empty while jobs are in work looks again for a moment before it
+ * sleeps, as the next kernel of a loop is there in less time than a sleeper takes to wake; it gives
+ * its core to whoever else wants it meanwhile.
+ *
  * Small jobs are run by submit() itself when nothing stands before them: waking a thread costs more
  * than they do.
  *
@@ -28,6 +33,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -35,6 +41,13 @@
 #include "compute/cpu/interp.h"
 
 #define MOST_LANES 64
+/* Points times what their nodes cost, below which a kernel is not shared: some five microseconds.
+ */
+#define ALONE_COST (INT64_C(1) << 17)
+/* How long a thread looks for work before it sleeps, and how often it looks between two offers of
+ * its core. */
+#define LOOK_NS   30000
+#define LOOK_MOST 32
 
 struct lane {
     _Alignas(64) _Atomic int64_t next;
@@ -86,6 +99,7 @@ struct pool {
     bool stop;
     struct task *ring; /* the next to take from */
     _Atomic int n_ring;
+    int n_open; /* jobs in work */
     struct stream *blocked, *free_streams, *streams;
     struct scratch_node *spare; /* for tasks */
     pthread_mutex_t borrowing;  /* a task's scratch, by workers; never waits with `lock` held */
@@ -94,6 +108,15 @@ struct pool {
     int n_workers;
     struct worker workers[];
 };
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 static struct stream *stream_of(struct task *t)
 {
@@ -184,6 +207,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line, enum err_co
         scratch->next = p->spare;
         p->spare = scratch;
     }
+    p->n_open--;
     p->stats.jobs++;
     p->stats.inline_jobs += in_line;
     p->stats.kernels += job->n_kernels;
@@ -222,7 +246,7 @@ static struct scratch_node *take_scratch(struct pool *p)
     n = mem_alloc(sizeof *n);
     if (!n)
         return NULL;
-    n->scratch = interp_scratch_new();
+    n->scratch = interp_scratch_new(p->n_workers);
     if (!n->scratch) {
         mem_free(n);
         return NULL;
@@ -262,6 +286,8 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
     while (t->n_runs < job->n_kernels) {
         struct interp_run *r = interp_new(job->kernels[t->n_runs], job_slots(job, t->n_runs),
                                           in_line ? 1 : p->n_lanes);
+        if (r && job->repeats > 1 && t->n_runs - job->loop_from < job->loop_n)
+            interp_keep(r, p->n_workers + 1);
         if (r)
             t->runs[t->n_runs++] = r;
         if (!r || !interp_fit(r, t->scratch->scratch)) {
@@ -273,9 +299,8 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
     return true;
 }
 
-/* Readies the next kernel that has units for several threads; false: the job ran to its end.
- * Kernels of one unit, and all when `in_line`, are run on the spot. `done`: all units of the one in
- * work have run. */
+/* Readies the next kernel that is worth several threads; false: the job ran to its end. The others,
+ * and all when `in_line`, are run on the spot. `done`: all units of the one in work have run. */
 static bool advance(struct task *t, bool done, bool in_line)
 {
     struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* no kernels */
@@ -292,7 +317,7 @@ static bool advance(struct task *t, bool done, bool in_line)
             continue;
         }
         t->n_units = interp_units(run);
-        if (!in_line && t->n_units > 1) {
+        if (!in_line && t->n_units > 1 && interp_run_cost(run) >= ALONE_COST) {
             for (int i = 0; i < n_lanes; i++) {
                 atomic_store_explicit(&t->lanes[i].next, t->n_units * i / n_lanes,
                                       memory_order_relaxed);
@@ -349,14 +374,40 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
     return n;
 }
 
+/* Until there may be something in the ring, or not for long. Without the lock. */
+static void look_around(struct pool *p)
+{
+    struct timespec from;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    do {
+        for (int i = 0; i < LOOK_MOST; i++) {
+            if (atomic_load_explicit(&p->n_ring, memory_order_relaxed) > 0)
+                return;
+            relax();
+        }
+        sched_yield();
+    } while (elapsed_ms(&from) < LOOK_NS * 1e-6);
+}
+
+/* Until there is something in the ring, or all is to end (under the lock). */
+static void wait_for_work(struct pool *p)
+{
+    if (!p->ring && !p->stop && p->n_open > 0) {
+        pthread_mutex_unlock(&p->lock);
+        look_around(p);
+        pthread_mutex_lock(&p->lock);
+    }
+    while (!p->ring && !p->stop)
+        pthread_cond_wait(&p->work, &p->lock);
+}
+
 static void *work(void *user)
 {
     struct worker *w = user;
     struct pool *p = w->pool;
     pthread_mutex_lock(&p->lock);
     for (;;) {
-        while (!p->ring && !p->stop)
-            pthread_cond_wait(&p->work, &p->lock);
+        wait_for_work(p);
         if (!p->ring)
             break;
         struct task *t = p->ring;
@@ -364,6 +415,7 @@ static void *work(void *user)
         bool was_open = t->is_open, opened = true;
         if (!was_open) {
             ring_remove(p, t);
+            p->n_open++;
             pthread_mutex_unlock(&p->lock);
             clock_gettime(CLOCK_MONOTONIC, &t->start);
             opened = open_job(p, t, false);
@@ -434,6 +486,7 @@ uint64_t pool_submit(struct stream *s, struct job *job)
         pthread_mutex_unlock(&p->lock);
         return ticket;
     }
+    p->n_open++;
     pthread_mutex_unlock(&p->lock);
 
     clock_gettime(CLOCK_MONOTONIC, &s->task.start);
@@ -521,14 +574,19 @@ struct pool *pool_new(int threads, int64_t inline_elements)
         return NULL;
     p->inline_elements = inline_elements;
     p->n_lanes = threads < MOST_LANES ? threads : MOST_LANES;
-    pthread_mutex_init(&p->lock, NULL);
+    /* held for some tens of nanoseconds: a sleep would cost a thousand times that */
+    pthread_mutexattr_t adaptive;
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&p->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
     pthread_mutex_init(&p->borrowing, NULL);
     pthread_cond_init(&p->work, NULL);
     for (int i = 0; i < threads; i++) {
         struct worker *w = &p->workers[i];
         w->pool = p;
         w->lane = i % p->n_lanes;
-        w->scratch = interp_scratch_new();
+        w->scratch = interp_scratch_new(i);
         if (!w->scratch || pthread_create(&w->thread, NULL, work, w)) {
             interp_scratch_free(w->scratch);
             pool_free(p);

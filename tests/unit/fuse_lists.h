@@ -303,7 +303,7 @@ static bool list_assign_region(struct list *l, const char *name, const char *ind
 static void list_run_kernel(const struct ir_kernel *k, void *const *slots)
 {
     struct interp_run *r = interp_new(k, slots, 2);
-    struct interp_scratch *s = interp_scratch_new();
+    struct interp_scratch *s = interp_scratch_new(0);
     assert_non_null(r);
     assert_true(s && interp_fit(r, s));
     for (int64_t u = interp_units(r); u-- > 0;)

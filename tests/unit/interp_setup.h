@@ -197,7 +197,7 @@ static bool run_interp(struct setup *s, int threads)
     struct interp_run *r = interp_new(&s->k, slots, threads);
     if (!r)
         return false;
-    struct interp_scratch *scratch[2] = {interp_scratch_new(), interp_scratch_new()};
+    struct interp_scratch *scratch[2] = {interp_scratch_new(0), interp_scratch_new(1)};
     bool ok = scratch[0] && scratch[1] && interp_fit(r, scratch[0]) && interp_fit(r, scratch[1]);
     int64_t n = interp_units(r);
     /* Backwards and on two threads' memories in turn: units must not depend on each other. */
