@@ -9,6 +9,7 @@
  *   interp_new  interp_plan.c   operands, cuts, axis order, way of running, units
  *               interp_cuts.c   where contexts break
  *   interp_unit interp_store.c, interp_reduce.c   walk a unit's part of a box, block by block
+ *               interp_keep.c   the programs at hand
  *               interp_bind.c   a box → program: instructions, registers, operand classes
  *               interp_eval.c   runs the program on one block
  *
@@ -209,6 +210,8 @@ struct bound {
     size_t registers_size;
 };
 
+#define ALIGNED(x) (((x) + 63) & ~(size_t)63)
+
 #define BLOCK_MOST  4096 /* elements of a register */
 #define BOUND_SLOTS 4
 struct interp_scratch {
@@ -222,10 +225,15 @@ struct interp_scratch {
     size_t staging_size;
 };
 
-/* The sizes that interp_fit() goes by; after planning. */
+/* Sizes of the run's programs; after planning. */
 void interp_size_programs(struct interp_run *r);
-void interp_forget(struct interp_run *r); /* the programs kept */
+/* Writes the program of the box b is for, into b->memory. What is left is where its registers lie
+ * and what is in those that stay as they are (all of them, or those with what memory held). */
+void interp_write_program(struct bound *b);
+void interp_place_registers(struct bound *b, char *shared);
+void interp_fill_pinned(struct bound *b, bool from_memory);
 
+void interp_forget(struct interp_run *r); /* the programs that it keeps */
 /* The program of a box: kept, from the slot's cache or made anew. */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);

@@ -3,9 +3,10 @@
  * A stencil's unit is a group of rows: the middle of the rows, where every load is inside, and the
  * columns at either end. When the rows follow each other in memory for every operand, the middle is
  * run as one long row that overruns the row ends: what it computes in the end columns is nonsense
- * (read from the neighbouring rows, always inside the operand). The columns are therefore computed
- * first and put in its place block by block, before the block is written, so that memory sees each
- * element once and in order, also when the output is an input's memory. Of several outputs, one
+ * (read from the neighbouring rows, always inside the operand). The columns are written over it
+ * afterwards. But where the output is an input's memory, or goes past the caches, memory is to see
+ * each element once and in order: there the columns are computed first and put in the nonsense's
+ * place block by block, before the block is written. Of several outputs, one
  * that no instruction computes here (an operand as it is, a constant) is patched in its place, or,
  * on its way past the caches, in a block of the staging memory. */
 #include <assert.h>
@@ -209,19 +210,26 @@ static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
 
     struct bound *b = interp_bind(r, box * n + main, true, 0, s);
     int64_t width = b->box_ext[fast], high = b->box_ext[next];
-    if (overruns(b)) {
+    const bool over = overruns(b), once = over && (r->in_place || r->stream);
+    if (over) {
         struct ends e = {.from = from, .rows = to - from};
         char *spare = s->staging + interp_ends_bytes(r, to - from);
-        compute_ends(r, box, &e, s);
+        if (once)
+            compute_ends(r, box, &e, s);
         int64_t plane = (high - 1) * full + width;
         for (int64_t row = from; row < to;) {
             int64_t y = row % high, rows = high - y < to - row ? high - y : to - row;
-            overrun_rows(b, &e, row / high * plane + y * full, row, rows, full, spare);
+            int64_t f = row / high * plane + y * full;
+            if (once)
+                overrun_rows(b, &e, f, row, rows, full, spare);
+            else
+                interp_store_range(b, f, f + (rows - 1) * full + width);
             row += rows;
         }
-        return;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && !once; i++) {
+        if (over && i == main)
+            continue;
         b = interp_bind(r, box * n + i, false, 1 + i % (BOUND_SLOTS - 1), s);
         width = b->box_ext[fast];
         interp_store_range(b, from * width, to * width);

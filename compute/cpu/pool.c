@@ -33,21 +33,17 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
 #include "compute/base/mem.h"
+#include "compute/cpu/idle.h"
 #include "compute/cpu/interp.h"
 
 #define MOST_LANES 64
 /* Points times what their nodes cost, below which a kernel is not shared: some five microseconds.
  */
 #define ALONE_COST (INT64_C(1) << 17)
-/* How long a thread looks for work before it sleeps, and how often it looks between two offers of
- * its core. */
-#define LOOK_NS   30000
-#define LOOK_MOST 32
 
 struct lane {
     _Alignas(64) _Atomic int64_t next;
@@ -108,15 +104,6 @@ struct pool {
     int n_workers;
     struct worker workers[];
 };
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 static struct stream *stream_of(struct task *t)
 {
@@ -374,27 +361,12 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
     return n;
 }
 
-/* Until there may be something in the ring, or not for long. Without the lock. */
-static void look_around(struct pool *p)
-{
-    struct timespec from;
-    clock_gettime(CLOCK_MONOTONIC, &from);
-    do {
-        for (int i = 0; i < LOOK_MOST; i++) {
-            if (atomic_load_explicit(&p->n_ring, memory_order_relaxed) > 0)
-                return;
-            relax();
-        }
-        sched_yield();
-    } while (elapsed_ms(&from) < LOOK_NS * 1e-6);
-}
-
 /* Until there is something in the ring, or all is to end (under the lock). */
 static void wait_for_work(struct pool *p)
 {
     if (!p->ring && !p->stop && p->n_open > 0) {
         pthread_mutex_unlock(&p->lock);
-        look_around(p);
+        idle_look(&p->n_ring);
         pthread_mutex_lock(&p->lock);
     }
     while (!p->ring && !p->stop)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What a step of a program costs on the CPU: the daemon beside NumPy, numexpr and a plain copy, in one run.
 
-    bench_program.py ARRAYD [--threads N] [--edge N] [--steps N] [--rounds N]
+    bench_program.py ARRAYD [--threads N] [--edge N] [--steps N] [--rounds N] [--small]
 
 float32. Heat in three dimensions (edge³, walls insulated, the temporary written out) and in one request a
-step instead of a program; Gray-Scott on a plane of as many cells; and a tiny array, where only the way counts.
+step instead of a program; Gray-Scott on a plane of as many cells; and small arrays, where the way counts: heat on
+planes that wrap around, and 16 numbers. --small: these alone.
 Prints one JSON line a case: milliseconds a step, by the job's own clock, NumPy's (one thread) and numexpr's (as
 many threads) over padded arrays, how many times quicker the daemon is, and "fraction": reading and writing the
 arrays once over our time over the rate of a copy by as many threads. Results are checked before they are timed;
@@ -52,6 +53,11 @@ def heat_numexpr(u):
     return numexpr.evaluate("u + k*(a + b + c + d + e + f - six*u)", names)
 
 
+def ring_numpy(u):
+    p = np.pad(u, 1, mode="wrap")
+    return u + np.float32(0.1)*(sum(neighbours(p)) - np.float32(4)*u)
+
+
 def timed(d, body, steps, **fields):
     job = d.call("POST", "/v1/programs?wait=1", {"body": body, "steps": steps, **fields})
     if job["state"] != "done":
@@ -66,17 +72,8 @@ def repeat(step, u, steps):
     return time.perf_counter() - begun
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("arrayd")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--edge", type=int, default=256)
-    p.add_argument("--steps", type=int, default=20)
-    p.add_argument("--rounds", type=int, default=3)
-    options = p.parse_args()
-    numexpr.set_num_threads(options.threads)
+def bench_large(d, options):
     n, steps = options.edge, options.steps
-    d = Daemon(options.arrayd, options.threads)
     u = np.random.default_rng(0).random((n, n, n)).astype("float32")
     body = ["lap = laplacian(u, boundary='clamp')", "u += 0.1*lap"]
 
@@ -116,9 +113,39 @@ def main():
     print(json.dumps({"case": f"Gray-Scott {side}^2", "threads": options.threads, "ms": round(took * 1e3, 3),
                       "fraction": round(4 * side * side * 4 / took / rate, 2)}), flush=True)
 
+
+def bench_small(d, options):
+    body = ["u += 0.1*laplacian(u, boundary='wrap')"]
+    for edge, steps in ((16, 200_000), (64, 50_000), (128, 20_000), (256, 10_000), (512, 3_000)):
+        u = np.random.default_rng(0).random((edge, edge)).astype("float32")
+        d.upload("u", u)
+        timed(d, body, 2)
+        got = np.frombuffer(d.call("GET", "/v1/arrays/u/data", accept="application/octet-stream"), "float32")
+        np.testing.assert_allclose(got.reshape(u.shape), ring_numpy(ring_numpy(u)), rtol=1e-5)
+        few = max(10, steps // 100)
+        took = min(timed(d, body, steps) for _ in range(options.rounds)) / steps
+        numpy = min(repeat(ring_numpy, u, few) for _ in range(options.rounds)) / few
+        print(json.dumps({"case": f"heat {edge}^2", "threads": options.threads, "us": round(took * 1e6, 2),
+                          "numpy_us": round(numpy * 1e6, 1), "times_numpy": round(numpy / took, 1)}), flush=True)
     d.call("PUT", "/v1/arrays/x", {"shape": [16], "dtype": "float32"})
-    took = min(timed(d, ["x += 1"], 100_000) for _ in range(options.rounds)) / 100_000
-    print(json.dumps({"case": "16 numbers", "threads": options.threads, "us": round(took * 1e6, 2)}), flush=True)
+    took = min(timed(d, ["x += 1"], 1_000_000) for _ in range(options.rounds)) / 1_000_000
+    print(json.dumps({"case": "16 numbers", "threads": options.threads, "us": round(took * 1e6, 3)}), flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("arrayd")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--edge", type=int, default=256)
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--small", action="store_true")
+    options = p.parse_args()
+    numexpr.set_num_threads(options.threads)
+    d = Daemon(options.arrayd, options.threads)
+    if not options.small:
+        bench_large(d, options)
+    bench_small(d, options)
     d.proc.terminate()
     d.proc.wait()
 

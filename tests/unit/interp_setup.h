@@ -189,7 +189,40 @@ static void random_nodes(struct setup *s, bool gentle)
 
 /* ---- running and comparing ---- */
 
-static bool run_interp(struct setup *s, int threads)
+static void run_pass(struct interp_run *r, struct interp_scratch **scratch, bool backwards)
+{
+    int64_t n = interp_units(r);
+    /* Backwards and on two threads' memories in turn: units must not depend on each other. */
+    for (int64_t u = n; u-- > 0;)
+        interp_unit(r, backwards ? u : n - 1 - u, scratch[u & 1]);
+    if (interp_again(r, scratch[0]))
+        for (int64_t u = 0; u < interp_units(r); u++)
+            interp_unit(r, (u * 7 + 3) % interp_units(r), scratch[0]);
+    interp_finish(r, scratch[0]);
+}
+
+/* A pass over nothing but zeros, of which the next one must not remember anything; now and then
+ * without the memory to keep every program. */
+static void run_zeros(struct setup *s, struct interp_run *r, struct interp_scratch **scratch)
+{
+    void *was[MAX_SLOTS];
+    for (int i = 0; i < s->n_slots; i++) {
+        was[i] = mem_alloc((size_t)s->bytes[i]);
+        memcpy(was[i], s->slots[i], (size_t)s->bytes[i]);
+        memset(s->slots[i], 0, (size_t)s->bytes[i]);
+    }
+    mem_fail_after(chance(30) ? between(1, 8) : 0, true);
+    run_pass(r, scratch, true);
+    mem_fail_after(0, false);
+    interp_rewind(r);
+    for (int i = 0; i < s->n_slots; i++) {
+        memcpy(s->slots[i], was[i], (size_t)s->bytes[i]);
+        mem_free(was[i]);
+    }
+}
+
+/* `loops`: as a loop's second pass. */
+static bool run_interp(struct setup *s, int threads, bool loops)
 {
     void *slots[MAX_SLOTS];
     for (int i = 0; i < s->n_slots; i++)
@@ -197,17 +230,14 @@ static bool run_interp(struct setup *s, int threads)
     struct interp_run *r = interp_new(&s->k, slots, threads);
     if (!r)
         return false;
+    if (loops)
+        interp_keep(r, 2);
     struct interp_scratch *scratch[2] = {interp_scratch_new(0), interp_scratch_new(1)};
     bool ok = scratch[0] && scratch[1] && interp_fit(r, scratch[0]) && interp_fit(r, scratch[1]);
-    int64_t n = interp_units(r);
-    /* Backwards and on two threads' memories in turn: units must not depend on each other. */
-    for (int64_t u = n; u-- > 0 && ok;)
-        interp_unit(r, threads & 1 ? u : n - 1 - u, scratch[u & 1]);
-    if (ok && interp_again(r, scratch[0]))
-        for (int64_t u = 0; u < interp_units(r); u++)
-            interp_unit(r, (u * 7 + 3) % interp_units(r), scratch[0]);
+    if (ok && loops)
+        run_zeros(s, r, scratch);
     if (ok)
-        interp_finish(r, scratch[0]);
+        run_pass(r, scratch, threads & 1);
     interp_scratch_free(scratch[0]);
     interp_scratch_free(scratch[1]);
     interp_free(r);
@@ -232,7 +262,7 @@ static void check_setup(struct setup *s, uint64_t seed)
     for (int threads = 1; threads <= 4; threads += 3) {
         for (int i = 0; i < s->n_slots; i++)
             memcpy(s->slots[i], before[i], (size_t)s->bytes[i]);
-        assert_true(run_interp(s, threads));
+        assert_true(run_interp(s, threads, threads > 1));
         for (int i = 0; i < s->n_slots; i++) {
             if (!memcmp(s->slots[i], s->copy[i], (size_t)s->bytes[i]))
                 continue;

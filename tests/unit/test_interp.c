@@ -273,7 +273,7 @@ static void test_long_columns(void **state)
                           .view = {.rank = 3, .shape = {A, 1, C}, .strides = {C, 0, 1}}};
     o.slot = add_slot(&s, DT_I32, &o.view);
     ir_add_output(&s.b, &o);
-    assert_true(run_interp(&s, 2));
+    assert_true(run_interp(&s, 2, false));
     const int32_t *in = (const int32_t *)(void *)s.slots[slot] + v.offset;
     const int32_t *out = (const int32_t *)(void *)s.slots[o.slot] + o.view.offset;
     for (int a = 0; a < A; a++)
@@ -399,7 +399,7 @@ static void test_out_of_memory(void **state)
         int n = 1;
         for (;; n++) {
             mem_fail_after(n, false);
-            bool ok = run_interp(&s, 2);
+            bool ok = run_interp(&s, 2, false);
             bool refused = mem_failed() > 0;
             mem_fail_after(0, false);
             assert_int_equal(mem_live(), before);

@@ -1,0 +1,41 @@
+/* A thread that sleeps takes some ten microseconds or more to wake, longer than many a kernel of a
+ * loop runs, so it looks for its next work for about as long first. The core is offered to others
+ * every microsecond or so: with more threads that can run than cores it would be taken from the one
+ * that is waited for. */
+#include "compute/cpu/idle.h"
+
+#include <sched.h>
+#include <stdint.h>
+#include <time.h>
+
+#define LOOK_NS 30000
+#define LOOKS   32 /* between two offers */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+void idle_look(const _Atomic int *n)
+{
+    const int64_t until = now_ns() + LOOK_NS;
+    do {
+        for (int i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(n, memory_order_relaxed) > 0)
+                return;
+            relax();
+        }
+        sched_yield();
+    } while (now_ns() < until);
+}
