@@ -241,9 +241,11 @@ enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storag
             return err_oom(e);
         r->task->uses[r->task->n_uses - 1].whole = r->covers;
         r->storages[p->result_slot] = old;
-        r->slots[p->result_slot] = old->data;
+        r->slots[p->result_slot] = (char *)old->data + r->task->result_at;
         return ERR_OK;
     }
+    if (r->task->result_at)
+        return err_set(e, ERR_INTERNAL, "a region that moves is not the caller's own");
     enum err_code code = bind_new(r, p->result_slot, b->nbytes, true, e);
     if (code != ERR_OK)
         return code;

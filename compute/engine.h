@@ -129,6 +129,7 @@ uint64_t array_buffer_id(const struct array *a);
 /* A new array, unseen by others yet, is to take the place of another: its memory gets that id. */
 void array_take_place(struct array *a, const struct array *of);
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer, itself among them */
+bool array_is_held(const struct array *a);         /* by a download */
 bool array_buffer_shared(const struct array *a);   /* other arrays use the buffer */
 int array_device(const struct array *a);
 bool array_in_host_memory(const struct array *a); /* engine_move */
@@ -260,7 +261,9 @@ struct eval_request {
     bool fast_math;
     struct array *out;           /* write here instead of a new array, or NULL */
     const struct view *out_view; /* region of `out` (from its view by view_index), or NULL: all */
-    struct eval_watch *watch;    /* who asks whether there are faults, or NULL */
+    int64_t out_at; /* elements of `out` by which the region lies further on than out_view says: one
+                       plan serves all. For an array of the caller's own that no download holds */
+    struct eval_watch *watch; /* who asks whether there are faults, or NULL */
 };
 
 /* Some mistakes show only in the arrays' contents: an index out of range. The work itself looks for

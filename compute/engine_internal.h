@@ -120,6 +120,7 @@ struct task {
     struct plan_entry *entry;               /* whose kernels it runs, a reference; or NULL */
     uint64_t number;                        /* in the order submitted, of all streams */
     uint64_t if_version;   /* 0, or: only while the target's contents have this version */
+    int64_t result_at;     /* bytes, see eval_request.out_at */
     struct answer *answer; /* who reads what its guards say, or NULL */
     engine_done *done;
     void *user;

@@ -402,6 +402,15 @@ uint32_t array_buffer_refs(const struct array *a)
     return buffer_arrays(a->buffer);
 }
 
+bool array_is_held(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool held = atomic_load(&buffer_storage(a->buffer)->pins) > 0;
+    pthread_mutex_unlock(&g->lock);
+    return held;
+}
+
 bool array_buffer_shared(const struct array *a)
 {
     return buffer_arrays(a->buffer) > 1;

@@ -129,9 +129,9 @@ static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statem
     return t;
 }
 
-/* Evaluates into `out`, all of it or a region; or has a loop do it. */
-static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
-                         const struct view *region, int64_t step, int32_t statement)
+/* Evaluates into `out`, all of it or a region `at` elements further on; or has a loop do it. */
+static enum err_code put_at(struct program *p, const struct expr *x, int dtype, struct array *out,
+                            const struct view *region, int64_t at, int64_t step, int32_t statement)
 {
     struct eval_watch watch = {.wake = woken, .user = p};
     struct eval_request req = {.expr = x,
@@ -140,6 +140,7 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
                                .fast_math = p->spec.fast_math,
                                .out = out,
                                .out_view = region,
+                               .out_at = at,
                                .watch = &watch};
     if (p->explains)
         return program_explain_put(p, &req, statement);
@@ -160,6 +161,12 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
     if (watch.guards)
         p->guards[p->n_guards++] = (struct asked_guards){watch.guards, x, step, statement};
     return ERR_OK;
+}
+
+static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
+                         const struct view *region, int64_t step, int32_t statement)
+{
+    return put_at(p, x, dtype, out, region, 0, step, statement);
 }
 
 static enum err_code copy_whole(struct program *p, struct target *t, struct array *from,
@@ -309,12 +316,29 @@ static enum err_code run_steps(struct program *p, int64_t step, int64_t end)
     return code;
 }
 
+/* What is fetched of the last slice may still be under way when that came to nothing. */
+static enum err_code let_go(struct program *p, struct watched *w)
+{
+    struct array *another;
+    if (!array_is_held(w->array))
+        return ERR_OK;
+    enum err_code code = engine_zeros(p->stream, p->account, w->array->dtype, w->array->view.rank,
+                                      w->array->view.shape, &another, &p->err);
+    if (code != ERR_OK)
+        return code;
+    array_unref(w->array);
+    w->array = another;
+    return ERR_OK;
+}
+
 /* One number, into an element of the array that is fetched later. */
 static enum err_code look(struct program *p, struct watched *w, int64_t at, int64_t step)
 {
-    struct view element = {.offset = w->array->view.offset + at};
+    struct view element = {.offset = w->array->view.offset};
     int dtype = w->array->dtype == DT_BOOL ? DT_BOOL : -1;
-    enum err_code code = put(p, &w->expr, dtype, w->array, &element, step, -1);
+    enum err_code code = at == 0 ? let_go(p, w) : ERR_OK;
+    if (code == ERR_OK)
+        code = put_at(p, &w->expr, dtype, w->array, &element, at, step, -1);
     if (code != ERR_OK) {
         p->failed_in = step;
         p->statement = -1;
