@@ -1,13 +1,15 @@
 /* GET /v1/jobs/{id}/events: a job as it goes on, as Server-Sent Events (WHATWG HTML, section 9.2).
  *
- * Each event is the job's JSON with the values recorded since the event before. Between two events
- * pass EVENT_MS at least, unless the job ends; where nothing has changed for the time of a tick of
- * the job table, a comment keeps the connection from being taken for dead. The last event is named
- * "end", the others "progress". */
+ * Each event is the job's JSON with the values recorded since the event before, or the first of
+ * them where they are many: the rest follows at once. Else EVENT_MS at least pass between two
+ * events, unless the job ends; where nothing has changed for the time of a tick of the job table, a
+ * comment keeps the connection from being taken for dead. The last event is named "end", the others
+ * "progress". */
 #include <string.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "protocol/media.h"
 #include "server/handlers.h"
 #include "server/jobs.h"
 #include "server/server.h"
@@ -20,10 +22,10 @@ struct events {
     struct job_watch watch;
     struct strb text; /* what is being sent */
     size_t sent;
-    uint64_t revision; /* of what was sent last */
-    int64_t values;    /* sent so far */
-    double at;         /* clock_ms of the last event or comment */
-    bool begun, over, watching;
+    uint64_t revision;                /* of what was sent last */
+    int64_t values;                   /* sent so far */
+    double at;                        /* clock_ms of the last event or comment */
+    bool begun, more, over, watching; /* more: the last event was full of values */
 };
 
 static void wake(void *user)
@@ -35,9 +37,11 @@ static void wake(void *user)
 static void put_event(struct events *s, uint64_t revision)
 {
     struct json_writer w = JSON_WRITER(&s->text);
-    s->over = job_ended(s->job);
+    const int64_t most = job_values_soon(s->job), before = s->values;
+    s->over = job_ended(s->job) && job_values(s->job) - before <= most;
     strb_add(&s->text, s->over ? "event: end\ndata: " : "event: progress\ndata: ");
-    s->values = job_put(s->job, s->values, &w);
+    s->values = job_put(s->job, before, most, &w);
+    s->more = s->values - before == most;
     strb_add(&s->text, "\n\n");
     s->revision = revision;
     s->begun = true;
@@ -49,10 +53,10 @@ static bool make_text(struct events *s)
 {
     double now = clock_ms();
     uint64_t revision = job_revision(s->job);
-    bool is_new = !s->begun || revision != s->revision;
+    bool is_new = !s->begun || s->more || revision != s->revision;
     strb_reset(&s->text);
     s->sent = 0;
-    if (is_new && (!s->begun || now - s->at >= EVENT_MS || job_ended(s->job))) {
+    if (is_new && (!s->begun || s->more || now - s->at >= EVENT_MS || job_ended(s->job))) {
         put_event(s, revision);
     } else if (!is_new && now - s->at >= EVENT_MS) {
         strb_add(&s->text, ":\n\n");
@@ -95,10 +99,14 @@ static void events_free(struct http_source *source)
 void job_events_get(struct request *req)
 {
     static const char *const no_query[] = {NULL};
+    static const enum media offer[] = {MEDIA_EVENTS};
+    enum media chosen;
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
     struct events *s = NULL;
     enum err_code c = http_query_only(req, no_query, &e);
+    if (!c)
+        c = media_negotiate(http_header(req, "Accept"), offer, 1, &chosen, &e);
     if (!c)
         c = jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e);
     if (!c && !(s = mem_calloc(1, sizeof *s)))

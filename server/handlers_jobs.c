@@ -1,7 +1,8 @@
 /* /v1/programs and /v1/jobs: beginning a program, looking at it, ending it.
  *
  * Who waits for a job's end (`?wait=1`, DELETE) is woken when the job changes and looks again; the
- * watch is given back with the request, whatever becomes of it. */
+ * watch is given back with the request, whatever becomes of it. Many values are printed by a
+ * worker. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,86 +11,93 @@
 #include "server/jobs.h"
 #include "server/program_body.h"
 
-static void reply_job(struct request *req, int status, struct user_job *j)
-{
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
-    job_put(j, 0, &w);
-    http_reply_json(req, status, &out);
-}
+/* --- a job as the reply --- */
 
-/* --- waiting for the end --- */
-
-struct waiting {
+struct answer {
     struct user_job *job; /* a reference */
+    int status;
+    bool watching; /* for the end, with */
     struct job_watch watch;
     struct gate gate;
-    int status; /* of the reply at the end */
 };
 
-static void stop_waiting(void *state)
+static void answer_free(void *state)
 {
-    struct waiting *w = state;
-    job_unwatch(w->job, &w->watch);
-    job_unref(w->job);
+    struct answer *a = state;
+    if (a->watching)
+        job_unwatch(a->job, &a->watch);
+    job_unref(a->job);
+}
+
+static void print(struct request *req)
+{
+    const struct answer *a = req->state;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    job_put(a->job, 0, INT64_MAX, &w);
+    http_reply_json(req, a->status, &out);
 }
 
 static void look(struct request *req)
 {
-    struct waiting *w = req->state;
-    gate_arm(&w->gate);
-    if (job_ended(w->job))
-        reply_job(req, w->status, w->job);
+    struct answer *a = req->state;
+    if (a->watching)
+        gate_arm(&a->gate);
+    if (a->watching && !job_ended(a->job))
+        gate_wait(&a->gate, look);
+    else if (job_values(a->job) > job_values_soon(a->job))
+        http_offload_long(req, print);
     else
-        gate_wait(&w->gate, look);
+        print(req);
 }
 
-/* Takes the reference. */
-static void wait_for_end(struct request *req, struct user_job *take_j, int status)
+/* The job as it is now, or at its end. Takes the reference. */
+static void reply_job(struct request *req, int status, struct user_job *take_j, bool at_end)
 {
-    struct waiting *w = arena_alloc(req->arena, sizeof *w);
-    if (!w) {
+    struct answer *a = arena_alloc(req->arena, sizeof *a);
+    if (!a) {
         struct err e = ERR_INIT;
         job_unref(take_j);
         err_oom(&e);
         http_reply_error(req, &e);
         return;
     }
-    gate_init(&w->gate, req);
-    w->job = take_j;
-    w->status = status;
-    w->watch = (struct job_watch){.wake = gate_wake, .user = &w->gate};
-    req->state = w;
-    req->state_free = stop_waiting;
-    job_watch(take_j, &w->watch);
+    a->job = take_j;
+    a->status = status;
+    a->watching = at_end;
+    req->state = a;
+    req->state_free = answer_free;
+    if (at_end) {
+        gate_init(&a->gate, req);
+        a->watch = (struct job_watch){.wake = gate_wake, .user = &a->gate};
+        job_watch(take_j, &a->watch);
+    }
     look(req);
 }
 
 /* --- programs --- */
 
+/* The query of a request whose reply may wait for the job's end. */
 static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
 {
-    const char *v = http_query(req, "wait");
+    static const char *const query[] = {"wait", NULL};
+    enum err_code c = http_query_only(req, query, e);
+    const char *v = c ? NULL : http_query(req, "wait");
     *ret = v && !strcmp(v, "1");
-    return !v || *ret || !strcmp(v, "0")
-               ? ERR_OK
-               : err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
+    if (v && !*ret && strcmp(v, "0") != 0)
+        c = err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
+    return c ? c : handler_accepts_json(req, e);
 }
 
 void program_post(struct request *req)
 {
-    static const char *const query[] = {"wait", NULL};
     struct err e = ERR_INIT;
     struct json given;
     struct program_body body;
     struct user_job *j;
     bool wait;
     uint64_t begun = http_now_ns();
-    enum err_code c = http_query_only(req, query, &e);
-    if (!c)
-        c = wants_wait(req, &wait, &e);
-    if (!c)
-        c = handler_accepts_json(req, &e);
+    enum err_code c = wants_wait(req, &wait, &e);
     if (!c)
         c = handler_body(req, false, &given, &e);
     if (!c)
@@ -107,12 +115,7 @@ void program_post(struct request *req)
     char location[32 + ID_SIZE];
     snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
     http_add_header(req, "Location", location);
-    if (wait) {
-        wait_for_end(req, j, 200);
-        return;
-    }
-    reply_job(req, 202, j);
-    job_unref(j);
+    reply_job(req, wait ? 200 : 202, j, wait);
 }
 
 /* --- jobs --- */
@@ -139,7 +142,7 @@ void job_list_get(struct request *req)
     json_put_key(&w, "jobs");
     json_open_list(&w);
     for (size_t i = 0; i < n; i++)
-        job_put(j[i], JOB_NO_VALUES, &w);
+        job_put(j[i], JOB_NO_VALUES, 0, &w);
     json_close_list(&w);
     if (more) {
         char next[24];
@@ -152,11 +155,12 @@ void job_list_get(struct request *req)
     http_reply_json(req, 200, &out);
 }
 
-static struct user_job *find(struct request *req)
+/* ret_wait: NULL where there is nothing to wait for. */
+static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
-    if (handler_plain(req, &e) == ERR_OK &&
+    if ((ret_wait ? wants_wait(req, ret_wait, &e) : handler_plain(req, &e)) == ERR_OK &&
         jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
         return j;
     http_reply_error(req, &e);
@@ -165,21 +169,21 @@ static struct user_job *find(struct request *req)
 
 void job_get(struct request *req)
 {
-    struct user_job *j = find(req);
+    bool wait;
+    struct user_job *j = find(req, &wait);
     if (j)
-        reply_job(req, 200, j);
-    job_unref(j);
+        reply_job(req, 200, j, wait);
 }
 
 void job_delete(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct user_job *j = find(req);
+    struct user_job *j = find(req, NULL);
     if (!j)
         return;
     if (!job_ended(j)) {
         job_cancel(j);
-        wait_for_end(req, j, 200);
+        reply_job(req, 200, j, true);
         return;
     }
     if (job_remove(j, &e) == ERR_OK)
@@ -192,12 +196,14 @@ void job_delete(struct request *req)
 void job_resume_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct user_job *j = find(req);
+    bool wait;
+    struct user_job *j = find(req, &wait);
     if (!j)
         return;
-    if (job_resume(j, &e) == ERR_OK)
-        reply_job(req, 202, j);
-    else
-        http_reply_error(req, &e);
+    if (job_resume(j, &e) == ERR_OK) {
+        reply_job(req, wait ? 200 : 202, j, wait);
+        return;
+    }
+    http_reply_error(req, &e);
     job_unref(j);
 }

@@ -1,5 +1,7 @@
 /* One lock for the table, the queue and what is told of jobs. Nothing of the engine's is called
- * under it; watchers are woken under it, so that none is woken after it has left. */
+ * under it; watchers are woken under it, so that none is woken after it has left. A series may have
+ * a million values: they are printed without it, from copies of some at a time, since values that
+ * are there stay as they are. */
 #include "server/jobs_int.h"
 
 #include <inttypes.h>
@@ -282,21 +284,51 @@ uint64_t job_revision(struct user_job *j)
     return revision;
 }
 
-static void put_series(const struct user_job *j, int64_t from, struct json_writer *w)
+int64_t job_values(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    int64_t n = j->n_values;
+    pthread_mutex_unlock(&j->table->lock);
+    return n;
+}
+
+int64_t job_values_soon(const struct user_job *j)
+{
+    const uint32_t n = j->spec.n_series;
+    return n < 2 ? JOB_VALUES_SOON : n < JOB_VALUES_SOON ? JOB_VALUES_SOON / n : 1;
+}
+
+/* Without the lock: values [from, to) of series i. */
+static void put_values(struct user_job *j, uint32_t i, int64_t from, int64_t to,
+                       struct json_writer *w)
+{
+    const struct series_values *s = &j->series[i];
+    char some[4096];
+    while (from < to) {
+        pthread_mutex_lock(&j->table->lock);
+        struct scalar v = {.dtype = s->dtype};
+        const size_t size = dtype_size(s->dtype), room = sizeof some / size;
+        const size_t n = (uint64_t)(to - from) < room ? (size_t)(to - from) : room;
+        memcpy(some, s->bytes + (size_t)from * size, n * size);
+        pthread_mutex_unlock(&j->table->lock);
+        for (size_t k = 0; k < n; k++) {
+            memcpy(&v.v, some + k * size, size);
+            json_put_scalar(w, &v);
+        }
+        from += (int64_t)n;
+    }
+}
+
+static void put_series(struct user_job *j, int64_t from, int64_t to, struct json_writer *w)
 {
     json_put_member_i64(w, "record_every", j->spec.record_every);
     json_put_member_i64(w, "records_from", from);
     json_put_key(w, "records");
     json_open_object(w);
     for (uint32_t i = 0; i < j->spec.n_series; i++) {
-        const struct series_values *s = &j->series[i];
-        json_put_key(w, s->name);
+        json_put_key(w, j->series[i].name);
         json_open_list(w);
-        for (size_t k = (size_t)from; k < s->n; k++) {
-            struct scalar v = {.dtype = s->dtype};
-            memcpy(&v.v, s->bytes + k * dtype_size(s->dtype), dtype_size(s->dtype));
-            json_put_scalar(w, &v);
-        }
+        put_values(j, i, from, to, w);
         json_close_list(w);
     }
     json_close_object(w);
@@ -342,7 +374,7 @@ void job_put_pass(const struct loop_report *r, struct json_writer *w)
     json_close_object(w);
 }
 
-int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w)
 {
     pthread_mutex_lock(&j->table->lock);
     double ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0);
@@ -367,16 +399,16 @@ int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w)
         meta_put_time(w, "ended", j->ended_us);
     if (j->stopped)
         json_put_member_string(w, "stopped_by", j->stopped);
-    if (j->spec.n_series && from != JOB_NO_VALUES)
-        put_series(j, from, w);
     if (j->spec.n_snapshots && from != JOB_NO_VALUES)
         put_snapshots(j, w);
     if (j->state == JOB_FAILED)
         put_failure(j, w);
-    json_close_object(w);
-    int64_t n = j->n_values;
+    const int64_t to = from < j->n_values && most < j->n_values - from ? from + most : j->n_values;
     pthread_mutex_unlock(&j->table->lock);
-    return n;
+    if (j->spec.n_series && from != JOB_NO_VALUES)
+        put_series(j, from, to, w);
+    json_close_object(w);
+    return to;
 }
 
 void job_cancel(struct user_job *j)
@@ -416,6 +448,7 @@ enum err_code job_resume(struct user_job *j, struct err *e)
         j->state = JOB_QUEUED;
         j->cancel = false;
         j->slice_steps = 0;
+        j->again = 0;
         job_changed(j);
         job_make_ready(j);
     }

@@ -82,10 +82,15 @@ void job_unref(struct user_job *j); /* NULL allowed */
 const char *job_id(const struct user_job *j);
 uint64_t job_seq(const struct user_job *j);
 bool job_ended(struct user_job *j);
-#define JOB_NO_VALUES INT64_MAX /* as `from`: none, nor the snapshots */
-/* The job as a JSON object. Of the series' values those from number `from` on; returns how many
- * there are. */
-int64_t job_put(struct user_job *j, int64_t from, struct json_writer *w);
+/* How many values each series has; of them all as many together, about, may be printed in a
+ * millisecond. */
+int64_t job_values(struct user_job *j);
+#define JOB_VALUES_SOON 8192
+int64_t job_values_soon(const struct user_job *j); /* the same of each series, at least 1 */
+#define JOB_NO_VALUES INT64_MAX                    /* as `from`: none, nor the snapshots */
+/* The job as a JSON object. Of each series' values those from number `from` on, `most` at most;
+ * returns the number of the next. Others may work on the table while they are printed. */
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w);
 /* How steps go, as an object. */
 void job_put_pass(const struct loop_report *r, struct json_writer *w);
 /* Rises with every change. */

@@ -34,9 +34,9 @@ struct user_job {
     bool cancel;
     uint64_t revision;
     int64_t created_us, ended_us;
-    double started, ran;      /* clock_ms of the present run, milliseconds of those before */
-    double device_ms;         /* of all slices */
-    int64_t step, first_step; /* first_step: of the present run */
+    double started, ran; /* clock_ms of the present run, milliseconds of those before */
+    double device_ms;    /* of all slices */
+    int64_t step;
     struct series_values *series;
     int64_t n_values;
     struct snapshot_made *snapshots;

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from client import NPY, npy_bytes
+from client import JSON, NPY, npy_bytes
 from test_reductions import hold
 
 
@@ -251,7 +251,6 @@ def test_others_work_meanwhile(api):
 def test_events(api):
     hold(api, "x", np.zeros(3))
     ref = start(api, ["x += 1"], record={"x": "x[0]"}, record_every=1000, steps=10**9)
-    threading.Timer(0.7, lambda: api.post(f"/v1/jobs/{ref}/resume") if False else None).start()
     s = socket.create_connection((api.host, api.port))
     s.settimeout(20)
     s.sendall(f"GET /v1/jobs/{ref}/events HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
@@ -276,6 +275,41 @@ def test_events(api):
     assert [d["step"] for d in data] == sorted(d["step"] for d in data)
     r = api.expect(200, api.get(f"/v1/jobs/{ref}/events"))
     assert r.body.decode().startswith("event: end\ndata: {")
+    for accept, status in ((JSON, 406), ("text/event-stream", 200), ("text/*, application/json", 200)):
+        api.expect(status, api.get(f"/v1/jobs/{ref}/events", accept=accept))
+
+
+def test_many_values(api):
+    """More than are printed in one go: the job has them all, its events one part after another."""
+    hold(api, "x", np.zeros(3))
+    r = run(api, ["x += 1"], steps=9000, record={"x": "x[0]", "y": "x[1] > 4"})
+    want = {"x": [k + 1.0 for k in range(9000)], "y": [k > 3 for k in range(9000)]}
+    assert r["records"] == want == job(api, r["id"])["records"]
+    events = api.expect(200, api.get(f"/v1/jobs/{r['id']}/events")).body.decode().split("\n\n")
+    assert [e.split("\n")[0] for e in events] == 2 * ["event: progress"] + ["event: end", ""]
+    data = [json.loads(e.split("data: ")[1]) for e in events[:-1]]
+    assert [d["records_from"] for d in data] == [0, 4096, 8192]
+    assert {k: sum((d["records"][k] for d in data), []) for k in want} == want
+
+
+def test_others_wait_for_the_end(api):
+    hold(api, "x", np.zeros(3))
+    ref = start(api, ["x += 1"], steps=10**12)
+    other, said = api.clone(), []
+    watcher = threading.Thread(target=lambda: said.append(other.get(f"/v1/jobs/{ref}?wait=1")))
+    watcher.start()
+    time.sleep(0.05)
+    assert not said and job(api, ref)["state"] == "running"
+    api.expect(200, api.delete(f"/v1/jobs/{ref}"))
+    watcher.join(20)
+    other.close()
+    assert api.expect(200, said[0]).json()["state"] == "cancelled"
+    hold(api, "y", np.full(3, np.nan))
+    ref = run(api, ["y += 1"], steps=500, stop_on_nan=True)["id"]
+    api.expect(200, api.post("/v1/evaluate", {"expr": "0", "out": "y"}))
+    r = api.expect(200, api.post(f"/v1/jobs/{ref}/resume?wait=1")).json()
+    assert (r["state"], r["step"]) == ("done", 500)
+    api.expect(400, api.get(f"/v1/jobs/{ref}?wait=2"))
 
 
 def test_a_client_that_goes_away(api):
