@@ -53,8 +53,8 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s);
 /* All of it may be run once more. */
 void interp_rewind(struct interp_run *r);
 
-/* interp_cost() of its kernel. */
-int64_t interp_run_cost(const struct interp_run *r);
+/* Whether there is so little to do that it is best done by one thread. */
+bool interp_is_small(const struct interp_run *r);
 
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);

@@ -15,7 +15,9 @@
 #define BLOCK_STREAMED 640
 #define BLOCK_TILED    1024
 /* A row at least this long is worth stopping at its end, so that operands are used in place. */
-#define CUT_ROW    192
+#define CUT_ROW 192
+/* Bytes that two operands' blocks may be apart to count as one. */
+#define BESIDE     512
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
 /* Of everything that carve() deals out. */
@@ -261,15 +263,15 @@ void interp_fill_pinned(struct bound *b, bool from_memory)
     const struct interp_run *r = b->run;
     const struct ir_kernel *k = r->k;
     const size_t n = (size_t)(b->g.points < b->blk ? b->g.points : b->blk);
-    for (uint32_t i = 0; i < k->n_nodes; i++) {
+    const uint32_t end = from_memory ? r->n_operands - r->n_stores : k->n_nodes;
+    for (uint32_t j = 0; j < end; j++) {
+        const uint32_t i = from_memory ? r->operands[j].node : j;
         if (!b->number[i] || b->number[i] > b->n_pinned)
             continue;
         uint32_t o = r->operand_of[i];
         union value v = {0};
         size_t size = dtype_size(k->nodes[i].dtype);
-        if (from_memory && (o == UINT32_MAX || r->operands[o].kind != OPERAND_LOAD)) {
-            continue;
-        } else if (k->nodes[i].kind == IR_CONST) {
+        if (k->nodes[i].kind == IR_CONST) {
             v = k->scalars[k->nodes[i].scalar].v;
         } else if (o == UINT32_MAX || b->class_of[o] != CLASS_SPLAT) {
             continue;
@@ -288,6 +290,17 @@ static uint32_t slot_of(const struct bound *b, uint32_t operand)
 {
     const struct ir_kernel *k = b->run->k;
     return k->inputs[k->nodes[b->run->operands[operand].node].input].slot;
+}
+
+/* Whether the operand's blocks lie where those of another one do that is read directly. */
+static bool beside(const struct bound *b, uint32_t operand)
+{
+    for (uint32_t j = 0; j < b->n_direct; j++) {
+        const int64_t apart = b->g.at[b->direct[j]] - b->g.at[operand];
+        if (apart > -BESIDE && apart < BESIDE)
+            return true;
+    }
+    return false;
 }
 
 static void choose_ahead(struct bound *b)
@@ -310,6 +323,7 @@ static void choose_ahead(struct bound *b)
 static void mark_computed(struct bound *b)
 {
     const struct ir_kernel *k = b->run->k;
+    b->stores = true;
     for (uint32_t i = 0; i < k->n_outputs; i++) {
         const uint32_t node = b->alias[k->outputs[i].node];
         uint32_t c = k->n_outputs > 1 || !b->n_code ? 0 : b->n_code - 1;
@@ -318,6 +332,8 @@ static void mark_computed(struct bound *b)
         b->computed[i] = c < b->n_code && b->code[c].kind != INSTR_GATHER;
         for (uint32_t j = 0; j < i; j++)
             b->computed[i] &= b->alias[k->outputs[j].node] != node;
+        b->stores &=
+            b->computed[i] && b->class_of[b->run->n_operands - k->n_outputs + i] == CLASS_DIRECT;
     }
 }
 
@@ -360,7 +376,8 @@ void interp_write_program(struct bound *b)
             continue;
         b->class_of[i] = (uint8_t)classify(b, i);
         if (b->class_of[i] == CLASS_DIRECT) {
-            memory_bytes += r->operands[i].itemsize;
+            if (store || !beside(b, i))
+                memory_bytes += r->operands[i].itemsize;
             if (!store)
                 b->direct[b->n_direct++] = i;
         }

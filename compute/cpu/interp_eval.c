@@ -33,6 +33,15 @@ int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left)
     return left < b->blk ? left : b->blk;
 }
 
+int64_t interp_block_over(const struct bound *b, const struct block *blk)
+{
+    const uint32_t out = b->run->n_operands - b->run->n_stores;
+    const int64_t item = b->run->operands[out].itemsize;
+    if (blk->n <= 64 || b->class_of[out] != CLASS_DIRECT)
+        return 0;
+    return ((interp_address(b, out, blk->c) + blk->n * item) & 63) / item;
+}
+
 int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c)
 {
     const int64_t *st = b->g.st + (size_t)o * (size_t)b->g.nd;
@@ -250,14 +259,16 @@ static void store(struct bound *b, const struct block *blk)
 
 void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
-    const bool direct = !b->run->stream;
+    const bool direct = !b->run->stream, stored = direct && b->stores;
     struct block blk;
-    while (f < end) {
+    for (const int64_t from = f; f < end; f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
+        if (f == from && blk.n == b->blk && blk.n < end - f)
+            blk.n -= interp_block_over(b, &blk);
         interp_eval(b, &blk, direct);
-        store(b, &blk);
-        f += blk.n;
+        if (!stored)
+            store(b, &blk);
     }
 }
 

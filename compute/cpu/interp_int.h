@@ -75,7 +75,7 @@ struct interp_run {
     int n_order;
     int first_reduced, n_reduced, n_lanes; /* reductions: positions in order */
     int64_t points;
-    int64_t cost; /* of all of them: interp_cost() */
+    bool small; /* too little work to share */
     int64_t n_boxes;
     int box_axes[MAX_RANK]; /* mixed radix of a box's number, most significant first */
     int n_box_axes;
@@ -202,6 +202,7 @@ struct bound {
     uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
     bool *absorbed;        /* node → computed by its only user */
     bool *computed;        /* output → may be written by an instruction itself */
+    bool stores;           /* and all are, at once, where blocks are evaluated to their places */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
     void *memory; /* everything above */
@@ -262,6 +263,9 @@ void interp_eval(struct bound *b, const struct block *blk, bool direct);
 void interp_put(const struct bound *b, const struct block *blk, char *from);
 /* How many points from f the next block may take, at most `left`. */
 int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
+/* By how many points a block had better be shorter, so that the first output's next one begins with
+ * a cache line, and with it most of what is read beside it. */
+int64_t interp_block_over(const struct bound *b, const struct block *blk);
 
 /* Runs points [f, end), or tiles [from, to), of a storing kernel. */
 void interp_store_range(struct bound *b, int64_t f, int64_t end);

@@ -25,6 +25,8 @@
 #define NARROW      8
 /* From here on memory is slower than the caches' prefetchers alone can make it. */
 #define LARGE_POINTS 524288
+/* Work that one thread does before another has taken up its half: some five microseconds. */
+#define SMALL_COST (INT64_C(1) << 17)
 /* Results that would only push other data out of the caches. */
 #define STREAM_BYTES (INT64_C(32) << 20)
 /* In the choice of the axis order a store's strides come first. */
@@ -477,6 +479,17 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     return true;
 }
 
+/* Points times what one takes: more than its nodes say where it is not walked plainly. */
+static int64_t cost_of(const struct interp_run *r)
+{
+    int64_t cost = point_cost(r->k);
+    if (r->pointwise)
+        cost += 128 * (int64_t)r->n_operands;
+    else if (r->mode == MODE_TILE || r->scan || r->arg)
+        cost += 16;
+    return __builtin_mul_overflow(cost, r->points, &cost) ? INT64_MAX : cost;
+}
+
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
 {
     struct arena *arena = arena_new(0);
@@ -491,7 +504,6 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     r->points = 1;
     for (int a = 0; a < k->rank; a++)
         r->points *= k->shape[a];
-    r->cost = interp_cost(k);
     r->operand_of = arena_alloc_array(arena, k->n_nodes, sizeof *r->operand_of);
     r->live = arena_alloc_array(arena, k->n_nodes, sizeof *r->live);
     r->ctx_used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_used);
@@ -526,6 +538,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
                      : !plan_stores(r, threads, words))
         goto fail;
     interp_size_programs(r);
+    r->small = cost_of(r) < SMALL_COST;
     return r;
 fail:
     arena_free(arena);
@@ -555,9 +568,9 @@ void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
         interp_store_unit(r, unit, s);
 }
 
-int64_t interp_run_cost(const struct interp_run *r)
+bool interp_is_small(const struct interp_run *r)
 {
-    return r->cost;
+    return r->small;
 }
 
 bool interp_again(struct interp_run *r, struct interp_scratch *s)

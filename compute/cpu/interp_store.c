@@ -159,16 +159,14 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
     const struct interp_run *r = b->run;
     const uint32_t out = r->n_operands - r->n_stores;
     const int64_t width = full - e->columns, end = (rows - 1) * full + width;
-    const int64_t item = r->operands[out].itemsize, left = e->columns - e->right;
+    const int64_t left = e->columns - e->right;
     struct ends own;
     struct block blk;
     for (int64_t at = 0; at < end; at += blk.n) {
         interp_locate(b, f + at, &blk);
         blk.n = interp_block_size(b, f + at, end - at);
-        /* Blocks that end with a cache line are written in whole lines. */
-        int64_t over = ((interp_address(b, out, blk.c) + blk.n * item) & 63) / item;
-        if (blk.n > 64 && at + blk.n < end)
-            blk.n -= over;
+        if (at + blk.n < end)
+            blk.n -= interp_block_over(b, &blk);
         interp_eval(b, &blk, false);
         own = *e;
         for (uint32_t j = 0; j < r->n_stores; j++) {

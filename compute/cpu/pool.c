@@ -41,9 +41,6 @@
 #include "compute/cpu/interp.h"
 
 #define MOST_LANES 64
-/* Points times what their nodes cost, below which a kernel is not shared: some five microseconds.
- */
-#define ALONE_COST (INT64_C(1) << 17)
 
 struct lane {
     _Alignas(64) _Atomic int64_t next;
@@ -304,7 +301,7 @@ static bool advance(struct task *t, bool done, bool in_line)
             continue;
         }
         t->n_units = interp_units(run);
-        if (!in_line && t->n_units > 1 && interp_run_cost(run) >= ALONE_COST) {
+        if (!in_line && t->n_units > 1 && !interp_is_small(run)) {
             for (int i = 0; i < n_lanes; i++) {
                 atomic_store_explicit(&t->lanes[i].next, t->n_units * i / n_lanes,
                                       memory_order_relaxed);
