@@ -250,7 +250,7 @@ def test_others_work_meanwhile(api):
 
 def test_events(api):
     hold(api, "x", np.zeros(3))
-    ref = start(api, ["x += 1"], record={"x": "x[0]"}, record_every=1000, steps=10**9)
+    ref = start(api, ["x += 1"], record={"x": "x[0]"}, record_every=10_000, steps=10**9)
     s = socket.create_connection((api.host, api.port))
     s.settimeout(20)
     s.sendall(f"GET /v1/jobs/{ref}/events HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
@@ -271,7 +271,7 @@ def test_events(api):
     for d in data:
         assert d["records_from"] == len(values)
         values += d["records"]["x"]
-    assert values == [1000.0 * (k + 1) for k in range(len(values))]
+    assert values == [10_000.0 * (k + 1) for k in range(len(values))]
     assert [d["step"] for d in data] == sorted(d["step"] for d in data)
     r = api.expect(200, api.get(f"/v1/jobs/{ref}/events"))
     assert r.body.decode().startswith("event: end\ndata: {")
