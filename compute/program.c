@@ -306,6 +306,15 @@ static enum err_code watch_all(struct program *p, struct err *e)
     return code;
 }
 
+/* Where the target is assigned first. */
+static const char *place_of(const struct program *p, const struct target *t)
+{
+    uint32_t i = 0;
+    while (p->steps[i].target != t)
+        i++;
+    return p->steps[i].assign->place;
+}
+
 /* A target's memory is exchanged: nobody else in the program may look at it under another name. */
 static enum err_code no_aliases(const struct program *p, struct err *e)
 {
@@ -320,7 +329,7 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
                 array_same_buffer(t->home, p->known[j]->binding.array))
                 other = p->known[j]->name;
         if (other)
-            return err_field(e, ERR_OVERLAP, "/bind",
+            return err_field(e, ERR_OVERLAP, place_of(p, t),
                              "\"%s\", which is assigned, shares memory with \"%s\": name it once, "
                              "or work on a copy",
                              t->name, other);

@@ -97,8 +97,10 @@ static enum err_code read_statements(struct reading *r, struct err *e)
     if (!body)
         return err_oom(e);
     r->spec.body = body;
-    for (struct json v = json_first(list); json_present(v) && !c; v = json_next(v))
-        c = read_statement(r, v, r->spec.n_body, &body[r->spec.n_body], e), r->spec.n_body++;
+    for (struct json v = json_first(list); json_present(v) && !c; v = json_next(v)) {
+        const uint32_t i = r->spec.n_body++;
+        c = read_statement(r, v, i, &body[i], e);
+    }
     return c;
 }
 
@@ -132,8 +134,9 @@ static enum err_code read_records(struct reading *r, int64_t steps, struct err *
                         (long long)r->config->max_statements);
     if (steps / r->spec.series_every > r->config->max_records / (int64_t)n)
         return json_err(record, e, ERR_BAD_FIELD,
-                        "this makes %lld values, at most %lld are kept: a larger record_every?",
-                        (long long)(steps / r->spec.series_every * (int64_t)n),
+                        "this makes %lld values of each, at most %lld are kept of all together: a "
+                        "larger record_every?",
+                        (long long)(steps / r->spec.series_every),
                         (long long)r->config->max_records);
     struct program_series *series = arena_alloc_array(r->arena, n, sizeof *series);
     if (!series)

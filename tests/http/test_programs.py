@@ -407,7 +407,8 @@ def test_it_ends_with_the_daemon(daemon_with):
     (["t = u", "t[9, 9] = 1"], "bad_index", "/body/1", None), (["t[0] = 1"], "unknown_name", "/body/0", None),
     (["u = ones"], "unknown_name", "/body/0", 4), (["u = w"], "shape_mismatch", "/body/0", None),
     (["u = 2j*u"], "dtype_mismatch", "/body/0", None), (["k = 5"], "bad_name", "/body/0", None),
-    (["r += 1"], "read_only", "/body/0", None), (["v = u + 1"], "overlap", "/bind", None),
+    (["r += 1"], "read_only", "/body/0", None), (["v = u + 1"], "overlap", "/body/0", None),
+    (["t = u + 1", "v[0] = t[0]"], "overlap", "/body/1", None),
     (["u = a_very_long_name_a_very_long_name_a_very_long_name_a_very_long_name_", "x = 1"], "unknown_name", "/body/0", 4),
     (["a" * 70 + " = 1"], "bad_name", "/body/0", None)])
 def test_mistakes_in_statements(api, body, code, pointer, offset):
