@@ -111,8 +111,8 @@ static enum err_code unexpected(struct parser *p, const char *wanted)
         return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "the expression ends early: %s",
                       wanted);
     if (is_op(p, "="))
-        return bad(p, "an expression assigns nothing: == compares; \"name\" and \"out\" say where "
-                      "the result goes");
+        return bad(p, "nothing is assigned here: == compares; \"name\" and \"out\" say where the "
+                      "result goes, in statements what is before the first equals sign");
     if (is_op(p, "."))
         return bad(p, "there are no attributes or methods: write sum(a) for a.sum(), sin(x) for "
                       "np.sin(x)");

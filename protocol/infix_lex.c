@@ -176,7 +176,7 @@ static enum err_code foreign(struct infix_lex *l)
         {"!", "write ~ for \"not\", != for \"not equal\""},
         {"?", "write where(condition, x, y)"},
         {"@", "there is no @ operator: write dot(x, y) or sum(x*y)"},
-        {";", "one expression at a time: use \"let\" for steps"},
+        {";", "one expression at a time: \"let\" and statements are lists"},
         {"#", "comments have no place in an expression"},
         {"$", "'$' has no place in an expression"},
         {"{", "write lists with [ ] and tuples with ( )"},
