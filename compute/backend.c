@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compute/base/trace.h"
+#include "compute/cuda/diagnose.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)
@@ -33,6 +34,11 @@ void backend_close(struct backend *b)
 {
     if (b)
         b->ops->close(b);
+}
+
+void backend_diagnose(finding_fn *say, void *user)
+{
+    cuda_diagnose(say, user);
 }
 
 #ifndef NDEBUG

@@ -237,6 +237,16 @@ enum err_code backend_open(const char *name, const struct backend_config *config
                            struct backend **ret, char *note, size_t n, struct err *e) must_check;
 void backend_close(struct backend *b);
 
+/* How one thing that a GPU's backend needs was found, for a person: `what` ("driver"), a sentence,
+ * and what to do about it ("": the sentence says it, or there is nothing to do). */
+enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
+typedef void finding_fn(void *user, enum finding level, const char *what, const char *text,
+                        const char *advice);
+/* Looks at each by itself: the driver, the run-time compiler, the GPUs, the management library.
+ * Nothing is opened for work. Whether any of them is needed is the caller's to judge: FINDING_FAIL
+ * here means that no GPU can be used, FINDING_WARN that something would be missed. */
+void backend_diagnose(finding_fn *say, void *user);
+
 /* The validating front of ops->submit: in debug builds every kernel is verified (ir_verify) and the
  * slots it names are there; ARRAYD_TRACE=launch says what goes out. */
 uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job);

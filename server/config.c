@@ -495,7 +495,9 @@ void config_free(struct config *c)
 void config_help(struct strb *out)
 {
     strb_add(out, "arrayd: arrays on a device, for many clients, over HTTP\n\n"
-                  "usage: arrayd [option]...\n\n"
+                  "usage: arrayd [option]...\n"
+                  "       arrayd doctor [option]...\n\n"
+                  "doctor says whether the machine has what these options need.\n"
                   "Every option may also be a line 'name = value' in the file of --config.\n\n");
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &settings[i];

@@ -392,16 +392,10 @@ static bool start_daemon(struct http *h, struct listener *l)
 
 static void http_free(struct http *h)
 {
-    http_listen_close(h);
-    for (size_t i = 0; i < h->n_listeners; i++) {
-        mem_free(h->listeners[i].unix_path);
-        mem_free(h->listeners[i].address);
-    }
+    http_listen_free(h);
     for (size_t i = 0; i < h->n_hosts; i++)
         mem_free(h->hosts[i]);
     mem_free(h->hosts);
-    mem_free(h->addresses);
-    mem_free(h->listeners);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->work_lock);
     pthread_cond_destroy(&h->watch_wake);

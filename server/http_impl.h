@@ -189,6 +189,7 @@ int64_t http_now_ms_coarse(void);
 /* http_listen.c: binds; on failure nothing stays open. */
 enum err_code http_listen(struct http *h, struct err *e) must_check;
 void http_listen_close(struct http *h); /* closes sockets that no daemon took, removes paths */
+void http_listen_free(struct http *h);  /* the same, and the lists */
 enum err_code http_hosts_init(struct http *h, struct err *e) must_check;
 
 /* http_check.c: the first look at a request. Fills r.*, expect, chunked, …; an error is replied to

@@ -191,6 +191,25 @@ void http_listen_close(struct http *h)
     }
 }
 
+void http_listen_free(struct http *h)
+{
+    http_listen_close(h);
+    for (size_t i = 0; i < h->n_listeners; i++) {
+        mem_free(h->listeners[i].unix_path);
+        mem_free(h->listeners[i].address);
+    }
+    mem_free(h->listeners);
+    mem_free(h->addresses);
+}
+
+enum err_code http_try_listen(const struct http_config *config, struct err *e)
+{
+    struct http h = {.config = *config};
+    enum err_code rc = http_listen(&h, e);
+    http_listen_free(&h);
+    return rc;
+}
+
 /* --- names --- */
 
 static bool add_host(struct http *h, const char *name, size_t n)

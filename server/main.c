@@ -17,6 +17,7 @@
 #include "compute/engine.h"
 #include "server/auth.h"
 #include "server/config.h"
+#include "server/doctor.h"
 #include "server/http.h"
 #include "server/jobs.h"
 #include "server/lease.h"
@@ -239,8 +240,19 @@ static int run(const struct config *config)
     return status;
 }
 
+/* What the first argument may be instead of an option. */
+static const struct {
+    const char *name;
+    int (*main)(int argc, char **argv);
+} commands[] = {
+    {"doctor", doctor_main},
+};
+
 int main(int argc, char **argv)
 {
+    for (size_t i = 0; argc > 1 && i < sizeof commands / sizeof *commands; i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].main(argc - 1, argv + 1);
     struct config config;
     struct err e = ERR_INIT;
     enum config_action action;

@@ -1,6 +1,7 @@
-/* The types and constants of the CUDA driver API and of NVRTC that arrayd uses, so that building
- * needs no toolkit. Names and values are those of NVIDIA's cuda.h (ABI of CUDA 12 and later);
- * the functions are listed in driver.def and nvrtc.def. Included by compute/cuda and tests/fake. */
+/* The types and constants of the CUDA driver API, of NVRTC and of NVML that arrayd uses, so that
+ * building needs no toolkit. Names and values are those of NVIDIA's cuda.h (ABI of CUDA 12 and
+ * later) and nvml.h; the functions are listed in driver.def, nvrtc.def and nvml.def. Included by
+ * compute/cuda and tests/fake. */
 #ifndef ARRAYD_CUDA_API_H
 #define ARRAYD_CUDA_API_H
 
@@ -50,6 +51,9 @@ enum {
 
 /* CUdevice_attribute */
 enum {
+    CU_DEVICE_ATTRIBUTE_PCI_BUS_ID = 33,
+    CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID = 34,
+    CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID = 50,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
     CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
@@ -95,5 +99,19 @@ typedef struct {
 typedef int nvrtcResult;
 typedef struct _nvrtcProgram *nvrtcProgram;
 enum { NVRTC_SUCCESS = 0, NVRTC_ERROR_OUT_OF_MEMORY = 1, NVRTC_ERROR_COMPILATION = 6 };
+
+typedef int nvmlReturn;
+typedef struct nvmlDevice_st *nvmlDevice;
+typedef struct {
+    unsigned gpu, memory; /* percent of the last sample period in which it was at work */
+} nvmlUtilization;
+typedef struct {
+    unsigned long long total, free, used; /* bytes */
+} nvmlMemory;
+enum { NVML_SUCCESS = 0, NVML_ERROR_NOT_SUPPORTED = 3 };
+enum { NVML_TEMPERATURE_GPU = 0 };
+enum { NVML_CLOCK_SM = 1 };
+enum { NVML_MEMORY_ERROR_TYPE_CORRECTED = 0, NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1 };
+enum { NVML_VOLATILE_ECC = 0 };
 
 #endif

@@ -1,4 +1,5 @@
-/* Two tables of function pointers, filled by dlopen and dlsym from driver.def and nvrtc.def.
+/* Three tables of function pointers, filled by dlopen and dlsym from driver.def, nvrtc.def and
+ * nvml.def.
  *
  * Why not link: one binary has to start where there is neither a driver nor a toolkit, and the same
  * build has to take whichever NVRTC the machine has. The lists are macros so that a function is
@@ -16,9 +17,10 @@
 #include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool have_driver, have_nvrtc;
+static bool have_driver, have_nvrtc, have_nvml;
 static struct driver driver;
 static struct nvrtc nvrtc;
+static struct nvml nvml;
 
 struct symbol {
     const char *name;
@@ -35,6 +37,11 @@ static const struct symbol nvrtc_symbols[] = {
 #include "compute/cuda/nvrtc.def"
 #undef NVRTC
     {"nvrtcGetErrorString", &nvrtc.nvrtcGetErrorString},
+};
+static const struct symbol nvml_symbols[] = {
+#define NVML(name, symbol, args) {symbol, &nvml.name},
+#include "compute/cuda/nvml.def"
+#undef NVML
 };
 
 struct library {
@@ -83,6 +90,12 @@ static enum err_code check_nvrtc(const char *name, struct err *e)
     return ERR_OK;
 }
 
+static enum err_code check_nvml(const char *name, struct err *e)
+{
+    (void)name, (void)e; /* every version has what is asked of it */
+    return ERR_OK;
+}
+
 /* The dynamic linker's own search first: it knows ld.so.conf and LD_LIBRARY_PATH. Then the places
  * where installers leave the files without telling it. The bare libcuda.so is not tried: a
  * toolkit's stub has that name. */
@@ -114,6 +127,21 @@ static const struct library nvrtc_library = {
               "its file in ARRAYD_LIBNVRTC)",
     .newer = NEEDED_NVRTC,
     .check = check_nvrtc,
+};
+
+static const struct library nvml_library = {
+    .what = "management library libnvidia-ml.so.1",
+    .variable = "ARRAYD_LIBNVML",
+    .candidates =
+        (const char *const[]){"libnvidia-ml.so.1", "/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+                              "/usr/lib/wsl/lib/libnvidia-ml.so.1", NULL},
+    .symbols = nvml_symbols,
+    .n_symbols = sizeof nvml_symbols / sizeof *nvml_symbols,
+    .source =
+        "it comes with the NVIDIA driver; in a container NVIDIA_DRIVER_CAPABILITIES must have "
+        "'utility' for it to be mounted",
+    .newer = "a newer NVIDIA driver is needed",
+    .check = check_nvml,
 };
 
 static enum err_code load(const struct library *l, struct err *e)
@@ -154,32 +182,44 @@ static enum err_code load(const struct library *l, struct err *e)
     return code;
 }
 
-static enum err_code load_both(struct err *e)
+static enum err_code load_once(const struct library *l, bool *have, struct err *e)
 {
-    if (!have_driver) {
-        enum err_code code = load(&driver_library, e);
-        if (code)
-            return code;
-        have_driver = true;
-    }
-    if (!have_nvrtc) {
-        enum err_code code = load(&nvrtc_library, e);
-        if (code)
-            return code;
-        have_nvrtc = true;
-    }
-    return ERR_OK;
+    enum err_code code = *have ? ERR_OK : load(l, e);
+    *have = code == ERR_OK;
+    return code;
+}
+
+enum err_code loader_driver(const struct driver **ret, struct err *e)
+{
+    pthread_mutex_lock(&lock);
+    enum err_code code = load_once(&driver_library, &have_driver, e);
+    pthread_mutex_unlock(&lock);
+    if (code == ERR_OK)
+        *ret = &driver;
+    return code;
 }
 
 enum err_code loader_open(const struct driver **ret_driver, const struct nvrtc **ret_nvrtc,
                           struct err *e)
 {
     pthread_mutex_lock(&lock);
-    enum err_code code = load_both(e);
+    enum err_code code = load_once(&driver_library, &have_driver, e);
+    if (code == ERR_OK)
+        code = load_once(&nvrtc_library, &have_nvrtc, e);
     pthread_mutex_unlock(&lock);
     if (code)
         return code;
     *ret_driver = &driver;
     *ret_nvrtc = &nvrtc;
     return ERR_OK;
+}
+
+enum err_code loader_nvml(const struct nvml **ret, struct err *e)
+{
+    pthread_mutex_lock(&lock);
+    enum err_code code = load_once(&nvml_library, &have_nvml, e);
+    pthread_mutex_unlock(&lock);
+    if (code == ERR_OK)
+        *ret = &nvml;
+    return code;
 }

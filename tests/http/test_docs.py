@@ -2,10 +2,11 @@
 
 The ```sh blocks of a page run in order in one shell, in an empty folder, with the address of a daemon
 of the page's own in place of the one written there. A command that starts the daemon is started with
-its options on a free port; the deploy scripts are looked up, not run. docs/gpu.md is held against the
+its options on a free port, the doctor as it is; the deploy scripts are looked up, not run. docs/gpu.md is held against the
 fake driver.
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -40,6 +41,8 @@ def test_commands(page, daemon_with, tmp_path):
         if line.startswith("./deploy/"):
             path = REPO / line.split()[0]
             assert path.is_file() and path.stat().st_mode & 0o111, line
+        elif line.startswith("./build/server/arrayd doctor"):
+            run_doctor(line.split()[1:], environment)
         elif line.startswith("./build/server/arrayd"):
             start(line.split()[1:], daemon_with, tmp_path, environment)
         elif line.startswith("curl "):
@@ -86,6 +89,12 @@ def test_worked_examples(page, daemon, api):  # api: what the example made is de
 def start(options, daemon_with, folder, environment):
     options = [o.replace(ADDRESS, "127.0.0.1:0").replace("unix:", f"unix:{folder}/second-") for o in options]
     daemon_with(*options, environment={**environment, "XDG_CACHE_HOME": str(folder)}).stop()
+
+
+def run_doctor(options, environment):
+    done = subprocess.run([find_binary(), *options], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, **environment})
+    assert done.returncode == 0 and done.stdout, done.stdout + done.stderr
 
 
 def test_the_options_of_the_help_are_the_documented_ones():

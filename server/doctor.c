@@ -1,0 +1,320 @@
+/* The report, what is read of the configuration, and the self-test.
+ *
+ * A missing GPU is judged by what was asked for: it fails `--backend cuda`, is worth a warning
+ * where one seems to be in the machine, and is nothing on a machine without. The self-test goes the
+ * way of a request: text, plan, kernels, the device, and the bytes back. */
+#include "server/doctor.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <string.h>
+#include <time.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+#include "protocol/infix.h"
+#include "protocol/json_writer.h"
+#include "server/config.h"
+#include "server/http.h"
+
+#define ELEMENTS  100000
+#define PATIENCE  120 /* seconds: a first compilation may take a while on a busy machine */
+#define SELF_TEST "u + 1"
+
+static const char *const levels[] = {"ok", "warn", "fail"};
+
+/* --- the report --- */
+
+void doctor_free(struct doctor *d)
+{
+    strb_free(&d->text);
+    strb_free(&d->json);
+}
+
+void doctor_say(void *user, enum finding level, const char *what, const char *text,
+                const char *advice)
+{
+    struct doctor *d = user;
+    d->n[level]++;
+    strb_addf(&d->text, "%-5s %-12s %s\n", levels[level], what, text);
+    if (*advice && level != FINDING_OK)
+        strb_addf(&d->text, "%19s%s\n", "", advice);
+    struct json_writer w = JSON_WRITER(&d->json);
+    w.comma = d->json.len > 0;
+    json_open_object(&w);
+    json_put_member_string(&w, "check", what);
+    json_put_member_string(&w, "status", levels[level]);
+    json_put_member_string(&w, "text", text);
+    json_put_member_string(&w, "advice", level == FINDING_OK ? "" : advice);
+    json_close_object(&w);
+}
+
+/* What backend_diagnose finds, as bad as it is here. */
+static void say_gpu(void *user, enum finding level, const char *what, const char *text,
+                    const char *advice)
+{
+    struct doctor *d = user;
+    doctor_say(d, level > d->without_gpu ? d->without_gpu : level, what, text, advice);
+}
+
+static void print(struct doctor *d, bool json)
+{
+    bool ok = d->n[FINDING_FAIL] == 0;
+    if (d->text.failed || d->json.failed)
+        puts("there is no memory for the report");
+    else if (json)
+        printf("{\"version\":\"%s\",\"ok\":%s,\"checks\":[%s]}\n", ARRAYD_VERSION,
+               ok ? "true" : "false", d->json.data);
+    else
+        printf("%s%d ok, %d to look at, %d failed\n", d->text.data, d->n[FINDING_OK],
+               d->n[FINDING_WARN], d->n[FINDING_FAIL]);
+}
+
+/* --- the self-test --- */
+
+static void wake(void *user)
+{
+    sem_post(user);
+}
+
+static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct array *a = user;
+    (void)e;
+    *ret = (struct binding){0};
+    if (!strcmp(name, "u"))
+        *ret = (struct binding){
+            .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+    return ERR_OK;
+}
+
+/* u = 0, 1, 2, …, and u + 1. */
+static enum err_code compute(struct engine_stream *s, struct account *account, struct array **ret,
+                             struct err *e)
+{
+    struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
+                   n = {.kind = LIT_INT, .i = ELEMENTS};
+    _cleanup_array_ struct array *u = NULL;
+    enum err_code rc = engine_arange(s, account, DT_F64, &zero, &n, &one, &u, e);
+    if (rc)
+        return rc;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    if (!arena)
+        return err_oom(e);
+    struct expr x;
+    expr_init(&x, arena, 100, 100);
+    struct check_env env = {.resolve = resolve, .user = u, .max_inputs = 64};
+    struct eval_request q = {.expr = &x, .env = &env, .dtype = -1};
+    struct eval_times times;
+    uint32_t source;
+    rc = expr_add_source(&x, "", &source, e);
+    if (!rc)
+        rc = infix_parse(&x, source, SELF_TEST, strlen(SELF_TEST), &x.root, e);
+    return rc ? rc : engine_evaluate(s, account, &q, ret, &times, NULL, NULL, e);
+}
+
+/* Waits for what a download has next; 0: nothing came in time. */
+static int64_t pull(struct download *d, sem_t *more, int64_t at, void *buf, size_t n)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE;
+    for (;;) {
+        int64_t got = download_pull(d, at, buf, n);
+        if (got)
+            return got;
+        while (sem_timedwait(more, &until) != 0)
+            if (errno != EINTR)
+                return 0;
+    }
+}
+
+static enum err_code compare(struct engine_stream *s, struct array *a, struct err *e)
+{
+    static double values[1024];
+    sem_t more;
+    struct download *d;
+    sem_init(&more, 0, 0);
+    enum err_code rc = download_new(s, a, wake, &more, &d, e);
+    if (rc)
+        return rc;
+    int64_t at = 0, end = ELEMENTS * (int64_t)sizeof *values;
+    while (!rc && at < end) {
+        size_t want = end - at < (int64_t)sizeof values ? (size_t)(end - at) : sizeof values;
+        size_t have = 0;
+        while (!rc && have < want) {
+            int64_t got = pull(d, &more, at + (int64_t)have, (char *)values + have, want - have);
+            if (got > 0)
+                have += (size_t)got;
+            else if (got == 0)
+                rc = err_set(e, ERR_INTERNAL, "no result within %d seconds", PATIENCE);
+            else
+                rc =
+                    err_set(e, ERR_INTERNAL, "the device failed: %s", err_name(download_result(d)));
+        }
+        int64_t first = at / (int64_t)sizeof *values;
+        for (size_t i = 0; !rc && i < want / sizeof *values; i++)
+            if (values[i] != (double)first + (double)i + 1)
+                rc = err_set(e, ERR_INTERNAL, "element %lld of " SELF_TEST " is %.17g, not %.17g",
+                             (long long)first + (long long)i, values[i],
+                             (double)first + (double)i + 1);
+        at += (int64_t)want;
+    }
+    download_free(d);
+    sem_destroy(&more);
+    return rc;
+}
+
+static enum err_code test_device(struct engine *g, int device, struct err *e)
+{
+    struct engine_stream *s;
+    struct account *account = account_new(0);
+    if (!account)
+        return err_oom(e);
+    enum err_code rc = engine_stream_new(g, device, &s, e);
+    if (!rc) {
+        _cleanup_array_ struct array *result = NULL;
+        rc = compute(s, account, &result, e);
+        if (!rc)
+            rc = compare(s, result, e);
+        engine_stream_unref(s);
+    }
+    account_unref(account);
+    return rc;
+}
+
+void doctor_self_test(struct doctor *d, const struct config *c, const char *backend,
+                      enum finding unfit)
+{
+    struct engine_config ec = ENGINE_CONFIG_DEFAULT;
+    struct err e = ERR_INIT;
+    struct engine *g;
+    char what[32], text[1200];
+    ec.backend = backend;
+    ec.device.threads = (int)c->threads;
+    ec.device.slab_memory = c->slab_memory;
+    ec.device.compile_threads = (int)c->compile_threads;
+    snprintf(what, sizeof what, "self-test");
+    double begun = clock_ms();
+    if (engine_open(&ec, &g, &e) != ERR_OK) {
+        snprintf(text, sizeof text, "%s: it does not open: %s", backend, e.message);
+        doctor_say(d, unfit, what, text, "see the lines above; arrayd --backend cpu needs no GPU");
+        return;
+    }
+    for (int i = 0; i < engine_device_count(g); i++) {
+        enum err_code rc = test_device(g, i, &e);
+        snprintf(text, sizeof text, "%s, device %d: " SELF_TEST " of %d elements: %s", backend, i,
+                 ELEMENTS, rc ? e.message : "right");
+        if (!rc)
+            snprintf(text + strlen(text), sizeof text - strlen(text), " (%.0f ms with the start)",
+                     clock_ms() - begun);
+        doctor_say(d, rc ? FINDING_FAIL : FINDING_OK, what, text,
+                   "do not compute with this device; look at the kernel's log, and run the same "
+                   "with ARRAYD_TRACE=nvrtc,launch");
+    }
+    (void)engine_close(g);
+}
+
+/* --- the configuration --- */
+
+/* A daemon that runs has its addresses: that is no fault of the machine's. */
+static bool taken(const struct err *e)
+{
+    return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
+}
+
+static void look_at_addresses(struct doctor *d, const struct config *c)
+{
+    for (size_t i = 0; i < c->listen.n; i++) {
+        const char *const one[] = {c->listen.items[i]};
+        struct http_config hc = {.listen = one, .n_listen = 1, .unix_mode = (int)c->unix_mode};
+        struct err e = ERR_INIT;
+        if (http_try_listen(&hc, &e) == ERR_OK)
+            doctor_say(d, FINDING_OK, "listen", one[0], "");
+        else if (taken(&e))
+            doctor_say(d, FINDING_WARN, "listen", e.message,
+                       "right where arrayd is running; else see who has it: ss -ltnp");
+        else
+            doctor_say(d, FINDING_FAIL, "listen", e.message,
+                       "change listen, or what is in its way");
+    }
+}
+
+static void look_at_gpu(struct doctor *d, const struct config *c)
+{
+    if (!strcmp(c->backend, "cpu")) {
+        doctor_say(d, FINDING_OK, "gpu", "none is asked for: backend = cpu", "");
+        return;
+    }
+    doctor_devices(d, "");
+    backend_diagnose(say_gpu, d);
+    if (d->without_gpu != FINDING_OK)
+        doctor_self_test(d, c, "cuda", d->without_gpu);
+    else
+        doctor_say(d, FINDING_OK, "gpu", "this machine has none: backend = auto takes the CPU", "");
+}
+
+static void examine(struct doctor *d, const struct config *c)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s%s", c->file ? c->file : "no file",
+             c->file ? " is understood" : ", options and defaults only");
+    doctor_say(d, FINDING_OK, "config", text, "");
+    if (strcmp(c->backend, "auto") != 0 && strcmp(c->backend, "cpu") != 0 &&
+        strcmp(c->backend, "cuda") != 0) {
+        snprintf(text, sizeof text, "there is no backend '%.64s'", c->backend);
+        doctor_say(d, FINDING_FAIL, "config", text, "backend is auto, cpu or cuda");
+        return;
+    }
+    d->without_gpu = !strcmp(c->backend, "cuda")  ? FINDING_FAIL
+                     : !strcmp(c->backend, "cpu") ? FINDING_OK
+                     : doctor_gpu_expected("")    ? FINDING_WARN
+                                                  : FINDING_OK;
+    doctor_limits(d, c);
+    doctor_memory(d, c, "");
+    look_at_addresses(d, c);
+    if (c->kernel_cache && d->without_gpu != FINDING_OK)
+        doctor_folder(d, "kernel-cache", c->kernel_cache, FINDING_WARN);
+    doctor_self_test(d, c, "cpu", FINDING_FAIL);
+    look_at_gpu(d, c);
+}
+
+static void usage(void)
+{
+    puts("usage: arrayd doctor [--json] [option]...\n\n"
+         "Looks at everything the daemon would need with these options (see arrayd --help) and\n"
+         "says what to do. Exit status: 0, 1 where a check failed, 2 for a wrong option.");
+}
+
+int doctor_main(int argc, char **argv)
+{
+    bool json = false;
+    int n = 0;
+    for (int i = 0; i < argc; i++)
+        if (i && !strcmp(argv[i], "--json"))
+            json = true;
+        else
+            argv[n++] = argv[i];
+    struct config c;
+    enum config_action action;
+    struct err e = ERR_INIT;
+    if (config_load(n, argv, &c, &action, &e) != ERR_OK) {
+        fprintf(stderr, "arrayd doctor: %s\n", e.message);
+        return 2;
+    }
+    int status = 0;
+    if (action == CONFIG_RUN) {
+        struct doctor d = {0};
+        if (!c.host_memory)
+            c.host_memory = mem_machine() / 2;
+        examine(&d, &c);
+        print(&d, json);
+        status = d.n[FINDING_FAIL] || d.text.failed || d.json.failed;
+        doctor_free(&d);
+    } else {
+        usage();
+    }
+    config_free(&c);
+    return status;
+}

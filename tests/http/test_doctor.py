@@ -1,0 +1,115 @@
+"""`arrayd doctor`: what it says of this machine, of wrong settings and of a GPU (the fake driver's)."""
+import json
+import os
+import socket
+import subprocess
+
+import pytest
+
+from conftest import fake_gpu, find_binary
+
+GPU_VARIABLES = ("ARRAYD_LIBCUDA", "ARRAYD_LIBNVRTC", "ARRAYD_LIBNVML", "NVIDIA_VISIBLE_DEVICES")
+
+
+def doctor(*options, environment=()):
+    env = {k: v for k, v in os.environ.items() if k not in GPU_VARIABLES} | dict(environment)
+    return subprocess.run([find_binary(), "doctor", *map(str, options)], capture_output=True, text=True,
+                          env=env, timeout=120)
+
+
+def checks(*options, environment=(), status=0):
+    done = doctor("--listen", "127.0.0.1:0", *options, "--json", environment=environment)
+    assert done.returncode == status or status is None, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["ok"] == (done.returncode == 0)
+    for c in report["checks"]:
+        assert set(c) == {"check", "status", "text", "advice"} and c["text"]
+        assert c["status"] in ("ok", "warn", "fail")
+    return report["checks"]
+
+
+def find(found, what):
+    return [c for c in found if c["check"] == what]
+
+
+def test_the_cpu():
+    found = checks("--backend", "cpu")
+    assert [c["status"] for c in found].count("fail") == 0
+    test, = find(found, "self-test")
+    assert test["status"] == "ok" and "u + 1" in test["text"] and "right" in test["text"]
+    assert {"config", "descriptors", "memory", "listen", "gpu"} <= {c["check"] for c in found}
+
+
+def test_text_and_json_say_the_same():
+    text = doctor("--backend", "cpu", "--listen", "127.0.0.1:0").stdout.splitlines()
+    found = checks("--backend", "cpu")
+    heads = [line.split()[:2] for line in text[:-1] if not line.startswith(" ")]
+    assert heads == [[c["status"], c["check"]] for c in found]
+    counts = [sum(c["status"] == status for c in found) for status in ("ok", "warn", "fail")]
+    assert text[-1] == "{} ok, {} to look at, {} failed".format(*counts)
+
+
+def test_a_gpu_that_was_asked_for_and_is_not_there(tmp_path):
+    nowhere = {"ARRAYD_LIBCUDA": str(tmp_path / "libcuda.so.1")}
+    found = checks("--backend", "cuda", "--kernel-cache", "none", environment=nowhere, status=1)
+    driver, = find(found, "driver")
+    assert driver["status"] == "fail" and "NVIDIA driver" in driver["text"]
+    assert [c["status"] for c in find(found, "self-test")] == ["ok", "fail"]  # the CPU works
+    auto = checks("--backend", "auto", "--kernel-cache", "none", environment=nowhere)
+    assert find(auto, "driver")[0]["status"] == "warn"
+
+
+def test_the_gpu(tmp_path):
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    found = checks("--backend", "cuda", "--kernel-cache", tmp_path / "k",
+                   environment=fake | {"ARRAYD_FAKE_DEVICES": "2"}, status=None)
+    # The files of a real driver's are what may be missing here.
+    assert {c["check"] for c in found if c["status"] == "fail"} <= {"devices"}
+    assert [c["status"] for c in find(found, "gpu")] == ["ok", "ok"]
+    assert [c["text"].split(":")[0] for c in find(found, "self-test")] == [
+        "cpu, device 0", "cuda, device 0", "cuda, device 1"]
+    assert find(found, "kernel-cache")[0]["status"] == "ok" and not (tmp_path / "k").exists()
+
+
+def test_a_compiler_that_is_missing_does_not_hide_the_gpu(tmp_path):
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    found = checks("--kernel-cache", "none",
+                   environment=fake | {"ARRAYD_LIBNVRTC": str(tmp_path / "libnvrtc.so")})
+    assert find(found, "nvrtc")[0]["status"] == "warn" and "cuda-nvrtc" in find(found, "nvrtc")[0]["text"]
+    assert find(found, "gpu")[0]["status"] == "ok"
+    assert find(found, "self-test")[1]["status"] == "warn"
+
+
+def test_no_gpu_in_the_machine():
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    found = checks("--kernel-cache", "none", environment=fake | {"ARRAYD_FAKE_DEVICES": "0"})
+    assert find(found, "gpu")[0]["status"] == "warn" and "no GPU" in find(found, "gpu")[0]["text"]
+
+
+def test_an_address_that_is_taken_and_one_that_is_not_ours():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        found = checks("--backend", "cpu", "--listen", f"127.0.0.1:{s.getsockname()[1]}")
+        assert [c["status"] for c in find(found, "listen")] == ["ok", "warn"]
+    found = checks("--backend", "cpu", "--listen", "nonsense", status=1)
+    assert [c["status"] for c in find(found, "listen")] == ["ok", "fail"]
+
+
+def test_a_socket_is_left_as_it_was(tmp_path, daemon_with):
+    daemon = daemon_with("--listen", f"unix:{tmp_path}/s")
+    found = checks("--backend", "cpu", "--listen", f"unix:{tmp_path}/s")
+    assert find(found, "listen")[1]["status"] == "warn"
+    assert daemon.client().info()["version"]
+    checks("--backend", "cpu", "--listen", f"unix:{tmp_path}/free")
+    assert not (tmp_path / "free").exists()
+
+
+def test_wrong_settings(tmp_path):
+    (tmp_path / "c").write_text("max-arays = 3\n")
+    done = doctor("--config", tmp_path / "c")
+    assert done.returncode == 2 and "max-arays" in done.stderr and not done.stdout
+    assert find(checks("--backend", "fpga", status=1), "config")[-1]["status"] == "fail"
+    (tmp_path / "c").write_text("backend = cpu\n")
+    assert str(tmp_path / "c") in find(checks("--config", tmp_path / "c"), "config")[0]["text"]
+    assert doctor("--help").stdout.startswith("usage: arrayd doctor")
