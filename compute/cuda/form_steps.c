@@ -18,6 +18,8 @@
 #define QUEUE      4   /* rows of a field on their way, at least one */
 #define PLANES     2   /* planes likewise */
 #define REGISTERS  245 /* that may be asked for, of 255 */
+#define UNROLLED   200 /* registers likewise, and instructions, of a loop of three rounds */
+#define LOOP       3000
 
 /* An H200, in cycles: others are alike enough for choices between few. */
 #define PROCESSORS   132
@@ -299,9 +301,28 @@ static int64_t shared_bytes(const struct analysis *z)
     return bytes;
 }
 
+/* Instructions of a thread for a level of a round: what is computed, and what comes and goes beside
+ * a row. Three rounds in a loop of their own move no planes from register to register. */
+static double level_of(const struct form *f, double work)
+{
+    double point = f->rank == 3 && f->unroll > 1 ? 0.95 : 1.08;
+    return point * f->elements * f->rows * work + 8.0 * f->n_fields * f->rows + 4;
+}
+
+/* Rounds of a loop. In three dimensions one where three would be more than the instructions' cache
+ * holds, or spill; measured: 12 % for 3 rows of a thread, 3 to 7 % for 4, a loss for 5 and for two
+ * fields, which wait for memory. */
+static int rounds_of(const struct form *f, double work, int registers)
+{
+    if (f->rank < 3)
+        return 3;
+    bool fits = registers <= UNROLLED && 3 * f->steps * level_of(f, work) <= LOOP;
+    return fits && f->rows < MOST_ROWS && f->n_fields == 1 ? 3 : 1;
+}
+
 /* What a thread has, and what follows from that; false where it does not do. An edge where nothing
  * wraps is a thread's, too: of an axis that is wider than a block, or a multiple of a thread's. */
-static bool set_patch(struct analysis *z, int steps, int elements, int rows)
+static bool set_patch(struct analysis *z, int steps, int elements, int rows, double work)
 {
     struct form *f = z->f;
     bool deep = f->rank == 3, row = f->rank == 1;
@@ -316,6 +337,8 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows)
     f->halo = (steps + f->piece - 1) / f->piece * f->piece;
     int width = f->lanes * elements, height = f->threads / f->lanes * rows;
     int registers_ = registers(z, steps, elements, rows);
+    f->unroll = 3;
+    f->unroll = rounds_of(f, work, registers_);
     f->at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
     if (deep)
         f->at_once = registers_ > 120 ? 1 : 2;
@@ -348,8 +371,7 @@ static double part_cost(const struct form *f, double work, int64_t part)
     int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
     each = each < f->at_once ? each : f->at_once;
     int64_t warps = (each * f->threads / WARP + 3) / 4; /* of a scheduler */
-    /* what is computed, and what comes and goes beside a row */
-    double level = 1.08 * f->elements * f->rows * work + 8.0 * f->n_fields * f->rows + 4;
+    double level = level_of(f, work);
     double alone = level + 15, together = (double)warps * level * 1.1;
     if (warps < 4 && f->n_fields > 1)
         together *= 1.2; /* measured */
@@ -398,7 +420,7 @@ static double choose_patch(struct analysis *z, int steps, double work)
     int elements = 0, rows = 0;
     for (int e = 8; e >= 1; e /= 2)
         for (int r = f->rank == 3 ? MOST_ROWS : 1; r >= 1; r--) {
-            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r))
+            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r, work))
                 continue;
             double cost = choose_part(f, work);
             if (least < 0 || cost < least * 0.97) {
@@ -407,7 +429,7 @@ static double choose_patch(struct analysis *z, int steps, double work)
                 rows = r;
             }
         }
-    if (least < 0 || !set_patch(z, steps, elements, rows))
+    if (least < 0 || !set_patch(z, steps, elements, rows, work))
         return -1;
     return choose_part(f, work);
 }
@@ -461,7 +483,6 @@ const char *form_make_steps(struct analysis *z)
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
-    f->unroll = f->rank == 3 ? 1 : 3; /* measured: the instructions' cache is small */
     f->block[0] = (unsigned)f->threads;
     f->block[1] = 1;
     return NULL;

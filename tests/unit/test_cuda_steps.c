@@ -261,6 +261,8 @@ static const struct {
     {{"3-D clamp, thin", DT_F32, 3, {24, 1, 40}, {HEAT("clamp")}}, 3},
     {{"3-D clamp, long", DT_F32, 3, {24, 30, 1}, {HEAT("clamp")}}, 3},
     {{"3-D wrap", DT_F32, 3, {12, 90, 130}, {HEAT("wrap")}}, 3},
+    {{"3-D wrap, four rows", DT_F32, 3, {5, 600, 500}, {HEAT("wrap")}}, 3},
+    {{"3-D clamp, four rows", DT_F32, 3, {8, 400, 448}, {HEAT("clamp")}}, 4},
     {{"3-D wrap, tiny", DT_F32, 3, {2, 3, 5}, {HEAT("wrap")}}, 4},
     {{"3-D self", DT_F32, 3, {10, 40, 72}, {HEAT("self")}}, 3},
     {{"3-D reflect", DT_F32, 3, {10, 40, 72}, {HEAT("reflect")}}, 3},
@@ -362,6 +364,7 @@ static void so_many_steps_pay_as_arithmetic_allows(void **state)
         {{"", DT_F32, 2, {8192, 8192}, {HEAT("clamp")}}, 5, 8},
         {{"", DT_F32, 2, {8192, 8192}, {GRAY_SCOTT}}, 4, 5},
         {{"", DT_F32, 3, {512, 512, 512}, {HEAT("clamp")}}, 3, 4},
+        {{"", DT_F32, 3, {512, 512, 512}, {HEAT("wrap")}}, 4, 4},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         _cleanup_arena_ struct arena *arena = arena_new(0);
@@ -370,6 +373,35 @@ static void so_many_steps_pay_as_arithmetic_allows(void **state)
         assert_non_null(k);
         assert_in_range(b->ops->steps(b, 0, k, &why), expected[i].least, expected[i].most);
         assert_true(*why);
+    }
+}
+
+/* In three dimensions, where neither registers nor the instructions' cache are too small. */
+static void three_rounds_are_a_loop_where_they_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        struct steps_case c;
+        uint32_t steps;
+        int unroll;
+    } expected[] = {
+        {{"", DT_F32, 3, {512, 512, 512}, {HEAT("wrap")}}, 4, 3},
+        {{"", DT_F32, 3, {256, 256, 256}, {HEAT("wrap")}}, 4, 3},
+        {{"", DT_F32, 3, {512, 512, 512}, {HEAT("clamp")}}, 4, 1},
+        {{"", DT_F32, 3, {512, 512, 512}, {"exp(exp(exp(exp(exp(exp(" HEAT("wrap") "))))))"}},
+         4,
+         1},
+        {{"", DT_F32, 3, {512, 512, 512}, {"2*u - v + 0.25*laplacian(u, boundary='clamp')", "u"}},
+         4,
+         1},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        struct ir_kernel *k = steps_kernel(arena, &expected[i].c, expected[i].steps);
+        assert_non_null(k);
+        const struct emitted *m = emit_kernel(arena, k, 256);
+        assert_non_null(m);
+        assert_int_equal(m->form->unroll, expected[i].unroll);
     }
 }
 
@@ -395,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_are_those_of_single_steps),
         cmocka_unit_test(so_many_steps_pay_as_arithmetic_allows),
+        cmocka_unit_test(three_rounds_are_a_loop_where_they_fit),
         cmocka_unit_test(what_cannot_be_is_declined_with_a_reason),
     };
     return cmocka_run_group_tests(tests, open_backend, close_backend);
