@@ -30,10 +30,12 @@ BIND = {"F": 0.06, "k": 0.062}
 CASES = {"heat 512^3": ("heat", (512,) * 3, 100, 12), "heat 256^3": ("heat", (256,) * 3, 100, None),
          "heat 509^3": ("heat", (509,) * 3, 100, None), "heat 8192^2": ("heat", (8192,) * 2, 100, 3.5),
          "heat 8191^2": ("heat", (8191,) * 2, 100, None), "heat 512^3 wrap": ("ring", (512,) * 3, 100, None),
-         "heat 256^3 wrap": ("ring", (256,) * 3, 100, None), "heat 8192^2 wrap": ("ring", (8192,) * 2, 100, None), "wave 8192^2": ("wave", (8192,) * 2, 100, None),
+         "heat 256^3 wrap": ("ring", (256,) * 3, 100, None), "heat 8192^2 wrap": ("ring", (8192,) * 2, 100, None),
+         "wave 8192^2": ("wave", (8192,) * 2, 100, None),
          "wave 512^3": ("wave", (512,) * 3, 100, None), "Gray-Scott 8192^2": ("gray", (8192,) * 2, 100, 10),
          "heat 256^2": ("heat", (256,) * 2, 10000, None)}
-BODIES = {"heat": (HEAT, ("u",), {}), "ring": (RING, ("u",), {}), "wave": (WAVE, ("u", "p"), {}), "gray": (GRAY, ("u", "v"), BIND)}
+BODIES = {"heat": (HEAT, ("u",), {}), "ring": (RING, ("u",), {}),
+          "wave": (WAVE, ("u", "p"), {}), "gray": (GRAY, ("u", "v"), BIND)}
 BY_HAND = r"""
 extern "C" __global__ void heat(const float *u, float *v, int n)
 {
