@@ -263,14 +263,18 @@ void rq_end(struct rq *q)
     metrics_request(h->server->metrics, q->r.route, status, seconds, in, out);
     enum log_level level = status >= 500 ? LOG_WARN : q->traceparent ? LOG_INFO : LOG_DEBUG;
     if (log_enabled(level)) {
-        char s[16], i[24], o[24], ms[32];
+        char s[16], i[24], o[24], ms[32], device[32] = "";
         snprintf(s, sizeof s, "%d", status);
         snprintf(i, sizeof i, "%lld", (long long)in);
         snprintf(o, sizeof o, "%lld", (long long)out);
         snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
+        if (q->r.t_device >= 0)
+            snprintf(device, sizeof device, "%.3f", q->r.t_device);
         log_event(level, "request", "id", q->r.id, "traceparent",
-                  q->traceparent ? q->traceparent : "", "method", q->r.method, "path", q->r.path,
-                  "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, NULL);
+                  q->traceparent ? q->traceparent : "", "principal",
+                  q->r.principal ? q->r.principal->name : "", "method", q->r.method, "path",
+                  q->r.path, "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms",
+                  device, NULL);
     }
     rq_free(q);
     atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);

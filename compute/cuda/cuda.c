@@ -14,6 +14,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/cuda/health.h"
 #include "compute/cuda/prepare.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
@@ -188,6 +189,7 @@ static void device_close(struct cuda_device *d)
 static void cuda_close(struct backend *b)
 {
     struct cuda *c = cuda_of(b);
+    health_close(c->health);
     cuda_compiler_close(c);
     for (int i = 0; i < c->n_devices; i++)
         device_close(&c->devices[i]);
@@ -299,6 +301,7 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
             mem_free(c);
         return code;
     }
+    c->health = health_open(c);
     *ret = &c->base;
     atomic_store(&c->opened, true);
     if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
@@ -391,6 +394,7 @@ static void cuda_metrics(struct backend *b, struct strb *out)
     line(out, "kernel_cache_disk_errors_total", "counter", "Files that could not be used.");
     strb_addf(out, "arrayd_cuda_kernel_cache_disk_errors_total %lld\n", (long long)k.disk_errors);
     device_metrics(c, out);
+    health_metrics(c->health, out);
 }
 
 const struct backend_ops backend_cuda_ops = {

@@ -65,6 +65,7 @@ struct cuda {
     struct backend_config config;
     struct kcache *kcache;
     struct compiler *compiler;
+    struct health *health; /* NULL: no figures of the GPUs' sensors */
     struct cuda_device *devices;
     int n_devices;
     _Atomic bool lost;         /* a sticky error: every later call fails */

@@ -126,6 +126,13 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         *value = 1;
         break;
+    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
+    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+        *value = 0;
+        break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+        *value = device + 1;
+        break;
     default:
         fake_warn("cuDeviceGetAttribute: attribute %d is not one of the fake's", attribute);
         return fake_leave(CUDA_ERROR_INVALID_VALUE);

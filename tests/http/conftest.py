@@ -154,12 +154,13 @@ def two_with(daemon_with):
 def fake_gpu():
     """The environment in which a daemon finds the fake driver and compiler, or None."""
     build = pathlib.Path(find_binary()).resolve().parents[1]
-    driver, nvrtc = (build / "tests/fake" / f"libfake{name}.so" for name in ("cuda", "nvrtc"))
+    driver, nvrtc, nvml = (build / "tests/fake" / f"libfake{name}.so" for name in ("cuda", "nvrtc", "nvml"))
     compiler = os.environ.get("ARRAYD_FAKE_CXX") or "g++"
     if not driver.exists() or not nvrtc.exists() or not shutil.which(compiler):
         return None
     cache = os.environ.get("ARRAYD_FAKE_CACHE") or str(build / "fake-cache")
-    return {"ARRAYD_LIBCUDA": str(driver), "ARRAYD_LIBNVRTC": str(nvrtc), "ARRAYD_FAKE_CACHE": cache}
+    return {"ARRAYD_LIBCUDA": str(driver), "ARRAYD_LIBNVRTC": str(nvrtc), "ARRAYD_LIBNVML": str(nvml),
+            "ARRAYD_FAKE_CACHE": cache}
 
 
 def on_a_real_gpu(daemon_with):

@@ -16,7 +16,8 @@
 
 #include "compute/cuda/loader.h"
 
-/* FAKE_CUDA and FAKE_NVRTC are the fakes' files, FAKE_EMPTY a library with none of the symbols. */
+/* FAKE_CUDA, FAKE_NVRTC and FAKE_NVML are the fakes' files, FAKE_EMPTY a library with none of the
+ * symbols. */
 
 static const struct driver *driver;
 static const struct nvrtc *nvrtc;
@@ -138,6 +139,21 @@ static void by_itself(void)
     need(code == ERR_OK || says("cuda-nvrtc"));
 }
 
+/* It is nobody's need: asked for by itself, and neither of the others hears of it. */
+static void management(void)
+{
+    const struct nvml *nvml = NULL;
+    setenv("ARRAYD_LIBNVML", "/nowhere/libnvidia-ml.so.1", 1);
+    need(loader_nvml(&nvml, &e) == ERR_BAD_FIELD && !nvml);
+    need(says("/nowhere/libnvidia-ml.so.1") && says("ARRAYD_LIBNVML") && says("utility"));
+    setenv("ARRAYD_LIBNVML", FAKE_EMPTY, 1);
+    need(loader_nvml(&nvml, &e) == ERR_BAD_FIELD && says("nvmlInit_v2"));
+    setenv("ARRAYD_LIBNVML", FAKE_NVML, 1);
+    need(loader_nvml(&nvml, &e) == ERR_OK && nvml->nvmlInit() == NVML_SUCCESS);
+    setenv("ARRAYD_LIBCUDA", FAKE_CUDA, 1); /* the driver alone */
+    need(loader_driver(&driver, &e) == ERR_OK && driver);
+}
+
 #define TEST(name)                                                                                 \
     static void test_##name(void **state)                                                          \
     {                                                                                              \
@@ -151,6 +167,7 @@ TEST(too_old)
 TEST(not_a_library)
 TEST(both_fakes)
 TEST(by_itself)
+TEST(management)
 
 int main(void)
 {
@@ -158,7 +175,7 @@ int main(void)
         cmocka_unit_test(test_missing_driver), cmocka_unit_test(test_missing_nvrtc),
         cmocka_unit_test(test_missing_symbol), cmocka_unit_test(test_not_a_library),
         cmocka_unit_test(test_too_old),        cmocka_unit_test(test_both_fakes),
-        cmocka_unit_test(test_by_itself),
+        cmocka_unit_test(test_by_itself),      cmocka_unit_test(test_management),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

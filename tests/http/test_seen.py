@@ -1,0 +1,100 @@
+"""Seen from outside: the figures of GPUs, the log line of a request."""
+import json
+import re
+import time
+
+import pytest
+
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)')
+
+
+def metrics(c):
+    """name → {labels: value} of /metrics."""
+    found = {}
+    for line in c.expect(200, c.get("/metrics")).body.decode().splitlines():
+        if not line.startswith("#"):
+            name, labels, value = SAMPLE.fullmatch(line).groups()
+            found.setdefault(name, {})[labels or ""] = float(value)
+    return found
+
+
+def sampled(c, name, seconds=10):
+    """The same, once there is that figure: it is taken by a thread of its own."""
+    deadline = time.monotonic() + seconds
+    while name not in (found := metrics(c)):
+        assert time.monotonic() < deadline, f"no {name} in {sorted(found)}"
+        time.sleep(0.02)
+    return found
+
+
+# --- GPUs ---
+
+@pytest.fixture
+def fake_with(gpu_with, monkeypatch):
+    monkeypatch.delenv("ARRAYD_REAL_GPU", raising=False)
+    return lambda **environment: gpu_with(environment=environment).client()
+
+
+def test_figures_of_the_gpus(fake_with):
+    c = fake_with(ARRAYD_FAKE_DEVICES="2")
+    found = sampled(c, "arrayd_gpu_ecc_errors_total")
+    while len(found["arrayd_gpu_ecc_errors_total"]) < 4:  # the second comes a moment later
+        found = metrics(c)
+    assert found["arrayd_gpu_temperature_celsius"] == {'device="0"': 41, 'device="1"': 42}
+    assert found["arrayd_gpu_power_watts"] == {'device="0"': 123.5, 'device="1"': 124}
+    assert found["arrayd_gpu_utilization_ratio"] == {'device="0"': 0.51, 'device="1"': 0.52}
+    assert found["arrayd_gpu_memory_utilization_ratio"]['device="0"'] == 0.25
+    assert found["arrayd_gpu_memory_used_bytes"]['device="1"'] == 1 << 30
+    assert found["arrayd_gpu_clock_hertz"]['device="0"'] == 1.5e9
+    assert found["arrayd_gpu_ecc_errors_total"] == {
+        'device="0",kind="corrected"': 7, 'device="0",kind="uncorrected"': 0,
+        'device="1",kind="corrected"': 7, 'device="1",kind="uncorrected"': 1}
+    assert abs(found["arrayd_gpu_sampled_timestamp_seconds"]['device="0"'] - time.time()) < 30
+    c.close()
+
+
+def test_a_gpu_without_sensors_has_no_figures(fake_with):
+    c = fake_with(ARRAYD_FAKE_NVML="blind")
+    found = sampled(c, "arrayd_gpu_sampled_timestamp_seconds")
+    assert [name for name in found if name.startswith("arrayd_gpu_")] == ["arrayd_gpu_sampled_timestamp_seconds"]
+    c.close()
+
+
+@pytest.mark.parametrize("environment", [{"ARRAYD_LIBNVML": "/nowhere/libnvidia-ml.so.1"},
+                                         {"ARRAYD_FAKE_NVML": "gone"}])
+def test_without_nvml_nothing_else_is_missing(fake_with, environment):
+    c = fake_with(**environment)
+    assert not [name for name in metrics(c) if name.startswith("arrayd_gpu_")]
+    c.put("/v1/arrays/u?dtype=float64&shape=2", body=b"\0" * 16, content_type="application/octet-stream")
+    assert c.get("/v1/arrays/u/data").status == 200
+    c.close()
+
+
+def test_a_gpu_that_does_not_answer_holds_up_nobody(fake_with):
+    """Neither the figures nor the end of the daemon, which the fixture waits for."""
+    c = fake_with(ARRAYD_FAKE_NVML="hang")
+    for _ in range(3):
+        begun = time.monotonic()
+        assert "arrayd_gpu_temperature_celsius" not in metrics(c)
+        assert time.monotonic() - begun < 1
+    c.close()
+
+
+# --- the log ---
+
+def test_the_line_of_a_request(daemon_with):
+    d = daemon_with("--log-json")
+    c = d.client()
+    c.expect(201, c.put("/v1/arrays/u?dtype=float64&shape=1000", body=b"\0" * 8000,
+                        content_type="application/octet-stream"))
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    r = c.expect(200, c.post("/v1/evaluate", {"expr": "sum(u + 1)", "inline": True},
+                             headers={"traceparent": parent}))
+    c.close()
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    line, = (entry for entry in lines if entry["message"] == "request")
+    assert line["id"] == r.headers["X-Request-Id"] and line["traceparent"] == parent
+    assert line["principal"] == "local" and line["path"] == "/v1/evaluate" and line["method"] == "POST"
+    assert int(line["status"]) == 200 and int(line["bytes_in"]) > 20 and int(line["bytes_out"]) == len(r.body)
+    assert 0 <= float(line["device_ms"]) <= float(line["ms"])
