@@ -34,9 +34,15 @@ struct engine_stream;
 struct buffer;
 
 /* Bytes in use against a limit. Owned by the caller (a session), must outlive its arrays: it is
- * reference-counted, storage holds a reference. limit 0: none. */
+ * reference-counted, storage holds a reference. limit 0: none. What is charged to an account is
+ * charged to its owner (a principal's account, which has no owner) as well, whose limits hold for
+ * all that it owns together; and of that, what is in host memory has a limit of its own. */
 struct account;
 struct account *account_new(int64_t limit);
+struct account *account_new_of(struct account *owner, int64_t limit); /* NULL: as account_new */
+/* Binds what comes from now on; any thread. */
+void account_set_limits(struct account *a, int64_t limit, int64_t host_limit);
+int64_t account_host_used(const struct account *a); /* of an owner */
 void account_ref(struct account *a);
 void account_unref(struct account *a);
 int64_t account_used(const struct account *a);

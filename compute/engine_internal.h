@@ -38,6 +38,7 @@ struct storage {
     struct storage *_Atomic before;
     struct engine *engine;
     struct account *account;
+    struct account *host_payer; /* in host memory: whose quota it counts for; NULL: nobody's */
     int64_t charged; /* to it: the size, or 0 for one that another stands in for (move.c) */
     int device;
     bool host; /* in host memory that the device copies from and to, not in the device's */
@@ -141,7 +142,8 @@ struct answer {
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e) must_check;
 /* For what `of` has, in the other kind of memory (not with the lock held where that is the host's:
- * it may take long), uncharged. ERR_OUT_OF_MEMORY. */
+ * it may take long), uncharged. ERR_OUT_OF_MEMORY; ERR_QUOTA: the payer's owner has no more host
+ * memory. */
 enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
 /* Exchanges what two storages of one size are charged for; with the lock held. */

@@ -9,18 +9,33 @@
 
 struct account {
     _Atomic uint32_t refs;
-    _Atomic int64_t used;
-    int64_t limit;
+    _Atomic int64_t used, limit;
+    _Atomic int64_t host, host_limit; /* of an owner: what of it is in host memory */
+    struct account *owner;            /* NULL: it is one itself, or has none */
 };
 
 struct account *account_new(int64_t limit)
+{
+    return account_new_of(NULL, limit);
+}
+
+struct account *account_new_of(struct account *owner, int64_t limit)
 {
     struct account *a = mem_calloc(1, sizeof *a);
     if (!a)
         return NULL;
     atomic_init(&a->refs, 1);
-    a->limit = limit;
+    atomic_init(&a->limit, limit);
+    if (owner)
+        account_ref(owner);
+    a->owner = owner;
     return a;
+}
+
+void account_set_limits(struct account *a, int64_t limit, int64_t host_limit)
+{
+    atomic_store(&a->limit, limit);
+    atomic_store(&a->host_limit, host_limit);
 }
 
 void account_ref(struct account *a)
@@ -30,8 +45,10 @@ void account_ref(struct account *a)
 
 void account_unref(struct account *a)
 {
-    if (a && atomic_fetch_sub(&a->refs, 1) == 1)
-        mem_free(a);
+    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
+        return;
+    account_unref(a->owner); /* which has no owner: no deeper than this */
+    mem_free(a);
 }
 
 int64_t account_used(const struct account *a)
@@ -41,20 +58,44 @@ int64_t account_used(const struct account *a)
 
 int64_t account_limit(const struct account *a)
 {
-    return a->limit;
+    return atomic_load(&a->limit);
+}
+
+int64_t account_host_used(const struct account *a)
+{
+    return atomic_load(&a->host);
+}
+
+/* Adds to a count, if what it may be allows. */
+static enum err_code book(_Atomic int64_t *count, int64_t most, int64_t size, const char *what,
+                          struct err *e)
+{
+    int64_t limit = most ? most : INT64_MAX, used = atomic_load(count);
+    do {
+        if (size > limit - used)
+            return err_set(e, ERR_QUOTA,
+                           "%lld bytes more would exceed %s of %lld bytes (%lld in use)",
+                           (long long)size, what, (long long)limit, (long long)used);
+    } while (!atomic_compare_exchange_weak(count, &used, used + size));
+    return ERR_OK;
 }
 
 static enum err_code account_charge(struct account *a, int64_t size, struct err *e)
 {
-    int64_t limit = a->limit ? a->limit : INT64_MAX, used = atomic_load(&a->used);
-    do {
-        if (size > limit - used)
-            return err_set(e, ERR_QUOTA,
-                           "%lld bytes more would exceed the session's memory_limit of %lld bytes "
-                           "(%lld in use)",
-                           (long long)size, (long long)limit, (long long)used);
-    } while (!atomic_compare_exchange_weak(&a->used, &used, used + size));
-    return ERR_OK;
+    enum err_code code = book(&a->used, a->limit, size, "the session's memory_limit", e);
+    if (code != ERR_OK || !a->owner)
+        return code;
+    code = book(&a->owner->used, a->owner->limit, size, "the quota device_memory", e);
+    if (code != ERR_OK)
+        atomic_fetch_sub(&a->used, size);
+    return code;
+}
+
+static void account_discharge(struct account *a, int64_t size)
+{
+    atomic_fetch_sub(&a->used, size);
+    if (a->owner)
+        atomic_fetch_sub(&a->owner->used, size);
 }
 
 static enum err_code device_alloc(struct engine *g, int device, int64_t size, bool zero, void **ret,
@@ -96,7 +137,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     if (size > 0) {
         code = device_alloc(g, device, size, zero, &st->data, e);
         if (code != ERR_OK) {
-            atomic_fetch_sub(&account->used, size);
+            account_discharge(account, size);
             mem_free(st);
             return code;
         }
@@ -144,16 +185,27 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     if (!st)
         return err_oom(e);
     enum err_code code = ERR_OK;
+    struct account *owner = of->host ? NULL : payer->owner;
+    if (owner)
+        code = book(&owner->host, owner->host_limit, of->size, "the quota host_memory", e);
+    if (code != ERR_OK) {
+        mem_free(st);
+        return code;
+    }
     if (of->size > 0 && of->host)
         code = device_alloc(g, of->device, of->size, false, &st->data, e);
     else if (of->size > 0)
         code = host_alloc(g, of->size, &st->data, e);
     if (code != ERR_OK) {
+        if (owner)
+            atomic_fetch_sub(&owner->host, of->size);
         mem_free(st);
         return code;
     }
     storage_init(st, g, payer, of->device, of->size);
     st->host = !of->host;
+    if ((st->host_payer = owner))
+        account_ref(owner);
     if (of->host)
         atomic_fetch_add(&g->bytes, of->size);
     *ret = st;
@@ -183,7 +235,11 @@ static void storage_free(struct storage *st)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
     if (!st->host)
         atomic_fetch_sub(&g->bytes, st->size);
-    atomic_fetch_sub(&st->account->used, st->charged);
+    account_discharge(st->account, st->charged);
+    if (st->host_payer) {
+        atomic_fetch_sub(&st->host_payer->host, st->size);
+        account_unref(st->host_payer);
+    }
     account_unref(st->account);
     if (st->writer.stream)
         engine_stream_unref(st->writer.stream);

@@ -255,6 +255,8 @@ static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes,
         } else {
             atomic_fetch_sub(&v->pending, 1);
         }
+        if (code == ERR_QUOTA)
+            code = ERR_OK; /* whose host memory is used up keeps his arrays on the device */
         buffer_release(b);
     }
 }

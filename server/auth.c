@@ -1,28 +1,221 @@
-/* Principals: the one local user. */
+/* Principals, in a list that only grows, and the tokens that name them.
+ *
+ * The tokens are looked through whole for every request (accounts.c says why); there are at most a
+ * thousand, a few in practice, and hashing the one presented costs more than comparing a dozen.
+ * Requests read under a read-write lock that only a new accounts file takes for writing.
+ *
+ * A principal's tables are made when he first comes: each costs a thread and a device stream, and a
+ * file may name many who never do. */
 #include "server/auth.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <strings.h>
 
 #include "compute/base/mem.h"
 #include "server/http.h"
 #include "server/server.h"
 
 struct auth {
-    struct principal local;
+    struct engine *engine;
+    struct session_limits limits;
+    struct principal *local; /* NULL: there are accounts */
+    pthread_mutex_t opening; /* of a principal; taken before the other */
+
+    pthread_rwlock_t lock; /* all below */
+    struct principal *list;
+    struct token *tokens;     /* of `user`s that are */
+    struct principal **users; /* by number */
+    size_t n_tokens;
 };
 
+/* --- principals --- */
+
+static struct principal *find_any(struct auth *a, const char *name)
+{
+    struct principal *p = a->list;
+    while (p && strcmp(p->name, name) != 0)
+        p = p->next;
+    return p;
+}
+
+static struct principal *principal_new(const struct user *u)
+{
+    struct principal *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->account = account_new(0);
+    if (!p->account) {
+        mem_free(p);
+        return NULL;
+    }
+    memcpy(p->name, u->name, sizeof p->name);
+    p->gone = true;
+    return p;
+}
+
+static void principal_free(struct principal *p)
+{
+    sessions_free(p->sessions);
+    handles_free(p->handles);
+    functions_free(p->functions);
+    account_unref(p->account);
+    mem_free(p);
+}
+
+static uint32_t count_or(int64_t quota, uint32_t otherwise)
+{
+    return quota ? (uint32_t)quota : otherwise;
+}
+
+/* With the lock held for writing. */
+static void set_bounds(struct auth *a, struct principal *p)
+{
+    handles_set_max(p->handles, count_or(p->quotas.arrays, a->limits.max_arrays));
+    sessions_set_max(p->sessions, count_or(p->quotas.sessions, a->limits.max_sessions));
+}
+
+/* The same. */
+static void set_user(struct auth *a, struct principal *p, const struct user *u)
+{
+    p->gone = false;
+    p->quotas = u->quotas;
+    atomic_store(&p->role, u->role);
+    atomic_store(&p->weight, u->weight);
+    atomic_store(&p->max_requests, u->quotas.requests);
+    atomic_store(&p->max_body, u->quotas.body);
+    account_set_limits(p->account, u->quotas.device_memory, u->quotas.host_memory);
+    if (atomic_load(&p->open))
+        set_bounds(a, p);
+}
+
+static enum err_code open_tables(struct auth *a, struct principal *p, struct err *e)
+{
+    struct handles *handles = handles_new(a->limits.max_arrays);
+    struct functions *functions = functions_new(a->limits.max_functions);
+    struct sessions *sessions = NULL;
+    enum err_code r = handles && functions ? ERR_OK : err_oom(e);
+    if (r == ERR_OK)
+        r = sessions_new(a->engine, &a->limits, handles, p->account, &sessions, e);
+    if (r != ERR_OK) {
+        handles_free(handles);
+        functions_free(functions);
+        return r;
+    }
+    pthread_rwlock_wrlock(&a->lock);
+    p->handles = handles;
+    p->functions = functions;
+    p->sessions = sessions;
+    set_bounds(a, p);
+    atomic_store(&p->open, true);
+    pthread_rwlock_unlock(&a->lock);
+    return ERR_OK;
+}
+
+static enum err_code open_principal(struct auth *a, struct principal *p, struct err *e)
+{
+    if (atomic_load(&p->open))
+        return ERR_OK;
+    pthread_mutex_lock(&a->opening);
+    enum err_code r = atomic_load(&p->open) ? ERR_OK : open_tables(a, p, e);
+    pthread_mutex_unlock(&a->opening);
+    return r;
+}
+
+/* --- the accounts --- */
+
+/* Principals for those who have none; nobody sees them before they have tokens. */
+static bool make_principals(struct auth *a, const struct accounts *accounts,
+                            struct principal **users)
+{
+    bool ok = true;
+    pthread_rwlock_wrlock(&a->lock);
+    for (size_t i = 0; ok && i < accounts->n_users; i++) {
+        struct principal *p = find_any(a, accounts->users[i].name);
+        if (!p && (p = principal_new(&accounts->users[i]))) {
+            p->next = a->list;
+            a->list = p;
+        }
+        users[i] = p;
+        ok = p != NULL;
+    }
+    pthread_rwlock_unlock(&a->lock);
+    return ok;
+}
+
+static bool is_among(const struct principal *p, struct principal *const *users, size_t n)
+{
+    while (n && users[n - 1] != p)
+        n--;
+    return n > 0;
+}
+
+enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+{
+    /* one more than there are, so that none is no failure */
+    struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
+    struct principal **gone = NULL;
+    struct token *tokens = mem_calloc(accounts->n_tokens + 1, sizeof *tokens);
+    size_t n = 0, n_gone = 0;
+    if (users && tokens && make_principals(a, accounts, users)) {
+        for (struct principal *p = a->list; p; p = p->next) /* only this function adds to it */
+            n++;
+        gone = mem_calloc(n + 1, sizeof(struct principal *));
+    }
+    if (!gone) {
+        mem_free(users);
+        mem_free(tokens);
+        return err_oom(e);
+    }
+    if (accounts->n_tokens)
+        memcpy(tokens, accounts->tokens, accounts->n_tokens * sizeof *tokens);
+
+    pthread_rwlock_wrlock(&a->lock);
+    for (struct principal *p = a->list; p; p = p->next)
+        if (!p->gone && p != a->local && !is_among(p, users, accounts->n_users)) {
+            p->gone = true;
+            gone[n_gone++] = p;
+        }
+    for (size_t i = 0; i < accounts->n_users; i++)
+        set_user(a, users[i], &accounts->users[i]);
+    struct token *old_tokens = a->tokens;
+    struct principal **old_users = a->users;
+    a->tokens = tokens;
+    a->users = users;
+    a->n_tokens = accounts->n_tokens;
+    pthread_rwlock_unlock(&a->lock);
+
+    for (size_t i = 0; i < n_gone; i++)
+        if (atomic_load(&gone[i]->open))
+            sessions_clear(gone[i]->sessions);
+    mem_free(gone);
+    mem_free(old_tokens);
+    mem_free(old_users);
+    return ERR_OK;
+}
+
+static enum err_code make_local(struct auth *a, struct err *e)
+{
+    static const struct user local = {.name = "local", .role = ROLE_OPERATOR, .weight = 1};
+    struct principal *p = principal_new(&local);
+    if (!p)
+        return err_oom(e);
+    a->list = a->local = p;
+    set_user(a, p, &local);
+    return open_principal(a, p, e);
+}
+
 enum err_code auth_new(struct engine *engine, const struct session_limits *limits,
-                       struct auth **ret, struct err *e)
+                       const struct accounts *accounts, struct auth **ret, struct err *e)
 {
     struct auth *a = mem_calloc(1, sizeof *a);
     if (!a)
         return err_oom(e);
-    a->local.name = "local";
-    a->local.handles = handles_new(limits->max_arrays);
-    a->local.functions = functions_new(limits->max_functions);
-    enum err_code r = a->local.handles && a->local.functions ? ERR_OK : err_oom(e);
-    if (r == ERR_OK)
-        r = sessions_new(engine, limits, a->local.handles, &a->local.sessions, e);
+    a->engine = engine;
+    a->limits = *limits;
+    pthread_mutex_init(&a->opening, NULL);
+    pthread_rwlock_init(&a->lock, NULL);
+    enum err_code r = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
     if (r != ERR_OK) {
         auth_free(a);
         return r;
@@ -35,30 +228,157 @@ void auth_free(struct auth *a)
 {
     if (!a)
         return;
-    sessions_free(a->local.sessions);
-    handles_free(a->local.handles);
-    functions_free(a->local.functions);
+    for (struct principal *p = a->list, *next; p; p = next) {
+        next = p->next;
+        principal_free(p);
+    }
+    mem_free(a->tokens);
+    mem_free(a->users);
+    pthread_rwlock_destroy(&a->lock);
+    pthread_mutex_destroy(&a->opening);
     mem_free(a);
+}
+
+/* --- requests --- */
+
+/* The token of "Bearer TOKEN"; NULL: it is none. */
+static const char *bearer(const char *value)
+{
+    if (strncasecmp(value, "Bearer ", 7) != 0)
+        return NULL;
+    value += 7;
+    while (*value == ' ')
+        value++;
+    return value;
+}
+
+static enum err_code find_bearer(struct auth *a, struct request *req, struct principal **ret,
+                                 struct err *e)
+{
+    const char *value = http_header(req, "Authorization"), *token = value ? bearer(value) : NULL;
+    if (!token) {
+        http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\"");
+        return err_set(e, ERR_UNAUTHORIZED,
+                       "this daemon has accounts: send the header Authorization: Bearer and a "
+                       "token");
+    }
+    pthread_rwlock_rdlock(&a->lock);
+    size_t i = token_find(a->tokens, a->n_tokens, token, strlen(token));
+    struct principal *p = i < a->n_tokens ? a->users[a->tokens[i].user] : NULL;
+    pthread_rwlock_unlock(&a->lock);
+    if (!p) {
+        http_add_header(req, "WWW-Authenticate",
+                        "Bearer realm=\"arrayd\", error=\"invalid_token\"");
+        return err_set(e, ERR_UNAUTHORIZED, "nobody has this token");
+    }
+    *ret = p;
+    return ERR_OK;
 }
 
 enum err_code auth_identify(struct request *req, struct err *e)
 {
-    (void)e; /* nobody is refused while there is one principal */
-    req->principal = &req->server->auth->local;
+    struct auth *a = req->server->auth;
+    struct principal *p = a->local;
+    enum err_code r = p ? ERR_OK : find_bearer(a, req, &p, e);
+    if (r == ERR_OK)
+        r = open_principal(a, p, e);
+    if (r != ERR_OK)
+        return r;
+    int64_t most = atomic_load(&p->max_requests);
+    int64_t n = atomic_fetch_add(&p->requests, 1) + 1;
+    if (most && n > most) {
+        auth_leave(p);
+        return err_set(e, ERR_QUOTA,
+                       "%lld requests are in flight already, the most allowed (quota requests)",
+                       (long long)most);
+    }
+    req->principal = p;
     return ERR_OK;
 }
 
+void auth_leave(struct principal *p)
+{
+    atomic_fetch_sub(&p->requests, 1);
+}
+
+enum err_code auth_operator(const struct request *req, struct err *e)
+{
+    if (atomic_load(&req->principal->role) == ROLE_OPERATOR)
+        return ERR_OK;
+    return err_set(e, ERR_FORBIDDEN, "this is for operators only, and '%s' is none",
+                   req->principal->name);
+}
+
+int64_t auth_max_body(const struct principal *p)
+{
+    return atomic_load(&p->max_body);
+}
+
+/* --- asked by others --- */
+
 struct principal *auth_find(struct auth *a, const char *name)
 {
-    return strcmp(name, a->local.name) == 0 ? &a->local : NULL;
+    pthread_rwlock_rdlock(&a->lock);
+    struct principal *p = find_any(a, name);
+    if (p && p->gone)
+        p = NULL;
+    pthread_rwlock_unlock(&a->lock);
+    return p;
+}
+
+enum err_code auth_open(struct auth *a, const char *name, struct principal **ret, struct err *e)
+{
+    struct principal *p = auth_find(a, name);
+    if (!p)
+        return err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
+    enum err_code r = open_principal(a, p, e);
+    if (r == ERR_OK)
+        *ret = p;
+    return r;
+}
+
+void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
+                 struct quotas *ret_has)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    *ret_may = p->quotas;
+    pthread_rwlock_unlock(&a->lock);
+    ret_may->arrays = count_or(ret_may->arrays, a->limits.max_arrays);
+    ret_may->sessions = count_or(ret_may->sessions, a->limits.max_sessions);
+    *ret_has = (struct quotas){.device_memory = account_used(p->account),
+                               .host_memory = account_host_used(p->account),
+                               .arrays = handles_count(p->handles),
+                               .sessions = sessions_count(p->sessions) - 1,
+                               .requests = atomic_load(&p->requests)};
+}
+
+static int64_t sum(struct auth *a, int64_t (*of)(struct principal *p))
+{
+    int64_t n = 0;
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p; p = p->next)
+        if (atomic_load(&p->open))
+            n += of(p);
+    pthread_rwlock_unlock(&a->lock);
+    return n;
+}
+
+static int64_t sessions_of(struct principal *p)
+{
+    return sessions_count(p->sessions);
+}
+
+static int64_t arrays_of(struct principal *p)
+{
+    return handles_count(p->handles);
 }
 
 int64_t auth_sessions(struct auth *a)
 {
-    return sessions_count(a->local.sessions);
+    return sum(a, sessions_of);
 }
 
 int64_t auth_arrays(struct auth *a)
 {
-    return handles_count(a->local.handles);
+    return sum(a, arrays_of);
 }

@@ -1,34 +1,72 @@
-/* Principals: who asks. One local user for now; tokens will add principals here and nowhere else.
+/* Principals: who asks, what he may and how much of it.
  *
- * http.c calls auth_identify before the handler runs; handlers read req->principal. The table owns
- * its principals, which live as long as it does. Thread-safe. */
+ * Without accounts there is one, "local", an operator, whom everybody is who can reach the daemon;
+ * with accounts (server/accounts.h) those of the file, and a request is whose token it carries.
+ * http.c calls auth_identify before the handler runs and auth_leave when the request has ended;
+ * handlers read req->principal. main.c makes the table and gives it the file's accounts, at the
+ * start and again on SIGHUP. The table owns its principals, which live as long as it does: one who
+ * is no more in the file has lost his tokens and all his sessions, and is himself again, without
+ * them, when he comes back. Thread-safe. */
 #ifndef ARRAYD_SERVER_AUTH_H
 #define ARRAYD_SERVER_AUTH_H
 
+#include <stdatomic.h>
+
 #include "compute/base/err.h"
 #include "compute/engine.h"
+#include "server/accounts.h"
 #include "server/functions.h"
 #include "server/session.h"
 
 struct auth;
 struct request;
 
+/* What others than auth.c may read. The tables are there once a principal has been identified or
+ * opened. */
 struct principal {
-    const char *name; /* "local" */
+    char name[PRINCIPAL_SIZE]; /* "local" */
     struct handles *handles;
     struct sessions *sessions;
     struct functions *functions;
+    struct account *account; /* what all his sessions have is charged to it too */
+    _Atomic uint32_t weight; /* of his work beside others' */
+    _Atomic int role;        /* enum role */
+    /* auth.c's own */
+    _Atomic bool open; /* the tables are there */
+    bool gone;         /* in no file any more; this and below under the table's lock */
+    struct quotas quotas;
+    _Atomic int64_t requests; /* in flight */
+    _Atomic int64_t max_requests, max_body;
+    struct principal *next;
 };
 
+/* accounts: NULL for the one local user, else borrowed for the call. */
 enum err_code auth_new(struct engine *engine, const struct session_limits *limits,
-                       struct auth **ret, struct err *e) must_check;
+                       const struct accounts *accounts, struct auth **ret,
+                       struct err *e) must_check;
 void auth_free(struct auth *a); /* releases every session and handle; no request is left */
 
-/* Sets req->principal. ERR_UNAUTHORIZED. */
-enum err_code auth_identify(struct request *req, struct err *e) must_check;
+/* Puts these accounts in the place of those before. ERR_OUT_OF_MEMORY: those stay. */
+enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e) must_check;
 
-/* The principal of that name; NULL: there is none. */
+/* Sets req->principal, who has one request more in flight then. ERR_UNAUTHORIZED (the reply gets
+ * WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum err_code auth_identify(struct request *req, struct err *e) must_check;
+void auth_leave(struct principal *p);
+/* ERR_FORBIDDEN unless req->principal is an operator. */
+enum err_code auth_operator(const struct request *req, struct err *e) must_check;
+/* Bytes a body of his may have; 0: no quota. */
+int64_t auth_max_body(const struct principal *p);
+
+/* The principal of that name, if he has an account; NULL: there is none. */
 struct principal *auth_find(struct auth *a, const char *name);
+/* The same with his tables there. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
+enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,
+                        struct err *e) must_check;
+
+/* What he may have (0: as much as there is) and what he has. */
+void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
+                 struct quotas *ret_has);
 
 /* Sums over all principals, for metrics. */
 int64_t auth_sessions(struct auth *a);

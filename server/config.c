@@ -48,6 +48,9 @@ static const struct setting settings[] = {
      "what computes; auto: CUDA where there is a usable GPU"},
     {"config", SET_TEXT, false, AT(file), NULL, 0, 0, "FILE",
      "configuration file: lines of 'name = value', the names are these options'"},
+    {"accounts", SET_TEXT, false, AT(accounts), NULL, 0, 0, "FILE",
+     "who may use the daemon, by token: see 'arrayd token'; unset: everybody who can reach it, on "
+     "loopback addresses and Unix sockets only"},
     {"threads", SET_COUNT, false, AT(threads), "0", 0, 4096, "N",
      "threads of the CPU backend; 0: one a core"},
     {"memory-limit", SET_SIZE, true, AT(memory_limit), "0", 0, ANY, "SIZE",
@@ -61,8 +64,9 @@ static const struct setting settings[] = {
     {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "one JSON object a line"},
 
     {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",
-     "sessions besides the default one"},
-    {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N", "array handles"},
+     "sessions of a user, besides the default one; his account may say otherwise"},
+    {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N",
+     "array handles of a user; his account may say otherwise"},
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
      "memory of one session, as memory-limit counts it, scratch memory aside; 0: no limit"},
     {"max-leases", SET_COUNT, true, AT(max_leases), "10000", 1, 1e9, "N", "leases on arrays"},
@@ -182,7 +186,7 @@ static enum err_code bad(const struct setting *s, const char *value, const char 
     return err_set(e, ERR_BAD_FIELD, "%s: '%.100s' is not %s", s->name, value, want);
 }
 
-static bool parse_size(const char *text, double *ret)
+bool config_parse_size(const char *text, double *ret)
 {
     static const struct {
         const char *suffix;
@@ -235,7 +239,7 @@ static enum err_code set_number(const struct setting *s, void *at, const char *v
     errno = 0;
     switch (s->kind) {
     case SET_SIZE:
-        ok = parse_size(value, &v);
+        ok = config_parse_size(value, &v);
         v = floor(v);
         break;
     case SET_SECONDS:
@@ -496,8 +500,10 @@ void config_help(struct strb *out)
 {
     strb_add(out, "arrayd: arrays on a device, for many clients, over HTTP\n\n"
                   "usage: arrayd [option]...\n"
-                  "       arrayd doctor [option]...\n\n"
-                  "doctor says whether the machine has what these options need.\n"
+                  "       arrayd doctor [option]...\n"
+                  "       arrayd token add|list|remove ...\n\n"
+                  "doctor says whether the machine has what these options need, token changes the\n"
+                  "file of --accounts: see 'arrayd token help'.\n"
                   "Every option may also be a line 'name = value' in the file of --config.\n\n");
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &settings[i];

@@ -22,7 +22,8 @@ struct config_list {
 struct config {
     struct config_list listen;
     char *backend;
-    char *file; /* --config, NULL: none */
+    char *file;     /* --config, NULL: none */
+    char *accounts; /* file, NULL: one local user */
     enum log_level log_level;
     bool log_json;
 
@@ -70,6 +71,9 @@ enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e) must_check;
 void config_free(struct config *c);
+
+/* "1.5GiB" in bytes; false: it is none. */
+bool config_parse_size(const char *text, double *ret);
 
 /* The text of --help. */
 void config_help(struct strb *out);

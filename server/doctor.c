@@ -228,7 +228,10 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
 {
     for (size_t i = 0; i < c->listen.n; i++) {
         const char *const one[] = {c->listen.items[i]};
-        struct http_config hc = {.listen = one, .n_listen = 1, .unix_mode = (int)c->unix_mode};
+        struct http_config hc = {.listen = one,
+                                 .n_listen = 1,
+                                 .accounts = c->accounts != NULL,
+                                 .unix_mode = (int)c->unix_mode};
         struct err e = ERR_INIT;
         if (http_try_listen(&hc, &e) == ERR_OK)
             doctor_say(d, FINDING_OK, "listen", one[0], "");

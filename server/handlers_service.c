@@ -7,6 +7,7 @@
 #include "compute/engine.h"
 #include "compute/op.h"
 #include "protocol/json_writer.h"
+#include "server/auth.h"
 #include "server/config.h"
 #include "server/handlers.h"
 #include "server/server.h"
@@ -133,6 +134,39 @@ static void put_operations(struct json_writer *w)
     json_close_list(w);
 }
 
+static int64_t quota_of(const struct quotas *q, size_t i)
+{
+    return *(const int64_t *)((const char *)q + quota_table[i].offset);
+}
+
+/* Who asks. A quota that is none: null. */
+static void put_principal(struct json_writer *w, struct request *req)
+{
+    struct principal *p = req->principal;
+    struct quotas may, has;
+    auth_quotas(req->server->auth, p, &may, &has);
+    json_open_object(w);
+    json_put_member_string(w, "name", p->name);
+    json_put_member_string(w, "role", role_name((enum role)atomic_load(&p->role)));
+    json_put_member_i64(w, "weight", atomic_load(&p->weight));
+    json_put_key(w, "quotas");
+    json_open_object(w);
+    for (size_t i = 0; i < quota_count; i++) {
+        int64_t limit = quota_of(&may, i);
+        json_put_key(w, quota_table[i].name);
+        json_open_object(w);
+        json_put_key(w, "limit");
+        if (limit)
+            json_put_i64(w, limit);
+        else
+            json_put_null(w);
+        json_put_member_i64(w, "used", quota_of(&has, i));
+        json_close_object(w);
+    }
+    json_close_object(w);
+    json_close_object(w);
+}
+
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -163,6 +197,8 @@ void service_info(struct request *req)
     json_put_member_i64(&w, "bytes_in_use", engine_bytes_in_use(g));
     json_put_member_i64(&w, "host_bytes_in_use", engine_host_bytes(g));
     json_put_member_bool(&w, "evict", req->server->config->evict);
+    json_put_key(&w, "principal");
+    put_principal(&w, req);
     json_put_key(&w, "limits");
     json_open_object(&w);
     config_each_limit(req->server->config, put_limit, &w);

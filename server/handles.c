@@ -266,6 +266,13 @@ void handles_free(struct handles *t)
     mem_free(t);
 }
 
+void handles_set_max(struct handles *t, uint32_t max_handles)
+{
+    pthread_mutex_lock(&t->lock);
+    t->max_handles = max_handles;
+    pthread_mutex_unlock(&t->lock);
+}
+
 int64_t handles_count(struct handles *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -380,7 +387,8 @@ static enum err_code insert(struct handle_space *s, struct entry *x, const char 
     struct handles *t = s->table;
     struct name_node *node = name ? find_name(s, name) : NULL;
     if (!node && t->count >= t->max_handles)
-        return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed", t->count);
+        return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed (quota arrays)",
+                       t->count);
     if (!order_reserve(s))
         return err_oom(e);
     HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);

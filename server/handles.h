@@ -64,8 +64,9 @@ struct handle_spec {
     const struct handle_guard *guard; /* NULL: none */
 };
 
-struct handles *handles_new(uint32_t max_handles); /* NULL without memory */
-void handles_free(struct handles *t);              /* after its spaces */
+struct handles *handles_new(uint32_t max_handles);             /* NULL without memory */
+void handles_free(struct handles *t);                          /* after its spaces */
+void handles_set_max(struct handles *t, uint32_t max_handles); /* what there is already stays */
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */

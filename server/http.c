@@ -92,6 +92,19 @@ static bool after_stream_handler(struct rq *q)
     return true;
 }
 
+/* Who asks, and whether he may. */
+static enum err_code identify(struct rq *q, struct err *e)
+{
+    enum access access = q->r.route->access;
+    if (access == ACCESS_ANYBODY)
+        return ERR_OK;
+    enum err_code rc = auth_identify(&q->r, e);
+    if (rc)
+        return rc;
+    q->max_body = auth_max_body(q->r.principal);
+    return access == ACCESS_OPERATOR ? auth_operator(&q->r, e) : ERR_OK;
+}
+
 /* What can be refused on sight of the header. */
 static enum err_code admit(struct rq *q, struct err *e)
 {
@@ -110,14 +123,20 @@ static enum err_code admit(struct rq *q, struct err *e)
         }
     }
     enum body_policy body = q->r.route->body;
+    bool lacks_body = !q->framed && (body == BODY_BUFFERED || body == BODY_STREAM);
+    if (lacks_body)
+        q->must_close = true; /* what follows may be the body all the same */
+    enum err_code rc = identify(q, e);
+    if (rc)
+        return rc;
     int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
                     : body == BODY_STREAM ? INT64_MAX
                                           : (int64_t)h->config.max_json_body;
-    if (!q->framed && (body == BODY_BUFFERED || body == BODY_STREAM)) {
-        q->must_close = true; /* what follows may be the body all the same */
+    if (lacks_body)
         return err_set(e, ERR_LENGTH_REQUIRED,
                        "the request needs a body: send its Content-Length, or send it chunked");
-    }
+    if (q->max_body && q->r.content_length > q->max_body)
+        return http_body_quota(q, e);
     if (q->r.content_length > limit)
         return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
                        (long long)limit);
@@ -125,7 +144,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     if (coding && body != BODY_NONE && strcasecmp(coding, "identity") != 0)
         return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
                        "Content-Encoding %.64s is not understood: send the body as it is", coding);
-    return auth_identify(&q->r, e);
+    return ERR_OK;
 }
 
 static bool start(struct rq *q, const char *method, const char *version)
@@ -276,6 +295,8 @@ void rq_end(struct rq *q)
                   q->r.path, "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms",
                   device, NULL);
     }
+    if (q->r.principal)
+        auth_leave(q->r.principal);
     rq_free(q);
     atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);
 }

@@ -33,12 +33,16 @@ enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
 
 typedef void handler_fn(struct request *req);
 
+/* Who may ask. */
+enum access { ACCESS_USER, ACCESS_OPERATOR, ACCESS_ANYBODY }; /* the last: req->principal is NULL */
+
 struct route {
     const char *method;  /* "GET" (HEAD is derived), "POST", … */
     const char *pattern; /* "/v1/arrays/{ref}/data": {x} matches one non-empty segment */
     enum body_policy body;
     handler_fn *handler;
     const char *label; /* for metrics: usually the pattern */
+    enum access access;
 };
 extern const struct route route_table[];
 extern const size_t route_count;
@@ -62,7 +66,7 @@ struct request {
     size_t body_len;
     int64_t content_length;      /* of a streamed body, -1 when chunked */
     char id[40];                 /* X-Request-Id */
-    struct principal *principal; /* who asks; set before the handler runs (server/auth.h) */
+    struct principal *principal; /* who asks (server/auth.h); NULL: the route is open to all */
 
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
@@ -167,8 +171,9 @@ struct http;
 struct http_config {
     const char *const *listen; /* "127.0.0.1:7411", "[::1]:0", "unix:/run/arrayd.sock" */
     size_t n_listen;
-    size_t max_header_bytes;    /* 431 */
-    double header_timeout_s;    /* 408 */
+    bool accounts;           /* there are some: other addresses than loopback may be listened on */
+    size_t max_header_bytes; /* 431 */
+    double header_timeout_s; /* 408 */
     double body_idle_timeout_s; /* 408 */
     int64_t min_body_rate;      /* bytes/s over body_rate_window_s, 408 */
     double body_rate_window_s;

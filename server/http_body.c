@@ -29,6 +29,13 @@ static void refuse(struct rq *q, enum err_code code, const char *detail)
     http_phase(q, PHASE_BODY, PHASE_DRAIN);
 }
 
+enum err_code http_body_quota(const struct rq *q, struct err *e)
+{
+    return err_set(e, ERR_QUOTA,
+                   "the body is larger than %lld bytes, the most allowed (quota body)",
+                   (long long)q->max_body);
+}
+
 /* Grows by doubling, but never past what was announced: a client that claims much and sends little
  * costs little. */
 static bool buffer(struct rq *q, const char *bytes, size_t n)
@@ -117,6 +124,13 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
     }
     if (q->stage == STAGE_BODY && atomic_load(&q->phase) != PHASE_CUT) {
         size_t had = *n;
+        struct err e = ERR_INIT;
+        if (q->max_body &&
+            atomic_load_explicit(&q->received, memory_order_relaxed) + (int64_t)had > q->max_body &&
+            http_body_quota(q, &e) != ERR_OK) {
+            refuse(q, e.code, e.message);
+            return http_body_bytes(q, bytes, n);
+        }
         switch (q->r.route->body) {
         case BODY_STREAM:
             return push(q, bytes, n);

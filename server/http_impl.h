@@ -113,6 +113,7 @@ struct rq {
     _Atomic int64_t received;  /* bytes of the body */
     _Atomic int64_t last_byte; /* ms, monotonic */
     int64_t drained;
+    int64_t max_body; /* the principal's quota; 0: none */
     struct http_sink *sink;
     bool sink_done; /* end() or abort() was called */
     /* the watch thread's own */
@@ -215,6 +216,7 @@ void http_server_timing(const struct rq *q, char *buf, size_t n);
 
 /* http_body.c: one call of libmicrohttpd with bytes of the body; false: close. */
 bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
+enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
 enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
 bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
 int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source */

@@ -110,7 +110,7 @@ static enum err_code bound_address(struct listener *l, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code listen_tcp(struct listener *l, const char *text, struct err *e)
+static enum err_code listen_tcp(struct listener *l, const char *text, bool accounts, struct err *e)
 {
     const char *colon = strrchr(text, ':');
     size_t n = colon ? (size_t)(colon - text) : 0;
@@ -133,11 +133,11 @@ static enum err_code listen_tcp(struct listener *l, const char *text, struct err
     if (rc != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", host, gai_strerror(rc));
     enum err_code code = ERR_OK;
-    if (!loopback(found->ai_addr)) {
+    if (!accounts && !loopback(found->ai_addr)) {
         code = err_set(e, ERR_BAD_FIELD,
-                       "%s is not a loopback address: this version has no accounts, so anybody who "
-                       "can reach it could use it; listen on 127.0.0.1 or unix:PATH and put a "
-                       "tunnel or an authenticating proxy before it",
+                       "%s is not a loopback address, and without accounts anybody who can reach "
+                       "it could use it: make some with 'arrayd token add' and name their file "
+                       "with --accounts, or listen on 127.0.0.1 or unix:PATH",
                        host);
     } else {
         int on = 1;
@@ -171,7 +171,7 @@ enum err_code http_listen(struct http *h, struct err *e)
         h->n_listeners = i + 1;
         enum err_code rc = !strncmp(text, "unix:", 5)
                                ? listen_unix(l, text + 5, h->config.unix_mode, e)
-                               : listen_tcp(l, text, e);
+                               : listen_tcp(l, text, h->config.accounts, e);
         if (rc)
             return rc;
         h->addresses[i] = l->address;

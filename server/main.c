@@ -1,8 +1,8 @@
 /* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
  *
  * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
- * interrupts anything. The first SIGTERM or SIGINT drains, a second one cuts what is still open, a
- * third ends the process at once. */
+ * interrupts anything. SIGHUP reads the accounts again. The first SIGTERM or SIGINT drains, a
+ * second one cuts what is still open, a third ends the process at once. */
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -15,6 +15,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine.h"
+#include "server/accounts.h"
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/doctor.h"
@@ -26,6 +27,7 @@
 #include "server/room.h"
 #include "server/server.h"
 #include "server/share.h"
+#include "server/token_cmd.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -72,8 +74,13 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
                                .keep_alive = JOB_KEEP_ALIVE};
-    enum err_code rc =
-        s->leases && s->shares ? auth_new(s->engine, &limits, &s->auth, e) : err_oom(e);
+    struct accounts accounts = {0};
+    enum err_code rc = s->leases && s->shares ? ERR_OK : err_oom(e);
+    if (!rc && c->accounts)
+        rc = accounts_read(c->accounts, &accounts, e);
+    if (!rc)
+        rc = auth_new(s->engine, &limits, c->accounts ? &accounts : NULL, &s->auth, e);
+    accounts_free(&accounts);
     return rc ? rc : jobs_new(&jobs, &s->jobs, e);
 }
 
@@ -82,6 +89,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
     struct http_config hc = {
         .listen = (const char *const *)c->listen.items,
         .n_listen = c->listen.n,
+        .accounts = c->accounts != NULL,
         .unix_mode = (int)c->unix_mode,
         .max_header_bytes = (size_t)c->max_header,
         .header_timeout_s = c->header_timeout,
@@ -147,36 +155,58 @@ static void raise_descriptors(void)
     }
 }
 
+/* SIGHUP. What cannot be read leaves everything as it was. */
+static void reload(const struct server *s)
+{
+    const char *path = s->config->accounts;
+    struct accounts accounts = {0};
+    struct err e = ERR_INIT;
+    if (!path) {
+        log_event(LOG_INFO, "SIGHUP: there are no accounts to read again", NULL);
+        return;
+    }
+    enum err_code rc = accounts_read(path, &accounts, &e);
+    if (!rc)
+        rc = auth_apply(s->auth, &accounts, &e);
+    if (rc)
+        log_event(LOG_ERROR, "SIGHUP: the accounts stay as they were", "why", e.message, NULL);
+    else
+        log_event(LOG_INFO, "SIGHUP: the accounts were read again", "file", path, NULL);
+    accounts_free(&accounts);
+}
+
 struct impatience {
     sigset_t *signals;
     struct server *server;
 };
 
-/* The signal by which a lost device is told counts only where one is lost. */
-static void next_signal(const struct impatience *i)
+/* The next one that ends something: the signal by which a lost device is told counts only where one
+ * is lost; SIGHUP reads the accounts again, unless the end has begun. */
+static int next_end(const struct server *s, const sigset_t *signals, bool ending)
 {
-    int sig;
-    do
-        sigwait(i->signals, &sig);
-    while (sig == LOST_SIGNAL && !atomic_load(&i->server->device_lost));
+    for (;;) {
+        int sig;
+        sigwait(signals, &sig);
+        if (sig == SIGHUP && !ending)
+            reload(s);
+        else if (sig != SIGHUP && (sig != LOST_SIGNAL || atomic_load(&s->device_lost)))
+            return sig;
+    }
 }
 
 /* Signals while the first one's work is under way: the second cuts short, the third ends it. */
 static void *impatient(void *arg)
 {
     struct impatience *i = arg;
-    next_signal(i);
+    next_end(i->server, i->signals, true);
     atomic_store(&i->server->hurry, true);
-    next_signal(i);
+    next_end(i->server, i->signals, true);
     _exit(atomic_load(&i->server->device_lost) ? LOST_EXIT : EXIT_FAILED);
 }
 
 static void wait_for_signal(struct server *s, sigset_t *signals)
 {
-    int sig = 0;
-    do
-        sigwait(signals, &sig);
-    while (sig == LOST_SIGNAL && !atomic_load(&s->device_lost));
+    int sig = next_end(s, signals, false);
     atomic_store(&s->draining, true);
     if (sig != LOST_SIGNAL)
         log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
@@ -197,6 +227,7 @@ static int run(const struct config *config)
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
     sigaddset(&signals, LOST_SIGNAL);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     s.started_us = clock_date_us();
@@ -246,6 +277,7 @@ static const struct {
     int (*main)(int argc, char **argv);
 } commands[] = {
     {"doctor", doctor_main},
+    {"token", token_main},
 };
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* The table of routes: method, path, what happens to the body, handler, name in metrics. */
+/* The table of routes: method, path, what happens to the body, handler, name in metrics, who
+ * may ask. */
 #include "server/data.h"
 #include "server/eval_body.h"
 #include "server/handlers.h"
@@ -6,10 +7,10 @@
 #include "server/metrics.h"
 
 const struct route route_table[] = {
-    {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz"},
-    {"GET", "/readyz", BODY_NONE, service_readyz, "/readyz"},
-    {"GET", "/metrics", BODY_NONE, metrics_get, "/metrics"},
-    {"GET", "/openapi.json", BODY_NONE, service_openapi, "/openapi.json"},
+    {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz", ACCESS_ANYBODY},
+    {"GET", "/readyz", BODY_NONE, service_readyz, "/readyz", ACCESS_ANYBODY},
+    {"GET", "/metrics", BODY_NONE, metrics_get, "/metrics", ACCESS_OPERATOR},
+    {"GET", "/openapi.json", BODY_NONE, service_openapi, "/openapi.json", ACCESS_ANYBODY},
     {"GET", "/v1/info", BODY_NONE, service_info, "/v1/info"},
 
     {"POST", "/v1/sessions", BODY_OPTIONAL, session_post, "/v1/sessions"},

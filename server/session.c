@@ -33,8 +33,9 @@ struct sessions {
     struct engine *engine;
     struct session_limits limits;
     struct handles *handles;
+    struct account *owner;
 
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock; /* all below, and the most of sessions */
     struct node *by_id;
     struct node *list;
     struct node *dflt;
@@ -101,7 +102,7 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
         spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine) : spec->device;
     enum err_code r = ERR_OK;
     s->handles = handle_space_new(t->handles, s->id);
-    s->account = account_new(s->memory_limit);
+    s->account = account_new_of(t->owner, s->memory_limit);
     if (!s->handles || !s->account)
         r = err_oom(e);
     else
@@ -220,7 +221,8 @@ static void *sweeper(void *arg)
 /* --- the module's functions --- */
 
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
-                           struct handles *handles, struct sessions **ret, struct err *e)
+                           struct handles *handles, struct account *owner, struct sessions **ret,
+                           struct err *e)
 {
     struct sessions *t = mem_calloc(1, sizeof *t);
     if (!t)
@@ -228,6 +230,7 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     t->engine = engine;
     t->limits = *limits;
     t->handles = handles;
+    t->owner = owner;
     t->next_seq = 1;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -279,6 +282,29 @@ void sessions_free(struct sessions *t)
     mem_free(t);
 }
 
+void sessions_clear(struct sessions *t)
+{
+    pthread_mutex_lock(&t->lock);
+    uint64_t last = 0, end = t->next_seq; /* the default one's successor comes behind it */
+    pthread_mutex_unlock(&t->lock);
+    struct session *s;
+    bool more;
+    while (last < end && session_list(t, last, 1, &s, &more)) {
+        last = s->seq;
+        bool gone = last >= end || session_delete(t, s->id, NULL, NULL) == ERR_OK;
+        session_unref(s);
+        if (!gone) /* no memory for a default one: the rest stays until the next time */
+            return;
+    }
+}
+
+void sessions_set_max(struct sessions *t, uint32_t max_sessions)
+{
+    pthread_mutex_lock(&t->lock);
+    t->limits.max_sessions = max_sessions;
+    pthread_mutex_unlock(&t->lock);
+}
+
 int64_t sessions_count(struct sessions *t)
 {
     pthread_mutex_lock(&t->lock);
@@ -316,7 +342,8 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
         return r;
     pthread_mutex_lock(&t->lock);
     if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
-        r = err_set(e, ERR_QUOTA, "there are %u sessions already, the most allowed",
+        r = err_set(e, ERR_QUOTA,
+                    "there are %u sessions already, the most allowed (quota sessions)",
                     t->limits.max_sessions);
     else if (!table_add(t, n))
         r = err_oom(e);

@@ -60,11 +60,13 @@ static inline void session_unrefp(struct session **s)
  * somebody who has no work for it. */
 void session_rest(struct session *s, bool rests);
 
-/* The table, with its default session. */
+/* The table, with its default session. What its sessions have is charged to `owner` too. */
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
-                           struct handles *handles, struct sessions **ret,
+                           struct handles *handles, struct account *owner, struct sessions **ret,
                            struct err *e) must_check;
-void sessions_free(struct sessions *t); /* deletes every session; no request is left */
+void sessions_free(struct sessions *t);  /* deletes every session; no request is left */
+void sessions_clear(struct sessions *t); /* the same, but for a default session without arrays */
+void sessions_set_max(struct sessions *t, uint32_t max_sessions); /* those there are stay */
 int64_t sessions_count(struct sessions *t);
 
 /* The session a request works in: Arrayd-Session's, else the default one. A new reference; the

@@ -8,6 +8,7 @@
                   the build has it and there is a g++; `.fail("700")` breaks its next launch.
                   With ARRAYD_REAL_GPU on this machine's own GPU: what only the fake can do is skipped
     two_with      the same with two principals: ann, bob = two_with(); each a Client
+    accounts      an accounts file to be filled
     contract      the OpenAPI file
 
 The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
@@ -137,16 +138,58 @@ def daemon_with():
         d.stop()
 
 
-@pytest.fixture
-def two_with(daemon_with):
-    """The same with two principals, ann and bob (auth_two.c); their clients."""
-    binary = pathlib.Path(find_binary()).resolve().parents[1] / "tests/http/arrayd_two"
-    if not binary.exists():
-        pytest.skip("no daemon with two principals in this build")
+class Accounts:
+    """An accounts file: .path, .token[name]; add() and write() change it, reload() tells a daemon."""
 
+    def __init__(self, folder):
+        self.path = folder / "accounts"
+        self.token = {}
+
+    def command(self, *args, status=0):
+        done = subprocess.run([find_binary(), "token", *args, "--accounts", str(self.path)], text=True,
+                              capture_output=True, timeout=60)
+        assert done.returncode == status, (args, done)
+        return done.stdout if status == 0 else done.stderr
+
+    def add(self, name, **settings):
+        """Another token, and lines 'name = value' in the account's section."""
+        self.token[name] = self.command("add", name).strip()
+        lines = "".join(f"{k.replace('_', '-')} = {v}\n" for k, v in settings.items())
+        self.write(self.path.read_text().replace(f"[{name}]\n", f"[{name}]\n{lines}"))
+        return self.token[name]
+
+    def write(self, text):
+        self.path.write_text(text)
+
+    def client(self, daemon, name):
+        return daemon.client(always={"Authorization": f"Bearer {self.token[name]}"})
+
+    @staticmethod
+    def reload(daemon, said="accounts were read again"):
+        before = daemon.log().count("SIGHUP")
+        daemon.proc.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 10
+        while daemon.log().count("SIGHUP") == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        last = [line for line in daemon.log().splitlines() if "SIGHUP" in line][-1]
+        assert said in last, last
+        return last
+
+
+@pytest.fixture
+def accounts(tmp_path):
+    return Accounts(tmp_path)
+
+
+@pytest.fixture
+def two_with(daemon_with, accounts):
+    """A daemon with two principals, ann and bob; their clients."""
     def start(*args):
-        d = daemon_with(*args, binary=str(binary))
-        return [d.client(always={"Test-Principal": name}) for name in ("ann", "bob")]
+        for name in ("ann", "bob"):
+            accounts.add(name, role="operator")
+        d = daemon_with("--accounts", accounts.path, *args)
+        return [accounts.client(d, name) for name in ("ann", "bob")]
 
     return start
 

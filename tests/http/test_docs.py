@@ -43,6 +43,8 @@ def test_commands(page, daemon_with, tmp_path):
             assert path.is_file() and path.stat().st_mode & 0o111, line
         elif line.startswith("./build/server/arrayd doctor"):
             run_doctor(line.split()[1:], environment)
+        elif line.startswith("./build/server/arrayd token"):
+            subprocess.run([find_binary(), *line.split()[1:]], cwd=tmp_path, check=True, timeout=60)
         elif line.startswith("./build/server/arrayd"):
             start(line.split()[1:], daemon_with, tmp_path, environment)
         elif line.startswith("curl "):
@@ -87,6 +89,7 @@ def test_worked_examples(page, daemon, api):  # api: what the example made is de
 
 
 def start(options, daemon_with, folder, environment):
+    options = [f"{folder}/{o}" if before == "--accounts" else o for before, o in zip(["", *options], options)]
     options = [o.replace(ADDRESS, "127.0.0.1:0").replace("unix:", f"unix:{folder}/second-") for o in options]
     daemon_with(*options, environment={**environment, "XDG_CACHE_HOME": str(folder)}).stop()
 

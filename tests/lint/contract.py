@@ -45,7 +45,7 @@ def walk(node, path=""):
             yield from walk(v, f"{path}/{i}")
 
 
-used = set()
+used = {f"#/components/securitySchemes/{name}" for either in doc["security"] for name in either}
 for path, node in walk(doc):
     ref = node.get("$ref") if isinstance(node, dict) else None
     if isinstance(ref, str):

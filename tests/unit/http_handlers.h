@@ -35,6 +35,20 @@ enum err_code auth_identify(struct request *req, struct err *e)
     (void)req, (void)e;
     return ERR_OK;
 }
+void auth_leave(struct principal *p)
+{
+    (void)p;
+}
+enum err_code auth_operator(const struct request *req, struct err *e)
+{
+    (void)req, (void)e;
+    return ERR_OK;
+}
+int64_t auth_max_body(const struct principal *p)
+{
+    (void)p;
+    return 0;
+}
 int64_t auth_sessions(struct auth *a)
 {
     (void)a;

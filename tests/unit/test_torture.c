@@ -70,7 +70,7 @@ static void start(int64_t memory)
     server.metrics = metrics_new();
     assert_non_null(server.metrics);
     assert_int_equal(engine_open(&ec, &server.engine, &e), ERR_OK);
-    assert_int_equal(auth_new(server.engine, &limits, &server.auth, &e), ERR_OK);
+    assert_int_equal(auth_new(server.engine, &limits, NULL, &server.auth, &e), ERR_OK);
     assert_int_equal(http_start(&server, &hc, &server.http, &e), ERR_OK);
     const char *const *addresses;
     assert_int_equal(http_addresses(server.http, &addresses), 1);

@@ -1,0 +1,303 @@
+/* `arrayd token`: makes and takes away tokens.
+ *
+ * A token is printed once, alone on standard output, and only its hash is kept. The file is
+ * replaced in one step (a new one beside it, fsync, rename), so that the daemon and a crash find
+ * the old one or the new one; a lock on the folder keeps two such commands from losing each other's
+ * work. The new file keeps the owner of the old one, since the daemon may be another user than who
+ * runs this. The daemon takes notice on SIGHUP. */
+#include "server/token_cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+#include "server/accounts.h"
+#include "server/config.h"
+
+enum { DONE = 0, FAILED = 1, USAGE = 2 };
+
+static const char usage[] =
+    "usage: arrayd token add NAME [--role user|operator]\n"
+    "       arrayd token list\n"
+    "       arrayd token remove NAME [ID]\n"
+    "\n"
+    "each with --accounts FILE, or --config FILE of a daemon whose accounts they are\n"
+    "\n"
+    "add     makes a token for NAME, with an account where there is none, and prints it this once\n"
+    "list    names, roles, and the ids of their tokens\n"
+    "remove  the token with this id, or all of NAME's; the account stays, with all its arrays\n"
+    "\n"
+    "A daemon that runs takes notice on SIGHUP.\n";
+
+struct command {
+    char *path; /* the accounts file, links resolved */
+    char folder[PATH_MAX];
+    const char *name, *id;
+    enum role role;
+    bool role_given;
+    int first;        /* argument that is no option */
+    struct strb text; /* what is in the file */
+    struct accounts accounts;
+    bool exists;
+    struct stat st; /* where it does */
+};
+
+static enum err_code sys_error(const struct command *c, struct err *e)
+{
+    return err_set(e, ERR_BAD_FIELD, "%s: %s", c->path, strerror(errno));
+}
+
+/* --- the file --- */
+
+/* The folder, locked until the process ends. */
+static enum err_code lock_folder(struct command *c, struct err *e)
+{
+    const char *slash = strrchr(c->path, '/');
+    size_t n = !slash ? 0 : slash == c->path ? 1 : (size_t)(slash - c->path);
+    if (n >= sizeof c->folder)
+        return err_set(e, ERR_BAD_FIELD, "the path is too long");
+    memcpy(c->folder, n ? c->path : ".", n ? n : 1);
+    c->folder[n ? n : 1] = '\0';
+    int fd = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", c->folder, strerror(errno));
+    if (flock(fd, LOCK_EX) != 0) { /* kept: the lock goes with it */
+        close(fd);
+        return err_set(e, ERR_BAD_FIELD, "%s cannot be locked: %s", c->folder, strerror(errno));
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_accounts(struct command *c, bool must_exist, struct err *e)
+{
+    c->exists = stat(c->path, &c->st) == 0;
+    if (!c->exists && (must_exist || errno != ENOENT))
+        return sys_error(c, e);
+    enum err_code r = c->exists ? accounts_text(c->path, &c->text, e) : ERR_OK;
+    if (r == ERR_OK && !c->text.data)
+        strb_addn(&c->text, "", 0);
+    if (r != ERR_OK || c->text.failed)
+        return r != ERR_OK ? r : err_oom(e);
+    return accounts_parse(c->text.data, c->text.len, c->path, &c->accounts, e);
+}
+
+static bool write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno != EINTR)
+            return false;
+        if (k > 0) {
+            p += k;
+            n -= (size_t)k;
+        }
+    }
+    return true;
+}
+
+static enum err_code write_accounts(struct command *c, const struct strb *text, struct err *e)
+{
+    struct accounts check;
+    enum err_code r = accounts_parse(text->data, text->len, c->path, &check, e);
+    if (r != ERR_OK)
+        return r;
+    accounts_free(&check);
+    _cleanup_strb_ struct strb fresh = {0};
+    strb_addf(&fresh, "%s.XXXXXX", c->path);
+    if (fresh.failed)
+        return err_oom(e);
+    int fd = mkostemp(fresh.data, O_CLOEXEC); /* for its owner alone: 0600 */
+    if (fd < 0)
+        return sys_error(c, e);
+    bool ok = write_all(fd, text->data, text->len) &&
+              (!c->exists || (c->st.st_uid == geteuid() && c->st.st_gid == getegid()) ||
+               fchown(fd, c->st.st_uid, c->st.st_gid) == 0) &&
+              fsync(fd) == 0;
+    int why = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && rename(fresh.data, c->path) != 0) {
+        ok = false;
+        why = errno;
+    }
+    if (!ok) {
+        unlink(fresh.data);
+        errno = why;
+        return sys_error(c, e);
+    }
+    int folder = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        fsync(folder);
+        close(folder);
+    }
+    return ERR_OK;
+}
+
+/* --- the commands --- */
+
+static const struct user *find_user(const struct command *c)
+{
+    for (size_t i = 0; i < c->accounts.n_users; i++)
+        if (!strcmp(c->accounts.users[i].name, c->name))
+            return &c->accounts.users[i];
+    return NULL;
+}
+
+static enum err_code add(struct command *c, struct err *e)
+{
+    enum err_code r = principal_name_check(c->name, e);
+    if (r != ERR_OK || (r = lock_folder(c, e)) || (r = read_accounts(c, false, e)))
+        return r;
+    const struct user *u = find_user(c);
+    if (u && c->role_given && u->role != c->role)
+        return err_set(e, ERR_BAD_FIELD, "'%s' is there already, with the role %s: change it in %s",
+                       c->name, role_name(u->role), c->path);
+    char token[TOKEN_SIZE];
+    uint8_t hash[TOKEN_HASH_SIZE];
+    token_make(token);
+    token_hash(token, strlen(token), hash);
+    _cleanup_strb_ struct strb text = {0};
+    r = accounts_add(c->text.data, c->name, c->role, hash, &text, e);
+    if (r == ERR_OK && (r = write_accounts(c, &text, e)) == ERR_OK)
+        puts(token);
+    explicit_bzero(token, sizeof token);
+    return r;
+}
+
+static enum err_code list(struct command *c, struct err *e)
+{
+    enum err_code r = read_accounts(c, true, e);
+    for (size_t i = 0; r == ERR_OK && i < c->accounts.n_users; i++) {
+        const struct user *u = &c->accounts.users[i];
+        printf("%s %s", u->name, role_name(u->role));
+        for (size_t k = 0; k < c->accounts.n_tokens; k++) {
+            char digits[2 * TOKEN_HASH_SIZE + 1];
+            if (c->accounts.tokens[k].user != i)
+                continue;
+            token_hash_text(c->accounts.tokens[k].hash, digits);
+            printf(" %.*s", TOKEN_ID_LEN, digits);
+        }
+        puts("");
+    }
+    return r;
+}
+
+static enum err_code remove_token(struct command *c, struct err *e)
+{
+    const char *id = c->id ? c->id : "";
+    enum err_code r = ERR_OK;
+    if (c->id && strlen(c->id) < TOKEN_ID_LEN)
+        return err_set(e, ERR_BAD_FIELD, "an id has %d digits: see 'arrayd token list'",
+                       TOKEN_ID_LEN);
+    if ((r = lock_folder(c, e)) || (r = read_accounts(c, true, e)))
+        return r;
+    if (!find_user(c))
+        return err_set(e, ERR_NOT_FOUND, "%s: there is no account '%s'", c->path, c->name);
+    _cleanup_strb_ struct strb text = {0};
+    size_t n;
+    r = accounts_remove(c->text.data, c->name, id, &text, &n, e);
+    if (r == ERR_OK && n == 0)
+        r = err_set(e, ERR_NOT_FOUND, "%s: '%s' has no %s", c->path, c->name,
+                    c->id ? "token with this id" : "tokens");
+    return r == ERR_OK ? write_accounts(c, &text, e) : r;
+}
+
+/* --- the command line --- */
+
+/* Where the accounts are: as the daemon with these options would say. */
+static enum err_code find_path(struct command *c, char *accounts, char *config, struct err *e)
+{
+    char *argv[] = {"arrayd",
+                    config ? "--config" : "--accounts",
+                    config ? config : accounts,
+                    accounts ? "--accounts" : NULL,
+                    accounts,
+                    NULL};
+    int argc = config ? accounts ? 5 : 3 : accounts ? 3 : 1;
+    struct config cfg;
+    enum config_action action;
+    enum err_code r = config_load(argc, argv, &cfg, &action, e);
+    if (r != ERR_OK)
+        return r;
+    char *real = cfg.accounts ? realpath(cfg.accounts, NULL) : NULL; /* a link stays one */
+    c->path = cfg.accounts ? mem_strdup(real ? real : cfg.accounts) : NULL;
+    if (!cfg.accounts)
+        r = err_set(e, ERR_BAD_FIELD, "which accounts? Say --accounts FILE, or --config FILE");
+    else if (!c->path)
+        r = err_oom(e);
+    (free)(real); /* libc's own memory */
+    config_free(&cfg);
+    return r;
+}
+
+static enum err_code command_line(int argc, char *const *argv, struct command *c, struct err *e)
+{
+    static const struct option options[] = {{"accounts", required_argument, NULL, 'a'},
+                                            {"config", required_argument, NULL, 'c'},
+                                            {"role", required_argument, NULL, 'r'},
+                                            {0}};
+    char *accounts = NULL, *config = NULL;
+    enum err_code r = ERR_OK;
+    optind = 0;
+    opterr = 0;
+    for (int k; r == ERR_OK && (k = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (k == 'a')
+            accounts = optarg;
+        else if (k == 'c')
+            config = optarg;
+        else if (k == 'r' && (c->role_given = true))
+            r = role_parse(optarg, &c->role, e);
+        else
+            r = err_set(e, ERR_BAD_FIELD, "an unknown option, or one without a value");
+    }
+    c->first = optind; /* which the other command line will change */
+    return r == ERR_OK ? find_path(c, accounts, config, e) : r;
+}
+
+int token_main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int least, most; /* arguments */
+        enum err_code (*run)(struct command *c, struct err *e);
+    } commands[] = {{"add", 1, 1, add}, {"list", 0, 0, list}, {"remove", 1, 2, remove_token}};
+    size_t k = 0;
+    while (k < 3 && (argc < 2 || strcmp(argv[1], commands[k].name) != 0))
+        k++;
+    if (k == 3) {
+        bool asked = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"));
+        fputs(usage, asked ? stdout : stderr);
+        return asked ? DONE : USAGE;
+    }
+    struct command c = {0};
+    struct err e = ERR_INIT;
+    int status = DONE;
+    if (command_line(argc - 1, argv + 1, &c, &e) != ERR_OK) {
+        status = USAGE;
+    } else if (argc - 1 - c.first < commands[k].least || argc - 1 - c.first > commands[k].most) {
+        fputs(usage, stderr);
+        status = USAGE;
+    } else {
+        char *const *arg = argv + 1 + c.first;
+        c.name = commands[k].most > 0 ? arg[0] : NULL;
+        c.id = c.name ? arg[1] : NULL; /* or the NULL behind the last */
+        if (commands[k].run(&c, &e) != ERR_OK)
+            status = FAILED;
+    }
+    if (e.code != ERR_OK)
+        fprintf(stderr, "arrayd token: %s\n", e.message);
+    strb_free(&c.text);
+    accounts_free(&c.accounts);
+    mem_free(c.path);
+    return status;
+}
