@@ -368,12 +368,6 @@ static struct loop_report report_on(const struct loop_kernels *k)
     return (struct loop_report){k->n_kernels, steps ? (uint32_t)steps : 1, k->why};
 }
 
-double loop_step_ms(struct loop *l)
-{
-    struct err e = ERR_INIT;
-    return get_kernels(l, &e) == ERR_OK ? atomic_load(&pass_of(l)->kernels->step_ms) : 0;
-}
-
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e)
 {
     enum err_code code = get_kernels(l, e);
@@ -383,7 +377,8 @@ enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct 
     uint32_t n = 0;
     while (n < SEVERAL && k->several[n])
         n++;
-    *ret = (struct loop_explanation){k->kernels, k->n_kernels, k->several, n, report_on(k)};
+    *ret = (struct loop_explanation){k->kernels, k->n_kernels, k->several,
+                                     n,          report_on(k), atomic_load(&k->step_ms)};
     return ERR_OK;
 }
 

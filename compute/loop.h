@@ -50,10 +50,6 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
                           int64_t *ret_passes, struct loop_report *ret_report,
                           struct err *e) must_check;
 
-/* What a step of this took when it was last run, by itself or for another program: milliseconds on
- * the device; 0: not known. */
-double loop_step_ms(struct loop *l);
-
 /* What loop_submit would do, as the last pass recorded says; nothing is submitted. The kernels are
  * borrowed until loop_free. */
 struct loop_explanation {
@@ -62,6 +58,7 @@ struct loop_explanation {
     struct ir_kernel *const *several; /* of several, falling, each with its `steps` */
     uint32_t n_several;
     struct loop_report report;
+    double step_ms; /* a step took on the device when it was last run, by whomever; 0: not known */
 };
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e) must_check;
 /* Whether that is the memory behind a slot of these kernels. */

@@ -503,6 +503,11 @@ enum err_code program_wake(struct program *p, struct err *e)
     return code;
 }
 
+struct array *program_made(const struct program *p, uint32_t target)
+{
+    return p->targets[target].now;
+}
+
 uint32_t program_targets(const struct program *p)
 {
     return p->n_targets;

@@ -76,9 +76,11 @@ struct array *program_result(const struct program *p, uint32_t i);
 enum err_code program_fetch(struct program *p, uint32_t i, struct err *e) must_check;
 const void *program_result_bytes(const struct program *p, uint32_t i); /* NULL: not asked for */
 
-/* Asked by program_collect when a slice has succeeded, before the arrays get what it made: an error
- * fails it. It may come to nothing all the same. */
-typedef enum err_code program_ready(void *user, struct err *e);
+/* Asked by program_collect when a slice has succeeded, before the arrays get what it made, which
+ * program_made has then: `steps` whole ones, and so many values of each series. An error fails it,
+ * in its last step. It may come to nothing all the same. */
+typedef enum err_code program_ready(void *user, int64_t steps, uint32_t n_values, struct err *e);
+struct array *program_made(const struct program *p, uint32_t target); /* borrowed */
 void program_on_ready(struct program *p, program_ready *ready, void *user);
 
 /* Between slices: gives the memory back that the arrays' next contents would go to, and takes it

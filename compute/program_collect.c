@@ -163,12 +163,25 @@ static enum program_state verdict(struct program *p)
     return PROGRAM_AGAIN;
 }
 
-/* After a failure: whether there are steps before it that can be had by themselves. What failed for
- * want of memory may fail anywhere the next time. */
+/* What a slice that succeeded is for. */
+static enum err_code conclude(struct program *p)
+{
+    if (p->discards)
+        return ERR_PRECONDITION_FAILED;
+    enum err_code code = p->ready ? p->ready(p->ready_user, p->end, p->n_values, &p->err) : ERR_OK;
+    if (code == ERR_OK)
+        return publish(p);
+    p->unready = true;
+    p->failed_in = p->end;
+    return code;
+}
+
+/* After a failure: whether there are steps before it that can be had by themselves. Steps that
+ * failed for want of memory may fail anywhere the next time. */
 static bool can_stop_before(struct program *p, enum err_code code)
 {
-    if (code == ERR_DEVICE_LOST || code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL ||
-        p->failed_in <= p->begin + 1)
+    bool anywhere = code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL;
+    if (code == ERR_DEVICE_LOST || (anywhere && !p->unready) || p->failed_in <= p->begin + 1)
         return false;
     p->stop_at = p->failed_in - 1;
     return true;
@@ -192,11 +205,7 @@ void program_collect(struct program *p, struct program_progress *ret)
     enum err_code code = find_failure(p, why);
     ret->state = code == ERR_OK ? verdict(p) : PROGRAM_FAILED;
     if (ret->state == PROGRAM_GOES_ON || ret->state == PROGRAM_UNTIL) {
-        code = p->discards ? ERR_PRECONDITION_FAILED
-               : p->ready  ? p->ready(p->ready_user, &p->err)
-                           : ERR_OK;
-        if (code == ERR_OK)
-            code = publish(p);
+        code = conclude(p);
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }

@@ -104,7 +104,7 @@ struct program {
     void *user;
     int64_t begin, end; /* steps before it, and with it */
     uint32_t n_values, n_answers;
-    bool discards;
+    bool discards, unready;
     struct ticket *tickets;
     struct asked_guards *guards; /* as many */
     size_t n_tickets, cap_tickets, n_guards, seen_guards;

@@ -276,10 +276,14 @@ static double guess(const struct program *p)
 int64_t program_first_slice(struct program *p, int64_t step, double seconds)
 {
     struct loop *l = NULL;
+    struct loop_explanation x;
     double known = 0;
     p->err = (struct err)ERR_INIT;
     if (!p->never_loops && program_record(p, step + 1, LOOP_PASSES, &l) == ERR_OK && l) {
-        known = loop_step_ms(l) * 1e-3;
+        if (loop_explain(l, &x, &p->err) == ERR_OK) {
+            p->report = x.report;
+            known = x.step_ms * 1e-3;
+        }
         loop_free(l);
     }
     double n = seconds / (known > 0 ? known : guess(p));
@@ -446,7 +450,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
         struct target *t = &p->targets[i];
         t->version = program_has_ghosts(t) ? t->ghosts : array_version(t->home);
     }
-    p->discards = false;
+    p->discards = p->unready = false;
     p->err = (struct err)ERR_INIT;
     p->failed_in = 0;
     p->statement = -1;

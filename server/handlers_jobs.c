@@ -89,7 +89,8 @@ static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
     return c ? c : handler_accepts_json(req, e);
 }
 
-void program_post(struct request *req)
+/* On a worker: statements that functions make long take long to check, and to make kernels of. */
+static void begin(struct request *req)
 {
     struct err e = ERR_INIT;
     struct json given;
@@ -104,6 +105,7 @@ void program_post(struct request *req)
         c = program_body_read(req, given, false, &body, &e);
     http_took(&req->t_parse, begun);
     if (!c) {
+        body.job.first_slice = program_first_slice(body.job.program, 0, JOB_SLICE);
         c = jobs_start(req->server->jobs, &body.job, &j, &e);
         if (c)
             program_body_clear(&body);
@@ -116,6 +118,11 @@ void program_post(struct request *req)
     snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
     http_add_header(req, "Location", location);
     reply_job(req, wait ? 200 : 202, j, wait);
+}
+
+void program_post(struct request *req)
+{
+    http_offload_long(req, begin);
 }
 
 /* --- jobs --- */

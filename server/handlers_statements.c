@@ -64,8 +64,9 @@ static void fail(struct request *req, struct statements *s, const struct err *e)
 }
 
 /* program_ready: the handles and the reply. */
-static enum err_code make_reply(void *user, struct err *e)
+static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, struct err *e)
 {
+    (void)steps, (void)n_values;
     struct statements *s = user;
     const struct program *p = s->body.job.program;
     struct json_writer w = JSON_WRITER(&s->reply);
@@ -158,9 +159,11 @@ static void look_now(struct request *req)
     do {
         gate_arm(&s->gate);
         refusal = (struct err)ERR_INIT;
+        jobs_publish_begin(req->server->jobs);
         if (job_may_write(&s->body.job, &refusal) != ERR_OK)
             program_discard(s->body.job.program);
         program_collect(s->body.job.program, &g);
+        jobs_publish_end(req->server->jobs);
         if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
             return;
         if (g.state != PROGRAM_WAITING)

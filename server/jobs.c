@@ -144,10 +144,20 @@ void jobs_free(struct jobs *t)
     mem_free(t);
 }
 
-void jobs_settle(struct jobs *t)
+void jobs_publish_begin(struct jobs *t)
 {
     pthread_mutex_lock(&t->publishing);
+}
+
+void jobs_publish_end(struct jobs *t)
+{
     pthread_mutex_unlock(&t->publishing);
+}
+
+void jobs_settle(struct jobs *t)
+{
+    jobs_publish_begin(t);
+    jobs_publish_end(t);
 }
 
 /* With the lock held: whether there is room for one more job. The one that ended first gives way
@@ -160,7 +170,7 @@ static bool make_way(struct jobs *t, const struct principal *p, struct user_job 
         if (j->spec.principal != p)
             continue;
         n++;
-        if (job_is_over(j) && (!old || j->ended_us < old->ended_us))
+        if (job_is_over(j) && (!old || j->ended < old->ended))
             old = j;
     }
     if (n < t->config.max_jobs)
@@ -205,7 +215,9 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
                            .spec = *take_spec,
                            .series = series,
                            .created_us = clock_date_us(),
-                           .statement = -1};
+                           .statement = -1,
+                           .slice_steps = take_spec->first_slice};
+    program_on_ready(take_spec->program, job_ready, j);
     for (uint32_t i = 0; i < take_spec->n_series; i++)
         strncpy(series[i].name, take_spec->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
@@ -415,6 +427,8 @@ void job_cancel(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);
     j->cancel = !job_is_over(j);
+    if (j->blocked)
+        job_make_ready(j);
     pthread_mutex_unlock(&j->table->lock);
 }
 

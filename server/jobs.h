@@ -22,15 +22,22 @@ struct jobs_config {
     uint32_t max_jobs; /* a principal's; ended ones give way to new ones */
     double retention;  /* seconds that an ended job is kept */
     double slice;      /* seconds of work that a job gets in turn */
+    double patience;   /* seconds that a slice under way is waited for when all are stopped */
     double keep_alive; /* seconds after which a watcher is woken in any case */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
                        struct err *e) must_check;
-/* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered. */
+/* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered, within
+ * `patience`. */
 void jobs_stop(struct jobs *t);
+/* Around the question whether a program may write its arrays (job_may_write) and its writing them.
+ */
+void jobs_publish_begin(struct jobs *t);
+void jobs_publish_end(struct jobs *t);
 /* After something was forbidden (an array made read-only, leased, no longer shared), before that is
- * answered: no job writes any more what was allowed before. Waits for what is being published. */
+ * answered: no program writes any more what was allowed before. Waits for what is being published.
+ */
 void jobs_settle(struct jobs *t);
 /* Stops, waits for the slices under way and forgets all jobs. No request is left. */
 void jobs_free(struct jobs *t); /* NULL allowed */
@@ -62,6 +69,7 @@ struct job_spec {
     uint32_t n_series;
     const struct job_snapshot *snapshots;
     uint32_t n_snapshots;
+    int64_t first_slice; /* its steps: program_first_slice */
 };
 
 /* Whether its program may write to all of its arrays at this moment: ERR_NOT_FOUND where the

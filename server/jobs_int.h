@@ -32,15 +32,17 @@ struct user_job {
     bool ready, forgotten;
     enum job_state state;
     bool cancel;
+    bool blocked; /* until another job's slice on the same arrays is over */
     uint64_t revision;
     int64_t created_us, ended_us;
+    double ended;        /* clock_ms */
     double started, ran; /* clock_ms of the present run, milliseconds of those before */
     double device_ms;    /* of all slices */
     int64_t step;
     struct series_values *series;
     int64_t n_values;
     struct snapshot_made *snapshots;
-    size_t n_snapshots, cap_snapshots;
+    size_t n_snapshots, n_taken, cap_snapshots; /* listed, and with the slice under way */
     struct loop_report report;
     struct err err;
     int64_t failed_in;
@@ -80,6 +82,14 @@ void job_make_ready(struct user_job *j);
 void job_forget(struct user_job *j);
 /* Whether its session is there no more. */
 bool job_is_orphan(const struct user_job *j);
+
+/* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
+void job_begin_slice(struct user_job *j);
+/* Takes what came of a slice. False while it is still to come to something, or when the job has
+ * ended with it: j->in_slice says which. */
+bool job_take_slice(struct user_job *j);
+/* Of its program, program_ready: room for the values, and the copies that are due. */
+enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
 
 void *jobs_run(void *jobs); /* the thread */
 

@@ -73,6 +73,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     struct jobs_config jobs = {.max_jobs = (uint32_t)c->max_jobs,
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
+                               .patience = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE};
     struct accounts accounts = {0};
     enum err_code rc = s->leases && s->shares ? ERR_OK : err_oom(e);

@@ -1,7 +1,12 @@
-"""What ends a program before its last step: until, a NaN, an index out of range. The arrays are those of the very step."""
-import numpy as np
+"""What ends a program before its last step: until, a NaN, an index out of range, a copy that cannot be made. The arrays
+are those of the very step."""
+import threading
+import time
 
-from test_programs import both, run  # noqa: F401
+import numpy as np
+import pytest
+
+from test_programs import both, job, jobs, run, until  # noqa: F401
 from test_reductions import hold
 
 
@@ -72,3 +77,39 @@ def test_an_index_out_of_range_stops_it(both):
     assert r["state"] == "failed" and r["error"]["code"] == "bad_index" and r["failed_statement"] == 0
     assert r["error"]["pointer"] == "/body/0" and r["failed_step"] == 7 and r["step"] <= 6
     assert both.download("i")[0] == r["step"]
+
+
+def test_a_copy_that_cannot_be_made_stops_it_before_its_step(daemon_with):
+    """And is made when the job goes on: none is left out."""
+    api = daemon_with("--max-arrays", 4).client()
+    hold(api, "u", np.zeros(4))
+    r = run(api, ["u += 1"], 13, snapshot={"u": 2}, record={"u": "u[0]"})
+    assert (r["state"], r["step"], r["failed_step"], r["error"]["code"]) == ("failed", 7, 8, "quota_exceeded")
+    assert [s["step"] for s in r["snapshots"]] == [2, 4, 6] and r["records"]["u"] == list(range(1, 8))
+    assert api.download("u").tolist() == [7] * 4
+    for s in r["snapshots"]:
+        assert api.download(s["id"]).tolist() == [s["step"]] * 4
+        api.expect(204, api.delete(f"/v1/arrays/{s['id']}"))
+    api.expect(202, api.post(f"/v1/jobs/{r['id']}/resume"))
+    until(lambda: job(api, r["id"])["state"] == "done")
+    r = job(api, r["id"])
+    assert [s["step"] for s in r["snapshots"]] == [2, 4, 6, 8, 10, 12] and r["records"]["u"] == list(range(1, 14))
+    for s in r["snapshots"][3:]:
+        assert api.download(s["id"]).tolist() == [s["step"]] * 4
+    api.close()
+
+
+@pytest.mark.release_only
+def test_a_step_that_does_not_end_keeps_no_daemon(daemon_with):
+    """Who waits for the job is answered, and the process ends."""
+    d = daemon_with("--backend", "cpu", "--drain-timeout", 1)
+    api, other, replies = d.client(), d.client(), []
+    hold(api, "x", np.ones(2))
+    body = {"body": ["x[0] = sum(broadcast_to(x[1], [2**36]))"], "steps": 10}
+    t = threading.Thread(target=lambda: replies.append(other.post("/v1/programs?wait=1", body)))
+    t.start()
+    until(lambda: [j for j in jobs(api) if j["state"] == "running"])
+    begun = time.monotonic()
+    d.stop()
+    t.join(20)
+    assert time.monotonic() - begun < 30 and replies[0].json()["state"] == "cancelled"

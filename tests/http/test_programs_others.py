@@ -29,6 +29,18 @@ def test_no_arrays_at_all(both):  # noqa: F811
         assert (r["state"], r["step"]) == ("done", 5)
 
 
+def test_short_programs_beside_a_long_one_on_the_same_array(both):  # noqa: F811
+    """Slices on one array take turns: nobody's come to nothing again and again."""
+    hold(both, "u", np.zeros(100_000))
+    ref = start(both, ["u = u + 0"])
+    until(lambda: job(both, ref)["step"] > 0)
+    for i in range(8):
+        r = both.expect(200, both.post("/v1/programs?wait=1", {"body": ["u = u + 1"], "steps": 5})).json()
+        assert (r["state"], r["step"]) == ("done", 5), r
+    r = both.expect(200, both.delete(f"/v1/jobs/{ref}")).json()
+    assert r["state"] == "cancelled" and both.download("u")[[0, -1]].tolist() == [40, 40]
+
+
 def test_two_jobs_on_one_array(both):  # noqa: F811
     """Both count on the same array, requests add to it, and it is exchanged with another."""
     c, rng, added = both, random.Random(1), 0

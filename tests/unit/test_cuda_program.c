@@ -61,13 +61,18 @@ static void close_engine(void)
     account_unref(account);
 }
 
-static enum err_code make(struct program **ret, struct err *e)
+static enum err_code make_of(const char *const *text, struct program **ret, struct err *e)
 {
     struct named_array arrays[] = {{"u", u}, {"v", v}, {0}};
     return program_of_text(
         &(struct program_text){
-            .stream = s, .account = account, .arrays = arrays, .body = body, .series = NULL},
+            .stream = s, .account = account, .arrays = arrays, .body = text, .series = NULL},
         ret, e);
+}
+
+static enum err_code make(struct program **ret, struct err *e)
+{
+    return make_of(body, ret, e);
 }
 
 static void wake(void *user)
@@ -213,9 +218,28 @@ static void a_lost_device_ends_it(void **state)
     }
 }
 
+/* So that it can be cut to whole passes: one with steps left over takes twice as long for them. */
+static void how_many_steps_a_pass_makes_is_known_before_the_first_slice(void **state)
+{
+    (void)state;
+    static const char *const heat[] = {"u += 0.1*laplacian(u, boundary='clamp')", NULL};
+    struct program *p = NULL;
+    struct err e = ERR_INIT;
+    open_engine("cuda");
+    assert_int_equal(make_of(heat, &p, &e), ERR_OK);
+    assert_true(program_first_slice(p, 0, 1e-3) > 1);
+    uint32_t steps = program_report(p).steps;
+    assert_in_range(steps, 2, 8);
+    assert_int_equal(run(p, 0, 2 * steps).state, PROGRAM_GOES_ON);
+    assert_int_equal(program_report(p).steps, steps);
+    program_free(p);
+    close_engine();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(how_many_steps_a_pass_makes_is_known_before_the_first_slice),
         cmocka_unit_test(slices_and_graphs_agree),
         cmocka_unit_test(out_of_memory_leaves_a_whole_step),
         cmocka_unit_test(a_lost_device_ends_it),

@@ -1,0 +1,34 @@
+/* Whether a program may write its arrays: asked before each slice, and before what it made becomes
+ * theirs. */
+#include "server/handlers.h"
+#include "server/jobs.h"
+
+/* An array of its own that was deleted has nobody to mind. */
+static enum err_code may_write(const struct job_spec *spec, uint32_t target, struct err *e)
+{
+    const struct job_target *t = &spec->targets[target];
+    const struct array_scope scope = {spec->shares, spec->principal, spec->session->handles};
+    _cleanup_handle_ struct handle h = {0};
+    struct array *a;
+    program_target(spec->program, target, &a);
+    enum err_code code = share_get(&scope, t->id, &h, e);
+    if (code == ERR_NOT_FOUND && !t->shared) {
+        *e = (struct err)ERR_INIT;
+        code = ERR_OK;
+    } else if (code == ERR_OK) {
+        code = handler_writable(&h, e);
+    }
+    return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
+}
+
+enum err_code job_may_write(const struct job_spec *spec, struct err *e)
+{
+    struct session *s;
+    enum err_code code = session_get(spec->principal->sessions, spec->session->id, true, &s, e);
+    if (code != ERR_OK)
+        return code;
+    session_unref(s);
+    for (uint32_t i = 0; i < program_targets(spec->program) && code == ERR_OK; i++)
+        code = may_write(spec, i, e);
+    return code;
+}

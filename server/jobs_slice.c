@@ -1,0 +1,323 @@
+/* What a slice is, and what comes of it. How many steps it has follows from how long the last one
+ * took. What a job needs besides the arrays, room for values and the copies that are due, it has
+ * before they get what the slice made: where that fails the slice has not been. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "server/jobs_int.h"
+
+#define GROW_MOST 16 /* times the steps of the slice before */
+
+static void wake_job(void *user)
+{
+    struct user_job *j = user;
+    pthread_mutex_lock(&j->table->lock);
+    job_make_ready(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+/* --- values and copies --- */
+
+/* With the lock held; false without memory. */
+static bool reserve_values(struct user_job *j, uint32_t n)
+{
+    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+        struct series_values *s = &j->series[i];
+        program_values(j->spec.program, i, &s->dtype);
+        if (s->n + n <= s->cap)
+            continue;
+        size_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 64;
+        char *bytes = mem_reallocarray(s->bytes, cap, dtype_size(s->dtype));
+        if (!bytes)
+            return false;
+        s->bytes = bytes;
+        s->cap = cap;
+    }
+    return true;
+}
+
+/* With the lock held: the values that the slice made. */
+static void keep_values(struct user_job *j, uint32_t n)
+{
+    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+        struct series_values *s = &j->series[i];
+        size_t size = dtype_size(s->dtype);
+        memcpy(s->bytes + s->n * size, program_values(j->spec.program, i, &s->dtype), n * size);
+        s->n += n;
+    }
+    j->n_values += n;
+}
+
+/* A place for one more copy; NULL without memory. */
+static struct snapshot_made *add_snapshot(struct user_job *j)
+{
+    struct snapshot_made *s = NULL;
+    pthread_mutex_lock(&j->table->lock);
+    if (j->n_taken == j->cap_snapshots) {
+        size_t cap = 2 * j->cap_snapshots + 8;
+        struct snapshot_made *more = mem_reallocarray(j->snapshots, cap, sizeof *more);
+        j->snapshots = more ? more : j->snapshots;
+        j->cap_snapshots = more ? cap : j->cap_snapshots;
+    }
+    if (j->n_taken < j->cap_snapshots)
+        s = &j->snapshots[j->n_taken++];
+    pthread_mutex_unlock(&j->table->lock);
+    return s;
+}
+
+/* Unless somebody else has, in the moment since it was made. */
+static void remove_copy(const struct session *s, const char *id)
+{
+    struct err e = ERR_INIT;
+    if (handle_remove(s->handles, id, NULL, &e) != ERR_OK)
+        log_event(LOG_DEBUG, "a copy was gone already", "id", id, NULL);
+}
+
+/* A copy of what an array is going to be after `step`, under a handle of the session's. */
+static enum err_code take_snapshot(struct user_job *j, const struct job_snapshot *s, int64_t step,
+                                   struct err *e)
+{
+    const struct session *session = j->spec.session;
+    struct program *p = j->spec.program;
+    struct handle_spec spec = {.policy = NAME_NEW};
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_array_ struct array *copy = NULL;
+    struct array *home;
+    enum err_code code =
+        engine_copy(session->stream, session->account, program_made(p, s->target), &copy, e);
+    if (code == ERR_OK)
+        code = handle_add(session->handles, copy, &spec, &h, NULL, e);
+    if (code != ERR_OK)
+        return code;
+    struct snapshot_made *made = add_snapshot(j);
+    if (!made) {
+        remove_copy(session, h.id);
+        return err_oom(e);
+    }
+    *made = (struct snapshot_made){.step = step};
+    strncpy(made->name, program_target(p, s->target, &home), NAME_SIZE - 1);
+    memcpy(made->id, h.id, sizeof made->id);
+    return ERR_OK;
+}
+
+/* The slice has not been: nor have its copies. */
+static void drop_snapshots(struct user_job *j)
+{
+    for (; j->n_taken > j->n_snapshots; j->n_taken--)
+        remove_copy(j->spec.session, j->snapshots[j->n_taken - 1].id);
+}
+
+enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e)
+{
+    struct user_job *j = job;
+    pthread_mutex_lock(&j->table->lock);
+    bool room = reserve_values(j, n_values);
+    pthread_mutex_unlock(&j->table->lock);
+    enum err_code code = room ? ERR_OK : err_oom(e);
+    for (uint32_t i = 0; i < j->spec.n_snapshots && code == ERR_OK; i++)
+        if (steps % j->spec.snapshots[i].every == 0)
+            code = take_snapshot(j, &j->spec.snapshots[i], steps, e);
+    return code;
+}
+
+/* --- the end --- */
+
+struct outcome {
+    enum job_state state;
+    const char *stopped;
+    struct err err; /* JOB_FAILED, and where: */
+    int64_t failed_in;
+    int32_t statement;
+};
+
+/* Memory that it has no use for any more, or can get again, goes before anybody hears of the end.
+ */
+static void finish(struct user_job *j, const struct outcome *o)
+{
+    struct jobs *t = j->table;
+    if (o->state == JOB_DONE) {
+        for (size_t i = 0; i < j->spec.n_functions; i++)
+            functions_release(&j->spec.functions[i]);
+        j->spec.n_functions = 0;
+        program_free(j->spec.program); /* and the memory of the specification's text */
+        j->spec.program = NULL;
+    } else {
+        program_rest(j->spec.program);
+    }
+    pthread_mutex_lock(&t->lock);
+    session_rest(j->spec.session, true); /* with what has ended a session may expire */
+    j->state = o->state;
+    j->stopped = o->stopped;
+    j->err = o->err;
+    j->failed_in = o->failed_in;
+    j->statement = o->statement;
+    j->ended_us = clock_date_us();
+    j->ended = clock_ms();
+    if (j->started > 0)
+        j->ran += clock_ms() - j->started;
+    j->started = 0;
+    job_changed(j);
+    bool orphan = !j->forgotten && job_is_orphan(j);
+    if (orphan)
+        job_forget(j);
+    pthread_mutex_unlock(&t->lock);
+    if (orphan)
+        job_unref(j);
+}
+
+/* --- slices --- */
+
+/* How many steps the next one has. */
+static void adapt(struct user_job *j, const struct program_progress *g)
+{
+    bool again = g->state == PROGRAM_AGAIN;
+    double took = g->device_ms; /* without what compiling took */
+    double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
+    more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
+    double n = (double)j->slice_steps * more;
+    j->slice_steps = n < 1 ? 1 : (int64_t)n;
+    j->again = again ? j->again + 1 : 0;
+}
+
+/* What the slice was, as far as it ends the job; false: it goes on. */
+static bool is_end(struct user_job *j, const struct program_progress *g, struct outcome *ret)
+{
+    *ret = (struct outcome){
+        .state = JOB_FAILED, .err = g->err, .failed_in = g->failed_in, .statement = g->statement};
+    switch (g->state) {
+    case PROGRAM_FAILED:
+        return true;
+    case PROGRAM_NAN:
+        err_set(&ret->err, ERR_NOT_A_NUMBER,
+                "a NaN came up in step %" PRId64 ": the arrays are as they were before it",
+                g->steps + 1);
+        ret->failed_in = g->steps + 1;
+        return true;
+    case PROGRAM_AGAIN:
+        if (j->again < PROGRAM_AGAIN_MOST)
+            return false;
+        err_set(&ret->err, ERR_CONFLICT,
+                "others write to the arrays more often than a step of the program ends");
+        ret->failed_in = g->steps + 1;
+        return true;
+    default:
+        break;
+    }
+    ret->state = JOB_DONE;
+    ret->stopped = g->state == PROGRAM_UNTIL ? "until" : NULL;
+    return ret->stopped || g->steps >= j->spec.steps;
+}
+
+bool job_take_slice(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    struct program_progress g;
+    struct outcome o;
+    struct err refusal = ERR_INIT;
+    jobs_publish_begin(t);
+    if (job_may_write(&j->spec, &refusal) != ERR_OK)
+        program_discard(j->spec.program);
+    program_collect(j->spec.program, &g);
+    jobs_publish_end(t);
+    if (g.state == PROGRAM_WAITING)
+        return false;
+    if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK) {
+        g.state = PROGRAM_FAILED;
+        g.err = refusal;
+        g.failed_in = g.steps + 1;
+    }
+    bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
+    if (!good)
+        drop_snapshots(j);
+    adapt(j, &g);
+    pthread_mutex_lock(&t->lock);
+    j->report = program_report(j->spec.program);
+    j->device_ms += g.device_ms;
+    if (good)
+        keep_values(j, g.n_values);
+    j->n_snapshots = j->n_taken;
+    j->step = g.steps;
+    bool over = is_end(j, &g, &o);
+    if (!over)
+        job_changed(j);
+    pthread_mutex_unlock(&t->lock);
+    j->in_slice = false;
+    if (over)
+        finish(j, &o);
+    pthread_mutex_lock(&t->lock);
+    t->in_slice--;
+    pthread_cond_signal(&t->something);
+    pthread_mutex_unlock(&t->lock);
+    return !over;
+}
+
+/* Whether two programs assign to the same memory. */
+static bool assign_the_same(const struct program *a, const struct program *b)
+{
+    struct array *x, *y;
+    for (uint32_t i = 0; i < program_targets(a); i++)
+        for (uint32_t k = 0; k < program_targets(b); k++) {
+            program_target(a, i, &x);
+            program_target(b, k, &y);
+            if (array_same_buffer(x, y))
+                return true;
+        }
+    return false;
+}
+
+/* With the lock held: one of two slices on the same arrays would come to nothing, and always that
+ * of the slower program. */
+static bool must_wait(const struct user_job *j)
+{
+    for (const struct user_job *k = j->table->first; k; k = k->next)
+        if (k != j && k->in_slice && assign_the_same(j->spec.program, k->spec.program))
+            return true;
+    return false;
+}
+
+void job_begin_slice(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
+    o.err = (struct err)ERR_INIT;
+    enum err_code code = job_may_write(&j->spec, &o.err);
+    if (code == ERR_OK)
+        code = program_wake(j->spec.program, &o.err);
+    pthread_mutex_lock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    j->blocked = !cancelled && must_wait(j);
+    if (!j->blocked && j->state == JOB_QUEUED) {
+        j->state = JOB_RUNNING;
+        j->started = clock_ms();
+        job_changed(j);
+    }
+    if (!j->blocked && !cancelled && code == ERR_OK)
+        t->in_slice++;
+    pthread_mutex_unlock(&t->lock);
+    if (j->blocked)
+        return;
+    if (cancelled)
+        o = (struct outcome){.state = JOB_CANCELLED, .statement = -1};
+    if (cancelled || code != ERR_OK) {
+        finish(j, &o);
+        return;
+    }
+    if (!j->slice_steps)
+        j->slice_steps = program_first_slice(j->spec.program, j->step, t->config.slice);
+    int64_t n = j->slice_steps;
+    const int64_t at_once = program_report(j->spec.program).steps;
+    if (n > j->spec.steps - j->step)
+        n = j->spec.steps - j->step;
+    else if (at_once > 0 && n > at_once)
+        n -= n % at_once; /* those over would be passes of fewer steps */
+    for (uint32_t i = 0; i < j->spec.n_snapshots; i++) {
+        int64_t every = j->spec.snapshots[i].every, left = every - j->step % every;
+        n = n < left ? n : left;
+    }
+    j->slice_steps = program_slice_limit(j->spec.program, j->step, n);
+    j->in_slice = true;
+    program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
+}
