@@ -10,13 +10,15 @@ static enum err_code may_write(const struct job_spec *spec, uint32_t target, str
     const struct array_scope scope = {spec->shares, spec->principal, spec->session->handles};
     _cleanup_handle_ struct handle h = {0};
     struct array *a;
-    program_target(spec->program, target, &a);
+    const char *name = program_target(spec->program, target, &a);
     enum err_code code = share_get(&scope, t->id, &h, e);
     if (code == ERR_NOT_FOUND && !t->shared) {
         *e = (struct err)ERR_INIT;
         code = ERR_OK;
     } else if (code == ERR_OK) {
         code = handler_writable(&h, e);
+        if (code == ERR_OK && !array_same_buffer(h.array, a))
+            code = err_set(e, ERR_CONFLICT, "\"%s\" was resized meanwhile", name);
     }
     return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
 }

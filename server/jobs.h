@@ -73,7 +73,8 @@ struct job_spec {
 };
 
 /* Whether its program may write to all of its arrays at this moment: ERR_NOT_FOUND where the
- * session is gone, ERR_LOCKED, ERR_READ_ONLY, share_get's. */
+ * session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was resized, or what
+ * share_get says. */
 enum err_code job_may_write(const struct job_spec *spec, struct err *e) must_check;
 
 /* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */

@@ -131,6 +131,21 @@ def test_whatever_others_do(both, body, viewed):  # noqa: F811
         assert a.size == np.prod(SHAPE) and (a == a[0]).all()
 
 
+def test_a_resized_array_ends_it(both):  # noqa: F811
+    """What the steps would go to is not what the name means any more."""
+    hold(both, "u", np.zeros(6))
+    hold(both, "v", np.zeros(6))
+    ref = start(both, ["u += 1", "v += 1"])
+    until(lambda: job(both, ref)["step"] > 0)
+    both.expect(200, both.post("/v1/arrays/u/resize", {"shape": [7]}))
+    for _ in range(2):
+        until(lambda: job(both, ref)["state"] == "failed")
+        r = job(both, ref)
+        assert r["error"]["code"] == "conflict" and the_one(both, "v") == r["step"] and the_one(both, "u") == 0
+        both.expect(202, both.post(f"/v1/jobs/{ref}/resume"))
+    until(lambda: job(both, ref)["state"] == "failed")
+
+
 @pytest.mark.parametrize("said", ["define AR_T ", "out1_;"])
 def test_kernels_that_cannot_be_compiled(gpu_with, tmp_path, said):
     """Those of several steps, or of several statements: the statements run by themselves then."""
