@@ -94,6 +94,7 @@ static void reap_streams(struct engine *g)
     while (s) {
         struct engine_stream *next = s->next_dead;
         g->backend->ops->stream_free(s->stream);
+        account_unref(s->account);
         mem_free(s);
         s = next;
     }
@@ -260,6 +261,12 @@ enum err_code engine_stream_new(struct engine *g, int device, struct engine_stre
     return ERR_OK;
 }
 
+void engine_stream_account(struct engine_stream *s, struct account *a)
+{
+    account_ref(a);
+    s->account = a;
+}
+
 void stream_ref(struct engine_stream *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
@@ -414,6 +421,7 @@ static void job_done(struct job *job)
     struct task *t = job->user;
     t->result = job->result;
     t->device_ms = job->device_ms;
+    account_worked(t->stream->account, job->device_ms);
     if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
         task_deliver(t);
 }

@@ -47,6 +47,7 @@ void account_ref(struct account *a);
 void account_unref(struct account *a);
 int64_t account_used(const struct account *a);
 int64_t account_limit(const struct account *a);
+uint64_t account_device_ns(const struct account *a); /* see engine_stream_account */
 
 struct engine_config {
     const char *backend; /* "auto", "cpu", "cuda" */
@@ -90,6 +91,9 @@ void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 /* --- streams (one a session) --- */
 enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
                                 struct err *e) must_check;
+/* Whose time on the device the stream's work is from now on: the account's, and its owner's. To be
+ * called before there is any. */
+void engine_stream_account(struct engine_stream *s, struct account *a);
 /* The caller lets go; queued work still runs. */
 void engine_stream_unref(struct engine_stream *s);
 

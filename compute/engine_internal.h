@@ -72,6 +72,7 @@ struct engine_stream {
     struct engine *engine;
     struct stream *stream;
     int device;
+    struct account *account; /* engine_stream_account; NULL: nobody's */
     struct engine_stream *next_dead;
 };
 
@@ -138,6 +139,8 @@ struct answer {
     uint64_t was, is;          /* version of the target before and after */
 };
 
+/* NULL allowed. */
+void account_worked(struct account *a, double device_ms);
 /* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e) must_check;

@@ -11,7 +11,8 @@ struct account {
     _Atomic uint32_t refs;
     _Atomic int64_t used, limit;
     _Atomic int64_t host, host_limit; /* of an owner: what of it is in host memory */
-    struct account *owner;            /* NULL: it is one itself, or has none */
+    _Atomic uint64_t device_ns;
+    struct account *owner; /* NULL: it is one itself, or has none */
 };
 
 struct account *account_new(int64_t limit)
@@ -59,6 +60,17 @@ int64_t account_used(const struct account *a)
 int64_t account_limit(const struct account *a)
 {
     return atomic_load(&a->limit);
+}
+
+uint64_t account_device_ns(const struct account *a)
+{
+    return atomic_load_explicit(&a->device_ns, memory_order_relaxed);
+}
+
+void account_worked(struct account *a, double device_ms)
+{
+    for (; a && device_ms > 0; a = a->owner)
+        atomic_fetch_add_explicit(&a->device_ns, (uint64_t)(device_ms * 1e6), memory_order_relaxed);
 }
 
 int64_t account_host_used(const struct account *a)

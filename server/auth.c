@@ -352,6 +352,15 @@ void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                                .requests = atomic_load(&p->requests)};
 }
 
+void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p; p = p->next)
+        if (atomic_load(&p->open))
+            visit(user, p);
+    pthread_rwlock_unlock(&a->lock);
+}
+
 static int64_t sum(struct auth *a, int64_t (*of)(struct principal *p))
 {
     int64_t n = 0;

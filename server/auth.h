@@ -31,6 +31,7 @@ struct principal {
     struct account *account; /* what all his sessions have is charged to it too */
     _Atomic uint32_t weight; /* of his work beside others' */
     _Atomic int role;        /* enum role */
+    _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */
     /* auth.c's own */
     _Atomic bool open; /* the tables are there */
     bool gone;         /* in no file any more; this and below under the table's lock */
@@ -68,6 +69,8 @@ enum err_code auth_open(struct auth *a, const char *name, struct principal **ret
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                  struct quotas *ret_has);
 
+/* Those who have been here, for metrics; visit must not call this module. */
+void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user);
 /* Sums over all principals, for metrics. */
 int64_t auth_sessions(struct auth *a);
 int64_t auth_arrays(struct auth *a);

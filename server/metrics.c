@@ -57,8 +57,8 @@ static uint64_t get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-void metrics_request(struct metrics *m, const struct route *route, int status, double seconds,
-                     int64_t bytes_in, int64_t bytes_out)
+void metrics_request(struct metrics *m, const struct route *route, struct principal *who,
+                     int status, double seconds, int64_t bytes_in, int64_t bytes_out)
 {
     struct route_metrics *r = &m->routes[route ? (size_t)(route - route_table) : route_count];
     size_t s = 0, b = 0;
@@ -71,6 +71,11 @@ void metrics_request(struct metrics *m, const struct route *route, int status, d
     add(&r->sum_ns, (uint64_t)(seconds * 1e9));
     add(&m->bytes_in, (uint64_t)bytes_in);
     add(&m->bytes_out, (uint64_t)bytes_out);
+    if (who) {
+        add(&who->n_requests, 1);
+        add(&who->bytes_in, (uint64_t)bytes_in);
+        add(&who->bytes_out, (uint64_t)bytes_out);
+    }
 }
 
 /* --- text --- */
@@ -169,6 +174,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     gauge(out, "arrayd_http_worker_queue", "Requests that wait for a worker thread.",
           (double)g.queued_work);
     write_routes(m, out);
+    metrics_principals(server->auth, out);
     engine_metrics(server->engine, out);
 }
 

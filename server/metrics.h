@@ -11,19 +11,25 @@
 #include "server/http.h"
 
 struct metrics;
+struct principal;
 
 struct metrics *metrics_new(void); /* for the routes of route_table; NULL without memory */
 void metrics_free(struct metrics *m);
 
-/* One request has ended. `route` NULL: none matched. Status 0: no reply could be sent. */
-void metrics_request(struct metrics *m, const struct route *route, int status, double seconds,
-                     int64_t bytes_in, int64_t bytes_out);
+/* One request has ended. `route` NULL: none matched; `who` NULL: it was not asked. Status 0: no
+ * reply could be sent. */
+void metrics_request(struct metrics *m, const struct route *route, struct principal *who,
+                     int status, double seconds, int64_t bytes_in, int64_t bytes_out);
 
 /* Gauges that http.c keeps, read when the text is written. */
 struct metrics_gauges {
     int64_t connections, in_flight, suspended, queued_work;
 };
 void http_gauges(struct http *h, struct metrics_gauges *ret);
+
+/* metrics_principal.c */
+struct auth;
+void metrics_principals(struct auth *auth, struct strb *out);
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out);
 handler_fn metrics_get; /* GET /metrics */

@@ -114,6 +114,7 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
         mem_free(n);
         return r;
     }
+    engine_stream_account(s->stream, s->account);
     n->last_used = now_s();
     *ret = n;
     return ERR_OK;

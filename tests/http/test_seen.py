@@ -80,6 +80,35 @@ def test_a_gpu_that_does_not_answer_holds_up_nobody(fake_with):
     c.close()
 
 
+# --- principals ---
+
+def test_what_principals_use(two_with):
+    """Each has figures of his own, device time of queued work among them, and of programs."""
+    ann, bob = two_with("--inline-elements", "0")
+    ann.expect(201, ann.put("/v1/arrays/u?dtype=float64&shape=100000", body=b"\0" * 800000,
+                            content_type="application/octet-stream"))
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "exp(sin(u)) + 1", "out": "u"}))
+    assert ann.get("/v1/arrays/u/data").status == 200
+    now = metrics(ann)
+    of = {name: {key.split('"')[1]: v for key, v in found.items()} for name, found in now.items()
+          if name.startswith("arrayd_principal_")}
+    assert of["arrayd_principal_memory_bytes"]["ann"] >= 800000
+    assert of["arrayd_principal_bytes_in_total"]["ann"] >= 800000 <= of["arrayd_principal_bytes_out_total"]["ann"]
+    assert of["arrayd_principal_requests_total"]["ann"] == 3 and of["arrayd_principal_arrays"]["ann"] == 1
+    assert 0 < of["arrayd_principal_device_seconds_total"]["ann"] < 60
+    assert all(found.get("bob", 0) in (0, 1) for found in of.values())  # his default session, if any
+    assert of["arrayd_principal_device_seconds_total"].get("bob", 0) == 0
+
+    worked = of["arrayd_principal_device_seconds_total"]["ann"]
+    r = ann.expect(200, ann.post("/v1/programs?wait=1", {"steps": 50, "body": ["u = cos(u)"]}))
+    assert r.json()["state"] == "done"
+    now = metrics(bob)  # whoever asks
+    assert now["arrayd_principal_device_seconds_total"]['principal="ann"'] > worked
+    sid = ann.expect(201, ann.post("/v1/sessions", {})).json()["id"]
+    ann.expect(204, ann.delete(f"/v1/sessions/{sid}"))  # what it has taken stays
+    assert metrics(bob)["arrayd_principal_device_seconds_total"]['principal="ann"'] > worked
+
+
 # --- the log ---
 
 def test_the_line_of_a_request(daemon_with):

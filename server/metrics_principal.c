@@ -1,0 +1,72 @@
+/* What each principal has used so far and has now, for /metrics: one family after the other, as the
+ * text format wants it, hence a walk over the principals for each. Counted is what has ended
+ * (metrics_request); the time on the device is the account's, to which the engine adds whatever
+ * piece of work ends, also that of requests whose reply did not wait and of programs. */
+#include <stdio.h>
+
+#include "server/auth.h"
+#include "server/handles.h"
+#include "server/metrics.h"
+
+enum { OF_REQUESTS, OF_BYTES_IN, OF_BYTES_OUT, OF_DEVICE, OF_MEMORY, OF_ARRAYS, OF_SESSIONS };
+
+static const struct {
+    const char *name, *type, *help;
+} of_principal[] = {
+    [OF_REQUESTS] = {"requests_total", "counter", "Requests of a principal that have ended."},
+    [OF_BYTES_IN] = {"bytes_in_total", "counter", "Bytes of their bodies."},
+    [OF_BYTES_OUT] = {"bytes_out_total", "counter", "Bytes of the replies'."},
+    [OF_DEVICE] = {"device_seconds_total", "counter", "Time that devices worked for a principal."},
+    [OF_MEMORY] = {"memory_bytes", "gauge", "Memory of a principal's arrays and temporaries."},
+    [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
+    [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, the default one included."},
+};
+
+struct principal_line {
+    struct strb *out;
+    size_t which;
+};
+
+/* A name has no character that would have to be escaped (accounts.h). */
+static void write_principal(void *user, struct principal *p)
+{
+    const struct principal_line *l = user;
+    double v = 0;
+    switch (l->which) {
+    case OF_REQUESTS:
+        v = (double)atomic_load(&p->n_requests);
+        break;
+    case OF_BYTES_IN:
+        v = (double)atomic_load(&p->bytes_in);
+        break;
+    case OF_BYTES_OUT:
+        v = (double)atomic_load(&p->bytes_out);
+        break;
+    case OF_DEVICE:
+        v = (double)account_device_ns(p->account) * 1e-9;
+        break;
+    case OF_MEMORY:
+        v = (double)account_used(p->account);
+        break;
+    case OF_ARRAYS:
+        v = (double)handles_count(p->handles);
+        break;
+    case OF_SESSIONS:
+        v = (double)sessions_count(p->sessions);
+        break;
+    }
+    strb_addf(l->out, "arrayd_principal_%s{principal=\"%s\"} %.15g\n", of_principal[l->which].name,
+              p->name, v);
+}
+
+void metrics_principals(struct auth *auth, struct strb *out)
+{
+    for (size_t i = 0; i < sizeof of_principal / sizeof *of_principal; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "arrayd_principal_%s", of_principal[i].name);
+        strb_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, of_principal[i].help, name,
+                  of_principal[i].type);
+        struct principal_line l = {out, i};
+        auth_each(auth, write_principal, &l);
+    }
+}
