@@ -354,6 +354,14 @@ enum err_code download_result(const struct download *d);
 void download_reason(const struct download *d, char ret[DOWNLOAD_REASON]);
 void download_free(struct download *d);
 
+/* The whole memory that an array and its views share, byte for byte: how much it is, its download,
+ * and as what it comes back (upload_finish_new, one axis, then array_view): DT_U8, or DT_BOOL where
+ * its bools are known to be 0 and 1. */
+int64_t array_buffer_nbytes(const struct array *a);
+enum dtype array_buffer_dtype(const struct array *a);
+enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                              void *user, struct download **ret, struct err *e) must_check;
+
 /* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,
  * or failing half-way, changes nothing. */
 struct upload;

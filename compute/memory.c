@@ -442,6 +442,16 @@ int64_t array_nbytes(const struct array *a)
     return view_size(&a->view) * (int64_t)dtype_size(a->dtype);
 }
 
+int64_t array_buffer_nbytes(const struct array *a)
+{
+    return a->buffer->nbytes;
+}
+
+enum dtype array_buffer_dtype(const struct array *a)
+{
+    return a->dtype == DT_BOOL && !atomic_load(&a->buffer->loose_bool) ? DT_BOOL : DT_U8;
+}
+
 bool array_same_buffer(const struct array *a, const struct array *b)
 {
     return a->buffer == b->buffer;

@@ -264,6 +264,16 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     return ERR_OK;
 }
 
+/* The bytes are only read, so this view is none that the buffer need know of: it lives here. */
+enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                              void *user, struct download **ret, struct err *e)
+{
+    struct array bytes = {.buffer = a->buffer,
+                          .dtype = DT_U8,
+                          .view = {.rank = 1, .shape = {a->buffer->nbytes}, .strides = {1}}};
+    return download_new(s, &bytes, wake, user, ret, e);
+}
+
 enum err_code download_result(const struct download *d)
 {
     return d->result;

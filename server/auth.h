@@ -69,8 +69,9 @@ enum err_code auth_open(struct auth *a, const char *name, struct principal **ret
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                  struct quotas *ret_has);
 
-/* Those who have been here, for metrics; visit must not call this module. */
+/* Those who have been here; none goes meanwhile, and visit must not call this module. */
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user);
+
 /* Sums over all principals, for metrics. */
 int64_t auth_sessions(struct auth *a);
 int64_t auth_arrays(struct auth *a);

@@ -126,6 +126,14 @@ static const struct setting settings[] = {
     {"lost-exit-delay", SET_SECONDS, false, AT(lost_exit_delay), "2", 0, 4, "SECONDS",
      "CUDA: from the loss of a device until the process ends with exit status 75"},
 
+    {"state-dir", SET_TEXT, false, AT(state_dir), NULL, 0, 0, "FOLDER",
+     "where arrays are kept while the daemon does not run: written at its end and by POST "
+     "/v1/snapshot, restored at its start"},
+    {"state-timeout", SET_SECONDS, true, AT(state_timeout), "60", 0, 1e9, "SECONDS",
+     "for that at the end; what takes longer is left out, and logged; 0: as long as it takes"},
+    {"state-ignore", SET_FLAG, false, AT(state_ignore), "no", 0, 0, NULL,
+     "start empty where what is kept cannot be restored, and put it aside"},
+
     {"allowed-host", SET_LIST, false, AT(allowed_host), NULL, 0, 0, "NAME",
      "a name clients may use in Host besides localhost and the addresses listened on"},
     {"unix-mode", SET_OCTAL, false, AT(unix_mode), "0600", 0, 0777, "MODE",

@@ -39,6 +39,11 @@ struct config {
     int64_t slab_memory, compile_threads;
     double lost_exit_delay; /* seconds */
 
+    /* state */
+    char *state_dir;      /* NULL: nothing is kept */
+    double state_timeout; /* seconds, 0: as long as it takes */
+    bool state_ignore;
+
     /* sessions */
     int64_t max_sessions, max_arrays;
     int64_t session_memory; /* bytes, 0: no limit */

@@ -216,6 +216,32 @@ enum err_code functions_define(struct functions *t, struct definition *take_d, b
     return ERR_OK;
 }
 
+enum err_code functions_restore(struct functions *t, struct definition *take_d, struct err *e)
+{
+    struct node *fresh = mem_calloc(1, sizeof *fresh);
+    if (!fresh)
+        return err_oom(e);
+    enum err_code r = ERR_OK;
+    const char *name = take_d->function->name;
+    fresh->d = take_d;
+    pthread_mutex_lock(&t->lock);
+    if (find(t, name) || take_d->seq < t->next_seq)
+        r = err_set(e, ERR_CONFLICT, "the function '%s' is there already, or out of turn", name);
+    if (r == ERR_OK) {
+        HASH_ADD_KEYPTR(hh, t->by_name, name, strlen(name), fresh);
+        r = fresh->hh.tbl ? ERR_OK : err_oom(e);
+    }
+    if (r == ERR_OK) {
+        t->next_seq = take_d->seq + 1;
+        DL_APPEND(t->list, fresh);
+        atomic_fetch_add(&t->n, 1);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (r != ERR_OK)
+        mem_free(fresh);
+    return r;
+}
+
 static enum err_code no_function(const char *name, struct err *e)
 {
     return err_set(e, ERR_NOT_FOUND, "there is no function '%.80s'", name);

@@ -37,6 +37,9 @@ handler_fn function_post, function_put, function_list_get, function_get, functio
 /* handlers_jobs.c, handlers_events.c */
 handler_fn program_post, job_list_get, job_get, job_delete, job_resume_post, job_events_get;
 
+/* handlers_state.c */
+handler_fn snapshot_post;
+
 /* handlers_create.c: POST /v1/arrays and PUT /v1/arrays/{ref}, streamed */
 handler_fn array_create;
 

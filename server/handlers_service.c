@@ -10,7 +10,9 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/handlers.h"
+#include "server/meta.h"
 #include "server/server.h"
+#include "server/state.h"
 
 extern const char openapi_json[];
 extern const unsigned long openapi_json_len;
@@ -167,6 +169,19 @@ static void put_principal(struct json_writer *w, struct request *req)
     json_close_object(w);
 }
 
+static void put_state(struct json_writer *w, const struct state *state)
+{
+    int64_t restored = state ? state_restored_us(state) : 0;
+    json_put_key(w, "state");
+    json_open_object(w);
+    json_put_member_bool(w, "kept", state != NULL);
+    if (restored)
+        meta_put_time(w, "restored_from", restored);
+    else
+        json_put_member_string(w, "restored_from", NULL);
+    json_close_object(w);
+}
+
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -199,6 +214,7 @@ void service_info(struct request *req)
     json_put_member_bool(&w, "evict", req->server->config->evict);
     json_put_key(&w, "principal");
     put_principal(&w, req);
+    put_state(&w, req->server->state);
     json_put_key(&w, "limits");
     json_open_object(&w);
     config_each_limit(req->server->config, put_limit, &w);

@@ -16,58 +16,11 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "server/table.h"
-
-struct name_key {
-    uint64_t space;
-    char name[NAME_SIZE + 7]; /* zero-padded: the whole struct is the key */
-};
-
-struct name_node {
-    struct name_key key;
-    struct entry *entry;
-    UT_hash_handle hh;
-};
-
-struct entry {
-    char id[ID_SIZE];
-    char view_of[ID_SIZE]; /* "" when it was not made as a view */
-    char base[ID_SIZE];    /* where the chain of views begins */
-    bool read_only;
-    int64_t created_us;
-    uint64_t seq;
-    struct array *array;
-    struct handle_space *space;
-    struct name_node *name; /* NULL: none */
-    UT_hash_handle hh;
-};
-
-struct handles {
-    pthread_mutex_t lock; /* everything here and in the spaces */
-    struct entry *by_id;
-    struct name_node *by_name;
-    uint64_t next_seq, next_space;
-    uint32_t max_handles;
-    uint32_t count;
-};
-
-struct order_item {
-    uint64_t seq;
-    struct entry *entry; /* NULL: a hole */
-};
-
-struct handle_space {
-    struct handles *table;
-    uint64_t number; /* in name keys */
-    char session[ID_SIZE];
-    bool closed;
-    struct order_item *order;
-    size_t n_order, cap_order, holes;
-};
+#include "server/handles_int.h"
 
 /* --- tables; all of these are called with the lock held --- */
 
-static struct entry *find_id(struct handles *t, const char *id)
+struct entry *handles_find(struct handles *t, const char *id)
 {
     struct entry *x;
     HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, x);
@@ -94,7 +47,7 @@ static struct name_node *find_name(struct handle_space *s, const char *name)
 static struct entry *find(struct handle_space *s, const char *ref)
 {
     if (id_is('a', ref))
-        return find_id(s->table, ref);
+        return handles_find(s->table, ref);
     if (name_check(ref, NULL) != ERR_OK)
         return NULL;
     struct name_node *x = find_name(s, ref);
@@ -113,8 +66,8 @@ static bool is_protected(const struct entry *x)
 {
     if (x->read_only || !x->view_of[0])
         return x->read_only;
-    const struct entry *parent = find_id(x->space->table, x->view_of);
-    const struct entry *base = find_id(x->space->table, x->base);
+    const struct entry *parent = handles_find(x->space->table, x->view_of);
+    const struct entry *base = handles_find(x->space->table, x->base);
     return (parent && parent->read_only) || (base && base->read_only);
 }
 
@@ -122,13 +75,14 @@ static void snapshot(const struct entry *x, struct handle *ret)
 {
     *ret = (struct handle){.read_only = is_protected(x),
                            .created_us = x->created_us,
+                           .restored_us = x->restored_us,
                            .seq = x->seq,
                            .array = array_ref(x->array)};
     memcpy(ret->id, x->id, ID_SIZE);
     if (x->name)
         memcpy(ret->name, x->name->key.name, NAME_SIZE);
     memcpy(ret->session, x->space->session, ID_SIZE);
-    if (x->view_of[0] && find_id(x->space->table, x->view_of))
+    if (x->view_of[0] && handles_find(x->space->table, x->view_of))
         memcpy(ret->view_of, x->view_of, ID_SIZE);
 }
 
@@ -207,7 +161,7 @@ static void unlink_entry(struct entry *x)
     t->count--;
 }
 
-static void entry_free(struct entry *x)
+void handles_entry_free(struct entry *x)
 {
     if (!x)
         return;
@@ -215,8 +169,8 @@ static void entry_free(struct entry *x)
     mem_free(x);
 }
 
-static enum err_code check_name(struct handle_space *s, const char *name, enum name_policy policy,
-                                struct err *e)
+enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
+                                 struct err *e)
 {
     if (s->closed)
         return err_set(e, ERR_NOT_FOUND, "the session was deleted");
@@ -314,7 +268,7 @@ void handle_space_close(struct handle_space *s)
     s->n_order = s->cap_order = s->holes = 0;
     pthread_mutex_unlock(&t->lock);
     for (size_t i = 0; i < n; i++)
-        entry_free(items[i].entry);
+        handles_entry_free(items[i].entry);
     mem_free(items);
 }
 
@@ -361,7 +315,7 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
 enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret, struct err *e)
 {
     pthread_mutex_lock(&t->lock);
-    const struct entry *x = find_id(t, id);
+    const struct entry *x = handles_find(t, id);
     if (x)
         snapshot(x, ret);
     pthread_mutex_unlock(&t->lock);
@@ -375,20 +329,26 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     if (r != ERR_OK)
         return r;
     pthread_mutex_lock(&s->table->lock);
-    r = check_name(s, name, policy, e);
+    r = handles_check_name(s, name, policy, e);
     pthread_mutex_unlock(&s->table->lock);
     return r;
 }
 
-/* With the lock held: x into all tables, in the place of `old` if there is one. */
-static enum err_code insert(struct handle_space *s, struct entry *x, const char *name,
-                            struct entry **ret_old, struct err *e)
+/* With the lock held: whether there may be one more, unless it takes another's place. */
+static enum err_code check_room(struct handle_space *s, const char *name, struct err *e)
+{
+    const struct handles *t = s->table;
+    if (t->count < t->max_handles || (name && find_name(s, name)))
+        return ERR_OK;
+    return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed (quota arrays)",
+                   t->count);
+}
+
+enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
+                             struct entry **ret_old, struct err *e)
 {
     struct handles *t = s->table;
     struct name_node *node = name ? find_name(s, name) : NULL;
-    if (!node && t->count >= t->max_handles)
-        return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed (quota arrays)",
-                       t->count);
     if (!order_reserve(s))
         return err_oom(e);
     HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);
@@ -403,8 +363,6 @@ static enum err_code insert(struct handle_space *s, struct entry *x, const char 
         HASH_DELETE(hh, t->by_id, x);
         return err_oom(e);
     }
-    const struct entry *parent = x->view_of[0] ? find_id(t, x->view_of) : NULL;
-    memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
     x->name = node;
     x->seq = t->next_seq++;
     s->order[s->n_order++] = (struct order_item){x->seq, x};
@@ -433,23 +391,28 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
     struct handles *t = s->table;
     pthread_mutex_lock(&t->lock);
-    r = check_name(s, spec->name, spec->policy, e);
+    r = handles_check_name(s, spec->name, spec->policy, e);
     if (r == ERR_OK && spec->guard) {
         struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
         r = ask(spec->guard, node ? node->entry : NULL, e);
     }
     if (r == ERR_OK)
-        r = insert(s, x, spec->name, &old, e);
+        r = check_room(s, spec->name, e);
+    if (r == ERR_OK) {
+        const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
+        memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
+        r = handles_insert(s, x, spec->name, &old, e);
+    }
     if (r == ERR_OK)
         snapshot(x, ret);
     pthread_mutex_unlock(&t->lock);
     if (r != ERR_OK) {
-        entry_free(x);
+        handles_entry_free(x);
         return r;
     }
     if (ret_replaced)
         *ret_replaced = old != NULL;
-    entry_free(old);
+    handles_entry_free(old);
     return ERR_OK;
 }
 
@@ -543,7 +506,7 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
         unlink_entry(x);
     pthread_mutex_unlock(&s->table->lock);
     if (r == ERR_OK)
-        entry_free(x);
+        handles_entry_free(x);
     return r;
 }
 

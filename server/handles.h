@@ -37,6 +37,7 @@ struct handle {
     bool read_only;        /* no writes: it is marked, or what it is a view of is */
     bool shared;           /* another principal's, who shares it (share.h) */
     int64_t created_us;    /* microseconds since 1970 */
+    int64_t restored_us;   /* 0, or: it came back from a snapshot of that time (state.h) */
     uint64_t seq;          /* order of creation */
     struct array *array;   /* a reference of the holder's */
 };
@@ -128,6 +129,24 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
  * go). guard: NULL, or what must agree. */
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
+
+/* A handle as the table has it: what it needs to be there again in another process (state.h). */
+struct handle_image {
+    char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];
+    char view_of[ID_SIZE], base[ID_SIZE]; /* whether these exist or not; "": no view */
+    bool read_only;                       /* marked itself */
+    int64_t created_us;
+    uint64_t seq;
+    struct array *array; /* a reference of the holder's */
+};
+/* All handles of the principal, in the order they were made (mem_free). ERR_OUT_OF_MEMORY. */
+enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
+                             struct err *e) must_check;
+/* One of them, in the table of a process that has just begun: in their order, whatever number is
+ * allowed. A reference to the array is taken. ERR_CONFLICT for an id, name or number out of turn.
+ */
+enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
+                             int64_t restored_us, struct err *e) must_check;
 
 /* Up to `limit` handles of the session that were made after the one numbered `after`
  * (LIST_FROM_TOP: from the first), in order, into ret[0…]; returns how many. *ret_more: there are

@@ -27,6 +27,7 @@
 #include "server/room.h"
 #include "server/server.h"
 #include "server/share.h"
+#include "server/state.h"
 #include "server/token_cmd.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -83,6 +84,25 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
         rc = auth_new(s->engine, &limits, c->accounts ? &accounts : NULL, &s->auth, e);
     accounts_free(&accounts);
     return rc ? rc : jobs_new(&jobs, &s->jobs, e);
+}
+
+/* Before anybody can ask for anything. */
+static enum err_code open_state(struct server *s, struct err *e)
+{
+    enum err_code r = state_open(s, &s->state, e);
+    return r == ERR_OK && s->state ? state_restore(s->state, e) : r;
+}
+
+/* With no request and no job left. */
+static enum err_code save_state(struct server *s)
+{
+    struct state_report report;
+    struct err e = ERR_INIT;
+    enum err_code r = s->state ? state_save(s->state, &report, &e) : ERR_OK;
+    if (r != ERR_OK)
+        log_event(LOG_ERROR, "the state was not written; the last snapshot is as it was", "reason",
+                  e.message, NULL);
+    return r;
 }
 
 static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
@@ -246,6 +266,8 @@ static int run(const struct config *config)
     if (!rc)
         rc = open_auth(config, &s, &e);
     if (!rc)
+        rc = open_state(&s, &e);
+    if (!rc)
         rc = open_http(config, &s, &e);
     if (rc) {
         status = complain(&e, rc == ERR_BAD_FIELD ? failed : EXIT_FAILED);
@@ -254,10 +276,18 @@ static int run(const struct config *config)
         log_ready(&s);
         wait_for_signal(&s, &signals);
         jobs_stop(s.jobs);
+        state_stop(s.state);
         http_stop(s.http);
+        if (!atomic_load(&s.device_lost)) {
+            jobs_free(s.jobs);
+            s.jobs = NULL;
+            if (save_state(&s) != ERR_OK)
+                status = EXIT_FAILED;
+        }
         lost_leave(lost);
     }
     jobs_free(s.jobs);
+    state_close(s.state);
     if (s.auth)
         auth_free(s.auth);
     leases_free(s.leases);
@@ -304,6 +334,7 @@ int main(int argc, char **argv)
         log_set_level(config.log_level);
         log_set_json(config.log_json);
         raise_descriptors();
+        signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
         keep_heap();
         status = run(&config);
     }

@@ -40,6 +40,8 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_put_member_i64(w, "references", array_buffer_refs(a));
     json_put_member_string(w, "session", h->session);
     meta_put_time(w, "created", h->created_us);
+    if (h->restored_us)
+        meta_put_time(w, "restored_from", h->restored_us);
     json_put_member_bool(w, "read_only", h->read_only);
     json_put_member_string(w, "location", array_in_host_memory(a) ? "host" : "device");
     json_put_member_i64(w, "device", array_device(a));

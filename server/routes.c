@@ -40,6 +40,8 @@ const struct route route_table[] = {
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 
+    {"POST", "/v1/snapshot", BODY_OPTIONAL, snapshot_post, "/v1/snapshot", ACCESS_OPERATOR},
+
     {"POST", "/v1/layouts", BODY_BUFFERED, layouts_post, "/v1/layouts"},
 
     {"POST", "/v1/evaluate", BODY_BUFFERED, evaluate_post, "/v1/evaluate"},

@@ -16,6 +16,7 @@ struct http;
 struct jobs;
 struct leases;
 struct shares;
+struct state;
 struct metrics;
 
 struct server {
@@ -24,7 +25,8 @@ struct server {
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
-    struct jobs *jobs; /* programs under way (server/jobs.h) */
+    struct jobs *jobs;   /* programs under way (server/jobs.h) */
+    struct state *state; /* on disk; NULL: nothing is kept (server/state.h) */
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */

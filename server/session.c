@@ -77,8 +77,9 @@ void session_rest(struct session *s, bool rests)
         atomic_fetch_sub(&n->resting, 1);
 }
 
-static enum err_code node_new(struct sessions *t, const struct session_spec *spec,
-                              struct node **ret, struct err *e)
+/* With the id given, or a new one (NULL). */
+static enum err_code node_new_as(struct sessions *t, const struct session_spec *spec,
+                                 const char *id, struct node **ret, struct err *e)
 {
     int n_devices = engine_device_count(t->engine);
     if (spec->device < SESSION_ANY_DEVICE || spec->device >= n_devices)
@@ -89,7 +90,10 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
         return err_oom(e);
     struct session *s = &n->s;
     atomic_init(&n->refs, 1);
-    id_make('s', s->id);
+    if (id)
+        memcpy(s->id, id, ID_SIZE);
+    else
+        id_make('s', s->id);
     if (spec->name)
         strncpy(s->name, spec->name, NAME_SIZE - 1);
     s->created_us = clock_date_us();
@@ -118,6 +122,12 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
     n->last_used = now_s();
     *ret = n;
     return ERR_OK;
+}
+
+static enum err_code node_new(struct sessions *t, const struct session_spec *spec,
+                              struct node **ret, struct err *e)
+{
+    return node_new_as(t, spec, NULL, ret, e);
 }
 
 /* Releases what the session has and the table's reference; the session is in no table any more. */
@@ -398,6 +408,45 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
     if (gone)
         node_retire(gone);
     return r;
+}
+
+enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
+                              struct err *e)
+{
+    struct session_spec spec = {.name = image->name[0] ? image->name : NULL,
+                                .ttl_s = image->ttl_s,
+                                .memory_limit = image->memory_limit,
+                                .device = image->device};
+    struct node *n, *gone = NULL;
+    enum err_code r = node_new_as(t, &spec, image->id, &n, e);
+    if (r != ERR_OK)
+        return r;
+    n->s.created_us = image->created_us;
+    n->s.is_default = image->is_default;
+    account_set_limits(n->s.account, 0, 0);
+    pthread_mutex_lock(&t->lock);
+    if (lookup(t, n->s.id))
+        r = err_set(e, ERR_CONFLICT, "there are two sessions '%s'", n->s.id);
+    else if (!table_add(t, n))
+        r = err_oom(e);
+    if (r == ERR_OK && image->is_default) {
+        gone = t->dflt;
+        table_remove(t, gone);
+        t->dflt = n;
+    }
+    if (r == ERR_OK)
+        *ret = session_ref(&n->s);
+    pthread_mutex_unlock(&t->lock);
+    if (r != ERR_OK)
+        gone = n;
+    if (gone)
+        node_retire(gone);
+    return r;
+}
+
+void session_limit(struct session *s)
+{
+    account_set_limits(s->account, s->memory_limit, 0);
 }
 
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,

@@ -94,6 +94,14 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
 enum err_code session_delete(struct sessions *t, const char *id, const struct handle_guard *guard,
                              struct err *e) must_check;
 
+/* A session of an earlier process (state.h), in the table of one that has just begun: `image` says
+ * id, name, is_default, created_us, ttl_s, memory_limit and device; there may be more than are
+ * allowed. Its time to live begins now. It has no memory_limit before session_limit: what it had,
+ * it may have. The default one takes the place of the new one. A reference is the caller's. */
+enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
+                              struct err *e) must_check;
+void session_limit(struct session *s);
+
 /* As handle_list: references to up to `limit` sessions made after number `after`. */
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,
                     bool *ret_more);

@@ -143,6 +143,19 @@ void share_each(struct shares *t, const char *id,
     pthread_mutex_unlock(&t->lock);
 }
 
+void share_each_of_all(struct shares *t,
+                       void (*visit)(void *user, const char *id, const struct principal *owner,
+                                     const struct principal *who, bool write),
+                       void *user)
+{
+    struct share *s, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        visit(user, s->key.id, s->owner, s->key.who, s->write);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
                         struct err *e)
 {

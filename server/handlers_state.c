@@ -1,0 +1,69 @@
+/* POST /v1/snapshot: what clients have made, to disk, now. */
+#include "protocol/json_writer.h"
+#include "server/gate.h"
+#include "server/handlers.h"
+#include "server/meta.h"
+#include "server/server.h"
+#include "server/state.h"
+
+struct snapshot {
+    struct gate gate;
+    struct state_report report;
+    enum err_code code;
+    struct err e;
+};
+
+static void taken(void *user, enum err_code code)
+{
+    struct snapshot *s = user;
+    s->code = code;
+    gate_wake(&s->gate);
+}
+
+static void finish(struct request *req)
+{
+    const struct snapshot *s = req->state;
+    const struct state_report *r = &s->report;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    if (s->code != ERR_OK) {
+        http_reply_error(req, &s->e);
+        return;
+    }
+    json_open_object(&w);
+    meta_put_time(&w, "taken", r->taken_us);
+    json_put_member_i64(&w, "arrays", r->arrays);
+    json_put_member_i64(&w, "left_out", r->left_out);
+    json_put_member_i64(&w, "bytes", r->bytes);
+    json_put_member_double(&w, "seconds", r->seconds);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+static enum err_code begin(struct request *req, struct err *e)
+{
+    struct state *state = req->server->state;
+    enum err_code r = handler_plain(req, e);
+    if (r != ERR_OK)
+        return r;
+    if (!state)
+        return err_set(e, ERR_CONFLICT, "the daemon was started without --state-dir");
+    struct snapshot *s = arena_alloc(req->arena, sizeof *s);
+    if (!s)
+        return err_oom(e);
+    *s = (struct snapshot){.e = ERR_INIT};
+    gate_init(&s->gate, req);
+    req->state = s;
+    return state_snapshot(state, &s->report, &s->e, taken, s, e);
+}
+
+void snapshot_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    if (begin(req, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct snapshot *s = req->state;
+    gate_wait(&s->gate, finish);
+}

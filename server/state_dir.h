@@ -1,0 +1,72 @@
+/* The folder of --state-dir: which files there are, and how they come and go without ever being
+ * half there. What is in them is state_save.c's and state_load.c's business.
+ *
+ *     lock                 held by the process that uses the folder
+ *     current              the pointer: format, folder, SHA-256 of the manifest
+ *     snapshot-N/manifest.json, data
+ *     refused-N/, current.refused   put aside by --state-ignore; never touched again
+ *
+ * Called by state*.c, one thread at a time. Blocks on the disk. Errors: ERR_DISK_FULL where there
+ * is no room (ENOSPC, EDQUOT, EFBIG), else ERR_STATE, with what the system said of which file. */
+#ifndef ARRAYD_SERVER_STATE_DIR_H
+#define ARRAYD_SERVER_STATE_DIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+
+struct state_dir;
+struct sha256_ctx; /* nettle's */
+
+#define STATE_DIGEST 65 /* SHA-256 in hexadecimal digits, with the NUL */
+
+/* Makes the folder where there is none (0700) and locks it. ERR_BAD_FIELD where another process
+ * has it. */
+enum err_code state_dir_open(const char *path, struct state_dir **ret, struct err *e) must_check;
+void state_dir_close(struct state_dir *d); /* NULL allowed */
+
+/* --- a new snapshot: nobody sees it before it is committed --- */
+
+struct state_writer;
+enum err_code state_write_begin(struct state_dir *d, struct state_writer **ret,
+                                struct err *e) must_check;
+/* More data; counted in the sum. */
+enum err_code state_write(struct state_writer *w, const void *bytes, size_t n,
+                          struct err *e) must_check;
+int64_t state_write_size(const struct state_writer *w); /* of the data so far */
+/* The sum of the data since the last time. */
+void state_write_digest(struct state_writer *w, char ret[STATE_DIGEST]);
+/* Back to this size: what came after it is left out. */
+enum err_code state_write_back(struct state_writer *w, int64_t size, struct err *e) must_check;
+/* The snapshot is complete, on the disk, and the one that counts from now on; all older ones go.
+ * The writer is over in any case; where it fails, the last snapshot is as it was. */
+enum err_code state_write_commit(struct state_writer *take_w, const char *manifest, size_t n,
+                                 struct err *e) must_check;
+void state_write_abort(struct state_writer *take_w);
+
+/* --- the last complete one --- */
+
+struct state_reader {
+    uint64_t number;
+    int data;       /* a descriptor; -1: none */
+    char *manifest; /* of n bytes, held against its sum; mem_free */
+    size_t n;
+};
+/* *ret_there: there is one. ERR_STATE for anything but a sound one of this format. */
+enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
+                              struct err *e) must_check;
+enum err_code state_read(struct state_reader *r, int64_t at, void *to, size_t n,
+                         struct err *e) must_check;
+void state_read_close(struct state_reader *r);
+
+/* Removes what a process that ended too early has left behind. Only where there is a snapshot. */
+void state_dir_tidy(struct state_dir *d);
+/* Puts what there is aside, sound or not: afterwards there is no snapshot. */
+enum err_code state_dir_refuse(struct state_dir *d, struct err *e) must_check;
+
+/* SHA-256 in hexadecimal digits. */
+void state_digest(struct sha256_ctx *sum, char ret[STATE_DIGEST]);
+
+#endif

@@ -1,0 +1,38 @@
+/* What the files of the state (state*.c) share. */
+#ifndef ARRAYD_SERVER_STATE_INT_H
+#define ARRAYD_SERVER_STATE_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/state.h"
+#include "server/state_dir.h"
+
+#define STATE_VERSION 1
+
+/* Waits of a thread that may sleep, for whoever wakes it: struct state_bell is the user of
+ * state_bell_ring. */
+struct state_bell {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool rung;
+    enum err_code result; /* state_bell_done */
+};
+enum err_code state_bell_init(struct state_bell *b, struct err *e) must_check;
+void state_bell_free(struct state_bell *b);
+void state_bell_ring(void *user);
+void state_bell_done(void *user, enum err_code result, double device_ms); /* an engine_done */
+/* Until it rings, or some hundredths of a second have gone: true where it rang since the last
+ * time. */
+bool state_bell_wait(struct state_bell *b);
+
+/* Writes all that the server has to a new snapshot. `deadline_ns` (clock_ns; 0: none): what is not
+ * written by then is left out. `stop`: it is given up where this becomes true (ERR_DRAINING). */
+enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
+                              const _Atomic bool *stop, struct state_report *ret,
+                              struct err *e) must_check;
+/* Reads what state_write_all wrote. */
+enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_report *ret,
+                             struct err *e) must_check;
+
+#endif
