@@ -26,7 +26,8 @@
 #include "server/state_int.h"
 #include "server/table.h"
 
-#define PIECE (1 << 20) /* bytes that are pulled at once */
+#define PIECE    (1 << 20) /* bytes that are pulled at once */
+#define ATTEMPTS 3 /* at a memory that cannot be read: it may have been for want of memory */
 
 /* A memory. */
 struct blob {
@@ -274,27 +275,37 @@ static enum err_code pull_blob(struct saver *v, struct blob *b, struct download 
     return ERR_OK;
 }
 
-static enum err_code write_blob(struct saver *v, struct blob *b)
+static enum err_code try_blob(struct saver *v, struct blob *b, bool *ret_left_out)
 {
     struct download *d = NULL;
     struct engine_stream **s = &v->streams[b->device];
+    enum err_code r = ERR_OK;
+    *ret_left_out = false;
+    if (!*s)
+        r = engine_stream_new(v->server->engine, b->device, s, v->e);
+    if (r == ERR_OK)
+        r = download_buffer(*s, b->array, state_bell_ring, &v->bell, &d, v->e);
+    if (r == ERR_OK)
+        r = pull_blob(v, b, d, ret_left_out);
+    download_free(d);
+    return r == ERR_OK && *ret_left_out ? state_write_back(v->writer, b->at, v->e) : r;
+}
+
+static enum err_code write_blob(struct saver *v, struct blob *b)
+{
     bool left_out = is_late(v);
     enum err_code r = stopped(v);
     b->at = state_write_size(v->writer);
-    if (r == ERR_OK && !left_out && b->nbytes > 0) {
-        if (!*s)
-            r = engine_stream_new(v->server->engine, b->device, s, v->e);
-        if (r == ERR_OK)
-            r = download_buffer(*s, b->array, state_bell_ring, &v->bell, &d, v->e);
-        if (r == ERR_OK)
-            r = pull_blob(v, b, d, &left_out);
-        download_free(d);
+    bool again = !left_out && b->nbytes > 0;
+    for (int i = 0; r == ERR_OK && again; i++) {
+        r = try_blob(v, b, &left_out);
+        again = left_out && i + 1 < ATTEMPTS && !is_late(v);
+        if (again)
+            state_bell_wait(&v->bell);
     }
     array_unref(b->array);
     b->array = NULL;
-    if (r == ERR_OK && left_out)
-        return state_write_back(v->writer, b->at, v->e);
-    if (r == ERR_OK) {
+    if (r == ERR_OK && !left_out) {
         state_write_digest(v->writer, b->digest);
         b->written = true;
     }
