@@ -133,10 +133,12 @@ wait \$child
 END
     chmod +x "$wrapper"
     "$python" "$root/tests/bench/bench_gpu_program.py" "$wrapper" --no-peers --shrink 16 --rounds 1 \
-        --cases "heat 512^3" "heat 509^3" "heat 8192^2" "wave 8192^2" "wave 512^3" "Gray-Scott 8192^2" ||
-        return 1
+        --cases "heat 512^3" "heat 509^3" "heat 8192^2" "wave 8192^2" "wave 512^3" "Gray-Scott 8192^2" \
+        "heat 512^3 wrap" "heat 8192^2 wrap" || return 1
     grep SUMMARY "$log"
-    grep -q 'SUMMARY: 0' "$log"
+    grep -q 'SUMMARY: 0' "$log" && return
+    grep -v Host "$log" | head -n 60
+    return 1
 }
 
 # The HTTP tests on this machine's GPU, which a daemon takes by itself.
