@@ -224,6 +224,24 @@ static bool taken(const struct err *e)
     return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
 }
 
+static void look_at_accounts(struct doctor *d, const struct config *c)
+{
+    struct accounts a;
+    struct err e = ERR_INIT;
+    char text[64];
+    if (!c->accounts)
+        return;
+    if (accounts_read(c->accounts, &a, &e) != ERR_OK) {
+        doctor_say(d, FINDING_FAIL, "accounts", e.message,
+                   "the file is that of 'arrayd token', and this user must be able to read it");
+        return;
+    }
+    snprintf(text, sizeof text, "%zu with %zu tokens", a.n_users, a.n_tokens);
+    doctor_say(d, a.n_tokens ? FINDING_OK : FINDING_WARN, "accounts", text,
+               a.n_tokens ? "" : "nobody can use the daemon: arrayd token add NAME");
+    accounts_free(&a);
+}
+
 static void look_at_addresses(struct doctor *d, const struct config *c)
 {
     for (size_t i = 0; i < c->listen.n; i++) {
@@ -276,6 +294,7 @@ static void examine(struct doctor *d, const struct config *c)
                                                   : FINDING_OK;
     doctor_limits(d, c);
     doctor_memory(d, c, "");
+    look_at_accounts(d, c);
     look_at_addresses(d, c);
     if (c->kernel_cache && d->without_gpu != FINDING_OK)
         doctor_folder(d, "kernel-cache", c->kernel_cache, FINDING_WARN);
