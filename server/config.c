@@ -136,6 +136,11 @@ static const struct setting settings[] = {
 
     {"allowed-host", SET_LIST, false, AT(allowed_host), NULL, 0, 0, "NAME",
      "a name clients may use in Host besides localhost and the addresses listened on"},
+    {"cors-origin", SET_LIST, false, AT(cors_origin), NULL, 0, 0, "ORIGIN",
+     "pages from there (https://app.example) may use the daemon from a browser"},
+    {"tls-cert", SET_TEXT, false, AT(tls_cert), NULL, 0, 0, "FILE",
+     "certificate and what leads up to its authority, PEM: TLS on all addresses but Unix sockets"},
+    {"tls-key", SET_TEXT, false, AT(tls_key), NULL, 0, 0, "FILE", "its key, PEM"},
     {"unix-mode", SET_OCTAL, false, AT(unix_mode), "0600", 0, 0777, "MODE",
      "permissions of Unix sockets"},
     {"workers", SET_COUNT, false, AT(workers), "2", 1, 256, "N",

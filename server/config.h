@@ -60,7 +60,8 @@ struct config {
     int64_t max_json_body, max_json_depth, max_json_values;
 
     /* HTTP */
-    struct config_list allowed_host;
+    struct config_list allowed_host, cors_origin;
+    char *tls_cert, *tls_key; /* files, NULL: no TLS */
     int64_t unix_mode;
     int64_t workers;
     int64_t max_connections, max_header;

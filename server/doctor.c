@@ -15,6 +15,7 @@
 #include "compute/engine.h"
 #include "protocol/infix.h"
 #include "protocol/json_writer.h"
+#include "server/accounts.h"
 #include "server/config.h"
 #include "server/http.h"
 

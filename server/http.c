@@ -327,14 +327,14 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
  * protocol, a mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
 static void refuse_noise(struct conn *c)
 {
-    if (c->used || c->refused || c->excess || atomic_load(&c->listener->http->stopping) ||
+    if (c->used || c->refused || c->excess || c->tls || atomic_load(&c->listener->http->stopping) ||
         !http_received_any(c->fd))
         return;
     struct err e = ERR_INIT;
     char id[33];
     http_new_id(id);
     err_set(&e, ERR_BAD_FRAMING, "this is not a line of HTTP");
-    http_raw_error(c->fd, id, &e);
+    http_raw_error(c, id, &e);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -357,6 +357,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         c->listener = l;
         c->fd = info->connect_fd;
         c->opened = http_now();
+        if (l->tls &&
+            (info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)) != NULL)
+            c->tls = info->tls_session;
         int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
         c->excess = n > (int64_t)h->config.max_connections;
         pthread_mutex_lock(&h->lock);
@@ -403,20 +406,28 @@ static bool start_daemon(struct http *h, struct listener *l)
     size_t memory = CONNECTION_MEMORY; /* the header, its table, and room to read a body into */
     if (memory < 2 * c->max_header_bytes)
         memory = 2 * c->max_header_bytes;
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, http_tls_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)http_tls_versions},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    struct MHD_OptionItem *extra = l->tls ? tls : &tls[2];
     l->mhd = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_TURBO, 0,
-        NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        (l->tls ? MHD_USE_TLS : 0) | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_ITC | MHD_USE_TURBO,
+        0, NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
         MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        l, MHD_OPTION_END);
+        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
     return l->mhd != NULL;
 }
 
 static void http_free(struct http *h)
 {
+    http_tls_free();
     http_listen_free(h);
     for (size_t i = 0; i < h->n_hosts; i++)
         mem_free(h->hosts[i]);
@@ -447,7 +458,11 @@ enum err_code http_start(struct server *server, const struct http_config *config
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->work_lock, NULL);
     signal(SIGPIPE, SIG_IGN);
-    enum err_code rc = http_listen(h, e);
+    enum err_code rc = http_cors_check(config, e);
+    if (!rc && (config->tls_cert || config->tls_key))
+        rc = http_tls_load(config, e);
+    if (!rc)
+        rc = http_listen(h, e);
     if (!rc)
         rc = http_hosts_init(h, e);
     if (!rc)
@@ -468,6 +483,11 @@ enum err_code http_start(struct server *server, const struct http_config *config
             return err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
         }
     return ERR_OK;
+}
+
+enum err_code http_reload(struct http *h, struct err *e)
+{
+    return h->config.tls_cert ? http_tls_load(&h->config, e) : ERR_OK;
 }
 
 size_t http_addresses(const struct http *h, const char *const **ret)

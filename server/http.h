@@ -187,8 +187,11 @@ struct http_config {
     double idle_timeout_s;            /* keep-alive connections */
     const char *const *allowed_hosts; /* besides loopback names and literal listen addresses */
     size_t n_allowed_hosts;
-    int unix_mode;          /* permissions of Unix sockets */
-    double drain_timeout_s; /* at stop: how long open requests may go on */
+    const char *const *cors_origins; /* "https://app.example": of pages that may ask */
+    size_t n_cors_origins;
+    const char *tls_cert, *tls_key; /* PEM files; NULL: no TLS */
+    int unix_mode;                  /* permissions of Unix sockets */
+    double drain_timeout_s;         /* at stop: how long open requests may go on */
     /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
@@ -201,6 +204,9 @@ enum err_code http_start(struct server *server, const struct http_config *config
 enum err_code http_try_listen(const struct http_config *config, struct err *e) must_check;
 /* The addresses really bound ("127.0.0.1:41033" after ":0"); static until http_stop. */
 size_t http_addresses(const struct http *h, const char *const **ret);
+/* Reads the TLS files again, if there are some, for connections from now on. ERR_BAD_FIELD: what
+ * was read before stays. */
+enum err_code http_reload(struct http *h, struct err *e) must_check;
 /* Stops taking connections, lets requests finish up to drain_timeout_s, cancels the rest, joins. */
 void http_stop(struct http *h);
 

@@ -6,6 +6,7 @@
  * here, on the raw target and on every header, once; no later code needs to doubt them. */
 #include <microhttpd.h>
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -258,6 +259,22 @@ static bool host_allowed(const struct http *h, const char *name, size_t n)
     return false;
 }
 
+/* A name can be made to lead here by a page that is up to no good, which is why Host is looked at;
+ * an address leads where it leads. Where others than this machine can reach, it may be one of many
+ * of ours (a probe's, a container's), which are not all known. */
+static bool is_address(const char *host, size_t n)
+{
+    char text[INET_ADDRSTRLEN];
+    struct in_addr v4;
+    if (host[0] == '[')
+        return true;
+    if (n >= sizeof text)
+        return false;
+    memcpy(text, host, n);
+    text[n] = '\0';
+    return inet_pton(AF_INET, text, &v4) == 1;
+}
+
 static enum err_code check_host(const struct known *k, bool http10, struct err *e)
 {
     if (k->n_host > 1)
@@ -281,11 +298,14 @@ static enum err_code check_origin(struct rq *q, const struct known *k, struct er
     bool local = q->conn->listener->unix_path != NULL; /* no browser gets there */
     if (k->host) {
         (void)split_host(k->host, strlen(k->host), &port, &n);
-        if (!local && !host_allowed(q->http, k->host, n))
+        if (!local && !host_allowed(q->http, k->host, n) &&
+            (q->conn->listener->loopback || !is_address(k->host, n)))
             return err_set(e, ERR_FORBIDDEN,
                            "the name in Host is not one of this daemon's: see allowed-host");
     }
-    if (!k->n_origin)
+    if (q->http->config.n_cors_origins)
+        http_add_header(&q->r, "Vary", "Origin");
+    if (!k->n_origin || (k->n_origin == 1 && http_cors(q, k->origin)))
         return ERR_OK;
     const char *authority = NULL;
     if (k->n_origin == 1) {
@@ -294,8 +314,9 @@ static enum err_code check_origin(struct rq *q, const struct known *k, struct er
         else if (!strncasecmp(k->origin, "https://", 8))
             authority = k->origin + 8;
     }
-    if (!authority || !split_host(authority, strlen(authority), &origin_port, &n) ||
-        !host_allowed(q->http, authority, n) || strcmp(origin_port, port) != 0)
+    bool same = authority && k->host && !strcasecmp(authority, k->host);
+    if (!same && (!authority || !split_host(authority, strlen(authority), &origin_port, &n) ||
+                  !host_allowed(q->http, authority, n) || strcmp(origin_port, port) != 0))
         return err_set(e, ERR_FORBIDDEN, "requests from pages of another origin are refused");
     return ERR_OK;
 }

@@ -16,6 +16,7 @@
 #include "server/http.h"
 #include "server/server.h"
 
+struct gnutls_session_int;
 struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
@@ -31,7 +32,9 @@ struct listener {
     struct MHD_Daemon *mhd;
     int fd;
     char *unix_path; /* NULL: TCP */
-    char *address;   /* as really bound */
+    bool loopback;   /* nobody reaches it from elsewhere */
+    bool tls;
+    char *address; /* as really bound */
 };
 
 /* Which side may end the request. The listener's thread moves it on; the watch thread may move
@@ -48,7 +51,8 @@ struct conn {
     struct conn *prev, *next; /* http->conns, under http->lock */
     struct listener *listener;
     int fd;
-    bool excess; /* past max_connections */
+    bool excess;                    /* past max_connections */
+    struct gnutls_session_int *tls; /* NULL: plain */
 
     pthread_mutex_t lock; /* guards rq against the watch thread */
     struct rq *rq;
@@ -104,7 +108,8 @@ struct rq {
     const char *version;
     struct header *headers;
     size_t n_headers, cap_headers;
-    const char *origin, *traceparent;
+    const char *traceparent;
+    bool cors; /* asked by a page of another origin that may */
     size_t header_bytes;
 
     /* body */
@@ -193,6 +198,21 @@ void http_listen_close(struct http *h); /* closes sockets that no daemon took, r
 void http_listen_free(struct http *h);  /* the same, and the lists */
 enum err_code http_hosts_init(struct http *h, struct err *e) must_check;
 
+/* http_cors.c: what http_config.cors_origins lets in. ERR_BAD_FIELD. */
+enum err_code http_cors_check(const struct http_config *c, struct err *e) must_check;
+/* Whether pages of `origin` may ask; the reply says so then. */
+bool http_cors(struct rq *q, const char *origin);
+void http_cors_preflight(struct rq *q); /* and, asked by OPTIONS, what they may send */
+
+/* http_tls.c */
+/* Reads the files; ERR_BAD_FIELD, also where libmicrohttpd cannot do it. */
+enum err_code http_tls_load(const struct http_config *c, struct err *e) must_check;
+void http_tls_free(void);
+extern const char http_tls_versions[]; /* MHD_OPTION_HTTPS_PRIORITIES */
+void *http_tls_callback(void);         /* MHD_OPTION_HTTPS_CERT_CALLBACK */
+/* On the listener's thread only: what is taken at once, and the end of the writing side. */
+void http_tls_send(struct conn *c, const char *p, size_t n);
+
 /* http_check.c: the first look at a request. Fills r.*, expect, chunked, …; an error is replied to
  * by the caller; rq->must_close says whether the connection can go on. */
 enum err_code http_check(struct rq *q, const char *method, const char *version,
@@ -210,7 +230,7 @@ bool http_queue(struct rq *q);
 /* Writes a whole reply to the socket by hand, for where libmicrohttpd takes none, and ends the
  * writing side. */
 void http_raw_reply(struct rq *q);
-void http_raw_error(int fd, const char *id, const struct err *e);
+void http_raw_error(struct conn *c, const char *id, const struct err *e);
 void http_new_id(char out[33]);
 void http_server_timing(const struct rq *q, char *buf, size_t n);
 

@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http_impl.h"
 
@@ -133,7 +134,8 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
     if (rc != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", host, gai_strerror(rc));
     enum err_code code = ERR_OK;
-    if (!accounts && !loopback(found->ai_addr)) {
+    l->loopback = loopback(found->ai_addr);
+    if (!accounts && !l->loopback) {
         code = err_set(e, ERR_BAD_FIELD,
                        "%s is not a loopback address, and without accounts anybody who can reach "
                        "it could use it: make some with 'arrayd token add' and name their file "
@@ -152,6 +154,9 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
             code = err_set(e, ERR_BAD_FIELD, "%s:%s: %s", host, colon + 1, strerror(errno));
     }
     freeaddrinfo(found);
+    if (!code && !l->loopback && !l->tls)
+        log_event(LOG_WARN, "tokens and data cross the network in the clear: see tls-cert",
+                  "listen", text, NULL);
     return code ? code : bound_address(l, e);
 }
 
@@ -167,6 +172,7 @@ enum err_code http_listen(struct http *h, struct err *e)
         struct listener *l = &h->listeners[i];
         const char *text = h->config.listen[i];
         l->http = h;
+        l->tls = h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
         l->fd = -1;
         h->n_listeners = i + 1;
         enum err_code rc = !strncmp(text, "unix:", 5)

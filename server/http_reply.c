@@ -316,10 +316,14 @@ bool http_queue(struct rq *q)
 
 /* --- by hand --- */
 
-static void send_all(int fd, const char *p, size_t n)
+static void send_all(struct conn *c, const char *p, size_t n)
 {
+    if (c->tls) {
+        http_tls_send(c, p, n);
+        return;
+    }
     while (n) {
-        ssize_t k = send(fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t k = send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (k < 0 && errno == EINTR)
             continue;
         if (k <= 0)
@@ -356,11 +360,11 @@ void http_raw_reply(struct rq *q)
     if (!q->head)
         strb_addn(&out, q->body.data ? q->body.data : "", q->body.len);
     if (!out.failed)
-        send_all(q->conn->fd, out.data, out.len);
+        send_all(q->conn, out.data, out.len);
     shutdown(q->conn->fd, SHUT_WR);
 }
 
-void http_raw_error(int fd, const char *id, const struct err *e)
+void http_raw_error(struct conn *c, const char *id, const struct err *e)
 {
     _cleanup_strb_ struct strb out = {0}, body = {0};
     problem_write(e, &body);
@@ -369,6 +373,6 @@ void http_raw_error(int fd, const char *id, const struct err *e)
               body.len);
     strb_addn(&out, body.data ? body.data : "", body.len);
     if (!out.failed && !body.failed)
-        send_all(fd, out.data, out.len);
-    shutdown(fd, SHUT_WR);
+        send_all(c, out.data, out.len);
+    shutdown(c->fd, SHUT_WR);
 }

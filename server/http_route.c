@@ -83,6 +83,7 @@ void http_route(struct rq *q)
         allow(&allowed, "OPTIONS");
         http_add_header(r, "Allow", allowed.text);
         if (options) {
+            http_cors_preflight(q);
             http_reply_empty(r, 204);
         } else {
             err_set(&e, ERR_METHOD_NOT_ALLOWED, "%s is not among this path's methods: %s",

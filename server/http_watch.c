@@ -19,8 +19,13 @@
 
 #define TICK_S 0.2
 
+/* Over TLS it is only cut: the session is the listener's thread's. */
 static void timeout_reply(struct conn *c, const char *id, const char *detail)
 {
+    if (c->tls) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
     struct err e = ERR_INIT;
     char own[33];
     if (!id) {
@@ -28,7 +33,7 @@ static void timeout_reply(struct conn *c, const char *id, const char *detail)
         id = own;
     }
     err_set(&e, ERR_TIMEOUT, "%s", detail);
-    http_raw_error(c->fd, id, &e);
+    http_raw_error(c, id, &e);
 }
 
 /* A half-closed socket is not gone: its owner may be waiting for the reply. */
@@ -156,8 +161,12 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         }
         break;
     case PHASE_DRAIN:
-        if (now - q->phase_since > cfg->unread_body_s && http_phase(q, PHASE_DRAIN, PHASE_CUT))
-            http_raw_reply(q);
+        if (now - q->phase_since > cfg->unread_body_s && http_phase(q, PHASE_DRAIN, PHASE_CUT)) {
+            if (c->tls)
+                shutdown(c->fd, SHUT_RDWR);
+            else
+                http_raw_reply(q);
+        }
         break;
     case PHASE_WORK:
         if (parked && gone(c->fd))

@@ -1,8 +1,8 @@
 /* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
  *
  * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
- * interrupts anything. SIGHUP reads the accounts again. The first SIGTERM or SIGINT drains, a
- * second one cuts what is still open, a third ends the process at once. */
+ * interrupts anything. SIGHUP reads accounts and certificate again. The first SIGTERM or SIGINT
+ * drains, a second one cuts what is still open, a third ends the process at once. */
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -127,6 +127,10 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .idle_timeout_s = c->idle_timeout,
         .allowed_hosts = (const char *const *)c->allowed_host.items,
         .n_allowed_hosts = c->allowed_host.n,
+        .cors_origins = (const char *const *)c->cors_origin.items,
+        .n_cors_origins = c->cors_origin.n,
+        .tls_cert = c->tls_cert,
+        .tls_key = c->tls_key,
         .drain_timeout_s = c->drain_timeout,
         .make_room = room_make,
         .room_free = room_free,
@@ -176,16 +180,12 @@ static void raise_descriptors(void)
     }
 }
 
-/* SIGHUP. What cannot be read leaves everything as it was. */
-static void reload(const struct server *s)
+/* SIGHUP. What cannot be read leaves what was read before as it is. */
+static void reload_accounts(const struct server *s)
 {
     const char *path = s->config->accounts;
     struct accounts accounts = {0};
     struct err e = ERR_INIT;
-    if (!path) {
-        log_event(LOG_INFO, "SIGHUP: there are no accounts to read again", NULL);
-        return;
-    }
     enum err_code rc = accounts_read(path, &accounts, &e);
     if (!rc)
         rc = auth_apply(s->auth, &accounts, &e);
@@ -196,13 +196,28 @@ static void reload(const struct server *s)
     accounts_free(&accounts);
 }
 
+static void reload(const struct server *s)
+{
+    struct err e = ERR_INIT;
+    if (s->config->tls_cert) {
+        if (http_reload(s->http, &e) != ERR_OK)
+            log_event(LOG_ERROR, "SIGHUP: the certificate stays as it was", "why", e.message, NULL);
+        else
+            log_event(LOG_INFO, "SIGHUP: the certificate was read again", NULL);
+    }
+    if (s->config->accounts)
+        reload_accounts(s);
+    else if (!s->config->tls_cert)
+        log_event(LOG_INFO, "SIGHUP: there are no accounts to read again", NULL);
+}
+
 struct impatience {
     sigset_t *signals;
     struct server *server;
 };
 
 /* The next one that ends something: the signal by which a lost device is told counts only where one
- * is lost; SIGHUP reads the accounts again, unless the end has begun. */
+ * is lost; SIGHUP reads files again, unless the end has begun. */
 static int next_end(const struct server *s, const sigset_t *signals, bool ending)
 {
     for (;;) {

@@ -237,15 +237,15 @@ def npy_bytes(a, **kw):
 class Client:
     """One connection to the daemon; not thread-safe: a thread makes its own (clone())."""
 
-    def __init__(self, host, port, contract, unix=None, session=None, always=()):
-        """always: headers of every request."""
+    def __init__(self, host, port, contract, unix=None, session=None, always=(), tls=None):
+        """always: headers of every request. tls: an SSLContext."""
         self.host, self.port, self.contract, self.unix = host, port, contract, unix
-        self.session, self.always = session, dict(always)
+        self.session, self.always, self.tls = session, dict(always), tls
         self.conn = None
         self.known_device = None
 
     def clone(self, **kw):
-        args = dict(unix=self.unix, session=self.session, always=self.always)
+        args = dict(unix=self.unix, session=self.session, always=self.always, tls=self.tls)
         return Client(self.host, self.port, self.contract, **{**args, **kw})
 
     def close(self):
@@ -256,6 +256,7 @@ class Client:
     def connect(self):
         if self.conn is None:
             self.conn = (UnixConnection(self.unix, TIMEOUT) if self.unix else
+                         http.client.HTTPSConnection(self.host, self.port, timeout=TIMEOUT, context=self.tls) if self.tls else
                          http.client.HTTPConnection(self.host, self.port, timeout=TIMEOUT))
         return self.conn
 

@@ -40,6 +40,18 @@ def test_the_cpu():
     assert {"config", "descriptors", "memory", "listen", "gpu"} <= {c["check"] for c in found}
 
 
+def test_the_accounts(accounts):
+    assert find(checks("--backend", "cpu"), "accounts") == []
+    accounts.write("[ann]\n")
+    assert "nobody" in find(checks("--backend", "cpu", "--accounts", accounts.path), "accounts")[0]["advice"]
+    accounts.add("ann")
+    good, = find(checks("--backend", "cpu", "--accounts", accounts.path, "--listen", "0.0.0.0:0"), "accounts")
+    assert good["status"] == "ok" and good["text"] == "1 with 1 tokens"
+    accounts.write("[ann\n")
+    bad, = find(checks("--backend", "cpu", "--accounts", accounts.path, status=1), "accounts")
+    assert bad["status"] == "fail" and "line 1" in bad["text"]
+
+
 def test_text_and_json_say_the_same():
     text = doctor("--backend", "cpu", "--listen", "127.0.0.1:0").stdout.splitlines()
     found = checks("--backend", "cpu")

@@ -20,6 +20,7 @@ LIBRARIES = [  # (header, who may include it)
     (r"cjson/|cJSON", r"protocol/json[^/]*\.c|tests/.*"),
     (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*"),
     (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(fake|unit)/.*"),
+    (r"gnutls/", r"server/http_tls\.c"),
     (r"ini\.h", r"server/config\.c"),
     (r"nettle/", r"(server|compute/cuda)/[^/]*\.c"),
     (r"cmocka", r"tests/.*"),
