@@ -263,6 +263,30 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
     }
 }
 
+static void look_at_accounts(struct doctor *d, const struct config *c)
+{
+    if (!c->accounts) {
+        doctor_say(d, FINDING_OK, "accounts", "none: whoever reaches the addresses is served", "");
+        return;
+    }
+    struct accounts a = {0};
+    struct err e = ERR_INIT;
+    char text[128];
+    if (accounts_read(c->accounts, &a, &e) != ERR_OK) {
+        doctor_say(d, FINDING_FAIL, "accounts", e.message,
+                   "the daemon does not start so, and keeps what it had on SIGHUP");
+        return;
+    }
+    size_t operators = 0;
+    for (size_t i = 0; i < a.n_users; i++)
+        operators += a.users[i].role == ROLE_OPERATOR;
+    snprintf(text, sizeof text, "%zu accounts, %zu of operators, %zu tokens", a.n_users, operators,
+             a.n_tokens);
+    doctor_say(d, a.n_tokens ? FINDING_OK : FINDING_WARN, "accounts", text,
+               "nobody can use it: arrayd token add makes a token");
+    accounts_free(&a);
+}
+
 static void look_at_gpu(struct doctor *d, const struct config *c)
 {
     if (!strcmp(c->backend, "cpu")) {

@@ -1,6 +1,7 @@
 """`arrayd doctor`: what it says of this machine, of wrong settings and of a GPU (the fake driver's)."""
 import json
 import os
+import pathlib
 import socket
 import subprocess
 
@@ -106,6 +107,22 @@ def test_an_address_that_is_taken_and_one_that_is_not_ours():
         assert [c["status"] for c in find(found, "listen")] == ["ok", "warn"]
     found = checks("--backend", "cpu", "--listen", "nonsense", status=1)
     assert [c["status"] for c in find(found, "listen")] == ["ok", "fail"]
+
+
+def test_accounts(accounts, tmp_path):
+    path = pathlib.Path(accounts.path)
+    (tmp_path / "none").write_text("")
+    found = checks("--backend", "cpu", "--accounts", tmp_path / "none")
+    assert find(found, "accounts")[0]["status"] == "warn" and "token add" in find(found, "accounts")[0]["advice"]
+    accounts.add("ann", role="operator")
+    accounts.add("bob")
+    found = checks("--backend", "cpu", "--accounts", path, "--listen", "0.0.0.0:0")
+    assert "2 accounts, 1 of operators, 2 tokens" in find(found, "accounts")[0]["text"]
+    assert [c["status"] for c in find(found, "listen")] == ["ok", "ok"]
+    assert find(checks("--backend", "cpu", "--listen", "0.0.0.0:0", status=1), "listen")[1]["status"] == "fail"
+    path.write_text("[ann]\nrole = king\n")
+    found = checks("--backend", "cpu", "--accounts", path, status=1)
+    assert find(found, "accounts")[0]["status"] == "fail" and "2" in find(found, "accounts")[0]["text"]
 
 
 def test_a_socket_is_left_as_it_was(tmp_path, daemon_with):
