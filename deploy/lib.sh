@@ -5,9 +5,16 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Debian's and Ubuntu's packages, by what they are for.
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev libcjson-dev
     libinih-dev nettle-dev uthash-dev libsleef-dev)
+# What the built daemon is linked with, of the release that the images are made from.
+run_packages=(libmicrohttpd12 libinih1 libnettle8 libsleef3)
+nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
     python3-yaml python3-jsonschema curl)
 demo_packages=(python3 python3-numpy python-matplotlib-data curl)
+
+# CUDA's run-time compiler for the CUDA image (deploy/nvrtc): of CUDA 12, so that drivers from 525 on
+# will do, and the last of these, which knows GPUs from Volta to Blackwell.
+nvrtc_wheel=nvidia-cuda-nvrtc-cu12==12.9.86
 
 # The system's own Python: another one may come first on PATH and lack the packages.
 python=/usr/bin/python3

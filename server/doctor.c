@@ -322,7 +322,7 @@ static void examine(struct doctor *d, const struct config *c)
     look_at_accounts(d, c);
     look_at_addresses(d, c);
     if (c->kernel_cache && d->without_gpu != FINDING_OK)
-        doctor_folder(d, "kernel-cache", c->kernel_cache, FINDING_WARN);
+        doctor_folder(d, "kernel-cache", c->kernel_cache, true, FINDING_WARN);
     doctor_self_test(d, c, "cpu", FINDING_FAIL);
     look_at_gpu(d, c);
 }

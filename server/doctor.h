@@ -43,8 +43,10 @@ void doctor_limits(struct doctor *d, const struct config *c);
 /* The control group's bound on memory against what the configuration lets arrays have. */
 void doctor_memory(struct doctor *d, const struct config *c, const char *root);
 
-/* A folder the daemon writes to: `unfit` is how bad it is where it cannot. */
-void doctor_folder(struct doctor *d, const char *what, const char *path, enum finding unfit);
+/* A folder the daemon writes to: `unfit` is how bad it is where it cannot. `own`: it is used only
+ * where nobody else may write. */
+void doctor_folder(struct doctor *d, const char *what, const char *path, bool own,
+                   enum finding unfit);
 
 /* u + 1 on a backend, the result compared. `unfit` as above. */
 void doctor_self_test(struct doctor *d, const struct config *c, const char *backend,

@@ -244,7 +244,8 @@ static int try_write(const char *folder)
     return why;
 }
 
-void doctor_folder(struct doctor *d, const char *what, const char *path, enum finding unfit)
+void doctor_folder(struct doctor *d, const char *what, const char *path, bool own,
+                   enum finding unfit)
 {
     char text[PATH_ROOM + 128], parent[PATH_ROOM];
     struct stat st;
@@ -268,7 +269,7 @@ void doctor_folder(struct doctor *d, const char *what, const char *path, enum fi
     double left = statvfs(parent, &fs) == 0 ? (double)fs.f_bavail * (double)fs.f_frsize : 0;
     snprintf(text, sizeof text, "%s%s, %.1f GiB free", path,
              there ? " is writable" : " can be made", left / GIB);
-    bool open = there && stat(path, &st) == 0 && (st.st_mode & 022);
+    bool open = own && there && stat(path, &st) == 0 && (st.st_mode & 022);
     doctor_say(d, open ? FINDING_WARN : FINDING_OK, what, text,
                open ? "others may write there, so it is not used: chmod 0700" : "");
 }

@@ -12,7 +12,6 @@ import subprocess
 import sys
 
 import pytest
-import yaml
 
 from client import REPO
 from conftest import fake_gpu, find_binary
@@ -105,17 +104,3 @@ def test_the_options_of_the_help_are_the_documented_ones():
     offered = set(re.findall(r"--([a-z][a-z-]+)", help_text)) - {"help", "version"}
     documented = set(re.findall(r"^\| `([a-z-]+)`", (REPO / "docs/operating.md").read_text(), re.M))
     assert documented == offered
-
-
-def test_the_ways_to_be_restarted():
-    """The options in them are there, and they restart on the status the daemon ends with."""
-    text = (REPO / "docs/gpu.md").read_text()
-    status = re.search(r"#define LOST_EXIT +(\d+)", (REPO / "server/lost.h").read_text())[1]
-    help_text = subprocess.run([find_binary(), "--help"], capture_output=True, text=True, check=True).stdout
-    unit, = re.findall(r"^```ini\n(.*?)^```$", text, re.M | re.S)
-    compose, = re.findall(r"^```yaml\n(.*?)^```$", text, re.M | re.S)
-    service = yaml.safe_load(compose)["services"]["arrayd"]
-    assert service["restart"] == "on-failure" and f"RestartForceExitStatus={status}\n" in unit
-    for command in (service["command"], re.search(r"^ExecStart=(.*)$", unit, re.M)[1]):
-        options = re.findall(r"--[a-z-]+", command)
-        assert options and all(f"  {option} " in help_text for option in options)

@@ -80,6 +80,40 @@ def test_a_gpu_that_does_not_answer_holds_up_nobody(fake_with):
     c.close()
 
 
+# --- names ---
+
+def test_names_follow_prometheus_rules(fake_with):
+    """promtool's lint: a counter ends in _total and nothing else does, units are base units, every family
+    has one HELP before one TYPE before its samples, a histogram's buckets rise to +Inf, its count."""
+    c = fake_with()
+    sampled(c, "arrayd_gpu_temperature_celsius")
+    text = c.expect(200, c.get("/metrics")).body.decode()
+    c.close()
+    family, kind, helped, seen, buckets = None, None, None, set(), {}
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            helped, sentence = line[7:].split(" ", 1)
+            assert sentence[0].isupper() and sentence.endswith("."), line
+            continue
+        if line.startswith("# TYPE "):
+            family, kind = line[7:].split(" ")
+            assert family == helped and family not in seen and family.startswith("arrayd_"), line
+            assert (kind == "counter") == family.endswith("_total"), line
+            assert not re.search(r"_(ms|us|ns|milli\w+|percent|kib|mib|gib|kb|mb|mhz|count|bucket|sum)(_total)?$", family)
+            seen.add(family)
+            continue
+        name, labels, value = SAMPLE.fullmatch(line).groups()
+        assert re.sub(r"_(bucket|sum|count)$", "", name) == family if kind == "histogram" else name == family, line
+        if name.endswith("_bucket"):
+            where, le = re.fullmatch(r'(.*),le="(.*)"', labels).groups()
+            buckets.setdefault(where, []).append((float(le), float(value)))
+        elif kind == "histogram" and name.endswith("_count"):
+            assert sorted(buckets[labels]) == buckets[labels] and buckets[labels][-1] == (float("inf"), float(value))
+            counts = [n for _, n in buckets[labels]]
+            assert counts == sorted(counts)
+    assert len(seen) > 40 and buckets
+
+
 # --- principals ---
 
 def test_what_principals_use(two_with):

@@ -150,20 +150,20 @@ static void folders_are_tried(void **state)
     (void)state;
     struct doctor d = {0};
     char path[128];
-    doctor_folder(&d, "state-dir", root, FINDING_FAIL);
+    doctor_folder(&d, "state-dir", root, false, FINDING_FAIL);
     assert_true(d.n[FINDING_OK] == 1 && says(&d, "is writable"));
     snprintf(path, sizeof path, "%s/not/yet", root);
-    doctor_folder(&d, "state-dir", path, FINDING_FAIL);
+    doctor_folder(&d, "state-dir", path, false, FINDING_FAIL);
     assert_true(d.n[FINDING_OK] == 2 && says(&d, "can be made"));
     assert_int_not_equal(access(path, F_OK), 0); /* and it was not */
     make_file("/file", "");
     snprintf(path, sizeof path, "%s/file", root);
-    doctor_folder(&d, "state-dir", path, FINDING_FAIL);
+    doctor_folder(&d, "state-dir", path, false, FINDING_FAIL);
     assert_true(d.n[FINDING_FAIL] == 1 && says(&d, "not a folder"));
-    doctor_folder(&d, "state-dir", "/proc/arrayd", FINDING_FAIL);
+    doctor_folder(&d, "state-dir", "/proc/arrayd", false, FINDING_FAIL);
     assert_int_equal(d.n[FINDING_FAIL], 2);
     assert_int_equal(chmod(root, 0777), 0);
-    doctor_folder(&d, "kernel-cache", root, FINDING_WARN);
+    doctor_folder(&d, "kernel-cache", root, true, FINDING_WARN);
     assert_true(d.n[FINDING_WARN] == 1 && says(&d, "others may write"));
     doctor_free(&d);
 }
