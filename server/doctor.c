@@ -321,6 +321,8 @@ static void examine(struct doctor *d, const struct config *c)
     doctor_memory(d, c, "");
     look_at_accounts(d, c);
     look_at_addresses(d, c);
+    if (c->state_dir)
+        doctor_folder(d, "state-dir", c->state_dir, false, FINDING_FAIL);
     if (c->kernel_cache && d->without_gpu != FINDING_OK)
         doctor_folder(d, "kernel-cache", c->kernel_cache, true, FINDING_WARN);
     doctor_self_test(d, c, "cpu", FINDING_FAIL);

@@ -125,6 +125,14 @@ def test_accounts(accounts, tmp_path):
     assert find(found, "accounts")[0]["status"] == "fail" and "2" in find(found, "accounts")[0]["text"]
 
 
+def test_the_state_folder(tmp_path):
+    found = checks("--backend", "cpu", "--state-dir", tmp_path / "state")
+    assert find(found, "state-dir")[0]["status"] == "ok" and not (tmp_path / "state").exists()
+    (tmp_path / "file").write_text("")
+    found = checks("--backend", "cpu", "--state-dir", tmp_path / "file", status=1)
+    assert find(found, "state-dir")[0]["status"] == "fail"
+
+
 def test_a_socket_is_left_as_it_was(tmp_path, daemon_with):
     daemon = daemon_with("--listen", f"unix:{tmp_path}/s")
     found = checks("--backend", "cpu", "--listen", f"unix:{tmp_path}/s")
