@@ -189,7 +189,8 @@ static const struct {
 };
 
 #define N_SETTINGS (sizeof settings / sizeof *settings)
-enum { OPT_HELP = 1000, OPT_VERSION };
+/* What getopt_long answers: past every character, for ':' and '?' are answers of its own. */
+enum { OPT_HELP = 1000, OPT_VERSION, OPT_SETTING };
 
 /* --- values --- */
 
@@ -399,7 +400,7 @@ static void options(struct option *o)
     for (; n < N_SETTINGS; n++)
         o[n] = (struct option){settings[n].name,
                                settings[n].kind == SET_FLAG ? optional_argument : required_argument,
-                               NULL, (int)n + 1};
+                               NULL, OPT_SETTING + (int)n};
     o[n++] = (struct option){"help", no_argument, NULL, OPT_HELP};
     o[n++] = (struct option){"version", no_argument, NULL, OPT_VERSION};
     o[n] = (struct option){0};
@@ -425,15 +426,15 @@ static enum err_code command_line(int argc, char *const *argv, struct config *c,
         }
         if (k == ':')
             return err_set(e, ERR_BAD_FIELD, "option '%.64s' needs a value", argv[at]);
-        if (k < 1 || k > (int)N_SETTINGS)
+        if (k < OPT_SETTING)
             return err_set(e, ERR_BAD_FIELD, "unknown option '%.64s': see --help", argv[at]);
-        const struct setting *s = &settings[k - 1];
+        const struct setting *s = &settings[k - OPT_SETTING];
         bool is_file = s->offset == AT(file);
         if (is_file == apply)
             continue;
-        if (s->kind == SET_LIST && !seen[k - 1])
+        if (s->kind == SET_LIST && !seen[k - OPT_SETTING])
             clear_list((struct config_list *)((char *)c + s->offset));
-        seen[k - 1] = true;
+        seen[k - OPT_SETTING] = true;
         struct err inner = ERR_INIT;
         enum err_code rc = set_value(c, s, optarg ? optarg : "yes", &inner);
         if (rc)

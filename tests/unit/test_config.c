@@ -189,6 +189,38 @@ static void help_and_version(void **state)
     strb_free(&text);
 }
 
+/* Whatever its place in the table: getopt_long has answers of its own, ':' and '?'. */
+static void every_option_of_the_help_is_taken(void **state)
+{
+    (void)state;
+    _cleanup_strb_ struct strb text = {0};
+    config_help(&text);
+    assert_false(text.failed);
+    int n = 0;
+    for (char *p = text.data; (p = strstr(p, "\n  --"));) {
+        char name[64], option[256];
+        p += 3;
+        assert_int_equal(sscanf(p, "%63[a-z-]", name), 1);
+        if (!strcmp(name, "--help") || !strcmp(name, "--version") || !strcmp(name, "--config"))
+            continue;
+        char *line = strchr(p, '\n') + 1, *end = strchr(line, '\n');
+        char *initial = strstr(line, "(default: ");
+        if (initial && initial < end)
+            snprintf(option, sizeof option, "%s=%.*s", name,
+                     (int)(strcspn(initial, ")") - strlen("(default: ")),
+                     initial + strlen("(default: "));
+        else
+            snprintf(option, sizeof option, "%s=yes", name);
+        struct config c;
+        struct err e = ERR_INIT;
+        if (load(ARGS(option), &c, &e) != ERR_OK)
+            fail_msg("%s: %s", option, e.message);
+        config_free(&c);
+        n++;
+    }
+    assert_true(n > 50);
+}
+
 static void see(void *user, const char *name, double value)
 {
     int *n = user;
@@ -245,6 +277,7 @@ int main(void)
         cmocka_unit_test(file_is_read_and_the_command_line_wins),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(help_and_version),
+        cmocka_unit_test(every_option_of_the_help_is_taken),
         cmocka_unit_test(limits_are_listed),
         cmocka_unit_test(survives_memory_failures),
     };
