@@ -225,24 +225,6 @@ static bool taken(const struct err *e)
     return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
 }
 
-static void look_at_accounts(struct doctor *d, const struct config *c)
-{
-    struct accounts a;
-    struct err e = ERR_INIT;
-    char text[64];
-    if (!c->accounts)
-        return;
-    if (accounts_read(c->accounts, &a, &e) != ERR_OK) {
-        doctor_say(d, FINDING_FAIL, "accounts", e.message,
-                   "the file is that of 'arrayd token', and this user must be able to read it");
-        return;
-    }
-    snprintf(text, sizeof text, "%zu with %zu tokens", a.n_users, a.n_tokens);
-    doctor_say(d, a.n_tokens ? FINDING_OK : FINDING_WARN, "accounts", text,
-               a.n_tokens ? "" : "nobody can use the daemon: arrayd token add NAME");
-    accounts_free(&a);
-}
-
 static void look_at_addresses(struct doctor *d, const struct config *c)
 {
     for (size_t i = 0; i < c->listen.n; i++) {
@@ -250,6 +232,8 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
         struct http_config hc = {.listen = one,
                                  .n_listen = 1,
                                  .accounts = c->accounts != NULL,
+                                 .tls_cert = c->tls_cert,
+                                 .tls_key = c->tls_key,
                                  .unix_mode = (int)c->unix_mode};
         struct err e = ERR_INIT;
         if (http_try_listen(&hc, &e) == ERR_OK)

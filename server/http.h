@@ -200,7 +200,8 @@ struct http_config {
 
 enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
                          struct err *e) must_check;
-/* Whether it could listen there now: binds and lets go at once. The errors are http_start's. */
+/* Whether it could listen there now, with those TLS files: binds and lets go at once; before
+ * http_start only. The errors are http_start's. */
 enum err_code http_try_listen(const struct http_config *config, struct err *e) must_check;
 /* The addresses really bound ("127.0.0.1:41033" after ":0"); static until http_stop. */
 size_t http_addresses(const struct http *h, const char *const **ret);

@@ -211,8 +211,13 @@ void http_listen_free(struct http *h)
 enum err_code http_try_listen(const struct http_config *config, struct err *e)
 {
     struct http h = {.config = *config};
-    enum err_code rc = http_listen(&h, e);
+    enum err_code rc = ERR_OK;
+    if (config->tls_cert || config->tls_key)
+        rc = http_tls_load(config, e);
+    if (!rc)
+        rc = http_listen(&h, e);
     http_listen_free(&h);
+    http_tls_free();
     return rc;
 }
 

@@ -41,18 +41,6 @@ def test_the_cpu():
     assert {"config", "descriptors", "memory", "listen", "gpu"} <= {c["check"] for c in found}
 
 
-def test_the_accounts(accounts):
-    assert find(checks("--backend", "cpu"), "accounts") == []
-    accounts.write("[ann]\n")
-    assert "nobody" in find(checks("--backend", "cpu", "--accounts", accounts.path), "accounts")[0]["advice"]
-    accounts.add("ann")
-    good, = find(checks("--backend", "cpu", "--accounts", accounts.path, "--listen", "0.0.0.0:0"), "accounts")
-    assert good["status"] == "ok" and good["text"] == "1 with 1 tokens"
-    accounts.write("[ann\n")
-    bad, = find(checks("--backend", "cpu", "--accounts", accounts.path, status=1), "accounts")
-    assert bad["status"] == "fail" and "line 1" in bad["text"]
-
-
 def test_text_and_json_say_the_same():
     text = doctor("--backend", "cpu", "--listen", "127.0.0.1:0").stdout.splitlines()
     found = checks("--backend", "cpu")
@@ -120,9 +108,18 @@ def test_accounts(accounts, tmp_path):
     assert "2 accounts, 1 of operators, 2 tokens" in find(found, "accounts")[0]["text"]
     assert [c["status"] for c in find(found, "listen")] == ["ok", "ok"]
     assert find(checks("--backend", "cpu", "--listen", "0.0.0.0:0", status=1), "listen")[1]["status"] == "fail"
+    path.write_text("[ann]\n")
+    path.chmod(0o600)
+    assert find(checks("--backend", "cpu", "--accounts", path), "accounts")[0]["status"] == "warn"
     path.write_text("[ann]\nrole = king\n")
     found = checks("--backend", "cpu", "--accounts", path, status=1)
-    assert find(found, "accounts")[0]["status"] == "fail" and "2" in find(found, "accounts")[0]["text"]
+    assert find(found, "accounts")[0]["status"] == "fail" and "line 2" in find(found, "accounts")[0]["text"]
+
+
+def test_certificates(tmp_path):
+    (tmp_path / "cert.pem").write_text("no certificate\n")
+    found = checks("--backend", "cpu", "--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem", status=1)
+    assert find(found, "listen")[0]["status"] == "fail" and "pem" in find(found, "listen")[0]["text"]
 
 
 def test_the_state_folder(tmp_path):
