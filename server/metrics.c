@@ -12,6 +12,7 @@
 #include "compute/engine.h"
 #include "server/auth.h"
 #include "server/server.h"
+#include "server/state.h"
 
 static const short statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404,
                                  405, 406, 408, 409, 411, 413, 414, 415, 416, 417,
@@ -176,6 +177,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     write_routes(m, out);
     metrics_principals(server->auth, out);
     engine_metrics(server->engine, out);
+    state_metrics(server->state, out);
 }
 
 void metrics_get(struct request *req)

@@ -25,6 +25,8 @@ struct state {
     pthread_mutex_t lock;
     pthread_cond_t idle;
     bool busy; /* a snapshot on demand is under way */
+    struct state_report last;
+    uint64_t taken, failed; /* how many snapshots */
 };
 
 /* --- bells --- */
@@ -190,9 +192,15 @@ static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic b
     uint64_t begun = clock_ns();
     struct state_report r = {0};
     enum err_code code = state_write_all(t->server, t->dir, deadline_ns, stop, &r, e);
+    r.seconds = 1e-9 * (double)(clock_ns() - begun);
+    pthread_mutex_lock(&t->lock);
+    t->taken += code == ERR_OK;
+    t->failed += code != ERR_OK;
+    if (code == ERR_OK)
+        t->last = r;
+    pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)
         return code;
-    r.seconds = 1e-9 * (double)(clock_ns() - begun);
     log_report("snapshot", &r);
     *ret = r;
     return ERR_OK;
@@ -277,4 +285,34 @@ enum err_code state_save(struct state *t, struct state_report *ret, struct err *
     double most = t->server->config->state_timeout;
     state_stop(t);
     return take(t, most > 0 ? clock_ns() + (uint64_t)(most * 1e9) : 0, &never, ret, e);
+}
+
+/* --- figures --- */
+
+static void gauge(struct strb *out, const char *name, const char *help, double value)
+{
+    strb_addf(out, "# HELP %s %s\n# TYPE %s gauge\n%s %.15g\n", name, help, name, name, value);
+}
+
+void state_metrics(struct state *t, struct strb *out)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    struct state_report r = t->last;
+    uint64_t taken = t->taken, bad = t->failed;
+    pthread_mutex_unlock(&t->lock);
+    strb_addf(out,
+              "# HELP arrayd_snapshots_total Snapshots to disk.\n"
+              "# TYPE arrayd_snapshots_total counter\n"
+              "arrayd_snapshots_total{result=\"taken\"} %llu\n"
+              "arrayd_snapshots_total{result=\"failed\"} %llu\n",
+              (unsigned long long)taken, (unsigned long long)bad);
+    gauge(out, "arrayd_restored_timestamp_seconds", "Of the snapshot restored; 0: none.",
+          1e-6 * (double)t->restored_us);
+    gauge(out, "arrayd_snapshot_timestamp_seconds", "Of the last one of this process; 0: none.",
+          1e-6 * (double)r.taken_us);
+    gauge(out, "arrayd_snapshot_bytes", "Size of that.", (double)r.bytes);
+    gauge(out, "arrayd_snapshot_seconds", "What it took.", r.seconds);
+    gauge(out, "arrayd_snapshot_left_out", "Arrays that are not in it.", (double)r.left_out);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "compute/base/err.h"
+#include "compute/base/strb.h"
 
 struct server;
 struct state;
@@ -37,6 +38,9 @@ void state_close(struct state *t); /* NULL allowed */
 enum err_code state_restore(struct state *t, struct err *e) must_check;
 /* Of the snapshot that was restored; 0: none was. */
 int64_t state_restored_us(const struct state *t);
+
+/* Prometheus text; t may be NULL: nothing is said. */
+void state_metrics(struct state *t, struct strb *out);
 
 /* A snapshot while requests go on, by a thread of its own; `done` is told at the end, with *ret
  * written or e set, unless this call fails: ERR_CONFLICT while there is another, ERR_DRAINING,

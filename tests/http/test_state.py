@@ -214,6 +214,8 @@ def test_on_demand(kept, daemon_with):
     c.upload(np.arange(1000.0), "a")
     r = c.expect(200, c.post("/v1/snapshot")).json()
     assert (r["arrays"], r["left_out"]) == (1, 0) and 8000 < r["bytes"] < 20000 and 0 < r["seconds"] < 30
+    figures = c.get("/metrics").body.decode()
+    assert '\narrayd_snapshots_total{result="taken"} 1\n' in figures and f"\narrayd_snapshot_bytes {r['bytes']}\n" in figures
     c.upload(np.arange(10.0), "b")
     c.close()
     d.proc.kill()

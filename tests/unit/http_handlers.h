@@ -13,6 +13,7 @@
 #include "compute/engine.h"
 #include "server/auth.h"
 #include "server/http.h"
+#include "server/state.h"
 
 /* --- what the front needs from behind it --- */
 
@@ -52,6 +53,10 @@ int64_t auth_max_body(const struct principal *p)
 void metrics_principals(struct auth *auth, struct strb *out)
 {
     (void)auth, (void)out;
+}
+void state_metrics(struct state *t, struct strb *out)
+{
+    (void)t, (void)out;
 }
 
 int64_t auth_sessions(struct auth *a)
