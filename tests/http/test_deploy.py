@@ -4,6 +4,7 @@ Images are not built: their steps are the scripts', their packages those that th
 with. kubernetes_validate (PyPI) checks the manifests against Kubernetes' own schemas where it is
 installed; what arrayd itself needs of them is checked everywhere.
 """
+import ctypes
 import json
 import os
 import pathlib
@@ -394,6 +395,20 @@ def test_the_doctor_reads_what_is_installed(installed, tmp_path):
 
 
 # --- the image's own steps, in the long run ---
+
+@pytest.mark.slow
+def test_nvrtc_is_fetched(tmp_path):
+    done = subprocess.run([DEPLOY / "nvrtc", tmp_path / "nvrtc"], capture_output=True, text=True, timeout=600)
+    if "pip" in done.stderr or "No matching distribution" in done.stderr:
+        pytest.skip("pip found no package")
+    assert done.returncode == 0, done.stderr
+    name = dict(re.findall(r"(\w+)=(\S+)", dict(stages()["cuda"][1])["ENV"]))["ARRAYD_LIBNVRTC"].split("/")[-1]
+    library = ctypes.CDLL(str(tmp_path / "nvrtc" / name))
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    assert library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
+    assert f"=={major.value}.{minor.value}." in read("lib.sh")
+    assert list((tmp_path / "nvrtc").glob("libnvrtc-builtins.so.*")) and (tmp_path / "nvrtc/LICENSE.nvrtc").exists()
+
 
 def run_in(root, command, user="0:0"):
     return subprocess.run(["chroot", f"--userspec={user}", str(root), *command], capture_output=True, text=True,
