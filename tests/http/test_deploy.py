@@ -209,9 +209,9 @@ def queries():
 
 
 @pytest.fixture
-def exposed(gpu_with):
+def exposed(gpu_with, tmp_path):
     """name → labels of everything that /metrics may have: a daemon on a GPU that has done some work."""
-    c = gpu_with().client()
+    c = gpu_with("--state-dir", tmp_path / "state").client()
     c.expect(200, c.post("/v1/evaluate", {"expr": "sum(0.5 * 2)", "inline": True}))
     deadline = time.monotonic() + 10
     while "arrayd_gpu_ecc_errors_total" not in (found := metrics(c)) and time.monotonic() < deadline:
