@@ -16,7 +16,8 @@
 struct answer {
     struct user_job *job; /* a reference */
     int status;
-    bool watching; /* for the end, with */
+    bool watching; /* for the end, the next after so many, with */
+    uint64_t ends;
     struct job_watch watch;
     struct gate gate;
 };
@@ -43,7 +44,7 @@ static void look(struct request *req)
     struct answer *a = req->state;
     if (a->watching)
         gate_arm(&a->gate);
-    if (a->watching && !job_ended(a->job))
+    if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends)
         gate_wait(&a->gate, look);
     else if (job_values(a->job) > job_values_soon(a->job))
         http_offload_long(req, print);
@@ -51,8 +52,10 @@ static void look(struct request *req)
         print(req);
 }
 
-/* The job as it is now, or at its end. Takes the reference. */
-static void reply_job(struct request *req, int status, struct user_job *take_j, bool at_end)
+/* The job as it is now, or when it has ended more often than `ends`: it may be resumed at once.
+ * Takes the reference. */
+static void reply_job(struct request *req, int status, struct user_job *take_j, bool at_end,
+                      uint64_t ends)
 {
     struct answer *a = arena_alloc(req->arena, sizeof *a);
     if (!a) {
@@ -65,6 +68,7 @@ static void reply_job(struct request *req, int status, struct user_job *take_j, 
     a->job = take_j;
     a->status = status;
     a->watching = at_end;
+    a->ends = ends;
     req->state = a;
     req->state_free = answer_free;
     if (at_end) {
@@ -117,7 +121,7 @@ static void begin(struct request *req)
     char location[32 + ID_SIZE];
     snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
     http_add_header(req, "Location", location);
-    reply_job(req, wait ? 200 : 202, j, wait);
+    reply_job(req, wait ? 200 : 202, j, wait, job_ends(j));
 }
 
 void program_post(struct request *req)
@@ -179,7 +183,7 @@ void job_get(struct request *req)
     bool wait;
     struct user_job *j = find(req, &wait);
     if (j)
-        reply_job(req, 200, j, wait);
+        reply_job(req, 200, j, wait, job_ends(j));
 }
 
 void job_delete(struct request *req)
@@ -189,8 +193,9 @@ void job_delete(struct request *req)
     if (!j)
         return;
     if (!job_ended(j)) {
+        const uint64_t ends = job_ends(j);
         job_cancel(j);
-        reply_job(req, 200, j, true);
+        reply_job(req, 200, j, true, ends);
         return;
     }
     if (job_remove(j, &e) == ERR_OK)
@@ -208,7 +213,7 @@ void job_resume_post(struct request *req)
     if (!j)
         return;
     if (job_resume(j, &e) == ERR_OK) {
-        reply_job(req, wait ? 200 : 202, j, wait);
+        reply_job(req, wait ? 200 : 202, j, wait, job_ends(j));
         return;
     }
     http_reply_error(req, &e);

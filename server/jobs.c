@@ -288,6 +288,14 @@ bool job_ended(struct user_job *j)
     return yes;
 }
 
+uint64_t job_ends(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    uint64_t ends = j->ends;
+    pthread_mutex_unlock(&j->table->lock);
+    return ends;
+}
+
 uint64_t job_revision(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);

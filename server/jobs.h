@@ -91,6 +91,7 @@ void job_unref(struct user_job *j); /* NULL allowed */
 const char *job_id(const struct user_job *j);
 uint64_t job_seq(const struct user_job *j);
 bool job_ended(struct user_job *j);
+uint64_t job_ends(struct user_job *j); /* how many times it has: it may have been resumed */
 /* How many values each series has; of them all as many together, about, may be printed in a
  * millisecond. */
 int64_t job_values(struct user_job *j);

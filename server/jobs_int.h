@@ -33,7 +33,7 @@ struct user_job {
     enum job_state state;
     bool cancel;
     bool blocked; /* until another job's slice on the same arrays is over */
-    uint64_t revision;
+    uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
     double started, ran; /* clock_ms of the present run, milliseconds of those before */

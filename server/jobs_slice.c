@@ -150,6 +150,7 @@ static void finish(struct user_job *j, const struct outcome *o)
     pthread_mutex_lock(&t->lock);
     session_rest(j->spec.session, true); /* with what has ended a session may expire */
     j->state = o->state;
+    j->ends++;
     j->stopped = o->stopped;
     j->err = o->err;
     j->failed_in = o->failed_in;

@@ -3,6 +3,7 @@ lost or made twice, and nobody sees half of one. And kernels that cannot be comp
 import random
 import socket
 import stat
+import threading
 import time
 
 import numpy as np
@@ -129,6 +130,28 @@ def test_whatever_others_do(both, body, viewed):  # noqa: F811
             continue  # it came when there was a lease
         a = np.frombuffer(body, "int64")
         assert a.size == np.prod(SHAPE) and (a == a[0]).all()
+
+
+def test_a_job_that_is_resumed_while_it_is_stopped(both):  # noqa: F811
+    """Who stops it has an answer though others let it go on in the same moment."""
+    hold(both, "u", np.zeros(6))
+    ref, stopped = start(both, ["u += 1"]), []
+
+    def stop(c):
+        while len(stopped) < 40:
+            stopped.append(c.expect(200, c.delete(f"/v1/jobs/{ref}")).json()["state"])
+            until(lambda: c.post(f"/v1/jobs/{ref}/resume").status in (202, 409))
+
+    def resume(c):
+        while len(stopped) < 40:
+            c.post(f"/v1/jobs/{ref}/resume")
+
+    threads = [threading.Thread(target=f, args=(both.clone(),), daemon=True) for f in (stop, resume, resume, resume)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(30)
+    assert len(stopped) == 40 and set(stopped) <= {"cancelled", "queued", "running"}
 
 
 def test_a_resized_array_ends_it(both):  # noqa: F811
