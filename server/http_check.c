@@ -435,6 +435,27 @@ static enum err_code check_target(struct rq *q, struct err *e)
     return q->uri[n] ? parse_query(q, q->uri + n + 1, e) : ERR_OK;
 }
 
+/* As W3C's Trace Context has it: version, trace, parent, flags in lower-case hexadecimal; a trace
+ * or parent of zeros is none, a later version may say more. Whatever else comes is as if it had
+ * not. */
+static bool is_traceparent(const char *s)
+{
+    static const char zeros[] = "00000000000000000000000000000000";
+    static const size_t fields[] = {2, 32, 16, 2};
+    const char *p = s;
+    for (size_t i = 0; i < 4; i++) {
+        if (i && *p++ != '-')
+            return false;
+        if (strspn(p, "0123456789abcdef") < fields[i])
+            return false;
+        if ((i == 1 || i == 2) && strncmp(p, zeros, fields[i]) == 0)
+            return false;
+        p += fields[i];
+    }
+    bool first = strncmp(s, "00", 2) == 0;
+    return strncmp(s, "ff", 2) != 0 && (!*p || (!first && *p == '-'));
+}
+
 enum err_code http_check(struct rq *q, const char *method, const char *version, struct err *e)
 {
     struct collect c = {.q = q, .at = version + strlen(version)};
@@ -445,7 +466,7 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         return err_oom(e);
     }
     find_known(q, &k);
-    q->traceparent = k.traceparent;
+    q->traceparent = k.traceparent && is_traceparent(k.traceparent) ? k.traceparent : NULL;
     if (k.id) { /* the client's own, where it is fit to be logged and sent back */
         size_t n = strlen(k.id);
         if (n < sizeof q->r.id && is_token(k.id, n))

@@ -145,6 +145,25 @@ def test_what_principals_use(two_with):
 
 # --- the log ---
 
+def test_only_what_w3c_calls_one_is_a_traceparent(daemon_with):
+    """What is none is ignored, as the standard asks: it does not even raise the level of the line."""
+    trace, parent = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    good = [f"00-{trace}-{parent}-01", f"00-{trace}-{parent}-00", f"42-{trace}-{parent}-01-more",
+            f"42-{trace}-{parent}-01"]
+    bad = [f"00-{trace}-{parent}", f"00-{trace}-{parent}-01-more", f"ff-{trace}-{parent}-01", "nonsense",
+           f"00-{trace.upper()}-{parent}-01", f"00-{'0' * 32}-{parent}-01", f"00-{trace}-{'0' * 16}-01",
+           f"00-{trace[:-1]}-{parent}-01", f"00-{trace}a-{parent}-01", f"00-{trace}-{parent}-0g",
+           f"42-{trace}-{parent}-01more", ""]
+    d = daemon_with("--log-json")
+    c = d.client()
+    for value in (*good, *bad):
+        c.expect(200, c.get("/healthz", headers={"traceparent": value}))
+    c.close()
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    assert [entry["traceparent"] for entry in lines if entry["message"] == "request"] == good
+
+
 def test_the_line_of_a_request(daemon_with):
     d = daemon_with("--log-json")
     c = d.client()
