@@ -174,6 +174,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
     for (struct principal *p = a->list; p; p = p->next)
         if (!p->gone && p != a->local && !is_among(p, users, accounts->n_users)) {
             p->gone = true;
+            atomic_fetch_add(&p->life, 1);
             gone[n_gone++] = p;
         }
     for (size_t i = 0; i < accounts->n_users; i++)

@@ -93,7 +93,8 @@ enum err_code handler_page(struct request *req, struct page *ret, struct err *e)
 
 struct lease_claim handler_claim(struct request *req)
 {
-    return (struct lease_claim){req->server->leases, http_header(req, "Arrayd-Lease")};
+    return (struct lease_claim){req->server->leases, http_header(req, "Arrayd-Lease"),
+                                req->principal};
 }
 
 enum err_code handler_leased(struct request *req, const struct array *a, enum lease_access access,

@@ -1,6 +1,7 @@
 /* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
- * reading. What has expired is taken out when its buffer is asked for, and everywhere when the
- * table is full. Time is the monotonic clock's; what is told is the wall clock's. */
+ * reading. What has expired is taken out when its buffer is asked for, and everywhere when
+ * somebody has as many as he may. Time is the monotonic clock's; what is told is the wall clock's.
+ */
 #include "server/lease.h"
 
 #include <pthread.h>
@@ -13,6 +14,7 @@
 struct holder {
     struct lease lease;
     double until; /* monotonic seconds */
+    const struct principal *who;
     struct holder *next;
 };
 
@@ -154,8 +156,23 @@ enum err_code lease_guard(void *user, const struct array *now, struct err *e)
     return now ? lease_check(&c, now, LEASE_UNDO, e) : ERR_OK;
 }
 
+/* Whether he has as many as he may; looked at closely only where that can be. */
+static bool is_full(struct leases *t, const struct principal *who)
+{
+    struct leased *l, *tmp;
+    uint32_t n = 0;
+    if (atomic_load(&t->n) < t->max)
+        return false;
+    HASH_ITER (hh, t->by_buffer, l, tmp) {
+        for (const struct holder *h = l->holders; h; h = h->next)
+            n += h->who == who;
+    }
+    return n >= t->max;
+}
+
 /* A new holder of the buffer's lease. */
-static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer)
+static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
+                           const struct principal *who)
 {
     struct holder *h = mem_calloc(1, sizeof *h);
     struct leased *fresh = l ? NULL : mem_calloc(1, sizeof *fresh);
@@ -175,6 +192,7 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer)
         return NULL;
     }
     id_make('l', h->lease.token);
+    h->who = who;
     h->next = l->holders;
     l->holders = h;
     atomic_fetch_add(&t->n, 1);
@@ -195,13 +213,16 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     if (others && (write || l->holders->lease.write)) {
         r = locked(l, e);
     } else if (!mine) {
-        if (atomic_load(&t->n) >= t->max) {
+        bool full = is_full(t, c->who);
+        if (full) {
             expire_all(t, now);
             l = find(t, array_buffer_id(a));
+            full = is_full(t, c->who);
         }
-        if (atomic_load(&t->n) >= t->max)
-            r = err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed", t->max);
-        else if (!(mine = hold(t, l, array_buffer_id(a))))
+        if (full)
+            r = err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed (max_leases)",
+                        t->max);
+        else if (!(mine = hold(t, l, array_buffer_id(a), c->who)))
             r = err_oom(e);
     }
     if (r == ERR_OK) {

@@ -12,8 +12,9 @@
 #include "server/handles.h"
 
 struct leases;
+struct principal;
 
-/* At most `max` leases. NULL without memory. */
+/* At most `max` leases of a principal. NULL without memory. */
 struct leases *leases_new(uint32_t max);
 void leases_free(struct leases *t); /* NULL allowed */
 
@@ -27,6 +28,7 @@ struct lease {
 struct lease_claim {
     struct leases *table; /* NULL: there are no leases */
     const char *tokens;
+    const struct principal *who; /* for whom a new lease counts */
 };
 
 enum lease_access {

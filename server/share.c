@@ -1,6 +1,6 @@
-/* A hash table by array and principal, in the order of giving. Shares of arrays that are gone
- * are void, and taken out when the table is full. Principals live as long
- * as the daemon. */
+/* A hash table by array and principal, in the order of giving. Shares of arrays that are gone are
+ * void, as are those with a principal who has lost his account since, and taken out when an owner
+ * has too many. The structs of principals live as long as the daemon. */
 #include "server/share.h"
 
 #include <pthread.h>
@@ -18,6 +18,7 @@ struct share {
     struct share_key key;
     const struct principal *owner;
     bool write;
+    uint32_t life; /* of who may, when he was allowed */
     UT_hash_handle hh;
 };
 
@@ -62,26 +63,55 @@ static struct share_key make_key(const char *id, const struct principal *who)
     return key;
 }
 
-/* With the lock held: takes out the shares of arrays that are gone. */
+/* --- with the lock held --- */
+
+static bool is_void(const struct share *s)
+{
+    return s->life != atomic_load(&s->key.who->life);
+}
+
+static void drop(struct shares *t, struct share *s)
+{
+    HASH_DEL(t->table, s);
+    mem_free(s);
+}
+
+/* Takes out the shares of arrays and with principals that are gone. */
 static void sweep(struct shares *t)
 {
     struct share *s, *tmp;
     HASH_ITER (hh, t->table, s, tmp) {
         _cleanup_handle_ struct handle h = {0};
-        if (handle_get_id(s->owner->handles, s->key.id, &h, NULL) == ERR_OK)
-            continue;
-        HASH_DEL(t->table, s);
-        mem_free(s);
+        if (is_void(s) || handle_get_id(s->owner->handles, s->key.id, &h, NULL) != ERR_OK)
+            drop(t, s);
     }
 }
 
-/* With the lock held. */
 static struct share *find(struct shares *t, const struct share_key *key)
 {
     struct share *s;
     HASH_FIND(hh, t->table, key, sizeof *key, s);
+    if (s && is_void(s)) {
+        drop(t, s);
+        s = NULL;
+    }
     return s;
 }
+
+/* Whether the owner has as many as he may; looked at closely only where that can be. */
+static bool is_full(struct shares *t, const struct principal *owner)
+{
+    struct share *s, *tmp;
+    uint32_t n = 0;
+    if (HASH_COUNT(t->table) < t->max)
+        return false;
+    HASH_ITER (hh, t->table, s, tmp) {
+        n += s->owner == owner;
+    }
+    return n >= t->max;
+}
+
+/* --- the module's functions --- */
 
 enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
                          const struct principal *who, bool write, bool *ret_again, struct err *e)
@@ -92,14 +122,19 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         return err_oom(e);
     fresh->key = key;
     fresh->owner = owner;
+    fresh->life = atomic_load(&who->life);
     enum err_code r = ERR_OK;
     pthread_mutex_lock(&t->lock);
     struct share *s = find(t, &key);
     *ret_again = s;
-    if (!s && HASH_COUNT(t->table) >= t->max)
+    bool full = !s && is_full(t, owner);
+    if (full) {
         sweep(t);
-    if (!s && HASH_COUNT(t->table) >= t->max) {
-        r = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed", t->max);
+        full = is_full(t, owner);
+    }
+    if (full) {
+        r = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed (max_shares)",
+                    t->max);
     } else if (!s) {
         HASH_ADD(hh, t->table, key, sizeof key, fresh);
         if (fresh->hh.tbl) {
@@ -121,7 +156,7 @@ enum err_code share_take_back(struct shares *t, const char *id, const char *who,
     struct share *s, *tmp, *found = NULL;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->table, s, tmp) {
-        if (!found && !strcmp(s->key.id, id) && !strcmp(s->key.who->name, who))
+        if (!found && !is_void(s) && !strcmp(s->key.id, id) && !strcmp(s->key.who->name, who))
             found = s;
     }
     if (found)
@@ -137,7 +172,7 @@ void share_each(struct shares *t, const char *id,
     struct share *s, *tmp;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->table, s, tmp) {
-        if (!strcmp(s->key.id, id))
+        if (!is_void(s) && !strcmp(s->key.id, id))
             visit(user, s->key.who->name, s->write);
     }
     pthread_mutex_unlock(&t->lock);
@@ -151,7 +186,8 @@ void share_each_of_all(struct shares *t,
     struct share *s, *tmp;
     pthread_mutex_lock(&t->lock);
     HASH_ITER (hh, t->table, s, tmp) {
-        visit(user, s->key.id, s->owner, s->key.who, s->write);
+        if (!is_void(s))
+            visit(user, s->key.id, s->owner, s->key.who, s->write);
     }
     pthread_mutex_unlock(&t->lock);
 }

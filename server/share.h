@@ -1,7 +1,8 @@
 /* Shares: arrays that a principal lets others use, by id.
  *
  * One table for all principals. A share names an array's id, its owner and who may use it; it keeps
- * neither the array nor its memory alive and is void when the handle goes. Handlers
+ * neither the array nor its memory alive and is void when the handle goes, or who
+ * may use it. Handlers
  * find arrays by share_get, in the request's own handles first; what changes the handle itself
  * stays the owner's to do (handler_own_array). Thread-safe; one short lock,
  * which may be held over that of the handles, never the other way round. */
@@ -13,7 +14,7 @@
 struct principal;
 struct shares;
 
-/* At most `max` shares. NULL without memory. */
+/* At most `max` shares of an owner. NULL without memory. */
 struct shares *shares_new(uint32_t max);
 void shares_free(struct shares *t); /* NULL allowed */
 

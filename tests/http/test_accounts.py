@@ -1,8 +1,11 @@
 """Accounts: who is let in, as what, what the file says and what a new one changes."""
 import os
 import re
+import socket
 import stat
 import subprocess
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -289,3 +292,88 @@ def test_the_documented_file_is_one(accounts, daemon_with):
     c = d.client()
     c.fails(401, "unauthorized", c.get("/v1/info"))
     c.close()
+
+
+# --- several at once ---
+
+def test_one_users_leases_and_shares_are_no_limit_for_others(two_with):
+    ann, bob = two_with("--max-leases", "2", "--max-shares", "1")
+    for c, other in ((ann, "bob"), (bob, "ann")):
+        for name in ("u", "v", "w"):
+            c.create(shape=[1], name=name)
+        for name in ("u", "v"):
+            c.expect(201, c.post(f"/v1/arrays/{name}/lease", {"mode": "read", "ttl_s": 60}))
+        c.fails(429, "quota_exceeded", c.post("/v1/arrays/w/lease", {"mode": "read", "ttl_s": 60}))
+        share = {"principal": other, "access": "read"}
+        c.expect(201, c.post("/v1/arrays/u/shares", share))
+        c.fails(429, "quota_exceeded", c.post("/v1/arrays/v/shares", share))
+        c.expect(204, c.delete(f"/v1/arrays/u/shares/{other}"))
+        c.expect(201, c.post("/v1/arrays/v/shares", share))
+        c.close()
+
+
+def test_who_comes_back_has_not_what_was_shared_with_him(house, accounts):
+    """It may be somebody else of that name."""
+    ann, bob = (accounts.client(house, name) for name in ("ann", "bob"))
+    u = ann.upload(np.ones(3), "u")["id"]
+    share = {"principal": "bob", "access": "read"}
+    ann.expect(201, ann.post("/v1/arrays/u/shares", share))
+    bob.expect(200, bob.get(f"/v1/arrays/{u}"))
+    text = accounts.path.read_text()
+    accounts.write(text[:text.index("[bob]")])
+    accounts.reload(house)
+    accounts.write(text)
+    accounts.reload(house)
+    bob.fails(404, "not_found", bob.get(f"/v1/arrays/{u}"))
+    assert ann.get("/v1/arrays/u/shares").json() == {"shares": []}
+    ann.expect(201, ann.post("/v1/arrays/u/shares", share))
+    bob.expect(200, bob.get(f"/v1/arrays/{u}"))
+    ann.close()
+    bob.close()
+
+
+def test_new_files_under_load(house, accounts):
+    """Whoever has an account before and after is served all the while; one who comes and goes gets nothing else than that."""
+    text = accounts.path.read_text()
+    without = text[:text.index("[bob]")]
+    stop, wrong, served = threading.Event(), [], {"ann": 0, "bob": 0}
+
+    def work(name):
+        c = accounts.client(house, name)
+        while not stop.is_set():
+            r = c.post("/v1/evaluate", {"expr": "1 + 1.0", "name": "x"} if served[name] % 2 else {"expr": "1 + 1"})
+            served[name] += 1
+            if r.status not in ((200, 201) if name == "ann" else (200, 201, 401, 404, 409)) and not (name == "ann" and r.status == 409):
+                wrong.append(r)
+        c.close()
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("ann", "bob", "bob")]
+    for t in threads:
+        t.start()
+    for k in range(40):
+        accounts.write(text if k % 2 else without)
+        accounts.reload(house)
+    stop.set()
+    for t in threads:
+        t.join(60)
+    assert not wrong and min(served.values()) > 20, (wrong[:3], served)
+    ann = accounts.client(house, "ann")
+    assert ann.info()["principal"]["quotas"]["requests"]["used"] == 1
+    ann.close()
+
+
+def test_who_hangs_up_has_no_request_in_flight(house, accounts):
+    ann = accounts.client(house, "ann")
+    head = f"Host: localhost\r\nAuthorization: Bearer {accounts.token['ann']}\r\n".encode()
+    for begun in (b"PUT /v1/arrays/u HTTP/1.1\r\n" + head + b"Content-Length: 1000000\r\n\r\nabc",
+                  b"POST /v1/evaluate HTTP/1.1\r\n" + head + b"Content-Length: 10\r\n\r\n{",
+                  b"GET /v1/info HTTP/1.1\r\n" + head + b"\r\n", b"GET /v1/nothing HTTP/1.1\r\n" + head + b"\r\n"):
+        for _ in range(10):
+            s = socket.create_connection((house.host, house.port), timeout=20)
+            s.sendall(begun)
+            s.close()
+    deadline = time.monotonic() + 20
+    while ann.info()["principal"]["quotas"]["requests"]["used"] != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    ann.close()
