@@ -44,6 +44,9 @@ struct setting {
 static const struct setting settings[] = {
     {"listen", SET_LIST, false, AT(listen), "127.0.0.1:7411", 0, 0, "ADDR:PORT|unix:PATH",
      "where to listen; may be given several times; port 0 takes a free one"},
+    {"admin-listen", SET_LIST, false, AT(admin_listen), NULL, 0, 0, "ADDR:PORT|unix:PATH",
+     "where health and metrics are served and nothing else, without tokens and TLS, whatever the "
+     "load"},
     {"backend", SET_TEXT, false, AT(backend), "auto", 0, 0, "auto|cpu|cuda",
      "what computes; auto: CUDA where there is a usable GPU"},
     {"config", SET_TEXT, false, AT(file), NULL, 0, 0, "FILE",

@@ -20,7 +20,7 @@ struct config_list {
 };
 
 struct config {
-    struct config_list listen;
+    struct config_list listen, admin_listen;
     char *backend;
     char *file;     /* --config, NULL: none */
     char *accounts; /* file, NULL: one local user */

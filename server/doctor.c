@@ -227,10 +227,14 @@ static bool taken(const struct err *e)
 
 static void look_at_addresses(struct doctor *d, const struct config *c)
 {
-    for (size_t i = 0; i < c->listen.n; i++) {
-        const char *const one[] = {c->listen.items[i]};
+    for (size_t i = 0; i < c->listen.n + c->admin_listen.n; i++) {
+        bool admin = i >= c->listen.n;
+        const char *const one[] = {admin ? c->admin_listen.items[i - c->listen.n]
+                                         : c->listen.items[i]};
         struct http_config hc = {.listen = one,
-                                 .n_listen = 1,
+                                 .n_listen = !admin,
+                                 .admin_listen = one,
+                                 .n_admin_listen = admin,
                                  .accounts = c->accounts != NULL,
                                  .tls_cert = c->tls_cert,
                                  .tls_key = c->tls_key,

@@ -96,7 +96,7 @@ static bool after_stream_handler(struct rq *q)
 static enum err_code identify(struct rq *q, struct err *e)
 {
     enum access access = q->r.route->access;
-    if (access == ACCESS_ANYBODY)
+    if (access == ACCESS_ANYBODY || q->conn->listener->admin)
         return ERR_OK;
     enum err_code rc = auth_identify(&q->r, e);
     if (rc)
@@ -110,6 +110,8 @@ static enum err_code admit(struct rq *q, struct err *e)
 {
     struct http *h = q->http;
     if (!vital(q)) {
+        if (q->conn->listener->admin)
+            return err_set(e, ERR_NOT_FOUND, "health and metrics are served here, nothing else");
         if (atomic_load(&h->stopping)) {
             q->must_close = true;
             return err_set(e, ERR_DRAINING, "the daemon is shutting down");
@@ -490,10 +492,10 @@ enum err_code http_reload(struct http *h, struct err *e)
     return h->config.tls_cert ? http_tls_load(&h->config, e) : ERR_OK;
 }
 
-size_t http_addresses(const struct http *h, const char *const **ret)
+size_t http_addresses(const struct http *h, bool admin, const char *const **ret)
 {
-    *ret = h->addresses;
-    return h->n_listeners;
+    *ret = h->addresses + (admin ? h->config.n_listen : 0);
+    return admin ? h->config.n_admin_listen : h->config.n_listen;
 }
 
 void http_gauges(struct http *h, struct metrics_gauges *ret)

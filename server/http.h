@@ -171,6 +171,8 @@ struct http;
 struct http_config {
     const char *const *listen; /* "127.0.0.1:7411", "[::1]:0", "unix:/run/arrayd.sock" */
     size_t n_listen;
+    const char *const *admin_listen; /* the same, for health and metrics alone, asked by anybody */
+    size_t n_admin_listen;
     bool accounts;           /* there are some: other addresses than loopback may be listened on */
     size_t max_header_bytes; /* 431 */
     double header_timeout_s; /* 408 */
@@ -203,8 +205,9 @@ enum err_code http_start(struct server *server, const struct http_config *config
 /* Whether it could listen there now, with those TLS files: binds and lets go at once; before
  * http_start only. The errors are http_start's. */
 enum err_code http_try_listen(const struct http_config *config, struct err *e) must_check;
-/* The addresses really bound ("127.0.0.1:41033" after ":0"); static until http_stop. */
-size_t http_addresses(const struct http *h, const char *const **ret);
+/* The addresses really bound ("127.0.0.1:41033" after ":0"), or those of admin_listen; static until
+ * http_stop. */
+size_t http_addresses(const struct http *h, bool admin, const char *const **ret);
 /* Reads the TLS files again, if there are some, for connections from now on. ERR_BAD_FIELD: what
  * was read before stays. */
 enum err_code http_reload(struct http *h, struct err *e) must_check;

@@ -34,6 +34,7 @@ struct listener {
     char *unix_path; /* NULL: TCP */
     bool loopback;   /* nobody reaches it from elsewhere */
     bool tls;
+    bool admin;    /* health and metrics only */
     char *address; /* as really bound */
 };
 

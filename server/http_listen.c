@@ -154,7 +154,7 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
             code = err_set(e, ERR_BAD_FIELD, "%s:%s: %s", host, colon + 1, strerror(errno));
     }
     freeaddrinfo(found);
-    if (!code && !l->loopback && !l->tls)
+    if (!code && !l->loopback && !l->tls && !l->admin)
         log_event(LOG_WARN, "tokens and data cross the network in the clear: see tls-cert",
                   "listen", text, NULL);
     return code ? code : bound_address(l, e);
@@ -164,20 +164,23 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
 
 enum err_code http_listen(struct http *h, struct err *e)
 {
-    h->listeners = mem_calloc(h->config.n_listen, sizeof *h->listeners);
-    h->addresses = mem_calloc(h->config.n_listen, sizeof *h->addresses);
+    size_t n = h->config.n_listen + h->config.n_admin_listen;
+    h->listeners = mem_calloc(n, sizeof *h->listeners);
+    h->addresses = mem_calloc(n, sizeof *h->addresses);
     if (!h->listeners || !h->addresses)
         return err_oom(e);
-    for (size_t i = 0; i < h->config.n_listen; i++) {
+    for (size_t i = 0; i < n; i++) {
         struct listener *l = &h->listeners[i];
-        const char *text = h->config.listen[i];
+        l->admin = i >= h->config.n_listen;
+        const char *text =
+            l->admin ? h->config.admin_listen[i - h->config.n_listen] : h->config.listen[i];
         l->http = h;
-        l->tls = h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
+        l->tls = !l->admin && h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
         l->fd = -1;
         h->n_listeners = i + 1;
         enum err_code rc = !strncmp(text, "unix:", 5)
                                ? listen_unix(l, text + 5, h->config.unix_mode, e)
-                               : listen_tcp(l, text, h->config.accounts, e);
+                               : listen_tcp(l, text, l->admin || h->config.accounts, e);
         if (rc)
             return rc;
         h->addresses[i] = l->address;

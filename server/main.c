@@ -110,6 +110,8 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
     struct http_config hc = {
         .listen = (const char *const *)c->listen.items,
         .n_listen = c->listen.n,
+        .admin_listen = (const char *const *)c->admin_listen.items,
+        .n_admin_listen = c->admin_listen.n,
         .accounts = c->accounts != NULL,
         .unix_mode = (int)c->unix_mode,
         .max_header_bytes = (size_t)c->max_header,
@@ -138,16 +140,22 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
     return http_start(s, &hc, &s->http, e);
 }
 
+static void add_addresses(const struct server *s, bool admin, struct strb *out)
+{
+    const char *const *addresses;
+    size_t n = http_addresses(s->http, admin, &addresses);
+    for (size_t i = 0; i < n; i++)
+        strb_addf(out, "%s%s", i ? "," : "", addresses[i]);
+}
+
 static void log_ready(const struct server *s)
 {
-    _cleanup_strb_ struct strb listen = {0};
-    const char *const *addresses;
-    size_t n = http_addresses(s->http, &addresses);
-    for (size_t i = 0; i < n; i++)
-        strb_addf(&listen, "%s%s", i ? "," : "", addresses[i]);
-    log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "backend",
-              engine_backend(s->engine), "note", engine_note(s->engine), "version", ARRAYD_VERSION,
-              NULL);
+    _cleanup_strb_ struct strb listen = {0}, admin = {0};
+    add_addresses(s, false, &listen);
+    add_addresses(s, true, &admin);
+    log_event(LOG_INFO, "ready", "listen", listen.failed ? "?" : listen.data, "admin_listen",
+              admin.len && !admin.failed ? admin.data : "", "backend", engine_backend(s->engine),
+              "note", engine_note(s->engine), "version", ARRAYD_VERSION, NULL);
 }
 
 /* What is not as it was asked for, and where the time of the start went. */

@@ -84,6 +84,8 @@ class Daemon:
 
     def parse_ready(self, text):
         listen = re.search(r"listen\"?[=:]\"?([^\"]*?)(\"|\s\w+=|\s*$)", text)
+        admin = re.search(r"admin_listen\"?[=:]\"?[^\s\",]*:(\d+)", text)
+        self.admin_port = int(admin[1]) if admin else None
         self.addresses = re.split(r"[\s,]+", listen[1].strip())
         for address in self.addresses:
             if address.startswith("unix:"):

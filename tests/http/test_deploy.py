@@ -16,8 +16,8 @@ import time
 import pytest
 import yaml
 
-from client import REPO
-from conftest import find_binary
+from client import REPO, Client
+from conftest import CONTRACT, find_binary
 from test_doctor import checks, find
 from test_seen import metrics
 
@@ -156,7 +156,7 @@ def test_the_health_check_of_compose(compose, daemon):
     assert first == "CMD"
 
     def healthy(port):
-        command = [part.replace("/7411", f"/{port}").replace("$$", "$") for part in rest]
+        command = [part.replace("/7412", f"/{port}").replace("$$", "$") for part in rest]
         return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
 
     assert healthy(daemon.port)
@@ -169,11 +169,9 @@ def test_prometheus_asks_arrayd(compose):
     target, = job["static_configs"][0]["targets"]
     host, port = target.split(":")
     assert host in compose["services"] and host in settings(read("container.conf"))["allowed-host"]
-    assert settings(read("container.conf"))["listen"] == [f"0.0.0.0:{port}"]
-    service = compose["services"]["prometheus"]
-    token = pathlib.PurePath(job["authorization"]["credentials_file"])
-    assert str(token.parent) == "/run/secrets" and token.name in service["secrets"]
-    mounted = {v.split(":")[1] for v in service["volumes"]}
+    assert settings(read("container.conf"))["admin-listen"] == [f"0.0.0.0:{port}"]
+    assert not any(port in published for published in compose["services"][host]["ports"])
+    mounted = {v.split(":")[1] for v in compose["services"]["prometheus"]["volumes"]}
     assert all(f"/etc/prometheus/{rules}" in mounted for rules in prometheus["rule_files"])
 
 
@@ -257,7 +255,7 @@ def test_the_manifests_are_kubernetes_own(path):
         kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
-def test_the_pod_is_what_arrayd_needs(manifests, tmp_path, daemon):
+def test_the_pod_is_what_arrayd_needs(manifests, tmp_path, daemon_with):
     spec = manifests["StatefulSet"]["spec"]
     pod, = [spec["template"]["spec"]]
     container, = pod["containers"]
@@ -283,15 +281,16 @@ def test_the_pod_is_what_arrayd_needs(manifests, tmp_path, daemon):
     # The end: the snapshot and the open requests fit into the time that is given.
     drain = float(re.search(r"--drain-timeout .*\n.*default: (\d+)", HELP)[1])
     assert pod["terminationGracePeriodSeconds"] >= drain + float(conf["state-timeout"][0]) + 30
-    # The probes, as the kubelet sends them.
+    # The probes, as the kubelet sends them: to the pod's address.
     ports = {p["name"]: p["containerPort"] for p in container["ports"]}
-    assert conf["listen"] == [f"0.0.0.0:{ports['http']}"]
-    c = daemon.client()
+    assert conf["listen"] == [f"0.0.0.0:{ports['http']}"] and conf["admin-listen"] == [f"0.0.0.0:{ports['admin']}"]
+    assert spec["template"]["metadata"]["annotations"]["prometheus.io/port"] == str(ports["admin"])
+    d = daemon_with("--admin-listen", "0.0.0.0:0")
+    c = Client("127.0.0.1", d.admin_port, CONTRACT)
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         get = container[probe]["httpGet"]
-        assert get["port"] == "http"
-        headers = {h["name"]: h["value"] for h in get["httpHeaders"]}
-        assert c.get(get["path"], headers=headers).status == 200
+        assert get["port"] == "admin"
+        assert c.get(get["path"], headers={"Host": f"10.1.2.3:{ports['admin']}"}).status == 200
     c.close()
 
 

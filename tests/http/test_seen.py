@@ -1,9 +1,13 @@
 """Seen from outside: the figures of GPUs, the log line of a request."""
 import json
 import re
+import socket
 import time
 
 import pytest
+
+from client import Client
+from conftest import CONTRACT
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)')
 
@@ -77,6 +81,40 @@ def test_a_gpu_that_does_not_answer_holds_up_nobody(fake_with):
         begun = time.monotonic()
         assert "arrayd_gpu_temperature_celsius" not in metrics(c)
         assert time.monotonic() - begun < 1
+    c.close()
+
+
+# --- the addresses for those who watch ---
+
+def test_admin_addresses_serve_health_and_metrics_alone(daemon_with, accounts):
+    accounts.add("ann")
+    d = daemon_with("--accounts", accounts.path, "--max-connections", "1", "--admin-listen", "127.0.0.1:0")
+    taken = socket.create_connection((d.host, d.port))  # all that there may be
+    admin = Client(d.host, d.admin_port, CONTRACT)
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert admin.get(path).status == 200
+    assert "arrayd_http_connections" in metrics(admin)
+    for path in ("/v1/info", "/openapi.json", "/v1/arrays/u"):
+        admin.fails(404, "not_found", admin.get(path, check=False))  # of no path's contract
+    admin.fails(404, "not_found", admin.post("/v1/evaluate", {"expr": "1"}))
+    admin.fails(403, "forbidden", admin.get("/metrics", headers={"Host": "evil.example"}))
+    admin.close()
+    taken.close()
+    c = Client(d.host, d.port, CONTRACT)  # elsewhere the figures are an operator's
+    deadline = time.monotonic() + 10
+    while (r := c.get("/metrics")).status != 401 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    c.fails(401, "unauthorized", r)
+    c.close()
+
+
+def test_admin_addresses_need_no_accounts(daemon_with):
+    """Others may reach them, for there is nothing to take; a page with a name of its own may not ask."""
+    d = daemon_with("--admin-listen", "0.0.0.0:0", "--admin-listen", "127.0.0.1:0")
+    assert re.search(r"admin_listen=0\.0\.0\.0:\d+,127\.0\.0\.1:\d+ ", d.log())
+    c = Client("127.0.0.1", d.admin_port, CONTRACT)
+    assert c.get("/healthz", headers={"Host": "10.0.0.7:80"}).status == 200
+    c.fails(403, "forbidden", c.get("/healthz", headers={"Host": "evil.example"}))
     c.close()
 
 

@@ -63,7 +63,7 @@ static enum err_code start(void)
         return rc;
     }
     const char *const *addresses;
-    assert_int_equal(http_addresses(server.http, &addresses), 1);
+    assert_int_equal(http_addresses(server.http, false, &addresses), 1);
     port = atoi(strrchr(addresses[0], ':') + 1);
     return ERR_OK;
 }

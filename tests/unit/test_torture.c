@@ -73,7 +73,7 @@ static void start(int64_t memory)
     assert_int_equal(auth_new(server.engine, &limits, NULL, &server.auth, &e), ERR_OK);
     assert_int_equal(http_start(&server, &hc, &server.http, &e), ERR_OK);
     const char *const *addresses;
-    assert_int_equal(http_addresses(server.http, &addresses), 1);
+    assert_int_equal(http_addresses(server.http, false, &addresses), 1);
     port = atoi(strrchr(addresses[0], ':') + 1);
 }
 
