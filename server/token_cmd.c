@@ -3,8 +3,9 @@
  * A token is printed once, alone on standard output, and only its hash is kept. The file is
  * replaced in one step (a new one beside it, fsync, rename), so that the daemon and a crash find
  * the old one or the new one; a lock on the folder keeps two such commands from losing each other's
- * work. The new file keeps the owner of the old one, since the daemon may be another user than who
- * runs this. The daemon takes notice on SIGHUP. */
+ * work. A file that was not there is for its owner alone; else the new one keeps the old one's
+ * owner and readers, since the daemon may be another user than who runs this. The daemon takes
+ * notice on SIGHUP. */
 #include "server/token_cmd.h"
 
 #include <errno.h>
@@ -103,6 +104,14 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
+/* Who might read the old one may read the new one: the daemon, mostly. */
+static bool keep_access(int fd, const struct stat *old)
+{
+    bool ours = old->st_uid == geteuid() && old->st_gid == getegid();
+    return (ours || fchown(fd, old->st_uid, old->st_gid) == 0) &&
+           fchmod(fd, (old->st_mode & 0044) | 0600) == 0;
+}
+
 static enum err_code write_accounts(struct command *c, const struct strb *text, struct err *e)
 {
     struct accounts check;
@@ -117,9 +126,7 @@ static enum err_code write_accounts(struct command *c, const struct strb *text, 
     int fd = mkostemp(fresh.data, O_CLOEXEC); /* for its owner alone: 0600 */
     if (fd < 0)
         return sys_error(c, e);
-    bool ok = write_all(fd, text->data, text->len) &&
-              (!c->exists || (c->st.st_uid == geteuid() && c->st.st_gid == getegid()) ||
-               fchown(fd, c->st.st_uid, c->st.st_gid) == 0) &&
+    bool ok = write_all(fd, text->data, text->len) && (!c->exists || keep_access(fd, &c->st)) &&
               fsync(fd) == 0;
     int why = errno;
     if (close(fd) != 0 && ok) {

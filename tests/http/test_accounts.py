@@ -155,6 +155,18 @@ def test_the_command_keeps_what_was_written(accounts):
     assert re.fullmatch(r"# ours\n\[ann\] # she\ntoken = [0-9a-f]{64}\n  weight = 7 ; much\n\n\[bob\]\nrole = operator\n", text)
     accounts.command("remove", "ann")
     assert accounts.path.read_text() == re.sub("token.*\n", "", text)
+    for mode, want in ((0o644, 0o644), (0o640, 0o640), (0o600, 0o600), (0o664, 0o644), (0o755, 0o644)):
+        os.chmod(accounts.path, mode)
+        accounts.command("add", "ann")
+        assert stat.S_IMODE(os.stat(accounts.path).st_mode) == want
+
+
+def test_a_link_to_the_file_stays_one(accounts, tmp_path):
+    accounts.add("ann")
+    accounts.path.rename(tmp_path / "real")
+    accounts.path.symlink_to("real")
+    accounts.command("add", "bob")
+    assert accounts.path.is_symlink() and "[bob]" in (tmp_path / "real").read_text()
 
 
 def test_what_the_command_refuses(accounts, tmp_path):

@@ -165,6 +165,31 @@ static void tokens_are_random(void **state)
     assert_string_equal(digits, ABC);
 }
 
+/* Other tokens, and real ones with another character, in many. */
+static void guesses_find_nobody(void **state)
+{
+    (void)state;
+    enum { TOKENS = 20, GUESSES = 200000 };
+    char real[TOKENS][TOKEN_SIZE], guess[TOKEN_SIZE];
+    struct token tokens[TOKENS];
+    int hits = 0;
+    for (size_t i = 0; i < TOKENS; i++) {
+        token_make(real[i]);
+        token_hash(real[i], TOKEN_SIZE - 1, tokens[i].hash);
+    }
+    for (int i = 0; i < GUESSES; i++) {
+        token_make(guess);
+        hits += token_find(tokens, TOKENS, guess, TOKEN_SIZE - 1) < TOKENS;
+        memcpy(guess, real[i % TOKENS], TOKEN_SIZE);
+        guess[i / TOKENS % (TOKEN_SIZE - 1)] ^= (char)(1 << i % 7);
+        hits += token_find(tokens, TOKENS, guess, TOKEN_SIZE - 1) < TOKENS;
+        hits += token_find(tokens, TOKENS, real[i % TOKENS], (size_t)i % (TOKEN_SIZE - 1)) < TOKENS;
+    }
+    assert_int_equal(hits, 0);
+    for (size_t i = 0; i < TOKENS; i++)
+        assert_int_equal(token_find(tokens, TOKENS, real[i], TOKEN_SIZE - 1), i);
+}
+
 static void changes_keep_the_rest(void **state)
 {
     (void)state;
@@ -307,6 +332,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_with_their_line),
         cmocka_unit_test(there_is_an_end_to_it),
         cmocka_unit_test(tokens_are_random),
+        cmocka_unit_test(guesses_find_nobody),
         cmocka_unit_test(changes_keep_the_rest),
         cmocka_unit_test(random_text),
         cmocka_unit_test(failing_allocations),

@@ -99,6 +99,33 @@ static void ids_are_random_and_recognised(void **state)
     assert_false(id_is('a', "a-000000000000000000000_"));
 }
 
+/* A million ids as they are made, and as many that differ from a real one in a character. */
+static void guesses_find_nothing(void **state)
+{
+    (void)state;
+    static const char digit[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { ARRAYS = 1000, GUESSES = 1000000 };
+    struct handles *t = handles_new(ARRAYS);
+    struct handle_space *s = handle_space_new(t, "s-one");
+    char real[100][ID_SIZE], id[ID_SIZE];
+    int hits = 0;
+    for (int i = 0; i < ARRAYS; i++) {
+        struct handle h = add(s, 1, NULL, NAME_NEW, NULL);
+        memcpy(real[i % 100], h.id, ID_SIZE);
+    }
+    for (int i = 0; i < GUESSES; i++) {
+        id_make('a', id);
+        hits += lookup(s, id, NULL) == ERR_OK;
+        memcpy(id, real[i % 100], ID_SIZE);
+        char *at = &id[2 + i / 100 % (ID_SIZE - 3)], was = *at;
+        *at = digit[i / 2300 % 62];
+        hits += *at != was && lookup(s, id, NULL) == ERR_OK;
+    }
+    assert_int_equal(hits, 0);
+    assert_int_equal(lookup(s, real[0], NULL), ERR_OK);
+    finish(t, s);
+}
+
 static void names_are_checked(void **state)
 {
     (void)state;
@@ -423,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_random_and_recognised),
+        cmocka_unit_test(guesses_find_nothing),
         cmocka_unit_test(names_are_checked),
         cmocka_unit_test(ids_cross_sessions_and_names_do_not),
         cmocka_unit_test(taken_names_conflict_or_are_replaced),
