@@ -94,6 +94,9 @@ static const struct setting settings[] = {
      "values that a job records, of all its records together"},
     {"max-jobs", SET_COUNT, true, AT(max_jobs), "1000", 1, 1e6, "N",
      "jobs of a user; past them those that ended first are forgotten"},
+    {"record-memory", SET_SIZE, true, AT(record_memory), "256MiB", 0, ANY, "SIZE",
+     "of what all jobs of a user record, 8 bytes a value; those that ended first give way; 0: no "
+     "limit"},
     {"job-retention", SET_SECONDS, true, AT(job_retention), "3600", 0, 1e9, "SECONDS",
      "that a job is kept after its end"},
     {"max-json-body", SET_SIZE, true, AT(max_json_body), "16MiB", 1024, 4294967296.0, "SIZE",

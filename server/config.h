@@ -55,7 +55,7 @@ struct config {
     int64_t max_nodes, max_nesting, max_inputs;
     int64_t max_kernel_nodes, max_kernel_inputs, plan_cache, plan_cache_size;
     int64_t max_inline; /* elements */
-    int64_t max_statements, max_records, max_jobs;
+    int64_t max_statements, max_records, max_jobs, record_memory;
     double job_retention; /* seconds */
     int64_t max_json_body, max_json_depth, max_json_values;
 

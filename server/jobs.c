@@ -160,25 +160,66 @@ void jobs_settle(struct jobs *t)
     jobs_publish_end(t);
 }
 
-/* With the lock held: whether there is room for one more job. The one that ended first gives way
- * where it must; it goes to *ret_old, the table's reference with it. */
-static bool make_way(struct jobs *t, const struct principal *p, struct user_job **ret_old)
+/* Bytes of all the values that such a job may come to have. */
+static int64_t record_bytes(const struct job_spec *spec)
 {
-    uint32_t n = 0;
-    struct user_job *old = NULL;
+    return spec->n_series ? spec->steps / spec->record_every * spec->n_series * RECORD_SIZE : 0;
+}
+
+/* What a job takes of a principal's allowance: its end leaves it what it has. */
+static int64_t held_bytes(const struct user_job *j)
+{
+    return job_is_over(j) ? (int64_t)j->n_values * j->spec.n_series * RECORD_SIZE
+                          : record_bytes(&j->spec);
+}
+
+struct held {
+    uint32_t jobs;
+    int64_t bytes;
+};
+
+static struct held held_by(struct jobs *t, const struct principal *p, bool ended,
+                           struct user_job **ret_oldest)
+{
+    struct held h = {0};
+    *ret_oldest = NULL;
     for (struct user_job *j = t->first; j; j = j->next) {
-        if (j->spec.principal != p)
+        bool over = job_is_over(j);
+        if (j->spec.principal != p || (over && !ended))
             continue;
-        n++;
-        if (job_is_over(j) && (!old || j->ended < old->ended))
-            old = j;
+        h.jobs++;
+        h.bytes += held_bytes(j);
+        if (over && (!*ret_oldest || j->ended < (*ret_oldest)->ended))
+            *ret_oldest = j;
     }
-    if (n < t->config.max_jobs)
-        return true;
-    if (old)
-        job_forget(old);
-    *ret_old = old;
-    return old != NULL;
+    return h;
+}
+
+/* With the lock held: makes room for one more job. Those that ended first give way where they must;
+ * they are chained in *ret_old, the table's references with them. */
+static enum err_code make_way(struct jobs *t, const struct job_spec *spec,
+                              struct user_job **ret_old, struct err *e)
+{
+    const struct principal *p = spec->principal;
+    const int64_t most = t->config.record_memory, bytes = record_bytes(spec);
+    struct user_job *oldest;
+    struct held h = held_by(t, p, false, &oldest);
+    if (h.jobs >= t->config.max_jobs)
+        return err_set(e, ERR_QUOTA, "%" PRIu32 " jobs are under way: the limit is reached",
+                       t->config.max_jobs);
+    if (most && bytes > most - h.bytes)
+        return err_set(e, ERR_QUOTA,
+                       "this records up to %" PRId64 " bytes, and jobs under way up to %" PRId64
+                       ": the limit of record-memory is %" PRId64,
+                       bytes, h.bytes, most);
+    for (;;) {
+        h = held_by(t, p, true, &oldest);
+        if (h.jobs < t->config.max_jobs && (!most || bytes <= most - h.bytes))
+            return ERR_OK;
+        job_forget(oldest); /* there is one: without those that ended there was room */
+        oldest->next = *ret_old;
+        *ret_old = oldest;
+    }
 }
 
 static enum err_code err_draining(struct err *e)
@@ -200,9 +241,8 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
     enum err_code code = ERR_OK;
     if (t->stopping)
         code = err_draining(e);
-    else if (!make_way(t, take_spec->principal, &old))
-        code = err_set(e, ERR_QUOTA, "%" PRIu32 " jobs are under way: the limit is reached",
-                       t->config.max_jobs);
+    else
+        code = make_way(t, take_spec, &old, e);
     if (code != ERR_OK) {
         pthread_mutex_unlock(&t->lock);
         mem_free(j);
@@ -225,7 +265,10 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
     t->last = &j->next;
     job_make_ready(j);
     pthread_mutex_unlock(&t->lock);
-    job_unref(old);
+    for (struct user_job *next; old; old = next) {
+        next = old->next;
+        job_unref(old);
+    }
     *ret = j;
     return ERR_OK;
 }

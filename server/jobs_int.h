@@ -8,6 +8,8 @@
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
+#define RECORD_SIZE 8 /* bytes of a value, at most */
+
 struct series_values {
     char name[NAME_SIZE];
     enum dtype dtype;

@@ -29,7 +29,9 @@ static bool reserve_values(struct user_job *j, uint32_t n)
         program_values(j->spec.program, i, &s->dtype);
         if (s->n + n <= s->cap)
             continue;
+        const size_t most = (size_t)(j->spec.steps / j->spec.record_every);
         size_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 64;
+        cap = cap < most ? cap : most;
         char *bytes = mem_reallocarray(s->bytes, cap, dtype_size(s->dtype));
         if (!bytes)
             return false;

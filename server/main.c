@@ -72,6 +72,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     struct jobs_config jobs = {.max_jobs = (uint32_t)c->max_jobs,
+                               .record_memory = c->record_memory,
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
                                .patience = c->drain_timeout,

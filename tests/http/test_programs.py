@@ -369,25 +369,6 @@ def test_a_job_goes_with_its_session(api):
     assert r["id"] not in [j["id"] for j in jobs(api)]
 
 
-def test_retention_and_limits(daemon_with):
-    d = daemon_with("--job-retention", "100", "--max-jobs", 2, "--max-statements", 3, "--max-records", 10)
-    api = d.client()
-    limits = api.info()["limits"]
-    assert (limits["max_jobs"], limits["max_statements"], limits["max_records"], limits["job_retention"]) == (2, 3, 10, 100)
-    hold(api, "x", np.zeros(3))
-    api.fails(422, "expression_too_large", api.post("/v1/programs", {"body": ["x += 1"] * 4}))
-    api.fails(422, "bad_field", api.post("/v1/programs", {"body": ["x += 1"], "steps": 11, "record": {"x": "x[0]"}}))
-    first = run(api, ["x += 1"], 10, record={"x": "x[0]"})["id"]
-    second = run(api, ["x += 1"])["id"]
-    third = start(api, ["x += 1"])  # the one that ended first gives way
-    api.fails(404, "not_found", api.get(f"/v1/jobs/{first}"))
-    assert {j["id"] for j in jobs(api)} == {second, third}
-    hold(api, "y", np.zeros(3))  # of two that write one array, one gives up in time
-    start(api, ["y += 1"])
-    api.fails(429, "quota_exceeded", api.post("/v1/programs", {"body": ["x += 1"]}))
-    api.close()
-
-
 def test_it_ends_with_the_daemon(daemon_with):
     """SIGTERM while programs run and are waited for: replies come, and the daemon ends cleanly."""
     d = daemon_with("--drain-timeout", "20")
@@ -573,16 +554,3 @@ def test_an_ended_job_keeps_no_session(api):
     until(lambda: api.get(f"/v1/sessions/{s}").status == 404, 5)
     for j in (ref, done):
         api.fails(404, "not_found", api.get(f"/v1/jobs/{j}"))
-
-
-def test_retention_while_others_run(daemon_with):
-    """Jobs that always have something to do do not keep the ended ones."""
-    api = daemon_with("--job-retention", "0").client()
-    for name in "abc":
-        hold(api, name, np.zeros(3))
-    refs = [start(api, [f"{name} += 1"]) for name in "ab"]
-    ended = run(api, ["c += 1"])["id"]
-    until(lambda: api.get(f"/v1/jobs/{ended}").status == 404, 40)
-    for ref in refs:
-        api.expect(200, api.delete(f"/v1/jobs/{ref}"))
-    api.close()
