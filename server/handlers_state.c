@@ -35,6 +35,7 @@ static void finish(struct request *req)
     json_put_member_i64(&w, "arrays", r->arrays);
     json_put_member_i64(&w, "left_out", r->left_out);
     json_put_member_i64(&w, "bytes", r->bytes);
+    json_put_member_i64(&w, "reused", r->reused);
     json_put_member_double(&w, "seconds", r->seconds);
     json_close_object(&w);
     http_reply_json(req, 200, &out);

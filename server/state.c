@@ -21,6 +21,7 @@ struct state {
     struct server *server;
     struct state_dir *dir;
     int64_t restored_us;
+    struct state_kept *kept; /* main's, then of who takes a snapshot */
     _Atomic bool stop;
     pthread_mutex_t lock;
     pthread_cond_t idle;
@@ -111,6 +112,7 @@ void state_close(struct state *t)
     state_stop(t);
     pthread_cond_destroy(&t->idle);
     pthread_mutex_destroy(&t->lock);
+    state_kept_free(&t->kept);
     state_dir_close(t->dir);
     mem_free(t);
 }
@@ -122,13 +124,14 @@ int64_t state_restored_us(const struct state *t)
 
 static void log_report(const char *what, const struct state_report *r)
 {
-    char arrays[24], bytes[24], seconds[24], left_out[24];
+    char arrays[24], bytes[24], reused[24], seconds[24], left_out[24];
     snprintf(arrays, sizeof arrays, "%lld", (long long)r->arrays);
     snprintf(bytes, sizeof bytes, "%lld", (long long)r->bytes);
+    snprintf(reused, sizeof reused, "%lld", (long long)r->reused);
     snprintf(seconds, sizeof seconds, "%.3f", r->seconds);
     snprintf(left_out, sizeof left_out, "%lld", (long long)r->left_out);
-    log_event(r->left_out ? LOG_WARN : LOG_INFO, what, "arrays", arrays, "bytes", bytes, "seconds",
-              seconds, r->left_out ? "left_out" : NULL, left_out, NULL);
+    log_event(r->left_out ? LOG_WARN : LOG_INFO, what, "arrays", arrays, "bytes", bytes, "reused",
+              reused, "seconds", seconds, r->left_out ? "left_out" : NULL, left_out, NULL);
 }
 
 /* --- restoring --- */
@@ -159,6 +162,7 @@ static enum err_code refuse(struct state *t, struct err *e)
     log_event(LOG_WARN, "the state is put aside, since it cannot be restored", "reason", e->message,
               NULL);
     auth_each(t->server->auth, forget, NULL);
+    state_kept_free(&t->kept);
     return state_dir_refuse(t->dir, e);
 }
 
@@ -172,7 +176,7 @@ enum err_code state_restore(struct state *t, struct err *e)
     if (r == ERR_OK && !there)
         return ERR_OK;
     if (r == ERR_OK) {
-        r = state_read_all(t->server, &reader, &report, e);
+        r = state_read_all(t->server, &reader, &t->kept, &report, e);
         state_read_close(&reader);
     }
     if (r != ERR_OK)
@@ -191,7 +195,7 @@ static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic b
 {
     uint64_t begun = clock_ns();
     struct state_report r = {0};
-    enum err_code code = state_write_all(t->server, t->dir, deadline_ns, stop, &r, e);
+    enum err_code code = state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &r, e);
     r.seconds = 1e-9 * (double)(clock_ns() - begun);
     pthread_mutex_lock(&t->lock);
     t->taken += code == ERR_OK;

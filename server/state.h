@@ -24,6 +24,7 @@ struct state_report {
     int64_t arrays;   /* handles */
     int64_t left_out; /* of them; each has been logged */
     int64_t bytes;    /* of data and manifest */
+    int64_t reused;   /* of them: in files that the last snapshot had already */
     double seconds;
 };
 

@@ -8,6 +8,10 @@
  * runs at 1 to 2 GB/s on processors with instructions for it, which is what a disk takes, and
  * nobody has to ask what it does not find.
  *
+ * A large memory has a file of its own. Where nothing was written to it since the last snapshot,
+ * its file is linked into the new folder, and no byte of it is moved: files are never changed once
+ * a snapshot has them.
+ *
  * The disk is told to write while data still come, FLUSH bytes at a time: then the time that a
  * snapshot takes shows while it is taken (--state-timeout), and memory does not fill with pages
  * that wait. */
@@ -36,14 +40,17 @@
 struct state_dir {
     char *path;
     int fd, lock;
+    uint64_t current; /* number of the last complete snapshot, as far as is known; or 0 */
 };
 
 struct state_writer {
     struct state_dir *dir;
-    uint64_t number;
-    int folder, data; /* descriptors; -1: none */
-    int64_t size;     /* of the data so far */
-    int64_t flushed;  /* which is on the disk already */
+    uint64_t number, files;    /* files: of their own so far */
+    int folder, data, own;     /* descriptors; -1: none */
+    char name[STATE_FILE];     /* of `own` */
+    int64_t size;              /* of the small memories so far */
+    int64_t at, done, flushed; /* of the memory being written: where it begins, how much of it there
+                                  is, and how much the disk has of its file */
     struct sha256_ctx sum;
 };
 
@@ -125,30 +132,29 @@ void state_digest(struct sha256_ctx *sum, char ret[STATE_DIGEST])
 
 /* --- folders that go --- */
 
-static void remove_folder(struct state_dir *d, const char *name)
+static DIR *list(int folder, const char *name)
 {
-    static const char *const files[] = {"manifest.json", "data"};
-    int fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        unlinkat(fd, files[i], 0);
-    close(fd);
-    unlinkat(d->fd, name, AT_REMOVEDIR);
-}
-
-static DIR *list(struct state_dir *d)
-{
-    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!dir && fd >= 0)
         close(fd);
     return dir;
 }
 
+static void remove_folder(struct state_dir *d, const char *name)
+{
+    DIR *dir = list(d->fd, name);
+    for (const struct dirent *x; dir && (x = readdir(dir));)
+        if (x->d_name[0] != '.')
+            unlinkat(dirfd(dir), x->d_name, 0);
+    if (dir)
+        closedir(dir);
+    unlinkat(d->fd, name, AT_REMOVEDIR);
+}
+
 static void remove_others(struct state_dir *d, uint64_t number)
 {
-    DIR *dir = list(d);
+    DIR *dir = list(d->fd, ".");
     for (const struct dirent *x; dir && (x = readdir(dir));) {
         uint64_t n = number_of("snapshot", x->d_name);
         if (n && n != number)
@@ -161,7 +167,7 @@ static void remove_others(struct state_dir *d, uint64_t number)
 static enum err_code next_number(struct state_dir *d, uint64_t *ret, struct err *e)
 {
     uint64_t highest = 0;
-    DIR *dir = list(d);
+    DIR *dir = list(d->fd, ".");
     if (!dir)
         return failed(d, "", e);
     for (const struct dirent *x; (x = readdir(dir));) {
@@ -196,7 +202,7 @@ enum err_code state_write_begin(struct state_dir *d, struct state_writer **ret, 
     char name[STATE_NAME];
     if (!w)
         return err_oom(e);
-    *w = (struct state_writer){.dir = d, .folder = -1, .data = -1};
+    *w = (struct state_writer){.dir = d, .folder = -1, .data = -1, .own = -1};
     enum err_code r = next_number(d, &w->number, e);
     name_of("snapshot", w->number, name);
     if (r == ERR_OK && mkdirat(d->fd, name, 0700) != 0)
@@ -213,54 +219,91 @@ enum err_code state_write_begin(struct state_dir *d, struct state_writer **ret, 
         state_write_abort(w);
         return r;
     }
-    sha256_init(&w->sum);
     *ret = w;
     return ERR_OK;
 }
 
-int64_t state_write_size(const struct state_writer *w)
+enum err_code state_write_open(struct state_writer *w, bool apart, char ret[STATE_FILE],
+                               int64_t *ret_at, struct err *e)
 {
-    return w->size;
+    sha256_init(&w->sum);
+    w->done = 0;
+    w->at = apart ? 0 : w->size;
+    snprintf(ret, STATE_FILE, "data");
+    if (apart) {
+        snprintf(ret, STATE_FILE, "memory-%" PRIu64 "-%" PRIu64, w->number, w->files++);
+        w->own = openat(w->folder, ret, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (w->own < 0)
+            return failed(w->dir, ret, e);
+        w->flushed = 0;
+    }
+    memcpy(w->name, ret, STATE_FILE);
+    *ret_at = w->at;
+    return ERR_OK;
+}
+
+/* Of a file of its own: one part is written while the next is filled. */
+static void flush(struct state_writer *w)
+{
+    while (w->own >= 0 && w->done - w->flushed >= 2 * FLUSH) {
+        sync_file_range(w->own, w->flushed + FLUSH, FLUSH, SYNC_FILE_RANGE_WRITE);
+        sync_file_range(w->own, w->flushed, FLUSH,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            SYNC_FILE_RANGE_WAIT_AFTER);
+        posix_fadvise(w->own, w->flushed, FLUSH, POSIX_FADV_DONTNEED);
+        w->flushed += FLUSH;
+    }
 }
 
 enum err_code state_write(struct state_writer *w, const void *bytes, size_t n, struct err *e)
 {
-    enum err_code r = write_all(w->dir, w->data, "data", bytes, n, e);
+    int fd = w->own >= 0 ? w->own : w->data;
+    enum err_code r = write_all(w->dir, fd, w->name, bytes, n, e);
     if (r != ERR_OK)
         return r;
     sha256_update(&w->sum, n, bytes);
-    w->size += (int64_t)n;
-    while (w->size - w->flushed >= 2 * FLUSH) { /* one part is written while the next is filled */
-        sync_file_range(w->data, w->flushed + FLUSH, FLUSH, SYNC_FILE_RANGE_WRITE);
-        sync_file_range(w->data, w->flushed, FLUSH,
-                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                            SYNC_FILE_RANGE_WAIT_AFTER);
-        posix_fadvise(w->data, w->flushed, FLUSH, POSIX_FADV_DONTNEED);
-        w->flushed += FLUSH;
+    w->done += (int64_t)n;
+    flush(w);
+    return ERR_OK;
+}
+
+enum err_code state_write_close(struct state_writer *w, char ret[STATE_DIGEST], struct err *e)
+{
+    state_digest(&w->sum, ret);
+    if (w->own < 0) {
+        w->size += w->done;
+        return ERR_OK;
     }
-    return ERR_OK;
+    enum err_code r = fsync(w->own) == 0 ? ERR_OK : failed(w->dir, w->name, e);
+    close_fd(&w->own);
+    return r;
 }
 
-void state_write_digest(struct state_writer *w, char ret[STATE_DIGEST])
+enum err_code state_write_drop(struct state_writer *w, struct err *e)
 {
-    state_digest(&w->sum, ret); /* which begins anew by that */
-}
-
-enum err_code state_write_back(struct state_writer *w, int64_t size, struct err *e)
-{
-    if (ftruncate(w->data, size) != 0 || lseek(w->data, size, SEEK_SET) != size)
+    if (w->own >= 0) {
+        close_fd(&w->own);
+        return unlinkat(w->folder, w->name, 0) == 0 ? ERR_OK : failed(w->dir, w->name, e);
+    }
+    if (ftruncate(w->data, w->at) != 0 || lseek(w->data, w->at, SEEK_SET) != w->at)
         return failed(w->dir, "data", e);
-    sha256_init(&w->sum);
-    w->size = size;
-    if (w->flushed > size)
-        w->flushed = size;
     return ERR_OK;
+}
+
+/* Links are numbered, file systems without them are met: then it is written anew. */
+bool state_write_again(struct state_writer *w, const char *file)
+{
+    char name[STATE_NAME], from[STATE_NAME + STATE_FILE];
+    name_of("snapshot", w->dir->current, name);
+    snprintf(from, sizeof from, "%s/%s", name, file);
+    return linkat(w->dir->fd, from, w->folder, file, 0) == 0;
 }
 
 void state_write_abort(struct state_writer *w)
 {
     char name[STATE_NAME];
     name_of("snapshot", w->number, name);
+    close_fd(&w->own);
     close_fd(&w->data);
     close_fd(&w->folder);
     remove_folder(w->dir, name);
@@ -280,19 +323,16 @@ static enum err_code write_file(const struct state_dir *d, int folder, const cha
     return r;
 }
 
-static enum err_code point_at(struct state_dir *d, const char *name, const char *digest,
-                              struct err *e)
+static enum err_code prepare_pointer(struct state_dir *d, const char *name, const char *digest,
+                                     struct err *e)
 {
     char text[POINTER_MAX];
     int n = snprintf(text, sizeof text, FORMAT "%s %s\n", name, digest);
-    enum err_code r = write_file(d, d->fd, "current.new", text, (size_t)n, e);
-    if (r == ERR_OK && renameat(d->fd, "current.new", d->fd, "current") != 0)
-        r = failed(d, "current", e);
-    if (r == ERR_OK && fsync(d->fd) != 0)
-        r = failed(d, "current", e);
-    return r;
+    return write_file(d, d->fd, "current.new", text, (size_t)n, e);
 }
 
+/* Where the disk does not say that it has the new pointer, it may have either: both snapshots stay.
+ */
 enum err_code state_write_commit(struct state_writer *w, const char *manifest, size_t n,
                                  struct err *e)
 {
@@ -309,16 +349,22 @@ enum err_code state_write_commit(struct state_writer *w, const char *manifest, s
     if (r == ERR_OK && (fsync(w->folder) != 0 || fsync(d->fd) != 0))
         r = failed(d, name, e);
     if (r == ERR_OK)
-        r = point_at(d, name, digest, e);
+        r = prepare_pointer(d, name, digest, e);
+    if (r == ERR_OK && renameat(d->fd, "current.new", d->fd, "current") != 0)
+        r = failed(d, "current", e);
     if (r != ERR_OK) {
         state_write_abort(w);
         return r;
     }
+    d->current = w->number;
+    if (fsync(d->fd) == 0)
+        remove_others(d, w->number);
+    else
+        r = failed(d, "current", e);
     close_fd(&w->data);
     close_fd(&w->folder);
-    remove_others(d, w->number);
     mem_free(w);
-    return ERR_OK;
+    return r;
 }
 
 /* --- reading --- */
@@ -406,48 +452,64 @@ static enum err_code read_snapshot(const struct state_dir *d, int folder, const 
         return err_set(e, ERR_STATE,
                        "%s/%s/manifest.json: damaged: its SHA-256 is not what 'current' says",
                        d->path, name);
-    ret->data = openat(folder, "data", O_RDONLY | O_CLOEXEC);
-    return ret->data < 0 ? failed(d, "data", e) : ERR_OK;
+    return ERR_OK;
 }
 
 enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
                               struct err *e)
 {
-    struct state_reader r = {.data = -1};
+    struct state_reader r = {.dir = d, .folder = -1, .data = -1};
     char digest[STATE_DIGEST], name[STATE_NAME];
     enum err_code code = read_pointer(d, &r.number, digest, ret_there, e);
     if (code != ERR_OK || !*ret_there)
         return code;
     name_of("snapshot", r.number, name);
-    int folder = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    code = folder < 0 ? failed(d, name, e) : read_snapshot(d, folder, name, digest, &r, e);
-    close_fd(&folder);
-    if (code != ERR_OK)
+    r.folder = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    code = r.folder < 0 ? failed(d, name, e) : read_snapshot(d, r.folder, name, digest, &r, e);
+    if (code != ERR_OK) {
         state_read_close(&r);
-    else
-        *ret = r;
-    return code;
+        return code;
+    }
+    d->current = r.number;
+    *ret = r;
+    return ERR_OK;
 }
 
-enum err_code state_read(struct state_reader *r, int64_t at, void *to, size_t n, struct err *e)
+static enum err_code open_file(struct state_reader *r, const char *file, struct err *e)
 {
-    for (size_t done = 0; done < n;) {
+    if (r->data >= 0 && !strcmp(r->name, file))
+        return ERR_OK;
+    close_fd(&r->data);
+    if (strchr(file, '/') || strlen(file) >= STATE_FILE)
+        return err_set(e, ERR_STATE, "'%.80s' is no file of a snapshot", file);
+    snprintf(r->name, sizeof r->name, "%s", file);
+    r->data = openat(r->folder, file, O_RDONLY | O_CLOEXEC);
+    return r->data < 0 ? failed(r->dir, file, e) : ERR_OK;
+}
+
+enum err_code state_read(struct state_reader *r, const char *file, int64_t at, void *to, size_t n,
+                         struct err *e)
+{
+    enum err_code code = open_file(r, file, e);
+    for (size_t done = 0; code == ERR_OK && done < n;) {
         ssize_t k = pread(r->data, (char *)to + done, n - done, at + (int64_t)done);
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return err_set(e, ERR_STATE, "data: %s", strerror(errno));
-        if (k == 0)
-            return err_set(e, ERR_STATE, "data: cut off after %lld bytes",
+            code = failed(r->dir, file, e);
+        else if (k == 0)
+            code = err_set(e, ERR_STATE, "%s: cut off after %lld bytes", file,
                            (long long)at + (long long)done);
-        done += (size_t)k;
+        else
+            done += (size_t)k;
     }
-    return ERR_OK;
+    return code;
 }
 
 void state_read_close(struct state_reader *r)
 {
     close_fd(&r->data);
+    close_fd(&r->folder);
     mem_free(r->manifest);
     r->manifest = NULL;
 }
@@ -465,7 +527,7 @@ void state_dir_tidy(struct state_dir *d)
 enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
 {
     enum err_code r = ERR_OK;
-    DIR *dir = list(d);
+    DIR *dir = list(d->fd, ".");
     if (!dir)
         return failed(d, "", e);
     for (const struct dirent *x; r == ERR_OK && (x = readdir(dir));) {
@@ -476,6 +538,7 @@ enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
             r = failed(d, x->d_name, e);
     }
     closedir(dir);
+    d->current = 0;
     if (r == ERR_OK && renameat(d->fd, "current", d->fd, "current.refused") != 0)
         r = failed(d, "current", e);
     if (r == ERR_OK && fsync(d->fd) != 0)

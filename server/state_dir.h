@@ -3,7 +3,9 @@
  *
  *     lock                 held by the process that uses the folder
  *     current              the pointer: format, folder, SHA-256 of the manifest
- *     snapshot-N/manifest.json, data
+ *     snapshot-N/manifest.json
+ *     snapshot-N/data            small memories
+ *     snapshot-N/memory-M-K      a large one; first written in snapshot M, a hard link since
  *     refused-N/, current.refused   put aside by --state-ignore; never touched again
  *
  * Called by state*.c, one thread at a time. Blocks on the disk. Errors: ERR_DISK_FULL where there
@@ -32,14 +34,20 @@ void state_dir_close(struct state_dir *d); /* NULL allowed */
 struct state_writer;
 enum err_code state_write_begin(struct state_dir *d, struct state_writer **ret,
                                 struct err *e) must_check;
-/* More data; counted in the sum. */
+#define STATE_FILE 48 /* a name, with the NUL */
+/* What is written next goes to the file of small memories, from *ret_at on, or (`apart`) to one of
+ * its own; `ret` is its name. */
+enum err_code state_write_open(struct state_writer *w, bool apart, char ret[STATE_FILE],
+                               int64_t *ret_at, struct err *e) must_check;
 enum err_code state_write(struct state_writer *w, const void *bytes, size_t n,
                           struct err *e) must_check;
-int64_t state_write_size(const struct state_writer *w); /* of the data so far */
-/* The sum of the data since the last time. */
-void state_write_digest(struct state_writer *w, char ret[STATE_DIGEST]);
-/* Back to this size: what came after it is left out. */
-enum err_code state_write_back(struct state_writer *w, int64_t size, struct err *e) must_check;
+/* The memory is all there: the sum of it. */
+enum err_code state_write_close(struct state_writer *w, char ret[STATE_DIGEST],
+                                struct err *e) must_check;
+/* It is not to be there; nothing of it stays. */
+enum err_code state_write_drop(struct state_writer *w, struct err *e) must_check;
+/* A file of the last snapshot is one of this too: false where it cannot be. */
+bool state_write_again(struct state_writer *w, const char *file);
 /* The snapshot is complete, on the disk, and the one that counts from now on; all older ones go.
  * The writer is over in any case; where it fails, the last snapshot is as it was. */
 enum err_code state_write_commit(struct state_writer *take_w, const char *manifest, size_t n,
@@ -49,15 +57,18 @@ void state_write_abort(struct state_writer *take_w);
 /* --- the last complete one --- */
 
 struct state_reader {
+    struct state_dir *dir;
     uint64_t number;
-    int data;       /* a descriptor; -1: none */
+    int folder; /* a descriptor; -1: none */
+    int data;   /* of `name` in it; -1: none */
+    char name[STATE_FILE];
     char *manifest; /* of n bytes, held against its sum; mem_free */
     size_t n;
 };
 /* *ret_there: there is one. ERR_STATE for anything but a sound one of this format. */
 enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
                               struct err *e) must_check;
-enum err_code state_read(struct state_reader *r, int64_t at, void *to, size_t n,
+enum err_code state_read(struct state_reader *r, const char *file, int64_t at, void *to, size_t n,
                          struct err *e) must_check;
 void state_read_close(struct state_reader *r);
 

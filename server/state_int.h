@@ -26,13 +26,26 @@ void state_bell_done(void *user, enum err_code result, double device_ms); /* an 
  * time. */
 bool state_bell_wait(struct state_bell *b);
 
+/* Large memories as the last snapshot has them, by the version of their contents, which is never
+ * that of any others in this process. state_kept.c; a pointer to NULL is an empty table. One thread
+ * at a time. */
+struct state_kept;
+struct state_kept_file {
+    char name[STATE_FILE], digest[STATE_DIGEST];
+};
+const struct state_kept_file *state_kept_find(struct state_kept *const *t, uint64_t version);
+/* Nothing is kept where there is no memory for it: it is written anew then. */
+void state_kept_add(struct state_kept **t, uint64_t version, const struct state_kept_file *file);
+void state_kept_free(struct state_kept **t);
+
 /* Writes all that the server has to a new snapshot. `deadline_ns` (clock_ns; 0: none): what is not
- * written by then is left out. `stop`: it is given up where this becomes true (ERR_DRAINING). */
+ * written by then is left out. `stop`: it is given up where this becomes true (ERR_DRAINING).
+ * `kept` is of the last snapshot, and then of this one. */
 enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
-                              const _Atomic bool *stop, struct state_report *ret,
-                              struct err *e) must_check;
+                              const _Atomic bool *stop, struct state_kept **kept,
+                              struct state_report *ret, struct err *e) must_check;
 /* Reads what state_write_all wrote. */
-enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_report *ret,
-                             struct err *e) must_check;
+enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_kept **kept,
+                             struct state_report *ret, struct err *e) must_check;
 
 #endif

@@ -32,7 +32,8 @@ struct loader {
     size_t n_memories;
     struct engine_stream **streams; /* by device */
     struct state_bell bell;
-    int64_t taken_us, data_bytes;
+    struct state_kept **kept;
+    int64_t taken_us;
     struct state_report report;
     struct err *e;
 };
@@ -145,8 +146,8 @@ static enum err_code stream_of(struct loader *l, int device, struct engine_strea
 }
 
 /* From the file straight to where the bytes are wanted. */
-static enum err_code fill(struct loader *l, struct upload *u, int64_t at, int64_t nbytes,
-                          char digest[STATE_DIGEST])
+static enum err_code fill(struct loader *l, struct upload *u, const char *file, int64_t at,
+                          int64_t nbytes, char digest[STATE_DIGEST])
 {
     struct sha256_ctx sum;
     sha256_init(&sum);
@@ -162,7 +163,7 @@ static enum err_code fill(struct loader *l, struct upload *u, int64_t at, int64_
         int64_t n = nbytes - done < PIECE ? nbytes - done : PIECE;
         if ((size_t)n > room)
             n = (int64_t)room;
-        TRY(state_read(l->reader, at + done, to, (size_t)n, l->e));
+        TRY(state_read(l->reader, file, at + done, to, (size_t)n, l->e));
         sha256_update(&sum, (size_t)n, to);
         upload_advance(u, (size_t)n);
         done += n;
@@ -195,22 +196,24 @@ static enum err_code load_memory(struct loader *l, size_t number, struct account
     int64_t at, nbytes, device;
     bool host;
     enum dtype dtype;
-    char want[STATE_DIGEST], is[STATE_DIGEST];
+    struct state_kept_file file;
+    char is[STATE_DIGEST];
     struct engine_stream *s;
     struct upload *u;
+    TRY(get_text(l, v, "file", file.name, sizeof file.name));
     TRY(get_i64(l, v, "at", &at));
     TRY(get_i64(l, v, "bytes", &nbytes));
-    TRY(get_text(l, v, "sha256", want, sizeof want));
+    TRY(get_text(l, v, "sha256", file.digest, sizeof file.digest));
     TRY(json_require(v, "dtype", &x, l->e));
     TRY(json_get_dtype(x, &dtype, l->e));
     TRY(get_i64(l, v, "device", &device));
     TRY(get_bool(l, v, "host", &host));
-    if (dtype_size(dtype) != 1 || nbytes > l->data_bytes || at > l->data_bytes - nbytes)
+    if (dtype_size(dtype) != 1 || at > INT64_MAX - nbytes)
         return json_err(v, l->e, ERR_STATE, "this memory cannot be");
     TRY(stream_of(l, device_of(l, device), &s));
     TRY(upload_new(s, account, nbytes, state_bell_ring, &l->bell, &u, l->e));
-    enum err_code r = fill(l, u, at, nbytes, is);
-    if (r == ERR_OK && strcmp(is, want) != 0)
+    enum err_code r = fill(l, u, file.name, at, nbytes, is);
+    if (r == ERR_OK && strcmp(is, file.digest) != 0)
         r = json_err(v, l->e, ERR_STATE,
                      "data: damaged: the SHA-256 of %lld bytes at %lld is wrong", (long long)nbytes,
                      (long long)at);
@@ -220,6 +223,8 @@ static enum err_code load_memory(struct loader *l, size_t number, struct account
     }
     TRY(upload_finish_new(u, dtype, 1, &nbytes, false, &l->bases[number], l->e));
     l->report.bytes += nbytes;
+    if (strcmp(file.name, "data") != 0)
+        state_kept_add(l->kept, array_version(l->bases[number]), &file);
     return host ? move_out(l, s, l->bases[number]) : ERR_OK;
 }
 
@@ -406,7 +411,6 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
         return err_set(l->e, ERR_STATE, "the snapshot is of format %lld, this version knows %d",
                        (long long)version, STATE_VERSION);
     TRY(get_i64(l, doc, "taken_us", &l->taken_us));
-    TRY(get_i64(l, doc, "data_bytes", &l->data_bytes));
     TRY(get_list(l, doc, "memories", &list));
     l->n_memories = json_count(list);
     l->memories = arena_alloc_array(arena, l->n_memories, sizeof *l->memories);
@@ -449,10 +453,10 @@ static enum err_code settle(struct loader *l)
     return ERR_OK;
 }
 
-enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_report *ret,
-                             struct err *e)
+enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_kept **kept,
+                             struct state_report *ret, struct err *e)
 {
-    struct loader l = {.server = s, .reader = r, .e = e};
+    struct loader l = {.server = s, .reader = r, .kept = kept, .e = e};
     int devices = engine_device_count(s->engine);
     _cleanup_arena_ struct arena *arena = arena_new(0);
     enum err_code code = arena ? state_bell_init(&l.bell, e) : err_oom(e);

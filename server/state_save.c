@@ -27,6 +27,7 @@
 #include "server/table.h"
 
 #define PIECE    (1 << 20) /* bytes that are pulled at once */
+#define APART    (1 << 20) /* memories from this size on have files of their own */
 #define ATTEMPTS 3 /* at a memory that cannot be read: it may have been for want of memory */
 
 /* A memory. */
@@ -38,7 +39,8 @@ struct blob {
     int device;
     enum dtype dtype;
     bool host, written;
-    char digest[STATE_DIGEST];
+    uint64_t version; /* of the contents that were written */
+    struct state_kept_file file;
     UT_hash_handle hh;
 };
 
@@ -67,6 +69,7 @@ struct saver {
     struct engine_stream **streams; /* by device */
     struct state_bell bell;
     struct state_writer *writer;
+    struct state_kept **kept;
     char *piece;
     struct state_report report;
     enum err_code code; /* of what a visit met */
@@ -246,8 +249,7 @@ static enum err_code stopped(const struct saver *v)
                                 : ERR_OK;
 }
 
-/* *ret_left_out: it cannot be read, or there was no time; what came of it is in the data all the
- * same. */
+/* *ret_left_out: it cannot be read, or there was no time. */
 static enum err_code pull_blob(struct saver *v, struct blob *b, struct download *d,
                                bool *ret_left_out)
 {
@@ -275,40 +277,67 @@ static enum err_code pull_blob(struct saver *v, struct blob *b, struct download 
     return ERR_OK;
 }
 
-static enum err_code try_blob(struct saver *v, struct blob *b, bool *ret_left_out)
+/* From the engine to a file. */
+static enum err_code copy_blob(struct saver *v, struct blob *b, bool *ret_left_out)
 {
     struct download *d = NULL;
     struct engine_stream **s = &v->streams[b->device];
     enum err_code r = ERR_OK;
-    *ret_left_out = false;
     if (!*s)
         r = engine_stream_new(v->server->engine, b->device, s, v->e);
     if (r == ERR_OK)
         r = download_buffer(*s, b->array, state_bell_ring, &v->bell, &d, v->e);
-    if (r == ERR_OK)
-        r = pull_blob(v, b, d, ret_left_out);
+    if (r != ERR_OK)
+        return r;
+    b->version = download_version(d);
+    r = pull_blob(v, b, d, ret_left_out);
     download_free(d);
-    return r == ERR_OK && *ret_left_out ? state_write_back(v->writer, b->at, v->e) : r;
+    return r;
+}
+
+static enum err_code try_blob(struct saver *v, struct blob *b, bool *ret_left_out)
+{
+    *ret_left_out = false;
+    enum err_code r = state_write_open(v->writer, b->nbytes >= APART, b->file.name, &b->at, v->e);
+    if (r == ERR_OK && b->nbytes > 0)
+        r = copy_blob(v, b, ret_left_out);
+    if (r == ERR_OK && *ret_left_out)
+        return state_write_drop(v->writer, v->e);
+    if (r == ERR_OK)
+        r = state_write_close(v->writer, b->file.digest, v->e);
+    b->written = r == ERR_OK;
+    return r;
+}
+
+/* What has not changed since the last snapshot costs no time, so there is always some for it. */
+static bool blob_again(struct saver *v, struct blob *b)
+{
+    uint64_t version = array_version(b->array);
+    const struct state_kept_file *file =
+        b->nbytes >= APART ? state_kept_find(v->kept, version) : NULL;
+    if (!file || !state_write_again(v->writer, file->name))
+        return false;
+    b->file = *file;
+    b->version = version;
+    v->report.reused += b->nbytes;
+    return true;
 }
 
 static enum err_code write_blob(struct saver *v, struct blob *b)
 {
-    bool left_out = is_late(v);
     enum err_code r = stopped(v);
-    b->at = state_write_size(v->writer);
-    bool again = !left_out && b->nbytes > 0;
-    for (int i = 0; r == ERR_OK && again; i++) {
-        r = try_blob(v, b, &left_out);
-        again = left_out && i + 1 < ATTEMPTS && !is_late(v);
-        if (again)
+    bool left_out = true;
+    if (r == ERR_OK)
+        b->written = blob_again(v, b);
+    for (int i = 0; r == ERR_OK && left_out && !b->written && !is_late(v) && i < ATTEMPTS; i++) {
+        if (i > 0)
             state_bell_wait(&v->bell);
+        r = try_blob(v, b, &left_out);
     }
     array_unref(b->array);
     b->array = NULL;
-    if (r == ERR_OK && !left_out) {
-        state_write_digest(v->writer, b->digest);
-        b->written = true;
-    }
+    if (b->written)
+        v->report.bytes += b->nbytes;
     return r;
 }
 
@@ -346,9 +375,10 @@ static void put_blob(struct json_writer *w, const struct blob *b)
         return;
     }
     json_open_object(w);
+    json_put_member_string(w, "file", b->file.name);
     json_put_member_i64(w, "at", b->at);
     json_put_member_i64(w, "bytes", b->nbytes);
-    json_put_member_string(w, "sha256", b->digest);
+    json_put_member_string(w, "sha256", b->file.digest);
     json_put_member_string(w, "dtype", dtype_name(b->dtype));
     json_put_member_i64(w, "device", b->device);
     json_put_member_bool(w, "host", b->host);
@@ -401,7 +431,6 @@ static void put_manifest(struct saver *v, struct strb *out)
     json_put_member_i64(&w, "arrayd_state", STATE_VERSION);
     json_put_member_string(&w, "arrayd", ARRAYD_VERSION);
     json_put_member_i64(&w, "taken_us", v->report.taken_us);
-    json_put_member_i64(&w, "data_bytes", state_write_size(v->writer));
     json_put_key(&w, "memories");
     json_open_list(&w);
     HASH_ITER (hh, v->blobs, b, tmp) {
@@ -445,6 +474,17 @@ static void release(struct saver *v)
     state_bell_free(&v->bell);
 }
 
+/* The files of this snapshot are what the next one may have again. */
+static void keep(struct saver *v)
+{
+    struct blob *b, *tmp;
+    state_kept_free(v->kept);
+    HASH_ITER (hh, v->blobs, b, tmp) {
+        if (b->written && b->nbytes >= APART)
+            state_kept_add(v->kept, b->version, &b->file);
+    }
+}
+
 static enum err_code write_snapshot(struct saver *v, struct state_dir *dir)
 {
     _cleanup_strb_ struct strb manifest = {0};
@@ -460,14 +500,18 @@ static enum err_code write_snapshot(struct saver *v, struct state_dir *dir)
         state_write_abort(v->writer);
         return r;
     }
-    v->report.bytes = state_write_size(v->writer) + (int64_t)manifest.len;
-    return state_write_commit(v->writer, manifest.data, manifest.len, v->e);
+    v->report.bytes += (int64_t)manifest.len;
+    r = state_write_commit(v->writer, manifest.data, manifest.len, v->e);
+    if (r == ERR_OK)
+        keep(v);
+    return r;
 }
 
 enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
-                              const _Atomic bool *stop, struct state_report *ret, struct err *e)
+                              const _Atomic bool *stop, struct state_kept **kept,
+                              struct state_report *ret, struct err *e)
 {
-    struct saver v = {.server = s, .deadline_ns = deadline_ns, .stop = stop, .e = e};
+    struct saver v = {.server = s, .deadline_ns = deadline_ns, .stop = stop, .kept = kept, .e = e};
     enum err_code r = state_bell_init(&v.bell, e);
     if (r != ERR_OK)
         return r;

@@ -288,3 +288,49 @@ def test_jobs_end_first(kept):
     assert u[0] > 0 and (u == u[0]).all() and (v == u).all()
     assert c.get("/v1/jobs").json() == {"jobs": []}
     c.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_has_not_changed_is_not_written_again(kept, tmp_path, backend):
+    """Large memories of unchanged contents are linked into the next snapshot, over restarts too; whatever
+    changes one, it is written."""
+    d, c = kept(backend=backend)
+    n, size = 1 << 17, 1 << 20
+    for name in "abcde":
+        c.create(shape=[n], dtype="int64", name=name, random={"distribution": "integers", "seed": ord(name), "low": 0, "high": 1 << 40})
+    c.expect(201, c.post("/v1/arrays/a/views", {"index": "5:10", "name": "part"}))
+    c.create(shape=[10], name="small")
+    reused = lambda: c.expect(200, c.post("/v1/snapshot")).json()["reused"] // size
+    same = lambda: {x: c.download(x).tolist() for x in "abcde"}
+    assert reused() == 0 and reused() == 5 and reused() == 5
+    changes = [
+        (1, lambda: c.expect(204, c.put("/v1/arrays/part/data", [1, 2, 3, 4, 5]))),
+        (1, lambda: c.expect(200, c.post("/v1/evaluate", {"expr": "b + 1", "out": "b"}))),
+        (1, lambda: c.expect(200, c.post("/v1/evaluate", {"expr": "7", "out": "b", "index": "3"}))),
+        (1, lambda: c.expect(204, c.request("PUT", "/v1/arrays/c/data", bytes(size), content_type=OCTETS))),
+        (2, lambda: c.expect(200, c.post("/v1/arrays/d/swap", {"with": "e"}))),
+        (1, lambda: c.expect(200, c.post("/v1/programs?wait=1", {"body": ["a += 1"], "steps": 5}))),
+        (2, lambda: c.expect(200, c.post("/v1/programs?wait=1", {"body": ["a[1:] = b[:-1]", "b = b*3"], "steps": 3}))),
+        (1, lambda: c.expect(200, c.post("/v1/evaluate", {"statements": ["c += 2"]}))),
+        (0, lambda: c.expect(200, c.patch("/v1/arrays/d", {"location": "host"}))),
+        (0, lambda: c.expect(200, c.patch("/v1/arrays/d", {"location": "device"}))),
+        (0, lambda: c.fails(422, "bad_index", c.post("/v1/evaluate", {"expr": "take(a, b)", "out": "e"}))),
+    ]
+    for turn, (written, change) in enumerate(changes):
+        change()
+        want = same()
+        assert reused() == 5 - written, turn
+        if turn % 3 == 2 or turn == len(changes) - 1:  # as by kill -9: nothing is written at the end
+            d.proc.kill()
+            d.expected = -9
+            d.proc.wait()
+            c.close()
+            d, c = kept(backend=backend)
+            assert same() == want, turn
+    before = same()
+    d, c = again(kept, d, c, backend=backend)
+    assert same() == before and reused() == 5
+    c.expect(204, c.delete("/v1/arrays/e"))
+    assert reused() == 4
+    assert len(list(tmp_path.glob("state/*/memory-*"))) == 4
+    c.close()

@@ -1,0 +1,39 @@
+/* Which file has which contents. */
+#include <string.h>
+
+#include "server/state_int.h"
+#include "server/table.h"
+
+struct state_kept {
+    uint64_t version;
+    struct state_kept_file file;
+    UT_hash_handle hh;
+};
+
+const struct state_kept_file *state_kept_find(struct state_kept *const *t, uint64_t version)
+{
+    struct state_kept *x;
+    HASH_FIND(hh, *t, &version, sizeof version, x);
+    return x ? &x->file : NULL;
+}
+
+void state_kept_add(struct state_kept **t, uint64_t version, const struct state_kept_file *file)
+{
+    struct state_kept *x = state_kept_find(t, version) ? NULL : mem_calloc(1, sizeof *x);
+    if (!x)
+        return;
+    x->version = version;
+    x->file = *file;
+    HASH_ADD(hh, *t, version, sizeof version, x);
+    if (!x->hh.tbl)
+        mem_free(x);
+}
+
+void state_kept_free(struct state_kept **t)
+{
+    struct state_kept *x, *tmp;
+    HASH_ITER (hh, *t, x, tmp) {
+        HASH_DEL(*t, x);
+        mem_free(x);
+    }
+}
