@@ -31,7 +31,7 @@ enum err_code share_take_back(struct shares *t, const char *id, const char *who,
 void share_each(struct shares *t, const char *id,
                 void (*visit)(void *user, const char *who, bool write), void *user);
 
-/* The same of all shares there are, with the array's id and its owner. */
+/* The same of all shares that count, with the array's id and its owner. */
 void share_each_of_all(struct shares *t,
                        void (*visit)(void *user, const char *id, const struct principal *owner,
                                      const struct principal *who, bool write),

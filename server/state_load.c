@@ -363,7 +363,12 @@ static enum err_code restore_share(struct loader *l, struct json v)
             return r == ERR_NOT_FOUND ? ERR_OK : r;
     }
     TRY(get_bool(l, v, "write", &write));
-    return share_give(l->server->shares, p[0], id, p[1], write, &again, l->e);
+    enum err_code r = share_give(l->server->shares, p[0], id, p[1], write, &again, l->e);
+    if (r != ERR_QUOTA)
+        return r;
+    log_event(LOG_WARN, "a share is not restored: there may be no more of them", "id", id,
+              "principal", p[1]->name, NULL);
+    return ERR_OK;
 }
 
 /* --- all of it --- */

@@ -412,3 +412,30 @@ def test_account_gone(daemon_with, accounts, folder):
     assert (ann.download("u") == np.arange(1000.0)).all()
     ann.fails(429, "quota_exceeded", ann.post("/v1/arrays", {"shape": [1]}))
     ann.close()
+
+
+def test_shares_that_are_void_stay_so(daemon_with, accounts, folder):
+    """Who lost his account meanwhile has not, after a restart, what was shared with him before; and there are
+    no more shares than may be."""
+    for name in ("ann", "bob", "carl"):
+        accounts.add(name, role="operator")
+    start = lambda *args: daemon_with("--state-dir", folder, "--accounts", accounts.path, *args)
+    d = start()
+    ann = accounts.client(d, "ann")
+    u, v = (ann.upload(np.arange(3.0), name)["id"] for name in "uv")
+    for ref, who in ((u, "bob"), (u, "carl"), (v, "carl")):
+        ann.expect(201, ann.post(f"/v1/arrays/{ref}/shares", {"principal": who, "access": "read"}))
+    text = accounts.path.read_text()
+    accounts.write(text.replace("[bob]", "[other]"))
+    accounts.reload(d)
+    accounts.write(text)
+    accounts.reload(d)
+    ann.close()
+    d.stop()
+    d = start("--max-shares", "1")
+    bob, carl = (accounts.client(d, name) for name in ("bob", "carl"))
+    bob.fails(404, "not_found", bob.get(f"/v1/arrays/{u}"))
+    assert carl.get(f"/v1/arrays/{u}").status == 200
+    carl.fails(404, "not_found", carl.get(f"/v1/arrays/{v}"))
+    assert "a share is not restored: there may be no more of them" in d.log() and v in d.log()
+    bob.close(), carl.close()
