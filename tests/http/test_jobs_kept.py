@@ -1,6 +1,4 @@
 """How long jobs that have ended are kept, and how much of them."""
-import time
-
 import numpy as np
 
 from test_programs import jobs, run, start, until
