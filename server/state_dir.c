@@ -480,9 +480,10 @@ static enum err_code open_file(struct state_reader *r, const char *file, struct 
     if (r->data >= 0 && !strcmp(r->name, file))
         return ERR_OK;
     close_fd(&r->data);
-    if (strchr(file, '/') || strlen(file) >= STATE_FILE)
+    const size_t n = strlen(file);
+    if (strchr(file, '/') || n >= STATE_FILE)
         return err_set(e, ERR_STATE, "'%.80s' is no file of a snapshot", file);
-    snprintf(r->name, sizeof r->name, "%s", file);
+    memcpy(r->name, file, n + 1);
     r->data = openat(r->folder, file, O_RDONLY | O_CLOEXEC);
     return r->data < 0 ? failed(r->dir, file, e) : ERR_OK;
 }
