@@ -5,9 +5,9 @@
  *     http_bare [PORT]        prints the port, runs until it is killed
  *
  * GET /hello · POST /echo (the body back) · PUT /sink (takes bytes, memcpy, replies with how many)
- * · GET /source?n=BYTES (1 MiB blocks, memcpy from a buffer) · POST /park?n=BYTES (takes a body, is
- * suspended, resumed by another thread, and replies with n bytes, at most 1 MiB: what a reply costs
- * at the least whose value another thread delivers) */
+ * · GET /source?n=BYTES[&block=B] (blocks of B, at most and by default 1 MiB, memcpy from a buffer)
+ * · POST /park?n=BYTES (takes a body, is suspended, resumed by another thread, and replies with n
+ * bytes, at most 1 MiB: what a reply costs at the least whose value another thread delivers) */
 #include <microhttpd.h>
 
 #include <pthread.h>
@@ -80,6 +80,12 @@ static enum MHD_Result reply(struct MHD_Connection *c, const char *type, struct 
     return ok;
 }
 
+static size_t argument(struct MHD_Connection *c, const char *name, size_t otherwise)
+{
+    const char *text = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char *url,
                                  const char *method, const char *version, const char *data,
                                  size_t *n, void **con)
@@ -120,17 +126,16 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *c, const char
         return MHD_YES;
     }
     if (!strcmp(url, "/park")) {
-        const char *size = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
-        size_t len = size ? strtoull(size, NULL, 10) : 0;
+        size_t len = argument(c, "n", 0);
         return reply(c, "application/json",
                      MHD_create_response_from_buffer(len < BLOCK ? len : BLOCK, pattern,
                                                      MHD_RESPMEM_PERSISTENT));
     }
     if (!strcmp(url, "/source")) {
-        const char *size = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, "n");
+        size_t block = argument(c, "block", BLOCK);
         return reply(c, "application/octet-stream",
-                     MHD_create_response_from_callback(size ? strtoull(size, NULL, 10) : 0, BLOCK,
-                                                       produce, NULL, NULL));
+                     MHD_create_response_from_callback(
+                         argument(c, "n", 0), block < BLOCK ? block : BLOCK, produce, NULL, NULL));
     }
     if (!strcmp(method, "POST") && b->len)
         return reply(c, "application/json",
