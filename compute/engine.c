@@ -342,6 +342,7 @@ static void task_deliver(struct task *t)
     double ms = t->device_ms;
     for (int i = 0; i < LOOP_PASSES && t->lent[i] && result == ERR_OK; i++)
         loop_kernels_took(t->lent[i], ms, t->lent_steps);
+    account_work_ended(t->stream->account, ms);
     task_free(t);
     atomic_fetch_sub(&g->jobs, 1);
     if (done)
@@ -421,7 +422,6 @@ static void job_done(struct job *job)
     struct task *t = job->user;
     t->result = job->result;
     t->device_ms = job->device_ms;
-    account_worked(t->stream->account, job->device_ms);
     if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
         task_deliver(t);
 }
@@ -537,6 +537,7 @@ enum err_code task_submit(struct task *t)
     atomic_fetch_add(&g->jobs, 1);
     t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
+    account_work_begun(t->stream->account);
     uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
     /* what another thread tells in this moment is work that failed later */
     if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)

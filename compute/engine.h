@@ -48,6 +48,17 @@ void account_unref(struct account *a);
 int64_t account_used(const struct account *a);
 int64_t account_limit(const struct account *a);
 uint64_t account_device_ns(const struct account *a); /* see engine_stream_account */
+/* Told of the work of the account's streams: begun, in the order submitted, with the engine's lock
+ * held; ended, of each, any thread, without it. Neither may call the engine. ended returns how much
+ * of device_ms, the time on the device, is the work's own: streams run side by side, and what is
+ * counted (account_device_ns) is that. release(user) when the account goes. To be set before there
+ * is any work, once. */
+struct work_watch {
+    void (*begun)(void *user);
+    double (*ended)(void *user, double device_ms);
+    void (*release)(void *user);
+};
+void account_watch(struct account *a, const struct work_watch *watch, void *user);
 
 struct engine_config {
     const char *backend; /* "auto", "cpu", "cuda" */

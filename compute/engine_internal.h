@@ -139,8 +139,9 @@ struct answer {
     uint64_t was, is;          /* version of the target before and after */
 };
 
-/* NULL allowed. */
-void account_worked(struct account *a, double device_ms);
+/* Of a piece of work of its streams, once each; NULL allowed. */
+void account_work_begun(struct account *a);
+void account_work_ended(struct account *a, double device_ms);
 /* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e) must_check;

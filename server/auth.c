@@ -96,7 +96,7 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     struct sessions *sessions = NULL;
     enum err_code r = handles && functions ? ERR_OK : err_oom(e);
     if (r == ERR_OK)
-        r = sessions_new(a->engine, &a->limits, handles, p->account, &sessions, e);
+        r = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
     if (r != ERR_OK) {
         handles_free(handles);
         functions_free(functions);

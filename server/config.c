@@ -99,6 +99,13 @@ static const struct setting settings[] = {
      "limit"},
     {"job-retention", SET_SECONDS, true, AT(job_retention), "3600", 0, 1e9, "SECONDS",
      "that a job is kept after its end"},
+    {"device-window", SET_SECONDS, true, AT(device_window), "0.01", 0, 3600, "SECONDS",
+     "work, as it is expected to take, that a session has on a device at once, and a user who is "
+     "not alone there; the rest waits for its turn"},
+    {"max-waiting", SET_COUNT, true, AT(max_waiting), "1000", 0, 1e9, "N",
+     "pieces of a user's work that wait for a device; past them requests are answered 429"},
+    {"max-waiting-all", SET_COUNT, true, AT(max_waiting_all), "10000", 0, 1e9, "N",
+     "the same of all users; past them 503"},
     {"max-json-body", SET_SIZE, true, AT(max_json_body), "16MiB", 1024, 4294967296.0, "SIZE",
      "a JSON body, array data aside"},
     {"max-json-depth", SET_COUNT, true, AT(max_json_depth), "1000", 1, 100000, "N",

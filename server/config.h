@@ -57,6 +57,8 @@ struct config {
     int64_t max_inline; /* elements */
     int64_t max_statements, max_records, max_jobs, record_memory;
     double job_retention; /* seconds */
+    double device_window; /* seconds, see scheduler.h */
+    int64_t max_waiting, max_waiting_all;
     int64_t max_json_body, max_json_depth, max_json_values;
 
     /* HTTP */

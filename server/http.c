@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine.h"
@@ -149,6 +150,23 @@ static enum err_code admit(struct rq *q, struct err *e)
     return ERR_OK;
 }
 
+static void run_handler(struct request *r)
+{
+    if (r->body_len > LONG_BODY)
+        http_offload_long(r, r->route->handler);
+    else if (r->body_len > rq_of(r)->http->config.offload_bytes)
+        http_offload(r, r->route->handler);
+    else
+        r->route->handler(r);
+}
+
+static void run_in_turn(struct request *r)
+{
+    const struct http_config *c = &rq_of(r)->http->config;
+    if (!r->route->works || !c->turn_take || c->turn_take(r, run_handler))
+        run_handler(r);
+}
+
 static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
@@ -171,30 +189,18 @@ static bool start(struct rq *q, const char *method, const char *version)
         return true;
     }
     q->stage = STAGE_STREAM_HANDLER;
-    if (http_run(q, q->r.route->handler) == RUN_PARKED)
+    if (http_run(q, run_in_turn) == RUN_PARKED)
         return true;
     return after_stream_handler(q);
 }
 
-static void run_on_worker(struct request *r)
-{
-    if (r->body_len > LONG_BODY)
-        http_offload_long(r, r->route->handler);
-    else
-        http_offload(r, r->route->handler);
-}
-
 void http_repeat(struct request *r)
 {
-    handler_fn *handler = r->route->handler;
     if (r->state && r->state_free)
         r->state_free(r->state);
     r->state = NULL;
     r->state_free = NULL;
-    if (r->body_len > rq_of(r)->http->config.offload_bytes)
-        run_on_worker(r);
-    else
-        handler(r);
+    run_handler(r);
 }
 
 /* The body is complete. */
@@ -204,8 +210,7 @@ static enum run_result handle(struct rq *q)
     if (q->r.route->body == BODY_STREAM)
         return http_sink_end(q);
     q->r.body = q->buf ? q->buf : "";
-    return http_run(q, q->r.body_len > q->http->config.offload_bytes ? run_on_worker
-                                                                     : q->r.route->handler);
+    return http_run(q, run_in_turn);
 }
 
 /* A call without bytes: the body is complete, or a suspended request goes on. */
@@ -451,11 +456,7 @@ enum err_code http_start(struct server *server, const struct http_config *config
     h->config = *config;
     h->device_name =
         server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&h->watch_wake, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&h->watch_wake);
     pthread_cond_init(&h->work_wake, NULL);
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->work_lock, NULL);

@@ -27,6 +27,7 @@
 
 struct request;
 struct room;
+struct turn;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
 
 enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
@@ -43,6 +44,7 @@ struct route {
     handler_fn *handler;
     const char *label; /* for metrics: usually the pattern */
     enum access access;
+    bool works; /* it gives a device work: the handler runs when its turn has come */
 };
 extern const struct route route_table[];
 extern const size_t route_count;
@@ -72,6 +74,7 @@ struct request {
     double t_parse, t_plan, t_compile, t_device, t_copy;
 
     struct room *room;               /* server/room.h */
+    struct turn *turn;               /* server/turn.h */
     void *state;                     /* the handler's own, */
     void (*state_free)(void *state); /* released with the request */
 };
@@ -198,6 +201,10 @@ struct http_config {
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
     void (*room_free)(struct room *room); /* a request's, with it */
+    /* Asked before a handler of a route that works runs: true: now; false: it goes on in `then`
+     * (http_wait), or has been replied to. turn_leave: when it has. NULL: every turn is now. */
+    bool (*turn_take)(struct request *req, handler_fn *then);
+    void (*turn_leave)(struct request *req);
 };
 
 enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,

@@ -90,6 +90,8 @@ void rq_free(struct rq *q)
         q->r.state_free(q->r.state);
     if (q->r.room)
         q->http->config.room_free(q->r.room);
+    if (q->r.turn) /* that went without a reply */
+        q->http->config.turn_leave(&q->r);
     strb_free(&q->body);
     mem_free(q->buf);
     arena_free(q->r.arena);
@@ -156,6 +158,8 @@ static bool take_reply(struct rq *q, int status, const char *content_type)
     if (q->replied) /* a handler's mistake; the first reply stands */
         return false;
     q->replied = true;
+    if (q->r.turn)
+        q->http->config.turn_leave(&q->r);
     q->status = status;
     q->content_type = content_type;
     return true;

@@ -100,11 +100,7 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     t->last_ready = &t->ready;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->publishing, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->something, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&t->something);
     if (pthread_create(&t->thread, NULL, jobs_run, t) != 0) {
         pthread_cond_destroy(&t->something);
         pthread_mutex_destroy(&t->publishing);

@@ -14,6 +14,7 @@
 #include "server/share.h"
 
 struct jobs;
+struct sched;
 struct user_job;
 
 #define JOB_SLICE      0.008
@@ -25,6 +26,7 @@ struct jobs_config {
     double slice;          /* seconds of work that a job gets in turn */
     double patience;       /* seconds that a slice under way is waited for when all are stopped */
     double keep_alive;     /* seconds after which a watcher is woken in any case */
+    struct sched *sched;   /* which gives slices their turn; NULL: they have it */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "server/jobs.h"
+#include "server/scheduler.h"
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
 
@@ -53,6 +54,8 @@ struct user_job {
     struct job_watch *watches;
 
     /* the thread's own */
+    struct sched_turn turn; /* of the next slice, or of the one under way */
+    double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;
     int64_t slice_steps; /* of the next one; 0: to be guessed */
     int again; /* slices before it that came to nothing, others having written to the arrays */

@@ -173,11 +173,35 @@ static void finish(struct user_job *j, const struct outcome *o)
 
 /* --- slices --- */
 
+static void leave_turn(struct user_job *j)
+{
+    if (j->table->config.sched)
+        sched_leave(j->table->config.sched, &j->turn);
+}
+
+/* Whether a slice may begin now; if not, the job is made ready when it may. */
+static bool has_turn(struct user_job *j)
+{
+    struct sched *s = j->table->config.sched;
+    struct err e = ERR_INIT;
+    if (!s || !j->spec.session->lane)
+        return true;
+    if (j->turn.lane)
+        return sched_held(s, &j->turn);
+    double ms = j->step_ms * (double)j->slice_steps, most = j->table->config.slice * 1e3;
+    bool now = true;
+    j->turn = (struct sched_turn){.come = wake_job, .user = j, .sure = true};
+    enum err_code code =
+        sched_ask(j->spec.session->lane, ms > 0 && ms < most ? ms : most, &j->turn, &now, &e);
+    return code != ERR_OK || now; /* it is sure: it cannot be refused */
+}
+
 /* How many steps the next one has. */
 static void adapt(struct user_job *j, const struct program_progress *g)
 {
     bool again = g->state == PROGRAM_AGAIN;
     double took = g->device_ms; /* without what compiling took */
+    j->step_ms = j->slice_steps > 0 ? took / (double)j->slice_steps : 0;
     double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
     more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
     double n = (double)j->slice_steps * more;
@@ -248,6 +272,7 @@ bool job_take_slice(struct user_job *j)
         job_changed(j);
     pthread_mutex_unlock(&t->lock);
     j->in_slice = false;
+    leave_turn(j);
     if (over)
         finish(j, &o);
     pthread_mutex_lock(&t->lock);
@@ -281,35 +306,37 @@ static bool must_wait(const struct user_job *j)
     return false;
 }
 
-void job_begin_slice(struct user_job *j)
+enum beginning { BEGIN_NOW, BEGIN_LATER, BEGIN_NEVER };
+
+static enum beginning may_begin(struct user_job *j)
 {
     struct jobs *t = j->table;
-    struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
-    o.err = (struct err)ERR_INIT;
-    enum err_code code = job_may_write(&j->spec, &o.err);
-    if (code == ERR_OK)
-        code = program_wake(j->spec.program, &o.err);
     pthread_mutex_lock(&t->lock);
     bool cancelled = j->cancel || t->stopping;
     j->blocked = !cancelled && must_wait(j);
-    if (!j->blocked && j->state == JOB_QUEUED) {
+    pthread_mutex_unlock(&t->lock);
+    if (cancelled)
+        return BEGIN_NEVER;
+    if (j->blocked)
+        leave_turn(j); /* which others can use meanwhile */
+    if (j->blocked || !has_turn(j))
+        return BEGIN_LATER;
+    pthread_mutex_lock(&t->lock);
+    if (j->state == JOB_QUEUED) {
         j->state = JOB_RUNNING;
         j->started = clock_ms();
         job_changed(j);
     }
-    if (!j->blocked && !cancelled && code == ERR_OK)
-        t->in_slice++;
+    t->in_slice++;
     pthread_mutex_unlock(&t->lock);
-    if (j->blocked)
-        return;
-    if (cancelled)
-        o = (struct outcome){.state = JOB_CANCELLED, .statement = -1};
-    if (cancelled || code != ERR_OK) {
-        finish(j, &o);
-        return;
-    }
+    return BEGIN_NOW;
+}
+
+/* How many steps it is to have. */
+static int64_t next_steps(struct user_job *j)
+{
     if (!j->slice_steps)
-        j->slice_steps = program_first_slice(j->spec.program, j->step, t->config.slice);
+        j->slice_steps = program_first_slice(j->spec.program, j->step, j->table->config.slice);
     int64_t n = j->slice_steps;
     const int64_t at_once = program_report(j->spec.program).steps;
     if (n > j->spec.steps - j->step)
@@ -320,7 +347,27 @@ void job_begin_slice(struct user_job *j)
         int64_t every = j->spec.snapshots[i].every, left = every - j->step % every;
         n = n < left ? n : left;
     }
-    j->slice_steps = program_slice_limit(j->spec.program, j->step, n);
+    return program_slice_limit(j->spec.program, j->step, n);
+}
+
+void job_begin_slice(struct user_job *j)
+{
+    struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
+    o.err = (struct err)ERR_INIT;
+    enum err_code code = job_may_write(&j->spec, &o.err);
+    if (code == ERR_OK)
+        code = program_wake(j->spec.program, &o.err);
+    enum beginning begin = code == ERR_OK ? may_begin(j) : BEGIN_NEVER;
+    if (begin == BEGIN_LATER)
+        return;
+    if (begin == BEGIN_NEVER) {
+        if (code == ERR_OK)
+            o = (struct outcome){.state = JOB_CANCELLED, .statement = -1};
+        leave_turn(j);
+        finish(j, &o);
+        return;
+    }
+    j->slice_steps = next_steps(j);
     j->in_slice = true;
     program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
 }

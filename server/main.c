@@ -25,10 +25,12 @@
 #include "server/lost.h"
 #include "server/metrics.h"
 #include "server/room.h"
+#include "server/scheduler.h"
 #include "server/server.h"
 #include "server/share.h"
 #include "server/state.h"
 #include "server/token_cmd.h"
+#include "server/turn.h"
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -69,6 +71,10 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_arrays = (uint32_t)c->max_arrays;
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
+    struct sched_config sched = {.n_devices = engine_device_count(s->engine),
+                                 .window = c->device_window * 1e3,
+                                 .max_waiting = c->max_waiting,
+                                 .max_waiting_all = c->max_waiting_all};
     s->leases = leases_new((uint32_t)c->max_leases);
     s->shares = shares_new((uint32_t)c->max_shares);
     struct jobs_config jobs = {.max_jobs = (uint32_t)c->max_jobs,
@@ -79,6 +85,9 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .keep_alive = JOB_KEEP_ALIVE};
     struct accounts accounts = {0};
     enum err_code rc = s->leases && s->shares ? ERR_OK : err_oom(e);
+    if (!rc)
+        rc = sched_new(&sched, &s->sched, e);
+    limits.sched = jobs.sched = s->sched;
     if (!rc && c->accounts)
         rc = accounts_read(c->accounts, &accounts, e);
     if (!rc)
@@ -137,6 +146,8 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .drain_timeout_s = c->drain_timeout,
         .make_room = room_make,
         .room_free = room_free,
+        .turn_take = turn_take,
+        .turn_leave = turn_leave,
     };
     return http_start(s, &hc, &s->http, e);
 }
@@ -299,6 +310,7 @@ static int run(const struct config *config)
         log_report(s.engine);
         log_ready(&s);
         wait_for_signal(&s, &signals);
+        sched_open(s.sched); /* what waits for a turn is to end within drain-timeout */
         jobs_stop(s.jobs);
         state_stop(s.state);
         http_stop(s.http);
@@ -320,6 +332,7 @@ static int run(const struct config *config)
         log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
         _exit(status);
     }
+    sched_free(s.sched);
     metrics_free(s.metrics);
     if (!rc)
         log_event(LOG_INFO, "stopped", NULL);

@@ -175,7 +175,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
     gauge(out, "arrayd_http_worker_queue", "Requests that wait for a worker thread.",
           (double)g.queued_work);
     write_routes(m, out);
-    metrics_principals(server->auth, out);
+    metrics_principals(server, out);
     engine_metrics(server->engine, out);
     state_metrics(server->state, out);
 }

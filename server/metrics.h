@@ -28,8 +28,7 @@ struct metrics_gauges {
 void http_gauges(struct http *h, struct metrics_gauges *ret);
 
 /* metrics_principal.c */
-struct auth;
-void metrics_principals(struct auth *auth, struct strb *out);
+void metrics_principals(struct server *server, struct strb *out);
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out);
 handler_fn metrics_get; /* GET /metrics */

@@ -1,14 +1,27 @@
-/* What each principal has used so far and has now, for /metrics: one family after the other, as the
- * text format wants it, hence a walk over the principals for each. Counted is what has ended
- * (metrics_request); the time on the device is the account's, to which the engine adds whatever
- * piece of work ends, also that of requests whose reply did not wait and of programs. */
+/* Turns on the devices, and what each principal has used so far and has now, for /metrics: one
+ * family after the other, as the text format wants it, hence a walk over the principals for each.
+ * Counted is what has ended (metrics_request); the time on the device is the account's, to which
+ * the engine adds whatever piece of work ends, also that of requests whose reply did not wait and
+ * of programs. */
 #include <stdio.h>
 
 #include "server/auth.h"
 #include "server/handles.h"
 #include "server/metrics.h"
+#include "server/scheduler.h"
+#include "server/server.h"
 
-enum { OF_REQUESTS, OF_BYTES_IN, OF_BYTES_OUT, OF_DEVICE, OF_MEMORY, OF_ARRAYS, OF_SESSIONS };
+enum {
+    OF_REQUESTS,
+    OF_BYTES_IN,
+    OF_BYTES_OUT,
+    OF_DEVICE,
+    OF_WAITING,
+    OF_WAITED,
+    OF_MEMORY,
+    OF_ARRAYS,
+    OF_SESSIONS
+};
 
 static const struct {
     const char *name, *type, *help;
@@ -17,12 +30,15 @@ static const struct {
     [OF_BYTES_IN] = {"bytes_in_total", "counter", "Bytes of their bodies."},
     [OF_BYTES_OUT] = {"bytes_out_total", "counter", "Bytes of the replies'."},
     [OF_DEVICE] = {"device_seconds_total", "counter", "Time that devices worked for a principal."},
+    [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for its turn."},
+    [OF_WAITED] = {"turn_wait_seconds_total", "counter", "How long his work has waited for that."},
     [OF_MEMORY] = {"memory_bytes", "gauge", "Memory of a principal's arrays and temporaries."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
     [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, the default one included."},
 };
 
 struct principal_line {
+    struct server *server;
     struct strb *out;
     size_t which;
 };
@@ -31,7 +47,9 @@ struct principal_line {
 static void write_principal(void *user, struct principal *p)
 {
     const struct principal_line *l = user;
+    struct sched_counts turns;
     double v = 0;
+    sched_count(l->server->sched, &p->weight, &turns);
     switch (l->which) {
     case OF_REQUESTS:
         v = (double)atomic_load(&p->n_requests);
@@ -44,6 +62,12 @@ static void write_principal(void *user, struct principal *p)
         break;
     case OF_DEVICE:
         v = (double)account_device_ns(p->account) * 1e-9;
+        break;
+    case OF_WAITING:
+        v = (double)turns.waiting;
+        break;
+    case OF_WAITED:
+        v = turns.waited_s;
         break;
     case OF_MEMORY:
         v = (double)account_used(p->account);
@@ -59,14 +83,38 @@ static void write_principal(void *user, struct principal *p)
               p->name, v);
 }
 
-void metrics_principals(struct auth *auth, struct strb *out)
+/* Of all together. */
+static void write_turns(struct server *server, struct strb *out)
 {
+    struct sched_counts n;
+    sched_count(server->sched, NULL, &n);
+    strb_addf(out,
+              "# HELP arrayd_device_turns_waiting Pieces of work that wait for their turn on a "
+              "device.\n"
+              "# TYPE arrayd_device_turns_waiting gauge\n"
+              "arrayd_device_turns_waiting %lld\n"
+              "# HELP arrayd_device_turns_total Turns that came.\n"
+              "# TYPE arrayd_device_turns_total counter\n"
+              "arrayd_device_turns_total %llu\n"
+              "# HELP arrayd_device_turns_waited_total Those that had to be waited for.\n"
+              "# TYPE arrayd_device_turns_waited_total counter\n"
+              "arrayd_device_turns_waited_total %llu\n"
+              "# HELP arrayd_device_turn_wait_seconds_total How long, in all.\n"
+              "# TYPE arrayd_device_turn_wait_seconds_total counter\n"
+              "arrayd_device_turn_wait_seconds_total %.9g\n",
+              (long long)n.waiting, (unsigned long long)n.turns, (unsigned long long)n.waited,
+              n.waited_s);
+}
+
+void metrics_principals(struct server *server, struct strb *out)
+{
+    write_turns(server, out);
     for (size_t i = 0; i < sizeof of_principal / sizeof *of_principal; i++) {
         char name[64];
         snprintf(name, sizeof name, "arrayd_principal_%s", of_principal[i].name);
         strb_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, of_principal[i].help, name,
                   of_principal[i].type);
-        struct principal_line l = {out, i};
-        auth_each(auth, write_principal, &l);
+        struct principal_line l = {server, out, i};
+        auth_each(server->auth, write_principal, &l);
     }
 }

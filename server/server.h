@@ -16,6 +16,7 @@ struct http;
 struct jobs;
 struct leases;
 struct shares;
+struct sched;
 struct state;
 struct metrics;
 
@@ -25,6 +26,7 @@ struct server {
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
+    struct sched *sched; /* whose turn it is on the devices */
     struct jobs *jobs;   /* programs under way (server/jobs.h) */
     struct state *state; /* on disk; NULL: nothing is kept (server/state.h) */
     struct http *http;

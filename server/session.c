@@ -18,6 +18,7 @@
 #include "compute/base/mem.h"
 #include "server/auth.h"
 #include "server/http.h"
+#include "server/scheduler.h"
 #include "server/table.h"
 
 struct node {
@@ -34,6 +35,7 @@ struct sessions {
     struct session_limits limits;
     struct handles *handles;
     struct account *owner;
+    const _Atomic uint32_t *weight;
 
     pthread_mutex_t lock; /* all below, and the most of sessions */
     struct node *by_id;
@@ -65,6 +67,7 @@ void session_unref(struct session *s)
     handle_space_free(s->handles);
     engine_stream_unref(s->stream);
     account_unref(s->account);
+    sched_lane_unref(s->lane);
     mem_free(s);
 }
 
@@ -111,7 +114,10 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         r = err_oom(e);
     else
         r = engine_stream_new(t->engine, s->device, &s->stream, e);
+    if (r == ERR_OK && t->limits.sched)
+        r = sched_lane_new(t->limits.sched, t->weight, s->device, s->account, &s->lane, e);
     if (r != ERR_OK) {
+        engine_stream_unref(s->stream);
         handle_space_free(s->handles);
         if (s->account)
             account_unref(s->account);
@@ -232,8 +238,8 @@ static void *sweeper(void *arg)
 /* --- the module's functions --- */
 
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
-                           struct handles *handles, struct account *owner, struct sessions **ret,
-                           struct err *e)
+                           struct handles *handles, struct account *owner,
+                           const _Atomic uint32_t *weight, struct sessions **ret, struct err *e)
 {
     struct sessions *t = mem_calloc(1, sizeof *t);
     if (!t)
@@ -242,13 +248,10 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     t->limits = *limits;
     t->handles = handles;
     t->owner = owner;
+    t->weight = weight;
     t->next_seq = 1;
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&t->changed);
 
     struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
     enum err_code r = node_new(t, &spec, &t->dflt, e);

@@ -7,6 +7,7 @@
 #ifndef ARRAYD_SERVER_SESSION_H
 #define ARRAYD_SERVER_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,8 @@
 #include "server/handles.h"
 
 struct request;
+struct sched;
+struct sched_lane;
 struct sessions;
 
 /* Name of the session that every principal has; in paths and in Arrayd-Session it stands for that
@@ -27,6 +30,7 @@ struct session_limits {
     uint32_t max_arrays;    /* handles of a principal */
     uint32_t max_functions; /* that a principal has defined */
     int64_t session_memory; /* bytes a session may use unless it says less; 0: no limit */
+    struct sched *sched;    /* by which sessions share devices (scheduler.h); NULL: by none */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \
     {                                                                                              \
@@ -46,6 +50,7 @@ struct session {
     struct engine_stream *stream;
     struct account *account;
     struct handle_space *handles;
+    struct sched_lane *lane; /* NULL: its work goes to the device at once */
 };
 
 struct session *session_ref(struct session *s); /* returns s */
@@ -60,9 +65,11 @@ static inline void session_unrefp(struct session **s)
  * somebody who has no work for it. */
 void session_rest(struct session *s, bool rests);
 
-/* The table, with its default session. What its sessions have is charged to `owner` too. */
+/* The table, with its default session. What its sessions have is charged to `owner` too; weight:
+ * his, see sched_lane_new. */
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
-                           struct handles *handles, struct account *owner, struct sessions **ret,
+                           struct handles *handles, struct account *owner,
+                           const _Atomic uint32_t *weight, struct sessions **ret,
                            struct err *e) must_check;
 void sessions_free(struct sessions *t);  /* deletes every session; no request is left */
 void sessions_clear(struct sessions *t); /* the same, but for a default session without arrays */

@@ -34,14 +34,10 @@ struct state {
 
 enum err_code state_bell_init(struct state_bell *b, struct err *e)
 {
-    pthread_condattr_t attr;
     *b = (struct state_bell){0};
     if (pthread_mutex_init(&b->lock, NULL) != 0)
         return err_oom(e);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&b->cond, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&b->cond);
     return ERR_OK;
 }
 

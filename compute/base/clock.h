@@ -3,6 +3,7 @@
 #ifndef ARRAYD_BASE_CLOCK_H
 #define ARRAYD_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -24,6 +25,16 @@ static inline struct timespec clock_after(double seconds)
     uint64_t ns = clock_ns() + (uint64_t)(seconds * 1e9);
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u),
                              .tv_nsec = (long)(ns % 1000000000u)};
+}
+
+/* A condition whose deadlines are clock_after's. */
+static inline void clock_cond_init(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr); /* cannot fail here */
+    pthread_condattr_destroy(&attr);
 }
 
 /* Microseconds since 1970. */

@@ -537,12 +537,8 @@ enum err_code cuda_slabs_open(struct cuda_device *d, struct err *e)
     struct slabs *s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&s->lock, NULL); /* cannot fail here */
-    pthread_cond_init(&s->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    clock_cond_init(&s->wake);
     s->device = d;
     s->users.next = s->users.prev = &s->users;
     set_limits(s, d->cuda->config.slab_memory);

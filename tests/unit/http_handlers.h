@@ -50,9 +50,9 @@ int64_t auth_max_body(const struct principal *p)
     (void)p;
     return 0;
 }
-void metrics_principals(struct auth *auth, struct strb *out)
+void metrics_principals(struct server *server, struct strb *out)
 {
-    (void)auth, (void)out;
+    (void)server, (void)out;
 }
 void state_metrics(struct state *t, struct strb *out)
 {

@@ -1,0 +1,498 @@
+/* The discipline is start-time fair queueing with several turns out at once (Goyal et al. 1996; Jin
+ * et al., SFQ(D), 2004; Hedayati et al., MQFQ, 2019). A user on a device is a flow. Its virtual
+ * time `start` rises by what its work took, divided by its weight; that of the device, `now`, is
+ * the least of those flows that are active, and a flow that becomes active begins there: nobody
+ * saves up time, and nobody has to make up for having been alone. Turns go to the flow that is
+ * farthest behind; one that is ahead of the least by more than `lead` waits for the others.
+ *
+ * A flow that has just been served stays active for GRACE: its next turn is asked for only when the
+ * last one's result is there, and if it counted as gone meanwhile, a user with one job would lose
+ * what his weight is worth to one who always has something waiting.
+ *
+ * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
+ * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
+ * while the next is being asked for); where there are other users, so has the whole flow. So what
+ * is already on the device when somebody comes is little.
+ *
+ * Streams of a device run side by side, so the time between the begin and the end of a piece of
+ * work is not its own alone. Each lane that has work on the device is charged an equal part of the
+ * time that passes (`shared` is the sum of those parts for a lane that always has some), and never
+ * more than the device says that its work took: all charges together are the time in which the
+ * device was busy.
+ *
+ * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
+#include "server/scheduler.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/engine.h"
+
+#define GRACE_NS  2000000   /* after its last work a flow still counts as active */
+#define RECENT_NS 200000000 /* and as somebody whom the others leave room */
+#define FIRST_MS  0.05      /* a lane's work, before anything is known of it */
+#define KEEPS     0.875     /* of what was known, with each piece of work */
+#define AT_LEAST  2         /* turns, whatever they cost */
+#define TICK_S    0.001     /* a look at those who wait: graces end without an event */
+
+/* Turns held, and pieces of work submitted: a turn ends mostly before its work, or the work before
+ * the turn, so what is out is the larger of the two. */
+struct out {
+    int64_t n_turns, n_tasks;
+    double turn_ms; /* what the turns are expected to take */
+    double mean;    /* of a piece of work */
+};
+
+struct flow {
+    struct flow *prev, *next;
+    const _Atomic uint32_t *user; /* the weight's address; not read but by an ask */
+    double weight;
+    struct out out;
+    double start;
+    uint64_t last_ns; /* of its last event */
+    struct sched_turn *waiting;
+    struct sched_counts counts;
+    uint32_t lanes;
+};
+
+struct device {
+    struct flow *flows;
+    double now;
+    int64_t busy; /* lanes with work on it */
+    double shared;
+    uint64_t since_ns; /* up to when `shared` is right */
+};
+
+struct sched_lane {
+    uint32_t refs; /* under the lock, like all that is not constant */
+    struct sched *sched;
+    struct device *device;
+    struct flow *flow;
+    struct out out;
+    double shared; /* the device's when its work was charged last */
+};
+
+struct sched {
+    uint64_t refs; /* the owner's, and one a lane */
+    struct sched_config config;
+    pthread_mutex_t lock;
+    pthread_cond_t somebody; /* waits; or the end */
+    pthread_t thread;
+    bool open, stop;
+    struct sched_counts counts;
+    struct device devices[];
+};
+
+/* --- what is known of work --- */
+
+static double out_ms(const struct out *o)
+{
+    double tasks = (double)o->n_tasks * o->mean;
+    return tasks > o->turn_ms ? tasks : o->turn_ms;
+}
+
+static bool has_room(const struct out *o, double window, double ms)
+{
+    int64_t n = o->n_turns > o->n_tasks ? o->n_turns : o->n_tasks;
+    return n < AT_LEAST || out_ms(o) + ms <= window;
+}
+
+static void add_turn(struct out *o, int n, double ms)
+{
+    o->n_turns += n;
+    o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
+}
+
+static void learn(struct out *o, double ms)
+{
+    o->n_tasks--;
+    o->mean = KEEPS * o->mean + (1 - KEEPS) * ms;
+}
+
+/* --- flows --- */
+
+static bool is_active(const struct flow *f, uint64_t now_ns)
+{
+    return f->waiting || f->out.n_turns || f->out.n_tasks || now_ns - f->last_ns < GRACE_NS;
+}
+
+static void touch(struct device *d, struct flow *f, uint64_t now_ns)
+{
+    if (!is_active(f, now_ns) && f->start < d->now)
+        f->start = d->now;
+    f->last_ns = now_ns;
+}
+
+static void advance(struct device *d, uint64_t now_ns)
+{
+    double least = -1;
+    for (const struct flow *f = d->flows; f; f = f->next)
+        if (is_active(f, now_ns) && (least < 0 || f->start < least))
+            least = f->start;
+    d->now = least > d->now ? least : d->now;
+}
+
+static bool is_alone(const struct device *d, const struct flow *f, uint64_t now_ns)
+{
+    for (const struct flow *o = d->flows; o; o = o->next)
+        if (o != f && (is_active(o, now_ns) || (o->last_ns && now_ns - o->last_ns < RECENT_NS)))
+            return false;
+    return true;
+}
+
+/* Where a flow is, with what it has out. */
+static double tag(const struct flow *f)
+{
+    return f->start + out_ms(&f->out) / f->weight;
+}
+
+static bool may_have(const struct sched *s, const struct device *d, const struct flow *f,
+                     uint64_t now_ns, double ms)
+{
+    if (s->open || is_alone(d, f, now_ns))
+        return true;
+    return tag(f) <= d->now + s->config.window && has_room(&f->out, s->config.window, ms);
+}
+
+/* The first of those who wait whose lane has room, or NULL. */
+static struct sched_turn *first_of(const struct sched *s, const struct device *d,
+                                   const struct flow *f, uint64_t now_ns)
+{
+    for (struct sched_turn *t = f->waiting; t; t = t->next)
+        if (s->open || has_room(&t->lane->out, s->config.window, t->ms))
+            return may_have(s, d, f, now_ns, t->ms) ? t : NULL;
+    return NULL;
+}
+
+static void give(struct sched *s, struct sched_turn *t)
+{
+    t->held = true;
+    add_turn(&t->lane->out, 1, t->ms);
+    add_turn(&t->lane->flow->out, 1, t->ms);
+    s->counts.turns++;
+    t->lane->flow->counts.turns++;
+}
+
+static void count_wait(struct sched_counts *c, double seconds)
+{
+    c->waited++;
+    c->waited_s += seconds;
+}
+
+/* With the lock held: whose turn it is now. */
+static void serve(struct sched *s, struct device *d)
+{
+    while (s->counts.waiting) {
+        uint64_t now_ns = s->config.clock_ns();
+        struct sched_turn *best = NULL;
+        advance(d, now_ns);
+        for (const struct flow *f = d->flows; f; f = f->next) {
+            struct sched_turn *t = f->waiting ? first_of(s, d, f, now_ns) : NULL;
+            if (t && (!best || tag(f) < tag(best->lane->flow)))
+                best = t;
+        }
+        if (!best)
+            return;
+        struct flow *f = best->lane->flow;
+        DL_DELETE(f->waiting, best);
+        s->counts.waiting--;
+        f->counts.waiting--;
+        double seconds = (double)(now_ns - best->asked_ns) * 1e-9;
+        count_wait(&s->counts, seconds);
+        count_wait(&f->counts, seconds);
+        give(s, best);
+        best->come(best->user);
+    }
+}
+
+static void *look_after(void *arg)
+{
+    struct sched *s = arg;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (!s->counts.waiting) {
+            pthread_cond_wait(&s->somebody, &s->lock);
+            continue;
+        }
+        struct timespec next = clock_after(TICK_S);
+        pthread_cond_timedwait(&s->somebody, &s->lock, &next);
+        for (int i = 0; i < s->config.n_devices; i++)
+            serve(s, &s->devices[i]);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* --- turns --- */
+
+/* With the lock held. */
+static void lane_unref(struct sched_lane *l)
+{
+    if (--l->refs)
+        return;
+    struct flow *f = l->flow;
+    if (--f->lanes == 0) {
+        DL_DELETE(l->device->flows, f);
+        mem_free(f);
+    }
+    l->sched->refs--;
+    mem_free(l);
+}
+
+enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, bool *ret_now,
+                        struct err *e)
+{
+    struct sched *s = l->sched;
+    struct flow *f = l->flow;
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
+    f->weight = weight ? weight : 1;
+    touch(l->device, f, now_ns);
+    advance(l->device, now_ns);
+    ms = ms > 0 ? ms : l->out.mean;
+    bool now = s->open || (!f->waiting && has_room(&l->out, s->config.window, ms) &&
+                           may_have(s, l->device, f, now_ns, ms));
+    if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
+        code = err_set(e, ERR_QUOTA, "%lld pieces of your work wait for the device already",
+                       (long long)f->counts.waiting);
+    else if (!now && !t->sure && s->counts.waiting >= s->config.max_waiting_all)
+        code = err_set(e, ERR_OVERLOADED, "%lld pieces of work wait for the device already",
+                       (long long)s->counts.waiting);
+    if (code == ERR_OK) {
+        l->refs++;
+        t->lane = l;
+        t->ms = ms;
+        t->held = false;
+        t->asked_ns = now_ns;
+        if (now) {
+            give(s, t);
+        } else {
+            DL_APPEND(f->waiting, t);
+            f->counts.waiting++;
+            if (s->counts.waiting++ == 0)
+                pthread_cond_signal(&s->somebody);
+            serve(s, l->device); /* another lane of its flow may be what those before it wait for */
+        }
+        *ret_now = now;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
+bool sched_held(struct sched *s, const struct sched_turn *t)
+{
+    pthread_mutex_lock(&s->lock);
+    bool held = t->lane && t->held;
+    pthread_mutex_unlock(&s->lock);
+    return held;
+}
+
+void sched_leave(struct sched *s, struct sched_turn *t)
+{
+    struct sched_lane *l = t->lane;
+    if (!l)
+        return;
+    pthread_mutex_lock(&s->lock);
+    struct flow *f = l->flow;
+    if (t->held) {
+        add_turn(&l->out, -1, t->ms);
+        add_turn(&f->out, -1, t->ms);
+        f->last_ns = s->config.clock_ns();
+    } else {
+        DL_DELETE(f->waiting, t);
+        s->counts.waiting--;
+        f->counts.waiting--;
+    }
+    t->lane = NULL;
+    t->held = false;
+    serve(s, l->device);
+    lane_unref(l);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- what work took --- */
+
+/* With the lock held: brings `shared` up to now. */
+static void pass_time(struct device *d, uint64_t now_ns)
+{
+    if (d->busy)
+        d->shared += (double)(now_ns - d->since_ns) * 1e-6 / (double)d->busy;
+    d->since_ns = now_ns;
+}
+
+static void work_begun(void *user)
+{
+    struct sched_lane *l = user;
+    struct sched *s = l->sched;
+    struct device *d = l->device;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    touch(d, l->flow, now_ns);
+    if (l->out.n_tasks++ == 0) {
+        pass_time(d, now_ns);
+        d->busy++;
+        l->shared = d->shared;
+    }
+    l->flow->out.n_tasks++;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static double work_ended(void *user, double device_ms)
+{
+    struct sched_lane *l = user;
+    struct sched *s = l->sched;
+    struct device *d = l->device;
+    struct flow *f = l->flow;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    pass_time(d, now_ns);
+    double ms = d->shared - l->shared;
+    ms = device_ms < ms ? device_ms : ms;
+    l->shared = d->shared;
+    learn(&l->out, ms);
+    learn(&f->out, ms);
+    if (l->out.n_tasks == 0)
+        d->busy--;
+    f->start += ms / f->weight;
+    f->last_ns = now_ns;
+    serve(s, d);
+    pthread_mutex_unlock(&s->lock);
+    return ms;
+}
+
+static void watch_free(void *user)
+{
+    sched_lane_unref(user);
+}
+
+/* --- lanes --- */
+
+static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
+{
+    struct flow *f = d->flows;
+    while (f && f->user != user)
+        f = f->next;
+    if (!f && (f = mem_calloc(1, sizeof *f))) {
+        f->user = user;
+        f->weight = 1;
+        f->out.mean = FIRST_MS;
+        f->start = d->now;
+        DL_APPEND(d->flows, f);
+    }
+    return f;
+}
+
+enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
+                             struct account *account, struct sched_lane **ret, struct err *e)
+{
+    static const struct work_watch watch = {work_begun, work_ended, watch_free};
+    struct sched_lane *l = mem_calloc(1, sizeof *l);
+    if (!l)
+        return err_oom(e);
+    pthread_mutex_lock(&s->lock);
+    struct device *d = &s->devices[device];
+    l->flow = flow_of(d, weight);
+    if (l->flow) {
+        l->sched = s;
+        l->device = d;
+        l->refs = 2; /* the caller's, and the account's */
+        l->out.mean = FIRST_MS;
+        l->flow->lanes++;
+        s->refs++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!l->flow) {
+        mem_free(l);
+        return err_oom(e);
+    }
+    account_watch(account, &watch, l);
+    *ret = l;
+    return ERR_OK;
+}
+
+static void sched_unref(struct sched *s)
+{
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->somebody);
+    mem_free(s);
+}
+
+void sched_lane_unref(struct sched_lane *l)
+{
+    if (!l)
+        return;
+    struct sched *s = l->sched;
+    pthread_mutex_lock(&s->lock);
+    lane_unref(l);
+    bool last = s->refs == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        sched_unref(s);
+}
+
+/* --- the whole --- */
+
+enum err_code sched_new(const struct sched_config *config, struct sched **ret, struct err *e)
+{
+    struct sched *s = mem_calloc(1, sizeof *s + (size_t)config->n_devices * sizeof(struct device));
+    if (!s)
+        return err_oom(e);
+    s->refs = 1;
+    s->config = *config;
+    if (!s->config.clock_ns)
+        s->config.clock_ns = clock_ns;
+    pthread_mutex_init(&s->lock, NULL);
+    clock_cond_init(&s->somebody);
+    if (pthread_create(&s->thread, NULL, look_after, s) != 0) {
+        sched_unref(s);
+        return err_set(e, ERR_INTERNAL, "cannot start the scheduler's thread");
+    }
+    *ret = s;
+    return ERR_OK;
+}
+
+void sched_open(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->open = true;
+    for (int i = 0; i < s->config.n_devices; i++)
+        serve(s, &s->devices[i]);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_free(struct sched *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_signal(&s->somebody);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    pthread_mutex_lock(&s->lock);
+    bool last = --s->refs == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        sched_unref(s);
+}
+
+void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_counts *ret)
+{
+    pthread_mutex_lock(&s->lock);
+    *ret = weight ? (struct sched_counts){0} : s->counts;
+    for (int i = 0; weight && i < s->config.n_devices; i++)
+        for (const struct flow *f = s->devices[i].flows; f; f = f->next) {
+            if (f->user != weight)
+                continue;
+            ret->waiting += f->counts.waiting;
+            ret->turns += f->counts.turns;
+            ret->waited += f->counts.waited;
+            ret->waited_s += f->counts.waited_s;
+        }
+    pthread_mutex_unlock(&s->lock);
+}

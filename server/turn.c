@@ -1,0 +1,51 @@
+/* The lane is that of the session which the request names. Where there is none the handler says so:
+ * it goes on without a turn. A request that runs again (http_repeat) has its turn still. */
+#include "server/turn.h"
+
+#include "server/auth.h"
+#include "server/gate.h"
+#include "server/scheduler.h"
+
+struct turn {
+    struct sched_turn turn;
+    struct gate gate;
+    handler_fn *then;
+};
+
+static void turn_came(struct request *req)
+{
+    struct turn *t = req->turn;
+    t->then(req);
+}
+
+static enum err_code ask(struct request *req, struct sched_lane *lane, handler_fn *then,
+                         bool *ret_now, struct err *e)
+{
+    struct turn *t = req->turn ? req->turn : arena_alloc(req->arena, sizeof *t);
+    if (!t)
+        return err_oom(e);
+    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate}, .then = then};
+    gate_init(&t->gate, req);
+    req->turn = t;
+    return sched_ask(lane, 0, &t->turn, ret_now, e);
+}
+
+bool turn_take(struct request *req, handler_fn *then)
+{
+    _cleanup_session_ struct session *s = NULL;
+    struct err e = ERR_INIT;
+    if ((req->turn && req->turn->turn.lane) || session_of(req, &s, &e) != ERR_OK || !s->lane)
+        return true;
+    bool now = false;
+    if (ask(req, s->lane, then, &now, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else if (!now)
+        gate_wait(&req->turn->gate, turn_came);
+    return now;
+}
+
+void turn_leave(struct request *req)
+{
+    if (req->turn)
+        sched_leave(req->server->sched, &req->turn->turn);
+}

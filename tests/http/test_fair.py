@@ -1,0 +1,174 @@
+"""Fair time: users have the device in the proportion of their weights, and nobody waits for another's crowd."""
+import re
+import threading
+import time
+
+import numpy as np
+import pytest
+
+FIELD = {"shape": [512, 512], "dtype": "float32", "random": {"distribution": "uniform", "seed": 1}}
+HEAT = "u += 0.1*laplacian(u, boundary='wrap')"
+LONG = 10**9  # steps
+
+
+@pytest.fixture
+def users(daemon_with, accounts):
+    """users(options): ann of weight 1 and bob of weight 3, each with a field u."""
+    def start(*args):
+        accounts.add("ann", role="operator")
+        accounts.add("bob", role="operator", weight=3)
+        start.daemon = d = daemon_with("--backend", "cpu", "--accounts", accounts.path, *args)
+        both = [accounts.client(d, name) for name in ("ann", "bob")]
+        for c in both:
+            c.expect(201, c.put("/v1/arrays/u", FIELD))
+        return both
+
+    return start
+
+
+def figures(c, name):
+    """By principal."""
+    text = c.expect(200, c.get("/metrics")).body.decode()
+    return {who: float(v) for who, v in re.findall(rf'^arrayd_{name}{{principal="(\w+)"}} (\S+)$', text, re.M)}
+
+
+class Crowd:
+    """n connections of a client that ask for the same again and again."""
+
+    def __init__(self, c, n, fields):
+        self.ending, self.done, self.statuses = False, 0, set()
+        self.threads = [threading.Thread(target=self.run, args=(c.clone(), fields)) for _ in range(n)]
+
+    def run(self, c, fields):
+        while not self.ending:
+            self.statuses.add(c.post("/v1/evaluate", fields).status)
+            self.done += 1
+        c.close()
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ending = True
+        for t in self.threads:
+            t.join()
+
+
+def job(c, steps=LONG):
+    return c.expect(202, c.post("/v1/programs", {"body": [HEAT], "steps": steps})).json()["id"]
+
+
+def ratio(c, seconds):
+    """Of bob's time on the device to ann's."""
+    before = figures(c, "principal_device_seconds_total")
+    time.sleep(seconds)
+    after = figures(c, "principal_device_seconds_total")
+    return (after["bob"] - before["bob"]) / (after["ann"] - before["ann"])
+
+
+def test_two_programs_share_by_weight(users):
+    ann, bob = users()
+    jobs = [(c, job(c)) for c in (ann, bob)]
+    time.sleep(0.3)
+    got = ratio(ann, 2)
+    for c, j in jobs:
+        c.expect(200, c.delete(f"/v1/jobs/{j}"))
+    assert 2.7 < got < 3.3, got
+
+
+def test_a_program_and_a_crowd_share_by_weight(users):
+    ann, bob = users()
+    j = job(bob)
+    with Crowd(ann, 8, {"expr": "sum(sin(u)*cos(u))"}) as crowd:
+        time.sleep(0.3)
+        got = ratio(ann, 2)
+    bob.expect(200, bob.delete(f"/v1/jobs/{j}"))
+    assert crowd.statuses == {200}
+    assert 2.5 < got < 3.5, got
+
+
+def test_weights_are_read_again(users, accounts):
+    ann, bob = users()
+    jobs = [(c, job(c)) for c in (ann, bob)]
+    text = accounts.path.read_text()
+    assert text.count("weight = 3") == 1
+    accounts.write(text.replace("weight = 3", "weight = 1"))
+    accounts.reload(users.daemon)
+    time.sleep(0.3)
+    got = ratio(ann, 2)
+    for c, j in jobs:
+        c.expect(200, c.delete(f"/v1/jobs/{j}"))
+    assert 0.8 < got < 1.25, got
+
+
+def test_too_much_that_waits(users):
+    """Work of a user past max-waiting is refused, of another it is not; what waits is done in the end."""
+    ann, bob = users("--device-window", "0", "--max-waiting", "4", "--inline-elements", "0")
+    with Crowd(ann, 16, {"expr": "sum(sin(u)*cos(u)*exp(u))"}) as crowd:
+        for _ in range(20):
+            bob.expect(200, bob.post("/v1/evaluate", {"expr": "1 + 1"}))
+        deadline = time.monotonic() + 20
+        while 429 not in crowd.statuses and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert crowd.statuses == {200, 429}
+    assert figures(ann, "principal_turns_waiting") == {"ann": 0, "bob": 0}
+    assert figures(ann, "principal_turn_wait_seconds_total")["ann"] > 0
+
+
+def test_refusal_says_what_and_when(users):
+    ann, bob = users("--device-window", "0", "--max-waiting", "0", "--inline-elements", "0")
+    refused = None
+    with Crowd(bob, 4, {"expr": "sum(sin(u)*cos(u)*exp(u))"}):
+        with Crowd(ann, 4, {"expr": "sum(sin(u)*cos(u)*exp(u))"}):
+            while refused is None:
+                r = ann.post("/v1/evaluate", {"expr": "sum(sin(u))"})
+                refused = r if r.status != 200 else None
+    e = ann.fails(429, "quota_exceeded", refused)
+    assert "wait" in e["detail"] and int(refused.headers["Retry-After"]) >= 1
+    assert ann.info()["limits"]["max_waiting"] == 0
+
+
+def test_too_much_of_all(users):
+    ann, bob = users("--device-window", "0", "--max-waiting-all", "1", "--inline-elements", "0")
+    with Crowd(ann, 8, {"expr": "sum(sin(u)*cos(u)*exp(u))"}) as crowd:
+        deadline = time.monotonic() + 20
+        while 503 not in crowd.statuses and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert crowd.statuses == {200, 503}
+
+
+def test_work_that_waits_is_in_order_and_ends(users):
+    """A session's requests wait in the order sent, and what was asked for is what one gets."""
+    ann, bob = users("--device-window", "0", "--inline-elements", "0")
+    ann.expect(201, ann.put("/v1/arrays/n", {"shape": [1 << 16], "dtype": "int64", "fill": 0}))
+    j = job(bob)
+    with Crowd(ann, 6, {"expr": "n + 1", "out": "n"}) as crowd:
+        time.sleep(1)
+    bob.expect(200, bob.delete(f"/v1/jobs/{j}"))
+    np.testing.assert_array_equal(ann.download("n"), np.full(1 << 16, crowd.done))
+
+
+def test_the_end_does_not_wait_for_turns(users):
+    """SIGTERM while work waits: it is answered, and the daemon ends."""
+    ann, bob = users("--device-window", "0", "--inline-elements", "0", "--drain-timeout", "10")
+    daemon = users.daemon
+    job(bob)
+    statuses = []
+
+    def ask():
+        c = ann.clone()
+        statuses.append(c.post("/v1/evaluate", {"expr": "sum(sin(u)*cos(u)*exp(u))"}).status)
+        c.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for t in threads:
+        t.start()
+    time.sleep(0.02)
+    begun = time.monotonic()
+    daemon.stop()
+    assert time.monotonic() - begun < 9
+    for t in threads:
+        t.join()
+    assert set(statuses) <= {200, 503} and len(statuses) == 12

@@ -1,0 +1,413 @@
+/* server/scheduler: who gets how much of a device. A device and its clients are simulated, on a
+ * clock of the test's own: streams side by side, each an equal part of the device, a stream's work
+ * in order. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "compute/engine_internal.h"
+#include "server/scheduler.h"
+
+#define STEP_NS  20000 /* of the clock */
+#define MOST     80    /* clients */
+#define WINDOW   10.0
+#define MAX_WAIT 100
+
+static _Atomic uint64_t now_ns;
+
+static uint64_t test_clock(void)
+{
+    return atomic_load(&now_ns);
+}
+
+enum doing { THINKS, WAITS, WORKS };
+
+/* Asks for a turn, has work of `cost` ms done, thinks for `think` ms, and asks again. */
+struct client {
+    struct sched_lane *lane;
+    struct account *account;
+    int user;
+    double cost, think;
+    double left; /* of what it does now, ms */
+    enum doing doing;
+    struct sched_turn turn;
+    _Atomic bool come;
+    double longest; /* wait, ms */
+    uint64_t asked;
+    int served;
+};
+
+static struct sched *sched;
+static _Atomic uint32_t weights[3];
+static struct client clients[MOST];
+static int n_clients;
+static double charged[3]; /* ms, by user */
+
+static void come(void *user)
+{
+    struct client *c = user;
+    atomic_store(&c->come, true);
+}
+
+static void begin(double window)
+{
+    struct err e = ERR_INIT;
+    const struct sched_config config = {.n_devices = 1,
+                                        .window = window,
+                                        .max_waiting = MAX_WAIT,
+                                        .max_waiting_all = MAX_WAIT + 20,
+                                        .clock_ns = test_clock};
+    atomic_store(&now_ns, 1000000000u);
+    assert_int_equal(sched_new(&config, &sched, &e), ERR_OK);
+    for (int u = 0; u < 3; u++)
+        atomic_store(&weights[u], 1);
+    memset(clients, 0, sizeof clients);
+    memset(charged, 0, sizeof charged);
+    n_clients = 0;
+}
+
+static void lane_of(struct client *c, int user)
+{
+    struct err e = ERR_INIT;
+    c->user = user;
+    c->account = account_new(0);
+    assert_non_null(c->account);
+    assert_int_equal(sched_lane_new(sched, &weights[user], 0, c->account, &c->lane, &e), ERR_OK);
+}
+
+/* n clients of one session. */
+static struct client *add(int user, int n, double cost, double think)
+{
+    struct client *first = &clients[n_clients];
+    for (int i = 0; i < n; i++) {
+        struct client *c = &clients[n_clients++];
+        if (i == 0)
+            lane_of(c, user);
+        c->user = user;
+        c->lane = first->lane;
+        c->account = first->account;
+        c->cost = cost;
+        c->think = think;
+        c->left = think;
+    }
+    return first;
+}
+
+static void end(void)
+{
+    for (int i = 0; i < n_clients; i++)
+        sched_leave(sched, &clients[i].turn);
+    for (int i = 0; i < n_clients; i++)
+        if (i == 0 || clients[i].lane != clients[i - 1].lane) {
+            sched_lane_unref(clients[i].lane);
+            account_unref(clients[i].account);
+        }
+    sched_free(sched);
+}
+
+static void start_work(struct client *c)
+{
+    double ms = (double)(test_clock() - c->asked) * 1e-6;
+    c->longest = ms > c->longest ? ms : c->longest;
+    account_work_begun(c->account);
+    c->doing = WORKS;
+    c->left = c->cost;
+}
+
+static bool is_first_of_lane(const struct client *c)
+{
+    for (const struct client *o = clients; o < &clients[n_clients]; o++)
+        if (o != c && o->doing == WORKS && o->lane == c->lane &&
+            (o->asked < c->asked || (o->asked == c->asked && o < c)))
+            return false;
+    return true;
+}
+
+static void ask(struct client *c)
+{
+    struct err e = ERR_INIT;
+    bool now = false;
+    atomic_store(&c->come, false);
+    c->turn = (struct sched_turn){.come = come, .user = c};
+    c->asked = test_clock();
+    assert_int_equal(sched_ask(c->lane, 0, &c->turn, &now, &e), ERR_OK);
+    c->doing = WAITS;
+    if (now)
+        start_work(c);
+}
+
+static void finish(struct client *c)
+{
+    uint64_t before = account_device_ns(c->account);
+    account_work_ended(c->account, (double)(test_clock() - c->asked) * 1e-6);
+    charged[c->user] += (double)(account_device_ns(c->account) - before) * 1e-6;
+    sched_leave(sched, &c->turn);
+    c->served++;
+    c->doing = THINKS;
+    c->left = c->think;
+}
+
+static void run(double ms)
+{
+    uint64_t end_ns = test_clock() + (uint64_t)(ms * 1e6);
+    while (test_clock() < end_ns) {
+        bool working[MOST];
+        int n = 0;
+        for (int i = 0; i < n_clients; i++) {
+            struct client *c = &clients[i];
+            if (c->doing == WAITS && atomic_load(&c->come))
+                start_work(c);
+            working[i] = c->doing == WORKS && is_first_of_lane(c);
+            n += working[i];
+        }
+        atomic_fetch_add(&now_ns, STEP_NS);
+        for (int i = 0; i < n_clients; i++) {
+            struct client *c = &clients[i];
+            if (working[i] && (c->left -= STEP_NS * 1e-6 / n) <= 0)
+                finish(c);
+            else if (c->doing == THINKS && (c->left -= STEP_NS * 1e-6) <= 0)
+                ask(c);
+        }
+    }
+}
+
+static void forget_charges(void)
+{
+    memset(charged, 0, sizeof charged);
+}
+
+static void assert_near(double got, double want, double relative)
+{
+    if (got < want * (1 - relative) || got > want * (1 + relative))
+        fail_msg("%g, wanted %g within %g %%", got, want, relative * 100);
+}
+
+/* --- shares --- */
+
+static void test_shares_follow_weights(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    atomic_store(&weights[1], 3);
+    add(0, 8, 2, 0.1);
+    add(1, 8, 2, 0.1);
+    run(500);
+    forget_charges();
+    run(3000);
+    assert_near(charged[1] / charged[0], 3, 0.05);
+    assert_near(charged[0] + charged[1], 3000, 0.05); /* and nothing is wasted */
+    end();
+}
+
+/* One job at a time, with a pause in which its result is looked at, against a crowd. */
+static void test_one_job_against_a_crowd(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    atomic_store(&weights[1], 3);
+    add(0, 64, 1, 0);
+    add(1, 1, 8, 0.2);
+    run(500);
+    forget_charges();
+    run(3000);
+    assert_near(charged[1] / charged[0], 3, 0.1);
+    end();
+}
+
+static void test_work_of_unlike_sizes(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 2, 30, 0.1); /* longer than the window */
+    add(1, 16, 0.5, 0.1);
+    run(500);
+    forget_charges();
+    run(3000);
+    assert_near(charged[1] / charged[0], 1, 0.1);
+    end();
+}
+
+static void test_many_sessions_have_no_more(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    for (int i = 0; i < 16; i++)
+        add(0, 2, 2, 0.1);
+    add(1, 2, 2, 0.1);
+    run(500);
+    forget_charges();
+    run(3000);
+    assert_near(charged[1] / charged[0], 1, 0.1);
+    end();
+}
+
+static void test_a_new_weight_holds_at_once(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 4, 2, 0.1);
+    add(1, 4, 2, 0.1);
+    run(500);
+    atomic_store(&weights[0], 4);
+    run(100);
+    forget_charges();
+    run(2000);
+    assert_near(charged[0] / charged[1], 4, 0.05);
+    end();
+}
+
+/* --- who seldom asks, who comes later, who is alone --- */
+
+static void test_who_seldom_asks_does_not_wait(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 64, 1, 0);
+    struct client *c = add(1, 1, 0.5, 7);
+    run(3000);
+    assert_true(c->served > 200);
+    assert_true(c->longest < 0.1); /* a step or two of the clock */
+    end();
+}
+
+static void test_time_alone_is_not_held_against_one(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 4, 2, 0.1);
+    run(5000);
+    add(1, 4, 2, 0.1); /* nor is what he did not use given to the other */
+    run(100);
+    forget_charges();
+    run(1000);
+    assert_near(charged[1] / charged[0], 1, 0.05);
+    end();
+}
+
+static void test_alone_the_device_is_busy(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 3, 30, 0.1);
+    run(3000);
+    assert_near(charged[0], 3000, 0.02);
+    end();
+}
+
+static void test_no_more_than_the_window_is_out(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 64, 1, 0);
+    run(200); /* what a piece costs is known by then */
+    int most = 0;
+    for (int i = 0; i < 1000; i++) {
+        int n = 0;
+        run(0.1);
+        for (int k = 0; k < n_clients; k++)
+            n += clients[k].doing == WORKS;
+        most = n > most ? n : most;
+    }
+    assert_in_range(most, 8, 11);
+    end();
+}
+
+/* --- turns --- */
+
+static void test_the_order_of_a_session(void **state)
+{
+    (void)state;
+    begin(0);
+    struct client *c = add(0, 6, 1, 0);
+    struct err e = ERR_INIT;
+    bool now;
+    for (int i = 0; i < 6; i++) {
+        c[i].turn = (struct sched_turn){.come = come, .user = &c[i]};
+        assert_int_equal(sched_ask(c->lane, 1, &c[i].turn, &now, &e), ERR_OK);
+        assert_int_equal(now, i < 2); /* two are always out */
+        assert_int_equal(sched_held(sched, &c[i].turn), now);
+    }
+    sched_leave(sched, &c[3].turn); /* waits no more */
+    for (int i = 0; i < 6; i++) {
+        int later = i + 2 + (i >= 1);
+        if (i == 3)
+            continue;
+        if (later < 6)
+            assert_false(atomic_load(&c[later].come));
+        sched_leave(sched, &c[i].turn);
+        if (later < 6)
+            assert_true(atomic_load(&c[later].come));
+    }
+    assert_false(atomic_load(&c[3].come));
+    struct sched_counts n;
+    sched_count(sched, &weights[0], &n);
+    assert_int_equal(n.waiting, 0);
+    assert_int_equal(n.turns, 5);
+    assert_int_equal(n.waited, 3);
+    sched_count(sched, &weights[1], &n);
+    assert_int_equal(n.turns, 0);
+    end();
+}
+
+static void test_too_many_wait(void **state)
+{
+    (void)state;
+    begin(0);
+    struct client holder = {0}, other = {0};
+    static struct sched_turn turns[MAX_WAIT + 30];
+    struct err e = ERR_INIT;
+    bool now;
+    int i = 0;
+    memset(turns, 0, sizeof turns);
+    lane_of(&holder, 0);
+    lane_of(&other, 1);
+    for (; i < MAX_WAIT + 2; i++) {
+        turns[i] = (struct sched_turn){.come = come, .user = &holder};
+        assert_int_equal(sched_ask(holder.lane, 1, &turns[i], &now, &e), ERR_OK);
+    }
+    assert_int_equal(sched_ask(holder.lane, 1, &turns[i], &now, &e), ERR_QUOTA);
+    assert_null(turns[i].lane);
+    for (int k = 0; k < 21; k++, i++) { /* another has his own, until there are too many of all */
+        turns[i] = (struct sched_turn){.come = come, .user = &other};
+        assert_int_equal(sched_ask(other.lane, 1, &turns[i], &now, &e), ERR_OK);
+        assert_int_equal(now, k < 1); /* he is not alone, and the window is 0 */
+    }
+    assert_int_equal(sched_ask(other.lane, 1, &turns[i], &now, &e), ERR_OVERLOADED);
+    turns[i] = (struct sched_turn){.come = come, .user = &other, .sure = true};
+    assert_int_equal(sched_ask(other.lane, 1, &turns[i], &now, &e), ERR_OK);
+    assert_false(now);
+    atomic_store(&other.come, false);
+    sched_open(sched);
+    assert_true(atomic_load(&other.come));
+    assert_true(sched_held(sched, &turns[i]));
+    for (; i >= 0; i--)
+        sched_leave(sched, &turns[i]);
+    sched_lane_unref(holder.lane);
+    sched_lane_unref(other.lane);
+    account_unref(holder.account);
+    sched_free(sched);
+    account_unref(other.account); /* the lane's last reference, after the scheduler's end */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares_follow_weights),
+        cmocka_unit_test(test_one_job_against_a_crowd),
+        cmocka_unit_test(test_work_of_unlike_sizes),
+        cmocka_unit_test(test_many_sessions_have_no_more),
+        cmocka_unit_test(test_a_new_weight_holds_at_once),
+        cmocka_unit_test(test_who_seldom_asks_does_not_wait),
+        cmocka_unit_test(test_time_alone_is_not_held_against_one),
+        cmocka_unit_test(test_alone_the_device_is_busy),
+        cmocka_unit_test(test_no_more_than_the_window_is_out),
+        cmocka_unit_test(test_the_order_of_a_session),
+        cmocka_unit_test(test_too_many_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
