@@ -67,6 +67,7 @@ struct engine_config {
     /* past these a kernel is cut by materialising a temporary; never an error */
     uint32_t max_kernel_nodes;
     uint32_t max_kernel_inputs;
+    int64_t max_cost;         /* operations on elements of an expression, of a program's step */
     uint32_t plan_cache;      /* plans kept for repeated expressions */
     int64_t plan_cache_bytes; /* that they take at most */
     int close_wait_ms;        /* how long engine_close waits for work that is still running */
@@ -75,7 +76,7 @@ struct engine_config {
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
         .plan_cache = 512, .plan_cache_bytes = 32 << 20, .close_wait_ms = 10000,                   \
-        .device = {.inline_elements = 1 << 16},                                                    \
+        .max_cost = INT64_MAX, .device = {.inline_elements = 1 << 16},                             \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,

@@ -240,6 +240,14 @@ enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct 
 enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
                         bool fast_math, const struct view *target, int64_t target_bytes,
                         struct ir_plan **ret, struct err *e) must_check;
+/* Operations on elements: what each kernel computes for a point, times its points, those that a
+ * reduction visits included. INT64_MAX: so many or more; cost_sum stops there, too. */
+int64_t plan_cost(const struct ir_plan *plan);
+int64_t cost_sum(int64_t a, int64_t b);
+/* ERR_EXPRESSION_TOO_LARGE, at x's place, where it is more than config.max_cost. `what` takes it:
+ * "this". */
+enum err_code cost_check(const struct engine *g, const struct expr *x, const char *what,
+                         int64_t cost, struct err *e) must_check;
 
 /* With the lock held: a download of the first n bytes of a storage that the task, which is still
  * to be submitted, writes. It takes the task's done, which is told after it; download_undo where

@@ -194,6 +194,8 @@ static enum err_code compile(struct engine *g, const struct eval_request *req,
     }
     times->lower += clock_ms() - checked;
     if (code == ERR_OK)
+        code = cost_check(g, req->expr, "this", plan_cost(en->plan), e);
+    if (code == ERR_OK)
         *ret = en;
     else
         plan_entry_unref(en);
@@ -402,6 +404,8 @@ enum err_code engine_explain(struct engine *g, const struct eval_request *req, s
     double checked = clock_ms();
     code =
         engine_plan(g, arena, &ret->typed, req->fast_math, req->out, req->out_view, &ret->plan, e);
+    if (code == ERR_OK)
+        code = cost_check(g, req->expr, "this", plan_cost(ret->plan), e);
     if (code != ERR_OK)
         return code;
     ret->times.check = checked - start;

@@ -1,4 +1,4 @@
-/* Typed graph → plan: lowering, as the engine asks for it. */
+/* Typed graph → plan: lowering, as the engine asks for it, and what the plan costs. */
 #include <string.h>
 
 #include "compute/base/trace.h"
@@ -60,4 +60,50 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
         return code;
     trace_plan(typed, *ret);
     return ERR_OK;
+}
+
+/* --- cost --- */
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t ret;
+    return __builtin_mul_overflow(a, b, &ret) ? INT64_MAX : ret;
+}
+
+int64_t cost_sum(int64_t a, int64_t b)
+{
+    int64_t ret;
+    return __builtin_add_overflow(a, b, &ret) ? INT64_MAX : ret;
+}
+
+/* An extent of 0 makes it 0, whatever the others come to. */
+static int64_t points(const struct ir_kernel *k)
+{
+    int64_t n = 1;
+    for (int i = 0; i < k->rank; i++)
+        if (k->shape[i] == 0)
+            return 0;
+    for (int i = 0; i < k->rank; i++)
+        n = times(n, k->shape[i]);
+    return n;
+}
+
+int64_t plan_cost(const struct ir_plan *plan)
+{
+    int64_t ret = 0;
+    for (uint32_t i = 0; i < plan->n_kernels; i++)
+        ret = cost_sum(ret, times(points(plan->kernels[i]), plan->kernels[i]->n_nodes));
+    return ret;
+}
+
+enum err_code cost_check(const struct engine *g, const struct expr *x, const char *what,
+                         int64_t cost, struct err *e)
+{
+    if (cost <= g->config.max_cost)
+        return ERR_OK;
+    return expr_err(x, x->root, e, ERR_EXPRESSION_TOO_LARGE,
+                    "%s takes %s%.3g operations on elements, more than the %.3g allowed "
+                    "(max-cost)",
+                    what, cost == INT64_MAX ? "more than " : "", (double)cost,
+                    (double)g->config.max_cost);
 }

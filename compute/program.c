@@ -139,10 +139,11 @@ struct outline {
     int64_t shape[MAX_RANK];
 };
 
-/* Types what is assigned, with the checks of what it is assigned to. */
+/* Types what is assigned, with the checks of what it is assigned to. `runs`: it is part of a step
+ * as it is, not written out in others. */
 static enum err_code check_statement(struct program *p, const struct expr *x, struct array *out,
-                                     const struct view *region, int dtype, struct outline *ret,
-                                     struct err *e)
+                                     const struct view *region, int dtype, bool runs,
+                                     struct outline *ret, struct err *e)
 {
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct eval_request req = {.expr = x,
@@ -155,6 +156,10 @@ static enum err_code check_statement(struct program *p, const struct expr *x, st
     if (!arena)
         return err_oom(e);
     enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
+    if (code == ERR_OK && runs) {
+        p->cost = cost_sum(p->cost, plan_cost(all.plan));
+        code = cost_check(p->stream->engine, x, "all of a step up to this", p->cost, e);
+    }
     if (code != ERR_OK)
         return code;
     const struct typed_node *root = &all.typed.nodes[all.typed.root];
@@ -201,10 +206,10 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
         s->temporary = k;
         code = index_array(s, s->own, &s->region, e);
         if (code == ERR_OK)
-            code = check_statement(p, &s->expr, s->own, &s->region, -1, &n, e);
+            code = check_statement(p, &s->expr, s->own, &s->region, -1, true, &n, e);
         return code;
     }
-    code = check_statement(p, &s->expr, NULL, NULL, -1, &n, e);
+    code = check_statement(p, &s->expr, NULL, NULL, -1, !s->inlined, &n, e);
     if (code == ERR_OK && s->inlined)
         return ERR_OK;
     if (code == ERR_OK)
@@ -231,7 +236,7 @@ static enum err_code add_statement(struct program *p, struct step *s, struct err
     struct array *spare = s->target->spare[0];
     enum err_code code = index_array(s, spare, &s->region, e);
     if (code == ERR_OK)
-        code = check_statement(p, &s->expr, spare, &s->region, -1, &n, e);
+        code = check_statement(p, &s->expr, spare, &s->region, -1, true, &n, e);
     return code;
 }
 
@@ -250,7 +255,7 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
             k->watched = true;
     }
     if (code == ERR_OK)
-        code = check_statement(p, &w->expr, NULL, NULL, dtype, &n, e);
+        code = check_statement(p, &w->expr, NULL, NULL, dtype, true, &n, e);
     if (code != ERR_OK)
         return placed(e, code, place);
     if (n.rank)

@@ -94,6 +94,7 @@ struct program {
     bool never_loops;            /* no slice is */
     const char *why;             /* static text */
     uint32_t n_checks;
+    int64_t cost; /* of a step, as plan_cost counts */
     struct expr zero;
     bool clears;        /* after a failure: what is written by elements is written whole before */
     int64_t stop_at;    /* steps that a slice is to end with, because of what comes after; or */

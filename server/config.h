@@ -52,7 +52,7 @@ struct config {
     double max_lease_ttl; /* seconds */
 
     /* expressions and JSON */
-    int64_t max_nodes, max_nesting, max_inputs;
+    int64_t max_nodes, max_nesting, max_inputs, max_cost;
     int64_t max_kernel_nodes, max_kernel_inputs, plan_cache, plan_cache_size;
     int64_t max_inline; /* elements */
     int64_t max_statements, max_records, max_jobs, record_memory;

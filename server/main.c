@@ -58,6 +58,7 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.device.lost_user = lost;
     ec.max_inputs = (uint32_t)c->max_inputs;
     ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
+    ec.max_cost = c->max_cost;
     ec.plan_cache = (uint32_t)c->plan_cache;
     ec.plan_cache_bytes = c->plan_cache_size;
     ec.max_kernel_inputs = (uint32_t)c->max_kernel_inputs;

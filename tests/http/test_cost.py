@@ -1,0 +1,56 @@
+"""What an expression may cost: refused with the bound and its place before anything runs, whatever asks for it."""
+import time
+
+import numpy as np
+
+FOREVER = "sum(broadcast_to(a, [2**50, 2]) + b)"
+
+
+def refused(api, path, body, pointer, offset=None, bound="4e+15", **ask):
+    before = time.monotonic()
+    problem = api.fails(422, "expression_too_large", api.post(path, body, **ask))
+    assert time.monotonic() - before < 5
+    assert problem["pointer"] == pointer and problem.get("offset") == offset
+    assert "max-cost" in problem["detail"] and bound in problem["detail"]
+    return problem["detail"]
+
+
+def test_work_without_end_is_refused(api):
+    api.upload(np.ones(2, "float32"), "a")
+    api.upload(np.zeros(2, "float32"), "b")
+    assert api.info()["limits"]["max_cost"] == 4 * 10**15
+    text = FOREVER
+    assert "6.76e+15" in refused(api, "/v1/evaluate", {"expr": text}, "/expr", 0)
+    refused(api, "/v1/explain", {"expr": text}, "/expr", 0)
+    refused(api, "/v1/evaluate", {"expr": text, "out": "a"}, "/expr", 0)
+    refused(api, "/v1/evaluate", {"expr": "m", "let": [["m", text]]}, "/expr", 0)
+    refused(api, "/v1/evaluate", {"tree": {"op": "sum", "args": [{"op": "add", "args": [
+        {"op": "broadcast_to", "args": ["a", [2**50, 2]]}, "b"]}]}}, "/tree")
+    assert api.download("a").tolist() == [1, 1]
+    # as much in one reduction over the index alone, and in a scan
+    refused(api, "/v1/evaluate", {"expr": "sum(index(0) + broadcast_to(a, [2**55, 2]))"}, "/expr", 0)
+    refused(api, "/v1/evaluate", {"expr": "max(cumulative_sum(broadcast_to(a, [2**55, 2]), 0))"}, "/expr", 0)
+    assert api.evaluate("sum(broadcast_to(a, [2**10, 2]))") == 2**11
+
+
+def test_programs_and_statements_count_by_the_step(api):
+    api.upload(np.ones(2, "float32"), "a")
+    api.upload(np.zeros(2, "float32"), "b")
+    refused(api, "/v1/programs", {"body": ["a += 1", f"b += {FOREVER}"], "steps": 1}, "/body/1", 0)
+    refused(api, "/v1/programs", {"body": ["a += 1"], "steps": 1, "until": f"{FOREVER} > 1"}, "/until", 37)
+    refused(api, "/v1/programs", {"body": ["a += 1"], "steps": 1, "record": {"s": FOREVER}}, "/record/s", 0)
+    half = "sum(broadcast_to(a, [2**50, 2]))"  # each of them may be, both in one step may not
+    refused(api, "/v1/programs", {"body": [f"b += {half}", f"a += {half}"], "steps": 1}, "/body/1", 0)
+    refused(api, "/v1/evaluate", {"statements": [f"t = {FOREVER}"], "results": ["t"]}, "/statements/0", 4)
+
+
+def test_the_bound_is_an_option(daemon_with):
+    c = daemon_with("--max-cost", 1000).client()
+    assert c.info()["limits"]["max_cost"] == 1000
+    c.upload(np.ones(100, "float32"), "a")
+    assert c.evaluate("sum(exp(a))") > 0
+    refused(c, "/v1/evaluate", {"expr": "sin(cos(sin(cos(sin(cos(sin(cos(sin(cos(a))))))))))"}, "/expr", 0, "1e+03")
+    c.expect(200, c.post("/v1/programs?wait=1", {"body": ["t = exp(a)", "a = a + t"], "steps": 50}))
+    # written out where it is used, a temporary is counted there alone
+    body = [f"t{i} = exp(t{i - 1})" if i else "t0 = exp(a)" for i in range(6)]
+    c.expect(200, c.post("/v1/programs?wait=1", {"body": body + ["a = t5*0"], "steps": 2}))
