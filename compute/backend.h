@@ -205,7 +205,9 @@ struct backend_ops {
      * cheaper: what arithmetic costs here beside memory. */
     uint32_t recompute;
 
-    enum err_code (*stream_new)(struct backend *b, int device, struct stream **ret, struct err *e);
+    /* background: its kernels give way to those of other streams, where the device can do that. */
+    enum err_code (*stream_new)(struct backend *b, int device, bool background, struct stream **ret,
+                                struct err *e);
     void (*stream_free)(struct stream *s); /* nothing may be queued or running */
 
     /* Queues a job; returns its ticket (0: it is over already, having failed). Never fails: a

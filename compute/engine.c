@@ -239,8 +239,8 @@ void engine_metrics(struct engine *g, struct strb *out)
         g->backend->ops->metrics(g->backend, out);
 }
 
-enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
-                                struct err *e)
+static enum err_code stream_new(struct engine *g, int device, bool background,
+                                struct engine_stream **ret, struct err *e)
 {
     reap_streams(g);
     if (device < 0 || device >= engine_device_count(g))
@@ -249,7 +249,7 @@ enum err_code engine_stream_new(struct engine *g, int device, struct engine_stre
     struct engine_stream *s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);
-    enum err_code code = g->backend->ops->stream_new(g->backend, device, &s->stream, e);
+    enum err_code code = g->backend->ops->stream_new(g->backend, device, background, &s->stream, e);
     if (code != ERR_OK) {
         mem_free(s);
         return code;
@@ -259,6 +259,21 @@ enum err_code engine_stream_new(struct engine *g, int device, struct engine_stre
     s->device = device;
     *ret = s;
     return ERR_OK;
+}
+
+enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
+                                struct err *e)
+{
+    return stream_new(g, device, false, ret, e);
+}
+
+enum err_code engine_stream_background(struct engine_stream *of, struct engine_stream **ret,
+                                       struct err *e)
+{
+    enum err_code code = stream_new(of->engine, of->device, true, ret, e);
+    if (code == ERR_OK && of->account)
+        engine_stream_account(*ret, of->account);
+    return code;
 }
 
 void engine_stream_account(struct engine_stream *s, struct account *a)

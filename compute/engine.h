@@ -103,6 +103,10 @@ void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 /* --- streams (one a session) --- */
 enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
                                 struct err *e) must_check;
+/* Another one on the same device, with the same account, whose work gives way to that of others
+ * where the device can do that. */
+enum err_code engine_stream_background(struct engine_stream *of, struct engine_stream **ret,
+                                       struct err *e) must_check;
 /* Whose time on the device the stream's work is from now on: the account's, and its owner's. To be
  * called before there is any. */
 void engine_stream_account(struct engine_stream *s, struct account *a);

@@ -73,6 +73,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
     struct sched_config sched = {.n_devices = engine_device_count(s->engine),
+                                 .side_by_side = !engine_in_host_memory(s->engine),
                                  .window = c->device_window * 1e3,
                                  .max_waiting = c->max_waiting,
                                  .max_waiting_all = c->max_waiting_all};

@@ -291,7 +291,11 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
         r->spec.env = &env;
         r->spec.target = find_target;
         r->spec.user = r;
-        c = program_new(r->session->stream, r->session->account, &r->spec, ret, e);
+        struct engine_stream *stream = r->session->stream;
+        if (!r->statements)
+            c = session_background(r->session, &stream, e);
+        if (!c)
+            c = program_new(stream, r->session->account, &r->spec, ret, e);
     }
     resolver_clear(&r->resolver);
     if (!c)

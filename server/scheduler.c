@@ -5,14 +5,18 @@
  * saves up time, and nobody has to make up for having been alone. Turns go to the flow that is
  * farthest behind; one that is ahead of the least by more than `lead` waits for the others.
  *
- * A flow that has just been served stays active for GRACE: its next turn is asked for only when the
- * last one's result is there, and if it counted as gone meanwhile, a user with one job would lose
- * what his weight is worth to one who always has something waiting.
+ * A flow that has just been served stays active for a moment: its next turn is asked for only when
+ * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
+ * lose what his weight is worth to one who always has something waiting. The moment is short beside
+ * what the work took, or the device would stand idle for somebody who wants little of it.
  *
  * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
  * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
  * while the next is being asked for); where there are other users, so has the whole flow. So what
  * is already on the device when somebody comes is little.
+ *
+ * Long turns of several flows are not out together on a device whose threads are all in each piece
+ * of work (the CPU): they would only take its caches from each other.
  *
  * Streams of a device run side by side, so the time between the begin and the end of a piece of
  * work is not its own alone. Each lane that has work on the device is charged an equal part of the
@@ -31,17 +35,20 @@
 #include "compute/base/mem.h"
 #include "compute/engine.h"
 
-#define GRACE_NS  2000000   /* after its last work a flow still counts as active */
-#define RECENT_NS 200000000 /* and as somebody whom the others leave room */
-#define FIRST_MS  0.05      /* a lane's work, before anything is known of it */
-#define KEEPS     0.875     /* of what was known, with each piece of work */
-#define AT_LEAST  2         /* turns, whatever they cost */
-#define TICK_S    0.001     /* a look at those who wait: graces end without an event */
+#define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
+#define GRACE_PART 0.25      /* and of what such work takes */
+#define RECENT_NS  200000000 /* and as somebody whom the others leave room */
+#define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
+#define KEEPS      0.875     /* of what was known, with each piece of work */
+#define AT_LEAST   2         /* turns, whatever they cost */
+#define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
+#define TICK_S     0.001 /* a look at those who wait: graces end without an event */
 
 /* Turns held, and pieces of work submitted: a turn ends mostly before its work, or the work before
  * the turn, so what is out is the larger of the two. */
 struct out {
     int64_t n_turns, n_tasks;
+    int64_t n_long; /* of the turns, by LONG_MS */
     double turn_ms; /* what the turns are expected to take */
     double mean;    /* of a piece of work */
 };
@@ -103,6 +110,7 @@ static bool has_room(const struct out *o, double window, double ms)
 static void add_turn(struct out *o, int n, double ms)
 {
     o->n_turns += n;
+    o->n_long += ms >= LONG_MS ? n : 0;
     o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
 }
 
@@ -116,7 +124,10 @@ static void learn(struct out *o, double ms)
 
 static bool is_active(const struct flow *f, uint64_t now_ns)
 {
-    return f->waiting || f->out.n_turns || f->out.n_tasks || now_ns - f->last_ns < GRACE_NS;
+    double grace = GRACE_PART * f->out.mean;
+    grace = grace < GRACE_MS ? grace : GRACE_MS;
+    return f->waiting || f->out.n_turns || f->out.n_tasks ||
+           (double)(now_ns - f->last_ns) * 1e-6 < grace;
 }
 
 static void touch(struct device *d, struct flow *f, uint64_t now_ns)
@@ -143,6 +154,14 @@ static bool is_alone(const struct device *d, const struct flow *f, uint64_t now_
     return true;
 }
 
+static bool others_have_long(const struct device *d, const struct flow *f)
+{
+    for (const struct flow *o = d->flows; o; o = o->next)
+        if (o != f && o->out.n_long)
+            return true;
+    return false;
+}
+
 /* Where a flow is, with what it has out. */
 static double tag(const struct flow *f)
 {
@@ -154,6 +173,8 @@ static bool may_have(const struct sched *s, const struct device *d, const struct
 {
     if (s->open || is_alone(d, f, now_ns))
         return true;
+    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(d, f))
+        return false;
     return tag(f) <= d->now + s->config.window && has_room(&f->out, s->config.window, ms);
 }
 

@@ -23,8 +23,9 @@ struct sched_lane; /* of one session: reference-counted, its user's among others
 
 struct sched_config {
     int n_devices;
-    double window;              /* work that a session may have on a device; see scheduler.c */
-    int64_t max_waiting;        /* turns of a user that wait */
+    bool side_by_side;   /* work of several streams runs so: a device has room for more than one */
+    double window;       /* work that a session may have on a device; see scheduler.c */
+    int64_t max_waiting; /* turns of a user that wait */
     int64_t max_waiting_all;    /* of all users */
     uint64_t (*clock_ns)(void); /* NULL: the monotonic clock */
 };

@@ -65,10 +65,26 @@ void session_unref(struct session *s)
     if (!s || atomic_fetch_sub_explicit(&((struct node *)s)->refs, 1, memory_order_acq_rel) != 1)
         return;
     handle_space_free(s->handles);
+    engine_stream_unref(atomic_load(&s->background));
     engine_stream_unref(s->stream);
     account_unref(s->account);
     sched_lane_unref(s->lane);
     mem_free(s);
+}
+
+enum err_code session_background(struct session *s, struct engine_stream **ret, struct err *e)
+{
+    struct engine_stream *none = NULL, *made;
+    *ret = atomic_load(&s->background);
+    if (*ret)
+        return ERR_OK;
+    enum err_code code = engine_stream_background(s->stream, &made, e);
+    if (code != ERR_OK)
+        return code;
+    if (!atomic_compare_exchange_strong(&s->background, &none, made))
+        engine_stream_unref(made); /* another was quicker */
+    *ret = atomic_load(&s->background);
+    return ERR_OK;
 }
 
 void session_rest(struct session *s, bool rests)

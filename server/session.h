@@ -48,6 +48,7 @@ struct session {
     int64_t memory_limit; /* 0: none */
     int device;
     struct engine_stream *stream;
+    struct engine_stream *_Atomic background; /* session_background's */
     struct account *account;
     struct handle_space *handles;
     struct sched_lane *lane; /* NULL: its work goes to the device at once */
@@ -64,6 +65,10 @@ static inline void session_unrefp(struct session **s)
 /* A reference of the caller's no longer keeps the session from expiring, or does so again: that of
  * somebody who has no work for it. */
 void session_rest(struct session *s, bool rests);
+
+/* The stream of the session's programs, made when first asked for: borrowed. ERR_OUT_OF_MEMORY. */
+enum err_code session_background(struct session *s, struct engine_stream **ret,
+                                 struct err *e) must_check;
 
 /* The table, with its default session. What its sessions have is charged to `owner` too; weight:
  * his, see sched_lane_new. */

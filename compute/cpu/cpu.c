@@ -115,10 +115,10 @@ static void *cpu_host(struct backend *b, void *p)
     return p;
 }
 
-static enum err_code cpu_stream_new(struct backend *b, int device, struct stream **ret,
-                                    struct err *e)
+static enum err_code cpu_stream_new(struct backend *b, int device, bool background,
+                                    struct stream **ret, struct err *e)
 {
-    (void)device;
+    (void)device, (void)background;
     struct stream *s = pool_stream_new(cpu_of(b)->pool);
     if (!s)
         return err_oom(e);

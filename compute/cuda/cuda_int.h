@@ -46,14 +46,14 @@ struct cuda_device {
 
     /* stream.c */
     pthread_mutex_t lock;
-    pthread_cond_t wake;    /* of the completion thread */
-    struct stream *busy;    /* streams with launched jobs, by next_busy */
-    struct stream *streams; /* all, by next */
-    struct stream *spare;   /* given back, with their CUDA streams */
-    struct flight *flights; /* of finished jobs, for the next ones */
-    unsigned char *params;  /* of the kernel being launched */
-    bool held_up;           /* some stream has a job that may not be launched yet */
-    bool retry;             /* for the completion thread: try those again */
+    pthread_cond_t wake;     /* of the completion thread */
+    struct stream *busy;     /* streams with launched jobs, by next_busy */
+    struct stream *streams;  /* all, by next */
+    struct stream *spare[2]; /* given back, with their CUDA streams; [1]: background ones */
+    struct flight *flights;  /* of finished jobs, for the next ones */
+    unsigned char *params;   /* of the kernel being launched */
+    bool held_up;            /* some stream has a job that may not be launched yet */
+    bool retry;              /* for the completion thread: try those again */
     pthread_t completion;
     bool completion_started, stop;
 };
@@ -152,7 +152,8 @@ void cuda_transfer_fetched(struct transfer *t, enum err_code result);
 /* --- stream.c --- */
 enum err_code cuda_streams_open(struct cuda_device *d, struct err *e) must_check;
 void cuda_streams_close(struct cuda_device *d);
-enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret, struct err *e);
+enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
+                              struct err *e);
 void cuda_stream_free(struct stream *s);
 uint64_t cuda_submit(struct stream *s, struct job *job);
 bool cuda_passed(struct fence f);

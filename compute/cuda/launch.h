@@ -28,7 +28,7 @@ struct stream {
     CUstream cu;
     void *counters; /* device memory: EMIT_COUNTERS */
     struct stream *next, *next_busy;
-    bool is_busy;
+    bool is_busy, background;
     struct job *queue, *queue_tail; /* not launched, by job->next */
     struct job *under_way, *under_way_tail;
     int n_under_way;

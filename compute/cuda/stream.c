@@ -405,13 +405,14 @@ void cuda_streams_close(struct cuda_device *d)
     pthread_mutex_unlock(&d->lock);
     pthread_join(d->completion, NULL);
     (void)cuda_enter(d);
-    while (d->spare) {
-        struct stream *s = d->spare;
-        d->spare = s->next;
-        (void)d->cuda->driver->cuStreamDestroy(s->cu);
-        cuda_free_own(d, s->counters);
-        mem_free(s);
-    }
+    for (int i = 0; i < 2; i++)
+        while (d->spare[i]) {
+            struct stream *s = d->spare[i];
+            d->spare[i] = s->next;
+            (void)d->cuda->driver->cuStreamDestroy(s->cu);
+            cuda_free_own(d, s->counters);
+            mem_free(s);
+        }
     while (d->flights) {
         struct flight *f = d->flights;
         d->flights = f->next;
@@ -423,16 +424,31 @@ void cuda_streams_close(struct cuda_device *d)
     d->completion_started = false;
 }
 
-enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret, struct err *e)
+/* Lower numbers go first. Where there is one priority only, all are equal. */
+static enum err_code create(struct cuda *c, bool background, CUstream *ret, struct err *e)
+{
+    int least = 0, greatest = 0;
+    enum err_code code = cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
+                                    "cuCtxGetStreamPriorityRange", e);
+    if (code != ERR_OK)
+        return code;
+    return cuda_check(c,
+                      c->driver->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING,
+                                                            background ? least : greatest),
+                      "cuStreamCreateWithPriority", e);
+}
+
+enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
+                              struct err *e)
 {
     struct cuda *c = (struct cuda *)b;
     struct cuda_device *d = &c->devices[device];
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", device);
     pthread_mutex_lock(&d->lock);
-    struct stream *s = d->spare;
+    struct stream *s = d->spare[background];
     if (s) {
-        d->spare = s->next;
+        d->spare[background] = s->next;
         s->next = d->streams;
         d->streams = s;
     }
@@ -444,8 +460,7 @@ enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret
     s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);
-    enum err_code code = cuda_check(c, c->driver->cuStreamCreate(&s->cu, CU_STREAM_NON_BLOCKING),
-                                    "cuStreamCreate", e);
+    enum err_code code = create(c, background, &s->cu, e);
     if (code == ERR_OK) {
         code = cuda_alloc_own(d, EMIT_COUNTERS_SIZE, &s->counters, e);
         if (code != ERR_OK)
@@ -456,6 +471,7 @@ enum err_code cuda_stream_new(struct backend *b, int device, struct stream **ret
         return code;
     }
     s->device = d;
+    s->background = background;
     pthread_mutex_lock(&d->lock);
     s->next = d->streams;
     d->streams = s;
@@ -473,7 +489,7 @@ void cuda_stream_free(struct stream *s)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    s->next = d->spare;
-    d->spare = s;
+    s->next = d->spare[s->background];
+    d->spare[s->background] = s;
     pthread_mutex_unlock(&d->lock);
 }

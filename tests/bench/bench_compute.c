@@ -412,7 +412,7 @@ int main(int argc, char **argv)
     struct backend_config config = {.threads = x.threads};
     char note[128];
     if (backend_open("cpu", &config, &x.backend, note, sizeof note, &e) ||
-        x.backend->ops->stream_new(x.backend, 0, &x.stream, &e)) {
+        x.backend->ops->stream_new(x.backend, 0, false, &x.stream, &e)) {
         fprintf(stderr, "%s\n", e.message);
         return 1;
     }

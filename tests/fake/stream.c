@@ -169,11 +169,23 @@ __attribute__((destructor)) static void end_threads(void)
     join_ended(any, fake.ended);
 }
 
-EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+#define GREATEST_PRIORITY (-5)
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
-    int r = fake_enter("cuStreamCreate", NEEDS_CONTEXT, NULL);
+    int r = fake_enter("cuCtxGetStreamPriorityRange", NEEDS_CONTEXT, NULL);
     if (r)
         return r;
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = GREATEST_PRIORITY;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+/* Priorities are taken, and change nothing. */
+static CUresult create(CUstream *stream, unsigned flags)
+{
     if (!stream || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     struct CUstream_st *s = stream_new(fake_current);
@@ -182,6 +194,22 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     fake.live[FAKE_STREAMS]++;
     *stream = s;
     return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    int r = fake_enter("cuStreamCreate", NEEDS_CONTEXT, NULL);
+    return r ? r : create(stream, flags);
+}
+
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+    int r = fake_enter("cuStreamCreateWithPriority", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (priority < GREATEST_PRIORITY || priority > 0)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    return create(stream, flags);
 }
 
 EXPORT CUresult cuStreamDestroy(CUstream stream)

@@ -169,7 +169,7 @@ static void what_failed_is_told_for_what_it_was(void **state)
     int tries = 0;
     if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
         fail_msg("%s", e.message);
-    assert_int_equal(b->ops->stream_new(b, 0, &s, &e), ERR_OK);
+    assert_int_equal(b->ops->stream_new(b, 0, false, &s, &e), ERR_OK);
     assert_int_equal(b->ops->alloc(b, 0, 8 * N, false, &memory, &e), ERR_OK);
 
     struct arena *arena = arena_new(0);

@@ -411,7 +411,7 @@ static int open_backend(void **state)
     struct backend_config config = {.slab_memory = 8 << 20};
     struct err e = ERR_INIT;
     return backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK ||
-           b->ops->stream_new(b, 0, &s, &e) != ERR_OK;
+           b->ops->stream_new(b, 0, false, &s, &e) != ERR_OK;
 }
 
 static int close_backend(void **state)

@@ -532,7 +532,7 @@ static void random_lists_leave_the_same_bits_on_cuda(void **state)
     uint32_t several = 0;
     if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
         fail_msg("%s", e.message);
-    assert_int_equal(b->ops->stream_new(b, 0, &s, &e), ERR_OK);
+    assert_int_equal(b->ops->stream_new(b, 0, false, &s, &e), ERR_OK);
     for (uint64_t seed = 1000; seed < end;) {
         int n = 0;
         for (; n < BATCH && seed < end; n++, seed++) {

@@ -54,10 +54,11 @@ static void come(void *user)
     atomic_store(&c->come, true);
 }
 
-static void begin(double window)
+static void begin_as(double window, bool side_by_side)
 {
     struct err e = ERR_INIT;
     const struct sched_config config = {.n_devices = 1,
+                                        .side_by_side = side_by_side,
                                         .window = window,
                                         .max_waiting = MAX_WAIT,
                                         .max_waiting_all = MAX_WAIT + 20,
@@ -69,6 +70,11 @@ static void begin(double window)
     memset(clients, 0, sizeof clients);
     memset(charged, 0, sizeof charged);
     n_clients = 0;
+}
+
+static void begin(double window)
+{
+    begin_as(window, true);
 }
 
 static void lane_of(struct client *c, int user)
@@ -229,6 +235,25 @@ static void test_work_of_unlike_sizes(void **state)
     forget_charges();
     run(3000);
     assert_near(charged[1] / charged[0], 1, 0.1);
+    end();
+}
+
+/* Long work of one after the other's, short work beside it. */
+static void test_long_work_by_itself(void **state)
+{
+    (void)state;
+    begin_as(WINDOW, false);
+    struct client *a = add(0, 2, 8, 0.1), *b = add(1, 2, 8, 0.1), *c = add(2, 1, 0.2, 1);
+    run(500); /* what they cost is known by then */
+    forget_charges();
+    for (int i = 0; i < 30000; i++) {
+        run(0.1);
+        assert_false((a[0].doing == WORKS || a[1].doing == WORKS) &&
+                     (b[0].doing == WORKS || b[1].doing == WORKS));
+    }
+    assert_near(charged[1] / charged[0], 1, 0.1);
+    assert_near(charged[0] + charged[1] + charged[2], 3000, 0.05);
+    assert_true(c->longest < 0.1);
     end();
 }
 
@@ -400,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_shares_follow_weights),
         cmocka_unit_test(test_one_job_against_a_crowd),
         cmocka_unit_test(test_work_of_unlike_sizes),
+        cmocka_unit_test(test_long_work_by_itself),
         cmocka_unit_test(test_many_sessions_have_no_more),
         cmocka_unit_test(test_a_new_weight_holds_at_once),
         cmocka_unit_test(test_who_seldom_asks_does_not_wait),

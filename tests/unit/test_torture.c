@@ -25,7 +25,9 @@
 #include "server/metrics.h"
 #include "server/room.h"
 #include "server/routes.c"
+#include "server/scheduler.h"
 #include "server/server.h"
+#include "server/turn.h"
 
 #define JSON   "Content-Type: application/json\r\n"
 #define OCTETS "Content-Type: application/octet-stream\r\n"
@@ -65,11 +67,17 @@ static void start(int64_t memory)
                              .idle_timeout_s = 20,
                              .drain_timeout_s = 1,
                              .make_room = memory ? room_make : NULL,
-                             .room_free = room_free};
+                             .room_free = room_free,
+                             .turn_take = turn_take,
+                             .turn_leave = turn_leave};
+    struct sched_config sc = {
+        .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
     server.metrics = metrics_new();
     assert_non_null(server.metrics);
     assert_int_equal(engine_open(&ec, &server.engine, &e), ERR_OK);
+    assert_int_equal(sched_new(&sc, &server.sched, &e), ERR_OK);
+    limits.sched = server.sched;
     assert_int_equal(auth_new(server.engine, &limits, NULL, &server.auth, &e), ERR_OK);
     assert_int_equal(http_start(&server, &hc, &server.http, &e), ERR_OK);
     const char *const *addresses;
@@ -82,6 +90,7 @@ static void stop(void)
     http_stop(server.http);
     auth_free(server.auth);
     engine_close(server.engine);
+    sched_free(server.sched);
     metrics_free(server.metrics);
     config_free(&config);
 }
