@@ -391,6 +391,11 @@ enum err_code check_expr(struct arena *arena, const struct expr *x, const struct
         return err_oom(c.e);
     TRY(check_roots(&c));
     TRY(check_value(&c, x->root, &root));
+    if (root.weak && dtype < 0) {
+        t.literal = arena_dup(arena, &root.lit, sizeof root.lit);
+        if (!t.literal)
+            return err_oom(c.e);
+    }
     TRY(ops_typed(&c, &root, &t.root));
     TRY(graph_close(&c, x->root, t.root, &t.root));
     if (dtype >= 0) {

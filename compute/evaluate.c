@@ -121,6 +121,18 @@ static bool write_guarded(struct arena *arena, struct typed *t, const struct eva
                                       .args = {t->root, guarded.args[1]}});
 }
 
+/* A literal is as weak before a target as it is beside an operand: it takes the target's dtype and
+ * must fit it. */
+static enum err_code fit_literal(struct typed *t, const struct eval_request *req, struct err *e)
+{
+    struct typed_node *root = &t->nodes[t->root];
+    struct err own = ERR_INIT;
+    if (scalar_from_literal(req->out->dtype, t->literal, &root->value, &own) != ERR_OK)
+        return expr_err(req->expr, req->expr->root, e, own.code, "%s", own.message);
+    root->dtype = req->out->dtype;
+    return ERR_OK;
+}
+
 /* The result must fit the target: overlap, shape, and the cast NumPy would allow. */
 static enum err_code fit_target(struct arena *arena, struct typed *t,
                                 const struct eval_request *req, struct err *e)
@@ -144,6 +156,9 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
                          shape_text(root->rank, root->shape, a, sizeof a),
                          shape_text(target->rank, target->shape, b, sizeof b));
     }
+    if (t->literal && (dtype_kind(root->dtype) <= dtype_kind(req->out->dtype) ||
+                       (root->dtype == DT_U64 && dtype_is_integer(req->out->dtype))))
+        return fit_literal(t, req, e);
     if (!dtype_can_cast_same_kind(root->dtype, req->out->dtype))
         return err_field(e, ERR_DTYPE_MISMATCH, "/out",
                          "a result of %s cannot be written to %s (casting is 'same_kind'; use "

@@ -166,6 +166,7 @@ struct typed {
     struct typed_input *inputs;
     uint32_t n_inputs, cap_inputs;
     uint32_t root;                     /* the last node; every node is needed for it */
+    const struct literal *literal;     /* the root, where it is nothing but a weak literal */
     const struct typed_guards *guards; /* of a root that is T_GUARDED, else NULL */
 };
 

@@ -263,6 +263,40 @@ def test_literals_that_do_not_fit(api, dtype, literal):
     api.fails(422, "literal_range", api.post("/v1/evaluate", {"expr": f"u + {literal}"}))
 
 
+WHOLE = [("int8", "300", None), ("int8", "100 + 27", 127), ("int8", "-128", -128), ("int8", "2**63", None), ("uint8", "5", 5),
+         ("uint8", "-1", None), ("uint64", "2**64 - 1", 2**64 - 1), ("int64", "2**63", None), ("float16", "300", 300),
+         ("float32", "1e300", "Infinity"), ("complex64", "3", [3, 0]), ("int8", "True", 1), ("bool", "True", True)]
+
+
+@pytest.mark.parametrize("dtype,literal,want", WHOLE)
+def test_a_literal_as_the_whole_expression_fits_its_target(api, dtype, literal, want):
+    """As np.add(int8 array, 300) raises OverflowError: it is as weak before a target as beside one."""
+    api.create(name="u", shape=[2], dtype=dtype)
+    asks = [("/v1/evaluate", {"expr": literal, "out": "u"}, "/expr"), ("/v1/explain", {"expr": literal, "out": "u"}, "/expr"),
+            ("/v1/evaluate", {"expr": "x", "let": [["x", literal]], "out": "u", "index": "1"}, "/expr"),
+            ("/v1/evaluate", {"statements": [f"u = {literal}"]}, "/statements/0"),
+            ("/v1/programs?wait=1", {"body": [f"x = {literal}", "u[1:] = x"], "steps": 2}, "/body/0")]
+    for path, body, pointer in asks:
+        r = api.post(path, body)
+        if want is None:
+            assert api.fails(422, "literal_range", r)["pointer"] == pointer
+            assert api.download("u").tolist() == [0, 0]
+        else:
+            assert api.expect(200, r)
+    if want is not None:
+        assert api.get("/v1/arrays/u/data", accept="application/json").json() == [want, want]
+
+
+def test_a_literal_of_a_higher_kind_is_no_match(api):
+    for dtype, literal in (("int8", "0.5"), ("int8", "1.0"), ("bool", "1"), ("float32", "1j"), ("uint64", "nan")):
+        api.create(name="u", shape=[2], dtype=dtype)
+        api.fails(422, "dtype_mismatch", api.post("/v1/evaluate", {"expr": literal, "out": "u"}))
+        api.expect(204, api.delete("/v1/arrays/u"))
+    api.create(name="u", shape=[2], dtype="int8")  # astype wraps, as ever
+    api.expect(200, api.post("/v1/evaluate", {"expr": "300", "dtype": "int8", "out": "u"}))
+    assert api.download("u").tolist() == [44, 44]
+
+
 @pytest.mark.parametrize("expr,dtype,value", [
     ("1 + 2", "int64", 3), ("1 / 2", "float64", 0.5), ("7 // -2", "int64", -4), ("-7 % 3", "int64", 2), ("2 ** 62", "int64", 2**62),
     ("2 ** 63", "uint64", 2**63), ("2 ** -1", "float64", 0.5), ("1 < 2", "bool", True), ("1j * 1j", "complex128", [-1, 0]),
