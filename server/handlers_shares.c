@@ -43,6 +43,21 @@ static void put_lease(struct json_writer *w, const struct lease *l)
 
 #define LEASE_JSON_MAX 256
 
+/* What is taken back while a lease on it is taken ends the lease, whoever comes first. */
+static enum err_code still_shared(struct request *req, const struct handle *had, bool write,
+                                  struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
+    bool reads = r == ERR_OK;
+    if (r == ERR_OK && write)
+        r = handler_writable(&h, e);
+    if (r != ERR_OK)
+        lease_end(req->server->leases, had->array, req->principal, !reads);
+    return r;
+}
+
 void array_lease_post(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -63,6 +78,8 @@ void array_lease_post(struct request *req)
         r = err_oom(&e);
     if (r == ERR_OK)
         r = lease_take(&claim, h.array, write, ttl, &lease, &again, &e);
+    if (r == ERR_OK && h.shared)
+        r = still_shared(req, &h, write, &e);
     if (r != ERR_OK) {
         http_reply_error(req, &e);
         return;
@@ -139,6 +156,8 @@ void array_share_post(struct request *req)
         r = err_oom(&e);
     if (r == ERR_OK)
         r = share_give(req->server->shares, req->principal, h.id, who, write, &again, &e);
+    if (r == ERR_OK && !write)
+        lease_end(req->server->leases, h.array, who, false);
     if (r != ERR_OK) {
         http_reply_error(req, &e);
         return;
@@ -179,6 +198,9 @@ void array_share_delete(struct request *req)
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = share_take_back(req->server->shares, h.id, req->param[1], &e);
+    const struct principal *who = auth_find(req->server->auth, req->param[1]);
+    if (r == ERR_OK && who)
+        lease_end(req->server->leases, h.array, who, true);
     jobs_settle(req->server->jobs);
     if (r != ERR_OK)
         http_reply_error(req, &e);

@@ -1,6 +1,7 @@
 /* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
- * reading. What has expired is taken out when its buffer is asked for, and everywhere when
- * somebody has as many as he may. Time is the monotonic clock's; what is told is the wall clock's.
+ * reading. What has expired, or is somebody's who has lost his account since, is taken out when its
+ * buffer is asked for, and everywhere when somebody has as many as he may. Time is the monotonic
+ * clock's; what is told is the wall clock's.
  */
 #include "server/lease.h"
 
@@ -9,12 +10,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/auth.h"
 #include "server/table.h"
 
 struct holder {
     struct lease lease;
     double until; /* monotonic seconds */
     const struct principal *who;
+    uint32_t life; /* his, when he took it */
     struct holder *next;
 };
 
@@ -53,11 +56,17 @@ struct leases *leases_new(uint32_t max)
 
 /* --- with the lock held --- */
 
-/* Takes out who expired before `now`; the entry goes with its last holder. NULL then. */
+/* Who is in nobody's way any more. */
+static bool over(const struct holder *h, double now)
+{
+    return h->until <= now || (h->who && h->life != atomic_load(&h->who->life));
+}
+
+/* Takes out who is over at `now`; the entry goes with its last holder. NULL then. */
 static struct leased *expire(struct leases *t, struct leased *l, double now)
 {
     for (struct holder **at = &l->holders, *h; (h = *at);) {
-        if (h->until > now) {
+        if (!over(h, now)) {
             at = &h->next;
             continue;
         }
@@ -193,6 +202,7 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
     }
     id_make('l', h->lease.token);
     h->who = who;
+    h->life = who ? atomic_load(&who->life) : 0;
     h->next = l->holders;
     l->holders = h;
     atomic_fetch_add(&t->n, 1);
@@ -252,4 +262,16 @@ enum err_code lease_give(const struct lease_claim *c, const struct array *a, str
     }
     pthread_mutex_unlock(&t->lock);
     return r;
+}
+
+void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading)
+{
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, array_buffer_id(a));
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (h->who == who && (reading || h->lease.write))
+            h->until = 0;
+    if (l)
+        expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
 }

@@ -48,6 +48,9 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
 /* The claim's lease ends. ERR_NOT_FOUND where there is none, ERR_LOCKED where it is another's. */
 enum err_code lease_give(const struct lease_claim *c, const struct array *a,
                          struct err *e) must_check;
+/* Those of `who` end on this memory: where he may not use it any more (`reading`), or not write to
+ * it, those for writing. */
+void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading);
 /* For changes that a handle's table makes: LEASE_UNDO of what is there now; a handle_guard's check,
  * user is the struct leases. */
 enum err_code lease_guard(void *user, const struct array *now, struct err *e) must_check;

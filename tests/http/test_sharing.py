@@ -111,3 +111,71 @@ def test_a_lease_outlives_neither_array_nor_session_against_its_holder(two):
     ann.expect(204, ann.delete(f"/v1/sessions/{s}"))
     bob.fails(404, "not_found", bob.get(f"/v1/arrays/{v}"))
     inside.close()
+
+
+def lease(c, ref, mode, status=201, token=None):
+    headers = {"Arrayd-Lease": token} if token else {}
+    return c.expect(status, c.post(f"/v1/arrays/{ref}/lease", {"mode": mode, "ttl_s": 600}, headers=headers)).json()["token"]
+
+
+def writes(c, ref, status, **headers):
+    r = c.post("/v1/evaluate", {"expr": "1", "out": ref}, headers=headers)
+    return c.expect(200, r) if status == 200 else c.fails(status, "locked", r)
+
+
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_who_loses_a_share_loses_his_leases(two, access):
+    """Else one who may only read could keep the owner from writing as long as a lease can be renewed."""
+    ann, bob, ids = two
+    share(ann, "u", access)
+    token = lease(bob, ids["u"], access)
+    writes(ann, "u", 409)
+    give_back(ann, "u")
+    writes(ann, "u", 200)
+    bob.fails(404, "not_found", bob.post(f"/v1/arrays/{ids['u']}/lease", {"mode": "read"}, headers={"Arrayd-Lease": token}))
+    share(ann, "u", access)
+    writes(ann, "u", 200, **{"Arrayd-Lease": token})
+    assert lease(bob, ids["u"], "read", token=token) != token
+
+
+def test_leases_of_others_outlive_a_share(two):
+    ann, bob, ids = two
+    share(ann, "u", "read")
+    ann.expect(201, ann.post("/v1/arrays/u/views", {"index": "0", "name": "w"}))
+    mine, his = lease(ann, "w", "read"), lease(bob, ids["u"], "read")
+    writes(ann, "u", 409, **{"Arrayd-Lease": mine})
+    give_back(ann, "u")
+    writes(ann, "u", 409)
+    writes(ann, "u", 200, **{"Arrayd-Lease": mine})
+    assert lease(ann, "u", "read", 200, token=mine) == mine
+    assert his != mine
+
+
+def test_who_may_only_read_any_more_loses_his_leases_for_writing(two):
+    ann, bob, ids = two
+    share(ann, "u", "write")
+    share(ann, "g", "write")
+    writing, reading = lease(bob, ids["u"], "write"), lease(bob, ids["g"], "read")
+    share(ann, "u", "read", status=200)
+    share(ann, "g", "read", status=200)
+    writes(ann, "u", 200)
+    writes(ann, "g", 409)
+    bob.fails(409, "read_only", bob.post(f"/v1/arrays/{ids['u']}/lease", {"mode": "write"}, headers={"Arrayd-Lease": writing}))
+    assert lease(bob, ids["g"], "read", 200, token=reading) == reading
+
+
+def test_who_loses_his_account_loses_his_leases(daemon_with, accounts):
+    for name in ("ann", "bob"):
+        accounts.add(name)
+    daemon = daemon_with("--accounts", accounts.path)
+    ann, bob = (accounts.client(daemon, name) for name in ("ann", "bob"))
+    u = ann.upload(DATA, "u")["id"]
+    share(ann, "u", "read")
+    lease(bob, u, "read")
+    writes(ann, "u", 409)
+    bob.close()
+    text = accounts.path.read_text()
+    accounts.write(text[:text.index("[bob]")])
+    accounts.reload(daemon)
+    writes(ann, "u", 200)
+    ann.close()
