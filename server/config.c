@@ -180,6 +180,8 @@ static const struct setting settings[] = {
      "for that, and for a client to close after its last reply"},
     {"idle-timeout", SET_SECONDS, true, AT(idle_timeout), "75", 0.1, 86400, "SECONDS",
      "until an idle connection is closed"},
+    {"max-wait", SET_SECONDS, true, AT(max_wait), "0", 0, 1e9, "SECONDS",
+     "that a request waits for work on a device or for a job's end; 0: as long as it takes"},
     {"offload-body", SET_SIZE, false, AT(offload_body), "2KiB", 0, ANY, "SIZE",
      "bodies past this are handled by a worker thread"},
     {"drain-timeout", SET_SECONDS, false, AT(drain_timeout), "10", 0, 3600, "SECONDS",

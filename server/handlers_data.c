@@ -145,6 +145,7 @@ void data_get(struct request *req)
     enum media type;
     _cleanup_session_ struct session *s = NULL;
     struct array *a = NULL;
+    http_may_end(req, NULL);
     if (prepare_get(req, &type, &s, &a, &e))
         http_reply_error(req, &e);
     else

@@ -182,6 +182,7 @@ void evaluate_post(struct request *req)
     uint64_t begun = http_now_ns();
     struct evaluation *v = arena_alloc(req->arena, sizeof *v);
     enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
+    http_may_end(req, NULL);
     if (!c)
         c = handler_body(req, false, &body, &e);
     if (!c && json_present(json_member(body, "statements"))) {
@@ -207,5 +208,7 @@ void evaluate_post(struct request *req)
     }
     req->state = v;
     req->state_free = evaluation_free;
+    if (v->body.name)
+        req->abandon = false; /* it was asked for, and is still to be given its name */
     look_at_guards(req);
 }

@@ -396,7 +396,8 @@ void explain_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    if (program) /* fusing takes its time, too */
+    req->abandon = true; /* nothing changes by it */
+    if (program)         /* fusing takes its time, too */
         http_offload_long(req, explain_program);
     else if (engine_compiles(req->server->engine))
         http_offload_long(req, explain);

@@ -15,8 +15,8 @@
 
 struct answer {
     struct user_job *job; /* a reference */
-    int status;
-    bool watching; /* for the end, the next after so many, with */
+    int status, late;     /* while it goes on */
+    bool watching;        /* for the end, the next after so many, with */
     uint64_t ends;
     struct job_watch watch;
     struct gate gate;
@@ -39,6 +39,15 @@ static void print(struct request *req)
     http_reply_json(req, a->status, &out);
 }
 
+static void reply(struct request *req)
+{
+    const struct answer *a = req->state;
+    if (job_values(a->job) > job_values_soon(a->job))
+        http_offload_long(req, print);
+    else
+        print(req);
+}
+
 static void look(struct request *req)
 {
     struct answer *a = req->state;
@@ -46,16 +55,24 @@ static void look(struct request *req)
         gate_arm(&a->gate);
     if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends)
         gate_wait(&a->gate, look);
-    else if (job_values(a->job) > job_values_soon(a->job))
-        http_offload_long(req, print);
     else
-        print(req);
+        reply(req);
+}
+
+/* The client's time is over: the job as it is. */
+static void look_late(struct request *req)
+{
+    struct answer *a = req->state;
+    if (!job_ended(a->job))
+        a->status = a->late;
+    reply(req);
 }
 
 /* The job as it is now, or when it has ended more often than `ends`: it may be resumed at once.
- * Takes the reference. */
-static void reply_job(struct request *req, int status, struct user_job *take_j, bool at_end,
-                      uint64_t ends)
+ * late: the status where it has not in the time there was; 0: it is waited for all the same. The
+ * job itself goes on, whatever becomes of the request. Takes the reference. */
+static void reply_job(struct request *req, int status, int late, struct user_job *take_j,
+                      bool at_end, uint64_t ends)
 {
     struct answer *a = arena_alloc(req->arena, sizeof *a);
     if (!a) {
@@ -67,13 +84,17 @@ static void reply_job(struct request *req, int status, struct user_job *take_j, 
     }
     a->job = take_j;
     a->status = status;
+    a->late = late;
     a->watching = at_end;
     a->ends = ends;
     req->state = a;
     req->state_free = answer_free;
     if (at_end) {
+        http_may_end(req, look_late);
+        if (!late)
+            req->late = NULL;
         gate_init(&a->gate, req);
-        a->watch = (struct job_watch){.wake = gate_wake, .user = &a->gate};
+        a->watch = (struct job_watch){.at_end = true, .wake = gate_wake, .user = &a->gate};
         job_watch(take_j, &a->watch);
     }
     look(req);
@@ -121,11 +142,12 @@ static void begin(struct request *req)
     char location[32 + ID_SIZE];
     snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
     http_add_header(req, "Location", location);
-    reply_job(req, wait ? 200 : 202, j, wait, job_ends(j));
+    reply_job(req, wait ? 200 : 202, 202, j, wait, job_ends(j));
 }
 
 void program_post(struct request *req)
 {
+    http_may_end(req, NULL);
     http_offload_long(req, begin);
 }
 
@@ -183,7 +205,7 @@ void job_get(struct request *req)
     bool wait;
     struct user_job *j = find(req, &wait);
     if (j)
-        reply_job(req, 200, j, wait, job_ends(j));
+        reply_job(req, 200, 200, j, wait, job_ends(j));
 }
 
 void job_delete(struct request *req)
@@ -195,7 +217,7 @@ void job_delete(struct request *req)
     if (!job_ended(j)) {
         const uint64_t ends = job_ends(j);
         job_cancel(j);
-        reply_job(req, 200, j, true, ends);
+        reply_job(req, 200, 0, j, true, ends);
         return;
     }
     if (job_remove(j, &e) == ERR_OK)
@@ -213,7 +235,7 @@ void job_resume_post(struct request *req)
     if (!j)
         return;
     if (job_resume(j, &e) == ERR_OK) {
-        reply_job(req, wait ? 200 : 202, j, wait, job_ends(j));
+        reply_job(req, wait ? 200 : 202, 202, j, wait, job_ends(j));
         return;
     }
     http_reply_error(req, &e);

@@ -1,7 +1,10 @@
 /* /v1/sessions: making, listing, deleting sessions, and waiting for their work. */
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
+#include "compute/base/mem.h"
 #include "protocol/json_writer.h"
 #include "server/auth.h"
 #include "server/handlers.h"
@@ -167,29 +170,50 @@ void session_one_delete(struct request *req)
 
 /* --- sync --- */
 
+/* The engine's answer comes in any case, perhaps after the request has ended: whoever is last
+ * releases it. */
 struct sync {
-    struct request *req;
-    struct session *session;
+    _Atomic int refs;
+    pthread_mutex_t lock;    /* held while the request is woken */
+    struct request *req;     /* NULL: it has ended */
+    struct session *session; /* the request's reference */
     enum err_code result;
     double device_ms;
 };
 
+static void sync_unref(struct sync *y)
+{
+    if (atomic_fetch_sub(&y->refs, 1) != 1)
+        return;
+    pthread_mutex_destroy(&y->lock);
+    mem_free(y);
+}
+
 static void sync_free(void *state)
 {
-    session_unref(((struct sync *)state)->session);
+    struct sync *y = state;
+    pthread_mutex_lock(&y->lock);
+    y->req = NULL;
+    pthread_mutex_unlock(&y->lock);
+    session_unref(y->session);
+    sync_unref(y);
 }
 
 static void sync_done(void *user, enum err_code result, double device_ms)
 {
     struct sync *y = user;
+    pthread_mutex_lock(&y->lock);
     y->result = result;
     y->device_ms = device_ms;
-    http_wake(y->req);
+    if (y->req)
+        http_wake(y->req);
+    pthread_mutex_unlock(&y->lock);
+    sync_unref(y);
 }
 
 static void sync_reply(struct request *req)
 {
-    struct sync *y = req->state;
+    const struct sync *y = req->state;
     req->t_device = y->device_ms;
     if (y->result == ERR_OK) {
         reply_session(req, 200, y->session, &(struct strb){0});
@@ -209,16 +233,20 @@ void session_sync_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    struct sync *y = arena_alloc(req->arena, sizeof *y);
+    struct sync *y = mem_calloc(1, sizeof *y);
     if (!y) {
         session_unref(s);
         err_oom(&e);
         http_reply_error(req, &e);
         return;
     }
-    *y = (struct sync){.req = req, .session = s};
+    atomic_init(&y->refs, 2);
+    pthread_mutex_init(&y->lock, NULL); /* cannot fail here */
+    y->req = req;
+    y->session = s;
     req->state = y;
     req->state_free = sync_free;
+    http_may_end(req, NULL);
     http_wait(req, sync_reply);
     engine_sync(s->stream, sync_done, y);
 }

@@ -213,6 +213,8 @@ void evaluate_statements(struct request *req, struct json body)
     }
     req->state = s;
     req->state_free = statements_free;
+    req->abandon = false; /* what the step makes is published by who waits for it */
+    req->late = NULL;
     submit(req, s);
     look(req);
 }

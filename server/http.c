@@ -152,9 +152,11 @@ static enum err_code admit(struct rq *q, struct err *e)
 
 static void run_handler(struct request *r)
 {
-    if (r->body_len > LONG_BODY)
+    bool offload = r->body_len > rq_of(r)->http->config.offload_bytes;
+    rq_of(r)->not_begun = offload;
+    if (offload && r->body_len > LONG_BODY)
         http_offload_long(r, r->route->handler);
-    else if (r->body_len > rq_of(r)->http->config.offload_bytes)
+    else if (offload)
         http_offload(r, r->route->handler);
     else
         r->route->handler(r);
@@ -200,6 +202,8 @@ void http_repeat(struct request *r)
         r->state_free(r->state);
     r->state = NULL;
     r->state_free = NULL;
+    r->abandon = false;
+    r->late = NULL;
     run_handler(r);
 }
 
@@ -323,7 +327,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     c->rq = NULL;
     c->idle_since = http_now();
     pthread_mutex_unlock(&c->lock);
-    if (q->then || q->work)
+    if ((q->then || q->work) && !q->r.abandon)
         http_orphan(q);
     else
         rq_end(q);

@@ -73,6 +73,10 @@ struct request {
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
 
+    /* What becomes of it while it waits: see http_may_end. */
+    bool abandon;
+    handler_fn *late;
+
     struct room *room;               /* server/room.h */
     struct turn *turn;               /* server/turn.h */
     void *state;                     /* the handler's own, */
@@ -140,9 +144,19 @@ void http_sink_wake(struct http_sink *sink); /* any thread */
 /* From inside a handler, end() or continuation: this request goes on later in `then` (on an HTTP
  * thread), when http_wake(req) is called, from any thread, possibly before this handler returned.
  * Everything that http_wake's caller wrote before is visible to `then`. Typical: http_wait(req,
- * finish); engine_…(…, done = wake_cb, req). A request whose client went away still gets `then`. */
+ * finish); engine_…(…, done = wake_cb, req). */
 void http_wait(struct request *req, handler_fn *then);
 void http_wake(struct request *req);
+
+/* A request that waits is woken, and one whose client has gone still gets `then`, unless the
+ * handler allows otherwise. From this call on
+ *  - it ends without a reply when its client has gone (req->abandon, which the handler may take
+ *    back where something has begun that it has to bring to its end);
+ *  - it goes on in `late` when its time is over (Prefer: wait=SECONDS of the client's, and
+ *    max_wait_s), which replies or offloads and does not wait again; NULL: ERR_DEADLINE, the
+ *    state freed. The time runs from the first call on.
+ * Whoever was to wake it may still do so; from state_free on nobody does. */
+void http_may_end(struct request *req, handler_fn *late);
 
 /* From a continuation: the route's handler runs once more, from the start. */
 void http_repeat(struct request *req);
@@ -190,6 +204,7 @@ struct http_config {
     size_t max_connections;
     int workers;                      /* worker threads */
     double idle_timeout_s;            /* keep-alive connections */
+    double max_wait_s;                /* http_may_end; 0: as long as it takes */
     const char *const *allowed_hosts; /* besides loopback names and literal listen addresses */
     size_t n_allowed_hosts;
     const char *const *cors_origins; /* "https://app.example": of pages that may ask */

@@ -85,7 +85,7 @@ enum stage {
     STAGE_QUEUED
 };
 
-enum { WAIT_NONE, WAIT_ARMED, WAIT_PARKED, WAIT_WOKEN };
+enum { WAIT_NONE, WAIT_ARMED, WAIT_PARKED, WAIT_HELD, WAIT_WOKEN };
 enum { IO_RUN, IO_PARKED, IO_PENDING };
 
 struct rq {
@@ -106,7 +106,6 @@ struct rq {
     uint64_t begun_ns;
 
     const char *uri; /* raw, with the query */
-    const char *version;
     struct header *headers;
     size_t n_headers, cap_headers;
     const char *traceparent;
@@ -133,6 +132,14 @@ struct rq {
     bool long_work;
     _Atomic int wait, io;
     struct rq *next_work;
+    bool queued;    /* for a worker; under http->work_lock */
+    bool not_begun; /* and its handler has not run yet */
+
+    /* how long it may wait */
+    bool patience_known;
+    int64_t preferred_s;  /* as it is applied; -1: the client has not said */
+    uint64_t deadline_ns; /* 0: none */
+    _Atomic bool is_late;
 
     /* the reply */
     bool replied;
@@ -262,6 +269,18 @@ void http_io_drop(struct rq *q); /* resumes it, if parked, to be dropped */
 void http_orphan(struct rq *q);
 enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
+
+/* Takes the request out of the hands of whoever may wake it; false: it does not wait just now. It
+ * is given back, or with `end` woken in any case. */
+bool http_hold(struct rq *q);
+void http_unhold(struct rq *q, bool end);
+
+/* http_patience.c */
+/* On the watch thread, under the connection's lock: one that waits, for work or for a worker; one
+ * whose reply waits for its source. */
+void http_watch_waiting(const struct conn *c, struct rq *q);
+void http_watch_source(const struct conn *c, struct rq *q);
+bool http_is_late(const struct rq *q); /* and may be ended */
 
 /* http_pages.c: libmicrohttpd's own error pages. */
 /* Whether it is a Content-Length; huge: of 10^18 or more. */

@@ -308,6 +308,10 @@ bool http_queue(struct rq *q)
               MHD_add_response_header(m, "Server-Timing", timing);
     if (ok && q->content_type && !bodiless(q->status))
         ok = MHD_add_response_header(m, "Content-Type", q->content_type);
+    if (ok && q->patience_known && q->preferred_s >= 0 && (q->r.late || atomic_load(&q->is_late))) {
+        snprintf(timing, sizeof timing, "wait=%lld", (long long)q->preferred_s);
+        ok = MHD_add_response_header(m, "Preference-Applied", timing);
+    }
     for (const struct out_header *h = q->out_headers; ok && h; h = h->next)
         ok = MHD_add_response_header(m, h->name, h->value);
     if (ok && (q->must_close || atomic_load_explicit(&q->http->stopping, memory_order_relaxed)))

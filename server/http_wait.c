@@ -7,6 +7,7 @@
  *
  *     then:  NONE → ARMED (http_wait) → PARKED (suspended) → WOKEN (http_wake) → NONE (then runs)
  *                            └──────────────────────────────────┘ wake came first: no suspension
+ *            PARKED → HELD (the watch thread looks at the client) → PARKED, or WOKEN
  *     io:    RUN → PARKED (suspended) → RUN (wake); RUN → PENDING (wake came first) → RUN
  *
  * Whoever takes a request out of PARKED resumes the connection, and he alone, so a connection is
@@ -68,6 +69,7 @@ static void enqueue(struct rq *q)
     pthread_mutex_lock(&h->work_lock);
     struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
     q->next_work = NULL;
+    q->queued = true;
     if (w->tail)
         w->tail->next_work = q;
     else
@@ -97,6 +99,7 @@ static struct rq *take_work(struct http *h)
     if (!w->head)
         w->tail = NULL;
     h->n_work--;
+    q->queued = false;
     h->long_running += w == &h->long_work;
     return q;
 }
@@ -112,6 +115,10 @@ static handler_fn *take_then(struct rq *q)
 {
     handler_fn *then = q->then;
     q->then = NULL;
+    if (atomic_load(&q->is_late) && q->r.late) {
+        then = q->r.late;
+        q->r.late = NULL;
+    }
     atomic_store(&q->wait, WAIT_NONE);
     return then;
 }
@@ -129,6 +136,9 @@ static void work_on(struct rq *q)
     for (;;) {
         handler_fn *fn = q->work;
         q->work = NULL;
+        if (atomic_load(&q->dropped) && !q->orphan)
+            break;
+        q->not_begun = false;
         if (!fn)
             fn = take_then(q); /* an orphan's */
         fn(&q->r);
@@ -220,10 +230,10 @@ void http_wake(struct request *req)
 {
     struct rq *q = rq_of(req);
     int s = atomic_load(&q->wait);
-    while (s == WAIT_ARMED || s == WAIT_PARKED) {
+    while (s == WAIT_ARMED || s == WAIT_PARKED || s == WAIT_HELD) {
         if (!atomic_compare_exchange_weak(&q->wait, &s, WAIT_WOKEN))
             continue;
-        if (s == WAIT_ARMED)
+        if (s != WAIT_PARKED)
             return; /* who is about to park sees it; the request is no longer ours to touch */
         if (q->orphan)
             enqueue(q);
@@ -231,6 +241,22 @@ void http_wake(struct request *req)
             MHD_resume_connection(q->mhd);
         return;
     }
+}
+
+bool http_hold(struct rq *q)
+{
+    int parked = WAIT_PARKED;
+    return atomic_compare_exchange_strong(&q->wait, &parked, WAIT_HELD);
+}
+
+void http_unhold(struct rq *q, bool end)
+{
+    int held = WAIT_HELD;
+    if (end)
+        atomic_store(&q->wait, WAIT_WOKEN);
+    else if (atomic_compare_exchange_strong(&q->wait, &held, WAIT_PARKED))
+        return;
+    MHD_resume_connection(q->mhd);
 }
 
 void http_offload(struct request *req, handler_fn *work)
@@ -321,7 +347,9 @@ enum run_result http_continue(struct rq *q)
             enqueue(q);
             return RUN_PARKED;
         }
-        if (s == WAIT_ARMED) {
+        if (s == WAIT_ARMED && http_is_late(q)) {
+            atomic_store(&q->is_late, true);
+        } else if (s == WAIT_ARMED) {
             struct MHD_Connection *mhd = q->mhd;
             bool orphan = q->orphan;
             suspend(q);

@@ -169,8 +169,10 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         }
         break;
     case PHASE_WORK:
-        if (parked && gone(c->fd))
-            http_io_drop(q);
+        if (parked)
+            http_watch_source(c, q);
+        else
+            http_watch_waiting(c, q);
         break;
     case PHASE_CUT:
         if (now - q->phase_since > cfg->unread_body_s) {

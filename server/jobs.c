@@ -51,7 +51,8 @@ void job_changed(struct user_job *j)
 {
     j->revision++;
     for (struct job_watch *w = j->watches; w; w = w->next)
-        w->wake(w->user);
+        if (!w->at_end || job_is_over(j))
+            w->wake(w->user);
 }
 
 void job_make_ready(struct user_job *j)

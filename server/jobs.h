@@ -119,8 +119,9 @@ enum err_code job_remove(struct user_job *j, struct err *e) must_check;
 enum err_code job_resume(struct user_job *j, struct err *e) must_check;
 
 /* Woken (any thread; must not block, nor call this module) whenever the job has changed, and every
- * keep_alive seconds. Belongs to the caller. */
+ * keep_alive seconds; or when it has ended. Belongs to the caller. */
 struct job_watch {
+    bool at_end;
     void (*wake)(void *user);
     void *user;
     struct job_watch *next;

@@ -145,6 +145,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .n_cors_origins = c->cors_origin.n,
         .tls_cert = c->tls_cert,
         .tls_key = c->tls_key,
+        .max_wait_s = c->max_wait,
         .drain_timeout_s = c->drain_timeout,
         .make_room = room_make,
         .room_free = room_free,

@@ -16,7 +16,7 @@
 
 static const short statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404,
                                  405, 406, 408, 409, 411, 413, 414, 415, 416, 417,
-                                 422, 429, 431, 500, 501, 503, 505, 507, 0 /* none sent */};
+                                 422, 429, 431, 500, 501, 503, 504, 505, 507, 0 /* none sent */};
 #define N_STATUSES (sizeof statuses / sizeof *statuses)
 
 static const double bounds[] = {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3,

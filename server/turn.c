@@ -15,6 +15,8 @@ struct turn {
 static void turn_came(struct request *req)
 {
     struct turn *t = req->turn;
+    req->abandon = false; /* from here on it is the handler's to say */
+    req->late = NULL;
     t->then(req);
 }
 
@@ -39,8 +41,10 @@ bool turn_take(struct request *req, handler_fn *then)
     bool now = false;
     if (ask(req, s->lane, then, &now, &e) != ERR_OK)
         http_reply_error(req, &e);
-    else if (!now)
+    else if (!now) {
+        http_may_end(req, NULL); /* nothing has begun */
         gate_wait(&req->turn->gate, turn_came);
+    }
     return now;
 }
 

@@ -1,0 +1,15 @@
+/* The header Prefer, of which one preference is known: wait=SECONDS (RFC 7240, section 4.3).
+ *
+ * Called by the HTTP front. Pure; thread-safe. */
+#ifndef ARRAYD_PREFER_H
+#define ARRAYD_PREFER_H
+
+#include <stdint.h>
+
+#define PREFER_WAIT_MAX 1000000000 /* seconds; more is taken for this */
+
+/* The seconds of the first `wait`, -1 without one. NULL: no header. What is malformed, or unknown,
+ * is passed over, as the RFC wants it: a preference is never a reason to refuse a request. */
+int64_t prefer_wait(const char *value);
+
+#endif
