@@ -94,6 +94,8 @@ static void reap_streams(struct engine *g)
     while (s) {
         struct engine_stream *next = s->next_dead;
         g->backend->ops->stream_free(s->stream);
+        if (s->watch)
+            s->watch->release(s->watcher);
         account_unref(s->account);
         mem_free(s);
         s = next;
@@ -229,6 +231,12 @@ void engine_stream_account(struct engine_stream *s, struct account *a)
     s->account = a;
 }
 
+void engine_stream_watch(struct engine_stream *s, const struct work_watch *watch, void *user)
+{
+    s->watch = watch;
+    s->watcher = user;
+}
+
 void stream_ref(struct engine_stream *s)
 {
     atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
@@ -304,7 +312,8 @@ static void task_deliver(struct task *t)
     double ms = t->device_ms;
     for (int i = 0; i < LOOP_PASSES && t->lent[i] && result == ERR_OK; i++)
         loop_kernels_took(t->lent[i], ms, t->lent_steps);
-    account_work_ended(t->stream->account, ms);
+    const struct engine_stream *s = t->stream;
+    account_worked(s->account, s->watch ? s->watch->ended(s->watcher, ms) : ms);
     task_free(t);
     atomic_fetch_sub(&g->jobs, 1);
     if (done)
@@ -499,7 +508,8 @@ enum err_code task_submit(struct task *t)
     atomic_fetch_add(&g->jobs, 1);
     t->number = atomic_fetch_add(&g->submissions, 1) + 1;
     atomic_store(&t->state, TASK_SUBMITTING);
-    account_work_begun(t->stream->account);
+    if (t->stream->watch)
+        t->stream->watch->begun(t->stream->watcher);
     uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
     /* what another thread tells in this moment is work that failed later */
     if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)

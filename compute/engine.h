@@ -48,17 +48,6 @@ void account_unref(struct account *a);
 int64_t account_used(const struct account *a);
 int64_t account_limit(const struct account *a);
 uint64_t account_device_ns(const struct account *a); /* see engine_stream_account */
-/* Told of the work of the account's streams: begun, in the order submitted, with the engine's lock
- * held; ended, of each, any thread, without it. Neither may call the engine. ended returns how much
- * of device_ms, the time on the device, is the work's own: streams run side by side, and what is
- * counted (account_device_ns) is that. release(user) when the account goes. To be set before there
- * is any work, once. */
-struct work_watch {
-    void (*begun)(void *user);
-    double (*ended)(void *user, double device_ms);
-    void (*release)(void *user);
-};
-void account_watch(struct account *a, const struct work_watch *watch, void *user);
 
 struct engine_config {
     const char *backend; /* "auto", "cpu", "cuda" */
@@ -110,6 +99,17 @@ enum err_code engine_stream_background(struct engine_stream *of, struct engine_s
 /* Whose time on the device the stream's work is from now on: the account's, and its owner's. To be
  * called before there is any. */
 void engine_stream_account(struct engine_stream *s, struct account *a);
+/* Told of the stream's work: begun, in the order submitted, with the engine's lock held; ended, of
+ * each, any thread, without it. Neither may call the engine. ended returns how much of device_ms,
+ * the time on the device, is the work's own: streams run side by side, and what is counted
+ * (account_device_ns) is that. release(user) when the stream goes. To be set once, before there is
+ * any work. */
+struct work_watch {
+    void (*begun)(void *user);
+    double (*ended)(void *user, double device_ms);
+    void (*release)(void *user);
+};
+void engine_stream_watch(struct engine_stream *s, const struct work_watch *watch, void *user);
 /* The caller lets go; queued work still runs. */
 void engine_stream_unref(struct engine_stream *s);
 

@@ -73,6 +73,8 @@ struct engine_stream {
     struct stream *stream;
     int device;
     struct account *account; /* engine_stream_account; NULL: nobody's */
+    const struct work_watch *watch;
+    void *watcher;
     struct engine_stream *next_dead;
 };
 
@@ -139,9 +141,8 @@ struct answer {
     uint64_t was, is;          /* version of the target before and after */
 };
 
-/* Of a piece of work of its streams, once each; NULL allowed. */
-void account_work_begun(struct account *a);
-void account_work_ended(struct account *a, double device_ms);
+/* NULL allowed. */
+void account_worked(struct account *a, double device_ms);
 /* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           bool zero, struct storage **ret, struct err *e) must_check;

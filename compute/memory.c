@@ -13,8 +13,6 @@ struct account {
     _Atomic int64_t host, host_limit; /* of an owner: what of it is in host memory */
     _Atomic uint64_t device_ns;
     struct account *owner; /* NULL: it is one itself, or has none */
-    const struct work_watch *watch;
-    void *watcher;
 };
 
 struct account *account_new(int64_t limit)
@@ -50,8 +48,6 @@ void account_unref(struct account *a)
 {
     if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
         return;
-    if (a->watch)
-        a->watch->release(a->watcher);
     account_unref(a->owner); /* which has no owner: no deeper than this */
     mem_free(a);
 }
@@ -71,22 +67,8 @@ uint64_t account_device_ns(const struct account *a)
     return atomic_load_explicit(&a->device_ns, memory_order_relaxed);
 }
 
-void account_watch(struct account *a, const struct work_watch *watch, void *user)
+void account_worked(struct account *a, double device_ms)
 {
-    a->watch = watch;
-    a->watcher = user;
-}
-
-void account_work_begun(struct account *a)
-{
-    if (a && a->watch)
-        a->watch->begun(a->watcher);
-}
-
-void account_work_ended(struct account *a, double device_ms)
-{
-    if (a && a->watch)
-        device_ms = a->watch->ended(a->watcher, device_ms);
     for (; a && device_ms > 0; a = a->owner)
         atomic_fetch_add_explicit(&a->device_ns, (uint64_t)(device_ms * 1e6), memory_order_relaxed);
 }

@@ -183,8 +183,9 @@ static void leave_turn(struct user_job *j)
 static bool has_turn(struct user_job *j)
 {
     struct sched *s = j->table->config.sched;
+    struct session_stream *stream;
     struct err e = ERR_INIT;
-    if (!s || !j->spec.session->lane)
+    if (!s || session_background(j->spec.session, &stream, &e) != ERR_OK || !stream->lane)
         return true;
     if (j->turn.lane)
         return sched_held(s, &j->turn);
@@ -192,7 +193,7 @@ static bool has_turn(struct user_job *j)
     bool now = true;
     j->turn = (struct sched_turn){.come = wake_job, .user = j, .sure = true};
     enum err_code code =
-        sched_ask(j->spec.session->lane, ms > 0 && ms < most ? ms : most, &j->turn, &now, &e);
+        sched_ask(stream->lane, ms > 0 && ms < most ? ms : most, &j->turn, &now, &e);
     return code != ERR_OK || now; /* it is sure: it cannot be refused */
 }
 

@@ -291,11 +291,12 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
         r->spec.env = &env;
         r->spec.target = find_target;
         r->spec.user = r;
-        struct engine_stream *stream = r->session->stream;
+        struct session_stream *background = NULL;
         if (!r->statements)
-            c = session_background(r->session, &stream, e);
+            c = session_background(r->session, &background, e);
         if (!c)
-            c = program_new(stream, r->session->account, &r->spec, ret, e);
+            c = program_new(background ? background->stream : r->session->stream,
+                            r->session->account, &r->spec, ret, e);
     }
     resolver_clear(&r->resolver);
     if (!c)

@@ -33,7 +33,6 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine.h"
 
 #define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
 #define GRACE_PART 0.25      /* and of what such work takes */
@@ -386,10 +385,12 @@ static double work_ended(void *user, double device_ms)
     return ms;
 }
 
-static void watch_free(void *user)
+static void lane_release(void *user)
 {
     sched_lane_unref(user);
 }
+
+const struct work_watch sched_watch = {work_begun, work_ended, lane_release};
 
 /* --- lanes --- */
 
@@ -409,9 +410,8 @@ static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
 }
 
 enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
-                             struct account *account, struct sched_lane **ret, struct err *e)
+                             struct sched_lane **ret, struct err *e)
 {
-    static const struct work_watch watch = {work_begun, work_ended, watch_free};
     struct sched_lane *l = mem_calloc(1, sizeof *l);
     if (!l)
         return err_oom(e);
@@ -421,7 +421,7 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
     if (l->flow) {
         l->sched = s;
         l->device = d;
-        l->refs = 2; /* the caller's, and the account's */
+        l->refs = 1;
         l->out.mean = FIRST_MS;
         l->flow->lanes++;
         s->refs++;
@@ -431,9 +431,16 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
         mem_free(l);
         return err_oom(e);
     }
-    account_watch(account, &watch, l);
     *ret = l;
     return ERR_OK;
+}
+
+struct sched_lane *sched_lane_ref(struct sched_lane *l)
+{
+    pthread_mutex_lock(&l->sched->lock);
+    l->refs++;
+    pthread_mutex_unlock(&l->sched->lock);
+    return l;
 }
 
 static void sched_unref(struct sched *s)

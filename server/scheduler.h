@@ -6,7 +6,7 @@
  * one who asks seldom finds his turn at once, however much others have waiting.
  *
  * handlers ask through server/turn.h, jobs.c for each slice; session.c makes a lane for each
- * session, through which the engine tells what its work took. Thread-safe. Times are milliseconds
+ * stream, through which the engine tells what its work took. Thread-safe. Times are milliseconds
  * of device time unless they say otherwise. */
 #ifndef ARRAYD_SERVER_SCHEDULER_H
 #define ARRAYD_SERVER_SCHEDULER_H
@@ -16,10 +16,10 @@
 #include <stdint.h>
 
 #include "compute/base/err.h"
+#include "compute/engine.h"
 
-struct account;
 struct sched;
-struct sched_lane; /* of one session: reference-counted, its user's among others */
+struct sched_lane; /* of one stream: reference-counted */
 
 struct sched_config {
     int n_devices;
@@ -36,12 +36,14 @@ enum err_code sched_new(const struct sched_config *config, struct sched **ret,
 void sched_open(struct sched *s);
 void sched_free(struct sched *s); /* NULL allowed; lanes may still be there, asks may not */
 
-/* weight: of the user, who is known by its address; read while somebody asks. What the account's
- * work takes is told to the lane. ERR_OUT_OF_MEMORY. */
+/* weight: of the user, who is known by its address; read while somebody asks. ERR_OUT_OF_MEMORY. */
 enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
-                             struct account *account, struct sched_lane **ret,
-                             struct err *e) must_check;
-void sched_lane_unref(struct sched_lane *l); /* NULL allowed */
+                             struct sched_lane **ret, struct err *e) must_check;
+/* For engine_stream_watch, with the lane's reference that goes with the stream as its user: what
+ * the stream's work takes. */
+extern const struct work_watch sched_watch;
+struct sched_lane *sched_lane_ref(struct sched_lane *l); /* returns l */
+void sched_lane_unref(struct sched_lane *l);             /* NULL allowed */
 
 /* Belongs to who asks: zeroed, with come and user set, before the first ask. */
 struct sched_turn {

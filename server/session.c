@@ -25,7 +25,9 @@ struct node {
     struct session s; /* first: a session is its node */
     _Atomic uint32_t refs;
     _Atomic uint32_t resting; /* references among them that do not keep it from expiring */
-    double last_used;         /* seconds, monotonic; under the table's lock */
+    struct sched *sched;      /* the table's */
+    const _Atomic uint32_t *weight;
+    double last_used; /* seconds, monotonic; under the table's lock */
     struct node *prev, *next;
     UT_hash_handle hh;
 };
@@ -60,31 +62,25 @@ struct session *session_ref(struct session *s)
     return s;
 }
 
+static void session_stream_free(struct session_stream *b)
+{
+    if (!b)
+        return;
+    engine_stream_unref(b->stream);
+    sched_lane_unref(b->lane);
+    mem_free(b);
+}
+
 void session_unref(struct session *s)
 {
     if (!s || atomic_fetch_sub_explicit(&((struct node *)s)->refs, 1, memory_order_acq_rel) != 1)
         return;
     handle_space_free(s->handles);
-    engine_stream_unref(atomic_load(&s->background));
+    session_stream_free(atomic_load(&s->background));
     engine_stream_unref(s->stream);
     account_unref(s->account);
     sched_lane_unref(s->lane);
     mem_free(s);
-}
-
-enum err_code session_background(struct session *s, struct engine_stream **ret, struct err *e)
-{
-    struct engine_stream *none = NULL, *made;
-    *ret = atomic_load(&s->background);
-    if (*ret)
-        return ERR_OK;
-    enum err_code code = engine_stream_background(s->stream, &made, e);
-    if (code != ERR_OK)
-        return code;
-    if (!atomic_compare_exchange_strong(&s->background, &none, made))
-        engine_stream_unref(made); /* another was quicker */
-    *ret = atomic_load(&s->background);
-    return ERR_OK;
 }
 
 void session_rest(struct session *s, bool rests)
@@ -94,6 +90,39 @@ void session_rest(struct session *s, bool rests)
         atomic_fetch_add(&n->resting, 1);
     else
         atomic_fetch_sub(&n->resting, 1);
+}
+
+/* *ret: untouched without a scheduler. */
+static enum err_code make_lane(struct sched *sched, const _Atomic uint32_t *weight,
+                               struct engine_stream *stream, int device, struct sched_lane **ret,
+                               struct err *e)
+{
+    enum err_code r = sched ? sched_lane_new(sched, weight, device, ret, e) : ERR_OK;
+    if (r == ERR_OK && sched)
+        engine_stream_watch(stream, &sched_watch, sched_lane_ref(*ret));
+    return r;
+}
+
+enum err_code session_background(struct session *s, struct session_stream **ret, struct err *e)
+{
+    struct session_stream *b = atomic_load(&s->background);
+    if (!b) {
+        const struct node *n = (struct node *)s;
+        struct session_stream *made = mem_calloc(1, sizeof *made);
+        enum err_code r = made ? engine_stream_background(s->stream, &made->stream, e) : err_oom(e);
+        if (r == ERR_OK)
+            r = make_lane(n->sched, n->weight, made->stream, s->device, &made->lane, e);
+        if (r != ERR_OK) {
+            session_stream_free(made);
+            return r;
+        }
+        if (atomic_compare_exchange_strong(&s->background, &b, made))
+            b = made;
+        else
+            session_stream_free(made); /* another was quicker */
+    }
+    *ret = b;
+    return ERR_OK;
 }
 
 /* With the id given, or a new one (NULL). */
@@ -130,8 +159,8 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         r = err_oom(e);
     else
         r = engine_stream_new(t->engine, s->device, &s->stream, e);
-    if (r == ERR_OK && t->limits.sched)
-        r = sched_lane_new(t->limits.sched, t->weight, s->device, s->account, &s->lane, e);
+    if (r == ERR_OK)
+        r = make_lane(t->limits.sched, t->weight, s->stream, s->device, &s->lane, e);
     if (r != ERR_OK) {
         engine_stream_unref(s->stream);
         handle_space_free(s->handles);
@@ -141,6 +170,8 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         return r;
     }
     engine_stream_account(s->stream, s->account);
+    n->sched = t->limits.sched;
+    n->weight = t->weight;
     n->last_used = now_s();
     *ret = n;
     return ERR_OK;

@@ -48,10 +48,10 @@ struct session {
     int64_t memory_limit; /* 0: none */
     int device;
     struct engine_stream *stream;
-    struct engine_stream *_Atomic background; /* session_background's */
+    struct session_stream *_Atomic background; /* session_background's */
     struct account *account;
     struct handle_space *handles;
-    struct sched_lane *lane; /* NULL: its work goes to the device at once */
+    struct sched_lane *lane; /* the stream's; NULL: its work goes to the device at once */
 };
 
 struct session *session_ref(struct session *s); /* returns s */
@@ -66,8 +66,12 @@ static inline void session_unrefp(struct session **s)
  * somebody who has no work for it. */
 void session_rest(struct session *s, bool rests);
 
-/* The stream of the session's programs, made when first asked for: borrowed. ERR_OUT_OF_MEMORY. */
-enum err_code session_background(struct session *s, struct engine_stream **ret,
+/* Of the session's programs, made when first asked for: borrowed. ERR_OUT_OF_MEMORY. */
+struct session_stream {
+    struct engine_stream *stream;
+    struct sched_lane *lane; /* NULL: as above */
+};
+enum err_code session_background(struct session *s, struct session_stream **ret,
                                  struct err *e) must_check;
 
 /* The table, with its default session. What its sessions have is charged to `owner` too; weight:

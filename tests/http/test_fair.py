@@ -60,22 +60,27 @@ def job(c, steps=LONG):
     return c.expect(202, c.post("/v1/programs", {"body": [HEAT], "steps": steps})).json()["id"]
 
 
-def ratio(c, seconds):
-    """Of bob's time on the device to ann's."""
-    before = figures(c, "principal_device_seconds_total")
-    time.sleep(seconds)
-    after = figures(c, "principal_device_seconds_total")
-    return (after["bob"] - before["bob"]) / (after["ann"] - before["ann"])
+def shares(c, low, high):
+    """bob's time on the device over ann's is between these: in one of some looks, for a busy machine may keep clients
+    from asking for all that they want."""
+    got = []
+    for _ in range(4):
+        before = figures(c, "principal_device_seconds_total")
+        time.sleep(1.2)
+        after = figures(c, "principal_device_seconds_total")
+        got.append((after["bob"] - before["bob"]) / (after["ann"] - before["ann"]))
+        if low < got[-1] < high:
+            return
+    raise AssertionError(got)
 
 
 def test_two_programs_share_by_weight(users):
     ann, bob = users()
     jobs = [(c, job(c)) for c in (ann, bob)]
     time.sleep(0.3)
-    got = ratio(ann, 2)
+    shares(ann, 2.7, 3.3)
     for c, j in jobs:
         c.expect(200, c.delete(f"/v1/jobs/{j}"))
-    assert 2.7 < got < 3.3, got
 
 
 def test_a_program_and_a_crowd_share_by_weight(users):
@@ -83,10 +88,9 @@ def test_a_program_and_a_crowd_share_by_weight(users):
     j = job(bob)
     with Crowd(ann, 8, {"expr": "sum(sin(u)*cos(u))"}) as crowd:
         time.sleep(0.3)
-        got = ratio(ann, 2)
+        shares(ann, 2.6, 3.4)
     bob.expect(200, bob.delete(f"/v1/jobs/{j}"))
     assert crowd.statuses == {200}
-    assert 2.5 < got < 3.5, got
 
 
 def test_weights_are_read_again(users, accounts):
@@ -97,10 +101,9 @@ def test_weights_are_read_again(users, accounts):
     accounts.write(text.replace("weight = 3", "weight = 1"))
     accounts.reload(users.daemon)
     time.sleep(0.3)
-    got = ratio(ann, 2)
+    shares(ann, 0.85, 1.18)
     for c, j in jobs:
         c.expect(200, c.delete(f"/v1/jobs/{j}"))
-    assert 0.8 < got < 1.25, got
 
 
 def test_too_much_that_waits(users):

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "compute/engine_internal.h"
 #include "server/scheduler.h"
 
 #define STEP_NS  20000 /* of the clock */
@@ -30,7 +29,6 @@ enum doing { THINKS, WAITS, WORKS };
 /* Asks for a turn, has work of `cost` ms done, thinks for `think` ms, and asks again. */
 struct client {
     struct sched_lane *lane;
-    struct account *account;
     int user;
     double cost, think;
     double left; /* of what it does now, ms */
@@ -81,9 +79,7 @@ static void lane_of(struct client *c, int user)
 {
     struct err e = ERR_INIT;
     c->user = user;
-    c->account = account_new(0);
-    assert_non_null(c->account);
-    assert_int_equal(sched_lane_new(sched, &weights[user], 0, c->account, &c->lane, &e), ERR_OK);
+    assert_int_equal(sched_lane_new(sched, &weights[user], 0, &c->lane, &e), ERR_OK);
 }
 
 /* n clients of one session. */
@@ -96,7 +92,6 @@ static struct client *add(int user, int n, double cost, double think)
             lane_of(c, user);
         c->user = user;
         c->lane = first->lane;
-        c->account = first->account;
         c->cost = cost;
         c->think = think;
         c->left = think;
@@ -109,10 +104,8 @@ static void end(void)
     for (int i = 0; i < n_clients; i++)
         sched_leave(sched, &clients[i].turn);
     for (int i = 0; i < n_clients; i++)
-        if (i == 0 || clients[i].lane != clients[i - 1].lane) {
+        if (i == 0 || clients[i].lane != clients[i - 1].lane)
             sched_lane_unref(clients[i].lane);
-            account_unref(clients[i].account);
-        }
     sched_free(sched);
 }
 
@@ -120,7 +113,7 @@ static void start_work(struct client *c)
 {
     double ms = (double)(test_clock() - c->asked) * 1e-6;
     c->longest = ms > c->longest ? ms : c->longest;
-    account_work_begun(c->account);
+    sched_watch.begun(c->lane);
     c->doing = WORKS;
     c->left = c->cost;
 }
@@ -149,9 +142,7 @@ static void ask(struct client *c)
 
 static void finish(struct client *c)
 {
-    uint64_t before = account_device_ns(c->account);
-    account_work_ended(c->account, (double)(test_clock() - c->asked) * 1e-6);
-    charged[c->user] += (double)(account_device_ns(c->account) - before) * 1e-6;
+    charged[c->user] += sched_watch.ended(c->lane, (double)(test_clock() - c->asked) * 1e-6);
     sched_leave(sched, &c->turn);
     c->served++;
     c->doing = THINKS;
@@ -413,10 +404,10 @@ static void test_too_many_wait(void **state)
     for (; i >= 0; i--)
         sched_leave(sched, &turns[i]);
     sched_lane_unref(holder.lane);
+    sched_lane_ref(other.lane);
     sched_lane_unref(other.lane);
-    account_unref(holder.account);
     sched_free(sched);
-    account_unref(other.account); /* the lane's last reference, after the scheduler's end */
+    sched_watch.release(other.lane); /* a stream's, after the scheduler's end */
 }
 
 int main(void)
