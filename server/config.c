@@ -163,7 +163,7 @@ static const struct setting settings[] = {
     {"max-connections", SET_COUNT, true, AT(max_connections), "1000", 1, 100000, "N",
      "connections; past them everything but health and metrics is answered 503"},
     {"max-header", SET_SIZE, true, AT(max_header), "64KiB", 512, 1048576, "SIZE",
-     "a request's header; past 64 KiB every connection takes twice as much memory"},
+     "a request's header; every connection takes 16 KiB and this, at least 64 KiB"},
     {"header-timeout", SET_SECONDS, true, AT(header_timeout), "10", 0.1, 3600, "SECONDS",
      "for the whole header to arrive"},
     {"body-timeout", SET_SECONDS, true, AT(body_timeout), "30", 0.1, 3600, "SECONDS",

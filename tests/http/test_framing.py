@@ -485,3 +485,12 @@ def test_an_empty_body_is_not_a_missing_one(daemon):
     assert check_problem(r, 400)["code"] == "bad_json"
     r = ask(daemon, request(b"POST /v1/arrays/nobody/copy HTTP/1.1", b"Host: localhost", b"Connection: close"))
     assert r.status == 404  # its body is optional
+
+
+@pytest.mark.parametrize("fields,size", [(1, 65000), (100, 640), (300, 205)])
+def test_a_header_as_large_as_it_may_be(api, fields, size):
+    """Its table has room beside it, and a body behind it."""
+    c = api.clone()
+    r = c.post("/v1/evaluate", {"expr": "1 + 1"}, headers={f"X-{i:04}": "a" * (size - 10) for i in range(fields)})
+    assert api.expect(200, r).json()["value"] == 2
+    c.close()
