@@ -489,9 +489,10 @@ enum err_code http_start(struct server *server, const struct http_config *config
     *ret = server->http = h; /* a request may come before this function returns */
     for (size_t i = 0; i < h->n_listeners; i++)
         if (!start_daemon(h, &h->listeners[i])) {
+            rc = err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
             http_stop(h);
             *ret = server->http = NULL;
-            return err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
+            return rc;
         }
     return ERR_OK;
 }

@@ -11,7 +11,6 @@
 
 enum { GROUP = 64 };
 typedef double v8d __attribute__((vector_size(64)));
-typedef int64_t v8l __attribute__((vector_size(64)));
 
 /* What the state is worth, beside its sum; the error of an infinite sum is a NaN. */
 static inline double error_of(double sum, double error)
@@ -34,9 +33,9 @@ static inline void group_sums(double *x)
     for (int k = 0; k < GROUP; k += 8) {
         v8d v;
         memcpy(&v, x + k, sizeof v);
-        v += __builtin_shuffle(zero, v, (v8l){0, 8, 9, 10, 11, 12, 13, 14});
-        v += __builtin_shuffle(zero, v, (v8l){0, 0, 8, 9, 10, 11, 12, 13});
-        v += __builtin_shuffle(zero, v, (v8l){0, 0, 0, 0, 8, 9, 10, 11});
+        v += __builtin_shufflevector(zero, v, 0, 8, 9, 10, 11, 12, 13, 14);
+        v += __builtin_shufflevector(zero, v, 0, 0, 8, 9, 10, 11, 12, 13);
+        v += __builtin_shufflevector(zero, v, 0, 0, 0, 0, 8, 9, 10, 11);
         v += carry;
         carry = v[7];
         memcpy(x + k, &v, sizeof v);

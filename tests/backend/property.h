@@ -1,4 +1,5 @@
-/* A random expression on its way: what property.c and property_graph.c share. Test code. */
+/* A random expression on its way: what property.c, property_world.c and
+ * property_graph.c share. Test code. */
 #ifndef ARRAYD_TESTS_PROPERTY_H
 #define ARRAYD_TESTS_PROPERTY_H
 
@@ -36,6 +37,14 @@ static inline int64_t below(int64_t n)
 {
     return n <= 0 ? 0 : (int64_t)(property_rng() % (uint64_t)n);
 }
+
+/* The next numbers are taken from these bytes, two each, until there are no more. */
+void property_tell(const uint8_t *bytes, size_t n);
+
+/* Makes and submits the expression of a seed; `common` has engine, stream and account. */
+void property_submit(struct world *w, const struct world *common, uint64_t seed);
+/* Looks at the results and releases everything; whether all is well. */
+bool property_finish(struct world *w);
 
 /* w->t over the arrays: shapes, slices, shifts, reductions, … as they come. */
 void property_graph(struct world *w);

@@ -18,7 +18,7 @@ MAY = {
 }
 LIBRARIES = [  # (header, who may include it)
     (r"cjson/|cJSON", r"protocol/json[^/]*\.c|tests/.*"),
-    (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*"),
+    (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
     (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(fake|unit)/.*"),
     (r"gnutls/", r"server/http_tls\.c"),
     (r"ini\.h", r"server/config\.c"),

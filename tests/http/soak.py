@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""A mixed load for as long as one likes; at its end the daemon must have what it had at the beginning.
+
+    tests/http/soak.py [--minutes 30] [--gpu] [--slack MIB]        ARRAYD_BIN says which build
+
+Two principals at once, and accounts that come and go: sessions made and deleted, uploads and downloads whole, in parts and
+cut off, evaluations of every kind of reply, programs that end, are cancelled, watched, resumed and forgotten, shares and
+leases, moves to host memory, snapshots to disk, SIGHUP with other accounts, clients that send rubbish or go away in the middle.
+Every reply must be one that was expected; a 500 never is. `--gpu` is the CUDA backend on the fake driver.
+
+The whole load runs once for a while, so that caches, pools and threads are there; then everything is deleted and the baseline
+is taken: descriptors, threads, resident memory, arrays, bytes, sessions, requests, jobs. After the load has run for the time
+asked for, everything is deleted again and all of it must be what it was, resident memory no more than `slack` above.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from client import JSON, NPY, OCTETS, npy_bytes  # noqa: E402
+from conftest import Accounts, Daemon, clean, fake_gpu  # noqa: E402
+
+MIB = 1 << 20
+EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
+GAUGES = ["arrayd_" + name for name in (
+    "arrays", "bytes_in_use", "host_bytes_in_use", "sessions", "jobs_in_flight", "http_connections", "http_requests_in_flight",
+    "http_requests_waiting", "http_worker_queue")]
+
+
+class Soak:
+    def __init__(self, daemon, accounts, gpu):
+        self.daemon, self.accounts, self.gpu = daemon, accounts, gpu
+        self.ending = threading.Event()
+        self.failures, self.counts, self.statuses = [], {}, {}
+        self.lock = threading.Lock()
+
+    def client(self, name):
+        return self.accounts.client(self.daemon, name)
+
+    def ask(self, c, method, path, body=None, **kw):
+        """One request; its reply must be one that there may be."""
+        r = c.request(method, path, body, check=False, **kw)
+        with self.lock:
+            key = f"{r.status} {r.code}" if r.code else str(r.status)
+            self.statuses[key] = self.statuses.get(key, 0) + 1
+        assert r.status in EXPECTED, f"{method} {path}: {r}"
+        return r
+
+    # --- what clients do; each is one piece of work, after which it may end ---
+
+    def evaluations(self, c, rng):
+        exprs = ["u + v", "sum(u*v)", "where(u > v, u, v)", "laplacian(u, boundary='wrap')", "exp(-u*u) + sin(v)", "mean(u, axis=0)",
+                 "u[1:] - u[:-1]", "cumulative_sum(v, axis=1)", "f(u)", "nosuch + 1", "u +", "shift(u, [1, -2], 'clamp') * %d" % rng.randrange(4 if self.gpu else 99)]
+        s = self.ask(c, "POST", "/v1/sessions", json_body={"ttl_s": 600}).json()["id"]
+        mine = c.clone(session=s)
+        shape = (rng.randrange(2, 200), rng.randrange(2, 200))
+        if self.gpu:  # the fake one takes a second and more to compile a kernel
+            shape = rng.choice([(8, 8), (50, 70), (199, 3)])
+        u = np.arange(shape[0] * shape[1], dtype="float32").reshape(shape)
+        for name in "uv":
+            self.ask(mine, "POST", f"/v1/arrays?name={name}", npy_bytes(u), content_type=NPY)
+        for _ in range(rng.randrange(1, 8)):
+            body = {"expr": rng.choice(exprs)}
+            body.update(rng.choice([{}, {"inline": True}, {"name": "w"}, {"out": "u"}]))
+            self.ask(mine, "POST", "/v1/evaluate", json_body=body, accept=rng.choice([JSON, NPY, OCTETS]))
+        self.ask(mine, "POST", "/v1/evaluate", json_body={"statements": ["a = u + v", "b = a*a"], "results": ["b"]})
+        self.ask(mine, "POST", "/v1/explain", json_body={"expr": rng.choice(exprs)})
+        got = self.ask(mine, "POST", "/v1/evaluate", json_body={"expr": "v*2"}, accept=NPY)
+        if got.status == 200:
+            np.testing.assert_array_equal(got.npy(), 2 * u)
+        mine.close()
+        self.ask(c, "DELETE", f"/v1/sessions/{s}")
+
+    def transfers(self, c, rng):
+        n = rng.choice([1, 1000, 100_000, 2_000_000])
+        data = np.random.default_rng(n).integers(0, 255, n, dtype="uint8")
+        a = self.ask(c, "POST", "/v1/arrays", json_body={"shape": [n], "dtype": "uint8"})
+        if a.status != 201:
+            return
+        i = a.json()["id"]
+        pieces = (data[k:k + 65536].tobytes() for k in range(0, n, 65536))
+        self.ask(c, "PUT", f"/v1/arrays/{i}/data", pieces, chunked=True, content_type=OCTETS)
+        got = self.ask(c, "GET", f"/v1/arrays/{i}/data", accept=OCTETS)
+        assert got.status != 200 or got.body == data.tobytes()
+        self.ask(c, "GET", f"/v1/arrays/{i}/data", accept=OCTETS, headers={"Range": f"bytes={n // 2}-"})
+        if n <= 1000:
+            self.ask(c, "GET", f"/v1/arrays/{i}/data", accept=JSON)
+            self.ask(c, "PUT", f"/v1/arrays/{i}/data", json_body=data.tolist())
+        self.ask(c, "PATCH", f"/v1/arrays/{i}", json_body={"location": "host"})
+        self.ask(c, "POST", f"/v1/arrays/{i}/resize", json_body={"shape": [n + 3]})
+        view = self.ask(c, "POST", f"/v1/arrays/{i}/views", json_body={"index": "::2"})
+        self.ask(c, "DELETE", f"/v1/arrays/{i}")
+        if view.status == 201:
+            self.ask(c, "DELETE", f"/v1/arrays/{view.json()['id']}")
+
+    def programs(self, c, rng):
+        name = f"p{rng.randrange(1 << 30)}"
+        made = self.ask(c, "POST", "/v1/arrays", json_body={"name": name, "shape": [64, 64], "dtype": "float32",
+                                                          "random": {"distribution": "uniform", "seed": 1}})
+        body = {"body": [f"{name} = {name} + 0.1*laplacian({name}, boundary='wrap')"], "steps": rng.choice([5, 300, 10**9]),
+                "record": {"m": f"max({name})"}, "record_every": 100, "snapshot": {name: 100000}}
+        if body["steps"] == 10**9:
+            del body["record"], body["snapshot"]
+        j = self.ask(c, "POST", "/v1/programs", json_body=body)
+        if j.status == 202:
+            path = f"/v1/jobs/{j.json()['id']}"
+            if rng.random() < 0.3:
+                self.watch(c, path)
+            time.sleep(rng.random() * 0.1)
+            self.ask(c, "GET", path)
+            self.ask(c, "DELETE", path)
+            if rng.random() < 0.5:
+                self.ask(c, "POST", path + "/resume?wait=1" if body["steps"] < 1000 else path + "/resume")
+                self.ask(c, "DELETE", path)
+            self.ask(c, "DELETE", path)
+        if made.status == 201:
+            self.ask(c, "DELETE", f"/v1/arrays/{name}")
+
+    def watch(self, c, path):
+        """Some events, then the client is gone."""
+        with socket.create_connection((self.daemon.host, self.daemon.port), timeout=30) as s:
+            s.sendall(f"GET {path}/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {c.always['Authorization']}\r\n\r\n".encode())
+            s.recv(2000)
+
+    def broken(self, c, rng):
+        head = f"Host: localhost\r\nAuthorization: {c.always['Authorization']}\r\n"
+        body = b'{"expr": "sum(exp(1 + 2))"}'
+        request = (f"POST /v1/evaluate HTTP/1.1\r\n{head}Content-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+        upload = (f"POST /v1/arrays?dtype=uint8&shape=4000000 HTTP/1.1\r\n{head}Content-Type: {OCTETS}\r\nContent-Length: 4000000\r\n"
+                  f"\r\n").encode() + bytes(100_000)
+        rubbish = bytes(rng.randrange(256) for _ in range(200)) + b"\r\n\r\n"
+        two = b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n"
+        for text in (request, upload, rubbish, two):
+            with socket.create_connection((self.daemon.host, self.daemon.port), timeout=30) as s:
+                s.sendall(text[:rng.randrange(len(text))])
+                if rng.random() < 0.3:
+                    s.shutdown(socket.SHUT_WR)
+                    s.settimeout(0.05)
+                    try:
+                        s.recv(1000)
+                    except OSError:
+                        pass
+        self.ask(c, "POST", "/v1/arrays", json_body={"shape": [-1]})
+        self.ask(c, "POST", "/v1/evaluate", b"{", content_type=JSON)
+        self.ask(c, "GET", "/v1/arrays/a-0000000000000000000000")
+        self.ask(c, "POST", "/v1/arrays", json_body={"shape": [1 << 40], "dtype": "uint8"})
+
+    def sharing(self, c, rng):
+        i = self.ask(c, "POST", "/v1/arrays", json_body={"shape": [100], "dtype": "float64", "fill": 3})
+        if i.status != 201:
+            return
+        i = i.json()["id"]
+        friend = "bob" if c.always == self.client("ann").always else "ann"
+        other = self.client(friend)
+        self.ask(c, "POST", f"/v1/arrays/{i}/shares", json_body={"principal": friend, "access": rng.choice(["read", "write"])})
+        for _ in range(4):
+            self.ask(other, "POST", "/v1/evaluate", json_body={"expr": "sum(x)", "bind": {"x": i}})
+            self.ask(other, "POST", "/v1/evaluate", json_body={"expr": "x + 1", "bind": {"x": i}, "out": i})
+        lease = self.ask(c, "POST", f"/v1/arrays/{i}/lease", json_body={"mode": rng.choice(["read", "write"]), "ttl_s": 1})
+        self.ask(other, "PUT", f"/v1/arrays/{i}/data", bytes(800), content_type=OCTETS)
+        token = {"Arrayd-Lease": lease.json()["token"]} if lease.status == 201 else {}
+        if rng.random() < 0.5:
+            self.ask(c, "DELETE", f"/v1/arrays/{i}/lease", headers=token)
+        self.ask(c, "DELETE", f"/v1/arrays/{i}/shares/{friend}")
+        self.ask(c, "DELETE", f"/v1/arrays/{i}", headers=token)
+        other.close()
+
+    def operator(self, c, rng):
+        for path in ("/v1/info", "/metrics", "/healthz", "/readyz", "/v1/arrays", "/v1/sessions", "/v1/jobs", "/v1/operations"):
+            self.ask(c, "GET", path)
+        name = f"f{rng.randrange(1 << 30)}"
+        self.ask(c, "POST", "/v1/functions", json_body={"name": name, "params": ["x"], "expr": "x*x + 1"})
+        self.ask(c, "PUT", "/v1/functions/f", json_body={"params": ["x"], "expr": f"x + {rng.randrange(9)}"})
+        self.ask(c, "DELETE", f"/v1/functions/{name}")
+        self.ask(c, "POST", "/v1/snapshot")
+        if rng.random() < 0.5:
+            text = self.accounts.path.read_text().split("[passing")[0]
+            self.accounts.write(text + (f"[passing{rng.randrange(3)}]\nweight = {rng.randrange(1, 9)}\n" if rng.random() < 0.7 else ""))
+            self.daemon.proc.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+
+    # --- all of it ---
+
+    def worker(self, name, work, seed, until):
+        rng = random.Random(seed)
+        c = self.client(name)
+        try:
+            while time.monotonic() < until and not self.ending.is_set():
+                work(c, rng)
+                with self.lock:
+                    self.counts[work.__name__] = self.counts.get(work.__name__, 0) + 1
+        except BaseException as e:
+            self.failures.append(f"{work.__name__}: {e!r}")
+            self.ending.set()
+        finally:
+            c.close()
+
+    def load(self, seconds, seed, sample=None):
+        until = time.monotonic() + seconds
+        works = [self.evaluations, self.transfers, self.programs, self.broken, self.sharing]
+        threads = [threading.Thread(target=self.worker, args=(name, w, (seed, name, w.__name__).__repr__(), until))
+                   for name in ("ann", "bob") for w in works]
+        threads.append(threading.Thread(target=self.worker, args=("ann", self.operator, seed, until)))
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            time.sleep(min(0.5, seconds / 10))
+            if sample:
+                sample()
+        assert self.daemon.proc.poll() is None, f"the daemon is gone:\n{self.daemon.log()[-8000:]}"
+        assert not self.failures, self.failures
+
+    def look(self):
+        """What the daemon has now."""
+        pid = self.daemon.pid
+        descriptors = len(os.listdir(f"/proc/{pid}/fd"))  # before there is a connection to ask for the rest
+        with open(f"/proc/{pid}/status") as f:
+            status = dict(line.rstrip("\n").split(":\t", 1) for line in f if ":\t" in line)
+        c = self.client("ann")
+        text = self.ask(c, "GET", "/metrics").body.decode()
+        c.close()
+        values = dict(re.findall(r"^(\w+) ([-+.\deE]+)$", text, re.M))
+        return {"descriptors": descriptors, "threads": int(status["Threads"]),
+                "rss": int(status["VmRSS"].split()[0]) * 1024, **{g: int(float(values[g])) for g in GAUGES}}
+
+    def rested(self):
+        """The same once everybody's things are deleted and nothing is under way."""
+        for name in ("ann", "bob"):
+            c = self.client(name)
+            clean(c)
+            c.close()
+        last, since, deadline = None, time.monotonic(), time.monotonic() + 60
+        while time.monotonic() < deadline:
+            now = self.look()
+            key = {k: v for k, v in now.items() if k != "rss"}
+            if key != last:
+                last, since = key, time.monotonic()
+            elif time.monotonic() - since > 3:
+                break
+            time.sleep(0.3)
+        return now
+
+
+def differences(before, after, slack):
+    """What is not as it was."""
+    wrong = [f"{k}: {before[k]} before, {after[k]} after" for k in before if k != "rss" and after[k] != before[k]]
+    if after["rss"] > before["rss"] + slack:
+        wrong.append(f"resident memory: {before['rss'] / MIB:.1f} MiB before, {after['rss'] / MIB:.1f} after, slack {slack / MIB:.0f}")
+    return wrong
+
+
+def soak(seconds, warm, slack, gpu=False, say=None):
+    """Runs it; returns what was seen. AssertionError where something is not as it was."""
+    with tempfile.TemporaryDirectory(prefix="arrayd-soak-") as folder:
+        accounts = Accounts(pathlib.Path(folder))
+        accounts.add("ann", role="operator")
+        accounts.add("bob", role="operator", device_memory="200MiB", requests=50)
+        args, environment = ["--backend", "cpu"], {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0:quarantine_size_mb=16"}
+        if gpu:
+            args, environment = ["--backend", "cuda", "--kernel-cache", "none"], {**environment, **fake_gpu()}
+        d = Daemon(*args, "--accounts", str(accounts.path), "--state-dir", folder + "/state", "--memory-limit", "256MiB", "--evict",
+                   "--job-retention", "5", environment=environment)
+        s = Soak(d, accounts, gpu)
+        peak, samples = {}, []
+
+        def sample():
+            now = s.look()
+            for k, v in now.items():
+                peak[k] = max(v, peak.get(k, 0))
+            samples.append(now["rss"])
+            if say and len(samples) % 60 == 1:
+                say(json.dumps({"minutes": round((time.monotonic() - begun) / 60, 1), **now}))
+
+        try:
+            begun = time.monotonic()
+            s.load(warm, 1)
+            before = s.rested()
+            s.counts.clear(), s.statuses.clear()
+            s.load(seconds, 2, sample)
+            after = s.rested()
+        finally:
+            d.stop()
+        report = {"seconds": seconds, "before": before, "after": after, "peak": peak, "pieces": s.counts,
+                  "replies": dict(sorted(s.statuses.items()))}
+        wrong = differences(before, after, slack)
+        assert not wrong, (wrong, report)
+        return report
+
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--minutes", type=float, default=30)
+    p.add_argument("--warm", type=float, default=120, help="seconds before the baseline is taken")
+    p.add_argument("--slack", type=float, default=48, help="MiB of resident memory")
+    p.add_argument("--gpu", action="store_true")
+    a = p.parse_args()
+    print(json.dumps(soak(60 * a.minutes, a.warm, a.slack * MIB, a.gpu, lambda line: print(line, flush=True))))

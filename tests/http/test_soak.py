@@ -1,0 +1,20 @@
+"""The mixed load of soak.py, for some seconds; the long run is soak.py itself."""
+import pytest
+
+import soak
+from conftest import fake_gpu
+
+
+def test_what_counts_as_back_to_where_it_was():
+    before = {"rss": 100, "descriptors": 10, "arrayd_arrays": 0}
+    assert soak.differences(before, {**before, "rss": 150}, 50) == []
+    assert len(soak.differences(before, {**before, "rss": 151}, 50)) == 1
+    assert len(soak.differences(before, {"rss": 1, "descriptors": 11, "arrayd_arrays": 1}, 50)) == 2
+
+
+@pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["cpu", "cuda"])
+def test_soak(gpu):
+    if gpu and fake_gpu() is None:
+        pytest.skip("no fake driver in this build, or no g++")
+    report = soak.soak(8, 6, 64 * soak.MIB, gpu)
+    assert len(report["pieces"]) == 6 and report["peak"]["arrayd_arrays"] > 0
