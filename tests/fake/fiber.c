@@ -1,11 +1,12 @@
 /* Runs a launch block after block; the threads of a block are fibers, so that barriers and shuffles
  * mean what they mean.
  *
- * Every thread runs until it waits or ends, then the next one; a barrier opens when all that have
- * not ended stand at it, a warp operation when all lanes of its mask that have not ended do, and
- * when neither can happen any more the launch ends with a report of who waits where. Switching is
- * a handful of instructions: ucontext's makes two system calls each time. A module without barriers
- * needs none of that and runs as a loop.
+ * Every thread runs until it waits or ends, then the next one of its warp, and a warp until all of
+ * it wait for others or have ended; a barrier opens when all that have not ended stand at it, a
+ * warp operation when all lanes of its mask that have not ended do, and when neither can happen any
+ * more the launch ends with a report of who waits where. Switching is a handful of instructions:
+ * ucontext's makes two system calls each time. A module without barriers needs none of that and
+ * runs as a loop.
  *
  * This file is compiled without sanitizers: they follow one stack a thread. Modules are not
  * instrumented either, so none of the instrumented code ever runs on a fiber. */
@@ -23,10 +24,15 @@
 #endif
 
 enum state { READY, AT_BARRIER, AT_WARP, ENDED };
-enum { STACK = 256 << 10, MAX_THREADS = 1024, CANARY = 0x5ac0ffee };
+enum { STACK = 256 << 10, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, CANARY = 0x5ac0ffee };
+
+/* From one stack to the next: were it a power of two, the tops of all would fight for the same few
+ * lines of every cache. */
+enum { STRIDE = STACK + 17 * 64 };
 
 struct fiber {
     void *sp;
+    struct fake_dim place;
     enum state state;
     int line;
     /* what it brought to where it waits, and what it takes away */
@@ -46,6 +52,7 @@ struct launch {
     char *stacks;
     int n, current, live;
     struct fiber *fiber;
+    unsigned waiting[MAX_WARPS], ended[MAX_WARPS]; /* lanes AT_WARP, lanes that are no more */
     jmp_buf abandon;
     int failed;
     char *why;
@@ -139,19 +146,18 @@ static struct fake_dim place(const struct launch *l, int i)
 static void try_warp(struct launch *l, int i)
 {
     struct fiber *f = &l->fiber[i], *lanes = &l->fiber[i & ~31];
-    int n = l->n - (i & ~31) < 32 ? l->n - (i & ~31) : 32;
-    unsigned here = 0, ballot = 0;
-    for (int k = 0; k < n; k++) {
-        if (!(f->mask >> k & 1) || lanes[k].state == ENDED)
-            continue;
-        if (lanes[k].state != AT_WARP || lanes[k].mask != f->mask || lanes[k].kind != f->kind)
+    unsigned *waiting = &l->waiting[i / 32], here = f->mask & ~l->ended[i / 32], ballot = 0;
+    if ((*waiting & here) != here)
+        return;
+    for (unsigned left = here; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
+        if (lanes[k].mask != f->mask || lanes[k].kind != f->kind)
             return;
-        here |= 1u << k;
         ballot |= lanes[k].value ? 1u << k : 0;
     }
-    for (int k = 0; k < n; k++) {
-        if (!(here >> k & 1))
-            continue;
+    *waiting &= ~here;
+    for (unsigned left = here; left; left &= left - 1) {
+        int k = __builtin_ctz(left);
         int source = lanes[k].source & 31;
         if (lanes[k].kind == FAKE_WARP_BALLOT)
             lanes[k].result = ballot;
@@ -181,6 +187,7 @@ static unsigned long long warp(enum fake_warp kind, unsigned mask, unsigned long
     f->source = source;
     f->line = line;
     f->state = AT_WARP;
+    l->waiting[l->current / 32] |= 1u << (l->current & 31);
     try_warp(l, l->current);
     if (f->state != READY)
         leave_fiber(l);
@@ -190,10 +197,7 @@ static unsigned long long warp(enum fake_warp kind, unsigned mask, unsigned long
 static unsigned active(void)
 {
     struct launch *l = running;
-    unsigned alive = 0;
-    for (int k = 0, first = l->current & ~31; k < 32 && first + k < l->n; k++)
-        alive |= l->fiber[first + k].state == ENDED ? 0 : 1u << k;
-    return alive;
+    return ~l->ended[l->current / 32];
 }
 
 /* Barriers */
@@ -263,7 +267,7 @@ static const struct fake_host host = {barrier, warp, active, trap};
 
 static unsigned *canary(const struct launch *l, int i)
 {
-    return (unsigned *)(l->stacks + (size_t)i * STACK);
+    return (unsigned *)(l->stacks + (size_t)i * STRIDE);
 }
 
 static void entry(void)
@@ -277,36 +281,58 @@ static void entry(void)
 static void resume(struct launch *l, int i)
 {
     l->current = i;
-    *l->module->thread_idx = place(l, i);
+    *l->module->thread_idx = l->fiber[i].place;
     fake_swap(&l->scheduler, l->fiber[i].sp);
-    if (*canary(l, i) != CANARY)
+    if (l->fiber[i].state != AT_WARP && *canary(l, i) != CANARY)
         report(l, FIBER_VIOLATION, "a thread uses more than %d bytes of stack", STACK);
     if (l->fiber[i].state != ENDED || l->failed)
         return;
     l->live--;
+    l->ended[i / 32] |= 1u << (i & 31);
     for (int k = i & ~31; k < l->n && k <= (i | 31); k++)
         if (l->fiber[k].state == AT_WARP)
             try_warp(l, k);
 }
 
+/* Every thread of a warp that can, round after round as long as any can: the stacks of one warp
+ * stay in the nearest cache, those of a block do not. Not for ever, should it wait for another
+ * warp. */
+static bool run_warp(struct launch *l, int w, bool reverse)
+{
+    int first = w * 32, n = l->n - first < 32 ? l->n - first : 32;
+    bool ever = false, progress = true;
+    for (int round = 0; progress && round < 64; round++) {
+        progress = false;
+        for (int k = 0; k < n && !l->failed; k++) {
+            int i = first + (reverse ? n - 1 - k : k);
+            if (l->fiber[i].state == READY) {
+                progress = ever = true;
+                resume(l, i);
+            }
+        }
+    }
+    return ever;
+}
+
 static void run_fibers(struct launch *l, bool reverse)
 {
+    int warps = (l->n + 31) / 32;
     for (int i = 0; i < l->n; i++) {
         l->fiber[i].state = READY;
-        l->fiber[i].sp = fresh(l->stacks + (size_t)(i + 1) * STACK, entry);
+        l->fiber[i].place = place(l, i);
+        l->fiber[i].sp = fresh(l->stacks + (size_t)i * STRIDE + STACK, entry);
         *canary(l, i) = CANARY;
+    }
+    for (int w = 0; w < warps; w++) {
+        l->waiting[w] = 0;
+        l->ended[w] = l->n - w * 32 < 32 ? ~0u << (l->n - w * 32) : 0;
     }
     l->live = l->n;
     while (l->live && !l->failed) {
         bool progress = false;
-        for (int k = 0; k < l->n && !l->failed; k++) {
-            int i = reverse ? l->n - 1 - k : k;
-            if (l->fiber[i].state == READY) {
-                progress = true;
-                resume(l, i);
-            }
-        }
-        if (!progress)
+        for (int w = 0; w < warps; w++)
+            progress |= run_warp(l, reverse ? warps - 1 - w : w, reverse);
+        if (!progress && !l->failed)
             open_barrier(l);
     }
 }
@@ -338,7 +364,7 @@ static struct launch *take_launch(bool fibers)
     if (!l)
         l = fake_alloc(sizeof *l);
     if (fibers && !l->stacks) {
-        l->stacks = mmap(NULL, (size_t)STACK * MAX_THREADS, PROT_READ | PROT_WRITE,
+        l->stacks = mmap(NULL, (size_t)STRIDE * MAX_THREADS, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (l->stacks == MAP_FAILED)
             abort();

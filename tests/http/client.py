@@ -50,6 +50,14 @@ class Contract:
             self.routes.append((re.compile(pattern + r"\Z"), template))
         self.routes.sort(key=lambda r: r[1].count("{"))
 
+    def leave(self, path):
+        """Writes down which routes were asked for; take() adds what other processes left."""
+        path.write_text(json.dumps(sorted(self.hits)))
+
+    def take(self, paths):
+        for path in paths:
+            self.hits.update(map(tuple, json.loads(path.read_text())))
+
     def operations(self):
         return {(m.upper(), path) for path, item in self.doc["paths"].items()
                 for m in item if m in ("get", "put", "post", "patch", "delete")}

@@ -14,6 +14,7 @@
 The binary is ARRAYD_BIN, else the newest server/arrayd of a build*/ folder in the root. Every
 daemon must end with exit status 0 on SIGTERM and leave no sanitizer report.
 """
+import hashlib
 import os
 import pathlib
 import re
@@ -300,34 +301,67 @@ def api(daemon):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "last: runs after everything else")
+    config.addinivalue_line("markers", "alone: looks at times, and wants the machine for itself")
     config.addinivalue_line("markers", "release_only: too much for the short run under sanitizers")
     config.addinivalue_line("markers", "slow: only in the long run (ARRAYD_LONG=1)")
 
 
+# ARRAYD_RUN names a folder, empty at first, that the processes of one run share. Each takes the next
+# test that nobody has taken (a file named by the test is there), and leaves there which routes its
+# tests have asked for, for the tests marked `last`, which are given to a process of their own
+# behind the others.
+
+
+def run_folder():
+    folder = os.environ.get("ARRAYD_RUN")
+    return pathlib.Path(folder) if folder else None
+
+
+def take(folder, item):
+    """Whether this test is this process's."""
+    try:
+        (folder / hashlib.sha256(item.nodeid.encode()).hexdigest()).touch(exist_ok=False)
+        return True
+    except FileExistsError:
+        return False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session):
+    folder = run_folder()
+    if folder is None or session.testsfailed or session.config.option.collectonly:
+        return None  # pytest's own loop
+    mine = (item for item in session.items if take(folder, item))
+    item = next(mine, None)
+    while item is not None and not session.shouldstop and not session.shouldfail:
+        following = next(mine, None)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item = following
+    return True
+
+
+def pytest_sessionfinish():
+    folder = run_folder()
+    if folder is not None:
+        CONTRACT.leave(folder / f"{os.getpid()}.seen")
+
+
 def whole_run(config):
-    """Whether every test of this folder was asked for."""
+    """Whether every test of this folder was asked for, in this process or in those before it."""
+    folder = run_folder()
+    if folder is not None:
+        CONTRACT.take(folder.glob("*.seen"))
+        return True
     options = config.option
     if any(getattr(options, o, False) for o in ("keyword", "markexpr", "lf", "failedfirst")):
-        return False
-    if os.environ.get("ARRAYD_SHARE", "1/1") != "1/1":
         return False
     if any("::" in a or a.endswith(".py") for a in config.args):
         return False
     return not os.environ.get("ARRAYD_SUBSET")
 
 
-def take_share(config, items):
-    """ARRAYD_SHARE=1/2: every second test from the first on, so that two processes share them."""
-    k, n = map(int, os.environ.get("ARRAYD_SHARE", "1/1").split("/"))
-    others = [item for i, item in enumerate(items) if i % n != k - 1]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = items[k - 1::n]
-
-
-@pytest.hookimpl(trylast=True)  # after -m and -k, so that the shares are alike
+@pytest.hookimpl(trylast=True)  # after -m and -k
 def pytest_collection_modifyitems(config, items):
-    take_share(config, items)
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
     for item in items:
         if item.get_closest_marker("slow") and not os.environ.get("ARRAYD_LONG"):

@@ -30,6 +30,7 @@ def test_a_bool_view_of_other_bytes_is_zero_or_one(api):
     assert api.expect(200, api.get("/v1/arrays/bytes/data", accept=OCTETS)).body == b"\x00\x02\x01\xff"
 
 
+@pytest.mark.alone
 def test_server_timing_tells_the_work_waited_for(api):
     if api.device == "gpu":
         pytest.skip("of the CPU's work")
@@ -46,6 +47,7 @@ def test_server_timing_tells_the_work_waited_for(api):
     assert cpu_ms(api.expect(200, api.get("/v1/arrays/y/data", accept=OCTETS))) == 0
 
 
+@pytest.mark.alone
 def test_zeros_in_used_memory_keep_nobody_waiting(api):
     if api.info()["devices"][0]["name"].startswith("Fake"):
         pytest.skip("the fake driver clears memory where it is asked to")

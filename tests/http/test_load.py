@@ -82,6 +82,7 @@ def big_json_download(c):
     c.expect(200, c.get("/v1/arrays/x/data?index=:300000", accept=JSON, check=False))
 
 
+@pytest.mark.alone
 @pytest.mark.release_only
 @pytest.mark.parametrize("work", [big_json, big_evaluation, big_infix, big_download, big_json_download])
 def test_small_requests_beside_big_ones(api, work):
@@ -96,6 +97,7 @@ def test_small_requests_beside_big_ones(api, work):
     assert times[len(times) // 2] < 0.1 and times[-1] < 1.0, (times[len(times) // 2], times[-1])
 
 
+@pytest.mark.alone
 @pytest.mark.release_only
 def test_counting_texts_holds_up_no_evaluation(daemon_with):
     """A text is counted before it is sent, which takes a second or two here: a body large enough
