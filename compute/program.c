@@ -71,13 +71,22 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
 
 /* --- statements --- */
 
-/* The mistake is the statement's: an error about `out` is one about what stands before the equals
- * sign. */
 static enum err_code placed(struct err *e, enum err_code code, const char *place)
 {
-    if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out")))
+    if (code != ERR_OK && !*e->pointer)
         strncpy(e->pointer, place, sizeof e->pointer - 1);
     return code;
+}
+
+/* The mistake is the statement's: one without a place, or about `out`, is one about what stands
+ * before the equals sign. */
+static enum err_code of_target(struct err *e, enum err_code code, const struct program_assign *a)
+{
+    if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out"))) {
+        *e->pointer = 0;
+        e->offset = a->at;
+    }
+    return placed(e, code, a->place);
 }
 
 /* An expression that is one name, or 0, without a place. */
@@ -128,7 +137,7 @@ static enum err_code find_targets(struct program *p, struct err *e)
         if (code == ERR_OK && home)
             code = add_target(p, a->target, home, e);
         if (code != ERR_OK)
-            return placed(e, code, a->place);
+            return of_target(e, code, a);
     }
     return ERR_OK;
 }
@@ -195,12 +204,11 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     if (code != ERR_OK)
         return code;
     if (bound.kind != BINDING_NONE)
-        return err_field(e, ERR_BAD_NAME, s->assign->place,
-                         "\"%s\" is bound to a number: it cannot be assigned", name);
+        return err_set(e, ERR_BAD_NAME, "\"%s\" is bound to a number: it cannot be assigned", name);
     if (s->assign->index) {
         if (!k)
-            return err_field(e, ERR_UNKNOWN_NAME, s->assign->place,
-                             "\"%s\" is no array yet: a part of it cannot be assigned", name);
+            return err_set(e, ERR_UNKNOWN_NAME,
+                           "\"%s\" is no array yet: a part of it cannot be assigned", name);
         s->own = k->binding.array;
         s->borrowed = true;
         s->temporary = k;
@@ -312,12 +320,12 @@ static enum err_code watch_all(struct program *p, struct err *e)
 }
 
 /* Where the target is assigned first. */
-static const char *place_of(const struct program *p, const struct target *t)
+static const struct program_assign *first_of(const struct program *p, const struct target *t)
 {
     uint32_t i = 0;
     while (p->steps[i].target != t)
         i++;
-    return p->steps[i].assign->place;
+    return p->steps[i].assign;
 }
 
 /* A target's memory is exchanged: nobody else in the program may look at it under another name. */
@@ -334,10 +342,12 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
                 array_same_buffer(t->home, p->known[j]->binding.array))
                 other = p->known[j]->name;
         if (other)
-            return err_field(e, ERR_OVERLAP, place_of(p, t),
-                             "\"%s\", which is assigned, shares memory with \"%s\": name it once, "
-                             "or work on a copy",
-                             t->name, other);
+            return of_target(e,
+                             err_set(e, ERR_OVERLAP,
+                                     "\"%s\", which is assigned, shares memory with \"%s\": name "
+                                     "it once, or work on a copy",
+                                     t->name, other),
+                             first_of(p, t));
     }
     return ERR_OK;
 }
@@ -353,7 +363,7 @@ static enum err_code make(struct program *p, struct err *e)
         code = program_write_out(p, i, e);
         if (code == ERR_OK)
             code = add_statement(p, s, e);
-        placed(e, code, s->assign->place);
+        of_target(e, code, s->assign);
         if (code == ERR_OK && is_result(p, s))
             p->results[i - p->n_statements].array = array_ref(s->own);
     }
@@ -374,6 +384,7 @@ static bool add_results(struct program *p)
     for (uint32_t i = 0; i < spec->n_results; i++) {
         struct program_assign *a = &body[spec->n_body + i];
         a->place = spec->results[i].place;
+        a->at = -1;
         a->target = arena_printf(p->arena, "%u", i);
         if (!a->target || !expr_of_name(p->arena, spec->results[i].name, &a->expr))
             return false;

@@ -24,6 +24,7 @@ struct program_assign {
     const struct index_spec *index; /* NULL: all of it */
     struct expr expr;
     const char *place; /* JSON pointer in the request */
+    long at;           /* the target's character offset there */
 };
 
 /* A number for each so many steps. */

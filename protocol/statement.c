@@ -100,10 +100,10 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
 
 /* The name and the index, whose place is told for their nodes. */
 static enum err_code read_target(struct expr *x, uint32_t source, const struct left *l,
-                                 struct statement *ret, size_t *ret_at, struct err *e)
+                                 struct statement *ret, struct err *e)
 {
     size_t i = skip_blanks(l, 0), begin = i;
-    *ret_at = begin;
+    ret->at = (long)begin;
     while (i < l->n &&
            (is_letter(l->text[i]) || (i > begin && l->text[i] >= '0' && l->text[i] <= '9')))
         i++;
@@ -166,10 +166,9 @@ enum err_code statement_parse(struct expr *x, uint32_t source, const char *text,
                               struct statement *ret, struct err *e)
 {
     struct left l;
-    size_t place;
     enum err_code code = split(x, source, text, n, &l, e);
     if (code == ERR_OK)
-        code = read_target(x, source, &l, ret, &place, e);
+        code = read_target(x, source, &l, ret, e);
     if (code != ERR_OK)
         return code;
     char *right = arena_alloc(x->arena, n + 1);
@@ -182,7 +181,7 @@ enum err_code statement_parse(struct expr *x, uint32_t source, const char *text,
     if (code == ERR_OK && l.with)
         code = add_operator(x, &l,
                             (struct expr_node){.source = source,
-                                               .offset = (long)place,
+                                               .offset = ret->at,
                                                .parent = EXPR_NOWHERE,
                                                .depth = x->nodes[ret->root].depth},
                             ret, e);

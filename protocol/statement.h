@@ -14,6 +14,7 @@
 
 struct statement {
     const char *target;             /* NUL-terminated */
+    long at;                        /* its character offset */
     const struct index_spec *index; /* the elements of it that are assigned, NULL: all */
     uint32_t root;                  /* what they become */
 };

@@ -4,7 +4,15 @@
  * them where they are many: the rest follows at once. Else EVENT_MS at least pass between two
  * events, unless the job ends; where nothing has changed for the time of a tick of the job table, a
  * comment keeps the connection from being taken for dead. The last event is named "end", the others
- * "progress". */
+ * "progress": it is the last if the very state it tells is one that has ended, and all values have
+ * been told; a job that was resumed before anybody looked goes on.
+ *
+ * An event's id is how often the job has ended and how many values have been told up to it. Whoever
+ * comes back with it (browsers do by themselves when the reply ends, with Last-Event-ID) is told
+ * what has come since, and 204, at which a browser stays away, when that is nothing and nothing
+ * will come. */
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -21,11 +29,12 @@ struct events {
     struct user_job *job; /* a reference */
     struct job_watch watch;
     struct strb text; /* what is being sent */
+    struct strb data; /* the job in it */
     size_t sent;
     uint64_t revision;                /* of what was sent last */
     int64_t values;                   /* sent so far */
     double at;                        /* clock_ms of the last event or comment */
-    bool begun, more, over, watching; /* more: the last event was full of values */
+    bool begun, more, over, watching; /* more: values that the last event had no room for */
 };
 
 static void wake(void *user)
@@ -36,13 +45,18 @@ static void wake(void *user)
 
 static void put_event(struct events *s, uint64_t revision)
 {
-    struct json_writer w = JSON_WRITER(&s->text);
-    const int64_t most = job_values_soon(s->job), before = s->values;
-    s->over = job_ended(s->job) && job_values(s->job) - before <= most;
-    strb_add(&s->text, s->over ? "event: end\ndata: " : "event: progress\ndata: ");
-    s->values = job_put(s->job, before, most, &w);
-    s->more = s->values - before == most;
+    struct json_writer w = JSON_WRITER(&s->data);
+    struct job_seen seen;
+    strb_reset(&s->data);
+    s->values = job_put(s->job, s->values, job_values_soon(s->job), &w, &seen);
+    s->more = s->values < seen.values;
+    s->over = seen.ended && !s->more;
+    strb_addf(&s->text,
+              "event: %s\nid: %" PRIu64 ".%" PRId64 "\ndata: ", s->over ? "end" : "progress",
+              seen.ends, s->values);
+    strb_addn(&s->text, s->data.data, s->data.len);
     strb_add(&s->text, "\n\n");
+    s->text.failed |= s->data.failed;
     s->revision = revision;
     s->begun = true;
     s->at = clock_ms();
@@ -93,7 +107,32 @@ static void events_free(struct http_source *source)
         job_unwatch(s->job, &s->watch);
     job_unref(s->job);
     strb_free(&s->text);
+    strb_free(&s->data);
     mem_free(s);
+}
+
+static const char *read_number(const char *text, uint64_t *ret)
+{
+    char *end;
+    if (*text < '0' || *text > '9')
+        return NULL;
+    *ret = strtoull(text, &end, 10);
+    return end;
+}
+
+/* Goes on behind the event that the client had last, if it is one of this job's. Whether that was
+ * all there is to tell. */
+static bool go_on(struct events *s, const char *last_id)
+{
+    uint64_t ends, values;
+    const char *dot = last_id ? read_number(last_id, &ends) : NULL;
+    const char *rest = dot && *dot == '.' ? read_number(dot + 1, &values) : NULL;
+    struct job_seen seen;
+    job_look(s->job, &seen);
+    if (!rest || *rest || ends > seen.ends || values > (uint64_t)seen.values)
+        return false;
+    s->values = (int64_t)values;
+    return seen.ended && ends == seen.ends && s->values == seen.values;
 }
 
 void job_events_get(struct request *req)
@@ -119,6 +158,11 @@ void job_events_get(struct request *req)
     s->source = (struct http_source){.pull = pull, .free = events_free};
     s->job = j;
     s->watch = (struct job_watch){.wake = wake, .user = s};
+    if (go_on(s, http_header(req, "Last-Event-ID"))) {
+        events_free(&s->source);
+        http_reply_empty(req, 204);
+        return;
+    }
     http_add_header(req, "Cache-Control", "no-store");
     http_reply_source(req, 200, "text/event-stream", SOURCE_OPEN, &s->source);
 }

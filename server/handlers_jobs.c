@@ -35,7 +35,7 @@ static void print(struct request *req)
     const struct answer *a = req->state;
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
-    job_put(a->job, 0, INT64_MAX, &w);
+    job_put(a->job, 0, INT64_MAX, &w, NULL);
     http_reply_json(req, a->status, &out);
 }
 
@@ -175,7 +175,7 @@ void job_list_get(struct request *req)
     json_put_key(&w, "jobs");
     json_open_list(&w);
     for (size_t i = 0; i < n; i++)
-        job_put(j[i], JOB_NO_VALUES, 0, &w);
+        job_put(j[i], JOB_NO_VALUES, 0, &w, NULL);
     json_close_list(&w);
     if (more) {
         char next[24];

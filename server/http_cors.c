@@ -50,6 +50,7 @@ void http_cors_preflight(struct rq *q)
     http_add_header(&q->r, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE");
     http_add_header(&q->r, "Access-Control-Allow-Headers",
                     "Accept, Arrayd-Lease, Arrayd-Session, Authorization, Content-Type, If-Match, "
-                    "If-None-Match, If-Range, Prefer, Range, X-Request-Id, traceparent");
+                    "If-None-Match, If-Range, Last-Event-ID, Prefer, Range, X-Request-Id, "
+                    "traceparent");
     http_add_header(&q->r, "Access-Control-Max-Age", "600");
 }

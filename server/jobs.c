@@ -434,9 +434,24 @@ void job_put_pass(const struct loop_report *r, struct json_writer *w)
     json_close_object(w);
 }
 
-int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w)
+static struct job_seen seen_now(const struct user_job *j)
+{
+    return (struct job_seen){job_is_over(j), j->ends, j->n_values};
+}
+
+void job_look(struct user_job *j, struct job_seen *ret)
 {
     pthread_mutex_lock(&j->table->lock);
+    *ret = seen_now(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
+                struct job_seen *ret)
+{
+    pthread_mutex_lock(&j->table->lock);
+    if (ret)
+        *ret = seen_now(j);
     double ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0);
     double rate = ms > 0 ? (double)j->step / ms * 1e3 : 0;
     json_open_object(w);

@@ -101,9 +101,18 @@ int64_t job_values(struct user_job *j);
 #define JOB_VALUES_SOON 8192
 int64_t job_values_soon(const struct user_job *j); /* the same of each series, at least 1 */
 #define JOB_NO_VALUES INT64_MAX                    /* as `from`: none, nor the snapshots */
+/* A job at one moment. */
+struct job_seen {
+    bool ended;
+    uint64_t ends; /* as job_ends */
+    int64_t values;
+};
+void job_look(struct user_job *j, struct job_seen *ret);
 /* The job as a JSON object. Of each series' values those from number `from` on, `most` at most;
- * returns the number of the next. Others may work on the table while they are printed. */
-int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w);
+ * returns the number of the next. Others may work on the table while they are printed; the rest is
+ * of the moment that `ret`, which may be NULL, is of. */
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
+                struct job_seen *ret);
 /* How steps go, as an object. */
 void job_put_pass(const struct loop_report *r, struct json_writer *w);
 /* Rises with every change. */

@@ -85,6 +85,15 @@ void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);
 /* Takes it out of the table; the table's reference is the caller's then. */
 void job_forget(struct user_job *j);
+struct job_end {
+    enum job_state state;
+    const char *stopped;
+    struct err err; /* JOB_FAILED, and where: */
+    int64_t failed_in;
+    int32_t statement;
+};
+/* Writes down that it has ended, and how. */
+void job_write_end(struct user_job *j, const struct job_end *o);
 /* Whether its session is there no more. */
 bool job_is_orphan(const struct user_job *j);
 

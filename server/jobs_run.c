@@ -93,13 +93,10 @@ static void forget_old(struct jobs *t)
 /* With the lock held: nobody waits any longer for slices that do not end. */
 static void give_up(struct jobs *t)
 {
+    const struct job_end end = {.state = JOB_CANCELLED, .err = ERR_INIT, .statement = -1};
     for (struct user_job *j = t->first; j; j = j->next)
-        if (!job_is_over(j)) {
-            j->state = JOB_CANCELLED;
-            j->ended_us = clock_date_us();
-            j->ended = clock_ms();
-            job_changed(j);
-        }
+        if (!job_is_over(j))
+            job_write_end(j, &end);
 }
 
 void *jobs_run(void *arg)

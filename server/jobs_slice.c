@@ -127,17 +127,25 @@ enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err 
 
 /* --- the end --- */
 
-struct outcome {
-    enum job_state state;
-    const char *stopped;
-    struct err err; /* JOB_FAILED, and where: */
-    int64_t failed_in;
-    int32_t statement;
-};
+void job_write_end(struct user_job *j, const struct job_end *o)
+{
+    j->state = o->state;
+    j->ends++;
+    j->stopped = o->stopped;
+    j->err = o->err;
+    j->failed_in = o->failed_in;
+    j->statement = o->statement;
+    j->ended_us = clock_date_us();
+    j->ended = clock_ms();
+    if (j->started > 0)
+        j->ran += clock_ms() - j->started;
+    j->started = 0;
+    job_changed(j);
+}
 
 /* Memory that it has no use for any more, or can get again, goes before anybody hears of the end.
  */
-static void finish(struct user_job *j, const struct outcome *o)
+static void finish(struct user_job *j, const struct job_end *o)
 {
     struct jobs *t = j->table;
     if (o->state == JOB_DONE) {
@@ -151,18 +159,7 @@ static void finish(struct user_job *j, const struct outcome *o)
     }
     pthread_mutex_lock(&t->lock);
     session_rest(j->spec.session, true); /* with what has ended a session may expire */
-    j->state = o->state;
-    j->ends++;
-    j->stopped = o->stopped;
-    j->err = o->err;
-    j->failed_in = o->failed_in;
-    j->statement = o->statement;
-    j->ended_us = clock_date_us();
-    j->ended = clock_ms();
-    if (j->started > 0)
-        j->ran += clock_ms() - j->started;
-    j->started = 0;
-    job_changed(j);
+    job_write_end(j, o);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
         job_forget(j);
@@ -211,9 +208,9 @@ static void adapt(struct user_job *j, const struct program_progress *g)
 }
 
 /* What the slice was, as far as it ends the job; false: it goes on. */
-static bool is_end(struct user_job *j, const struct program_progress *g, struct outcome *ret)
+static bool is_end(struct user_job *j, const struct program_progress *g, struct job_end *ret)
 {
-    *ret = (struct outcome){
+    *ret = (struct job_end){
         .state = JOB_FAILED, .err = g->err, .failed_in = g->failed_in, .statement = g->statement};
     switch (g->state) {
     case PROGRAM_FAILED:
@@ -243,7 +240,7 @@ bool job_take_slice(struct user_job *j)
 {
     struct jobs *t = j->table;
     struct program_progress g;
-    struct outcome o;
+    struct job_end o;
     struct err refusal = ERR_INIT;
     jobs_publish_begin(t);
     if (job_may_write(&j->spec, &refusal) != ERR_OK)
@@ -353,7 +350,7 @@ static int64_t next_steps(struct user_job *j)
 
 void job_begin_slice(struct user_job *j)
 {
-    struct outcome o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
+    struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
     enum err_code code = job_may_write(&j->spec, &o.err);
     if (code == ERR_OK)
@@ -363,7 +360,7 @@ void job_begin_slice(struct user_job *j)
         return;
     if (begin == BEGIN_NEVER) {
         if (code == ERR_OK)
-            o = (struct outcome){.state = JOB_CANCELLED, .statement = -1};
+            o = (struct job_end){.state = JOB_CANCELLED, .statement = -1};
         leave_turn(j);
         finish(j, &o);
         return;

@@ -73,9 +73,12 @@ static enum err_code read_statement(struct reading *r, struct json v, size_t i,
         return c;
     struct err inner = ERR_INIT;
     c = name_check(s.target, &inner);
-    if (c)
-        return json_err(v, e, c, "%s", inner.message);
+    if (c) {
+        err_at(e, c, s.at, "%s", inner.message);
+        return err_prefix(e, place);
+    }
     ret->target = s.target;
+    ret->at = s.at;
     ret->index = s.index;
     ret->expr.root = s.root;
     ret->place = ret->expr.sources[source];
@@ -221,8 +224,10 @@ static enum err_code assume_results(struct reading *r, struct err *e)
         const struct program_assign *a = &r->spec.body[i];
         struct binding b = {.kind = BINDING_NONE};
         c = resolver_resolve(&r->resolver, a->target, &b, e);
-        if (c)
+        if (c) {
+            e->offset = a->at;
             return err_prefix(e, a->place);
+        }
         if (b.kind == BINDING_NONE && !is_result(r, a->target))
             c = add_result(r, a->target, a->place, e);
     }

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from client import JSON, NPY, npy_bytes
+from client import NPY, npy_bytes
 from test_reductions import hold
 
 
@@ -257,50 +257,6 @@ def test_others_work_meanwhile(api):
     assert (after == after[0]).all() and -10**15 <= after[0] < -10**15 + r["step"]
 
 
-def test_events(api):
-    hold(api, "x", np.zeros(3))
-    ref = start(api, ["x += 1"], record={"x": "x[0]"}, record_every=10_000, steps=10**9)
-    s = socket.create_connection((api.host, api.port))
-    s.settimeout(20)
-    s.sendall(f"GET /v1/jobs/{ref}/events HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
-    got = b""
-    while got.count(b"\n\n") < 5:
-        got += s.recv(65536)
-    api.expect(200, api.delete(f"/v1/jobs/{ref}"))
-    while chunk := s.recv(65536):
-        got += chunk
-    head, _, body = got.partition(b"\r\n\r\n")
-    assert b"Content-Type: text/event-stream" in head and b" 200 " in head.split(b"\r\n")[0]
-    events = [dict(line.split(": ", 1) for line in e.split("\n") if line and line[0] != ":")
-              for e in body.decode().split("\n\n") if e.strip() and e[0] != ":"]
-    data = [json.loads(e["data"]) for e in events]
-    assert [e["event"] for e in events] == ["progress"] * (len(events) - 1) + ["end"]
-    assert data[-1]["state"] == "cancelled"
-    values = []
-    for d in data:
-        assert d["records_from"] == len(values)
-        values += d["records"]["x"]
-    assert values == [10_000.0 * (k + 1) for k in range(len(values))]
-    assert [d["step"] for d in data] == sorted(d["step"] for d in data)
-    r = api.expect(200, api.get(f"/v1/jobs/{ref}/events"))
-    assert r.body.decode().startswith("event: end\ndata: {")
-    for accept, status in ((JSON, 406), ("text/event-stream", 200), ("text/*, application/json", 200)):
-        api.expect(status, api.get(f"/v1/jobs/{ref}/events", accept=accept))
-
-
-def test_many_values(api):
-    """More than are printed in one go: the job has them all, its events one part after another."""
-    hold(api, "x", np.zeros(3))
-    r = run(api, ["x += 1"], steps=9000, record={"x": "x[0]", "y": "x[1] > 4"})
-    want = {"x": [k + 1.0 for k in range(9000)], "y": [k > 3 for k in range(9000)]}
-    assert r["records"] == want == job(api, r["id"])["records"]
-    events = api.expect(200, api.get(f"/v1/jobs/{r['id']}/events")).body.decode().split("\n\n")
-    assert [e.split("\n")[0] for e in events] == 2 * ["event: progress"] + ["event: end", ""]
-    data = [json.loads(e.split("data: ")[1]) for e in events[:-1]]
-    assert [d["records_from"] for d in data] == [0, 4096, 8192]
-    assert {k: sum((d["records"][k] for d in data), []) for k in want} == want
-
-
 def test_others_wait_for_the_end(api):
     hold(api, "x", np.zeros(3))
     ref = start(api, ["x += 1"], steps=10**12)
@@ -393,14 +349,14 @@ def test_it_ends_with_the_daemon(daemon_with):
     (["u +="], "bad_expression", "/body/0", 4), (["u = 1", "u == 2"], "bad_expression", "/body/1", 0),
     (["3 = u"], "bad_expression", "/body/0", 0), (["u.x = 1"], "bad_expression", "/body/0", 1),
     (["u[1:-1 = 2"], "bad_expression", "/body/0", 0), (["u[x] = 2"], "bad_index", "/body/0", 2),
-    (["u[7] = 2"], "bad_index", "/body/0", None), (["u = nix"], "unknown_name", "/body/0", 4),
-    (["t = u", "t[9, 9] = 1"], "bad_index", "/body/1", None), (["t[0] = 1"], "unknown_name", "/body/0", None),
-    (["u = ones"], "unknown_name", "/body/0", 4), (["u = w"], "shape_mismatch", "/body/0", None),
-    (["u = 2j*u"], "dtype_mismatch", "/body/0", None), (["k = 5"], "bad_name", "/body/0", None),
-    (["r += 1"], "read_only", "/body/0", None), (["v = u + 1"], "overlap", "/body/0", None),
-    (["t = u + 1", "v[0] = t[0]"], "overlap", "/body/1", None),
+    ([" u[7] = 2"], "bad_index", "/body/0", 1), (["u = nix"], "unknown_name", "/body/0", 4),
+    (["t = u", "t[9, 9] = 1"], "bad_index", "/body/1", 0), (["  t[0] = 1"], "unknown_name", "/body/0", 2),
+    (["u = ones"], "unknown_name", "/body/0", 4), (["u = w"], "shape_mismatch", "/body/0", 0),
+    (["u = 2j*u"], "dtype_mismatch", "/body/0", 0), (["   k = 5"], "bad_name", "/body/0", 3),
+    ([" r += 1"], "read_only", "/body/0", 1), (["v = u + 1"], "overlap", "/body/0", 0),
+    (["t = u + 1", " v[0] = t[0]"], "overlap", "/body/1", 1),
     (["u = a_very_long_name_a_very_long_name_a_very_long_name_a_very_long_name_", "x = 1"], "unknown_name", "/body/0", 4),
-    (["a" * 70 + " = 1"], "bad_name", "/body/0", None)])
+    ([" " + "a" * 70 + " = 1"], "bad_name", "/body/0", 1)])
 def test_mistakes_in_statements(api, body, code, pointer, offset):
     hold(api, "u", np.zeros((4, 5)))
     hold(api, "w", np.zeros((3, 3)))

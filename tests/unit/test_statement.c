@@ -129,6 +129,7 @@ static void places_are_the_statements(void **state)
     struct err e = ERR_INIT;
     assert_int_equal(parse(arena, " u[2] += \xc3\xa4" + 0, &x, &s, &e), ERR_BAD_EXPRESSION);
     assert_int_equal(parse(arena, " u[2] += abs(nix)", &x, &s, &e), ERR_OK);
+    assert_int_equal(s.at, 1);
     const struct expr_node *root = &x.nodes[s.root];
     assert_int_equal(root->offset, 1);
     const struct expr_node *right = &x.nodes[x.links[root->first_arg + 1].node];
