@@ -32,7 +32,7 @@ def test_no_arrays_at_all(both):  # noqa: F811
 
 def test_short_programs_beside_a_long_one_on_the_same_array(both):  # noqa: F811
     """Slices on one array take turns: nobody's come to nothing again and again."""
-    hold(both, "u", np.zeros(100_000))
+    hold(both, "u", np.zeros(10_000))
     ref = start(both, ["u = u + 0"])
     until(lambda: job(both, ref)["step"] > 0)
     for i in range(8):
