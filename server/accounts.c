@@ -34,6 +34,7 @@ const struct quota_info quota_table[] = {
     {"arrays", offsetof(struct quotas, arrays), false},
     {"sessions", offsetof(struct quotas, sessions), false},
     {"requests", offsetof(struct quotas, requests), false},
+    {"connections", offsetof(struct quotas, connections), false},
     {"body", offsetof(struct quotas, body), true},
 };
 const size_t quota_count = sizeof quota_table / sizeof *quota_table;

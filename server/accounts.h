@@ -38,6 +38,7 @@ struct quotas {
     int64_t arrays;        /* handles */
     int64_t sessions;      /* besides the default one */
     int64_t requests;      /* in flight */
+    int64_t connections;   /* each is whose who asked last on it */
     int64_t body;          /* bytes of a request's */
 };
 

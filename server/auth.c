@@ -83,6 +83,7 @@ static void set_user(struct auth *a, struct principal *p, const struct user *u)
     atomic_store(&p->role, u->role);
     atomic_store(&p->weight, u->weight);
     atomic_store(&p->max_requests, u->quotas.requests);
+    atomic_store(&p->max_connections, u->quotas.connections);
     atomic_store(&p->max_body, u->quotas.body);
     account_set_limits(p->account, u->quotas.device_memory, u->quotas.host_memory);
     if (atomic_load(&p->open))
@@ -302,6 +303,31 @@ void auth_leave(struct principal *p)
     atomic_fetch_sub(&p->requests, 1);
 }
 
+enum err_code auth_connect(const struct request *req, struct principal **whose, struct err *e)
+{
+    struct principal *p = req->principal;
+    if (*whose == p)
+        return ERR_OK;
+    auth_disconnect(*whose);
+    *whose = NULL;
+    int64_t most = atomic_load(&p->max_connections);
+    int64_t n = atomic_fetch_add(&p->connections, 1) + 1;
+    if (most && n > most) {
+        auth_disconnect(p);
+        return err_set(e, ERR_QUOTA,
+                       "%lld connections are open already, the most allowed (quota connections)",
+                       (long long)most);
+    }
+    *whose = p;
+    return ERR_OK;
+}
+
+void auth_disconnect(struct principal *whose)
+{
+    if (whose)
+        atomic_fetch_sub(&whose->connections, 1);
+}
+
 enum err_code auth_operator(const struct request *req, struct err *e)
 {
     if (atomic_load(&req->principal->role) == ROLE_OPERATOR)
@@ -350,7 +376,8 @@ void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                                .host_memory = account_host_used(p->account),
                                .arrays = handles_count(p->handles),
                                .sessions = sessions_count(p->sessions) - 1,
-                               .requests = atomic_load(&p->requests)};
+                               .requests = atomic_load(&p->requests),
+                               .connections = atomic_load(&p->connections)};
 }
 
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)

@@ -38,7 +38,8 @@ struct principal {
     bool gone;         /* in no file any more; this and below under the table's lock */
     struct quotas quotas;
     _Atomic int64_t requests; /* in flight */
-    _Atomic int64_t max_requests, max_body;
+    _Atomic int64_t connections;
+    _Atomic int64_t max_requests, max_connections, max_body;
     struct principal *next;
 };
 
@@ -55,6 +56,11 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
  * WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
 void auth_leave(struct principal *p);
+/* The connection is req->principal's from now on: *whose is whose it was before. ERR_QUOTA: he has
+ * too many; then it is nobody's. */
+enum err_code auth_connect(const struct request *req, struct principal **whose,
+                           struct err *e) must_check;
+void auth_disconnect(struct principal *whose); /* NULL allowed */
 /* ERR_FORBIDDEN unless req->principal is an operator. */
 enum err_code auth_operator(const struct request *req, struct err *e) must_check;
 /* Bytes a body of his may have; 0: no quota. */

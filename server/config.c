@@ -162,6 +162,8 @@ static const struct setting settings[] = {
      "threads for large JSON bodies and the like"},
     {"max-connections", SET_COUNT, true, AT(max_connections), "1000", 1, 100000, "N",
      "connections; past them everything but health and metrics is answered 503"},
+    {"max-connections-per-address", SET_COUNT, true, AT(max_connections_per_address), "0", 0,
+     100000, "N", "of these, from one address; past them 429 in the same way; 0: no limit"},
     {"max-header", SET_SIZE, true, AT(max_header), "64KiB", 512, 1048576, "SIZE",
      "a request's header; every connection takes 16 KiB and this, at least 64 KiB"},
     {"header-timeout", SET_SECONDS, true, AT(header_timeout), "10", 0.1, 3600, "SECONDS",
@@ -169,7 +171,8 @@ static const struct setting settings[] = {
     {"body-timeout", SET_SECONDS, true, AT(body_timeout), "30", 0.1, 3600, "SECONDS",
      "without a byte of the body"},
     {"min-body-rate", SET_SIZE, true, AT(min_body_rate), "1KiB", 0, ANY, "SIZE",
-     "bytes a second of a body, on average over body-rate-window"},
+     "bytes a second of a body, on average over body-rate-window, and that a reply is read, over "
+     "idle-timeout"},
     {"body-rate-window", SET_SECONDS, true, AT(body_rate_window), "30", 0.5, 3600, "SECONDS",
      "see min-body-rate"},
     {"max-ignored-body", SET_SIZE, true, AT(max_ignored_body), "64KiB", 0, ANY, "SIZE",

@@ -66,7 +66,7 @@ struct config {
     char *tls_cert, *tls_key; /* files, NULL: no TLS */
     int64_t unix_mode;
     int64_t workers;
-    int64_t max_connections, max_header;
+    int64_t max_connections, max_connections_per_address, max_header;
     double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout,
         unread_body_timeout, max_wait;
     int64_t min_body_rate, offload_body, max_ignored_body, max_unread_body;

@@ -105,8 +105,12 @@ static enum err_code identify(struct rq *q, struct err *e)
     if (access == ACCESS_ANYBODY || q->conn->listener->admin)
         return ERR_OK;
     enum err_code rc = auth_identify(&q->r, e);
-    if (rc)
+    if (!rc)
+        rc = auth_connect(&q->r, &q->conn->principal, e);
+    if (rc) {
+        q->must_close = true;
         return rc;
+    }
     q->max_body = auth_max_body(q->r.principal);
     return access == ACCESS_OPERATOR ? auth_operator(&q->r, e) : ERR_OK;
 }
@@ -128,6 +132,10 @@ static enum err_code admit(struct rq *q, struct err *e)
             q->must_close = true;
             return err_set(e, ERR_OVERLOADED, "too many connections: the limit is %zu",
                            h->config.max_connections);
+        }
+        if (q->conn->crowded) {
+            q->must_close = true;
+            return http_peer_error(h, e);
         }
     }
     enum body_policy body = q->r.route->body;
@@ -343,8 +351,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
  * protocol, a mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
 static void refuse_noise(struct conn *c)
 {
-    if (c->used || c->refused || c->excess || c->tls || atomic_load(&c->listener->http->stopping) ||
-        !http_received_any(c->fd))
+    if (c->used || c->refused || c->excess || c->turned_away || c->tls ||
+        atomic_load(&c->listener->http->stopping) || !http_received_any(c->fd))
         return;
     struct err e = ERR_INIT;
     char id[33];
@@ -378,7 +386,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             c->tls = info->tls_session;
         int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
         c->excess = n > (int64_t)h->config.max_connections;
+        info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
         pthread_mutex_lock(&h->lock);
+        http_peer_enter(h, c, info ? info->client_addr : NULL);
         c->next = h->conns;
         if (c->next)
             c->next->prev = c;
@@ -386,6 +396,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             pthread_cond_signal(&h->watch_wake);
         h->conns = c;
         pthread_mutex_unlock(&h->lock);
+        if (c->turned_away)
+            http_turn_away(c);
     } else if (c) {
         refuse_noise(c);
         pthread_mutex_lock(&h->lock);
@@ -395,7 +407,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             h->conns = c->next;
         if (c->next)
             c->next->prev = c->prev;
+        http_peer_leave(h, c);
         pthread_mutex_unlock(&h->lock);
+        auth_disconnect(c->principal);
         atomic_fetch_sub(&h->connections, 1);
         pthread_mutex_destroy(&c->lock);
         mem_free(c);

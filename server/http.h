@@ -202,10 +202,11 @@ struct http_config {
     int64_t max_unread_body; /* of a refused body: read all the same, so that the client sees the */
     double unread_body_s;    /* reply; and for how long */
     size_t max_connections;
-    int workers;                      /* worker threads */
-    double idle_timeout_s;            /* keep-alive connections */
-    double max_wait_s;                /* http_may_end; 0: as long as it takes */
-    const char *const *allowed_hosts; /* besides loopback names and literal listen addresses */
+    size_t max_connections_per_address; /* 0: no limit; Unix sockets have none */
+    int workers;                        /* worker threads */
+    double idle_timeout_s;              /* keep-alive connections */
+    double max_wait_s;                  /* http_may_end; 0: as long as it takes */
+    const char *const *allowed_hosts;   /* besides loopback names and literal listen addresses */
     size_t n_allowed_hosts;
     const char *const *cors_origins; /* "https://app.example": of pages that may ask */
     size_t n_cors_origins;

@@ -17,6 +17,8 @@
 #include "server/server.h"
 
 struct gnutls_session_int;
+struct peer;
+struct sockaddr;
 struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
@@ -44,7 +46,8 @@ enum phase {
     PHASE_HEADERS, /* the header is still arriving */
     PHASE_BODY,    /* the body is still arriving */
     PHASE_DRAIN,   /* so it is, but the reply is there already and nobody wants it */
-    PHASE_WORK,    /* handler, reply */
+    PHASE_WORK,    /* the handler, until it has replied */
+    PHASE_REPLY,   /* the reply is on its way */
     PHASE_CUT      /* a last reply was written by hand: what still arrives is discarded */
 };
 
@@ -53,6 +56,9 @@ struct conn {
     struct listener *listener;
     int fd;
     bool excess;                    /* past max_connections */
+    bool crowded, turned_away;      /* past max_connections_per_address, and its reserve */
+    struct peer *peer;              /* NULL: not counted */
+    struct principal *principal;    /* whose it is: the one who asked last; NULL: nobody's yet */
     struct gnutls_session_int *tls; /* NULL: plain */
 
     pthread_mutex_t lock; /* guards rq against the watch thread */
@@ -165,6 +171,7 @@ struct http {
     pthread_mutex_t lock; /* conns */
     pthread_cond_t watch_wake;
     struct conn *conns;
+    struct peer *peers; /* under the same lock */
     pthread_t watch;
     bool watch_started, watch_stop;
 
@@ -281,6 +288,12 @@ void http_unhold(struct rq *q, bool end);
 void http_watch_waiting(const struct conn *c, struct rq *q);
 void http_watch_source(const struct conn *c, struct rq *q);
 bool http_is_late(const struct rq *q); /* and may be ended */
+
+/* http_peers.c; the first two under http->lock */
+void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *address);
+void http_peer_leave(struct http *h, struct conn *c);
+enum err_code http_peer_error(const struct http *h, struct err *e) must_check;
+void http_turn_away(struct conn *c); /* writes the reply by hand */
 
 /* http_pages.c: libmicrohttpd's own error pages. */
 /* Whether it is a Content-Length; huge: of 10^18 or more. */

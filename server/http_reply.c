@@ -319,6 +319,7 @@ bool http_queue(struct rq *q)
     ok = ok && MHD_queue_response(q->mhd, (unsigned)q->status, m);
     MHD_destroy_response(m);
     q->stage = STAGE_QUEUED;
+    http_phase(q, PHASE_WORK, PHASE_REPLY);
     return ok;
 }
 

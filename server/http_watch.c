@@ -2,10 +2,11 @@
  *
  * libmicrohttpd knows one timeout, of idleness, which a slow drip of bytes keeps at bay and which
  * does not run while a connection is suspended. So one thread looks at every connection a few times
- * a second: has the header come in time, does the body come at all and fast enough, is the socket
- * of a suspended upload or download still connected. It never touches a request's own state: it
- * writes the 408 to the socket by hand, after winning the request's phase, and shuts the socket
- * down, which libmicrohttpd then sees as a close. */
+ * a second: has the header come in time, does the body come at all and fast enough, is the reply
+ * taken fast enough, is the socket of a suspended upload or download still connected. It never
+ * touches a request's own state: it writes the 408 to the socket by hand, after winning the
+ * request's phase, and shuts the socket down, which libmicrohttpd then sees as a close. */
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -84,7 +85,9 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
         return;
     }
     if (!c->used) {
-        if (now - c->opened > cfg->header_timeout_s) {
+        if (c->turned_away && now - c->opened > cfg->unread_body_s) {
+            shutdown(c->fd, SHUT_RDWR);
+        } else if (now - c->opened > cfg->header_timeout_s) {
             timeout_reply(c, NULL, "no request came in time");
             shutdown(c->fd, SHUT_RDWR);
         }
@@ -107,26 +110,64 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
     }
 }
 
+static void restart_rate(struct rq *q)
+{
+    q->n_samples = 0;
+    q->next_sample = 0;
+}
+
+/* Whether the count has risen by less than min_body_rate over the whole of the last `window`
+ * seconds. */
+static bool too_slow(struct rq *q, int64_t count, double window, const struct http_config *cfg,
+                     double now)
+{
+    if (now < q->next_sample)
+        return false;
+    q->next_sample = now + window / RATE_SAMPLES;
+    for (int i = RATE_SAMPLES; i > 0; i--)
+        q->samples[i] = q->samples[i - 1];
+    q->samples[0] = count;
+    if (q->n_samples < RATE_SAMPLES) {
+        q->n_samples++;
+        return false;
+    }
+    return (double)(count - q->samples[RATE_SAMPLES]) < (double)cfg->min_body_rate * window;
+}
+
 /* Why a body comes too slowly, or NULL. */
-static const char *too_slow(struct rq *q, const struct http_config *cfg, double now)
+static const char *sent_slowly(struct rq *q, const struct http_config *cfg, double now)
 {
     int64_t idle_ms =
         http_now_ms_coarse() - atomic_load_explicit(&q->last_byte, memory_order_relaxed);
     if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
         return "the rest of the body did not come in time";
-    if (now < q->next_sample)
-        return NULL;
-    q->next_sample = now + cfg->body_rate_window_s / RATE_SAMPLES;
-    for (int i = RATE_SAMPLES; i > 0; i--)
-        q->samples[i] = q->samples[i - 1];
-    q->samples[0] = atomic_load_explicit(&q->received, memory_order_relaxed);
-    if (q->n_samples < RATE_SAMPLES) {
-        q->n_samples++;
-        return NULL;
+    int64_t received = atomic_load_explicit(&q->received, memory_order_relaxed);
+    return too_slow(q, received, cfg->body_rate_window_s, cfg, now) ? "the body comes too slowly"
+                                                                    : NULL;
+}
+
+/* A reply counts as read when the client's kernel has taken it. Only where it keeps us waiting
+ * (what has been sent is not all taken) does time run. Unix sockets do not tell. */
+static bool read_slowly(const struct conn *c, struct rq *q, const struct http_config *cfg,
+                        double now)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    int unread = 0;
+    if (ioctl(c->fd, SIOCOUTQ, &unread) != 0 || !unread ||
+        getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
+        restart_rate(q);
+        return false;
     }
-    double wanted = (double)cfg->min_body_rate * cfg->body_rate_window_s;
-    return (double)(q->samples[0] - q->samples[RATE_SAMPLES]) < wanted ? "the body comes too slowly"
-                                                                       : NULL;
+    return too_slow(q, (int64_t)info.tcpi_bytes_acked, cfg->idle_timeout_s, cfg, now);
+}
+
+/* What has been sent already would stay with the kernel until the client takes it. */
+static void reset(const struct conn *c)
+{
+    struct linger none = {.l_onoff = 1};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    shutdown(c->fd, SHUT_RDWR);
 }
 
 static void watch_request(struct conn *c, struct rq *q, const struct http_config *cfg, double now)
@@ -136,10 +177,9 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
     if (phase != q->seen_phase || q->phase_since == 0) {
         q->seen_phase = phase;
         q->phase_since = now;
-        q->n_samples = 0;
-        q->next_sample = 0;
+        restart_rate(q);
     }
-    if (phase != PHASE_WORK && !parked && closed(c)) {
+    if (phase != PHASE_WORK && phase != PHASE_REPLY && !parked && closed(c)) {
         shutdown(c->fd, SHUT_RDWR); /* a request that will never be complete */
         return;
     }
@@ -151,13 +191,12 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         break;
     case PHASE_BODY:
         if (parked) { /* it is we who keep the client waiting */
-            q->n_samples = 0;
-            q->next_sample = 0;
+            restart_rate(q);
             atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
             if (gone(c->fd))
                 http_io_drop(q);
         } else {
-            why = too_slow(q, cfg, now);
+            why = sent_slowly(q, cfg, now);
         }
         break;
     case PHASE_DRAIN:
@@ -169,10 +208,15 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         }
         break;
     case PHASE_WORK:
-        if (parked)
+        http_watch_waiting(c, q);
+        break;
+    case PHASE_REPLY:
+        if (parked) {
+            restart_rate(q);
             http_watch_source(c, q);
-        else
-            http_watch_waiting(c, q);
+        } else if (read_slowly(c, q, cfg, now)) {
+            reset(c);
+        }
         break;
     case PHASE_CUT:
         if (now - q->phase_since > cfg->unread_body_s) {

@@ -137,6 +137,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .max_json_body = (size_t)c->max_json_body,
         .offload_bytes = (size_t)c->offload_body,
         .max_connections = (size_t)c->max_connections,
+        .max_connections_per_address = (size_t)c->max_connections_per_address,
         .workers = (int)c->workers,
         .idle_timeout_s = c->idle_timeout,
         .allowed_hosts = (const char *const *)c->allowed_host.items,

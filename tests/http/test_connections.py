@@ -1,0 +1,106 @@
+"""How many connections one address, and one user, may have."""
+import socket
+import time
+
+from test_framing import GET, ask, check_problem, request
+from test_http_front import connect, metric, read_reply, settles
+
+INFO = request(b"GET /v1/info HTTP/1.1", b"Host: localhost")
+HEALTH = request(GET, b"Host: localhost")
+CLOSE = request(b"GET /v1/info HTTP/1.1", b"Host: localhost", b"Connection: close")
+
+
+def held(daemon, n, data=HEALTH):
+    kept = [connect(daemon) for _ in range(n)]
+    for s in kept:
+        s.sendall(data)
+        assert read_reply(s).status == 200
+    return kept
+
+
+def from_another_address(daemon):
+    s = socket.socket()
+    s.settimeout(10)
+    s.bind(("127.0.0.2", 0))
+    s.connect((daemon.host, daemon.port))
+    return s
+
+
+def test_connections_of_an_address(daemon_with, tmp_path):
+    d = daemon_with("--max-connections-per-address", 4, "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/s",
+                    "--admin-listen", "127.0.0.1:0")
+    c = d.client(unix=f"{tmp_path}/s")
+    assert c.info()["limits"]["max_connections_per_address"] == 4
+    kept = held(d, 4)
+    r = ask(d, INFO)
+    assert check_problem(r, 429)["code"] == "quota_exceeded"
+    assert r.headers["retry-after"] and r.closed and "address" in r.body.decode()
+    assert ask(d, request(GET, b"Host: localhost", b"Connection: close")).status == 200
+    # what is there goes on, others are served
+    for s in kept:
+        s.sendall(INFO)
+        assert read_reply(s).status == 200
+    with from_another_address(d) as s:
+        s.sendall(INFO)
+        assert read_reply(s).status == 200
+    many = [socket.socket(socket.AF_UNIX) for _ in range(30)]
+    for s in many:
+        s.connect(f"{tmp_path}/s")
+    assert c.info()
+    kept.pop().close()
+    settles(d, "arrayd_http_connections", 3 + 1 + 30 + 1)
+    assert ask(d, CLOSE).status == 200
+    for s in kept + many:
+        s.close()
+    c.close()
+
+
+def test_far_past_it_they_are_turned_away(daemon_with):
+    """At once, and cannot stay: others find their place."""
+    d = daemon_with("--max-connections-per-address", 4, "--max-connections", 60, "--admin-listen", "127.0.0.1:0",
+                    "--unread-body-timeout", "0.3")
+    kept = held(d, 4) + [connect(d) for _ in range(16)]
+    turned = [connect(d) for _ in range(30)]
+    for s in turned:
+        assert check_problem(read_reply(s), 429)["code"] == "quota_exceeded"
+        assert s.recv(1) == b""
+    with from_another_address(d) as s:
+        s.sendall(INFO)
+        assert read_reply(s).status == 200
+    admin = type("Admin", (), {"host": d.host, "port": d.admin_port})
+    settles(admin, "arrayd_http_connections", 20 + 1)  # though they have not closed
+    for s in kept + turned:
+        s.close()
+    settles(admin, "arrayd_http_connections", 1)
+    for s in held(d, 4):
+        s.close()
+
+
+def test_connections_of_a_user(daemon_with, accounts):
+    for name in ("ann", "bob"):
+        accounts.add(name, connections=2)
+    d = daemon_with("--accounts", accounts.path, "--admin-listen", "127.0.0.1:0")
+
+    def info(name, *headers):
+        return request(b"GET /v1/info HTTP/1.1", b"Host: localhost",
+                       b"Authorization: Bearer " + accounts.token[name].encode(), *headers)
+
+    kept = held(d, 2, info("ann"))
+    r = ask(d, info("ann"))
+    assert check_problem(r, 429)["code"] == "quota_exceeded" and r.closed and "quota connections" in r.body.decode()
+    # one that changes hands counts for who asked last
+    kept[0].sendall(info("bob"))
+    assert read_reply(kept[0]).status == 200
+    assert ask(d, info("ann", b"Connection: close")).status == 200
+    ann = accounts.client(d, "ann")
+    deadline = time.monotonic() + 5
+    while ann.info()["principal"]["quotas"]["connections"] != {"limit": 2, "used": 2}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for s in kept:
+        s.close()
+    while ann.info()["principal"]["quotas"]["connections"]["used"] != 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    ann.close()
+    assert metric(type("Admin", (), {"host": d.host, "port": d.admin_port}), "arrayd_http_requests_in_flight") == 1
