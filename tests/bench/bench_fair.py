@@ -28,6 +28,7 @@ import time
 from bench_gpu import Daemon
 
 HEAT = "u += 0.1*laplacian(u, boundary='wrap')"
+HEAVY = "tanh(sin(u)*exp(cos(u)) + sqrt(abs(u)))*sin(cos(u))"
 CROWD = 16
 missed = []
 
@@ -81,7 +82,7 @@ def crowd(user, ending):
     def run():
         mine = user.clone()
         while not ending.is_set():
-            mine.ask("POST", "/v1/evaluate", {"expr": "u*u + 1", "out": "w"})
+            mine.ask("POST", "/v1/evaluate", {"expr": HEAVY, "out": "w"})
 
     threads = [threading.Thread(target=run) for _ in range(CROWD)]
     for t in threads:

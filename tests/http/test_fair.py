@@ -33,7 +33,8 @@ def figures(c, name):
 
 
 class Crowd:
-    """n connections of a client that ask for the same again and again."""
+    """n connections of a client that ask for the same again and again. With `out` they are answered before it is done,
+    and so always have as much of it waiting as is taken."""
 
     def __init__(self, c, n, fields):
         self.ending, self.done, self.statuses = False, 0, set()
@@ -86,7 +87,8 @@ def test_two_programs_share_by_weight(users):
 def test_a_program_and_a_crowd_share_by_weight(users):
     ann, bob = users()
     j = job(bob)
-    with Crowd(ann, 8, {"expr": "sum(sin(u)*cos(u))"}) as crowd:
+    ann.expect(201, ann.put("/v1/arrays/w", FIELD))
+    with Crowd(ann, 8, {"expr": "sin(u)*cos(u)", "out": "w"}) as crowd:
         time.sleep(0.3)
         shares(ann, 2.6, 3.4)
     bob.expect(200, bob.delete(f"/v1/jobs/{j}"))
