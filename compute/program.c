@@ -89,16 +89,18 @@ static enum err_code of_target(struct err *e, enum err_code code, const struct p
     return placed(e, code, a->place);
 }
 
-/* An expression that is one name, or 0, without a place. */
-static bool expr_of_name(struct arena *arena, const char *name, struct expr *ret)
+/* An expression that is one name, or 0, without a place. It may grow to what a statement's may, for
+ * a name can stand for temporaries that are written out. */
+static bool expr_of_name(const struct program *p, const char *name, struct expr *ret)
 {
+    const struct expr *like = &p->spec.body[0].expr;
     struct expr_node n = {.kind = name ? EXPR_NAME : EXPR_LITERAL,
                           .name = name,
                           .lit = {.kind = LIT_INT},
                           .offset = -1,
                           .parent = EXPR_NOWHERE};
     uint32_t source;
-    expr_init(ret, arena, 8, 8);
+    expr_init(ret, p->arena, like->max_nodes, like->max_nesting);
     return expr_add_source(ret, "", &source, NULL) == ERR_OK &&
            expr_add(ret, &n, NULL, 0, 0, &ret->root, NULL) == ERR_OK;
 }
@@ -120,7 +122,7 @@ static enum err_code add_target(struct program *p, const char *name, struct arra
     struct target *t = &p->targets[p->n_targets];
     *t = (struct target){.name = name, .home = take_home, .now = take_home};
     p->n_targets++;
-    if (!expr_of_name(p->arena, name, &t->itself))
+    if (!expr_of_name(p, name, &t->itself))
         return err_oom(e);
     return take_spares(p, t, e);
 }
@@ -292,7 +294,7 @@ static enum err_code watch_nan(struct program *p, struct target *t, struct err *
 {
     struct expr x;
     enum err_code code =
-        expr_of_name(p->arena, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e);
+        expr_of_name(p, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e);
     if (code == ERR_OK)
         code = call(&x, "any", x.root, &x.root, e);
     if (code == ERR_OK)
@@ -386,7 +388,7 @@ static bool add_results(struct program *p)
         a->place = spec->results[i].place;
         a->at = -1;
         a->target = arena_printf(p->arena, "%u", i);
-        if (!a->target || !expr_of_name(p->arena, spec->results[i].name, &a->expr))
+        if (!a->target || !expr_of_name(p, spec->results[i].name, &a->expr))
             return false;
     }
     p->n_statements = spec->n_body;
@@ -412,8 +414,8 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
     p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
     p->exchanges = arena_alloc_array(p->arena, spec->n_body, sizeof *p->exchanges);
-    there = there && expr_of_name(p->arena, NULL, &p->zero) && p->targets && p->steps &&
-            p->series && p->results && p->checks && p->exchanges;
+    there = there && expr_of_name(p, NULL, &p->zero) && p->targets && p->steps && p->series &&
+            p->results && p->checks && p->exchanges;
     enum err_code code = there ? make(p, e) : err_oom(e);
     p->spec.env = NULL; /* the caller's, while the program was made */
     if (code == ERR_OK) {

@@ -88,6 +88,18 @@ def test_order(ab):
     np.testing.assert_array_equal(ab.download("a"), a * u)
 
 
+def test_results_of_long_chains(ab):
+    """A result may stand for many temporaries, each of them the next one's only."""
+    chain = ["t0 = a*2", *(f"t{k} = t{k - 1} + {k}*a" for k in range(1, 9))]
+    t = ab.a * 2
+    for k in range(1, 9):
+        t = t + k * ab.a
+    r = do(ab, *chain, "r = t8[:1] + 1", results=["r"])
+    np.testing.assert_array_equal(got(ab, r["r"]), t[:1] + 1)
+    r = do(ab, *chain, results=["t8"])
+    np.testing.assert_array_equal(got(ab, r["t8"]), t)
+
+
 def test_inline(ab):
     r = do(ab, "t = a[:2, :3]*k", "e = t[:0]", "c = t[0]*1j", "m = max(t) > 0", bind={"k": 2}, inline=True)
     np.testing.assert_array_equal(got(ab, r["t"]), 2 * ab.a[:2, :3])
