@@ -13,6 +13,8 @@
  * http_reply.c, http_wait.c (suspension, workers), http_watch.c (deadlines), http_listen.c. */
 #include <microhttpd.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +36,10 @@
  * from far away: at 128 KiB a tiny evaluation among 64 took a quarter longer. */
 #define LEAST_HEADER  (64u << 10)
 #define BESIDE_HEADER (16u << 10)
-#define LONG_BODY     (128u << 10) /* parsing more is long work */
-#define STUCK_S       60.0         /* at stop: how long to wait for work that cannot be stopped */
+/* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
+#define UNSENT    (512 << 10)
+#define LONG_BODY (128u << 10) /* parsing more is long work */
+#define STUCK_S   60.0         /* at stop: how long to wait for work that cannot be stopped */
 
 uint64_t http_now_ns(void)
 {
@@ -381,6 +385,10 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         c->listener = l;
         c->fd = info->connect_fd;
         c->opened = http_now();
+        if (!l->unix_path) {
+            int most = UNSENT;
+            setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+        }
         if (l->tls &&
             (info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)) != NULL)
             c->tls = info->tls_session;

@@ -26,6 +26,14 @@ def from_another_address(daemon):
     return s
 
 
+def test_the_guards_defaults(api):
+    limits = api.info()["limits"]
+    for name, value in (("max_header", 64 << 10), ("header_timeout", 10), ("body_timeout", 30), ("min_body_rate", 1024),
+                        ("body_rate_window", 30), ("idle_timeout", 75), ("max_json_depth", 1000), ("max_json_body", 16 << 20),
+                        ("max_connections", 1000), ("max_connections_per_address", 0), ("max_wait", 0)):
+        assert limits[name] == value, name
+
+
 def test_connections_of_an_address(daemon_with, tmp_path):
     d = daemon_with("--max-connections-per-address", 4, "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/s",
                     "--admin-listen", "127.0.0.1:0")
