@@ -218,7 +218,8 @@ struct http_config {
     bool (*make_room)(struct request *req, const struct err *e);
     void (*room_free)(struct room *room); /* a request's, with it */
     /* Asked before a handler of a route that works runs: true: now; false: it goes on in `then`
-     * (http_wait), or has been replied to. turn_leave: when it has. NULL: every turn is now. */
+     * (http_wait), or has been replied to. turn_leave: when it has, or takes a body. NULL: every
+     * turn is now. */
     bool (*turn_take)(struct request *req, handler_fn *then);
     void (*turn_leave)(struct request *req);
 };

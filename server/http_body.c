@@ -166,6 +166,8 @@ void http_accept_body(struct request *req, struct http_sink *take_sink)
 {
     take_sink->req = req;
     rq_of(req)->sink = take_sink;
+    if (req->turn) /* a body may take its time */
+        rq_of(req)->http->config.turn_leave(req);
 }
 
 /* Whether somebody else has asked for something lately, or is being served. */

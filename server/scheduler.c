@@ -20,9 +20,10 @@
  *
  * Streams of a device run side by side, so the time between the begin and the end of a piece of
  * work is not its own alone. Each lane that has work on the device is charged an equal part of the
- * time that passes (`shared` is the sum of those parts for a lane that always has some), and never
- * more than the device says that its work took: all charges together are the time in which the
- * device was busy.
+ * time that passes, and never more than the device says that its work took: all charges together
+ * are the time in which the device was busy. A lane whose work does not end when it might have is
+ * waiting for something else, a compiler or another's work, and does not count beside those that
+ * work: or a user could have his work charged to sessions of his that do nothing.
  *
  * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
 #include "server/scheduler.h"
@@ -40,6 +41,8 @@
 #define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
 #define KEEPS      0.875     /* of what was known, with each piece of work */
 #define AT_LEAST   2         /* turns, whatever they cost */
+#define OVERDUE    4         /* times what a lane's work takes; and */
+#define OVERDUE_MS 1.0       /* besides: then it does not work, it waits */
 #define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
 #define TICK_S     0.001 /* a look at those who wait: graces end without an event */
 
@@ -47,9 +50,9 @@
  * the turn, so what is out is the larger of the two. */
 struct out {
     int64_t n_turns, n_tasks;
-    int64_t n_long; /* of the turns, by LONG_MS */
-    double turn_ms; /* what the turns are expected to take */
-    double mean;    /* of a piece of work */
+    int64_t n_long;          /* of the turns, by LONG_MS */
+    double turn_ms, task_ms; /* what they are expected to take */
+    double mean;             /* of a piece of work */
 };
 
 struct flow {
@@ -67,9 +70,8 @@ struct flow {
 struct device {
     struct flow *flows;
     double now;
-    int64_t busy; /* lanes with work on it */
-    double shared;
-    uint64_t since_ns; /* up to when `shared` is right */
+    struct sched_lane *busy; /* lanes with work on it */
+    uint64_t since_ns;       /* up to when their parts of its time are right */
 };
 
 struct sched_lane {
@@ -78,7 +80,10 @@ struct sched_lane {
     struct device *device;
     struct flow *flow;
     struct out out;
-    double shared; /* the device's when its work was charged last */
+    struct sched_lane *prev, *next; /* device->busy */
+    double part;                    /* of the time since its work was charged last, ms */
+    double took;                    /* a piece of work, by the device, lately */
+    uint64_t waits_ns; /* when the next piece should long have ended, if it was not waiting */
 };
 
 struct sched {
@@ -96,8 +101,7 @@ struct sched {
 
 static double out_ms(const struct out *o)
 {
-    double tasks = (double)o->n_tasks * o->mean;
-    return tasks > o->turn_ms ? tasks : o->turn_ms;
+    return o->task_ms > o->turn_ms ? o->task_ms : o->turn_ms;
 }
 
 static bool has_room(const struct out *o, double window, double ms)
@@ -113,10 +117,21 @@ static void add_turn(struct out *o, int n, double ms)
     o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
 }
 
-static void learn(struct out *o, double ms)
+/* n pieces of work more, or less, of a lane, and what is known of its pieces by now. */
+static void add_tasks(struct sched_lane *l, int n, double mean)
 {
-    o->n_tasks--;
-    o->mean = KEEPS * o->mean + (1 - KEEPS) * ms;
+    struct out *o = &l->out, *of = &l->flow->out;
+    o->n_tasks += n;
+    o->mean = mean;
+    of->n_tasks += n;
+    of->task_ms -= o->task_ms;
+    o->task_ms = (double)o->n_tasks * mean;
+    of->task_ms = of->n_tasks ? of->task_ms + o->task_ms : 0;
+}
+
+static double learn(double mean, double ms)
+{
+    return KEEPS * mean + (1 - KEEPS) * ms;
 }
 
 /* --- flows --- */
@@ -337,12 +352,28 @@ void sched_leave(struct sched *s, struct sched_turn *t)
 
 /* --- what work took --- */
 
-/* With the lock held: brings `shared` up to now. */
+static bool is_working(const struct sched_lane *l, uint64_t since_ns)
+{
+    return l->waits_ns > since_ns;
+}
+
+/* With the lock held: gives the lanes their parts of the time up to now; where all seem to wait, of
+ * all of them. */
 static void pass_time(struct device *d, uint64_t now_ns)
 {
-    if (d->busy)
-        d->shared += (double)(now_ns - d->since_ns) * 1e-6 / (double)d->busy;
+    int64_t working = 0, all = 0;
+    for (const struct sched_lane *l = d->busy; l; l = l->next, all++)
+        working += is_working(l, d->since_ns);
+    double ms = (double)(now_ns - d->since_ns) * 1e-6;
+    for (struct sched_lane *l = d->busy; l; l = l->next)
+        if (!working || is_working(l, d->since_ns))
+            l->part += ms / (double)(working ? working : all);
     d->since_ns = now_ns;
+}
+
+static void expect_end(struct sched_lane *l, uint64_t now_ns)
+{
+    l->waits_ns = now_ns + (uint64_t)((OVERDUE * l->took + OVERDUE_MS) * 1e6);
 }
 
 static void work_begun(void *user)
@@ -353,12 +384,13 @@ static void work_begun(void *user)
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
     touch(d, l->flow, now_ns);
-    if (l->out.n_tasks++ == 0) {
+    if (l->out.n_tasks == 0) {
         pass_time(d, now_ns);
-        d->busy++;
-        l->shared = d->shared;
+        DL_APPEND(d->busy, l);
+        expect_end(l, now_ns);
+        l->part = 0;
     }
-    l->flow->out.n_tasks++;
+    add_tasks(l, 1, l->out.mean);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -371,13 +403,15 @@ static double work_ended(void *user, double device_ms)
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
     pass_time(d, now_ns);
-    double ms = d->shared - l->shared;
-    ms = device_ms < ms ? device_ms : ms;
-    l->shared = d->shared;
-    learn(&l->out, ms);
-    learn(&f->out, ms);
+    double ms = device_ms < l->part ? device_ms : l->part;
+    l->part = 0;
+    l->took = learn(l->took, device_ms);
+    add_tasks(l, -1, learn(l->out.mean, ms));
+    f->out.mean = learn(f->out.mean, ms);
     if (l->out.n_tasks == 0)
-        d->busy--;
+        DL_DELETE(d->busy, l);
+    else
+        expect_end(l, now_ns);
     f->start += ms / f->weight;
     f->last_ns = now_ns;
     serve(s, d);

@@ -62,14 +62,14 @@ def job(c, steps=LONG):
 
 
 def shares(c, low, high):
-    """bob's time on the device over ann's is between these: in one of some looks, for a busy machine may keep clients
-    from asking for all that they want."""
-    got = []
-    for _ in range(4):
-        before = figures(c, "principal_device_seconds_total")
-        time.sleep(1.2)
+    """bob's time on the device over ann's comes to be between these, and is at the end of a second at the soonest: a busy
+    machine takes longer, for its slices are then as long as many."""
+    before, got = figures(c, "principal_device_seconds_total"), []
+    for _ in range(12):
+        time.sleep(1)
         after = figures(c, "principal_device_seconds_total")
-        got.append((after["bob"] - before["bob"]) / (after["ann"] - before["ann"]))
+        bob, ann = (after[name] - before[name] for name in ("bob", "ann"))
+        got.append(bob / ann if ann else 0)
         if low < got[-1] < high:
             return
     raise AssertionError(got)

@@ -30,13 +30,13 @@ enum doing { THINKS, WAITS, WORKS };
 struct client {
     struct sched_lane *lane;
     int user;
-    double cost, think;
-    double left; /* of what it does now, ms */
+    double cost, think, delay; /* delay: its work waits so long for something before it runs */
+    double left, to_wait;      /* of what it does now, ms */
     enum doing doing;
     struct sched_turn turn;
     _Atomic bool come;
-    double longest; /* wait, ms */
-    uint64_t asked;
+    double longest;        /* wait, ms */
+    uint64_t asked, began; /* began: to run; 0: not yet */
     int served;
 };
 
@@ -44,7 +44,7 @@ static struct sched *sched;
 static _Atomic uint32_t weights[3];
 static struct client clients[MOST];
 static int n_clients;
-static double charged[3]; /* ms, by user */
+static double charged[3], used[3]; /* ms, by user: as it was measured, and as it was */
 
 static void come(void *user)
 {
@@ -116,6 +116,8 @@ static void start_work(struct client *c)
     sched_watch.begun(c->lane);
     c->doing = WORKS;
     c->left = c->cost;
+    c->to_wait = c->delay;
+    c->began = 0;
 }
 
 static bool is_first_of_lane(const struct client *c)
@@ -142,7 +144,8 @@ static void ask(struct client *c)
 
 static void finish(struct client *c)
 {
-    charged[c->user] += sched_watch.ended(c->lane, (double)(test_clock() - c->asked) * 1e-6);
+    double ms = (double)(test_clock() - c->began) * 1e-6;
+    charged[c->user] += sched_watch.ended(c->lane, ms);
     sched_leave(sched, &c->turn);
     c->served++;
     c->doing = THINKS;
@@ -160,11 +163,19 @@ static void run(double ms)
             if (c->doing == WAITS && atomic_load(&c->come))
                 start_work(c);
             working[i] = c->doing == WORKS && is_first_of_lane(c);
+            if (working[i] && c->to_wait > 0) {
+                c->to_wait -= STEP_NS * 1e-6;
+                working[i] = false;
+            }
             n += working[i];
+            if (working[i] && !c->began)
+                c->began = test_clock();
         }
         atomic_fetch_add(&now_ns, STEP_NS);
         for (int i = 0; i < n_clients; i++) {
             struct client *c = &clients[i];
+            if (working[i])
+                used[c->user] += STEP_NS * 1e-6 / n;
             if (working[i] && (c->left -= STEP_NS * 1e-6 / n) <= 0)
                 finish(c);
             else if (c->doing == THINKS && (c->left -= STEP_NS * 1e-6) <= 0)
@@ -176,6 +187,7 @@ static void run(double ms)
 static void forget_charges(void)
 {
     memset(charged, 0, sizeof charged);
+    memset(used, 0, sizeof used);
 }
 
 static void assert_near(double got, double want, double relative)
@@ -259,6 +271,22 @@ static void test_many_sessions_have_no_more(void **state)
     forget_charges();
     run(3000);
     assert_near(charged[1] / charged[0], 1, 0.1);
+    end();
+}
+
+/* Sessions whose work waits for something, while others of the same user's work. */
+static void test_sessions_that_wait_pay_for_nobody(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 4, 2, 0.1);
+    for (int i = 0; i < 16; i++)
+        add(0, 1, 0.05, 0.1)->delay = 40;
+    add(1, 4, 2, 0.1);
+    run(500);
+    forget_charges();
+    run(4000);
+    assert_near(used[1] / used[0], 1.2, 0.3); /* nothing is won by it */
     end();
 }
 
@@ -418,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_work_of_unlike_sizes),
         cmocka_unit_test(test_long_work_by_itself),
         cmocka_unit_test(test_many_sessions_have_no_more),
+        cmocka_unit_test(test_sessions_that_wait_pay_for_nobody),
         cmocka_unit_test(test_a_new_weight_holds_at_once),
         cmocka_unit_test(test_who_seldom_asks_does_not_wait),
         cmocka_unit_test(test_time_alone_is_not_held_against_one),
