@@ -29,7 +29,7 @@ static struct config config;
 static void open_server(void)
 {
     char *const argv[] = {(char *)"arrayd", (char *)"--memory-limit",
-                          (char *)"4MiB",   (char *)"--max-statements",
+                          (char *)"128KiB", (char *)"--max-statements",
                           (char *)"16",     (char *)"--max-nodes",
                           (char *)"300",    (char *)"--max-nesting",
                           (char *)"50",     NULL};
