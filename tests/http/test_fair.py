@@ -75,6 +75,7 @@ def shares(c, low, high):
     raise AssertionError(got)
 
 
+@pytest.mark.alone
 def test_two_programs_share_by_weight(users):
     ann, bob = users()
     jobs = [(c, job(c)) for c in (ann, bob)]
@@ -84,6 +85,7 @@ def test_two_programs_share_by_weight(users):
         c.expect(200, c.delete(f"/v1/jobs/{j}"))
 
 
+@pytest.mark.alone
 def test_a_program_and_a_crowd_share_by_weight(users):
     ann, bob = users()
     j = job(bob)
@@ -95,6 +97,7 @@ def test_a_program_and_a_crowd_share_by_weight(users):
     assert crowd.statuses == {200}
 
 
+@pytest.mark.alone
 def test_weights_are_read_again(users, accounts):
     ann, bob = users()
     jobs = [(c, job(c)) for c in (ann, bob)]
