@@ -169,7 +169,7 @@ OLD_OR_NEW = [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 5]  # an `out`: whether its wor
 @pytest.fixture
 def slow(daemon_with):
     """What its session is asked for comes after some seconds of work."""
-    d = daemon_with("--threads", "1")
+    d = daemon_with("--backend", "cpu", "--threads", "1")
     c = d.client()
     c.daemon = d
     c.create(random={"distribution": "uniform", "seed": 1}, shape=[2000000], dtype="float64", name="x")
@@ -231,7 +231,7 @@ def test_a_name_is_given_though_the_client_has_gone(slow):
 
 def test_quotas_come_back(daemon_with, accounts):
     accounts.add("ann", requests=3)
-    d = daemon_with("--accounts", accounts.path, "--admin-listen", "127.0.0.1:0")
+    d = daemon_with("--backend", "cpu", "--accounts", accounts.path, "--admin-listen", "127.0.0.1:0")
     ann = accounts.client(d, "ann")
     ann.create(name="u", shape=[4], dtype="float64")
     ann.job = ann.expect(202, ann.post("/v1/programs", SLOW)).json()["id"]
