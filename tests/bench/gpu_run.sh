@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            move http
+#                            values fair move http
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -141,16 +141,25 @@ END
     return 1
 }
 
-# The HTTP tests on this machine's GPU, which a daemon takes by itself.
+# The HTTP tests on this machine's GPU, which a daemon takes by itself: several processes that take turns,
+# and then one for those that look at times.
 http_tests() { # SHARES ARGUMENT…
-    local shares=$1 k failed=0 pids=()
+    local shares=$1 k failed=0 pids=() run=$work/http-run
     shift
+    export ARRAYD_REAL_GPU=1 ARRAYD_BIN=$checked/server/arrayd
+    rm -rf "$run"
+    mkdir -p "$run"
     for ((k = 1; k <= shares; k++)); do
-        ARRAYD_REAL_GPU=1 ARRAYD_SHARE=$k/$shares ARRAYD_BIN=$checked/server/arrayd "$python" -m pytest -q \
-            -p no:cacheprovider -rf --tb=short "$@" >"$out/http-$k.log" 2>&1 &
+        ARRAYD_RUN=$run "$python" -m pytest -q -p no:cacheprovider -rf --tb=short -m 'not alone and not last' \
+            "$@" >"$out/http-$k.log" 2>&1 &
         pids+=($!)
     done
     for k in "${pids[@]}"; do wait "$k" || failed=1; done
+    "$python" -m pytest -q -p no:cacheprovider -rf --tb=short -m alone "$@" >"$out/http-alone.log" 2>&1
+    case $? in
+    0 | 5) ;; # 5: there is none
+    *) failed=1 ;;
+    esac
     cat "$out"/http-*.log
     grep -hE '^(FAILED|ERROR)|(passed|failed).* in ' "$out"/http-*.log | sed 's/^/| /'
     return "$failed"
@@ -170,6 +179,8 @@ run_step() {
     bench-quick) "$python" "$bench/bench_gpu.py" "$arrayd" --quick ;;
     sample) "$python" "$bench/bench_sample.py" "$arrayd" ;;
     program) "$python" "$bench/bench_gpu_program.py" "$arrayd" ;;
+    values) "$python" "$bench/bench_values.py" "$arrayd" ;;
+    fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
     move) "$python" "$bench/bench_move.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     esac
@@ -188,6 +199,8 @@ limit_of() {
     bench-quick) echo "${LIMIT_BENCH_QUICK:-60}" ;;
     sample) echo "${LIMIT_SAMPLE:-90}" ;;
     program) echo "${LIMIT_PROGRAM:-180}" ;;
+    values) echo "${LIMIT_VALUES:-60}" ;;
+    fair) echo "${LIMIT_FAIR:-150}" ;;
     move) echo "${LIMIT_MOVE:-60}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
     esac
