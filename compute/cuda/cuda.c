@@ -32,11 +32,14 @@ bool cuda_enter(struct cuda_device *d)
         return false;
     if (current == d->context)
         return true;
-    if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
-                   NULL) != ERR_OK)
-        return false;
-    current = d->context;
-    return true;
+    /* twice: who is told false takes the device for lost, which one refusal does not make it */
+    for (int tries = 0; tries < 2; tries++)
+        if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
+                       NULL) == ERR_OK) {
+            current = d->context;
+            return true;
+        }
+    return false;
 }
 
 /* Not before opening has succeeded: until then the caller of open is the one who hears. */

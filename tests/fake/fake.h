@@ -40,6 +40,7 @@ struct fake {
     long hold_left; /* launches that will be held */
     bool holding;   /* those that are wait */
     const char *fail_file, *failed;
+    bool armed; /* fail_at is of that file */
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */
     bool has_ended;

@@ -115,6 +115,28 @@ void fake_break(int code)
     pthread_cond_broadcast(&fake.changed);
 }
 
+/* A file that says "code call n": the nth call from the one that finds it fails; the file goes when
+ * it does. A test that takes it away sooner has had enough. */
+static void look_at_file(void)
+{
+    if (!fake.fail_file)
+        return;
+    if (fake.armed) {
+        if (access(fake.fail_file, F_OK) != 0)
+            fake.armed = false, fake.fail_at = 0;
+        return;
+    }
+    FILE *f = fopen(fake.fail_file, "r");
+    if (!f)
+        return;
+    int code = 0;
+    char how[16] = "";
+    long nth = 0;
+    if (fscanf(f, "%d %15s %ld", &code, how, &nth) == 3 && !strcmp(how, "call"))
+        fake.armed = true, fake.fail_at = nth, fake.fail_code = code;
+    fclose(f);
+}
+
 int fake_enter(const char *name, unsigned needs, int *release)
 {
     if (fake.forked)
@@ -122,11 +144,16 @@ int fake_enter(const char *name, unsigned needs, int *release)
     pthread_mutex_lock(&fake.lock);
     long call = ++fake.calls;
     int result = CUDA_SUCCESS;
+    look_at_file();
     if (fake.sticky)
         result = fake.sticky;
     else if (fake.fail_at && --fake.fail_at == 0) {
         result = fake.fail_code;
         fake.failed = name;
+        if (fake.armed) {
+            fake.armed = false;
+            unlink(fake.fail_file);
+        }
         if (fake_sticky_code(result))
             fake_break(result);
         else if (release)
@@ -157,7 +184,9 @@ static int from_file(int *ret_later)
     char how[16] = "";
     int n = fscanf(f, "%d %15s", &code, how);
     fclose(f);
-    if (n < 1) /* being written: the next launch finds it whole */
+    if (n == 2 && !strcmp(how, "call"))
+        return CUDA_SUCCESS; /* look_at_file's */
+    if (n < 1)               /* being written: the next launch finds it whole */
         return CUDA_SUCCESS;
     unlink(fake.fail_file);
     fake.failed = "cuLaunchKernel";
