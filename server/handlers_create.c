@@ -225,8 +225,8 @@ void array_create(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    c->sink =
-        (struct http_sink){.push = sink_push, .end = sink_end, .abort = sink_abort, .req = req};
+    c->sink = (struct http_sink){
+        .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
     c->err = (struct err)ERR_INIT;
     gate_init(&c->gate, req);
     req->state = c;

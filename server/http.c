@@ -208,7 +208,7 @@ static bool start(struct rq *q, const char *method, const char *version)
         return true;
     }
     q->stage = STAGE_STREAM_HANDLER;
-    if (http_run(q, run_in_turn) == RUN_PARKED)
+    if (http_run(q, run_handler) == RUN_PARKED)
         return true;
     return after_stream_handler(q);
 }

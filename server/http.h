@@ -44,7 +44,8 @@ struct route {
     handler_fn *handler;
     const char *label; /* for metrics: usually the pattern */
     enum access access;
-    bool works; /* it gives a device work: the handler runs when its turn has come */
+    bool works; /* it gives a device work: the handler runs when its turn has come. Not for
+                   BODY_STREAM, where the body may be long in coming: see struct http_sink */
 };
 extern const struct route route_table[];
 extern const size_t route_count;
@@ -134,6 +135,8 @@ struct http_sink {
     size_t (*push)(struct http_sink *sink, const char *bytes, size_t n, bool *ret_failed);
     void (*end)(struct http_sink *sink, struct request *req);
     void (*abort)(struct http_sink *sink);
+    bool works; /* end() gives a device work: after a whole body it is called in the request's turn
+                 */
     struct request *req;
 };
 void http_accept_body(struct request *req, struct http_sink *take_sink);
@@ -217,8 +220,8 @@ struct http_config {
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
     void (*room_free)(struct room *room); /* a request's, with it */
-    /* Asked before a handler of a route that works runs: true: now; false: it goes on in `then`
-     * (http_wait), or has been replied to. turn_leave: when it has, or takes a body. NULL: every
+    /* Asked before a handler of a route that works runs, or end() of a sink: true: now; false: it
+     * goes on in `then` (http_wait), or has been replied to. turn_leave: when it has. NULL: every
      * turn is now. */
     bool (*turn_take)(struct request *req, handler_fn *then);
     void (*turn_leave)(struct request *req);

@@ -73,9 +73,17 @@ static void call_end(struct request *r)
     q->sink->end(q->sink, r);
 }
 
+static void call_end_in_turn(struct request *r)
+{
+    const struct http_config *c = &rq_of(r)->http->config;
+    if (!c->turn_take || c->turn_take(r, call_end))
+        call_end(r);
+}
+
 enum run_result http_sink_end(struct rq *q)
 {
-    return http_run(q, call_end);
+    bool failed = q->stage == STAGE_SINK_END;
+    return http_run(q, q->sink->works && !failed ? call_end_in_turn : call_end);
 }
 
 /* After a failed sink's end(): the reply is there, the rest of the body is not wanted. */
@@ -166,8 +174,6 @@ void http_accept_body(struct request *req, struct http_sink *take_sink)
 {
     take_sink->req = req;
     rq_of(req)->sink = take_sink;
-    if (req->turn) /* a body may take its time */
-        rq_of(req)->http->config.turn_leave(req);
 }
 
 /* Whether somebody else has asked for something lately, or is being served. */

@@ -238,6 +238,7 @@ void http_route(struct rq *q);
 
 /* http_reply.c */
 struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);
+void rq_let_go(struct rq *q); /* of what its handler and its sink have */
 void rq_free(struct rq *q);
 void rq_end(struct rq *q); /* counts, logs and frees it */
 /* Hands the reply to libmicrohttpd; false: the connection must be closed. */

@@ -76,10 +76,7 @@ void http_watch_source(const struct conn *c, struct rq *q)
 static void reply_late(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (req->state && req->state_free)
-        req->state_free(req->state);
-    req->state = NULL;
-    req->state_free = NULL;
+    rq_let_go(rq_of(req));
     err_set(&e, ERR_DEADLINE,
             "what was asked for was not there in the time there was for it; work that has been "
             "queued is done all the same");

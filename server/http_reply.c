@@ -80,14 +80,22 @@ struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, co
     return q;
 }
 
+void rq_let_go(struct rq *q)
+{
+    if (q->sink && !q->sink_done && q->sink->abort)
+        q->sink->abort(q->sink);
+    q->sink_done = true;
+    if (q->r.state && q->r.state_free)
+        q->r.state_free(q->r.state);
+    q->r.state = NULL;
+    q->r.state_free = NULL;
+}
+
 void rq_free(struct rq *q)
 {
     if (q->src && q->src->free)
         q->src->free(q->src);
-    if (q->sink && !q->sink_done && q->sink->abort)
-        q->sink->abort(q->sink);
-    if (q->r.state && q->r.state_free)
-        q->r.state_free(q->r.state);
+    rq_let_go(q);
     if (q->r.room)
         q->http->config.room_free(q->r.room);
     if (q->r.turn) /* that went without a reply */

@@ -490,7 +490,7 @@ void job_cancel(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);
     j->cancel = !job_is_over(j);
-    if (j->blocked)
+    if (j->cancel) /* it may be waiting, for its turn or for another job */
         job_make_ready(j);
     pthread_mutex_unlock(&j->table->lock);
 }

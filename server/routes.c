@@ -19,9 +19,9 @@ const struct route route_table[] = {
     {"DELETE", "/v1/sessions/{id}", BODY_NONE, session_one_delete, "/v1/sessions/{id}"},
     {"POST", "/v1/sessions/{id}/sync", BODY_NONE, session_sync_post, "/v1/sessions/{id}/sync"},
 
-    {"POST", "/v1/arrays", BODY_STREAM, array_create, "/v1/arrays", .works = true},
+    {"POST", "/v1/arrays", BODY_STREAM, array_create, "/v1/arrays"},
     {"GET", "/v1/arrays", BODY_NONE, array_list_get, "/v1/arrays"},
-    {"PUT", "/v1/arrays/{ref}", BODY_STREAM, array_create, "/v1/arrays/{ref}", .works = true},
+    {"PUT", "/v1/arrays/{ref}", BODY_STREAM, array_create, "/v1/arrays/{ref}"},
     {"GET", "/v1/arrays/{ref}", BODY_NONE, array_get, "/v1/arrays/{ref}"},
     {"PATCH", "/v1/arrays/{ref}", BODY_BUFFERED, array_patch, "/v1/arrays/{ref}", .works = true},
     {"DELETE", "/v1/arrays/{ref}", BODY_NONE, array_delete, "/v1/arrays/{ref}"},

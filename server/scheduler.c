@@ -8,7 +8,9 @@
  * A flow that has just been served stays active for a moment: its next turn is asked for only when
  * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
  * lose what his weight is worth to one who always has something waiting. The moment is short beside
- * what the work took, or the device would stand idle for somebody who wants little of it.
+ * what the work took, or the device would stand idle for somebody who wants little of it. A turn
+ * that is held and has not given the device anything for that long (its request is still being
+ * read, or waits for memory) keeps nobody back either, nor do turns that wait behind such.
  *
  * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
  * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
@@ -136,42 +138,53 @@ static double learn(double mean, double ms)
 
 /* --- flows --- */
 
-static bool is_active(const struct flow *f, uint64_t now_ns)
+/* Whether the device could have work of its at once, but for other flows. */
+static bool wants(const struct sched *s, const struct flow *f)
+{
+    const double window = s->config.window;
+    for (const struct sched_turn *t = f->waiting; t; t = t->next)
+        if (has_room(&t->lane->out, window, t->ms) && has_room(&f->out, window, t->ms))
+            return true;
+    return false;
+}
+
+static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     double grace = GRACE_PART * f->out.mean;
     grace = grace < GRACE_MS ? grace : GRACE_MS;
-    return f->waiting || f->out.n_turns || f->out.n_tasks ||
-           (double)(now_ns - f->last_ns) * 1e-6 < grace;
+    return f->out.n_tasks || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
 }
 
-static void touch(struct device *d, struct flow *f, uint64_t now_ns)
+static void touch(const struct sched *s, struct device *d, struct flow *f, uint64_t now_ns)
 {
-    if (!is_active(f, now_ns) && f->start < d->now)
+    if (!is_active(s, f, now_ns) && f->start < d->now)
         f->start = d->now;
     f->last_ns = now_ns;
 }
 
-static void advance(struct device *d, uint64_t now_ns)
+static void advance(const struct sched *s, struct device *d, uint64_t now_ns)
 {
     double least = -1;
     for (const struct flow *f = d->flows; f; f = f->next)
-        if (is_active(f, now_ns) && (least < 0 || f->start < least))
+        if (is_active(s, f, now_ns) && (least < 0 || f->start < least))
             least = f->start;
     d->now = least > d->now ? least : d->now;
 }
 
-static bool is_alone(const struct device *d, const struct flow *f, uint64_t now_ns)
+static bool is_alone(const struct sched *s, const struct device *d, const struct flow *f,
+                     uint64_t now_ns)
 {
     for (const struct flow *o = d->flows; o; o = o->next)
-        if (o != f && (is_active(o, now_ns) || (o->last_ns && now_ns - o->last_ns < RECENT_NS)))
+        if (o != f && (is_active(s, o, now_ns) || (o->last_ns && now_ns - o->last_ns < RECENT_NS)))
             return false;
     return true;
 }
 
-static bool others_have_long(const struct device *d, const struct flow *f)
+static bool others_have_long(const struct sched *s, const struct device *d, const struct flow *f,
+                             uint64_t now_ns)
 {
     for (const struct flow *o = d->flows; o; o = o->next)
-        if (o != f && o->out.n_long)
+        if (o != f && o->out.n_long && is_active(s, o, now_ns))
             return true;
     return false;
 }
@@ -185,9 +198,9 @@ static double tag(const struct flow *f)
 static bool may_have(const struct sched *s, const struct device *d, const struct flow *f,
                      uint64_t now_ns, double ms)
 {
-    if (s->open || is_alone(d, f, now_ns))
+    if (s->open || is_alone(s, d, f, now_ns))
         return true;
-    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(d, f))
+    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, d, f, now_ns))
         return false;
     return tag(f) <= d->now + s->config.window && has_room(&f->out, s->config.window, ms);
 }
@@ -202,9 +215,10 @@ static struct sched_turn *first_of(const struct sched *s, const struct device *d
     return NULL;
 }
 
-static void give(struct sched *s, struct sched_turn *t)
+static void give(struct sched *s, struct sched_turn *t, uint64_t now_ns)
 {
     t->held = true;
+    t->lane->flow->last_ns = now_ns;
     add_turn(&t->lane->out, 1, t->ms);
     add_turn(&t->lane->flow->out, 1, t->ms);
     s->counts.turns++;
@@ -223,7 +237,7 @@ static void serve(struct sched *s, struct device *d)
     while (s->counts.waiting) {
         uint64_t now_ns = s->config.clock_ns();
         struct sched_turn *best = NULL;
-        advance(d, now_ns);
+        advance(s, d, now_ns);
         for (const struct flow *f = d->flows; f; f = f->next) {
             struct sched_turn *t = f->waiting ? first_of(s, d, f, now_ns) : NULL;
             if (t && (!best || tag(f) < tag(best->lane->flow)))
@@ -238,7 +252,7 @@ static void serve(struct sched *s, struct device *d)
         double seconds = (double)(now_ns - best->asked_ns) * 1e-9;
         count_wait(&s->counts, seconds);
         count_wait(&f->counts, seconds);
-        give(s, best);
+        give(s, best, now_ns);
         best->come(best->user);
     }
 }
@@ -287,8 +301,8 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     uint64_t now_ns = s->config.clock_ns();
     uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
     f->weight = weight ? weight : 1;
-    touch(l->device, f, now_ns);
-    advance(l->device, now_ns);
+    touch(s, l->device, f, now_ns);
+    advance(s, l->device, now_ns);
     ms = ms > 0 ? ms : l->out.mean;
     bool now = s->open || (!f->waiting && has_room(&l->out, s->config.window, ms) &&
                            may_have(s, l->device, f, now_ns, ms));
@@ -305,7 +319,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
         t->held = false;
         t->asked_ns = now_ns;
         if (now) {
-            give(s, t);
+            give(s, t, now_ns);
         } else {
             DL_APPEND(f->waiting, t);
             f->counts.waiting++;
@@ -383,7 +397,7 @@ static void work_begun(void *user)
     struct device *d = l->device;
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
-    touch(d, l->flow, now_ns);
+    touch(s, d, l->flow, now_ns);
     if (l->out.n_tasks == 0) {
         pass_time(d, now_ns);
         DL_APPEND(d->busy, l);

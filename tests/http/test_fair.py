@@ -1,5 +1,7 @@
 """Fair time: users have the device in the proportion of their weights, and nobody waits for another's crowd."""
+import contextlib
 import re
+import socket
 import threading
 import time
 
@@ -156,6 +158,52 @@ def test_work_that_waits_is_in_order_and_ends(users):
         time.sleep(1)
     bob.expect(200, bob.delete(f"/v1/jobs/{j}"))
     np.testing.assert_array_equal(ann.download("n"), np.full(1 << 16, crowd.done))
+
+
+def test_a_slow_upload_keeps_nobody_back(users):
+    """Bodies that are long in coming have no turn yet: neither bytes nor JSON."""
+    ann, bob = users()
+    heads = ["POST /v1/arrays?dtype=uint8&shape=1000000", "PUT /v1/arrays/slow?dtype=uint8&shape=1000000", "POST /v1/arrays"]
+    with contextlib.ExitStack() as open_ones:
+        for head in heads * 2:
+            kind = "application/octet-stream" if "?" in head else "application/json"
+            s = open_ones.enter_context(socket.create_connection(("127.0.0.1", users.daemon.port)))
+            s.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {ann.always['Authorization']}\r\nContent-Type: {kind}\r\n"
+                      f"Content-Length: 1000000\r\n\r\n ".encode())
+        time.sleep(0.3)
+        begun = time.monotonic()
+        for _ in range(200):
+            bob.expect(200, bob.post("/v1/evaluate", {"expr": "sum(sin(u)*cos(u)*exp(u))"}))
+        assert figures(bob, "principal_device_seconds_total")["bob"] > 0.03  # far more than the window
+        assert time.monotonic() - begun < 20  # and not when the uploads were cut
+
+
+def test_a_job_that_waits_for_its_turn_is_cancelled(users):
+    """While work of another's that others' long work waits for is on the device."""
+    ann, bob = users()
+    bob.expect(201, bob.put("/v1/arrays/w", {"shape": [1 << 23], "dtype": "float32", "fill": 0.5}))
+    heavy = "w"
+    for _ in range(12):
+        heavy = f"exp(sin({heavy}))"
+    bob.expect(200, bob.post("/v1/evaluate", {"expr": f"sum({heavy})"}))  # what it takes is known from here on
+    over = []
+    other = bob.clone()
+
+    def ask():
+        for _ in range(4):
+            other.expect(200, other.post("/v1/evaluate", {"expr": f"sum({heavy})"}))
+        over.append(True)
+
+    t = threading.Thread(target=ask)
+    t.start()
+    time.sleep(0.1)
+    for _ in range(8):
+        j = job(ann)
+        ann.expect(200, ann.delete(f"/v1/jobs/{j}"))
+        assert ann.expect(200, ann.get(f"/v1/jobs/{j}")).json()["state"] == "cancelled"
+    assert not over
+    t.join()
+    other.close()
 
 
 def test_the_end_does_not_wait_for_turns(users):

@@ -398,6 +398,42 @@ static void test_the_order_of_a_session(void **state)
     end();
 }
 
+/* Turns that are held and give the device nothing: their requests are still being read. */
+static void hold_turns(bool side_by_side, double ms)
+{
+    begin_as(WINDOW, side_by_side);
+    struct client holder = {0};
+    static struct sched_turn turns[6];
+    struct err e = ERR_INIT;
+    bool now;
+    memset(turns, 0, sizeof turns);
+    lane_of(&holder, 0);
+    struct client *c = add(1, 2, 4, 0.1);
+    run(100);                     /* what it costs is known by then */
+    for (int i = 0; i < 6; i++) { /* some of them wait behind the others */
+        turns[i] = (struct sched_turn){.come = come, .user = &holder};
+        assert_int_equal(sched_ask(holder.lane, ms, &turns[i], &now, &e), ERR_OK);
+    }
+    run(10);
+    forget_charges();
+    c->longest = 0;
+    run(1000);
+    assert_near(charged[1], 1000, 0.02);
+    assert_true(c->longest < 5);
+    for (int i = 0; i < 6; i++)
+        sched_leave(sched, &turns[i]);
+    sched_lane_unref(holder.lane);
+    end();
+}
+
+static void test_turns_without_work_keep_nobody_back(void **state)
+{
+    (void)state;
+    hold_turns(true, 8);
+    hold_turns(false, 8);
+    hold_turns(true, 0);
+}
+
 static void test_too_many_wait(void **state)
 {
     (void)state;
@@ -453,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_alone_the_device_is_busy),
         cmocka_unit_test(test_no_more_than_the_window_is_out),
         cmocka_unit_test(test_the_order_of_a_session),
+        cmocka_unit_test(test_turns_without_work_keep_nobody_back),
         cmocka_unit_test(test_too_many_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
