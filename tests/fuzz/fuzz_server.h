@@ -41,6 +41,7 @@ static void open_server(void)
     MUST(config_load(9, argv, &config, &action, &e));
     ec.backend = "cpu";
     ec.device.threads = 1;
+    ec.device.inline_elements = INT32_MAX; /* what is done is done when the call returns */
     ec.device.memory_limit = config.memory_limit;
     MUST(engine_open(&ec, &server.engine, &e));
     server.config = &config;
