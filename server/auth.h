@@ -33,6 +33,7 @@ struct principal {
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */
     _Atomic uint32_t life; /* how often he has gone: what others granted him is void then */
+    double worked;         /* http_wait.c's: time of workers for him, by his weight, ns */
     /* auth.c's own */
     _Atomic bool open; /* the tables are there */
     bool gone;         /* in no file any more; this and below under the table's lock */

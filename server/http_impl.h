@@ -181,6 +181,7 @@ struct http {
         struct rq *head, *tail;
     } short_work, long_work;
     int64_t n_work;   /* queued in both */
+    double worked;    /* of the user whose job was begun last, principal->worked */
     int long_running; /* workers at long work */
     int short_run;    /* short jobs begun in a row while long ones waited */
     bool work_stop;

@@ -16,6 +16,9 @@
  * Workers serve two queues. Short work goes first; long work, which tells so or has run a slice and
  * comes back, never takes the last worker, so that no number of long jobs keeps a short one waiting
  * for more than what it costs itself. It has its turn every few short jobs, so it cannot starve.
+ * Within a queue it is the turn of the user for whom workers have done least, by his weight
+ * (start-time fair queueing, as in scheduler.c): one who sends large bodies without end keeps
+ * another waiting for one slice of his at most.
  *
  * libmicrohttpd may close a resumed connection before it calls us again, when the socket has failed
  * meanwhile. The continuation still has to run: the request becomes an orphan, which workers bring
@@ -23,6 +26,7 @@
 #include <microhttpd.h>
 
 #include "compute/base/mem.h"
+#include "server/auth.h"
 #include "server/http_impl.h"
 
 #define SHORT_IN_A_ROW 8 /* then one long job where one waits */
@@ -68,8 +72,11 @@ static void enqueue(struct rq *q)
     struct http *h = q->http;
     pthread_mutex_lock(&h->work_lock);
     struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
+    struct principal *p = q->r.principal;
     q->next_work = NULL;
     q->queued = true;
+    if (p && p->worked < h->worked)
+        p->worked = h->worked; /* time that he did not use is nobody's */
     if (w->tail)
         w->tail->next_work = q;
     else
@@ -78,6 +85,31 @@ static void enqueue(struct rq *q)
     h->n_work++;
     pthread_cond_signal(&h->work_wake);
     pthread_mutex_unlock(&h->work_lock);
+}
+
+static double worked(const struct rq *q)
+{
+    return q->r.principal ? q->r.principal->worked : 0;
+}
+
+/* That of the user for whom least was done; of his, the first. */
+static struct rq *take_first(struct http *h, struct work_queue *w)
+{
+    struct rq *before = NULL, *best_before = NULL, *best = w->head;
+    for (struct rq *q = w->head; q; before = q, q = q->next_work)
+        if (worked(q) < worked(best)) {
+            best = q;
+            best_before = before;
+        }
+    if (best_before)
+        best_before->next_work = best->next_work;
+    else
+        w->head = best->next_work;
+    if (w->tail == best)
+        w->tail = best_before;
+    if (worked(best) > h->worked)
+        h->worked = worked(best);
+    return best;
 }
 
 /* The next job, or NULL where none may begin now. */
@@ -94,10 +126,7 @@ static struct rq *take_work(struct http *h)
     } else {
         return NULL;
     }
-    struct rq *q = w->head;
-    w->head = q->next_work;
-    if (!w->head)
-        w->tail = NULL;
+    struct rq *q = take_first(h, w);
     h->n_work--;
     q->queued = false;
     h->long_running += w == &h->long_work;
@@ -175,9 +204,13 @@ static void *worker(void *arg)
             continue;
         }
         bool was_long = q->long_work;
+        struct principal *p = q->r.principal;
+        uint64_t begun = http_now_ns();
         pthread_mutex_unlock(&h->work_lock);
         work_on(q);
         pthread_mutex_lock(&h->work_lock);
+        if (p)
+            p->worked += (double)(http_now_ns() - begun) / atomic_load(&p->weight);
         if (was_long) {
             h->long_running--;
             if (h->long_work.head)

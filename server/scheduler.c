@@ -59,6 +59,7 @@ struct out {
 
 struct flow {
     struct flow *prev, *next;
+    struct device *device;
     const _Atomic uint32_t *user; /* the weight's address; not read but by an ask */
     double weight;
     struct out out;
@@ -148,11 +149,25 @@ static bool wants(const struct sched *s, const struct flow *f)
     return false;
 }
 
+static bool is_working(const struct sched_lane *l, uint64_t since_ns)
+{
+    return l->waits_ns > since_ns;
+}
+
+/* Work that should long have ended is waiting, for a compiler say: nobody waits for that. */
+static bool works(const struct flow *f, uint64_t now_ns)
+{
+    for (const struct sched_lane *l = f->device->busy; l && f->out.n_tasks; l = l->next)
+        if (l->flow == f && is_working(l, now_ns))
+            return true;
+    return false;
+}
+
 static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     double grace = GRACE_PART * f->out.mean;
     grace = grace < GRACE_MS ? grace : GRACE_MS;
-    return f->out.n_tasks || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
+    return works(f, now_ns) || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
 }
 
 static void touch(const struct sched *s, struct device *d, struct flow *f, uint64_t now_ns)
@@ -366,11 +381,6 @@ void sched_leave(struct sched *s, struct sched_turn *t)
 
 /* --- what work took --- */
 
-static bool is_working(const struct sched_lane *l, uint64_t since_ns)
-{
-    return l->waits_ns > since_ns;
-}
-
 /* With the lock held: gives the lanes their parts of the time up to now; where all seem to wait, of
  * all of them. */
 static void pass_time(struct device *d, uint64_t now_ns)
@@ -449,6 +459,7 @@ static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
         f = f->next;
     if (!f && (f = mem_calloc(1, sizeof *f))) {
         f->user = user;
+        f->device = d;
         f->weight = 1;
         f->out.mean = FIRST_MS;
         f->start = d->now;

@@ -1,5 +1,6 @@
 """Fair time: users have the device in the proportion of their weights, and nobody waits for another's crowd."""
 import contextlib
+import json
 import re
 import socket
 import threading
@@ -7,6 +8,8 @@ import time
 
 import numpy as np
 import pytest
+
+from client import JSON
 
 FIELD = {"shape": [512, 512], "dtype": "float32", "random": {"distribution": "uniform", "seed": 1}}
 HEAT = "u += 0.1*laplacian(u, boundary='wrap')"
@@ -228,3 +231,40 @@ def test_the_end_does_not_wait_for_turns(users):
     for t in threads:
         t.join()
     assert set(statuses) <= {200, 503} and len(statuses) == 12
+
+
+@pytest.mark.alone
+def test_large_bodies_of_one_keep_the_other_waiting_for_one_at_most(users):
+    """Workers take turns between users, too."""
+    ann, bob = users()
+    large = json.dumps({"expr": "1", "let": {"a": [i * 0.37 for i in range(400000)]}}).encode()
+    small = json.dumps({"data": [i * 0.37 for i in range(40000)]}).encode()
+    ending = threading.Event()
+    statuses = set()
+
+    def flood():
+        c = ann.clone()
+        while not ending.is_set():
+            statuses.add(c.request("POST", "/v1/evaluate", large, content_type=JSON, check=False).status)
+        c.close()
+
+    def slowest(n):
+        took = []
+        for _ in range(n):
+            begun = time.monotonic()
+            r = bob.expect(201, bob.request("POST", "/v1/arrays", small, content_type=JSON, check=False))
+            took.append(time.monotonic() - begun)
+            bob.expect(204, bob.delete(r.headers["Location"]))
+        return sorted(took)[n // 2]
+
+    alone = slowest(9)
+    threads = [threading.Thread(target=flood) for _ in range(12)]
+    for t in threads:
+        t.start()
+    time.sleep(0.5)
+    beside = slowest(9)
+    ending.set()
+    for t in threads:
+        t.join()
+    assert statuses == {422}
+    assert beside < 12 * alone + 0.15, (alone, beside)

@@ -290,6 +290,20 @@ static void test_sessions_that_wait_pay_for_nobody(void **state)
     end();
 }
 
+/* A first kernel is being compiled, for a long time: the device is the others' meanwhile. */
+static void test_work_that_waits_keeps_nobody_back(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(0, 1, 1, 0.1)->delay = 3000;
+    add(1, 4, 2, 0.1);
+    run(500);
+    forget_charges();
+    run(2000);
+    assert_near(used[1], 2000, 0.05);
+    end();
+}
+
 static void test_a_new_weight_holds_at_once(void **state)
 {
     (void)state;
@@ -483,6 +497,7 @@ int main(void)
         cmocka_unit_test(test_long_work_by_itself),
         cmocka_unit_test(test_many_sessions_have_no_more),
         cmocka_unit_test(test_sessions_that_wait_pay_for_nobody),
+        cmocka_unit_test(test_work_that_waits_keeps_nobody_back),
         cmocka_unit_test(test_a_new_weight_holds_at_once),
         cmocka_unit_test(test_who_seldom_asks_does_not_wait),
         cmocka_unit_test(test_time_alone_is_not_held_against_one),
