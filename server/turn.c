@@ -1,5 +1,6 @@
-/* The lane is that of the session which the request names. Where there is none the handler says so:
- * it goes on without a turn. A request that runs again (http_repeat) has its turn still. */
+/* The lane is that of the session which the request names, which does not expire while its request
+ * waits; nothing is done for a user who has gone meanwhile. Where there is none the handler says
+ * so: it goes on without a turn. A request that runs again (http_repeat) has its turn still. */
 #include "server/turn.h"
 
 #include "server/auth.h"
@@ -9,6 +10,8 @@
 struct turn {
     struct sched_turn turn;
     struct gate gate;
+    struct session *session; /* a reference */
+    uint32_t life;           /* the user's, when it was asked for */
     handler_fn *then;
 };
 
@@ -17,19 +20,31 @@ static void turn_came(struct request *req)
     struct turn *t = req->turn;
     req->abandon = false; /* from here on it is the handler's to say */
     req->late = NULL;
-    t->then(req);
+    if (t->life == atomic_load(&req->principal->life)) {
+        t->then(req);
+        return;
+    }
+    struct err e = ERR_INIT;
+    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\", error=\"invalid_token\"");
+    err_set(&e, ERR_UNAUTHORIZED, "the account was removed while the request waited for its turn");
+    http_reply_error(req, &e);
 }
 
-static enum err_code ask(struct request *req, struct sched_lane *lane, handler_fn *then,
-                         bool *ret_now, struct err *e)
+static enum err_code ask(struct request *req, struct session *s, handler_fn *then, bool *ret_now,
+                         struct err *e)
 {
     struct turn *t = req->turn ? req->turn : arena_alloc(req->arena, sizeof *t);
     if (!t)
         return err_oom(e);
-    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate}, .then = then};
+    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate},
+                       .then = then,
+                       .life = atomic_load(&req->principal->life)};
     gate_init(&t->gate, req);
     req->turn = t;
-    return sched_ask(lane, 0, &t->turn, ret_now, e);
+    enum err_code code = sched_ask(s->lane, 0, &t->turn, ret_now, e);
+    if (code == ERR_OK)
+        t->session = session_ref(s);
+    return code;
 }
 
 bool turn_take(struct request *req, handler_fn *then)
@@ -39,7 +54,7 @@ bool turn_take(struct request *req, handler_fn *then)
     if ((req->turn && req->turn->turn.lane) || session_of(req, &s, &e) != ERR_OK || !s->lane)
         return true;
     bool now = false;
-    if (ask(req, s->lane, then, &now, &e) != ERR_OK)
+    if (ask(req, s, then, &now, &e) != ERR_OK)
         http_reply_error(req, &e);
     else if (!now) {
         http_may_end(req, NULL); /* nothing has begun */
@@ -50,6 +65,10 @@ bool turn_take(struct request *req, handler_fn *then)
 
 void turn_leave(struct request *req)
 {
-    if (req->turn)
-        sched_leave(req->server->sched, &req->turn->turn);
+    struct turn *t = req->turn;
+    if (!t)
+        return;
+    sched_leave(req->server->sched, &t->turn);
+    session_unref(t->session);
+    t->session = NULL;
 }

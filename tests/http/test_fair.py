@@ -209,6 +209,51 @@ def test_a_job_that_waits_for_its_turn_is_cancelled(users):
     other.close()
 
 
+@pytest.mark.parametrize("removed", [False, True])
+def test_what_waits_behind_long_work(users, accounts, removed):
+    """While bob's work takes seconds a session of ann's does not expire before its request has been served; where her
+    account goes, nothing is done in her name."""
+    ann, bob = users("--device-window", "0", "--inline-elements", "0")
+    bob.expect(201, bob.put("/v1/arrays/v", {**FIELD, "shape": [1 << 23], "dtype": "float64"}))
+    for _ in range(3):  # so that its work is known to be long: long work waits for others'
+        bob.expect(200, bob.post("/v1/evaluate", {"expr": "sum(sin(v)*cos(v)*exp(v))"}))
+    j = job(ann)
+    done = []
+
+    def work():
+        c = bob.clone()
+        terms = " + ".join(f"sin(v*{i})*cos(v + {i})" for i in range(200))
+        done.append(c.post("/v1/evaluate", {"expr": f"sum({terms})"}).status)
+        c.close()
+
+    def ask():
+        c = ann.clone()
+        if not removed:
+            c.session = c.expect(201, c.post("/v1/sessions", {"ttl_s": 0.5})).json()["id"]
+        done.append(c.put("/v1/arrays/v", FIELD).status)
+        c.close()
+
+    def waiting(n):
+        while figures(ann, "principal_turns_waiting") != {"ann": n, "bob": 0}:
+            assert not done
+
+    threads = [threading.Thread(target=f) for f in (work, ask)]
+    threads[0].start()
+    waiting(1)
+    threads[1].start()
+    waiting(2)
+    if removed:
+        text = accounts.path.read_text()
+        accounts.write(text[text.index("[bob]"):])
+        accounts.reload(users.daemon)
+    else:
+        ann.expect(200, ann.delete(f"/v1/jobs/{j}"))
+    assert not done
+    for t in threads:
+        t.join()
+    assert sorted(done) == [200, 401 if removed else 201]
+
+
 def test_the_end_does_not_wait_for_turns(users):
     """SIGTERM while work waits: it is answered, and the daemon ends."""
     ann, bob = users("--device-window", "0", "--inline-elements", "0", "--drain-timeout", "10")
