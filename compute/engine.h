@@ -290,6 +290,8 @@ struct eval_request {
     int64_t out_at; /* elements of `out` by which the region lies further on than out_view says: one
                        plan serves all. For an array of the caller's own that no download holds */
     struct eval_watch *watch; /* who asks whether there are faults, or NULL */
+    size_t most_nodes; /* an expression of more is put off where its plan is still to be made; 0:
+                          none is */
 };
 
 /* Some mistakes show only in the arrays' contents: an index out of range. The work itself looks for
@@ -313,8 +315,9 @@ struct eval_times {
  *
  * Checks, compiles and queues. Without `out` *ret is a new array (contents come when done() is
  * told; use it at once in later work on any stream); with `out` *ret is `out` with a new reference.
- * done may be NULL. Errors: check.h's; ERR_OVERLAP for an out that overlaps itself;
- * ERR_DTYPE_MISMATCH for an out not castable by same_kind; ERR_SHAPE_MISMATCH; ERR_QUOTA,
+ * done may be NULL. *ret NULL: put off (most_nodes), nothing has been done yet and done will not be
+ * told. Errors: check.h's; ERR_OVERLAP for an out that overlaps itself; ERR_DTYPE_MISMATCH for an
+ * out not castable by same_kind; ERR_SHAPE_MISMATCH; ERR_QUOTA,
  * ERR_OUT_OF_MEMORY. */
 enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
                               const struct eval_request *req, struct array **ret,

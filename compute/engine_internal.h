@@ -219,7 +219,7 @@ enum err_code engine_visitor(struct engine *g, int device, struct engine_stream 
 enum err_code engine_visit(struct engine_stream **s, int device, struct err *e) must_check;
 
 /* The first half of engine_evaluate: a task with the request's plan (task->entry) and the graph
- * over its arrays, in the task's arena. */
+ * over its arrays, in the task's arena; NULL where it is put off. */
 enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request *req,
                              struct task **ret, const struct typed **ret_typed,
                              struct eval_times *times, struct err *e) must_check;

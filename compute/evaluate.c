@@ -217,7 +217,7 @@ static enum err_code compile(struct engine *g, const struct eval_request *req,
     return code;
 }
 
-/* The entry for a request, found or made, and its arrays. */
+/* The entry for a request, found or made, and its arrays. *ret NULL: put off. */
 static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
                               const struct eval_request *req, struct plan_entry **ret,
                               struct array ***ret_arrays, struct eval_times *times, struct err *e)
@@ -240,6 +240,10 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
         return code;
     struct plan_entry *en = keep ? plan_cache_find(g->plans, key.data, key.len) : NULL;
     times->check = clock_ms() - start;
+    if (!en && req->most_nodes && req->expr->n_nodes > req->most_nodes) {
+        *ret = NULL;
+        return ERR_OK;
+    }
     if (!en) {
         code = compile(g, req, keep ? &names.env : req->env, &en, times, e);
         if (code == ERR_OK && keep && names.complete &&
@@ -307,13 +311,15 @@ enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request 
     struct array **arrays;
     enum err_code code =
         plan_for(s->engine, s->device, t->arena, req, &t->entry, &arrays, times, e);
-    *ret_typed = code == ERR_OK ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
-    if (code == ERR_OK && !*ret_typed)
+    bool put_off = code == ERR_OK && !t->entry;
+    bool goes_on = code == ERR_OK && !put_off;
+    *ret_typed = goes_on ? graph_over(t->arena, t->entry, arrays, req->out) : NULL;
+    if (goes_on && !*ret_typed)
         code = err_oom(e);
-    if (code == ERR_OK)
-        *ret = t;
-    else
+    if (code != ERR_OK || put_off)
         task_free(t);
+    if (code == ERR_OK)
+        *ret = put_off ? NULL : t;
     return code;
 }
 
@@ -329,6 +335,10 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     enum err_code code = evaluate_begin(s, req, &t, &typed, &times, e);
     if (code != ERR_OK)
         return code;
+    if (!t) {
+        *ret = NULL;
+        return ERR_OK;
+    }
     if (!watch(t, req, &guards)) {
         task_free(t);
         return err_oom(e);

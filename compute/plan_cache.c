@@ -225,6 +225,9 @@ struct plan_entry *plan_entry_new(struct plan_cache *c)
     atomic_init(&en->refs, 1);
     en->arena = arena;
     en->cache = c;
+    pthread_mutex_lock(&c->lock);
+    c->misses++;
+    pthread_mutex_unlock(&c->lock);
     return en;
 }
 
@@ -467,8 +470,6 @@ struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t
             unlink_age(c, en);
             link_newest(c, en);
         }
-    } else {
-        c->misses++;
     }
     pthread_mutex_unlock(&c->lock);
     return en;

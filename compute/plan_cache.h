@@ -87,7 +87,7 @@ struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t
 struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_names *l,
                                  struct arena *arena);
 
-/* An entry of its own, in its arena, with one reference. NULL without memory. */
+/* An entry of its own, in its arena, with one reference: counted as a miss. NULL without memory. */
 struct plan_entry *plan_entry_new(struct plan_cache *c);
 /* Enters it when it is complete, unless an equal one is there. False without memory (the entry is
  * unchanged but not entered). `l->complete` must hold. */

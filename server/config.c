@@ -65,6 +65,8 @@ static const struct setting settings[] = {
     {"log-level", SET_LEVEL, false, AT(log_level), "info", 0, 0, "error|warn|info|debug",
      "debug has a line for every request, info for those with a traceparent, warn for 5xx"},
     {"log-json", SET_FLAG, false, AT(log_json), "no", 0, 0, NULL, "one JSON object a line"},
+    {"log-requests", SET_FLAG, false, AT(log_requests), "no", 0, 0, NULL,
+     "a line for every request already at the level info"},
 
     {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",
      "sessions of a user, besides the default one; his account may say otherwise"},

@@ -26,6 +26,7 @@ struct config {
     char *accounts; /* file, NULL: one local user */
     enum log_level log_level;
     bool log_json;
+    bool log_requests;
 
     /* device */
     int64_t threads;         /* 0: one a core */

@@ -20,6 +20,11 @@ handler_fn evaluate_post, explain_post;
 /* evaluate_post's half of a body with "statements" (handlers_statements.c). */
 void evaluate_statements(struct request *req, struct json body);
 
+/* Plans of so many nodes are made by who is asked, and by a worker as short work. A node takes from
+ * one to 20 µs. */
+#define EVAL_NODES_HERE  64
+#define EVAL_NODES_SHORT 512
+
 struct eval_body {
     struct session *session;
     struct resolver resolver;

@@ -4,8 +4,11 @@
  * mistakes (eval_watch): the array's handle is made while its contents are still being computed.
  * What is looked at is looked at by the work itself, in the session's order like all work, and
  * where it finds a mistake `out` keeps its contents; only the reply, and a result's handle and
- * name, wait for the answer. A small evaluation on the CPU is over when engine_evaluate returns,
- * and then a reply with the value goes out from here without a suspension. */
+ * name, wait for the answer. A plan that is still to be made of more than a few nodes is a
+ * worker's: a body of twenty bytes may call functions of thousands, and its listener has others to
+ * serve. What is found in the plan cache, or small, stays where it is. A small evaluation on the
+ * CPU is over when engine_evaluate returns, and then a reply with the value goes out from here
+ * without a suspension. */
 #include "server/config.h"
 #include "server/data.h"
 #include "server/encode.h"
@@ -155,7 +158,8 @@ static void look_at_guards(struct request *req)
         reply(req, v);
 }
 
-/* Queues the work; nothing that can fail with something changed comes after. */
+/* Queues the work; nothing that can fail with something changed comes after. v->result NULL: put
+ * off, as nothing had been asked. */
 static enum err_code evaluate(struct request *req, struct evaluation *v, struct err *e)
 {
     struct eval_body *b = &v->body;
@@ -164,7 +168,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     v->watch = (struct eval_watch){.wake = gate_wake, .user = &v->gate};
     b->request.watch = &v->watch;
     enum err_code c = ERR_OK;
-    if (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data))
+    if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
         c = meta_reserve(&v->meta, e);
     if (c == ERR_OK)
         c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
@@ -172,6 +176,26 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     req->t_plan = times.check + times.lower;
     req->t_compile = times.compile;
     return c;
+}
+
+/* With the body read. */
+static void go_on(struct request *req)
+{
+    struct evaluation *v = req->state;
+    struct err e = ERR_INIT;
+    if (evaluate(req, v, &e) != ERR_OK) {
+        fail(req, v, &e);
+    } else if (!v->result) {
+        const size_t n = v->body.expr.n_nodes;
+        v->body.request.most_nodes = 0;
+        (n > EVAL_NODES_SHORT ? http_offload_long : http_offload)(req, go_on);
+    } else if (!v->watch.guards) {
+        reply(req, v);
+    } else {
+        if (v->body.name)
+            req->abandon = false; /* it was asked for, and is still to be given its name */
+        look_at_guards(req);
+    }
 }
 
 void evaluate_post(struct request *req)
@@ -197,18 +221,8 @@ void evaluate_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    c = evaluate(req, v, &e);
-    if (c) {
-        fail(req, v, &e);
-        return;
-    }
-    if (!v->watch.guards) {
-        reply(req, v);
-        return;
-    }
+    v->body.request.most_nodes = EVAL_NODES_HERE;
     req->state = v;
     req->state_free = evaluation_free;
-    if (v->body.name)
-        req->abandon = false; /* it was asked for, and is still to be given its name */
-    look_at_guards(req);
+    go_on(req);
 }

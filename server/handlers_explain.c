@@ -367,11 +367,13 @@ static enum err_code read_program(struct request *req, struct json body, bool st
     return c;
 }
 
-static enum err_code read_expression(struct request *req, struct json body, struct err *e)
+static enum err_code read_expression(struct request *req, struct json body, size_t *ret_nodes,
+                                     struct err *e)
 {
     struct eval_body *b = arena_alloc(req->arena, sizeof *b);
     enum err_code c = b ? eval_body_read(req, body, true, b, e) : err_oom(e);
     if (!c) {
+        *ret_nodes = b->expr.n_nodes;
         req->state = b;
         req->state_free = body_free;
     }
@@ -383,6 +385,7 @@ void explain_post(struct request *req)
     static const char *const no_query[] = {NULL};
     struct err e = ERR_INIT;
     struct json body;
+    size_t nodes = 0;
     uint64_t begun = http_now_ns();
     enum err_code c = http_query_only(req, no_query, &e);
     if (!c)
@@ -390,7 +393,8 @@ void explain_post(struct request *req)
     bool statements = !c && json_present(json_member(body, "statements"));
     bool program = statements || (!c && json_present(json_member(body, "body")));
     if (!c)
-        c = program ? read_program(req, body, statements, &e) : read_expression(req, body, &e);
+        c = program ? read_program(req, body, statements, &e)
+                    : read_expression(req, body, &nodes, &e);
     http_took(&req->t_parse, begun);
     if (c) {
         http_reply_error(req, &e);
@@ -399,7 +403,7 @@ void explain_post(struct request *req)
     req->abandon = true; /* nothing changes by it */
     if (program)         /* fusing takes its time, too */
         http_offload_long(req, explain_program);
-    else if (engine_compiles(req->server->engine))
+    else if (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE)
         http_offload_long(req, explain);
     else
         explain(req);

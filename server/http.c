@@ -308,7 +308,8 @@ void rq_end(struct rq *q)
     bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
     int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
     metrics_request(h->server->metrics, q->r.route, q->r.principal, status, seconds, in, out);
-    enum log_level level = status >= 500 ? LOG_WARN : q->traceparent ? LOG_INFO : LOG_DEBUG;
+    bool asked = q->traceparent || h->config.log_requests;
+    enum log_level level = status >= 500 ? LOG_WARN : asked ? LOG_INFO : LOG_DEBUG;
     if (log_enabled(level)) {
         char s[16], i[24], o[24], ms[32], device[32] = "";
         snprintf(s, sizeof s, "%d", status);

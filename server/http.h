@@ -215,6 +215,7 @@ struct http_config {
     size_t n_cors_origins;
     const char *tls_cert, *tls_key; /* PEM files; NULL: no TLS */
     int unix_mode;                  /* permissions of Unix sockets */
+    bool log_requests;              /* at the level info, with a traceparent or without */
     double drain_timeout_s;         /* at stop: how long open requests may go on */
     /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
      * will (http_wait, then http_repeat). NULL: never. */

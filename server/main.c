@@ -126,6 +126,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .n_admin_listen = c->admin_listen.n,
         .accounts = c->accounts != NULL,
         .unix_mode = (int)c->unix_mode,
+        .log_requests = c->log_requests,
         .max_header_bytes = (size_t)c->max_header,
         .header_timeout_s = c->header_timeout,
         .body_idle_timeout_s = c->body_timeout,

@@ -1,5 +1,7 @@
 """/v1/functions: definitions, and what calls of them mean."""
 import concurrent.futures
+import statistics
+import threading
 import time
 
 import numpy as np
@@ -324,3 +326,73 @@ def test_indices_out_of_range_in_a_body(api, fn):
         e = api.fails(422, "bad_index", api.post("/v1/evaluate", {"expr": "1 + deep_pick(u, i)", **extra}))
         assert place(e) == ("/expr", 17), e
     assert api.download("u").tolist() == [0, 1, 2, 3]
+
+
+MANY = 400  # terms, some 2,500 nodes
+
+
+def test_a_plan_made_elsewhere_is_the_same(api, fn):
+    """What is put off for its nodes, and what is not: values, targets, names, mistakes, repetitions."""
+    api.upload(np.arange(8.0), "a")
+    many = "+".join(f"(x*{i}-x)" for i in range(MANY))
+    api.expect(201, fn("many", ["x"], many))
+    api.expect(201, fn("some", ["x"], "+".join(f"(x*{i}-x)" for i in range(30))))
+    for name, n in (("many", MANY), ("some", 30)):
+        want = np.arange(8.0) * (n * (n - 1) // 2 - n)
+        for _ in range(2):  # "some" is in the plan cache then
+            assert api.evaluate(f"{name}(a) + 1").tolist() == (want + 1).tolist()
+        assert api.expect(200, api.post("/v1/evaluate", {"expr": f"sum({name}(a))"})).json()["value"] == want.sum()
+        api.expect(201, api.post("/v1/evaluate", {"expr": f"{name}(a) + 2", "name": "r"}))
+        assert api.evaluate("r").tolist() == (want + 2).tolist()
+        api.expect(200, api.post("/v1/evaluate", {"expr": f"{name}(a) + 3", "out": "r"}))
+        assert api.evaluate("r").tolist() == (want + 3).tolist()
+        i = api.expect(201, api.post("/v1/evaluate", {"expr": "astype(a, int64)", "name": "i"})).json()
+        bad = api.post("/v1/evaluate", {"expr": f"take(a, i + 1) + {name}(a)", "out": "r"})
+        api.fails(422, "bad_index", bad)
+        assert api.evaluate("r").tolist() == (want + 3).tolist()
+        api.delete(f"/v1/arrays/{i['id']}")
+        api.fails(422, "shape_mismatch", api.post("/v1/evaluate", {"expr": f"{name}(a) + a[:7]"}))
+        x = api.expect(200, api.post("/v1/explain", {"expr": f"{name}(a)"})).json()
+        assert x["result"] == {"dtype": "float64", "shape": [8]}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("route", ["evaluate", "explain"])
+def test_large_functions_keep_nobody_waiting(daemon_with, route):
+    """Workers plan them: whoever else is on the listener is answered meanwhile."""
+    d = daemon_with("--threads", "2")
+    c = d.client()
+    c.upload(np.arange(8.0), "a")
+    for name, body in (("g", "+".join(f"sin(x*{i})" for i in range(600))), ("h", "g(x)+g(x+1)+g(x+2)")):
+        c.expect(201, c.post("/v1/functions", {"name": name, "params": ["x"], "expr": body}))
+
+    def ask(client, k):
+        begin = time.monotonic()
+        r = client.expect(200, client.post(f"/v1/{route}", {"expr": f"sum(h(a)) + {k}"})).json()
+        return time.monotonic() - begin, r.get("value", 0)
+
+    alone = min(ask(c, k)[0] for k in range(3))
+    zero = ask(c, 0)[1]
+    over = threading.Event()
+
+    def loop(i):
+        own, k = c.clone(), 0
+        while not over.is_set():
+            k += 1
+            assert abs(ask(own, 1000 * i + k)[1] - (zero + 1000 * i + k if route == "evaluate" else 0)) < 1e-6
+        own.close()
+        return k
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(loop, i) for i in range(1, 4)]
+        took, until = [], time.monotonic() + 1.5
+        while time.monotonic() < until:
+            begin = time.monotonic()
+            c.expect(200, c.get("/healthz"))
+            took.append(time.monotonic() - begin)
+            time.sleep(0.005)
+        over.set()
+        assert all(f.result() > 1 for f in asked)
+    c.close()
+    # on the listener's thread each would have waited for two or three of them
+    assert statistics.median(took) < 0.5 * alone

@@ -218,3 +218,28 @@ def test_the_line_of_a_request(daemon_with):
     assert line["principal"] == "local" and line["path"] == "/v1/evaluate" and line["method"] == "POST"
     assert int(line["status"]) == 200 and int(line["bytes_in"]) > 20 and int(line["bytes_out"]) == len(r.body)
     assert 0 <= float(line["device_ms"]) <= float(line["ms"])
+
+
+def test_a_line_for_every_request(daemon_with):
+    """Asked for, each request has one, at the usual level: those without a principal and errors too."""
+    d = daemon_with("--log-json", "--log-requests")
+    c = d.client()
+    c.expect(200, c.get("/healthz"))
+    c.expect(201, c.put("/v1/arrays/u?dtype=float64&shape=1000", body=b"\0" * 8000,
+                        content_type="application/octet-stream"))
+    r = c.expect(200, c.post("/v1/evaluate", {"expr": "sum(u + 1)", "inline": True}))
+    c.fails(404, "not_found", c.get("/v1/arrays/nobody"))
+    c.close()
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    lines = [entry for entry in lines if entry["message"] == "request"]
+    assert [(entry["method"], entry["path"], int(entry["status"])) for entry in lines] == [
+        ("GET", "/healthz", 200), ("PUT", "/v1/arrays/u", 201), ("POST", "/v1/evaluate", 200),
+        ("GET", "/v1/arrays/nobody", 404)]
+    assert all(entry["level"] == "info" and entry["traceparent"] == "" for entry in lines)
+    assert len({entry["id"] for entry in lines}) == 4
+    assert [entry["principal"] for entry in lines[1:]] == ["local"] * 3
+    put, line = lines[1:3]
+    assert int(put["bytes_in"]) == 8000 and int(put["bytes_out"]) > 0
+    assert line["id"] == r.headers["X-Request-Id"] and int(line["bytes_out"]) == len(r.body)
+    assert int(line["bytes_in"]) > 20 and 0 <= float(line["device_ms"]) <= float(line["ms"])

@@ -84,8 +84,9 @@ static void bind(struct fixture *f, size_t at, const char *name, struct array *a
         f->n_names = at + 1;
 }
 
-static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
-                              struct array **ret)
+/* most_nodes: see struct eval_request. */
+static enum err_code evaluate_of(struct fixture *f, const char *text, struct array *out,
+                                 size_t most_nodes, struct array **ret)
 {
     struct arena *arena = arena_new(0);
     assert_non_null(arena);
@@ -95,10 +96,17 @@ static enum err_code evaluate(struct fixture *f, const char *text, struct array 
     assert_int_equal(expr_add_source(&x, "/expr", &source, NULL), ERR_OK);
     assert_int_equal(infix_parse(&x, source, text, strlen(text), &x.root, NULL), ERR_OK);
     struct check_env env = {.resolve = resolve, .user = f, .max_inputs = 64};
-    struct eval_request req = {.expr = &x, .env = &env, .dtype = -1, .out = out};
+    struct eval_request req = {
+        .expr = &x, .env = &env, .dtype = -1, .out = out, .most_nodes = most_nodes};
     enum err_code code = engine_evaluate(f->s, f->account, &req, ret, NULL, NULL, NULL, NULL);
     arena_free(arena);
     return code;
+}
+
+static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
+                              struct array **ret)
+{
+    return evaluate_of(f, text, out, 0, ret);
 }
 
 /* False where the work on it failed. */
@@ -460,6 +468,38 @@ static void threads_share_it(void **state)
     close_fixture(&f);
 }
 
+/* Of more nodes than may be planned: only where the plan is there. Putting off changes and counts
+ * nothing. */
+static void large_ones_are_put_off(void **state)
+{
+    (void)state;
+    struct fixture fix, *f = &fix;
+    struct plan_counts before, after;
+    open_fixture(f, 8);
+    struct array *u = filled(f, DT_F64, 8, 3), *r = u;
+    bind(f, 0, "u", u);
+    uint64_t version = array_version(u);
+    plan_cache_counts(f->g->plans, &before);
+    assert_int_equal(evaluate_of(f, "u*2 + 77", NULL, 4, &r), ERR_OK);
+    assert_null(r);
+    r = u;
+    assert_int_equal(evaluate_of(f, "u*2 + 77", u, 4, &r), ERR_OK);
+    assert_null(r);
+    plan_cache_counts(f->g->plans, &after);
+    assert_int_equal(after.hits + after.misses, before.hits + before.misses);
+    assert_int_equal(array_version(u), version);
+    assert_true(first(f, u) == 3);
+
+    assert_int_equal(evaluate_of(f, "u*2 + 77", NULL, 5, &r), ERR_OK); /* as many as may be */
+    assert_true(first(f, r) == 83);
+    array_unref(r);
+    assert_int_equal(evaluate_of(f, "u*2 + 77", NULL, 4, &r), ERR_OK); /* it is there by now */
+    assert_true(first(f, r) == 83);
+    array_unref(r);
+    array_unref(u);
+    close_fixture(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +512,7 @@ int main(void)
         cmocka_unit_test(what_is_there_already_stays),
         cmocka_unit_test(strings_of_trees_are_other_keys),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(large_ones_are_put_off),
         cmocka_unit_test(threads_share_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
