@@ -50,7 +50,8 @@ void strb_addn(struct strb *b, const char *s, size_t n)
     char *p = strb_reserve(b, n);
     if (!p)
         return;
-    memcpy(p, s, n);
+    if (n) /* s may be NULL then */
+        memcpy(p, s, n);
     b->len += n;
     b->data[b->len] = '\0';
 }

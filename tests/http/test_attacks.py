@@ -99,7 +99,8 @@ class Victim:
         while self.state() != self.before:
             assert time.monotonic() < deadline, (self.state(), self.before)
             time.sleep(0.05)
-        assert resident(self.daemon.pid) - self.memory < more
+        if not os.environ.get("ARRAYD_SUBSET"):  # sanitizers keep what was freed
+            assert resident(self.daemon.pid) - self.memory < more
         self.client.expect(200, self.client.post("/v1/evaluate", {"expr": "sum(big)"}))
         self.client.close()
 
