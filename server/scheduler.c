@@ -42,6 +42,7 @@
 #define RECENT_NS  200000000 /* and as somebody whom the others leave room */
 #define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
 #define KEEPS      0.875     /* of what was known, with each piece of work */
+#define LINGERS    0.96875   /* and of the longest */
 #define AT_LEAST   2         /* turns, whatever they cost */
 #define OVERDUE    4         /* times what a lane's work takes; and */
 #define OVERDUE_MS 1.0       /* besides: then it does not work, it waits */
@@ -63,6 +64,7 @@ struct flow {
     const _Atomic uint32_t *user; /* the weight's address; not read but by an ask */
     double weight;
     struct out out;
+    double took; /* of all its lanes, for new ones */
     double start;
     uint64_t last_ns; /* of its last event */
     struct sched_turn *waiting;
@@ -85,6 +87,7 @@ struct sched_lane {
     struct out out;
     struct sched_lane *prev, *next; /* device->busy */
     double part;                    /* of the time since its work was charged last, ms */
+    double withheld;                /* and while it seemed to wait */
     double took;                    /* a piece of work, by the device, lately */
     uint64_t waits_ns; /* when the next piece should long have ended, if it was not waiting */
 };
@@ -135,6 +138,12 @@ static void add_tasks(struct sched_lane *l, int n, double mean)
 static double learn(double mean, double ms)
 {
     return KEEPS * mean + (1 - KEEPS) * ms;
+}
+
+/* Up at once and down slowly: what takes long may come again. */
+static double expect(double took, double ms)
+{
+    return ms > took ? ms : LINGERS * took + (1 - LINGERS) * ms;
 }
 
 /* --- flows --- */
@@ -392,6 +401,8 @@ static void pass_time(struct device *d, uint64_t now_ns)
     for (struct sched_lane *l = d->busy; l; l = l->next)
         if (!working || is_working(l, d->since_ns))
             l->part += ms / (double)(working ? working : all);
+        else
+            l->withheld += ms / (double)(working + 1);
     d->since_ns = now_ns;
 }
 
@@ -412,7 +423,7 @@ static void work_begun(void *user)
         pass_time(d, now_ns);
         DL_APPEND(d->busy, l);
         expect_end(l, now_ns);
-        l->part = 0;
+        l->part = l->withheld = 0;
     }
     add_tasks(l, 1, l->out.mean);
     pthread_mutex_unlock(&s->lock);
@@ -427,9 +438,11 @@ static double work_ended(void *user, double device_ms)
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
     pass_time(d, now_ns);
-    double ms = device_ms < l->part ? device_ms : l->part;
-    l->part = 0;
-    l->took = learn(l->took, device_ms);
+    double most = l->part + l->withheld; /* it did work, if the device says so */
+    double ms = device_ms < most ? device_ms : most;
+    l->part = l->withheld = 0;
+    l->took = expect(l->took, device_ms);
+    f->took = expect(f->took, device_ms);
     add_tasks(l, -1, learn(l->out.mean, ms));
     f->out.mean = learn(f->out.mean, ms);
     if (l->out.n_tasks == 0)
@@ -481,7 +494,8 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
         l->sched = s;
         l->device = d;
         l->refs = 1;
-        l->out.mean = FIRST_MS;
+        l->out.mean = l->flow->out.mean;
+        l->took = l->flow->took;
         l->flow->lanes++;
         s->refs++;
     }

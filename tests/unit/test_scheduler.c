@@ -30,6 +30,7 @@ enum doing { THINKS, WAITS, WORKS };
 struct client {
     struct sched_lane *lane;
     int user;
+    bool fresh;                /* a new session for each piece of work */
     double cost, think, delay; /* delay: its work waits so long for something before it runs */
     double left, to_wait;      /* of what it does now, ms */
     enum doing doing;
@@ -150,6 +151,10 @@ static void finish(struct client *c)
     c->served++;
     c->doing = THINKS;
     c->left = c->think;
+    if (c->fresh) {
+        sched_lane_unref(c->lane);
+        lane_of(c, c->user);
+    }
 }
 
 static void run(double ms)
@@ -287,6 +292,50 @@ static void test_sessions_that_wait_pay_for_nobody(void **state)
     forget_charges();
     run(4000);
     assert_near(used[1] / used[0], 1.2, 0.3); /* nothing is won by it */
+    end();
+}
+
+/* A session for each piece of work, of which nothing is known therefore. */
+static void fresh_sessions(bool side_by_side, double cost)
+{
+    begin_as(WINDOW, side_by_side);
+    add(0, 1, 1, 1e9); /* the one that everybody has */
+    for (int i = 0; i < 8; i++)
+        add(0, 1, cost, 0.2)->fresh = true;
+    add(1, 1, 8, 0.2);
+    run(1000);
+    forget_charges();
+    run(6000);
+    assert_near(used[0] / used[1], 1, 0.3);
+    assert_near(charged[0] / used[0], 1, 0.2);
+    end();
+}
+
+static void test_fresh_sessions_gain_nothing(void **state)
+{
+    (void)state;
+    fresh_sessions(true, 5);
+    fresh_sessions(true, 50);
+    fresh_sessions(false, 50);
+}
+
+/* Little work, and then much. */
+static void test_work_that_is_not_as_before(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    for (int i = 0; i < 4; i++) {
+        add(0, 6, 0.1, 0.2);
+        struct client *c = &clients[n_clients]; /* of the same session as those */
+        *c = clients[n_clients - 1];
+        n_clients++;
+        c->cost = 40;
+    }
+    add(1, 1, 8, 0.2);
+    run(1000);
+    forget_charges();
+    run(6000);
+    assert_near(used[0] / used[1], 1, 0.35);
     end();
 }
 
@@ -497,6 +546,8 @@ int main(void)
         cmocka_unit_test(test_long_work_by_itself),
         cmocka_unit_test(test_many_sessions_have_no_more),
         cmocka_unit_test(test_sessions_that_wait_pay_for_nobody),
+        cmocka_unit_test(test_fresh_sessions_gain_nothing),
+        cmocka_unit_test(test_work_that_is_not_as_before),
         cmocka_unit_test(test_work_that_waits_keeps_nobody_back),
         cmocka_unit_test(test_a_new_weight_holds_at_once),
         cmocka_unit_test(test_who_seldom_asks_does_not_wait),
