@@ -7,6 +7,7 @@
 #include <microhttpd.h>
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include "compute/base/mem.h"
 #include "server/http_impl.h"
@@ -215,6 +216,10 @@ int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
     int64_t k = ok ? pull(q, pos, buf, max) : -1;
+    /* libmicrohttpd closes a connection that it finds in such a state only when something happens
+     */
+    if (k < 0 && k != SOURCE_END && q->conn)
+        shutdown(q->conn->fd, SHUT_RDWR);
     http_leave(h, was);
     return k >= 0            ? k
            : k == SOURCE_END ? (int64_t)MHD_CONTENT_READER_END_OF_STREAM
