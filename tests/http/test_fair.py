@@ -209,6 +209,7 @@ def test_a_job_that_waits_for_its_turn_is_cancelled(users):
     other.close()
 
 
+@pytest.mark.release_only
 @pytest.mark.parametrize("removed", [False, True])
 def test_what_waits_behind_long_work(users, accounts, removed):
     """While bob's work takes seconds a session of ann's does not expire before its request has been served; where her
