@@ -254,6 +254,12 @@ static const char *bearer(const char *value)
     return value;
 }
 
+enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
+{
+    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\", error=\"invalid_token\"");
+    return err_set(e, ERR_UNAUTHORIZED, "%s", why);
+}
+
 static enum err_code find_bearer(struct auth *a, struct request *req, struct principal **ret,
                                  struct err *e)
 {
@@ -269,12 +275,22 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     struct principal *p = i < a->n_tokens ? a->users[a->tokens[i].user] : NULL;
     pthread_rwlock_unlock(&a->lock);
     if (!p) {
-        http_add_header(req, "WWW-Authenticate",
-                        "Bearer realm=\"arrayd\", error=\"invalid_token\"");
-        return err_set(e, ERR_UNAUTHORIZED, "nobody has this token");
+        return auth_refuse(req, "nobody has this token", e);
     }
     *ret = p;
     return ERR_OK;
+}
+
+/* One more of what the quota bounds; 0: there is none. */
+static enum err_code count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
+                           struct err *e)
+{
+    int64_t now = atomic_fetch_add(n, 1) + 1;
+    if (!most || now <= most)
+        return ERR_OK;
+    atomic_fetch_sub(n, 1);
+    return err_set(e, ERR_QUOTA, "%lld %s already, the most allowed (quota %s)", (long long)most,
+                   what, quota);
 }
 
 enum err_code auth_identify(struct request *req, struct err *e)
@@ -286,16 +302,10 @@ enum err_code auth_identify(struct request *req, struct err *e)
         r = open_principal(a, p, e);
     if (r != ERR_OK)
         return r;
-    int64_t most = atomic_load(&p->max_requests);
-    int64_t n = atomic_fetch_add(&p->requests, 1) + 1;
-    if (most && n > most) {
-        auth_leave(p);
-        return err_set(e, ERR_QUOTA,
-                       "%lld requests are in flight already, the most allowed (quota requests)",
-                       (long long)most);
-    }
-    req->principal = p;
-    return ERR_OK;
+    r = count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests", e);
+    if (r == ERR_OK)
+        req->principal = p;
+    return r;
 }
 
 void auth_leave(struct principal *p)
@@ -310,16 +320,11 @@ enum err_code auth_connect(const struct request *req, struct principal **whose, 
         return ERR_OK;
     auth_disconnect(*whose);
     *whose = NULL;
-    int64_t most = atomic_load(&p->max_connections);
-    int64_t n = atomic_fetch_add(&p->connections, 1) + 1;
-    if (most && n > most) {
-        auth_disconnect(p);
-        return err_set(e, ERR_QUOTA,
-                       "%lld connections are open already, the most allowed (quota connections)",
-                       (long long)most);
-    }
-    *whose = p;
-    return ERR_OK;
+    enum err_code r = count(&p->connections, atomic_load(&p->max_connections),
+                            "connections are open", "connections", e);
+    if (r == ERR_OK)
+        *whose = p;
+    return r;
 }
 
 void auth_disconnect(struct principal *whose)

@@ -57,6 +57,8 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
  * WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
 void auth_leave(struct principal *p);
+/* ERR_UNAUTHORIZED for a token that is not valid, or no more. */
+enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
 /* The connection is req->principal's from now on: *whose is whose it was before. ERR_QUOTA: he has
  * too many; then it is nobody's. */
 enum err_code auth_connect(const struct request *req, struct principal **whose,

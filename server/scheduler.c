@@ -3,7 +3,7 @@
  * time `start` rises by what its work took, divided by its weight; that of the device, `now`, is
  * the least of those flows that are active, and a flow that becomes active begins there: nobody
  * saves up time, and nobody has to make up for having been alone. Turns go to the flow that is
- * farthest behind; one that is ahead of the least by more than `lead` waits for the others.
+ * farthest behind; one that is ahead of the least by more than `window` waits for the others.
  *
  * A flow that has just been served stays active for a moment: its next turn is asked for only when
  * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
@@ -25,7 +25,8 @@
  * time that passes, and never more than the device says that its work took: all charges together
  * are the time in which the device was busy. A lane whose work does not end when it might have is
  * waiting for something else, a compiler or another's work, and does not count beside those that
- * work: or a user could have his work charged to sessions of his that do nothing.
+ * work: or a user could have his work charged to sessions of his that do nothing. Where the device
+ * says in the end that it did work, it is charged what was `withheld` as well.
  *
  * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
 #include "server/scheduler.h"
@@ -82,7 +83,6 @@ struct device {
 struct sched_lane {
     uint32_t refs; /* under the lock, like all that is not constant */
     struct sched *sched;
-    struct device *device;
     struct flow *flow;
     struct out out;
     struct sched_lane *prev, *next; /* device->busy */
@@ -179,10 +179,10 @@ static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_
     return works(f, now_ns) || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
 }
 
-static void touch(const struct sched *s, struct device *d, struct flow *f, uint64_t now_ns)
+static void touch(const struct sched *s, struct flow *f, uint64_t now_ns)
 {
-    if (!is_active(s, f, now_ns) && f->start < d->now)
-        f->start = d->now;
+    if (!is_active(s, f, now_ns) && f->start < f->device->now)
+        f->start = f->device->now;
     f->last_ns = now_ns;
 }
 
@@ -195,19 +195,17 @@ static void advance(const struct sched *s, struct device *d, uint64_t now_ns)
     d->now = least > d->now ? least : d->now;
 }
 
-static bool is_alone(const struct sched *s, const struct device *d, const struct flow *f,
-                     uint64_t now_ns)
+static bool is_alone(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
-    for (const struct flow *o = d->flows; o; o = o->next)
+    for (const struct flow *o = f->device->flows; o; o = o->next)
         if (o != f && (is_active(s, o, now_ns) || (o->last_ns && now_ns - o->last_ns < RECENT_NS)))
             return false;
     return true;
 }
 
-static bool others_have_long(const struct sched *s, const struct device *d, const struct flow *f,
-                             uint64_t now_ns)
+static bool others_have_long(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
-    for (const struct flow *o = d->flows; o; o = o->next)
+    for (const struct flow *o = f->device->flows; o; o = o->next)
         if (o != f && o->out.n_long && is_active(s, o, now_ns))
             return true;
     return false;
@@ -219,23 +217,21 @@ static double tag(const struct flow *f)
     return f->start + out_ms(&f->out) / f->weight;
 }
 
-static bool may_have(const struct sched *s, const struct device *d, const struct flow *f,
-                     uint64_t now_ns, double ms)
+static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_ns, double ms)
 {
-    if (s->open || is_alone(s, d, f, now_ns))
+    if (s->open || is_alone(s, f, now_ns))
         return true;
-    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, d, f, now_ns))
+    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, f, now_ns))
         return false;
-    return tag(f) <= d->now + s->config.window && has_room(&f->out, s->config.window, ms);
+    return tag(f) <= f->device->now + s->config.window && has_room(&f->out, s->config.window, ms);
 }
 
 /* The first of those who wait whose lane has room, or NULL. */
-static struct sched_turn *first_of(const struct sched *s, const struct device *d,
-                                   const struct flow *f, uint64_t now_ns)
+static struct sched_turn *first_of(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     for (struct sched_turn *t = f->waiting; t; t = t->next)
         if (s->open || has_room(&t->lane->out, s->config.window, t->ms))
-            return may_have(s, d, f, now_ns, t->ms) ? t : NULL;
+            return may_have(s, f, now_ns, t->ms) ? t : NULL;
     return NULL;
 }
 
@@ -263,7 +259,7 @@ static void serve(struct sched *s, struct device *d)
         struct sched_turn *best = NULL;
         advance(s, d, now_ns);
         for (const struct flow *f = d->flows; f; f = f->next) {
-            struct sched_turn *t = f->waiting ? first_of(s, d, f, now_ns) : NULL;
+            struct sched_turn *t = f->waiting ? first_of(s, f, now_ns) : NULL;
             if (t && (!best || tag(f) < tag(best->lane->flow)))
                 best = t;
         }
@@ -308,7 +304,7 @@ static void lane_unref(struct sched_lane *l)
         return;
     struct flow *f = l->flow;
     if (--f->lanes == 0) {
-        DL_DELETE(l->device->flows, f);
+        DL_DELETE(f->device->flows, f);
         mem_free(f);
     }
     l->sched->refs--;
@@ -325,11 +321,11 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     uint64_t now_ns = s->config.clock_ns();
     uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
     f->weight = weight ? weight : 1;
-    touch(s, l->device, f, now_ns);
-    advance(s, l->device, now_ns);
+    touch(s, f, now_ns);
+    advance(s, f->device, now_ns);
     ms = ms > 0 ? ms : l->out.mean;
     bool now = s->open || (!f->waiting && has_room(&l->out, s->config.window, ms) &&
-                           may_have(s, l->device, f, now_ns, ms));
+                           may_have(s, f, now_ns, ms));
     if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
         code = err_set(e, ERR_QUOTA, "%lld pieces of your work wait for the device already",
                        (long long)f->counts.waiting);
@@ -349,7 +345,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
             f->counts.waiting++;
             if (s->counts.waiting++ == 0)
                 pthread_cond_signal(&s->somebody);
-            serve(s, l->device); /* another lane of its flow may be what those before it wait for */
+            serve(s, f->device); /* another lane of its flow may be what those before it wait for */
         }
         *ret_now = now;
     }
@@ -383,7 +379,7 @@ void sched_leave(struct sched *s, struct sched_turn *t)
     }
     t->lane = NULL;
     t->held = false;
-    serve(s, l->device);
+    serve(s, f->device);
     lane_unref(l);
     pthread_mutex_unlock(&s->lock);
 }
@@ -415,10 +411,10 @@ static void work_begun(void *user)
 {
     struct sched_lane *l = user;
     struct sched *s = l->sched;
-    struct device *d = l->device;
+    struct device *d = l->flow->device;
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
-    touch(s, d, l->flow, now_ns);
+    touch(s, l->flow, now_ns);
     if (l->out.n_tasks == 0) {
         pass_time(d, now_ns);
         DL_APPEND(d->busy, l);
@@ -433,7 +429,7 @@ static double work_ended(void *user, double device_ms)
 {
     struct sched_lane *l = user;
     struct sched *s = l->sched;
-    struct device *d = l->device;
+    struct device *d = l->flow->device;
     struct flow *f = l->flow;
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
@@ -492,7 +488,6 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
     l->flow = flow_of(d, weight);
     if (l->flow) {
         l->sched = s;
-        l->device = d;
         l->refs = 1;
         l->out.mean = l->flow->out.mean;
         l->took = l->flow->took;

@@ -25,8 +25,7 @@ static void turn_came(struct request *req)
         return;
     }
     struct err e = ERR_INIT;
-    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\", error=\"invalid_token\"");
-    err_set(&e, ERR_UNAUTHORIZED, "the account was removed while the request waited for its turn");
+    auth_refuse(req, "the account was removed while the request waited for its turn", &e);
     http_reply_error(req, &e);
 }
 

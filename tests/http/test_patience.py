@@ -180,7 +180,7 @@ def slow(daemon_with):
 
     def work(times=4):
         for _ in range(times):
-            c.expect(201, c.post("/v1/evaluate", {"expr": "lgamma(x + lgamma(x))*lgamma(x*3)", "name": "work"}))
+            c.expect(201, c.post("/v1/evaluate", {"expr": "lgamma(x + lgamma(x))*lgamma(x*3)", "name": "busy"}))
         c.close()
 
     c.work = work
@@ -213,7 +213,7 @@ def test_evaluations_of_closed_clients(slow):
     still = metric(d, "arrayd_jobs_in_flight")
     assert still > 0 and time.monotonic() - begin < 3
     assert list(slow.download("v")) in OLD_OR_NEW
-    slow.expect(204, slow.delete("/v1/arrays/work"))
+    slow.expect(204, slow.delete("/v1/arrays/busy"))
     assert settle(slow, slow.held, 20) == slow.held
 
 
@@ -300,10 +300,10 @@ def test_evaluations_are_late(slow):
         r = slow.post(path, headers=late, **kw)
         slow.fails(504, "deadline_exceeded", r)
         assert r.headers["Preference-Applied"] == "wait=0"
-    slow.fails(504, "deadline_exceeded", slow.get("/v1/arrays/work/data", headers={"Prefer": "wait=0"}, accept=NPY))
+    slow.fails(504, "deadline_exceeded", slow.get("/v1/arrays/busy/data", headers={"Prefer": "wait=0"}, accept=NPY))
     assert list(slow.download("v")) in OLD_OR_NEW
     slow.fails(404, "not_found", slow.get("/v1/arrays/r"))
-    slow.expect(204, slow.delete("/v1/arrays/work"))
+    slow.expect(204, slow.delete("/v1/arrays/busy"))
     assert settle(slow, slow.held, 20) == slow.held
 
 
