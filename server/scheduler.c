@@ -7,10 +7,11 @@
  *
  * A flow that has just been served stays active for a moment: its next turn is asked for only when
  * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
- * lose what his weight is worth to one who always has something waiting. The moment is short beside
- * what the work took, or the device would stand idle for somebody who wants little of it. A turn
- * that is held and has not given the device anything for that long (its request is still being
- * read, or waits for memory) keeps nobody back either, nor do turns that wait behind such.
+ * lose what his weight is worth to a crowd. The moment is short beside what the work took, or the
+ * device would stand idle for somebody who wants little of it; who comes back later, but soon,
+ * begins where he was, by `window` behind the others at most. A turn that is held and has not given
+ * the device anything for that long (its request is still being read, or waits for memory) keeps
+ * nobody back either, nor do turns that wait behind such.
  *
  * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
  * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
@@ -40,7 +41,7 @@
 
 #define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
 #define GRACE_PART 0.25      /* and of what such work takes */
-#define RECENT_NS  200000000 /* and as somebody whom the others leave room */
+#define RECENT_NS  200000000 /* and as somebody whom the others leave room, and who is owed it */
 #define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
 #define KEEPS      0.875     /* of what was known, with each piece of work */
 #define LINGERS    0.96875   /* and of the longest */
@@ -179,10 +180,16 @@ static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_
     return works(f, now_ns) || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
 }
 
+static bool is_recent(const struct flow *f, uint64_t now_ns)
+{
+    return f->last_ns && now_ns - f->last_ns < RECENT_NS;
+}
+
 static void touch(const struct sched *s, struct flow *f, uint64_t now_ns)
 {
-    if (!is_active(s, f, now_ns) && f->start < f->device->now)
-        f->start = f->device->now;
+    double owed = is_recent(f, now_ns) ? s->config.window : 0;
+    if (!is_active(s, f, now_ns) && f->start < f->device->now - owed)
+        f->start = f->device->now - owed;
     f->last_ns = now_ns;
 }
 
@@ -198,7 +205,7 @@ static void advance(const struct sched *s, struct device *d, uint64_t now_ns)
 static bool is_alone(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     for (const struct flow *o = f->device->flows; o; o = o->next)
-        if (o != f && (is_active(s, o, now_ns) || (o->last_ns && now_ns - o->last_ns < RECENT_NS)))
+        if (o != f && (is_active(s, o, now_ns) || is_recent(o, now_ns)))
             return false;
     return true;
 }
@@ -467,11 +474,8 @@ static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
     while (f && f->user != user)
         f = f->next;
     if (!f && (f = mem_calloc(1, sizeof *f))) {
-        f->user = user;
-        f->device = d;
-        f->weight = 1;
-        f->out.mean = FIRST_MS;
-        f->start = d->now;
+        *f = (struct flow){
+            .user = user, .device = d, .weight = 1, .out.mean = FIRST_MS, .start = d->now};
         DL_APPEND(d->flows, f);
     }
     return f;

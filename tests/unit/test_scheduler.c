@@ -233,6 +233,28 @@ static void test_one_job_against_a_crowd(void **state)
     end();
 }
 
+/* Two jobs at a time, with pauses longer than anybody waits for: what is missed meanwhile is had
+ * later. */
+static void test_pauses_cost_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        double crowd, cost;
+    } cases[] = {{0.5, 3}, {1.4, 1}, {1.4, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        begin(WINDOW);
+        atomic_store(&weights[1], 3);
+        add(0, 8, cases[i].crowd, 0);
+        add(1, 1, cases[i].cost, 1);
+        add(1, 1, cases[i].cost, 1.4);
+        run(500);
+        forget_charges();
+        run(3000);
+        assert_near(charged[1] / charged[0], 3, 0.1);
+        end();
+    }
+}
+
 static void test_work_of_unlike_sizes(void **state)
 {
     (void)state;
@@ -542,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares_follow_weights),
         cmocka_unit_test(test_one_job_against_a_crowd),
+        cmocka_unit_test(test_pauses_cost_nothing),
         cmocka_unit_test(test_work_of_unlike_sizes),
         cmocka_unit_test(test_long_work_by_itself),
         cmocka_unit_test(test_many_sessions_have_no_more),
