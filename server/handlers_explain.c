@@ -314,58 +314,77 @@ static enum err_code put_program_kernel(void *user, const struct program_kernel 
     return put ? ERR_OK : err_oom(e);
 }
 
-static void explain_program(struct request *req)
+struct asked {
+    struct json given;
+    bool statements;
+    struct program_body body;
+};
+
+static void asked_free(void *state)
 {
-    struct program_body *body = req->state;
-    const struct job_spec *job = &body->job;
-    struct err e = ERR_INIT;
+    struct asked *a = state;
+    program_body_clear(&a->body);
+}
+
+static enum err_code put_program(struct request *req, const struct asked *a, struct strb *out,
+                                 struct err *e)
+{
+    const struct job_spec *job = &a->body.job;
     struct loop_report report;
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
+    struct json_writer w = JSON_WRITER(out);
     struct program_put to = {&w, job->session->stream, 0};
     uint64_t begun = http_now_ns();
     json_open_object(&w);
     json_put_key(&w, "kernels");
     json_open_list(&w);
     enum err_code c =
-        program_explain(job->program, job->steps, put_program_kernel, &to, &report, &e);
+        program_explain(job->program, job->steps, put_program_kernel, &to, &report, e);
     if (engine_compiles(req->server->engine))
         http_took(&req->t_compile, begun);
+    if (c)
+        return c;
+    json_close_list(&w);
+    json_put_key(&w, "pass");
+    job_put_pass(&report, &w);
+    json_close_object(&w);
+    return ERR_OK;
+}
+
+static void explain_program(struct request *req)
+{
+    struct asked *a = req->state;
+    struct err e = ERR_INIT;
+    struct strb out = {0};
+    uint64_t begun = http_now_ns();
+    enum err_code c = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
+                                    : program_body_read(req, a->given, true, &a->body, &e);
+    http_took(&req->t_parse, begun);
+    if (!c)
+        c = put_program(req, a, &out, &e);
     if (!c) {
-        json_close_list(&w);
-        json_put_key(&w, "pass");
-        job_put_pass(&report, &w);
-        json_close_object(&w);
         http_reply_json(req, 200, &out);
         return;
     }
     strb_free(&out);
-    req->state = NULL;
-    program_body_clear(body);
     http_reply_error(req, &e);
 }
 
+/* Reading it plans its statements and fuses them, which takes its time: a worker's. */
+static enum err_code ask_for_program(struct request *req, struct json body, bool statements,
+                                     struct err *e)
+{
+    struct asked *a = arena_alloc(req->arena, sizeof *a);
+    enum err_code c = a ? handler_accepts_json(req, e) : err_oom(e);
+    if (c)
+        return c;
+    *a = (struct asked){.given = body, .statements = statements};
+    req->state = a;
+    req->state_free = asked_free;
+    http_offload_long(req, explain_program);
+    return ERR_OK;
+}
+
 /* --- the route --- */
-
-static void program_done(void *state)
-{
-    program_body_clear(state);
-}
-
-static enum err_code read_program(struct request *req, struct json body, bool statements,
-                                  struct err *e)
-{
-    struct program_body *p = arena_alloc(req->arena, sizeof *p);
-    enum err_code c = p ? handler_accepts_json(req, e) : err_oom(e);
-    if (!c)
-        c = statements ? statements_body_read(req, body, true, p, e)
-                       : program_body_read(req, body, true, p, e);
-    if (!c) {
-        req->state = p;
-        req->state_free = program_done;
-    }
-    return c;
-}
 
 static enum err_code read_expression(struct request *req, struct json body, size_t *ret_nodes,
                                      struct err *e)
@@ -392,19 +411,16 @@ void explain_post(struct request *req)
         c = handler_body(req, false, &body, &e);
     bool statements = !c && json_present(json_member(body, "statements"));
     bool program = statements || (!c && json_present(json_member(body, "body")));
-    if (!c)
-        c = program ? read_program(req, body, statements, &e)
-                    : read_expression(req, body, &nodes, &e);
-    http_took(&req->t_parse, begun);
-    if (c) {
-        http_reply_error(req, &e);
-        return;
-    }
     req->abandon = true; /* nothing changes by it */
-    if (program)         /* fusing takes its time, too */
-        http_offload_long(req, explain_program);
-    else if (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE)
+    if (!c && !program)
+        c = read_expression(req, body, &nodes, &e);
+    http_took(&req->t_parse, begun);
+    if (!c && program)
+        c = ask_for_program(req, body, statements, &e);
+    if (c)
+        http_reply_error(req, &e);
+    else if (!program && (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE))
         http_offload_long(req, explain);
-    else
+    else if (!program)
         explain(req);
 }

@@ -4,7 +4,8 @@
  * made all at once or keep what they had, and the reply waits for that. The results' handles, and
  * the whole reply, are made when the step has succeeded and nothing is to be seen of it yet: what
  * can fail fails before the arrays change, and handles go again where the step has to be made anew
- * because somebody else wrote to an array meanwhile. */
+ * because somebody else wrote to an array meanwhile. Statements of more than a few nodes, those of
+ * the functions they call counted, are planned by a worker, as expressions are. */
 #include "server/config.h"
 #include "server/data.h"
 #include "server/encode.h"
@@ -17,7 +18,8 @@
 #define OFFLOAD_ITEMS 8192 /* results of so many elements are printed by a worker */
 
 struct statements {
-    struct program_body body;
+    struct json given;
+    struct program_body body; /* job.program NULL: not read yet */
     struct gate gate;
     struct strb reply;
     struct handle *made; /* a reference each */
@@ -182,39 +184,58 @@ static void look(struct request *req)
         look_now(req);
 }
 
-static enum err_code begin(struct request *req, struct json body, struct statements *s,
-                           struct err *e)
+static enum err_code read_given(struct request *req, struct statements *s, size_t most_nodes,
+                                struct err *e)
 {
-    enum err_code c = handler_accepts_json(req, e);
-    if (!c)
-        c = statements_body_read(req, body, false, &s->body, e);
-    if (c)
+    enum err_code c = statements_body_read(req, s->given, false, most_nodes, &s->body, e);
+    if (c || !s->body.job.program)
         return c;
     gate_init(&s->gate, req);
     s->made = arena_alloc_array(req->arena, s->body.n_results, sizeof *s->made);
     c = s->made ? choose_inline(req, s, e) : err_oom(e);
     if (!c)
         program_on_ready(s->body.job.program, make_reply, s);
-    else
-        program_body_clear(&s->body);
     return c;
+}
+
+static void start(struct request *req, size_t most_nodes);
+
+static void start_any(struct request *req)
+{
+    start(req, 0);
+}
+
+/* most_nodes: past these a worker goes on; 0: any number. */
+static void start(struct request *req, size_t most_nodes)
+{
+    struct statements *s = req->state;
+    struct err e = ERR_INIT;
+    uint64_t begun = http_now_ns();
+    enum err_code c = read_given(req, s, most_nodes, &e);
+    http_took(&req->t_parse, begun);
+    if (c) {
+        fail(req, s, &e);
+    } else if (!s->body.job.program) {
+        http_offload_long(req, start_any);
+    } else {
+        req->abandon = false; /* what the step makes is published by who waits for it */
+        req->late = NULL;
+        submit(req, s);
+        look(req);
+    }
 }
 
 void evaluate_statements(struct request *req, struct json body)
 {
     struct err e = ERR_INIT;
-    uint64_t begun = http_now_ns();
     struct statements *s = arena_alloc(req->arena, sizeof *s);
-    enum err_code c = s ? begin(req, body, s, &e) : err_oom(&e);
-    http_took(&req->t_parse, begun);
+    enum err_code c = s ? handler_accepts_json(req, &e) : err_oom(&e);
     if (c) {
         http_reply_error(req, &e);
         return;
     }
+    s->given = body;
     req->state = s;
     req->state_free = statements_free;
-    req->abandon = false; /* what the step makes is published by who waits for it */
-    req->late = NULL;
-    submit(req, s);
-    look(req);
+    start(req, EVAL_NODES_HERE);
 }

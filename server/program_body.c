@@ -15,7 +15,8 @@
 #define STEPS_MOST ((int64_t)1 << 53) /* what JSON numbers hold */
 
 struct reading {
-    bool statements; /* an evaluate's, else a program */
+    bool statements;   /* an evaluate's, else a program */
+    size_t most_nodes; /* of the statements, that it is gone on with; 0: any number */
     struct request *req;
     const struct config *config;
     struct json body;
@@ -105,6 +106,14 @@ static enum err_code read_statements(struct reading *r, struct err *e)
         c = read_statement(r, v, i, &body[i], e);
     }
     return c;
+}
+
+static size_t count_nodes(const struct reading *r)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < r->spec.n_body; i++)
+        n += r->spec.body[i].expr.n_nodes;
+    return n;
 }
 
 static enum err_code read_series(struct reading *r, struct json v, const char *name,
@@ -380,6 +389,8 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     if (!r->functions)
         return err_oom(e);
     c = read_statements(r, e);
+    if (!c && r->most_nodes && count_nodes(r) > r->most_nodes)
+        return ERR_OK;
     if (!c)
         c = read_records(r, job->steps, e);
     if (!c)
@@ -415,7 +426,7 @@ static enum err_code read_body(struct reading *r, struct program_body *ret, stru
     job->n_functions = r->n_functions;
     ret->results = r->results;
     ret->n_results = r->spec.n_results;
-    if (c) {
+    if (c || !job->program) {
         program_body_clear(ret);
         arena_free(r->arena); /* where it has not become the program's */
     }
@@ -432,7 +443,7 @@ enum err_code program_body_read(struct request *req, struct json body, bool expl
 }
 
 enum err_code statements_body_read(struct request *req, struct json body, bool explain,
-                                   struct program_body *ret, struct err *e)
+                                   size_t most_nodes, struct program_body *ret, struct err *e)
 {
     struct json v = json_member(body, "inline");
     bool in_line = false;
@@ -441,6 +452,7 @@ enum err_code statements_body_read(struct request *req, struct json body, bool e
         c = read_body(&(struct reading){.req = req,
                                         .config = req->server->config,
                                         .statements = true,
+                                        .most_nodes = most_nodes,
                                         .body = body,
                                         .explain = explain},
                       ret, e);

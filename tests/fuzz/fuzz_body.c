@@ -23,7 +23,7 @@ static void program(struct request *req, struct json doc, bool statements)
     struct program_body b;
     struct loop_report report;
     struct err e = ERR_INIT;
-    enum err_code err = statements ? statements_body_read(req, doc, false, &b, &e)
+    enum err_code err = statements ? statements_body_read(req, doc, false, 0, &b, &e)
                                    : program_body_read(req, doc, false, &b, &e);
     if (err) {
         is_refusal(err, &e);

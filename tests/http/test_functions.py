@@ -356,20 +356,44 @@ def test_a_plan_made_elsewhere_is_the_same(api, fn):
         assert x["result"] == {"dtype": "float64", "shape": [8]}
 
 
+@pytest.mark.parametrize("name,n", [("many", MANY), ("some", 5)])
+def test_statements_planned_elsewhere_are_the_same(api, fn, name, n):
+    api.upload(np.arange(8.0), "a")
+    api.expect(201, fn(name, ["x"], "+".join(f"(x*{i}-x)" for i in range(n))))
+    want = np.arange(8.0) * (n * (n - 1) // 2 - n)
+    body = {"statements": [f"a += {name}(a)", f"s = sum(a + 0*{name}(a))", f"t = {name}(a)"], "results": ["t", "s"], "inline": True}
+    explained = api.expect(200, api.post("/v1/explain", {k: v for k, v in body.items() if k != "inline"})).json()
+    assert explained["kernels"]
+    got = api.expect(200, api.post("/v1/evaluate", body)).json()["results"]
+    a = np.arange(8.0) + want
+    assert api.evaluate("a").tolist() == a.tolist()
+    assert got["s"]["value"] == a.sum()
+    assert got["t"]["data"] == (a * (n * (n - 1) // 2 - n)).tolist()
+    for bad, code in ((f"a = {name}(a) + a[:7]", "shape_mismatch"), (f"a = {name}(a) + nobody", "unknown_name")):
+        e = api.fails(422, code, api.post("/v1/evaluate", {"statements": ["a += 1", bad]}))
+        assert e["pointer"] == "/statements/1"
+    assert api.evaluate("a").tolist() == a.tolist()
+
+
 @pytest.mark.alone
-@pytest.mark.parametrize("route", ["evaluate", "explain"])
-def test_large_functions_keep_nobody_waiting(daemon_with, route):
+@pytest.mark.parametrize("route,body", [
+    ("evaluate", lambda k: {"expr": f"sum(h(a)) + {k}"}),
+    ("evaluate", lambda k: {"statements": [f"s = sum(h(a)) + {k}"]}),
+    ("explain", lambda k: {"expr": f"sum(h(a)) + {k}"}),
+    ("explain", lambda k: {"body": [f"a = h(a) + {k}"], "steps": 3}),
+], ids=["expression", "statements", "explain", "explain-program"])
+def test_large_functions_keep_nobody_waiting(daemon_with, route, body):
     """Workers plan them: whoever else is on the listener is answered meanwhile."""
     d = daemon_with("--threads", "2")
     c = d.client()
     c.upload(np.arange(8.0), "a")
-    for name, body in (("g", "+".join(f"sin(x*{i})" for i in range(600))), ("h", "g(x)+g(x+1)+g(x+2)")):
-        c.expect(201, c.post("/v1/functions", {"name": name, "params": ["x"], "expr": body}))
+    for name, text in (("g", "+".join(f"sin(x*{i})" for i in range(600))), ("h", "g(x)+g(x+1)+g(x+2)")):
+        c.expect(201, c.post("/v1/functions", {"name": name, "params": ["x"], "expr": text}))
 
     def ask(client, k):
         begin = time.monotonic()
-        r = client.expect(200, client.post(f"/v1/{route}", {"expr": f"sum(h(a)) + {k}"})).json()
-        return time.monotonic() - begin, r.get("value", 0)
+        r = client.expect(200, client.post(f"/v1/{route}", body(k), check=False)).json()  # megabytes, of explain
+        return time.monotonic() - begin, r.get("results", {}).get("s", r).get("value", 0)
 
     alone = min(ask(c, k)[0] for k in range(3))
     zero = ask(c, 0)[1]
