@@ -21,9 +21,9 @@ struct program_body {
 /* On failure nothing needs clearing. `explain`: nothing will be written, whoever has leased it. */
 enum err_code program_body_read(struct request *req, struct json body, bool explain,
                                 struct program_body *ret, struct err *e) must_check;
-/* The same of statements: no job is to be made of it. Where they have more than most_nodes nodes (0:
- * any number), ret->job.program is NULL, nothing has been asked of the session, and nothing needs
- * clearing. */
+/* The same of statements: no job is to be made of it. Where they have more than most_nodes nodes
+ * (0: any number), ret->job.program is NULL, nothing has been asked of the session, and nothing
+ * needs clearing. */
 enum err_code statements_body_read(struct request *req, struct json body, bool explain,
                                    size_t most_nodes, struct program_body *ret,
                                    struct err *e) must_check;
