@@ -15,8 +15,8 @@
  *
  * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
  * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
- * while the next is being asked for); where there are other users, so has the whole flow. So what
- * is already on the device when somebody comes is little.
+ * while the next is being asked for). So has the whole flow where there are other users, and some
+ * times as much where there are none: what is on the device when somebody comes is little.
  *
  * Long turns of several flows are not out together on a device whose threads are all in each piece
  * of work (the CPU): they would only take its caches from each other.
@@ -46,8 +46,10 @@
 #define KEEPS      0.875     /* of what was known, with each piece of work */
 #define LINGERS    0.96875   /* and of the longest */
 #define AT_LEAST   2         /* turns, whatever they cost */
-#define OVERDUE    4         /* times what a lane's work takes; and */
-#define OVERDUE_MS 1.0       /* besides: then it does not work, it waits */
+#define AT_MOST    16    /* of a flow: they may cost more than it seems; a lane's come in order */
+#define ALONE      8     /* times as much, and as many, of who is alone, in all his lanes */
+#define OVERDUE    4     /* times what a lane's work takes; and */
+#define OVERDUE_MS 1.0   /* besides: then it does not work, it waits */
 #define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
 #define TICK_S     0.001 /* a look at those who wait: graces end without an event */
 
@@ -58,6 +60,7 @@ struct out {
     int64_t n_long;          /* of the turns, by LONG_MS */
     double turn_ms, task_ms; /* what they are expected to take */
     double mean;             /* of a piece of work */
+    int64_t most;            /* however little they are expected to take */
 };
 
 struct flow {
@@ -71,11 +74,10 @@ struct flow {
     uint64_t last_ns; /* of its last event */
     struct sched_turn *waiting;
     struct sched_counts counts;
-    uint32_t lanes;
 };
 
 struct device {
-    struct flow *flows;
+    struct flow *flows; /* they stay: who gave up his last lane and comes again is where he was */
     double now;
     struct sched_lane *busy; /* lanes with work on it */
     uint64_t since_ns;       /* up to when their parts of its time are right */
@@ -111,10 +113,11 @@ static double out_ms(const struct out *o)
     return o->task_ms > o->turn_ms ? o->task_ms : o->turn_ms;
 }
 
-static bool has_room(const struct out *o, double window, double ms)
+static bool has_room(const struct sched *s, const struct out *o, int times, double ms)
 {
     int64_t n = o->n_turns > o->n_tasks ? o->n_turns : o->n_tasks;
-    return n < AT_LEAST || out_ms(o) + ms <= window;
+    return n < times * AT_LEAST ||
+           (n < times * o->most && out_ms(o) + ms <= times * s->config.window);
 }
 
 static void add_turn(struct out *o, int n, double ms)
@@ -152,9 +155,8 @@ static double expect(double took, double ms)
 /* Whether the device could have work of its at once, but for other flows. */
 static bool wants(const struct sched *s, const struct flow *f)
 {
-    const double window = s->config.window;
     for (const struct sched_turn *t = f->waiting; t; t = t->next)
-        if (has_room(&t->lane->out, window, t->ms) && has_room(&f->out, window, t->ms))
+        if (has_room(s, &t->lane->out, 1, t->ms) && has_room(s, &f->out, 1, t->ms))
             return true;
     return false;
 }
@@ -227,17 +229,17 @@ static double tag(const struct flow *f)
 static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_ns, double ms)
 {
     if (s->open || is_alone(s, f, now_ns))
-        return true;
+        return s->open || has_room(s, &f->out, ALONE, ms);
     if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, f, now_ns))
         return false;
-    return tag(f) <= f->device->now + s->config.window && has_room(&f->out, s->config.window, ms);
+    return tag(f) <= f->device->now + s->config.window && has_room(s, &f->out, 1, ms);
 }
 
 /* The first of those who wait whose lane has room, or NULL. */
 static struct sched_turn *first_of(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     for (struct sched_turn *t = f->waiting; t; t = t->next)
-        if (s->open || has_room(&t->lane->out, s->config.window, t->ms))
+        if (s->open || has_room(s, &t->lane->out, 1, t->ms))
             return may_have(s, f, now_ns, t->ms) ? t : NULL;
     return NULL;
 }
@@ -309,11 +311,6 @@ static void lane_unref(struct sched_lane *l)
 {
     if (--l->refs)
         return;
-    struct flow *f = l->flow;
-    if (--f->lanes == 0) {
-        DL_DELETE(f->device->flows, f);
-        mem_free(f);
-    }
     l->sched->refs--;
     mem_free(l);
 }
@@ -331,8 +328,8 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     touch(s, f, now_ns);
     advance(s, f->device, now_ns);
     ms = ms > 0 ? ms : l->out.mean;
-    bool now = s->open || (!f->waiting && has_room(&l->out, s->config.window, ms) &&
-                           may_have(s, f, now_ns, ms));
+    bool now =
+        s->open || (!f->waiting && has_room(s, &l->out, 1, ms) && may_have(s, f, now_ns, ms));
     if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
         code = err_set(e, ERR_QUOTA, "%lld pieces of your work wait for the device already",
                        (long long)f->counts.waiting);
@@ -474,8 +471,8 @@ static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
     while (f && f->user != user)
         f = f->next;
     if (!f && (f = mem_calloc(1, sizeof *f))) {
-        *f = (struct flow){
-            .user = user, .device = d, .weight = 1, .out.mean = FIRST_MS, .start = d->now};
+        *f = (struct flow){.user = user, .device = d, .weight = 1, .start = d->now};
+        f->out = (struct out){.mean = FIRST_MS, .most = AT_MOST};
         DL_APPEND(d->flows, f);
     }
     return f;
@@ -493,9 +490,8 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
     if (l->flow) {
         l->sched = s;
         l->refs = 1;
-        l->out.mean = l->flow->out.mean;
+        l->out = (struct out){.mean = l->flow->out.mean, .most = INT32_MAX};
         l->took = l->flow->took;
-        l->flow->lanes++;
         s->refs++;
     }
     pthread_mutex_unlock(&s->lock);
@@ -517,6 +513,11 @@ struct sched_lane *sched_lane_ref(struct sched_lane *l)
 
 static void sched_unref(struct sched *s)
 {
+    for (int i = 0; i < s->config.n_devices; i++)
+        for (struct flow *f; (f = s->devices[i].flows);) {
+            DL_DELETE(s->devices[i].flows, f);
+            mem_free(f);
+        }
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->somebody);
     mem_free(s);

@@ -1,205 +1,5 @@
-/* server/scheduler: who gets how much of a device. A device and its clients are simulated, on a
- * clock of the test's own: streams side by side, each an equal part of the device, a stream's work
- * in order. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "server/scheduler.h"
-
-#define STEP_NS  20000 /* of the clock */
-#define MOST     80    /* clients */
-#define WINDOW   10.0
-#define MAX_WAIT 100
-
-static _Atomic uint64_t now_ns;
-
-static uint64_t test_clock(void)
-{
-    return atomic_load(&now_ns);
-}
-
-enum doing { THINKS, WAITS, WORKS };
-
-/* Asks for a turn, has work of `cost` ms done, thinks for `think` ms, and asks again. */
-struct client {
-    struct sched_lane *lane;
-    int user;
-    bool fresh;                /* a new session for each piece of work */
-    double cost, think, delay; /* delay: its work waits so long for something before it runs */
-    double left, to_wait;      /* of what it does now, ms */
-    enum doing doing;
-    struct sched_turn turn;
-    _Atomic bool come;
-    double longest;        /* wait, ms */
-    uint64_t asked, began; /* began: to run; 0: not yet */
-    int served;
-};
-
-static struct sched *sched;
-static _Atomic uint32_t weights[3];
-static struct client clients[MOST];
-static int n_clients;
-static double charged[3], used[3]; /* ms, by user: as it was measured, and as it was */
-
-static void come(void *user)
-{
-    struct client *c = user;
-    atomic_store(&c->come, true);
-}
-
-static void begin_as(double window, bool side_by_side)
-{
-    struct err e = ERR_INIT;
-    const struct sched_config config = {.n_devices = 1,
-                                        .side_by_side = side_by_side,
-                                        .window = window,
-                                        .max_waiting = MAX_WAIT,
-                                        .max_waiting_all = MAX_WAIT + 20,
-                                        .clock_ns = test_clock};
-    atomic_store(&now_ns, 1000000000u);
-    assert_int_equal(sched_new(&config, &sched, &e), ERR_OK);
-    for (int u = 0; u < 3; u++)
-        atomic_store(&weights[u], 1);
-    memset(clients, 0, sizeof clients);
-    memset(charged, 0, sizeof charged);
-    n_clients = 0;
-}
-
-static void begin(double window)
-{
-    begin_as(window, true);
-}
-
-static void lane_of(struct client *c, int user)
-{
-    struct err e = ERR_INIT;
-    c->user = user;
-    assert_int_equal(sched_lane_new(sched, &weights[user], 0, &c->lane, &e), ERR_OK);
-}
-
-/* n clients of one session. */
-static struct client *add(int user, int n, double cost, double think)
-{
-    struct client *first = &clients[n_clients];
-    for (int i = 0; i < n; i++) {
-        struct client *c = &clients[n_clients++];
-        if (i == 0)
-            lane_of(c, user);
-        c->user = user;
-        c->lane = first->lane;
-        c->cost = cost;
-        c->think = think;
-        c->left = think;
-    }
-    return first;
-}
-
-static void end(void)
-{
-    for (int i = 0; i < n_clients; i++)
-        sched_leave(sched, &clients[i].turn);
-    for (int i = 0; i < n_clients; i++)
-        if (i == 0 || clients[i].lane != clients[i - 1].lane)
-            sched_lane_unref(clients[i].lane);
-    sched_free(sched);
-}
-
-static void start_work(struct client *c)
-{
-    double ms = (double)(test_clock() - c->asked) * 1e-6;
-    c->longest = ms > c->longest ? ms : c->longest;
-    sched_watch.begun(c->lane);
-    c->doing = WORKS;
-    c->left = c->cost;
-    c->to_wait = c->delay;
-    c->began = 0;
-}
-
-static bool is_first_of_lane(const struct client *c)
-{
-    for (const struct client *o = clients; o < &clients[n_clients]; o++)
-        if (o != c && o->doing == WORKS && o->lane == c->lane &&
-            (o->asked < c->asked || (o->asked == c->asked && o < c)))
-            return false;
-    return true;
-}
-
-static void ask(struct client *c)
-{
-    struct err e = ERR_INIT;
-    bool now = false;
-    atomic_store(&c->come, false);
-    c->turn = (struct sched_turn){.come = come, .user = c};
-    c->asked = test_clock();
-    assert_int_equal(sched_ask(c->lane, 0, &c->turn, &now, &e), ERR_OK);
-    c->doing = WAITS;
-    if (now)
-        start_work(c);
-}
-
-static void finish(struct client *c)
-{
-    double ms = (double)(test_clock() - c->began) * 1e-6;
-    charged[c->user] += sched_watch.ended(c->lane, ms);
-    sched_leave(sched, &c->turn);
-    c->served++;
-    c->doing = THINKS;
-    c->left = c->think;
-    if (c->fresh) {
-        sched_lane_unref(c->lane);
-        lane_of(c, c->user);
-    }
-}
-
-static void run(double ms)
-{
-    uint64_t end_ns = test_clock() + (uint64_t)(ms * 1e6);
-    while (test_clock() < end_ns) {
-        bool working[MOST];
-        int n = 0;
-        for (int i = 0; i < n_clients; i++) {
-            struct client *c = &clients[i];
-            if (c->doing == WAITS && atomic_load(&c->come))
-                start_work(c);
-            working[i] = c->doing == WORKS && is_first_of_lane(c);
-            if (working[i] && c->to_wait > 0) {
-                c->to_wait -= STEP_NS * 1e-6;
-                working[i] = false;
-            }
-            n += working[i];
-            if (working[i] && !c->began)
-                c->began = test_clock();
-        }
-        atomic_fetch_add(&now_ns, STEP_NS);
-        for (int i = 0; i < n_clients; i++) {
-            struct client *c = &clients[i];
-            if (working[i])
-                used[c->user] += STEP_NS * 1e-6 / n;
-            if (working[i] && (c->left -= STEP_NS * 1e-6 / n) <= 0)
-                finish(c);
-            else if (c->doing == THINKS && (c->left -= STEP_NS * 1e-6) <= 0)
-                ask(c);
-        }
-    }
-}
-
-static void forget_charges(void)
-{
-    memset(charged, 0, sizeof charged);
-    memset(used, 0, sizeof used);
-}
-
-static void assert_near(double got, double want, double relative)
-{
-    if (got < want * (1 - relative) || got > want * (1 + relative))
-        fail_msg("%g, wanted %g within %g %%", got, want, relative * 100);
-}
+/* server/scheduler: who gets how much of a device, which is simulated (scheduler_sim.h). */
+#include "tests/unit/scheduler_sim.h"
 
 /* --- shares --- */
 
@@ -250,7 +50,8 @@ static void test_pauses_cost_nothing(void **state)
         run(500);
         forget_charges();
         run(3000);
-        assert_near(charged[1] / charged[0], 3, 0.1);
+        /* the scheduler's thread ends graces in its own time, late on a busy machine */
+        assert_near(charged[1] / charged[0], 3, 0.2);
         end();
     }
 }
@@ -339,6 +140,23 @@ static void test_fresh_sessions_gain_nothing(void **state)
     fresh_sessions(true, 5);
     fresh_sessions(true, 50);
     fresh_sessions(false, 50);
+}
+
+/* The same without one that stays, one piece after the other: what his work took is not forgotten.
+ */
+static void test_who_leaves_between_pieces_gains_nothing(void **state)
+{
+    (void)state;
+    begin_as(WINDOW, false);
+    struct client *c = add(0, 1, 30, 0.2);
+    c->fresh = true;
+    add(1, 4, 5, 0);
+    atomic_store(&weights[1], 9);
+    run(1000);
+    forget_charges();
+    run(6000);
+    assert_near(charged[1] / charged[0], 9, 0.2);
+    end();
 }
 
 /* Little work, and then much. */
@@ -443,6 +261,47 @@ static void test_no_more_than_the_window_is_out(void **state)
         most = n > most ? n : most;
     }
     assert_in_range(most, 8, 11);
+    end();
+}
+
+static int at_work(int user)
+{
+    int n = 0;
+    for (int k = 0; k < n_clients; k++)
+        n += clients[k].user == user && clients[k].doing == WORKS;
+    return n;
+}
+
+/* However many sessions one has who is alone: somebody comes, and finds little on the device. */
+static void test_alone_the_device_is_not_filled(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    for (int i = 0; i < 70; i++)
+        add(0, 1, 30, 0);
+    run(5000); /* what a piece costs is known by then */
+    assert_in_range(at_work(0), 2, 16);
+    forget_charges();
+    run(1000);
+    assert_near(charged[0], 1000, 0.1);
+    end();
+}
+
+/* Little work in many sessions, and then much in all of them at once. */
+static void test_much_in_many_sessions_at_once(void **state)
+{
+    (void)state;
+    begin(WINDOW);
+    add(1, 1, 0.5, 7);
+    for (int i = 0; i < 70; i++)
+        add(0, 1, 0.05, 5);
+    run(500);
+    for (int i = 1; i < n_clients; i++)
+        clients[i].cost = 30;
+    for (int i = 0; i < 300; i++) {
+        run(0.1);
+        assert_true(at_work(0) <= 16);
+    }
     end();
 }
 
@@ -570,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_many_sessions_have_no_more),
         cmocka_unit_test(test_sessions_that_wait_pay_for_nobody),
         cmocka_unit_test(test_fresh_sessions_gain_nothing),
+        cmocka_unit_test(test_who_leaves_between_pieces_gains_nothing),
         cmocka_unit_test(test_work_that_is_not_as_before),
         cmocka_unit_test(test_work_that_waits_keeps_nobody_back),
         cmocka_unit_test(test_a_new_weight_holds_at_once),
@@ -577,6 +437,8 @@ int main(void)
         cmocka_unit_test(test_time_alone_is_not_held_against_one),
         cmocka_unit_test(test_alone_the_device_is_busy),
         cmocka_unit_test(test_no_more_than_the_window_is_out),
+        cmocka_unit_test(test_alone_the_device_is_not_filled),
+        cmocka_unit_test(test_much_in_many_sessions_at_once),
         cmocka_unit_test(test_the_order_of_a_session),
         cmocka_unit_test(test_turns_without_work_keep_nobody_back),
         cmocka_unit_test(test_too_many_wait),

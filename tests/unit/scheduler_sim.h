@@ -1,0 +1,207 @@
+/* A device and its clients for test_scheduler.c, simulated on a clock of the test's own: streams
+ * side by side, each an equal part of the device, a stream's work in order. One of them at a time:
+ * begin(), add() and run(), end(). One thread. */
+#ifndef ARRAYD_TESTS_SCHEDULER_SIM_H
+#define ARRAYD_TESTS_SCHEDULER_SIM_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/scheduler.h"
+
+#define STEP_NS  20000 /* of the clock */
+#define MOST     80    /* clients */
+#define WINDOW   10.0
+#define MAX_WAIT 100
+
+static _Atomic uint64_t now_ns;
+
+static uint64_t test_clock(void)
+{
+    return atomic_load(&now_ns);
+}
+
+enum doing { THINKS, WAITS, WORKS };
+
+/* Asks for a turn, has work of `cost` ms done, thinks for `think` ms, and asks again. */
+struct client {
+    struct sched_lane *lane;
+    int user;
+    bool fresh;                /* a new session for each piece of work */
+    double cost, think, delay; /* delay: its work waits so long for something before it runs */
+    double left, to_wait;      /* of what it does now, ms */
+    enum doing doing;
+    struct sched_turn turn;
+    _Atomic bool come;
+    double longest;        /* wait, ms */
+    uint64_t asked, began; /* began: to run; 0: not yet */
+    int served;
+};
+
+static struct sched *sched;
+static _Atomic uint32_t weights[3];
+static struct client clients[MOST];
+static int n_clients;
+static double charged[3], used[3]; /* ms, by user: as it was measured, and as it was */
+
+static void come(void *user)
+{
+    struct client *c = user;
+    atomic_store(&c->come, true);
+}
+
+static void begin_as(double window, bool side_by_side)
+{
+    struct err e = ERR_INIT;
+    const struct sched_config config = {.n_devices = 1,
+                                        .side_by_side = side_by_side,
+                                        .window = window,
+                                        .max_waiting = MAX_WAIT,
+                                        .max_waiting_all = MAX_WAIT + 20,
+                                        .clock_ns = test_clock};
+    atomic_store(&now_ns, 1000000000u);
+    assert_int_equal(sched_new(&config, &sched, &e), ERR_OK);
+    for (int u = 0; u < 3; u++)
+        atomic_store(&weights[u], 1);
+    memset(clients, 0, sizeof clients);
+    memset(charged, 0, sizeof charged);
+    n_clients = 0;
+}
+
+static void begin(double window)
+{
+    begin_as(window, true);
+}
+
+static void lane_of(struct client *c, int user)
+{
+    struct err e = ERR_INIT;
+    c->user = user;
+    assert_int_equal(sched_lane_new(sched, &weights[user], 0, &c->lane, &e), ERR_OK);
+}
+
+/* n clients of one session. */
+static struct client *add(int user, int n, double cost, double think)
+{
+    struct client *first = &clients[n_clients];
+    for (int i = 0; i < n; i++) {
+        struct client *c = &clients[n_clients++];
+        if (i == 0)
+            lane_of(c, user);
+        c->user = user;
+        c->lane = first->lane;
+        c->cost = cost;
+        c->think = think;
+        c->left = think;
+    }
+    return first;
+}
+
+static void end(void)
+{
+    for (int i = 0; i < n_clients; i++)
+        sched_leave(sched, &clients[i].turn);
+    for (int i = 0; i < n_clients; i++)
+        if (i == 0 || clients[i].lane != clients[i - 1].lane)
+            sched_lane_unref(clients[i].lane);
+    sched_free(sched);
+}
+
+static void start_work(struct client *c)
+{
+    double ms = (double)(test_clock() - c->asked) * 1e-6;
+    c->longest = ms > c->longest ? ms : c->longest;
+    sched_watch.begun(c->lane);
+    c->doing = WORKS;
+    c->left = c->cost;
+    c->to_wait = c->delay;
+    c->began = 0;
+}
+
+static bool is_first_of_lane(const struct client *c)
+{
+    for (const struct client *o = clients; o < &clients[n_clients]; o++)
+        if (o != c && o->doing == WORKS && o->lane == c->lane &&
+            (o->asked < c->asked || (o->asked == c->asked && o < c)))
+            return false;
+    return true;
+}
+
+static void ask(struct client *c)
+{
+    struct err e = ERR_INIT;
+    bool now = false;
+    atomic_store(&c->come, false);
+    c->turn = (struct sched_turn){.come = come, .user = c};
+    c->asked = test_clock();
+    assert_int_equal(sched_ask(c->lane, 0, &c->turn, &now, &e), ERR_OK);
+    c->doing = WAITS;
+    if (now)
+        start_work(c);
+}
+
+static void finish(struct client *c)
+{
+    double ms = (double)(test_clock() - c->began) * 1e-6;
+    charged[c->user] += sched_watch.ended(c->lane, ms);
+    sched_leave(sched, &c->turn);
+    c->served++;
+    c->doing = THINKS;
+    c->left = c->think;
+    if (c->fresh) {
+        sched_lane_unref(c->lane);
+        lane_of(c, c->user);
+    }
+}
+
+static void run(double ms)
+{
+    uint64_t end_ns = test_clock() + (uint64_t)(ms * 1e6);
+    while (test_clock() < end_ns) {
+        bool working[MOST];
+        int n = 0;
+        for (int i = 0; i < n_clients; i++) {
+            struct client *c = &clients[i];
+            if (c->doing == WAITS && atomic_load(&c->come))
+                start_work(c);
+            working[i] = c->doing == WORKS && is_first_of_lane(c);
+            if (working[i] && c->to_wait > 0) {
+                c->to_wait -= STEP_NS * 1e-6;
+                working[i] = false;
+            }
+            n += working[i];
+            if (working[i] && !c->began)
+                c->began = test_clock();
+        }
+        atomic_fetch_add(&now_ns, STEP_NS);
+        for (int i = 0; i < n_clients; i++) {
+            struct client *c = &clients[i];
+            if (working[i])
+                used[c->user] += STEP_NS * 1e-6 / n;
+            if (working[i] && (c->left -= STEP_NS * 1e-6 / n) <= 0)
+                finish(c);
+            else if (c->doing == THINKS && (c->left -= STEP_NS * 1e-6) <= 0)
+                ask(c);
+        }
+    }
+}
+
+static void forget_charges(void)
+{
+    memset(charged, 0, sizeof charged);
+    memset(used, 0, sizeof used);
+}
+
+static void assert_near(double got, double want, double relative)
+{
+    if (got < want * (1 - relative) || got > want * (1 + relative))
+        fail_msg("%g, wanted %g within %g %%", got, want, relative * 100);
+}
+
+#endif
