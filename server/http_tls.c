@@ -3,7 +3,8 @@
  * libmicrohttpd asks for it at every handshake by a callback that is given nothing of ours, so the
  * present one is found through a variable of the process. A new one takes its place for
  * connections from then on; the ones before stay until the end, since a handshake may be using
- * them, and they are small and rarely replaced.
+ * them, and they are small and rarely replaced. (SIGHUP comes more often, for the accounts: the
+ * same one again is not kept.)
  *
  * Files are read and held against each other (does the key fit, is it a certificate at all) before
  * anything is replaced. */
@@ -13,6 +14,7 @@
 #include <microhttpd.h>
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "compute/base/log.h"
@@ -139,6 +141,16 @@ static enum err_code load(const struct http_config *c, struct identity *id, stru
     return r;
 }
 
+/* The key is then the same, too, since it fits. */
+static bool same_chain(const struct identity *a, const struct identity *b)
+{
+    bool same = a && a->n == b->n;
+    for (unsigned i = 0; same && i < a->n; i++)
+        same = a->chain[i].cert.size == b->chain[i].cert.size &&
+               memcmp(a->chain[i].cert.data, b->chain[i].cert.data, a->chain[i].cert.size) == 0;
+    return same;
+}
+
 enum err_code http_tls_load(const struct http_config *c, struct err *e)
 {
     if (!c->tls_cert || !c->tls_key)
@@ -153,11 +165,11 @@ enum err_code http_tls_load(const struct http_config *c, struct err *e)
     if (!id)
         return err_oom(e);
     enum err_code r = load(c, id, e);
-    if (r != ERR_OK) {
+    id->older = atomic_load(&present);
+    if (r != ERR_OK || same_chain(id->older, id)) {
         identity_free(id);
         return r;
     }
-    id->older = atomic_load(&present);
     atomic_store(&present, id);
     return ERR_OK;
 }

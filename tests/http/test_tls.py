@@ -152,6 +152,24 @@ def test_a_new_certificate(daemon_with, files, tmp_path):
         again.close()
 
 
+@pytest.mark.release_only  # a sanitizer keeps what was freed for a while
+def test_the_same_certificate_again(daemon_with, files):
+    """SIGHUP comes for the accounts, too: a certificate that is as it was takes no more memory."""
+    d = daemon_with(*options(files))
+
+    def memory_after(n):
+        for _ in range(n):
+            hangup(d, "certificate was read again")
+        with open(f"/proc/{d.pid}/status") as f:
+            return next(int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+    before = memory_after(50)
+    assert memory_after(200) < before + 400  # KiB
+    c = d.client(tls=trusting(files[0]))
+    c.expect(200, c.get("/healthz"))
+    c.close()
+
+
 def hangup(d, *said):
     before = d.log().count("SIGHUP")
     d.proc.send_signal(signal.SIGHUP)
