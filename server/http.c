@@ -39,7 +39,6 @@
 /* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
 #define UNSENT    (512 << 10)
 #define LONG_BODY (128u << 10) /* parsing more is long work */
-#define STUCK_S   60.0         /* at stop: how long to wait for work that cannot be stopped */
 
 uint64_t http_now_ns(void)
 {
@@ -555,7 +554,7 @@ static void cut_transfers(struct http *h)
     pthread_mutex_unlock(&h->lock);
 }
 
-void http_stop(struct http *h)
+bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
     /* Still listening while open requests end: probes are told why, the rest is sent away. */
@@ -568,21 +567,21 @@ void http_stop(struct http *h)
     http_listen_close(h);
     /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
-    until = http_now() + STUCK_S;
+    until = http_now() + h->config.stuck_s;
     while (atomic_load(&h->inside) > 0 && http_now() < until)
         usleep(100);
     while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && http_now() < until) {
         cut_transfers(h);
+        http_drop_queued(h);
         usleep(2000);
     }
-    if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0) {
-        log_event(LOG_ERROR, "work does not end; leaving without it", NULL);
-        _exit(1);
-    }
+    if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0)
+        return false;
     http_watch_stop(h);
     for (size_t i = 0; i < h->n_listeners; i++)
         if (h->listeners[i].mhd)
             MHD_stop_daemon(h->listeners[i].mhd);
     http_workers_stop(h);
     http_free(h);
+    return true;
 }

@@ -217,6 +217,7 @@ struct http_config {
     int unix_mode;                  /* permissions of Unix sockets */
     bool log_requests;              /* at the level info, with a traceparent or without */
     double drain_timeout_s;         /* at stop: how long open requests may go on */
+    double stuck_s;                 /* and then, those whose work cannot be stopped */
     /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
@@ -239,7 +240,9 @@ size_t http_addresses(const struct http *h, bool admin, const char *const **ret)
 /* Reads the TLS files again, if there are some, for connections from now on. ERR_BAD_FIELD: what
  * was read before stays. */
 enum err_code http_reload(struct http *h, struct err *e) must_check;
-/* Stops taking connections, lets requests finish up to drain_timeout_s, cancels the rest, joins. */
-void http_stop(struct http *h);
+/* Stops taking connections, lets requests finish up to drain_timeout_s, cancels the rest, joins.
+ * False: work does not end, not in stuck_s either; it and `h` are still there, and this may be
+ * called again. */
+bool http_stop(struct http *h);
 
 #endif

@@ -278,6 +278,7 @@ void http_io_drop(struct rq *q); /* resumes it, if parked, to be dropped */
 void http_orphan(struct rq *q);
 enum err_code http_workers_start(struct http *h, struct err *e) must_check;
 void http_workers_stop(struct http *h);
+void http_drop_queued(struct http *h); /* what no worker has come to yet and nobody waits for */
 
 /* Takes the request out of the hands of whoever may wake it; false: it does not wait just now. It
  * is given back, or with `end` woken in any case. */

@@ -250,6 +250,17 @@ void http_workers_stop(struct http *h)
     h->n_workers = 0;
 }
 
+void http_drop_queued(struct http *h)
+{
+    const struct work_queue *const queues[] = {&h->short_work, &h->long_work};
+    pthread_mutex_lock(&h->work_lock);
+    for (int i = 0; i < 2; i++)
+        for (struct rq *q = queues[i]->head; q; q = q->next_work)
+            if (q->not_begun || q->r.abandon)
+                atomic_store(&q->dropped, true);
+    pthread_mutex_unlock(&h->work_lock);
+}
+
 /* --- what handlers call --- */
 
 void http_wait(struct request *req, handler_fn *then)

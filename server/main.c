@@ -32,6 +32,8 @@
 #include "server/token_cmd.h"
 #include "server/turn.h"
 
+#define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be stopped */
+
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static int complain(const struct err *e, int status)
@@ -105,7 +107,7 @@ static enum err_code open_state(struct server *s, struct err *e)
     return r == ERR_OK && s->state ? state_restore(s->state, e) : r;
 }
 
-/* With no request and no job left. */
+/* With no request and no job left, or none but those that do not end. */
 static enum err_code save_state(struct server *s)
 {
     struct state_report report;
@@ -149,6 +151,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .tls_key = c->tls_key,
         .max_wait_s = c->max_wait,
         .drain_timeout_s = c->drain_timeout,
+        .stuck_s = STUCK_S,
         .make_room = room_make,
         .room_free = room_free,
         .turn_take = turn_take,
@@ -318,14 +321,18 @@ static int run(const struct config *config)
         sched_open(s.sched); /* what waits for a turn is to end within drain-timeout */
         jobs_stop(s.jobs);
         state_stop(s.state);
-        http_stop(s.http);
+        bool ended = http_stop(s.http);
         if (!atomic_load(&s.device_lost)) {
-            jobs_free(s.jobs);
-            s.jobs = NULL;
+            jobs_free(ended ? s.jobs : NULL);
+            s.jobs = ended ? NULL : s.jobs;
             if (save_state(&s) != ERR_OK)
                 status = EXIT_FAILED;
         }
         lost_leave(lost);
+        if (!ended) {
+            log_event(LOG_ERROR, "work does not end; leaving without it", NULL);
+            _exit(EXIT_FAILED);
+        }
     }
     jobs_free(s.jobs);
     state_close(s.state);

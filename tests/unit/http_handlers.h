@@ -168,6 +168,22 @@ static void offload(struct request *r)
     http_offload(r, http_query(r, "wait") ? wait_twice : waited);
 }
 
+static _Atomic int plans; /* begun */
+
+static void plan(struct request *r)
+{
+    atomic_fetch_add(&plans, 1);
+    usleep(1500000);
+    waited(r);
+}
+
+/* Work on a worker that cannot be stopped, of a request that may be. */
+static void plan_on_worker(struct request *r)
+{
+    http_may_end(r, NULL);
+    http_offload_long(r, plan);
+}
+
 static void forget(struct request *r)
 {
     (void)r; /* a handler's bug: the client must get an answer all the same */
@@ -320,6 +336,7 @@ const struct route route_table[] = {
     {"GET", "/twice/{a}/{b}", BODY_NONE, wait_twice, "/twice"},
     {"GET", "/offload", BODY_NONE, offload, "/offload"},
     {"GET", "/forget", BODY_NONE, forget, "/forget"},
+    {"GET", "/plan", BODY_NONE, plan_on_worker, "/plan"},
     {"GET", "/source", BODY_NONE, source, "/source"},
     {"PUT", "/sink", BODY_STREAM, accept_body, "/sink"},
     {"PUT", "/later", BODY_STREAM, accept_later, "/later"},

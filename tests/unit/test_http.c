@@ -50,14 +50,18 @@ static const struct http_config config = {
     .drain_timeout_s = 0.5,
 };
 
+static double stuck_s = 60;
+
 static enum err_code start(void)
 {
     struct err e = ERR_INIT;
+    struct http_config c = config;
+    c.stuck_s = stuck_s;
     memset(&server, 0, sizeof server);
     server.metrics = metrics_new();
     if (!server.metrics)
         return ERR_OUT_OF_MEMORY;
-    enum err_code rc = http_start(&server, &config, &server.http, &e);
+    enum err_code rc = http_start(&server, &c, &server.http, &e);
     if (rc) {
         metrics_free(server.metrics);
         return rc;
@@ -70,7 +74,7 @@ static enum err_code start(void)
 
 static void stop(void)
 {
-    http_stop(server.http);
+    assert_true(http_stop(server.http));
     while (atomic_load(&wakes))
         usleep(100);
     metrics_free(server.metrics);
@@ -319,6 +323,32 @@ static void stops_while_everything_is_going_on(void **state)
     }
 }
 
+/* Work that does not end is left to the caller; what is queued behind it is not begun any more. */
+static void stops_without_what_does_not_end(void **state)
+{
+    (void)state;
+    int64_t live = mem_live();
+    int fds[6];
+    stuck_s = 0.2;
+    assert_int_equal(start(), ERR_OK);
+    for (int i = 0; i < 6; i++) {
+        static const char head[] = "GET /plan HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        fds[i] = dial();
+        send_all(fds[i], head, strlen(head));
+    }
+    while (!atomic_load(&plans))
+        usleep(1000);
+    assert_false(http_stop(server.http));
+    while (!http_stop(server.http))
+        ;
+    assert_int_equal(atomic_load(&plans), 1);
+    for (int i = 0; i < 6; i++)
+        close(fds[i]);
+    metrics_free(server.metrics);
+    assert_int_equal(mem_live(), live);
+    stuck_s = 60;
+}
+
 static void survives_memory_failures(void **state)
 {
     (void)state;
@@ -384,6 +414,7 @@ int main(void)
         cmocka_unit_test(every_way_of_replying),
         cmocka_unit_test(clients_that_leave_harm_nobody),
         cmocka_unit_test(stops_while_everything_is_going_on),
+        cmocka_unit_test(stops_without_what_does_not_end),
         cmocka_unit_test(a_lost_device_is_remembered),
         cmocka_unit_test(survives_memory_failures),
     };
