@@ -94,6 +94,8 @@ static const struct setting settings[] = {
      "elements of a result that is returned inline"},
     {"max-statements", SET_COUNT, true, AT(max_statements), "256", 1, 100000, "N",
      "statements of a program, and records of it"},
+    {"max-program-nodes", SET_COUNT, true, AT(max_program_nodes), "100000", 1, 1e9, "N",
+     "nodes of all expressions of a program together, the functions that they call written out"},
     {"max-records", SET_COUNT, true, AT(max_records), "1000000", 1, 1e9, "N",
      "values that a job records, of all its records together"},
     {"max-jobs", SET_COUNT, true, AT(max_jobs), "1000", 1, 1e6, "N",

@@ -17,6 +17,7 @@
 struct reading {
     bool statements;   /* an evaluate's, else a program */
     size_t most_nodes; /* of the statements, that it is gone on with; 0: any number */
+    int64_t n_nodes;   /* of all that has been read */
     struct request *req;
     const struct config *config;
     struct json body;
@@ -39,14 +40,21 @@ static void start_expr(const struct reading *r, struct expr *x)
 }
 
 /* Calls of the user's functions are written out; what they name is kept with the job. */
-static enum err_code write_out(struct reading *r, struct expr *x, struct err *e)
+static enum err_code write_out(struct reading *r, struct expr *x, const char *place, struct err *e)
 {
     struct function_set *set = &r->functions[r->n_functions];
     enum err_code c = functions_of(r->req->principal->functions, x, set, e);
     if (c)
         return c;
     r->n_functions++;
-    return set->n ? function_inline(x, set, x, e) : ERR_OK;
+    c = set->n ? function_inline(x, set, x, e) : ERR_OK;
+    r->n_nodes += (int64_t)x->n_nodes;
+    if (!c && r->n_nodes > r->config->max_program_nodes)
+        c = err_field(e, ERR_EXPRESSION_TOO_LARGE, place,
+                      "all up to this have more than %lld nodes together, with the functions that "
+                      "they call written out (max-program-nodes)",
+                      (long long)r->config->max_program_nodes);
+    return c;
 }
 
 static const char *member(const struct reading *r)
@@ -83,7 +91,7 @@ static enum err_code read_statement(struct reading *r, struct json v, size_t i,
     ret->index = s.index;
     ret->expr.root = s.root;
     ret->place = ret->expr.sources[source];
-    return write_out(r, &ret->expr, e);
+    return write_out(r, &ret->expr, place, e);
 }
 
 static enum err_code read_statements(struct reading *r, struct err *e)
@@ -126,7 +134,7 @@ static enum err_code read_series(struct reading *r, struct json v, const char *n
         return err_oom(e);
     enum err_code c =
         eval_read_expr(&ret->expr, v, place, json_kind(v) != JSON_STRING, &ret->expr.root, e);
-    return c ? c : write_out(r, &ret->expr, e);
+    return c ? c : write_out(r, &ret->expr, place, e);
 }
 
 static enum err_code read_records(struct reading *r, int64_t steps, struct err *e)

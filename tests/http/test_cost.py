@@ -54,3 +54,31 @@ def test_the_bound_is_an_option(daemon_with):
     # written out where it is used, a temporary is counted there alone
     body = [f"t{i} = exp(t{i - 1})" if i else "t0 = exp(a)" for i in range(6)]
     c.expect(200, c.post("/v1/programs?wait=1", {"body": body + ["a = t5*0"], "steps": 2}))
+
+
+def test_the_nodes_of_a_program_are_bounded_together(api, daemon_with):
+    """Planning takes as long as there are nodes, and a worker for it; functions make many of a short text."""
+    def fails(c, path, body, pointer):
+        before = time.monotonic()
+        problem = c.fails(422, "expression_too_large", c.post(path, body))
+        assert problem["pointer"] == pointer and "max-program-nodes" in problem["detail"], problem
+        assert time.monotonic() - before < 20
+
+    api.upload(np.ones(2), "a")
+    assert api.info()["limits"]["max_program_nodes"] == 100000
+    api.expect(201, api.put("/v1/functions/f", {"params": ["x"], "expr": "+".join(["sin(x)"] * 300)}))
+    many = ["t = a"] + ["t = " + "+".join(f"f(t*{k})" for k in range(9)) for _ in range(200)]
+    fails(api, "/v1/evaluate", {"statements": many, "results": ["t"]}, "/statements/19")
+    fails(api, "/v1/explain", {"statements": many, "results": ["t"]}, "/statements/19")
+    fails(api, "/v1/programs", {"body": many + ["a = t"], "steps": 1}, "/body/19")
+    api.expect(204, api.delete("/v1/functions/f"))
+    c = daemon_with("--backend", "cpu", "--max-program-nodes", 20).client()
+    c.upload(np.ones(2), "a")
+    program = {"body": ["a = a + 1 + 2 + 3"], "steps": 1, "record": {"s": "sum(a)"}}
+    assert c.expect(202, c.post("/v1/programs", program)).json()["state"] in ("queued", "running", "done")
+    program["record"]["t"] = "sum(a + 1 + 2 + 3 + 4 + 5)"
+    fails(c, "/v1/programs", program, "/record/t")
+    del program["record"]
+    program["until"] = "sum(a + 1 + 2 + 3 + 4 + 5) > 2 + a[0] + a[1]"
+    fails(c, "/v1/programs", program, "/until")
+    c.close()
