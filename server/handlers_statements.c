@@ -15,7 +15,8 @@
 #include "server/meta.h"
 #include "server/program_body.h"
 
-#define OFFLOAD_ITEMS 8192 /* results of so many elements are printed by a worker */
+#define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */
+#define LARGE_AGAIN_MOST 10   /* times that a step is made anew whose plan takes a worker's time */
 
 struct statements {
     struct json given;
@@ -26,6 +27,7 @@ struct statements {
     uint32_t n_made;
     int64_t items; /* that the reply has */
     int again;
+    bool large; /* to plan */
     bool waited;
 };
 
@@ -141,7 +143,7 @@ static bool conclude(struct request *req, struct statements *s, struct program_p
         fail(req, s, &g->err);
     } else if (refusal->code != ERR_OK) {
         fail(req, s, refusal);
-    } else if (++s->again == PROGRAM_AGAIN_MOST) {
+    } else if (++s->again == (s->large ? LARGE_AGAIN_MOST : PROGRAM_AGAIN_MOST)) {
         err_set(&e, ERR_CONFLICT, "others write to the arrays more often than this can be done");
         fail(req, s, &e);
     } else {
@@ -152,6 +154,12 @@ static bool conclude(struct request *req, struct statements *s, struct program_p
 }
 
 static void look(struct request *req);
+
+static void make_anew(struct request *req)
+{
+    submit(req, req->state);
+    look(req);
+}
 
 static void look_now(struct request *req)
 {
@@ -168,6 +176,10 @@ static void look_now(struct request *req)
         jobs_publish_end(req->server->jobs);
         if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
             return;
+        if (g.state != PROGRAM_WAITING && s->large) { /* it is planned once more */
+            http_offload_long(req, make_anew);
+            return;
+        }
         if (g.state != PROGRAM_WAITING)
             submit(req, s);
     } while (g.state != PROGRAM_WAITING || (!s->waited && gate_soon(&s->gate)));
@@ -202,6 +214,8 @@ static void start(struct request *req, size_t most_nodes);
 
 static void start_any(struct request *req)
 {
+    struct statements *s = req->state;
+    s->large = true;
     start(req, 0);
 }
 

@@ -1,5 +1,6 @@
 """POST /v1/evaluate with statements: what they make against NumPy, all of it or none."""
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -282,3 +283,33 @@ def test_a_device_that_fails(gpu_with):
     d.fail("700")
     api.fails(503, "device_lost", post(api, *statements))
     api.close()
+
+
+@pytest.mark.release_only
+def test_large_statements_made_anew(daemon_with):
+    """Somebody writes to an array that the statements assign while workers plan them: they are made of what it has
+    then, or refused."""
+    c = daemon_with("--backend", "cpu").client()
+    c.upload(np.ones((30, 30)), "u")
+    c.upload(np.ones((30, 30)), "v")
+    large = {"statements": ["n = " + "+".join(f"sqrt({k}.5)" for k in range(2500)), *(f"t{k} = u*n" for k in range(60)),
+                            "s = sum(t1) + sum(t59)", "u = u*1.0"], "results": ["s"]}
+    want = 2 * 900 * sum(np.sqrt(k + 0.5) for k in range(2500))
+    until = time.monotonic() + 3
+
+    def write(c):
+        while time.monotonic() < until:
+            c.expect(200, c.post("/v1/evaluate", {"expr": "v*1.0", "out": "u"}))
+        c.close()
+
+    writer = threading.Thread(target=write, args=(c.clone(),))
+    writer.start()
+    statuses = set()
+    while time.monotonic() < until:
+        r = c.post("/v1/evaluate", large)
+        statuses.add(r.status)
+        if r.status == 200:
+            np.testing.assert_allclose(r.json()["results"]["s"]["value"], want, rtol=1e-12)
+    writer.join()
+    c.close()
+    assert statuses <= {200, 409}
