@@ -9,7 +9,7 @@ build_packages=(gcc libc6-dev meson ninja-build pkg-config libmicrohttpd-dev lib
 run_packages=(libmicrohttpd12 libgnutls30 libinih1 libnettle8 libsleef3)
 nvrtc_packages=(python3 python3-pip unzip ca-certificates)
 test_packages=(libcmocka-dev g++ clang-format python3 python3-pytest python3-numpy python3-numexpr
-    python3-yaml python3-jsonschema curl)
+    python3-yaml python3-jsonschema curl nodejs node-typescript)
 demo_packages=(python3 python3-numpy python-matplotlib-data curl)
 
 # CUDA's run-time compiler for the CUDA image (deploy/nvrtc): of CUDA 12, so that drivers from 525 on

@@ -13,7 +13,7 @@ LEFTOVERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bnot implemented\b|\bnot yet
 SHELL = ("deploy", ".ci")
 
 findings = []
-for path in sources(".c", ".h", ".def", ".cuh", ".py", ".build"):
+for path in sources(".c", ".h", ".def", ".cuh", ".py", ".js", ".ts", ".build"):
     name = path.as_posix()
     text = read(path)
     generated = GENERATED.search(name)

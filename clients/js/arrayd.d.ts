@@ -1,0 +1,511 @@
+/**
+ * arrayd.js: arrays that live in an arrayd daemon, from a browser, Node, Deno or Bun.
+ *
+ * Failures: a reply that is an error is thrown as ArraydError; what fetch throws (TypeError where there
+ * is no connection or it is cut, the signal's reason where one was aborted) comes as it is.
+ */
+
+/* TypeScript before 5.2 does not know the symbol. */
+declare global {
+    interface SymbolConstructor {
+        readonly asyncDispose: unique symbol;
+    }
+}
+
+export type Dtype = "bool" | "int8" | "int16" | "int32" | "int64" | "uint8" | "uint16" | "uint32" | "uint64"
+    | "float16" | "bfloat16" | "float32" | "float64" | "complex64" | "complex128";
+
+/** A number of the daemon's: a bigint where it lies beyond ±(2^53 - 1), exact both ways. */
+export type Integer = number | bigint;
+/** A complex number, [re, im]. */
+export type Complex = [number, number];
+/** One element: a bigint of int64 and uint64, whatever its size; a boolean of bool; [re, im] of complex types. */
+export type Scalar = number | bigint | boolean | Complex;
+/** Lists as deep as the array has axes. */
+export type Nested = Scalar | Nested[];
+/** An element, or nested lists of them. */
+export type Value = Scalar | Nested;
+/** What is sent for one: typed arrays may stand for lists of numbers. */
+export type Lists = number | bigint | boolean | ArrayBufferView | readonly Lists[];
+/** One extent, or those of all axes; [] is a single number. */
+export type Shape = number | readonly Integer[];
+/** What holds elements: see Client.array for which types go with which. */
+export type TypedArray = Int8Array | Uint8Array | Uint8ClampedArray | Int16Array | Uint16Array | Int32Array
+    | Uint32Array | BigInt64Array | BigUint64Array | Float32Array | Float64Array;
+/** Bytes: typed arrays (Float16Array among them, where there is one), DataView, ArrayBuffer. */
+export type Binary = ArrayBufferView | ArrayBuffer | SharedArrayBuffer;
+/** An array by its handle, its id, or its name in the session. */
+export type Ref = RemoteArray | string;
+
+/** What goes with every request. */
+export interface RequestOptions {
+    /** Ends the request: it is rejected with the signal's reason. */
+    signal?: AbortSignal;
+    /** Seconds, rounded up, that the reply may wait for work; then it is 504 `deadline_exceeded`. */
+    wait?: number;
+}
+
+/** Which part of an array is meant. */
+export interface Region {
+    /** NumPy's basic indexing as text, "1:-1, ::2", or integers of one element, [3, 4]. */
+    index?: string | number | readonly number[];
+    /** Ghost cells too; an index then begins at the first ghost. */
+    ghost?: boolean;
+}
+
+export interface ConnectOptions {
+    /** Of an account, where the daemon has accounts. */
+    token?: string;
+    /** A session's id; without it the one named default. */
+    session?: string;
+    /** Sent with every request, such as Arrayd-Lease. */
+    headers?: Record<string, string>;
+    /** Instead of the global fetch. */
+    fetch?: typeof globalThis.fetch;
+}
+
+export type Boundary = "periodic" | readonly [Face, Face];
+export interface Face {
+    type: "dirichlet" | "neumann" | "none";
+    value?: number;
+}
+
+/** Options of everything that makes an array. */
+export interface CreateOptions extends RequestOptions {
+    dtype?: Dtype;
+    /** Letters, digits and underscores; 409 `conflict` where it is taken. */
+    name?: string;
+    /** Replaces the array of that name, or makes it: the new one has another id. */
+    replace?: boolean;
+    /** Ghost cells of each axis. */
+    ghost?: readonly number[];
+    boundary?: readonly Boundary[];
+    /** Between cells, of each axis. */
+    spacing?: readonly number[];
+    /** Bytes, a power of two. */
+    alignment?: number;
+    padded?: readonly number[];
+    congruent_to?: Ref;
+}
+
+/** What the daemon says of an array (docs/arrays.md). */
+export interface ArrayMeta {
+    id: string;
+    name: string | null;
+    dtype: Dtype;
+    shape: Integer[];
+    /** In elements. */
+    strides: Integer[];
+    /** In elements. */
+    offset: Integer;
+    /** Elements. */
+    size: Integer;
+    /** Bytes. */
+    nbytes: Integer;
+    /** Bytes of an element. */
+    itemsize: number;
+    ghost: number[];
+    boundary: Boundary[];
+    spacing: number[];
+    /** The id of the array it is a view of, while that exists. */
+    view_of?: string;
+    references: number;
+    session: string;
+    created: string;
+    restored_from?: string;
+    read_only: boolean;
+    location: "device" | "host";
+    device: number;
+}
+
+/** What the daemon says of a session. */
+export interface SessionMeta {
+    id: string;
+    name: string | null;
+    default: boolean;
+    /** Seconds without a request after which it is deleted. */
+    ttl_s: number | null;
+    /** Bytes. */
+    memory_limit: Integer | null;
+    device: number;
+    created: string;
+    /** Bytes. */
+    bytes_in_use: Integer;
+    arrays: number;
+}
+
+/** What the daemon says of a job (docs/programs.md). */
+export interface JobMeta {
+    id: string;
+    session: string;
+    state: "queued" | "running" | "done" | "failed" | "cancelled";
+    /** Whole steps that the arrays have seen. */
+    step: Integer;
+    steps: Integer;
+    steps_per_s: number;
+    /** Seconds that are left, while it runs. */
+    eta_s?: number;
+    /** Seconds. */
+    elapsed_s: number;
+    /** Seconds that the device worked for it. */
+    device_s: number;
+    pass?: Record<string, unknown>;
+    created: string;
+    ended?: string;
+    stopped_by?: "until";
+    record_every?: number;
+    /** The number of the first value that is listed. */
+    records_from?: number;
+    /** Value k is that after step (records_from + k + 1)*record_every. */
+    records?: Record<string, Array<number | bigint | boolean>>;
+    /** Copies that were made: arrays of the session. */
+    snapshots?: Array<{ name: string; step: number; id: string }>;
+    error?: Problem;
+    failed_step?: number;
+    /** Its place in the body. */
+    failed_statement?: number;
+}
+
+export interface FunctionMeta {
+    name: string;
+    params: string[];
+    expr?: string;
+    tree?: Tree;
+    created: string;
+}
+
+/** Problem details, RFC 9457. */
+export interface Problem {
+    type?: string;
+    title?: string;
+    status: number;
+    code: string;
+    detail: string;
+    pointer?: string;
+    offset?: number;
+}
+
+/** A reply that is an error, or what ended a job. */
+export class ArraydError extends Error {
+    constructor(problem: Problem, context?: { requestId?: string; retryAfter?: number; body?: unknown });
+    /** HTTP's. */
+    status: number;
+    /** A stable token to test for (docs/errors.md); "http_error" where a proxy answered. */
+    code: string;
+    /** A sentence for a person; `message` has the place as well. */
+    detail: string;
+    /** A JSON pointer to the offending part of the request: "/expr", "/body/1", "/shape/0". */
+    pointer?: string;
+    /** Characters before the mistake in `source`. */
+    offset?: number;
+    /** The text that `pointer` leads to. */
+    source?: string;
+    /** Names the request in the daemon's log. */
+    requestId?: string;
+    /** Seconds after which it may be worth another try (429, 503). */
+    retryAfter?: number;
+}
+
+/** What expr`…` makes. */
+export class Expression {
+    constructor(strings: readonly string[], values: readonly Bindable[]);
+    readonly strings: readonly string[];
+    readonly values: readonly Bindable[];
+}
+
+/** An expression as JSON: a number, an array or its name, or an operation (docs/expressions.md). */
+export type Tree = number | boolean | string | RemoteArray | TreeNode | Tree[];
+export interface TreeNode {
+    op: string;
+    args?: Tree[];
+    [attribute: string]: unknown;
+}
+
+/** What a name in an expression may stand for; a string is an array's name or id. */
+export type Bound = RemoteArray | string | number | bigint | boolean | Complex | { op: "const"; value: unknown; dtype?: Dtype };
+/** What a template may hold. */
+export type Bindable = Bound | Expression;
+/** Infix text, or a template of it. */
+export type Infix = string | Expression;
+
+/**
+ * A tagged template of infix text: expr`where(${a} > 0, ${a}, ${k})`. Values are bound, never pasted as
+ * text; another expr`…` stands as if in brackets. An array that `bind` names goes by that name. A number is
+ * weak, as in `bind`: it takes the type of the array beside it, and 2 is an integer.
+ * @throws TypeError, with the request, for what is neither an array nor a number
+ */
+export function expr(strings: TemplateStringsArray, ...values: Bindable[]): Expression;
+
+export interface BindOptions {
+    /** What names in the text stand for; other names are the session's arrays. */
+    bind?: Record<string, Bound>;
+    /** Allows rounding differently for speed. */
+    fast_math?: boolean;
+}
+
+export interface EvaluateOptions extends RequestOptions, BindOptions {
+    /** Shared subexpressions, in order: [name, expression] or an object. */
+    let?: ReadonlyArray<readonly [string, Infix | Tree]> | Record<string, Infix | Tree>;
+    /** Casts the result, as astype does. */
+    dtype?: Dtype;
+    /** Names the result; a taken name is replaced. */
+    name?: string;
+    /** An array that is written to; the result must broadcast to its shape. */
+    out?: Ref;
+    /** The region of `out`, as text. */
+    index?: string;
+}
+
+export interface StatementsOptions extends RequestOptions, BindOptions {
+    /** Names whose results are wanted; else all that are assigned and are no arrays. */
+    results?: readonly string[];
+}
+
+export interface ProgramOptions extends RequestOptions, BindOptions {
+    steps: number;
+    /** Numbers to be recorded, by name. */
+    record?: Record<string, Infix | Tree>;
+    /** Steps (1). */
+    record_every?: number;
+    /** Copies an array every so many steps. */
+    snapshot?: Record<string, number>;
+    /** Ends after the first step behind which it is true. */
+    until?: Infix | Tree;
+    /** Steps (1). */
+    until_every?: number;
+    /** Fails before the step in which an array that is assigned gets a NaN. */
+    stop_on_nan?: boolean;
+}
+
+/** A result as it is: `data` as Client.array says of its dtype, in C order. */
+export interface Computed {
+    dtype: Dtype;
+    shape: number[];
+    data: TypedArray;
+}
+
+/**
+ * A client of the daemon at `url` (http://127.0.0.1:7411). Makes no request: `await client.info()` says
+ * whether the daemon is there.
+ * @throws Error on a machine whose numbers are big-endian
+ */
+export function connect(url?: string | URL, options?: ConnectOptions): Client;
+
+/** A session of a daemon, and all that is done in it. */
+export class Client {
+    constructor(url: string | URL, options?: ConnectOptions);
+    readonly url: string;
+    /** The session's id, or "default". */
+    readonly session: string;
+
+    /** The same client but for these options. */
+    with(options: ConnectOptions): Client;
+    /** Any request below /v1, for what has no method here: its Response. @throws ArraydError */
+    request(method: string, path: string, options?: RequestOptions & {
+        /** Those that are undefined are left out. */
+        query?: Record<string, unknown>;
+        /** Sent as JSON: bigints and typed arrays are written out, arrays as their ids. */
+        body?: unknown;
+        /** Sent as application/octet-stream. */
+        bytes?: Uint8Array;
+        accept?: string;
+        headers?: Record<string, string>;
+    }): Promise<Response>;
+    /** The same for a reply in JSON, with its integers exact; undefined where it is empty. */
+    json(method: string, path: string, options?: Parameters<Client["request"]>[2]): Promise<any>;
+
+    /** Version, backend, devices, memory, limits, dtypes, operations. */
+    info(options?: RequestOptions): Promise<Record<string, any>>;
+
+    /** A new session: `ttl_s` in seconds without a request, `memory_limit` in bytes, `device` of several GPUs. */
+    createSession(options?: RequestOptions & { name?: string; ttl_s?: number; memory_limit?: Integer; device?: number }): Promise<Session>;
+    /** What the daemon says of each session. */
+    sessions(options?: RequestOptions & { limit?: number }): AsyncGenerator<SessionMeta, void>;
+    /** Resolves when all work sent so far in this session is done. */
+    sync(options?: RequestOptions): Promise<SessionMeta>;
+
+    /**
+     * An array of these data.
+     *
+     * Bytes are sent as they are, those of a view alone; `shape` is one axis if left out. The dtype is that
+     * of the typed array; with `dtype` a Uint8Array holds bool, a Float32Array complex64 and a Float64Array
+     * complex128 (re before im), a Uint16Array the bits of float16 and bfloat16; ArrayBuffer and DataView
+     * hold any. Float16Array is float16 where the engine has it.
+     *
+     * Nested lists, or one number, make float64 of numbers, int64 of bigints, bool of booleans; with `dtype`
+     * any other. Complex numbers are [re, im] and need a dtype.
+     * @throws TypeError where a typed array does not hold the dtype; ArraydError `length_mismatch`, `conflict`, `quota_exceeded`, …
+     */
+    array(data: Binary, options?: RequestOptions & { shape?: Shape; dtype?: Dtype; name?: string; replace?: boolean }): Promise<RemoteArray>;
+    array(data: Lists, options?: CreateOptions & { shape?: Shape }): Promise<RemoteArray>;
+    /** POST /v1/arrays with members as the API has them. */
+    create(members: CreateOptions & { shape?: readonly Integer[]; [creator: string]: unknown }): Promise<RemoteArray>;
+    /** Zeros, float64 unless `dtype` says otherwise. */
+    zeros(shape: Shape, options?: CreateOptions): Promise<RemoteArray>;
+    /** One value everywhere: float64 of a number, int64 of a bigint, complex128 of [re, im] unless `dtype` says otherwise. */
+    full(shape: Shape, value: Scalar, options?: CreateOptions): Promise<RemoteArray>;
+    /** start, start + step, … before stop: float64 of numbers, int64 of bigints. */
+    arange(start: number | bigint, stop: number | bigint, step?: number | bigint, options?: CreateOptions): Promise<RemoteArray>;
+    /** `num` numbers from start to stop; `endpoint: false` leaves the last one out. */
+    linspace(start: number, stop: number, num: number, options?: CreateOptions & { endpoint?: boolean }): Promise<RemoteArray>;
+    /** Ones on diagonal `k` (0) of n rows and `m` (n) columns. */
+    eye(n: number, options?: CreateOptions & { m?: number; k?: number }): Promise<RemoteArray>;
+    /** Philox numbers: uniform in [0, 1), normal, or integers from `low` below `high`; the same for the same `seed` (0). */
+    random(shape: Shape, options?: CreateOptions & {
+        distribution?: "uniform" | "normal" | "integers"; seed?: Integer; low?: Integer; high?: Integer;
+    }): Promise<RemoteArray>;
+    /** Zeros of another's shape, type, ghosts, padding, boundary and spacing. */
+    like(array: Ref, options?: CreateOptions): Promise<RemoteArray>;
+    /** The array of an id, or of a name in this session. @throws ArraydError `not_found` */
+    get(ref: Ref, options?: RequestOptions): Promise<RemoteArray>;
+    /** The session's arrays in order of creation, read page by page of `limit` (100). */
+    list(options?: RequestOptions & { limit?: number }): AsyncGenerator<RemoteArray, void>;
+
+    /**
+     * Evaluates infix text, a template or a tree. Resolves to an array, new, named or `out`, or, where the
+     * result is a single number with neither `name` nor `out`, to its value.
+     * @throws ArraydError with the place: `bad_expression`, `unknown_name`, `shape_mismatch`, `dtype_mismatch`, …
+     */
+    evaluate(e: Infix | Tree, options: EvaluateOptions & ({ name: string } | { out: Ref })): Promise<RemoteArray>;
+    evaluate<T extends RemoteArray | Value = RemoteArray | Value>(e: Infix | Tree, options?: EvaluateOptions): Promise<T>;
+    /** evaluate(expr`…`): await c.eval`${a} + 2*${b}`. */
+    eval<T extends RemoteArray | Value = RemoteArray | Value>(strings: TemplateStringsArray, ...values: Bindable[]): Promise<T>;
+    /** The value of a single number, or nested lists of up to 65,536 elements (else `too_large`); no array is made. */
+    value<T extends Value = Value>(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index">): Promise<T>;
+    /** The result itself, however large; no array is made. */
+    compute(e: Infix | Tree, options?: Omit<EvaluateOptions, "name" | "out" | "index">): Promise<Computed>;
+    /** Statements that are done all or none; resolves to their results, arrays and values, by name. */
+    statements(lines: Infix | readonly Infix[], options: StatementsOptions & { inline: true }): Promise<Record<string, Value>>;
+    statements<T extends RemoteArray | Value = RemoteArray | Value>(lines: Infix | readonly Infix[], options?: StatementsOptions): Promise<Record<string, T>>;
+    /** What evaluate would do: the typed tree, kernels, their sources, bytes they move; runs nothing. */
+    explain(e: Infix | Tree, options?: EvaluateOptions): Promise<Record<string, any>>;
+
+    /** Makes, or with `replace` replaces, an operator of one's own, of all sessions. */
+    defineFunction(name: string, params: readonly string[], e: string | Tree, options?: RequestOptions & { replace?: boolean }): Promise<FunctionMeta>;
+    functions(options?: RequestOptions & { limit?: number }): AsyncGenerator<FunctionMeta, void>;
+    deleteFunction(name: string, options?: RequestOptions): Promise<void>;
+
+    /**
+     * Runs statements `steps` times in the daemon, as a job that goes on by itself.
+     * @throws ArraydError with the statement, "/body/1", where one has a mistake; nothing has run then
+     */
+    start(lines: Infix | readonly Infix[], options: ProgramOptions): Promise<Job>;
+    /** @throws ArraydError `not_found` */
+    job(id: string, options?: RequestOptions): Promise<Job>;
+    jobs(options?: RequestOptions & { limit?: number }): AsyncGenerator<Job, void>;
+}
+
+/** A session of its own: a Client that can be deleted; `await using` does so by itself. */
+export class Session extends Client {
+    constructor(client: Client, meta: SessionMeta);
+    readonly id: string;
+    /** As it was made. */
+    readonly meta: SessionMeta;
+    /** Releases all its arrays. */
+    delete(options?: RequestOptions): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A handle of an array in the daemon. */
+export class RemoteArray {
+    constructor(client: Client, meta: ArrayMeta);
+    readonly client: Client;
+    /** What the daemon said of it last. */
+    readonly meta: ArrayMeta;
+    readonly id: string;
+    readonly name: string | null;
+    readonly dtype: Dtype;
+    readonly shape: number[];
+    /** Elements, rounded beyond 2^53 (which only views can be); exact in `meta`. */
+    readonly size: number;
+    /** Bytes, likewise. */
+    readonly nbytes: number;
+
+    /** Asks for `meta` anew. */
+    refresh(options?: RequestOptions): Promise<this>;
+    /** Changes the name, whether it may be written, where it is, its boundary and spacing. */
+    patch(changes: RequestOptions & {
+        name?: string; read_only?: boolean; location?: "device" | "host"; boundary?: readonly Boundary[]; spacing?: readonly number[];
+    }): Promise<this>;
+    /** New memory, zeroed, where the number of elements changes. @throws ArraydError `conflict` while views exist */
+    resize(shape: Shape, options?: RequestOptions): Promise<this>;
+    /** Exchanges the memory with an array of the same type and layout. @throws ArraydError `conflict` */
+    swap(other: Ref, options?: RequestOptions): Promise<this>;
+    /** Fills the ghost cells from the boundary. */
+    fillGhost(options?: RequestOptions): Promise<this>;
+    /** Releases this handle; views of it keep the memory. */
+    delete(options?: RequestOptions): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+
+    /** A view that shares the memory: an index as text, or steps in this order. @throws ArraydError `not_a_view`, `bad_index` */
+    view(steps?: string | (RequestOptions & {
+        index?: string; permute?: readonly number[]; reshape?: readonly number[]; broadcast_to?: readonly Integer[];
+        dtype?: Dtype; name?: string; ghost?: boolean;
+    })): Promise<RemoteArray>;
+    /** A deep copy. */
+    copy(options?: RequestOptions & { name?: string }): Promise<RemoteArray>;
+
+    /** The Response of a download, for what the methods below do not do. */
+    read(options?: ReadOptions & { method?: "GET" | "HEAD"; accept?: string; headers?: Record<string, string> }): Promise<Response>;
+    /** The elements, or those of a region, as Client.array takes them, in C order. */
+    data<T extends ArrayBufferView = TypedArray>(options?: RequestOptions & Region): Promise<T>;
+    /** The same as nested lists: numbers, bigints for 64-bit integers, booleans, [re, im]. */
+    toList<T extends Value = Value>(options?: RequestOptions & Region): Promise<T>;
+    /** One element. @throws ArraydError `bad_index` */
+    item<T extends Scalar = Scalar>(...index: number[]): Promise<T>;
+    /** The bytes as they come, those of the array as of the reply's beginning, whatever is written meanwhile. */
+    stream(options?: ReadOptions): Promise<ReadableStream<Uint8Array>>;
+    /** The array, or a region, as an .npy file. */
+    npy(options?: RequestOptions & Region): Promise<ArrayBuffer>;
+    /** The ETag of the bytes as they are now, for put's `ifMatch`. */
+    etag(options?: RequestOptions & Region): Promise<string>;
+    /**
+     * Writes all, or a region: bytes of the array's own type, or nested lists or a number of the region's
+     * shape; nothing is broadcast or converted. With `ifMatch` only what is still as it was is written.
+     * @throws TypeError for a typed array of another type; ArraydError `length_mismatch`, `shape_mismatch`, `precondition_failed`, `read_only`
+     */
+    put(data: Binary | Lists, options?: RequestOptions & Region & { ifMatch?: string }): Promise<void>;
+}
+
+export interface ReadOptions extends RequestOptions, Region {
+    /** The first byte that is wanted. */
+    start?: number;
+    /** The byte behind the last. */
+    end?: number;
+}
+
+/** A program that runs in the daemon, whether or not anybody looks. */
+export class Job implements AsyncIterable<JobMeta> {
+    constructor(client: Client, meta: Partial<JobMeta> & { id: string });
+    readonly client: Client;
+    /** What the daemon said of it last. */
+    readonly meta: JobMeta;
+    readonly id: string;
+    readonly state: JobMeta["state"];
+    /** Whole steps that the arrays have seen. */
+    readonly step: Integer;
+    /** Whether it is done, failed or cancelled. */
+    readonly ended: boolean;
+    /** What was recorded, by name; after an event what was since the event before. */
+    readonly records: Record<string, Array<number | bigint | boolean>>;
+    /** What it failed with. */
+    readonly error?: ArraydError;
+
+    /** Asks for `meta` anew. */
+    refresh(options?: RequestOptions): Promise<this>;
+    /** Resolves when it is done or cancelled, rejects with its error where it failed; `signal` ends the waiting alone. */
+    wait(options?: { signal?: AbortSignal }): Promise<this>;
+    /** Stops it between two steps; one that has ended is left as it is. */
+    cancel(options?: RequestOptions): Promise<this>;
+    /** Goes on with the steps that are left. */
+    resume(options?: RequestOptions): Promise<this>;
+    /** Cancels it where it runs, and gives back what the daemon keeps of it. */
+    forget(options?: RequestOptions): Promise<void>;
+    /**
+     * What the daemon says of it as it goes on, ten times a second at most, to its end; `meta` follows.
+     * Where the connection is cut it goes on behind the last event; `retries` (5) says how often without
+     * one in between.
+     */
+    events(options?: { signal?: AbortSignal; retries?: number }): AsyncGenerator<JobMeta, void>;
+    [Symbol.asyncIterator](): AsyncGenerator<JobMeta, void>;
+}
