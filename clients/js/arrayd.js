@@ -582,7 +582,8 @@ export class Job {
                     failures = -1;
                 }
             } catch (e) {
-                if (signal?.aborted || (e instanceof ArraydError && e.status < 500))
+                signal?.throwIfAborted(); // older engines throw something else
+                if (e instanceof ArraydError && e.status < 500)
                     throw e;
                 failure = e;
             }
