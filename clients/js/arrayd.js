@@ -145,8 +145,8 @@ async function errorOf(response, body) {
     const text = await response.text();
     const header = name => response.headers.get(name) ?? undefined;
     const { status } = response;
-    const problem = /json/.test(header("Content-Type")) ? parse(text)
-        : { status, code: "http_error", detail: text.slice(0, 500) || `HTTP status ${status}` }; // a proxy's
+    const unknown = { status, code: "http_error", detail: text.slice(0, 500) || `HTTP status ${status}` }; // a proxy's
+    const problem = /\bproblem\+json\b/.test(header("Content-Type")) ? parse(text) : unknown;
     const retryAfter = /^\d+$/.test(header("Retry-After")) ? Number(header("Retry-After")) : undefined;
     return new ArraydError(problem, { requestId: header("X-Request-Id"), retryAfter, body });
 }

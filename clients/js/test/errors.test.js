@@ -38,6 +38,8 @@ test("what waits in line says for how long", async () => {
 test("errors that a proxy makes up", async () => {
     const e = await fails("http_error", answered(() => new Response("<h1>Bad gateway</h1>", { status: 502 })).info());
     same([e.status, e.detail, e.retryAfter], [502, "<h1>Bad gateway</h1>", undefined]);
+    const other = new Response('{"error": "no"}', { status: 500, headers: { "Content-Type": "application/json" } });
+    same((await fails("http_error", answered(() => other).info())).detail, '{"error": "no"}');
     same((await fails("http_error", answered(() => new Response(null, { status: 504 })).info())).detail, "HTTP status 504");
 });
 

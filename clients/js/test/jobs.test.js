@@ -126,6 +126,19 @@ test("an interrupted stream goes on behind the last event", async () => {
     same(asked, [undefined, "a", "a", "a", "b"]);
 });
 
+test("who stops looking closes the connection", async () => {
+    let closed = false;
+    const body = new ReadableStream({
+        start: controller => controller.enqueue(encoder.encode('data: {"step": 1}\n\n')),
+        cancel() { closed = true; },
+    });
+    for await (const { step } of job([new Response(body)])[0]) {
+        same(step, 1);
+        break;
+    }
+    assert(closed);
+});
+
 test("it is given up when nothing comes", async () => {
     const cut = Array(4).fill(new TypeError("fetch failed"));
     const [j, asked] = job([['retry: 1\nid: a\ndata: {"step": 1}\n\n'], ...cut]);
