@@ -9,9 +9,9 @@
  * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
  * lose what his weight is worth to a crowd. The moment is short beside what the work took, or the
  * device would stand idle for somebody who wants little of it; who comes back later, but soon,
- * begins where he was, by `window` behind the others at most. A turn that is held and has not given
- * the device anything for that long (its request is still being read, or waits for memory) keeps
- * nobody back either, nor do turns that wait behind such.
+ * begins where he was, by two `window`s behind the others at most, and they wait for him. A turn
+ * that is held and has not given the device anything for that long (its request is still being
+ * read, or waits for memory) keeps nobody back either, nor do turns that wait behind such.
  *
  * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
  * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
@@ -21,16 +21,8 @@
  * Long turns of several flows are not out together on a device whose threads are all in each piece
  * of work (the CPU): they would only take its caches from each other.
  *
- * Streams of a device run side by side, so the time between the begin and the end of a piece of
- * work is not its own alone. Each lane that has work on the device is charged an equal part of the
- * time that passes, and never more than the device says that its work took: all charges together
- * are the time in which the device was busy. A lane whose work does not end when it might have is
- * waiting for something else, a compiler or another's work, and does not count beside those that
- * work: or a user could have his work charged to sessions of his that do nothing. Where the device
- * says in the end that it did work, it is charged what was `withheld` as well.
- *
  * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
-#include "server/scheduler.h"
+#include "server/scheduler_int.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -42,69 +34,13 @@
 #define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
 #define GRACE_PART 0.25      /* and of what such work takes */
 #define RECENT_NS  200000000 /* and as somebody whom the others leave room, and who is owed it */
+#define OWED       2         /* times the window, at most */
 #define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
-#define KEEPS      0.875     /* of what was known, with each piece of work */
-#define LINGERS    0.96875   /* and of the longest */
 #define AT_LEAST   2         /* turns, whatever they cost */
 #define AT_MOST    16    /* of a flow: they may cost more than it seems; a lane's come in order */
 #define ALONE      8     /* times as much, and as many, of who is alone, in all his lanes */
-#define OVERDUE    4     /* times what a lane's work takes; and */
-#define OVERDUE_MS 1.0   /* besides: then it does not work, it waits */
 #define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
 #define TICK_S     0.001 /* a look at those who wait: graces end without an event */
-
-/* Turns held, and pieces of work submitted: a turn ends mostly before its work, or the work before
- * the turn, so what is out is the larger of the two. */
-struct out {
-    int64_t n_turns, n_tasks;
-    int64_t n_long;          /* of the turns, by LONG_MS */
-    double turn_ms, task_ms; /* what they are expected to take */
-    double mean;             /* of a piece of work */
-    int64_t most;            /* however little they are expected to take */
-};
-
-struct flow {
-    struct flow *prev, *next;
-    struct device *device;
-    const _Atomic uint32_t *user; /* the weight's address; not read but by an ask */
-    double weight;
-    struct out out;
-    double took; /* of all its lanes, for new ones */
-    double start;
-    uint64_t last_ns; /* of its last event */
-    struct sched_turn *waiting;
-    struct sched_counts counts;
-};
-
-struct device {
-    struct flow *flows; /* they stay: who gave up his last lane and comes again is where he was */
-    double now;
-    struct sched_lane *busy; /* lanes with work on it */
-    uint64_t since_ns;       /* up to when their parts of its time are right */
-};
-
-struct sched_lane {
-    uint32_t refs; /* under the lock, like all that is not constant */
-    struct sched *sched;
-    struct flow *flow;
-    struct out out;
-    struct sched_lane *prev, *next; /* device->busy */
-    double part;                    /* of the time since its work was charged last, ms */
-    double withheld;                /* and while it seemed to wait */
-    double took;                    /* a piece of work, by the device, lately */
-    uint64_t waits_ns; /* when the next piece should long have ended, if it was not waiting */
-};
-
-struct sched {
-    uint64_t refs; /* the owner's, and one a lane */
-    struct sched_config config;
-    pthread_mutex_t lock;
-    pthread_cond_t somebody; /* waits; or the end */
-    pthread_t thread;
-    bool open, stop;
-    struct sched_counts counts;
-    struct device devices[];
-};
 
 /* --- what is known of work --- */
 
@@ -127,29 +63,6 @@ static void add_turn(struct out *o, int n, double ms)
     o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
 }
 
-/* n pieces of work more, or less, of a lane, and what is known of its pieces by now. */
-static void add_tasks(struct sched_lane *l, int n, double mean)
-{
-    struct out *o = &l->out, *of = &l->flow->out;
-    o->n_tasks += n;
-    o->mean = mean;
-    of->n_tasks += n;
-    of->task_ms -= o->task_ms;
-    o->task_ms = (double)o->n_tasks * mean;
-    of->task_ms = of->n_tasks ? of->task_ms + o->task_ms : 0;
-}
-
-static double learn(double mean, double ms)
-{
-    return KEEPS * mean + (1 - KEEPS) * ms;
-}
-
-/* Up at once and down slowly: what takes long may come again. */
-static double expect(double took, double ms)
-{
-    return ms > took ? ms : LINGERS * took + (1 - LINGERS) * ms;
-}
-
 /* --- flows --- */
 
 /* Whether the device could have work of its at once, but for other flows. */
@@ -161,16 +74,11 @@ static bool wants(const struct sched *s, const struct flow *f)
     return false;
 }
 
-static bool is_working(const struct sched_lane *l, uint64_t since_ns)
-{
-    return l->waits_ns > since_ns;
-}
-
 /* Work that should long have ended is waiting, for a compiler say: nobody waits for that. */
 static bool works(const struct flow *f, uint64_t now_ns)
 {
     for (const struct sched_lane *l = f->device->busy; l && f->out.n_tasks; l = l->next)
-        if (l->flow == f && is_working(l, now_ns))
+        if (l->flow == f && sched_is_working(l, now_ns))
             return true;
     return false;
 }
@@ -187,11 +95,13 @@ static bool is_recent(const struct flow *f, uint64_t now_ns)
     return f->last_ns && now_ns - f->last_ns < RECENT_NS;
 }
 
-static void touch(const struct sched *s, struct flow *f, uint64_t now_ns)
+void sched_touch(const struct sched *s, struct flow *f, uint64_t now_ns)
 {
-    double owed = is_recent(f, now_ns) ? s->config.window : 0;
-    if (!is_active(s, f, now_ns) && f->start < f->device->now - owed)
-        f->start = f->device->now - owed;
+    double owed = is_recent(f, now_ns) ? OWED * s->config.window : 0;
+    if (!is_active(s, f, now_ns) && f->start < f->device->now) {
+        f->start = f->start > f->device->now - owed ? f->start : f->device->now - owed;
+        f->device->now = f->start;
+    }
     f->last_ns = now_ns;
 }
 
@@ -260,8 +170,7 @@ static void count_wait(struct sched_counts *c, double seconds)
     c->waited_s += seconds;
 }
 
-/* With the lock held: whose turn it is now. */
-static void serve(struct sched *s, struct device *d)
+void sched_serve(struct sched *s, struct device *d)
 {
     while (s->counts.waiting) {
         uint64_t now_ns = s->config.clock_ns();
@@ -286,6 +195,12 @@ static void serve(struct sched *s, struct device *d)
     }
 }
 
+static void serve_all(struct sched *s)
+{
+    for (int i = 0; i < s->config.n_devices; i++)
+        sched_serve(s, &s->devices[i]);
+}
+
 static void *look_after(void *arg)
 {
     struct sched *s = arg;
@@ -297,8 +212,7 @@ static void *look_after(void *arg)
         }
         struct timespec next = clock_after(TICK_S);
         pthread_cond_timedwait(&s->somebody, &s->lock, &next);
-        for (int i = 0; i < s->config.n_devices; i++)
-            serve(s, &s->devices[i]);
+        serve_all(s);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -325,7 +239,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
     uint64_t now_ns = s->config.clock_ns();
     uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
     f->weight = weight ? weight : 1;
-    touch(s, f, now_ns);
+    sched_touch(s, f, now_ns);
     advance(s, f->device, now_ns);
     ms = ms > 0 ? ms : l->out.mean;
     bool now =
@@ -349,7 +263,8 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
             f->counts.waiting++;
             if (s->counts.waiting++ == 0)
                 pthread_cond_signal(&s->somebody);
-            serve(s, f->device); /* another lane of its flow may be what those before it wait for */
+            sched_serve(
+                s, f->device); /* another lane of its flow may be what those before it wait for */
         }
         *ret_now = now;
     }
@@ -383,85 +298,10 @@ void sched_leave(struct sched *s, struct sched_turn *t)
     }
     t->lane = NULL;
     t->held = false;
-    serve(s, f->device);
+    sched_serve(s, f->device);
     lane_unref(l);
     pthread_mutex_unlock(&s->lock);
 }
-
-/* --- what work took --- */
-
-/* With the lock held: gives the lanes their parts of the time up to now; where all seem to wait, of
- * all of them. */
-static void pass_time(struct device *d, uint64_t now_ns)
-{
-    int64_t working = 0, all = 0;
-    for (const struct sched_lane *l = d->busy; l; l = l->next, all++)
-        working += is_working(l, d->since_ns);
-    double ms = (double)(now_ns - d->since_ns) * 1e-6;
-    for (struct sched_lane *l = d->busy; l; l = l->next)
-        if (!working || is_working(l, d->since_ns))
-            l->part += ms / (double)(working ? working : all);
-        else
-            l->withheld += ms / (double)(working + 1);
-    d->since_ns = now_ns;
-}
-
-static void expect_end(struct sched_lane *l, uint64_t now_ns)
-{
-    l->waits_ns = now_ns + (uint64_t)((OVERDUE * l->took + OVERDUE_MS) * 1e6);
-}
-
-static void work_begun(void *user)
-{
-    struct sched_lane *l = user;
-    struct sched *s = l->sched;
-    struct device *d = l->flow->device;
-    pthread_mutex_lock(&s->lock);
-    uint64_t now_ns = s->config.clock_ns();
-    touch(s, l->flow, now_ns);
-    if (l->out.n_tasks == 0) {
-        pass_time(d, now_ns);
-        DL_APPEND(d->busy, l);
-        expect_end(l, now_ns);
-        l->part = l->withheld = 0;
-    }
-    add_tasks(l, 1, l->out.mean);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static double work_ended(void *user, double device_ms)
-{
-    struct sched_lane *l = user;
-    struct sched *s = l->sched;
-    struct device *d = l->flow->device;
-    struct flow *f = l->flow;
-    pthread_mutex_lock(&s->lock);
-    uint64_t now_ns = s->config.clock_ns();
-    pass_time(d, now_ns);
-    double most = l->part + l->withheld; /* it did work, if the device says so */
-    double ms = device_ms < most ? device_ms : most;
-    l->part = l->withheld = 0;
-    l->took = expect(l->took, device_ms);
-    f->took = expect(f->took, device_ms);
-    add_tasks(l, -1, learn(l->out.mean, ms));
-    f->out.mean = learn(f->out.mean, ms);
-    if (l->out.n_tasks == 0)
-        DL_DELETE(d->busy, l);
-    else
-        expect_end(l, now_ns);
-    f->start += ms / f->weight;
-    f->last_ns = now_ns;
-    serve(s, d);
-    pthread_mutex_unlock(&s->lock);
-    return ms;
-}
-
-static void lane_release(void *user)
-{
-    sched_lane_unref(user);
-}
-
-const struct work_watch sched_watch = {work_begun, work_ended, lane_release};
 
 /* --- lanes --- */
 
@@ -511,7 +351,7 @@ struct sched_lane *sched_lane_ref(struct sched_lane *l)
     return l;
 }
 
-static void sched_unref(struct sched *s)
+static void free_all(struct sched *s)
 {
     for (int i = 0; i < s->config.n_devices; i++)
         for (struct flow *f; (f = s->devices[i].flows);) {
@@ -523,6 +363,14 @@ static void sched_unref(struct sched *s)
     mem_free(s);
 }
 
+static void unlock_or_free(struct sched *s)
+{
+    bool last = s->refs == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        free_all(s);
+}
+
 void sched_lane_unref(struct sched_lane *l)
 {
     if (!l)
@@ -530,10 +378,7 @@ void sched_lane_unref(struct sched_lane *l)
     struct sched *s = l->sched;
     pthread_mutex_lock(&s->lock);
     lane_unref(l);
-    bool last = s->refs == 0;
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        sched_unref(s);
+    unlock_or_free(s);
 }
 
 /* --- the whole --- */
@@ -545,12 +390,13 @@ enum err_code sched_new(const struct sched_config *config, struct sched **ret, s
         return err_oom(e);
     s->refs = 1;
     s->config = *config;
-    if (!s->config.clock_ns)
+    s->ticks = !config->clock_ns;
+    if (s->ticks)
         s->config.clock_ns = clock_ns;
     pthread_mutex_init(&s->lock, NULL);
     clock_cond_init(&s->somebody);
-    if (pthread_create(&s->thread, NULL, look_after, s) != 0) {
-        sched_unref(s);
+    if (s->ticks && pthread_create(&s->thread, NULL, look_after, s) != 0) {
+        free_all(s);
         return err_set(e, ERR_INTERNAL, "cannot start the scheduler's thread");
     }
     *ret = s;
@@ -561,8 +407,14 @@ void sched_open(struct sched *s)
 {
     pthread_mutex_lock(&s->lock);
     s->open = true;
-    for (int i = 0; i < s->config.n_devices; i++)
-        serve(s, &s->devices[i]);
+    serve_all(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_look(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    serve_all(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -574,12 +426,11 @@ void sched_free(struct sched *s)
     s->stop = true;
     pthread_cond_signal(&s->somebody);
     pthread_mutex_unlock(&s->lock);
-    pthread_join(s->thread, NULL);
+    if (s->ticks)
+        pthread_join(s->thread, NULL);
     pthread_mutex_lock(&s->lock);
-    bool last = --s->refs == 0;
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        sched_unref(s);
+    s->refs--;
+    unlock_or_free(s);
 }
 
 void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_counts *ret)

@@ -27,13 +27,16 @@ struct sched_config {
     double window;       /* work that a session may have on a device; see scheduler.c */
     int64_t max_waiting; /* turns of a user that wait */
     int64_t max_waiting_all;    /* of all users */
-    uint64_t (*clock_ns)(void); /* NULL: the monotonic clock */
+    uint64_t (*clock_ns)(void); /* NULL: the monotonic clock; else see sched_look */
 };
 
 enum err_code sched_new(const struct sched_config *config, struct sched **ret,
                         struct err *e) must_check;
 /* From now on every turn comes at once, and so do those that are waited for. */
 void sched_open(struct sched *s);
+/* Gives turns that have become due as time went by. Who has a clock of his own calls it as that
+ * goes on; else the scheduler does, each millisecond. */
+void sched_look(struct sched *s);
 void sched_free(struct sched *s); /* NULL allowed; lanes may still be there, asks may not */
 
 /* weight: of the user, who is known by its address; read while somebody asks. ERR_OUT_OF_MEMORY. */

@@ -16,7 +16,8 @@
 #include "server/scheduler.h"
 
 #define STEP_NS  20000 /* of the clock */
-#define MOST     80    /* clients */
+#define LOOK_NS  1000000
+#define MOST     80 /* clients */
 #define WINDOW   10.0
 #define MAX_WAIT 100
 
@@ -180,6 +181,8 @@ static void run(double ms)
                 c->began = test_clock();
         }
         atomic_fetch_add(&now_ns, STEP_NS);
+        if (test_clock() % LOOK_NS < STEP_NS)
+            sched_look(sched);
         for (int i = 0; i < n_clients; i++) {
             struct client *c = &clients[i];
             if (working[i])
