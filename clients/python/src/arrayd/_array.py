@@ -1,0 +1,402 @@
+"""The array: an object of the Python Array API standard 2024.12 whose values are on the server."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._graph import Node, Shape, host
+from ._indexing import Basic, basic_index, take_index
+
+if TYPE_CHECKING:
+    from ._client import Client
+
+Scalar = Union[bool, int, float, complex]
+NUMBERS = (bool, int, float, complex, np.generic)
+
+
+class Array:
+    """Values in a daemon, or the expression that makes them.
+
+    Operators and functions build an expression; it is evaluated when a value is needed (`float(x)`, `np.asarray(x)`,
+    `print(x)`, `if x:`) or `compute()` asks for it, in one request. Assignments (`x[…] = …`, `x += …`) change this object
+    alone: what was made of it before keeps the old values.
+    """
+
+    __slots__ = ("_node", "_client", "__weakref__")
+    __array_priority__ = 1000
+    _node: Node
+    _client: "Client"
+
+    def __init__(self) -> None:
+        raise TypeError("arrays are made by a client's functions: asarray, zeros, …")
+
+    @classmethod
+    def _of(cls, node: Node, client: "Client") -> "Array":
+        x = cls.__new__(cls)
+        x._client = client
+        x._set(node)
+        return x
+
+    def _set(self, node: Node) -> None:
+        self._node = node
+        node.used_by(self)
+
+    # --- attributes ---
+
+    @property
+    def shape(self) -> Shape:
+        return self._node.shape
+
+    @property
+    def dtype(self) -> dt.DType:
+        return self._node.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._node.shape)
+
+    @property
+    def size(self) -> int:
+        return self._node.size
+
+    @property
+    def nbytes(self) -> int:
+        return self._node.nbytes
+
+    @property
+    def device(self) -> str:
+        return self._client.device
+
+    @property
+    def T(self) -> "Array":
+        if self.ndim != 2:
+            raise ValueError("T is of arrays of rank 2; mT turns the last two axes")
+        return self._client.permute_dims(self, (1, 0))
+
+    @property
+    def mT(self) -> "Array":
+        return self._client.matrix_transpose(self)
+
+    @property
+    def id(self) -> str:
+        """The array's id on the server; it is evaluated for it."""
+        return str(self.compute()._place().id)
+
+    @property
+    def name(self) -> Optional[str]:
+        return self._node.handle.name if self._node.handle else None
+
+    # --- values ---
+
+    def _place(self) -> Any:
+        return self._client._run(self._client._engine.place(self._node))
+
+    def compute(self) -> "Array":
+        """Evaluates the expression; the values stay on the server. Returns self."""
+        self._place() if self.ndim else self.numpy()
+        return self
+
+    def numpy(self) -> "np.ndarray[Any, Any]":
+        """The values; read-only where they are small and kept here."""
+        return self._client._fetched(self._node)
+
+    def item(self) -> Any:
+        if self.size != 1:
+            raise ValueError(f"an array of {self.size} elements is no number")
+        return self.numpy().reshape(-1)[0].item()
+
+    def tolist(self) -> Any:
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
+        if copy is False and self._node.value is None:
+            raise ValueError("the values are on the server: there is no array of them without a copy")
+        value = self.numpy()
+        if dtype is not None and np.dtype(dtype) != value.dtype:
+            return value.astype(dtype)
+        return value.copy() if copy or (copy is None and not value.flags.writeable) else value
+
+    def _number(self, kinds: str, what: str) -> Any:
+        if self.ndim:
+            raise TypeError(f"an array of rank {self.ndim} is no {what}")
+        if dt.kind(self.dtype) not in kinds:
+            raise TypeError(f"{dt.name_of(self.dtype)} is no {what}")
+        return self.numpy()[()]
+
+    def __bool__(self) -> bool:
+        return bool(self._number("biufc", "truth value"))
+
+    def __int__(self) -> int:
+        return int(self._number("biuf", "integer"))
+
+    def __index__(self) -> int:
+        return int(self._number("iu", "index"))
+
+    def __float__(self) -> float:
+        return float(self._number("biuf", "real number"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("biufc", "number"))
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("a number has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        if not self.ndim:
+            raise TypeError("a number cannot be iterated over")
+        return (self[i] for i in range(self.shape[0]))
+
+    def __repr__(self) -> str:
+        head = f"shape={self.shape}, dtype={dt.name_of(self.dtype)}"
+        if self.size > 1000:
+            ends = self._client._ends(self)
+            text = np.array2string(ends, separator=", ", prefix="arrayd.array(", threshold=0, edgeitems=3)
+            return f"arrayd.array({text}, {head})"
+        text = np.array2string(self.numpy(), separator=", ", prefix="arrayd.array(")
+        return f"arrayd.array({text}, {head})"
+
+    def __reduce__(self) -> Any:
+        handle = self._place()
+        handle.keep()
+        return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
+
+    # --- the standard's protocols ---
+
+    def __array_namespace__(self, *, api_version: Optional[str] = None) -> "Client":
+        self._client._check_version(api_version)
+        return self._client
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> "Array":
+        if stream is not None:
+            raise ValueError("the server has streams of its own: stream must be None")
+        self._client._check_device(device)
+        return self
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Optional[bool] = None) -> Any:
+        if dl_device is not None and tuple(dl_device) != (1, 0):
+            raise BufferError("the values come in this process' memory: dl_device can only be (1, 0)")
+        if copy is False:
+            raise BufferError("the values are on the server: there is no view of them without a copy")
+        if stream is not None:
+            raise BufferError("memory of the CPU has no stream")
+        return np.array(self.numpy()).__dlpack__()
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return (1, 0)
+
+    # --- indexing ---
+
+    def __getitem__(self, key: Any, /) -> "Array":
+        c, node = self._client, self._node
+        mask = c._mask_of(key, self)
+        if mask is not None:
+            return c._from_host(self.numpy()[mask.numpy()], self.dtype)
+        index = basic_index(key, self.shape)
+        if index is None:
+            return c._gather(self, take_index(key, self.shape))
+        if node.value is not None:
+            return Array._of(host(np.array(node.value[index.key]), node.dtype), c)
+        if index.is_all:
+            return Array._of(node, c)
+        part = Node("getitem", (node,), index.shape, node.dtype, {"index": index.text})
+        part.key = index.key
+        return Array._of(part, c)
+
+    def __setitem__(self, key: Any, value: Any, /) -> None:
+        c = self._client
+        mask = c._mask_of(key, self)
+        index = None if mask is not None else basic_index(key, self.shape)
+        v = c._operand(value, self)
+        if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
+            raise TypeError(f"{dt.name_of(v.dtype)} is not assigned to {dt.name_of(self.dtype)}")
+        if mask is not None and mask.ndim == self.ndim and v.shape == ():
+            cast = v if v.dtype == self.dtype else Node("astype", (v,), (), self.dtype, {"dtype": dt.name_of(self.dtype)})
+            node = Node("where", (mask._node, cast, self._node), self.shape, self.dtype)
+            self._set(node if mask.shape == self.shape else self._node)
+            return
+        if index is None:  # scattered: done here
+            values = np.array(self.numpy())
+            at = mask.numpy() if mask is not None else tuple(np.asarray(k) if isinstance(k, Array) else k for k in _tuple(key))
+            values[at] = c._fetched(v)
+            self._set(host(values, self.dtype))
+            return
+        np.broadcast_shapes(v.shape, index.shape)
+        if len(v.shape) > len(index.shape) and v.size != 1 or np.broadcast_shapes(v.shape, index.shape) != index.shape:
+            raise ValueError(f"values of shape {v.shape} do not fit a region of shape {index.shape}")
+        self._assign(index, v)
+
+    def _assign(self, index: Basic, v: Node) -> None:
+        c, node = self._client, self._node
+        if node.handle is not None and node.handle.name:  # the server's own: written to, once what was made of it is known
+            for later in node.dependents():
+                c._run(c._engine.place(later))
+            self._set(c._run(c._engine.assign(node, True, index.text, v)))
+            return
+        known = node.value is not None or (node.handle is None and node.nbytes <= 4096)
+        if known and node.handle is None and v.value is not None:
+            values = np.array(c._fetched(node))
+            values[index.key] = v.value
+            self._set(host(values, self.dtype))
+        elif index.is_all and v.shape == self.shape and v.dtype == self.dtype:
+            self._set(v)
+        else:
+            self._set(c._run(c._engine.assign(node, node.is_only_of(self), index.text, v)))
+
+    # --- operators ---
+
+    if TYPE_CHECKING:  # made below
+
+        def __add__(self, other: Any, /) -> Array: ...
+        def __radd__(self, other: Any, /) -> Array: ...
+        def __iadd__(self, other: Any, /) -> Array: ...
+        def __sub__(self, other: Any, /) -> Array: ...
+        def __rsub__(self, other: Any, /) -> Array: ...
+        def __isub__(self, other: Any, /) -> Array: ...
+        def __mul__(self, other: Any, /) -> Array: ...
+        def __rmul__(self, other: Any, /) -> Array: ...
+        def __imul__(self, other: Any, /) -> Array: ...
+        def __truediv__(self, other: Any, /) -> Array: ...
+        def __rtruediv__(self, other: Any, /) -> Array: ...
+        def __itruediv__(self, other: Any, /) -> Array: ...
+        def __floordiv__(self, other: Any, /) -> Array: ...
+        def __rfloordiv__(self, other: Any, /) -> Array: ...
+        def __ifloordiv__(self, other: Any, /) -> Array: ...
+        def __mod__(self, other: Any, /) -> Array: ...
+        def __rmod__(self, other: Any, /) -> Array: ...
+        def __imod__(self, other: Any, /) -> Array: ...
+        def __pow__(self, other: Any, /) -> Array: ...
+        def __rpow__(self, other: Any, /) -> Array: ...
+        def __ipow__(self, other: Any, /) -> Array: ...
+        def __and__(self, other: Any, /) -> Array: ...
+        def __rand__(self, other: Any, /) -> Array: ...
+        def __iand__(self, other: Any, /) -> Array: ...
+        def __or__(self, other: Any, /) -> Array: ...
+        def __ror__(self, other: Any, /) -> Array: ...
+        def __ior__(self, other: Any, /) -> Array: ...
+        def __xor__(self, other: Any, /) -> Array: ...
+        def __rxor__(self, other: Any, /) -> Array: ...
+        def __ixor__(self, other: Any, /) -> Array: ...
+        def __lshift__(self, other: Any, /) -> Array: ...
+        def __rlshift__(self, other: Any, /) -> Array: ...
+        def __ilshift__(self, other: Any, /) -> Array: ...
+        def __rshift__(self, other: Any, /) -> Array: ...
+        def __rrshift__(self, other: Any, /) -> Array: ...
+        def __irshift__(self, other: Any, /) -> Array: ...
+        def __eq__(self, other: Any, /) -> Array: ...  # type: ignore[override]
+        def __ne__(self, other: Any, /) -> Array: ...  # type: ignore[override]
+        def __lt__(self, other: Any, /) -> Array: ...
+        def __le__(self, other: Any, /) -> Array: ...
+        def __gt__(self, other: Any, /) -> Array: ...
+        def __ge__(self, other: Any, /) -> Array: ...
+
+    def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
+        c = self._client
+        if not isinstance(other, (Array, *NUMBERS)):
+            return NotImplemented
+        if isinstance(other, np.generic):
+            other = other.item()
+        f = getattr(c, op)
+        return f(other, self) if swapped else f(self, other)
+
+    def _in_place(self, op: str, other: Any) -> Any:
+        r = self._binary(op, other)
+        if r is NotImplemented:
+            return r
+        if r.shape != self.shape:
+            raise ValueError(f"a result of shape {r.shape} does not fit into shape {self.shape}")
+        if r.dtype != self.dtype:
+            raise TypeError(f"a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}")
+        self._set(r._node)
+        return self
+
+    def __abs__(self) -> "Array":
+        return self._client.abs(self)
+
+    def __neg__(self) -> "Array":
+        return self._client.negative(self)
+
+    def __pos__(self) -> "Array":
+        return self._client.positive(self)
+
+    def __invert__(self) -> "Array":
+        return self._client.bitwise_invert(self)
+
+    def __matmul__(self, other: "Array", /) -> "Array":
+        return self._client.matmul(self, other) if isinstance(other, Array) else NotImplemented
+
+    def __rmatmul__(self, other: "Array", /) -> "Array":
+        return self._client.matmul(other, self) if isinstance(other, Array) else NotImplemented
+
+    def __imatmul__(self, other: "Array", /) -> "Array":
+        return self._in_place("matmul", other)  # type: ignore[no-any-return]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # --- reductions, as NumPy's arrays have them ---
+
+    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Array":
+        return self._client.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Array":
+        return self._client.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def mean(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+        return self._client.mean(self, axis=axis, keepdims=keepdims)
+
+    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> "Array":
+        return self._client.std(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> "Array":
+        return self._client.var(self, axis=axis, correction=correction, keepdims=keepdims)
+
+    def min(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+        return self._client.min(self, axis=axis, keepdims=keepdims)
+
+    def max(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+        return self._client.max(self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+        return self._client.any(self, axis=axis, keepdims=keepdims)
+
+    def all(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+        return self._client.all(self, axis=axis, keepdims=keepdims)
+
+    def reshape(self, *shape: Any) -> "Array":
+        return self._client.reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape)
+
+    def astype(self, dtype: Any) -> "Array":
+        return self._client.astype(self, dt.dtype_of(dtype))
+
+
+def _same_kind(a: dt.DType, b: dt.DType) -> bool:
+    order = "buifc"
+    return order.index(dt.kind(a)) <= order.index(dt.kind(b)) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
+
+
+def _tuple(key: Any) -> Tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _operators() -> None:
+    table = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+             "mod": "remainder", "pow": "pow", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+             "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift"}
+    compare = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+    def method(name: str, body: Any) -> None:
+        body.__name__ = f"__{name}__"
+        body.__qualname__ = f"Array.__{name}__"
+        setattr(Array, f"__{name}__", body)
+
+    for name, op in {**table, **compare}.items():
+        method(name, lambda self, other, /, op=op: self._binary(op, other))
+    for name, op in table.items():
+        method("r" + name, lambda self, other, /, op=op: self._binary(op, other, True))
+        method("i" + name, lambda self, other, /, op=op: self._in_place(op, other))
+
+
+_operators()

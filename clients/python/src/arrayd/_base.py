@@ -1,0 +1,127 @@
+"""What the functions of the namespace have in common."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import NUMBERS, Array
+from ._engine import Engine
+from ._graph import Node, Shape, const, host
+from ._transport import Steps
+
+Axis = Union[None, int, Tuple[int, ...]]
+
+
+class Base:
+    """Arrays in, arrays out; nothing here waits for the server unless its name says so."""
+
+    device: str
+    _engine: Engine
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        raise NotImplementedError
+
+    def _array(self, op: str, args: Sequence[Node], shape: Shape, dtype: dt.DType, /, **attrs: Any) -> Array:
+        return self._wrap(Node(op, tuple(args), tuple(shape), dtype, attrs))
+
+    def _wrap(self, node: Node) -> Array:
+        return Array._of(node, self)  # type: ignore[arg-type]
+
+    def _from_host(self, value: Any, dtype: Optional[dt.DType] = None) -> Array:
+        """Values of this process; it is uploaded when the server needs it."""
+        v = np.asarray(value)
+        t = dtype or dt.dtype_of(v.dtype)
+        return self._wrap(host(v.astype(t) if v.dtype != t else v if v.flags.owndata and v.flags.writeable else v.copy(), t))
+
+    def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
+        value: "np.ndarray[Any, Any]" = self._run(self._engine.fetch(node))
+        return value
+
+    # --- operands ---
+
+    def _check(self, x: Any, what: str = "an array") -> Array:
+        if not isinstance(x, Array):
+            raise TypeError(f"{what} is wanted, not {type(x).__name__}")
+        if x._client is not self and x._client._engine.releaser.transport.url != self._engine.releaser.transport.url:
+            raise ValueError("the array belongs to another daemon")
+        return x
+
+    def _operand(self, value: Any, beside: Array) -> Node:
+        """An array's node, or a Python number in the dtype that it has beside the array."""
+        if isinstance(value, Array):
+            return self._check(value)._node
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, (bool, int, float, complex)):
+            return self._number(value, dt.scalar_with(value, beside.dtype))
+        if isinstance(value, (np.ndarray, list, tuple)):
+            return self._from_host(np.asarray(value))._node
+        raise TypeError(f"an array or a number is wanted, not {type(value).__name__}")
+
+    def _number(self, value: Any, dtype: dt.DType) -> Node:
+        if dt.is_integer(dtype):
+            info = np.iinfo(dtype)
+            if isinstance(value, int) and not info.min <= value <= info.max:
+                raise OverflowError(f"{value} does not fit into {dt.name_of(dtype)}")
+        with np.errstate(over="ignore"):
+            return const(value, dtype)
+
+    def _pair(self, name: str, x1: Any, x2: Any) -> Tuple[Node, Node]:
+        """The operands, one of which may be a number."""
+        if isinstance(x1, Array):
+            a = self._check(x1)._node
+            return a, self._operand(x2, x1)
+        if isinstance(x2, Array):
+            return self._operand(x1, x2), self._check(x2)._node
+        raise TypeError(f"{name} wants an array, not {type(x1).__name__} and {type(x2).__name__}")
+
+    def _cast(self, node: Node, dtype: dt.DType) -> Node:
+        if node.dtype == dtype:
+            return node
+        if node.op == "const" and node.value is not None and dt.bfloat16 not in (dtype, node.dtype):
+            return const(node.value[()], dtype)
+        return Node("astype", (node,), node.shape, dtype, {"dtype": dt.name_of(dtype)})
+
+    # --- axes and shapes ---
+
+    def _axis(self, axis: Any, rank: int) -> int:
+        i = int(axis)
+        if not -rank <= i < rank:
+            raise IndexError(f"axis {i} is out of range for an array of rank {rank}")
+        return i % rank
+
+    def _axes(self, axis: Axis, rank: int) -> List[int]:
+        if axis is None:
+            return list(range(rank))
+        axes = [self._axis(a, rank) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+        if len(set(axes)) != len(axes):
+            raise ValueError(f"an axis is there twice: {axis}")
+        return axes
+
+    @staticmethod
+    def _reduced(shape: Shape, axes: List[int], keepdims: bool) -> Shape:
+        return tuple(1 if k in axes else n for k, n in enumerate(shape) if keepdims or k not in axes)
+
+    @staticmethod
+    def _shape(shape: Any) -> Shape:
+        s = (int(shape),) if not isinstance(shape, (tuple, list)) else tuple(int(n) for n in shape)
+        if any(n < 0 for n in s):
+            raise ValueError(f"a shape has no negative extents: {shape}")
+        return s
+
+    @staticmethod
+    def _broadcast(*nodes: Node) -> Shape:
+        return tuple(np.broadcast_shapes(*(n.shape for n in nodes)))
+
+    def _check_device(self, device: Any) -> None:
+        if device is not None and device != self.device:
+            raise ValueError(f"the device of this client's arrays is {self.device!r}, not {device!r}")
+
+
+def is_number(x: Any) -> bool:
+    return isinstance(x, NUMBERS)
+
+
+Attributes = Dict[str, Any]

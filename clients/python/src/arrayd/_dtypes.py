@@ -1,0 +1,149 @@
+"""Data types and how they promote: the server's rules, so that the dtype of a result is known before it is asked for.
+
+A dtype is NumPy's. bfloat16 is ml_dtypes' where that package is installed, else a stand-in whose elements are raw bytes.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple, Union
+
+import numpy as np
+
+DType = np.dtype[Any]
+Scalar = Union[bool, int, float, complex]
+
+try:
+    import ml_dtypes
+
+    bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
+except ImportError:
+    bfloat16 = np.dtype([("bfloat16", "<u2")])
+
+NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+         "complex64", "complex128")
+BY_NAME: Dict[str, DType] = {name: np.dtype(name) for name in NAMES}
+BY_NAME["bfloat16"] = bfloat16
+NAME_OF: Dict[DType, str] = {t: name for name, t in BY_NAME.items()}
+
+BOOL, INT64, UINT64 = BY_NAME["bool"], BY_NAME["int64"], BY_NAME["uint64"]
+FLOAT32, FLOAT64 = BY_NAME["float32"], BY_NAME["float64"]
+COMPLEX64, COMPLEX128 = BY_NAME["complex64"], BY_NAME["complex128"]
+
+
+def dtype_of(x: Any) -> DType:
+    """A dtype, its name, or a type that stands for one (`bool`, `float`)."""
+    if isinstance(x, str) and x in BY_NAME:
+        return BY_NAME[x]
+    t = x if isinstance(x, np.dtype) else np.dtype(x)
+    if t.byteorder == ">":
+        t = t.newbyteorder("<")
+    if t not in NAME_OF:
+        raise TypeError(f"arrayd has no dtype {x}")
+    return BY_NAME[NAME_OF[t]]
+
+
+def name_of(t: DType) -> str:
+    return NAME_OF[t]
+
+
+def kind(t: DType) -> str:
+    """b, i, u, f or c."""
+    return "f" if t == bfloat16 else t.kind
+
+
+def is_integer(t: DType) -> bool:
+    return kind(t) in "iu"
+
+
+def is_real_floating(t: DType) -> bool:
+    return kind(t) == "f"
+
+
+def is_complex(t: DType) -> bool:
+    return kind(t) == "c"
+
+
+def is_floating(t: DType) -> bool:
+    return kind(t) in "fc"
+
+
+def promote(a: DType, b: DType) -> DType:
+    """NumPy 2's table; bfloat16 promotes as float16 does, and the two together give float32."""
+    if a == b:
+        return a
+    brains = (a == bfloat16) + (b == bfloat16)
+    if not brains:
+        return np.promote_types(a, b)
+    half = BY_NAME["float16"]
+    other = b if a == bfloat16 else a
+    if other == half:
+        return FLOAT32
+    t = np.promote_types(half, other)
+    return bfloat16 if t == half else t
+
+
+def scalar_with(value: Scalar, t: DType) -> DType:
+    """The dtype of a Python scalar with an array of dtype t: t within the kind, else the default of the scalar's."""
+    if isinstance(value, (bool, np.bool_)):
+        return t
+    if isinstance(value, (int, np.integer)):
+        return INT64 if t == BOOL else t
+    if isinstance(value, (float, np.floating)):
+        return t if is_floating(t) else FLOAT64
+    return t if is_complex(t) else COMPLEX64 if is_real_floating(t) and t != FLOAT64 else COMPLEX128
+
+
+def default_of(value: Scalar) -> DType:
+    if isinstance(value, (bool, np.bool_)):
+        return BOOL
+    if isinstance(value, (int, np.integer)):
+        return INT64 if value < 2**63 else UINT64
+    return FLOAT64 if isinstance(value, (float, np.floating)) else COMPLEX128
+
+
+def real_of(t: DType) -> DType:
+    return FLOAT32 if t == COMPLEX64 else FLOAT64 if t == COMPLEX128 else t
+
+
+def floating(t: DType) -> DType:
+    """What sqrt and its like give."""
+    return t if is_floating(t) else FLOAT64
+
+
+def summed(t: DType) -> DType:
+    """What sum and prod give."""
+    return INT64 if kind(t) in "bi" else UINT64 if kind(t) == "u" else t
+
+
+KINDS: Dict[str, str] = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
+                         "real floating": "f", "complex floating": "c", "numeric": "iufc"}
+
+
+def isdtype(dtype: Any, kind_: Union[str, Any, Tuple[Any, ...]]) -> bool:
+    t = dtype_of(dtype)
+    if isinstance(kind_, tuple):
+        return any(isdtype(t, k) for k in kind_)
+    if isinstance(kind_, str):
+        if kind_ not in KINDS:
+            raise ValueError(f"no kind of dtypes is called {kind_!r}: there are {', '.join(KINDS)}")
+        return kind(t) in KINDS[kind_]
+    return t == dtype_of(kind_)
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    try:
+        return promote(from_, to) == to
+    except TypeError:
+        return False
+
+
+def result_type(arrays: List[DType], scalars: List[Scalar]) -> DType:
+    if not arrays:
+        if not scalars:
+            raise ValueError("result_type of nothing")
+        arrays, scalars = [default_of(scalars[0])], scalars[1:]
+    t = arrays[0]
+    for other in arrays[1:]:
+        t = promote(t, other)
+    for s in scalars:
+        t = scalar_with(s, t)
+    return t

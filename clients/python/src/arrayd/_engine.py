@@ -1,0 +1,166 @@
+"""How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_transport.py`)."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+
+from ._dtypes import DType, dtype_of, name_of
+from ._errors import ArraydError
+from ._graph import Handle, Node, Shape, describe, postorder, to_json, too_large
+from ._transport import OCTETS, Releaser, Request, Steps, ask
+
+SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
+TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for
+
+
+class Engine:
+    """One session's view of a daemon: what is yielded here carries the session's header."""
+
+    def __init__(self, session: Optional[str], releaser: Releaser):
+        self.session, self.releaser = session, releaser
+        self.headers = (("Arrayd-Session", session),) if session else ()
+
+    def ask(self, method: str, path: str, value: Any = None, **more: Any) -> Request:
+        return ask(method, path, value, headers=self.headers, **more)
+
+    # --- memory on the server ---
+
+    def own(self, metadata: Dict[str, Any]) -> Handle:
+        """A handle that goes when its last user here goes, unless it has a name: then others may count on it."""
+        self.releaser.start()
+        name = metadata.get("name")
+        return Handle(metadata["id"], name, None if name else self.releaser.add)
+
+    def upload(self, value: "np.ndarray[Any, Any]", dtype: DType, name: Optional[str] = None) -> Steps[Dict[str, Any]]:
+        """POST (or, with a name, PUT) of the array's bytes; the metadata."""
+        data = np.ascontiguousarray(value).reshape(value.shape)
+        if data.dtype.byteorder == ">":
+            data = data.astype(data.dtype.newbyteorder("<"))
+        body = bytes_of(data) if data.size else b""
+        extents = ",".join(map(str, value.shape))
+        path = f"/v1/arrays/{name}" if name else "/v1/arrays"
+        r = yield Request("PUT" if name else "POST", f"{path}?dtype={name_of(dtype)}&shape={extents}", body, OCTETS,
+                          headers=self.headers)
+        metadata: Dict[str, Any] = r.json()
+        return metadata
+
+    def place(self, node: Node) -> Steps[Handle]:
+        """The node's memory on the server: uploaded, made or evaluated where it has none."""
+        if node.handle is not None:
+            return node.handle
+        if node.op in ("host", "const"):
+            assert node.value is not None
+            node.handle = self.own((yield from self.upload(node.value, node.dtype)))
+        elif node.op == "create":
+            node.set_handle(self.own((yield self.ask("POST", "/v1/arrays", node.attrs)).json()))
+        elif not node.shape:  # a number is no array on the server
+            yield from self.fetch(node)
+            return (yield from self.place(node))
+        else:
+            body = yield from self.request_of(node)
+            node.set_handle(self.own((yield from self.evaluate(node, body)).json()))
+        assert node.handle is not None
+        return node.handle
+
+    # --- expressions ---
+
+    def request_of(self, node: Node) -> Steps[Dict[str, Any]]:
+        """`tree` and `let`, with every leaf on the server; what is more than a request takes is evaluated in parts."""
+        while True:
+            much = too_large(node)
+            if much is None:
+                break
+            parts = sorted((a for a in much.args if not a.is_leaf), key=lambda a: -sum(1 for _ in postorder(a)))
+            if not parts:
+                break  # the server says what is too much
+            yield from self.place(parts[0])
+        for leaf in [n for n in postorder(node) if n.is_leaf and n.handle is None and n.op != "const"]:
+            yield from self.place(leaf)
+        return to_json(node)
+
+    def evaluate(self, node: Node, body: Dict[str, Any], accept: Optional[str] = None) -> Steps[Any]:
+        try:
+            return (yield self.ask("POST", "/v1/evaluate", body, accept=accept, safe=accept is not None))
+        except ArraydError as e:
+            if e.pointer and e.pointer.startswith(("/tree", "/let")):
+                raise e.with_expression(describe(at_pointer(node, body, e.pointer))) from None
+            raise
+
+    def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
+        """The values, in memory of this process (read-only where they are kept)."""
+        if node.value is not None:
+            return node.value
+        if node.op == "getitem" and not node.shape and node.args[0].nbytes <= TINY:
+            whole = yield from self.fetch(node.args[0])
+            node.set_value(np.array(whole[node.key]))
+            assert node.value is not None
+            return node.value
+        if node.handle is None and node.nbytes <= SMALL and node.op != "create":
+            body = yield from self.request_of(node)
+            if node.handle is None:
+                r = yield from self.evaluate(node, body, OCTETS)
+                node.set_value(from_bytes(r.body, node.shape, node.dtype))
+                assert node.value is not None
+                return node.value
+        handle = yield from self.place(node)
+        value = np.empty(node.shape, node.dtype)
+        if node.size:
+            yield Request("GET", f"/v1/arrays/{handle.id}/data", accept=OCTETS, into=bytes_of(value), headers=self.headers)
+        if node.nbytes <= SMALL:
+            node.set_value(value)
+        return value
+
+    def assign(self, node: Node, exclusive: bool, index: str, value: Node) -> Steps[Node]:
+        """The node with `value` in the region `index`: written in place where nobody else sees it, else a copy."""
+        handle = yield from self.place(node)
+        if not exclusive:
+            handle = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
+        body = yield from self.request_of(value)
+        body.update(out=handle.id, index=index)
+        yield from self.evaluate(value, body)
+        result = Node("stored", (), node.shape, node.dtype)
+        result.handle = handle
+        return result
+
+
+def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:
+    """The memory of an array that is contiguous and not empty."""
+    return memoryview(value.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+
+
+def from_bytes(body: bytes, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
+    return np.frombuffer(bytearray(body), dtype).reshape(shape)
+
+
+def at_pointer(root: Node, body: Dict[str, Any], pointer: str) -> Node:
+    """The node that a place in the request was written for: the innermost that can be found, else the whole."""
+    order: List[Node] = list(postorder(root))
+    texts: Dict[str, List[Node]] = {}
+    for n in order:
+        if not n.is_leaf:
+            texts.setdefault(n.op, []).append(n)
+    place: Any = body
+    found: Any = None
+    for key in pointer.split("/")[1:]:
+        try:
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            break
+        if isinstance(place, dict) and "op" in place:
+            found = place
+    if found is None:
+        return root
+    same = [n for n in texts.get(found["op"], []) if len(n.args) == len(_flat(found["args"])) and
+            all(found.get(k) == v for k, v in n.attrs.items())]
+    return same[0] if len(same) == 1 else root
+
+
+def _flat(args: List[Any]) -> List[Any]:
+    return args[0] if len(args) == 1 and isinstance(args[0], list) else args
+
+
+def described(metadata: Dict[str, Any]) -> Any:
+    """Shape and dtype of metadata."""
+    return tuple(metadata["shape"]), dtype_of(metadata["dtype"])
+

@@ -1,0 +1,93 @@
+"""What the server refuses, as exceptions."""
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Optional, Type
+
+
+class ArraydError(Exception):
+    """A request that failed: RFC 9457's problem details. `pointer` is the place in the request's body, `offset` the character
+    in the expression there; `expression`, where known, is the expression, and the message shows it with a mark below."""
+
+    status: int
+    code: str
+    detail: str
+
+    def __init__(self, status: int, code: str, detail: str, pointer: Optional[str] = None, offset: Optional[int] = None,
+                 expression: Optional[str] = None, request_id: Optional[str] = None, retry_after: Optional[float] = None):
+        self.status, self.code, self.detail = status, code, detail
+        self.pointer, self.offset, self.expression = pointer, offset, expression
+        self.request_id, self.retry_after = request_id, retry_after
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        text = f"{self.detail} ({self.code})"
+        if self.pointer and not self.expression:
+            text += f" at {self.pointer}"
+        if self.expression:
+            text += f"\n    {self.expression}"
+            if self.offset is not None:
+                text += "\n    " + " " * self.offset + "^"
+        return text
+
+    def with_expression(self, expression: str) -> "ArraydError":
+        return type(self)(self.status, self.code, self.detail, self.pointer, self.offset, expression, self.request_id,
+                          self.retry_after)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.status, self.code, self.detail, self.pointer, self.offset, self.expression, self.request_id,
+                            self.retry_after)
+
+
+class BadValue(ArraydError, ValueError):
+    """422: shapes, values or expressions that do not go together."""
+
+
+class BadType(ArraydError, TypeError):
+    """422 dtype_mismatch: an operation that these dtypes do not have."""
+
+
+class BadIndex(ArraydError, IndexError):
+    """An index outside the array."""
+
+
+class NotFound(ArraydError, LookupError):
+    """404: no such array, session, job or function; or another's."""
+
+
+class Denied(ArraydError, PermissionError):
+    """401 and 403."""
+
+
+class Conflict(ArraydError):
+    """409: a taken name, a lease, something read-only."""
+
+
+class Busy(ArraydError):
+    """429 and 503: a quota, a full queue, a daemon that is ending. `retry_after` says in how many seconds to come again."""
+
+
+class OutOfMemory(ArraydError, MemoryError):
+    """507: the device's memory does not suffice."""
+
+
+class ConnectionLost(ArraydError, ConnectionError):
+    """The daemon is not there, or went away before it had answered."""
+
+
+_BY_CODE: Dict[str, Type[ArraydError]] = {"dtype_mismatch": BadType, "bad_index": BadIndex}
+_BY_STATUS: Dict[int, Type[ArraydError]] = {400: BadValue, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 422: BadValue,
+                                            429: Busy, 503: Busy, 507: OutOfMemory}
+
+
+def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
+    """The exception that a reply is."""
+    try:
+        p = json.loads(body)
+        code, detail = str(p["code"]), str(p["detail"])
+    except (ValueError, KeyError, TypeError):
+        p, code, detail = {}, "unknown", body[:200].decode("utf-8", "replace") or f"status {status}"
+    after = headers.get("retry-after")
+    cls = _BY_CODE.get(code) or _BY_STATUS.get(status, ArraydError)
+    return cls(status, code, detail, p.get("pointer"), p.get("offset"), None, headers.get("x-request-id"),
+               float(after) if after and after.isdigit() else None)

@@ -1,0 +1,86 @@
+"""Indices: what NumPy calls basic ones as the server's index strings, the rest as positions."""
+from __future__ import annotations
+
+import operator
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from ._graph import Shape
+
+
+class Basic(NamedTuple):
+    key: Tuple[Any, ...]  # for NumPy
+    text: str  # for the server
+    shape: Shape  # of the result
+    is_all: bool  # it selects everything, as it is
+
+
+def _is_integer(k: Any) -> bool:
+    if isinstance(k, (bool, np.bool_)):
+        return False
+    if isinstance(k, (int, np.integer)):
+        return True
+    return hasattr(k, "__index__") and getattr(k, "ndim", 0) == 0 and not isinstance(k, np.ndarray)
+
+
+def expand(key: Any, rank: int) -> List[Any]:
+    """The key with its ellipsis written out and missing axes added."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index has one ellipsis at most")
+    taken = sum(1 for k in keys if k is not None and k is not Ellipsis)
+    if taken > rank:
+        raise IndexError(f"{taken} indices for an array of rank {rank}")
+    at = dots[0] if dots else len(keys)
+    return keys[:at] + [slice(None)] * (rank - taken) + keys[at + 1:]
+
+
+def basic_index(key: Any, shape: Shape) -> Optional[Basic]:
+    """None where there is more to it than integers, slices, None and an ellipsis."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if not all(k is None or k is Ellipsis or isinstance(k, slice) or _is_integer(k) for k in keys):
+        return None
+    out: List[Any] = []
+    text: List[str] = []
+    extents: List[int] = []
+    axis, whole = 0, True
+    for k in expand(key, len(shape)):
+        if k is None:
+            text.append("None")
+            extents.append(1)
+            out.append(None)
+            whole = False
+            continue
+        n = shape[axis]
+        axis += 1
+        if isinstance(k, slice):
+            start, stop, step = k.indices(n)
+            count = len(range(start, stop, step))
+            if count == 0:
+                text.append("0:0")
+                out.append(slice(0, 0))
+            else:
+                end = "" if stop < 0 else str(stop)
+                text.append(f"{start}:{end}:{step}" if step != 1 else f"{start}:{end}")
+                out.append(slice(start, None if stop < 0 else stop, step))
+            extents.append(count)
+            whole = whole and count == n and (step > 0 or n <= 1)
+        else:
+            i = operator.index(k)
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of range: axis {axis - 1} has {n} elements")
+            i += n if i < 0 else 0
+            text.append(str(i))
+            out.append(i)
+            whole = False
+    return Basic(tuple(out), ", ".join(text), tuple(extents), whole)
+
+
+def take_index(key: Any, shape: Shape) -> List[Any]:
+    """Integers and integer arrays, one an axis (the standard's integer array indexing)."""
+    keys = expand(key, len(shape))
+    if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in keys):
+        raise IndexError("slices and integer arrays do not go together in an index")
+    return keys

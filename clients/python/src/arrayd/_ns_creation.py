@@ -1,0 +1,175 @@
+"""Creation functions. What is filled with one number is an expression and takes no memory until it must."""
+from __future__ import annotations
+
+import math
+from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import Array
+from ._base import Base
+from ._engine import SMALL
+from ._graph import create
+
+Number = Union[bool, int, float, complex]
+Extents = Union[int, Tuple[int, ...]]
+
+
+class Creation(Base):
+    def asarray(self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None) -> Array:
+        """An array of values of this process, or of an array. Uploaded when the server first needs it."""
+        self._check_device(device)
+        t = None if dtype is None else dt.dtype_of(dtype)
+        if isinstance(obj, Array):
+            if t is None or t == obj.dtype:
+                return self._wrap(obj._node) if copy else obj
+            if copy is False:
+                raise ValueError("another dtype needs a copy")
+            return self._wrap(self._cast(self._check(obj)._node, t))
+        if copy is False:
+            raise ValueError("values of this process are copied to the server")
+        if _holds_arrays(obj):
+            obj = _fetched(obj)
+        value = np.asarray(obj)
+        if value.dtype == object:
+            raise OverflowError("an integer is too large, or these are no numbers")
+        if t is None:
+            t = dt.dtype_of(value.dtype)
+        elif isinstance(obj, int) and not isinstance(obj, bool):
+            self._number(obj, t)
+        return self._from_host(np.array(value, dtype=t), t)
+
+    def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
+        """`fill_value` everywhere."""
+        self._check_device(device)
+        if isinstance(fill_value, Array):
+            fill_value = fill_value.item()
+        t = dt.default_of(fill_value) if dtype is None else dt.dtype_of(dtype)
+        s = self._shape(shape)
+        node = self._number(fill_value, t)
+        return self._array("broadcast_to", (node,), s, t, shape=list(s)) if s else self._wrap(node)
+
+    def zeros(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+        """0 everywhere; float64 unless told otherwise."""
+        return self.full(shape, 0, dtype=dt.FLOAT64 if dtype is None else dtype, device=device)
+
+    def ones(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+        """1 everywhere; float64 unless told otherwise."""
+        return self.full(shape, 1, dtype=dt.FLOAT64 if dtype is None else dtype, device=device)
+
+    def empty(self, shape: Extents, *, dtype: Any = None, device: Any = None) -> Array:
+        """The same as zeros: nobody reads what was in memory before."""
+        return self.zeros(shape, dtype=dtype, device=device)
+
+    def full_like(self, x: Array, /, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
+        """`full` with the shape and dtype of x."""
+        return self.full(self._check(x).shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+
+    def zeros_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+        """`zeros` with the shape and dtype of x."""
+        return self.full_like(x, 0, dtype=dtype, device=device)
+
+    def ones_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+        """`ones` with the shape and dtype of x."""
+        return self.full_like(x, 1, dtype=dtype, device=device)
+
+    def empty_like(self, x: Array, /, *, dtype: Any = None, device: Any = None) -> Array:
+        """The same as zeros_like."""
+        return self.full_like(x, 0, dtype=dtype, device=device)
+
+    def arange(self, start: Union[int, float], /, stop: Optional[Union[int, float]] = None, step: Union[int, float] = 1, *,
+               dtype: Any = None, device: Any = None) -> Array:
+        """start, start + step, … below stop; with one number, 0 to that."""
+        self._check_device(device)
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ValueError("a step of 0 never arrives")
+        if dtype is None:
+            t = dt.INT64 if all(isinstance(v, int) for v in (start, stop, step)) else dt.FLOAT64
+        else:
+            t = dt.dtype_of(dtype)
+        n = max(0, math.ceil((stop - start) / step))
+        if n * t.itemsize <= SMALL:
+            return self._from_host(np.arange(start, stop, step, dtype=t)[:n] if n else np.empty(0, t), t)
+        return self._wrap(create({"arange": {"start": start, "stop": stop, "step": step}}, (n,), t))
+
+    def linspace(self, start: Number, stop: Number, /, num: int, *, dtype: Any = None, device: Any = None,
+                 endpoint: bool = True) -> Array:
+        """`num` numbers from start to stop, which is one of them if `endpoint`."""
+        self._check_device(device)
+        if num < 0:
+            raise ValueError("num is not negative")
+        t = (dt.COMPLEX128 if isinstance(start, complex) or isinstance(stop, complex) else dt.FLOAT64) if dtype is None \
+            else dt.dtype_of(dtype)
+        if num * t.itemsize <= SMALL or dt.is_complex(t):
+            return self._from_host(np.linspace(start, stop, num, endpoint=endpoint).astype(t), t)
+        spec = {"start": start, "stop": stop, "num": num, "endpoint": endpoint}
+        return self._wrap(create({"linspace": spec}, (num,), t))
+
+    def eye(self, n_rows: int, n_cols: Optional[int] = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Array:
+        """1 on the k-th diagonal, else 0."""
+        self._check_device(device)
+        t = dt.FLOAT64 if dtype is None else dt.dtype_of(dtype)
+        m = n_rows if n_cols is None else n_cols
+        if n_rows * m * t.itemsize <= SMALL:
+            return self._from_host(np.eye(n_rows, m, k).astype(t), t)
+        return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))
+
+    def random(self, shape: Extents, *, distribution: str = "uniform", seed: int = 0, low: Optional[Number] = None,
+               high: Optional[Number] = None, dtype: Any = None) -> Array:
+        """Philox4x32-10 numbers, the same for the same seed on every backend: uniform in [0, 1), normal, or integers in
+        [low, high)."""
+        t = dt.dtype_of(dtype) if dtype is not None else dt.INT64 if distribution == "integers" else dt.FLOAT64
+        spec: Any = {"distribution": distribution, "seed": seed}
+        spec.update({k: v for k, v in (("low", low), ("high", high)) if v is not None})
+        s = self._shape(shape)
+        return self._wrap(create({"shape": list(s), "random": spec}, s, t))
+
+    def from_dlpack(self, x: object, /, *, device: Any = None, copy: Optional[bool] = None) -> Array:
+        """An array of another library's, whose values are uploaded."""
+        if isinstance(x, Array):
+            return self.asarray(x, device=device, copy=copy)
+        if copy is False:
+            raise ValueError("values of this process are copied to the server")
+        return self.asarray(np.array(np.from_dlpack(x)), device=device)  # type: ignore[arg-type]
+
+    def meshgrid(self, *arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> List[Array]:
+        """Coordinates of a grid, from those along its axes."""
+        if indexing not in ("xy", "ij"):
+            raise ValueError("indexing is 'xy' or 'ij'")
+        if len({self._check(a).dtype for a in arrays}) > 1:
+            raise ValueError("the arrays are of one dtype")
+        n = len(arrays)
+        turn = indexing == "xy" and n > 1
+        order = [1, 0, *range(2, n)] if turn else list(range(n))
+        shape = tuple(arrays[k].size for k in order)
+        out = []
+        for i, a in enumerate(arrays):
+            s = [1] * n
+            s[order.index(i)] = a.size
+            column = self._array("reshape", (a._node,), tuple(s), a.dtype, shape=s)
+            out.append(self._array("broadcast_to", (column._node,), shape, a.dtype, shape=list(shape)))
+        return out
+
+    def tril(self, x: Array, /, *, k: int = 0) -> Array:
+        """x below and on the k-th diagonal of the last two axes, 0 above."""
+        return self._triangle("tril", x, k)
+
+    def triu(self, x: Array, /, *, k: int = 0) -> Array:
+        """x above and on the k-th diagonal of the last two axes, 0 below."""
+        return self._triangle("triu", x, k)
+
+    def _triangle(self, op: str, x: Array, k: int) -> Array:
+        if self._check(x).ndim < 2:
+            raise ValueError(f"{op} is of arrays of rank 2 and more")
+        return self._array(op, (x._node,), x.shape, x.dtype, k=k)
+
+
+def _holds_arrays(obj: Any) -> bool:
+    return isinstance(obj, (list, tuple)) and any(isinstance(o, Array) or _holds_arrays(o) for o in obj)
+
+
+def _fetched(obj: Sequence[Any]) -> List[Any]:
+    return [o.numpy() if isinstance(o, Array) else _fetched(o) if isinstance(o, (list, tuple)) else o for o in obj]

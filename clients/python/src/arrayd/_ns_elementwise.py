@@ -1,0 +1,176 @@
+"""Elementwise functions of the standard, and arrayd's own beside them."""
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Union
+
+from . import _dtypes as dt
+from ._array import Array
+from ._base import Base
+from ._graph import Node
+
+Number = Union[bool, int, float, complex]
+Rule = Callable[[dt.DType], dt.DType]
+Unary = Callable[..., Array]
+Binary = Callable[..., Array]
+
+
+def _only(kinds: str, name: str, t: dt.DType) -> None:
+    if dt.kind(t) not in kinds:
+        raise TypeError(f"{name} is not for {dt.name_of(t)}")
+
+
+def _same(t: dt.DType) -> dt.DType:
+    return t
+
+
+def _bool(t: dt.DType) -> dt.DType:
+    return dt.BOOL
+
+
+def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = None) -> Unary:
+    def f(self: Base, x: Array, /) -> Array:
+        self._check(x)
+        _only(kinds, name, x.dtype)
+        return self._array(op or name, (x._node,), x.shape, rule(x.dtype))
+
+    f.__name__ = name
+    f.__qualname__ = f"Client.{name}"
+    f.__doc__ = text
+    return f
+
+
+def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
+    def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
+        a, b = self._pair(name, x1, x2)
+        t = dt.promote(a.dtype, b.dtype)
+        _only(kinds, name, a.dtype)
+        _only(kinds, name, b.dtype)
+        return self._array(name, (a, b), self._broadcast(a, b), rule(t))
+
+    f.__name__ = name
+    f.__qualname__ = f"Client.{name}"
+    f.__doc__ = text
+    return f
+
+
+class Elementwise(Base):
+    """`xp.sin(x)` and so on. Numbers take the dtype of the array beside them; integers and bools in functions of reals give
+    float64."""
+
+    acos = _unary("acos", "biufc", dt.floating, "Arc cosine, in radians.")
+    acosh = _unary("acosh", "biufc", dt.floating, "Inverse hyperbolic cosine.")
+    asin = _unary("asin", "biufc", dt.floating, "Arc sine, in radians.")
+    asinh = _unary("asinh", "biufc", dt.floating, "Inverse hyperbolic sine.")
+    atan = _unary("atan", "biufc", dt.floating, "Arc tangent, in radians.")
+    atanh = _unary("atanh", "biufc", dt.floating, "Inverse hyperbolic tangent.")
+    cos = _unary("cos", "biufc", dt.floating, "Cosine of x radians.")
+    cosh = _unary("cosh", "biufc", dt.floating, "Hyperbolic cosine.")
+    exp = _unary("exp", "biufc", dt.floating, "e to the power of x.")
+    expm1 = _unary("expm1", "biufc", dt.floating, "exp(x) - 1, exact near 0.")
+    log = _unary("log", "biufc", dt.floating, "Natural logarithm.")
+    log1p = _unary("log1p", "biufc", dt.floating, "log(1 + x), exact near 0.")
+    log2 = _unary("log2", "biufc", dt.floating, "Logarithm to base 2.")
+    log10 = _unary("log10", "biufc", dt.floating, "Logarithm to base 10.")
+    reciprocal = _unary("reciprocal", "biufc", dt.floating, "1/x.")
+    sin = _unary("sin", "biufc", dt.floating, "Sine of x radians.")
+    sinh = _unary("sinh", "biufc", dt.floating, "Hyperbolic sine.")
+    sqrt = _unary("sqrt", "biufc", dt.floating, "Square root.")
+    tan = _unary("tan", "biufc", dt.floating, "Tangent of x radians.")
+    tanh = _unary("tanh", "biufc", dt.floating, "Hyperbolic tangent.")
+
+    abs = _unary("abs", "biufc", dt.real_of, "Absolute value.")
+    bitwise_invert = _unary("bitwise_invert", "biu", _same, "Every bit inverted; not, of bools.")
+    ceil = _unary("ceil", "biuf", _same, "The least integer not below x.")
+    conj = _unary("conj", "biufc", _same, "Complex conjugate.")
+    floor = _unary("floor", "biuf", _same, "The greatest integer not above x.")
+    imag = _unary("imag", "c", dt.real_of, "Imaginary part.")
+    isfinite = _unary("isfinite", "biufc", _bool, "Neither infinite nor NaN.")
+    isinf = _unary("isinf", "biufc", _bool, "Infinite.")
+    isnan = _unary("isnan", "biufc", _bool, "NaN.")
+    logical_not = _unary("logical_not", "biufc", _bool, "not, of each element as a bool.")
+    negative = _unary("negative", "iufc", _same, "-x.")
+    positive = _unary("positive", "iufc", _same, "+x.")
+    real = _unary("real", "biufc", dt.real_of, "Real part.")
+    round = _unary("round", "biufc", _same, "Nearest integer, halves to even.")
+    sign = _unary("sign", "iufc", _same, "-1, 0 or 1; x/|x| of complex numbers.")
+    signbit = _unary("signbit", "f", _bool, "The sign bit is set.")
+    square = _unary("square", "iufc", _same, "x*x.")
+    trunc = _unary("trunc", "biuf", _same, "The integer towards zero.")
+
+    add = _binary("add", "biufc", _same, "x1 + x2.")
+    atan2 = _binary("atan2", "biuf", dt.floating, "Arc tangent of x1/x2 in the right quadrant, in radians.")
+    bitwise_and = _binary("bitwise_and", "biu", _same, "x1 & x2.")
+    bitwise_left_shift = _binary("bitwise_left_shift", "iu", _same, "x1 << x2.")
+    bitwise_or = _binary("bitwise_or", "biu", _same, "x1 | x2.")
+    bitwise_right_shift = _binary("bitwise_right_shift", "iu", _same, "x1 >> x2.")
+    bitwise_xor = _binary("bitwise_xor", "biu", _same, "x1 ^ x2.")
+    copysign = _binary("copysign", "biuf", dt.floating, "|x1| with the sign of x2.")
+    divide = _binary("divide", "biufc", dt.floating, "x1 / x2.")
+    equal = _binary("equal", "biufc", _bool, "x1 == x2.")
+    floor_divide = _binary("floor_divide", "iuf", _same, "x1 // x2; integers by 0 give 0.")
+    greater = _binary("greater", "biuf", _bool, "x1 > x2.")
+    greater_equal = _binary("greater_equal", "biuf", _bool, "x1 >= x2.")
+    hypot = _binary("hypot", "biuf", dt.floating, "sqrt(x1² + x2²) without overflow in between.")
+    less = _binary("less", "biuf", _bool, "x1 < x2.")
+    less_equal = _binary("less_equal", "biuf", _bool, "x1 <= x2.")
+    logaddexp = _binary("logaddexp", "biuf", dt.floating, "log(exp(x1) + exp(x2)).")
+    logical_and = _binary("logical_and", "biufc", _bool, "and, of elements as bools.")
+    logical_or = _binary("logical_or", "biufc", _bool, "or, of elements as bools.")
+    logical_xor = _binary("logical_xor", "biufc", _bool, "exclusive or, of elements as bools.")
+    maximum = _binary("maximum", "biuf", _same, "The larger of the two; NaN where one is.")
+    minimum = _binary("minimum", "biuf", _same, "The smaller of the two; NaN where one is.")
+    multiply = _binary("multiply", "biufc", _same, "x1 * x2.")
+    nextafter = _binary("nextafter", "biuf", dt.floating, "The number after x1 towards x2.")
+    not_equal = _binary("not_equal", "biufc", _bool, "x1 != x2.")
+    pow = _binary("pow", "iufc", _same, "x1 ** x2.")
+    remainder = _binary("remainder", "iuf", _same, "x1 % x2, with the sign of x2; integers by 0 give 0.")
+    subtract = _binary("subtract", "iufc", _same, "x1 - x2.")
+
+    # --- beside the standard ---
+
+    cbrt = _unary("cbrt", "biuf", dt.floating, "Cube root.")
+    erf = _unary("erf", "biuf", dt.floating, "Error function.")
+    frac = _unary("frac", "biuf", dt.floating, "x - trunc(x).")
+    gamma = _unary("gamma", "biuf", dt.floating, "Gamma function.")
+    lgamma = _unary("lgamma", "biuf", dt.floating, "log |gamma(x)|.")
+    rsqrt = _unary("rsqrt", "biufc", dt.floating, "1/sqrt(x).")
+    sigmoid = _unary("sigmoid", "biufc", dt.floating, "1/(1 + exp(-x)).")
+    fmod = _binary("fmod", "iuf", _same, "Remainder with the sign of x1.")
+
+    def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:
+        """x, not below min and not above max; its dtype."""
+        self._check(x)
+        _only("iuf", "clip", x.dtype)
+        node = x._node
+        for bound, op in ((min, "maximum"), (max, "minimum")):
+            if bound is None:
+                continue
+            b = self._cast(self._bound(bound, x), x.dtype)
+            node = Node(op, (node, b), self._broadcast(node, b), x.dtype)
+        return self._wrap(node) if node is not x._node else self.positive(x)
+
+    def _bound(self, bound: Any, x: Array) -> Node:
+        """A number beyond what an integer type holds bounds nothing on that side."""
+        if isinstance(bound, int) and not isinstance(bound, bool) and dt.is_integer(x.dtype):
+            import numpy as np
+
+            info = np.iinfo(x.dtype)
+            bound = int(info.min) if bound < info.min else int(info.max) if bound > info.max else bound
+        return self._operand(bound, x)
+
+    def where(self, condition: Array, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
+        """x1 where the condition holds, else x2; the branch not taken is never seen."""
+        self._check(condition)
+        if isinstance(x1, Array) or isinstance(x2, Array):
+            a, b = self._pair("where", x1, x2)
+        else:
+            t = dt.result_type([], [x1, x2])
+            a, b = self._number(x1, t), self._number(x2, t)
+        return self._array("where", (condition._node, a, b), self._broadcast(condition._node, a, b), dt.promote(a.dtype, b.dtype))
+
+    def lerp(self, a: Array, b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
+        """a + t*(b - a)."""
+        x, y = self._pair("lerp", a, b)
+        w = self._operand(t, a)
+        d = dt.floating(dt.promote(dt.promote(x.dtype, y.dtype), w.dtype))
+        return self._array("lerp", (x, y, w), self._broadcast(x, y, w), d)

@@ -1,0 +1,116 @@
+"""What the server does not have: NumPy computes it in this process, from values that are fetched, and the result is uploaded
+when it is used. Sorting, sets, searching in sorted arrays, products of matrices, and whatever's shape depends on values."""
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import Array
+from ._base import Base
+
+
+class UniqueAll(NamedTuple):
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    values: Array
+    inverse_indices: Array
+
+
+class Host(Base):
+    def sort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+        """Sorted along an axis (in this process)."""
+        k = self._axis(axis, self._check(x).ndim)
+        v = np.sort(x.numpy(), axis=k, kind="stable" if stable else None)
+        return self._from_host(np.flip(v, k).copy() if descending else v, x.dtype)
+
+    def argsort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+        """The positions that sort along an axis (in this process)."""
+        k = self._axis(axis, self._check(x).ndim)
+        v = x.numpy()
+        if not descending:
+            return self._from_host(np.argsort(v, axis=k, kind="stable").astype(np.int64))
+        last = v.shape[k] - 1
+        return self._from_host((last - np.flip(np.argsort(np.flip(v, k), axis=k, kind="stable"), k)).astype(np.int64))
+
+    def searchsorted(self, x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left",
+                     sorter: Optional[Array] = None) -> Array:
+        """Where x2 goes into the sorted x1 (in this process)."""
+        by = None if sorter is None else sorter.numpy()
+        at = np.searchsorted(self._check(x1).numpy(), self._check(x2).numpy(), side=side, sorter=by)
+        return self._from_host(np.asarray(at, dtype=np.int64))
+
+    def nonzero(self, x: Array, /) -> Tuple[Array, ...]:
+        """The positions of what is not 0, an array an axis (in this process)."""
+        if not self._check(x).ndim:
+            raise ValueError("a number has no positions")
+        return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(x.numpy()))
+
+    def unique_all(self, x: Array, /) -> UniqueAll:
+        """Distinct values, where each is first, which each element is, and how often (in this process)."""
+        v = self._check(x).numpy()
+        values, first, inverse, counts = _unique(v)
+        return UniqueAll(self._from_host(values, x.dtype), self._from_host(first), self._from_host(inverse.reshape(v.shape)),
+                         self._from_host(counts))
+
+    def unique_counts(self, x: Array, /) -> UniqueCounts:
+        """Distinct values and how often each is there (in this process)."""
+        u = self.unique_all(x)
+        return UniqueCounts(u.values, u.counts)
+
+    def unique_inverse(self, x: Array, /) -> UniqueInverse:
+        """Distinct values and which of them each element is (in this process)."""
+        u = self.unique_all(x)
+        return UniqueInverse(u.values, u.inverse_indices)
+
+    def unique_values(self, x: Array, /) -> Array:
+        """Distinct values (in this process)."""
+        return self.unique_all(x).values
+
+    def matmul(self, x1: Array, x2: Array, /) -> Array:
+        """The product of matrices (in this process)."""
+        t = dt.promote(self._check(x1).dtype, self._check(x2).dtype)
+        if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
+            raise TypeError("matmul is not for bool")
+        if not x1.ndim or not x2.ndim:
+            raise ValueError("numbers are no matrices")
+        with np.errstate(all="ignore"):
+            return self._from_host(np.asarray(np.matmul(x1.numpy().astype(t), x2.numpy().astype(t)), dtype=t), t)
+
+    def tensordot(self, x1: Array, x2: Array, /, *, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
+        """Products summed over axes (in this process)."""
+        t = dt.promote(self._check(x1).dtype, self._check(x2).dtype)
+        if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
+            raise TypeError("tensordot is not for bool")
+        with np.errstate(all="ignore"):
+            return self._from_host(np.asarray(np.tensordot(x1.numpy().astype(t), x2.numpy().astype(t), axes), dtype=t), t)
+
+    def _mask_of(self, key: Any, x: Array) -> Optional[Array]:
+        """The bool array that a key is, or None."""
+        if isinstance(key, tuple) and len(key) == 1:
+            key = key[0]
+        if isinstance(key, (bool, np.bool_)):
+            key = self._from_host(np.asarray(key))
+        if not isinstance(key, Array) or key.dtype != dt.BOOL:
+            return None
+        if key.shape != x.shape[:key.ndim]:
+            raise IndexError(f"a mask of shape {key.shape} does not fit an array of shape {x.shape}")
+        return key
+
+
+def _unique(v: Any) -> Tuple[Any, Any, Any, Any]:
+    """NumPy's, but each NaN by itself."""
+    values, first, inverse, counts = np.unique(v.reshape(-1), return_index=True, return_inverse=True, return_counts=True,
+                                               **({"equal_nan": False} if v.dtype.kind in "fc" else {}))
+    return values, first.astype(np.int64), inverse.astype(np.int64), counts.astype(np.int64)

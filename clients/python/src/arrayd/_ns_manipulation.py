@@ -1,0 +1,281 @@
+"""Manipulation, indexing and stencils: all of them expressions."""
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import Array
+from ._base import Axis
+from ._graph import Node
+from ._ns_creation import Creation
+from ._ns_elementwise import Elementwise
+
+TOGETHER = 16  # arrays of one concat or stack
+
+
+class Manipulation(Elementwise, Creation):
+    def astype(self, x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
+        """x with its values cast: floats truncate to integers, saturate, and NaN is 0."""
+        self._check_device(device)
+        t = dt.dtype_of(dtype)
+        if dt.is_complex(self._check(x).dtype) and not dt.is_complex(t) and t != dt.BOOL:
+            raise TypeError("complex numbers are no reals: take real(x) or imag(x)")
+        if t == x.dtype:
+            return self._wrap(x._node) if copy else x
+        return self._wrap(self._cast(x._node, t))
+
+    def reshape(self, x: Array, /, shape: Tuple[int, ...], *, copy: Optional[bool] = None) -> Array:
+        """x's elements in another shape; one extent may be -1."""
+        s = [int(n) for n in (shape if isinstance(shape, (tuple, list)) else (shape,))]
+        if s.count(-1) == 1:
+            rest = int(np.prod([n for n in s if n != -1], dtype=object))
+            if rest == 0 or self._check(x).size % rest:
+                raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
+            s[s.index(-1)] = x.size // rest
+        if any(n < 0 for n in s) or int(np.prod(s, dtype=object)) != self._check(x).size:
+            raise ValueError(f"{x.size} elements do not go into {tuple(s)}")
+        if tuple(s) == x.shape:
+            return self._wrap(x._node)
+        known = x._node.value
+        if known is not None:
+            return self._from_host(known.reshape(s).copy(), x.dtype)
+        return self._array("reshape", (x._node,), tuple(s), x.dtype, shape=s)
+
+    def broadcast_to(self, x: Array, /, shape: Tuple[int, ...]) -> Array:
+        """x repeated along axes of extent 1 and new ones in front."""
+        s = self._shape(shape)
+        if np.broadcast_shapes(self._check(x).shape, s) != s:
+            raise ValueError(f"{x.shape} is not broadcast to {s}")
+        return self._array("broadcast_to", (x._node,), s, x.dtype, shape=list(s)) if s != x.shape else self._wrap(x._node)
+
+    def broadcast_arrays(self, *arrays: Array) -> List[Array]:
+        """The arrays, broadcast together."""
+        shape = self._broadcast(*(self._check(a)._node for a in arrays))
+        return [self.broadcast_to(a, shape) for a in arrays]
+
+    def permute_dims(self, x: Array, /, axes: Tuple[int, ...]) -> Array:
+        """x with its axes in another order."""
+        order = self._axes(tuple(axes), self._check(x).ndim)
+        if len(order) != x.ndim:
+            raise ValueError(f"{x.ndim} axes are to be named, not {len(order)}")
+        return self._array("permute_dims", (x._node,), tuple(x.shape[k] for k in order), x.dtype, axes=order)
+
+    def matrix_transpose(self, x: Array, /) -> Array:
+        """The last two axes exchanged."""
+        if self._check(x).ndim < 2:
+            raise ValueError("matrices have two axes")
+        return self.permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+    def moveaxis(self, x: Array, source: Union[int, Tuple[int, ...]], destination: Union[int, Tuple[int, ...]], /) -> Array:
+        """Axes at other places; the rest stay in their order."""
+        a, b = self._axes(source, self._check(x).ndim), self._axes(destination, x.ndim)
+        if len(a) != len(b):
+            raise ValueError("as many axes go as come")
+        order = [k for k in range(x.ndim) if k not in a]
+        for to, k in sorted(zip(b, a)):
+            order.insert(to, k)
+        return self.permute_dims(x, tuple(order))
+
+    def expand_dims(self, x: Array, /, axis: int = 0) -> Array:
+        """A new axis of extent 1."""
+        k = self._axis(axis, self._check(x).ndim + 1)
+        return self._array("expand_dims", (x._node,), x.shape[:k] + (1,) + x.shape[k:], x.dtype, axis=k)
+
+    def squeeze(self, x: Array, /, axis: Union[int, Tuple[int, ...]]) -> Array:
+        """Axes of extent 1 left out."""
+        axes = self._axes(axis, self._check(x).ndim)
+        if any(x.shape[k] != 1 for k in axes):
+            raise ValueError(f"an axis of {x.shape} that is left out has another extent than 1")
+        return self._array("squeeze", (x._node,), self._reduced(x.shape, axes, False), x.dtype, axis=axes) if axes \
+            else self._wrap(x._node)
+
+    def flip(self, x: Array, /, *, axis: Axis = None) -> Array:
+        """Elements in reverse order along axes (all)."""
+        axes = self._axes(axis, self._check(x).ndim)
+        return self._array("flip", (x._node,), x.shape, x.dtype, axis=axes) if axes else self._wrap(x._node)
+
+    def roll(self, x: Array, /, shift: Union[int, Tuple[int, ...]], *, axis: Axis = None) -> Array:
+        """Elements moved along axes, those that leave coming in again; without axes, in C order of the whole."""
+        self._check(x)
+        if axis is None:
+            flat = self.reshape(x, (x.size,))
+            by = sum(shift) if isinstance(shift, tuple) else int(shift)
+            return self.reshape(self._array("roll", (flat._node,), flat.shape, x.dtype, shift=_within(by, x.size), axis=0), x.shape) \
+                if x.ndim else self._wrap(x._node)
+        axes = [self._axis(k, x.ndim) for k in (axis if isinstance(axis, tuple) else (axis,))]
+        shifts = [int(s) for s in shift] if isinstance(shift, tuple) else [int(shift)] * len(axes)
+        if len(shifts) == 1:
+            shifts *= len(axes)
+        if len(axes) == 1:
+            axes *= len(shifts)
+        if len(shifts) != len(axes):
+            raise ValueError("as many shifts as axes")
+        total = [0] * x.ndim
+        for k, s in zip(axes, shifts):
+            total[k] += s
+        moved = [k for k in range(x.ndim) if total[k]]
+        return self._array("roll", (x._node,), x.shape, x.dtype, shift=[_within(total[k], x.shape[k]) for k in moved], axis=moved) \
+            if moved else self._wrap(x._node)
+
+    def concat(self, arrays: Union[Tuple[Array, ...], List[Array]], /, *, axis: Optional[int] = 0) -> Array:
+        """Arrays one after the other along an axis; None: flattened first."""
+        if axis is None:
+            arrays, axis = [self.reshape(a, (-1 if a.size else 0,)) for a in arrays], 0
+        if not arrays:
+            raise ValueError("concat of nothing")
+        k = self._axis(axis, self._check(arrays[0]).ndim)
+        first = arrays[0].shape
+        if any(self._check(a).ndim != len(first) or a.shape[:k] + a.shape[k + 1:] != first[:k] + first[k + 1:] for a in arrays):
+            raise ValueError(f"shapes differ elsewhere than along axis {k}: {[a.shape for a in arrays]}")
+        t = dt.result_type([a.dtype for a in arrays], [])
+        nodes = [self._cast(a._node, t) for a in arrays]
+        return self._wrap(_joined("concat", nodes, k, t))
+
+    def stack(self, arrays: Union[Tuple[Array, ...], List[Array]], /, *, axis: int = 0) -> Array:
+        """Arrays of one shape along a new axis."""
+        if not arrays:
+            raise ValueError("stack of nothing")
+        k = self._axis(axis, self._check(arrays[0]).ndim + 1)
+        if any(self._check(a).shape != arrays[0].shape for a in arrays):
+            raise ValueError(f"shapes differ: {[a.shape for a in arrays]}")
+        return self.concat([self.expand_dims(a, axis=k) for a in arrays], axis=k)
+
+    def unstack(self, x: Array, /, *, axis: int = 0) -> Tuple[Array, ...]:
+        """The arrays along an axis."""
+        k = self._axis(axis, self._check(x).ndim)
+        return tuple(x[(slice(None),) * k + (i,)] for i in range(x.shape[k]))
+
+    def repeat(self, x: Array, repeats: Union[int, Array], /, *, axis: Optional[int] = None) -> Array:
+        """Each element several times; without an axis, of the flattened array."""
+        if axis is None:
+            x, axis = self.reshape(x, (x.size,)), 0
+        k = self._axis(axis, self._check(x).ndim)
+        counts = [int(n) for n in repeats.numpy().reshape(-1)] if isinstance(repeats, Array) else [int(repeats)]
+        if len(counts) not in (1, x.shape[k]):
+            raise ValueError(f"{len(counts)} repeats for {x.shape[k]} elements")
+        if any(n < 0 for n in counts):
+            raise ValueError("nothing is repeated less than 0 times")
+        if len(counts) == 1:
+            counts *= x.shape[k]
+        shape = x.shape[:k] + (sum(counts),) + x.shape[k + 1:]
+        if len(set(counts)) <= 1:
+            return self._array("repeat", (x._node,), shape, x.dtype, repeats=counts[0] if counts else 1, axis=k)
+        places = np.repeat(np.arange(x.shape[k]), counts)
+        return self.take(x, self._from_host(places), axis=k)
+
+    def tile(self, x: Array, repetitions: Tuple[int, ...], /) -> Array:
+        """The array side by side with itself."""
+        r = [int(n) for n in repetitions]
+        rank = max(len(r), self._check(x).ndim)
+        r = [1] * (rank - len(r)) + r
+        s = (1,) * (rank - x.ndim) + x.shape
+        return self._array("tile", (x._node,), tuple(n * m for n, m in zip(s, r)), x.dtype, repetitions=r) if rank \
+            else self._wrap(x._node)
+
+    # --- indexing ---
+
+    def take(self, x: Array, indices: Array, /, *, axis: Optional[int] = None) -> Array:
+        """x's elements along an axis at positions; one outside is an IndexError."""
+        if axis is None:
+            if self._check(x).ndim != 1:
+                raise ValueError("which axis? There are several")
+            axis = 0
+        k = self._axis(axis, self._check(x).ndim)
+        if self._check(indices).ndim > 1 or not dt.is_integer(indices.dtype):
+            raise TypeError("indices are integers, of rank 1")
+        return self._array("take", (x._node, indices._node), x.shape[:k] + indices.shape + x.shape[k + 1:], x.dtype, axis=k)
+
+    def take_along_axis(self, x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+        """x's elements at positions that differ from row to row."""
+        k = self._axis(axis, self._check(x).ndim)
+        if self._check(indices).ndim != x.ndim:
+            raise ValueError("indices have the rank of x")
+        a, b = list(x.shape), list(indices.shape)
+        a[k] = b[k] = 1
+        shape = list(np.broadcast_shapes(tuple(a), tuple(b)))
+        shape[k] = indices.shape[k]
+        return self._array("take_along_axis", (x._node, indices._node), tuple(shape), x.dtype, axis=k)
+
+    def _gather(self, x: Array, keys: Sequence[Any]) -> Array:
+        """x[keys] of integers and integer arrays: one gather over the flattened array, or, with whole axes, here."""
+        if any(isinstance(k, slice) for k in keys):
+            at = tuple(k.numpy() if isinstance(k, Array) else k for k in keys)
+            return self._from_host(x.numpy()[at], x.dtype)
+        places: Optional[Array] = None
+        outside: Optional[Array] = None
+        for k, n in zip(keys, x.shape):
+            i = k if isinstance(k, Array) else self.asarray(k)
+            if not dt.is_integer(i.dtype):
+                raise IndexError(f"{dt.name_of(i.dtype)} is no index")
+            i = self.astype(i, dt.INT64)
+            i = self.where(self.less(i, 0), i + n, i)
+            bad = self.logical_or(self.less(i, 0), self.greater_equal(i, n))
+            outside = bad if outside is None else self.logical_or(outside, bad)
+            places = i if places is None else places * n + i
+        assert places is not None and outside is not None
+        flat = self.reshape(x, (x.size,))
+        p = self.where(outside, x.size, places)
+        if not p.ndim:
+            return self.reshape(self.take(flat, self.reshape(p, (1,))), ())
+        return self.reshape(self.take(flat, self.reshape(p, (p.size,))), p.shape)
+
+    # --- stencils ---
+
+    def shift(self, x: Array, offsets: Sequence[int], /, *, boundary: str = "self", value: float = 0) -> Array:
+        """result[i] = x[i + offset]; `boundary` says what is outside: self, clamp, wrap, reflect, symmetric, constant."""
+        if len(offsets) != self._check(x).ndim:
+            raise ValueError(f"{x.ndim} offsets, one an axis")
+        return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], boundary=boundary,
+                           **({"value": value} if boundary == "constant" else {}))
+
+    def forward_diff(self, x: Array, axis: int, /, *, boundary: str = "self") -> Array:
+        """x[i + 1] - x[i] along an axis."""
+        k = self._axis(axis, self._check(x).ndim)
+        return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, boundary=boundary)
+
+    def back_diff(self, x: Array, axis: int, /, *, boundary: str = "self") -> Array:
+        """x[i] - x[i - 1] along an axis."""
+        k = self._axis(axis, self._check(x).ndim)
+        return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, boundary=boundary)
+
+    def central_diff(self, x: Array, axis: int, /, *, spacing: float = 1, boundary: str = "self") -> Array:
+        """(x[i + 1] - x[i - 1]) / (2 spacing) along an axis."""
+        k = self._axis(axis, self._check(x).ndim)
+        return self._array("central_diff", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing, boundary=boundary)
+
+    def laplacian(self, x: Array, /, *, spacing: Union[float, Sequence[float]] = 1, boundary: str = "self") -> Array:
+        """The sum over the axes of (x[i + 1] - 2 x[i] + x[i - 1]) / spacing²."""
+        h = list(spacing) if isinstance(spacing, (list, tuple)) else spacing
+        return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=h, boundary=boundary)
+
+    def gradient(self, x: Array, axis: int, /, *, spacing: float = 1) -> Array:
+        """numpy.gradient along one axis."""
+        k = self._axis(axis, self._check(x).ndim)
+        return self._array("gradient", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing)
+
+    def sample(self, x: Array, points: Array, /, *, method: str = "linear", boundary: str = "clamp") -> Array:
+        """x between its cells: points is (m, rank), in index units; the result (m,)."""
+        if self._check(points).ndim != 2 or points.shape[1] != self._check(x).ndim:
+            raise ValueError(f"points are (m, {x.ndim}), not {points.shape}")
+        return self._array("sample", (x._node, points._node), points.shape[:1], dt.floating(x.dtype), method=method,
+                           boundary=boundary)
+
+
+def _within(shift: int, n: int) -> int:
+    return shift % n if n else 0
+
+
+def _joined(op: str, nodes: List[Node], k: int, t: dt.DType) -> Node:
+    """Some at a time: an expression takes so many arrays and no more."""
+    while True:
+        joined = []
+        for i in range(0, len(nodes), TOGETHER):
+            part = nodes[i:i + TOGETHER]
+            extent = sum(n.shape[k] for n in part)
+            shape = part[0].shape[:k] + (extent,) + part[0].shape[k + 1:]
+            joined.append(part[0] if len(part) == 1 else Node(op, tuple(part), shape, t, {"axis": k}))
+        nodes = joined
+        if len(nodes) == 1:
+            return nodes[0]

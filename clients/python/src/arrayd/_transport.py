@@ -1,0 +1,321 @@
+"""Requests and replies, and how they get there.
+
+What there is to ask for is written without I/O: generators that yield a `Request` and are sent its `Response` (`_engine.py`).
+`Transport.run` drives them with the standard library's HTTP client. Thread-safe: a connection serves one thread at a time,
+idle ones wait for the next.
+"""
+from __future__ import annotations
+
+import collections
+import http.client
+import io
+import json
+import os
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from typing import Any, Deque, Dict, Generator, List, NamedTuple, Optional, Tuple, TypeVar
+
+from ._errors import ConnectionLost, error_of
+from ._version import __version__
+
+IDLE_S = 30.0  # a connection unused for longer is not used again: the server closes them after 75 s
+KEPT = 8  # idle connections
+JSON = "application/json"
+OCTETS = "application/octet-stream"
+
+T = TypeVar("T")
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    body: Any = None  # bytes or anything with the buffer protocol
+    content_type: Optional[str] = None
+    accept: Optional[str] = None
+    into: Optional[memoryview] = None  # where a successful reply's body goes
+    safe: bool = False  # may be sent again where the connection broke before the reply began
+    headers: Tuple[Tuple[str, str], ...] = ()
+
+
+class Response(NamedTuple):
+    status: int
+    headers: Dict[str, str]  # names in lower case
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+Steps = Generator[Request, Response, T]
+
+
+def ask(method: str, path: str, value: Any = None, **more: Any) -> Request:
+    """A request with a JSON body, or none."""
+    if value is None:
+        return Request(method, path, **more)
+    return Request(method, path, json.dumps(value, allow_nan=False).encode(), JSON, **more)
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+    tls: bool
+    path: Optional[str]  # of a Unix socket
+
+
+def address_of(url: str) -> Address:
+    """http://host:port, https://host:port, unix:/path, or a socket's path."""
+    if url.startswith("unix:"):
+        return Address("localhost", 0, False, url[5:])
+    if url.startswith("/"):
+        return Address("localhost", 0, False, url)
+    u = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
+    if u.scheme not in ("http", "https") or not u.hostname:
+        raise ValueError(f"neither http://host:port nor https://host:port nor unix:path: {url!r}")
+    if u.path.strip("/") or u.query:
+        raise ValueError(f"the address has a path: {url!r}")
+    return Address(u.hostname, u.port or 7411, u.scheme == "https", None)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: Optional[float]):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class _Shared:
+    """A socket whose replies are read from one buffer, so that several may lie in it."""
+
+    def __init__(self, file: io.BufferedReader):
+        self.file = file
+
+    def makefile(self, mode: str) -> "_Shared":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def close(self) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+
+class Transport:
+    """Connections to one daemon."""
+
+    def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
+                 context: Optional[ssl.SSLContext] = None):
+        self.url, self.token, self.timeout = url, token, timeout
+        self.address = address_of(url)
+        self.context = context or (ssl.create_default_context() if self.address.tls else None)
+        self._idle: Deque[Tuple[http.client.HTTPConnection, float]] = collections.deque()
+        self._always = {"User-Agent": f"arrayd-python/{__version__}", "Accept-Encoding": "identity"}
+        if token:
+            self._always["Authorization"] = f"Bearer {token}"
+        self.closed = False
+
+    # --- connections ---
+
+    def _connect(self) -> http.client.HTTPConnection:
+        a = self.address
+        c: http.client.HTTPConnection
+        if a.path is not None:
+            c = _UnixConnection(a.path, self.timeout)
+        elif a.tls:
+            c = http.client.HTTPSConnection(a.host, a.port, timeout=self.timeout, context=self.context)
+        else:
+            c = http.client.HTTPConnection(a.host, a.port, timeout=self.timeout)
+        try:
+            c.connect()
+        except OSError as e:
+            raise ConnectionLost(0, "unreachable", f"cannot connect to {self.url}: {e}") from e
+        if a.path is None:
+            c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return c
+
+    def take(self) -> Tuple[http.client.HTTPConnection, bool]:
+        """A connection, and whether it has been used before."""
+        while True:
+            try:
+                c, since = self._idle.pop()
+            except IndexError:
+                return self._connect(), False
+            if time.monotonic() - since < IDLE_S:
+                return c, True
+            c.close()
+
+    def give(self, c: http.client.HTTPConnection) -> None:
+        if self.closed or len(self._idle) >= KEPT:
+            c.close()
+        else:
+            self._idle.append((c, time.monotonic()))
+
+    def close(self) -> None:
+        self.closed = True
+        while self._idle:
+            self._idle.pop()[0].close()
+
+    # --- requests ---
+
+    def headers_of(self, r: Request) -> Dict[str, str]:
+        headers = dict(self._always)
+        if r.content_type:
+            headers["Content-Type"] = r.content_type
+        if r.accept:
+            headers["Accept"] = r.accept
+        headers.update(r.headers)
+        return headers
+
+    def send(self, r: Request) -> Response:
+        """The reply; an ArraydError where it is none of success."""
+        while True:
+            c, used = self.take()
+            try:
+                response = self._exchange(c, r)
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as e:
+                c.close()
+                if used and (r.safe or r.method in ("GET", "PUT", "DELETE")):
+                    continue
+                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
+            except (OSError, http.client.HTTPException) as e:
+                c.close()
+                raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+            except BaseException:
+                c.close()
+                raise
+            if response.status >= 400:
+                raise error_of(response.status, response.headers, response.body)
+            return response
+
+    def _exchange(self, c: http.client.HTTPConnection, r: Request) -> Response:
+        c.request(r.method, r.path, r.body, self.headers_of(r))
+        reply = c.getresponse()
+        headers = {k.lower(): v for k, v in reply.getheaders()}
+        body = b""
+        if r.into is not None and reply.status < 300:
+            _read_into(reply, r.into)
+        else:
+            body = reply.read()
+        if reply.will_close:
+            c.close()
+        else:
+            self.give(c)
+        return Response(reply.status, headers, body)
+
+    def run(self, steps: Steps[T]) -> T:
+        """What the steps come to, each request made and waited for."""
+        try:
+            r = next(steps)
+            while True:
+                try:
+                    response = self.send(r)
+                except Exception as e:
+                    r = steps.throw(e)
+                else:
+                    r = steps.send(response)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def stream(self, r: Request) -> Tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """A reply that is read as it comes, on a connection of its own that the caller closes."""
+        c = self._connect()
+        try:
+            c.request(r.method, r.path, r.body, self.headers_of(r))
+            reply = c.getresponse()
+            if reply.status >= 400:
+                raise error_of(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
+            return c, reply
+        except BaseException:
+            c.close()
+            raise
+
+    def delete_all(self, paths: List[str]) -> None:
+        """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
+        c, _ = self.take()
+        try:
+            lines = "".join(f"{k}: {v}\r\n" for k, v in self._always.items())
+            host = self.address.host if self.address.path is not None else f"{self.address.host}:{self.address.port}"
+            c.sock.sendall("".join(f"DELETE {p} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n" for p in paths).encode())
+            file = _Shared(c.sock.makefile("rb"))
+            for _ in paths:
+                reply = http.client.HTTPResponse(file, method="DELETE")  # type: ignore[arg-type]
+                reply.begin()
+                reply.read()
+                if reply.will_close:
+                    break
+            c.close()
+        except (OSError, http.client.HTTPException):
+            c.close()
+
+
+def _read_into(reply: http.client.HTTPResponse, into: memoryview) -> None:
+    at = 0
+    while at < len(into):
+        n = reply.readinto(into[at:])
+        if not n:
+            raise ConnectionResetError("the reply ended before its time")
+        at += n
+    if reply.read(1):
+        raise http.client.HTTPException("the reply is longer than the array")
+
+
+class Releaser:
+    """Deletes what nobody refers to any more, some moments later and many at a time, on a thread of its own."""
+
+    PAUSE_S = 0.05
+    MOST = 64
+
+    def __init__(self, transport: Transport):
+        self.transport = transport
+        self._pending: Deque[str] = collections.deque()
+        self._some = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+        self._pid = os.getpid()
+
+    def add(self, path: str) -> None:
+        """From finalizers: any thread, at any moment."""
+        self._pending.append(path)
+        self._some.set()
+
+    def start(self) -> None:
+        """Once there is something to release some day."""
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="arrayd-release", daemon=True)
+                    self._thread.start()
+
+    def flush(self) -> None:
+        """Now."""
+        if os.getpid() != self._pid or self.transport.closed:
+            return  # a fork's parent releases what is its own
+        while self._pending:
+            batch: List[str] = []
+            while self._pending and len(batch) < self.MOST:
+                try:
+                    batch.append(self._pending.popleft())
+                except IndexError:
+                    break
+            try:
+                self.transport.delete_all(batch)
+            except ConnectionLost:
+                return
+
+    def _work(self) -> None:
+        while not self.transport.closed:
+            self._some.wait(1.0)
+            if self._some.is_set():
+                time.sleep(self.PAUSE_S)
+                self._some.clear()
+                self.flush()

@@ -1,0 +1,398 @@
+"""clients/python against a live daemon, beside NumPy. What is a mistake there must be one here, and the same program must give
+the same numbers on both."""
+import itertools
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+
+import numpy as np
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+PACKAGE = REPO / "clients" / "python"
+sys.path.insert(0, str(PACKAGE / "src"))
+import arrayd  # noqa: E402
+
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+          "complex64", "complex128"]
+
+
+@pytest.fixture
+def xp(api, daemon):
+    with arrayd.connect(f"http://127.0.0.1:{daemon.port}") as client:
+        yield client
+
+
+def requests(api):
+    text = api.get("/metrics").body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines()
+               if line.startswith("arrayd_http_requests_total{") and 'route="/metrics"' not in line)
+
+
+def same(got, want):
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.dtype == want.dtype and got.shape == want.shape, (got.dtype, want.dtype, got.shape, want.shape)
+    np.testing.assert_allclose(got, want, rtol=1e-6 if want.dtype.itemsize < 8 or want.dtype == "complex64" else 1e-13)
+
+
+# --- dtypes and functions ---
+
+
+def test_promotion_is_the_servers(xp):
+    """Of each pair of dtypes: what the client says beforehand is what comes out."""
+    names = DTYPES + ["bfloat16"]
+    one = {name: xp.asarray([1, 1], dtype=name if name != "bfloat16" else "float32") for name in names}
+    one["bfloat16"] = xp.astype(one["bfloat16"], "bfloat16")
+    for a in names:
+        one[a].compute()
+    for a, b in itertools.combinations_with_replacement(names, 2):
+        both = xp.multiply(one[a], one[b])
+        got = xp.metadata(both.compute())
+        assert got["dtype"] == arrayd._dtypes.name_of(both.dtype), (a, b, got["dtype"])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float32", "float64", "complex128", "bool"])
+def test_functions_beside_numpy(xp, dtype):
+    rng = np.random.default_rng(1)
+    a = (rng.random((3, 4)) * 3 + 0.5).astype(dtype)
+    b = (rng.random((4,)) * 2 + 1).astype(dtype)
+    x, y = xp.asarray(a), xp.asarray(b)
+    kind = np.dtype(dtype).kind
+    cases = [(x + y, a + b), (x * y, a * b), (x == y, a == b), (xp.where(x == y, x, y), np.where(a == b, a, b)),
+             (xp.concat([x, xp.expand_dims(y, axis=0)]), np.concatenate([a, b[None]])), (xp.stack([y, y], axis=1), np.stack([b, b], 1)),
+             (x.T, a.T), (xp.flip(x, axis=0), np.flip(a, 0)), (xp.roll(x, (1, -2), axis=(0, 1)), np.roll(a, (1, -2), (0, 1))),
+             (xp.roll(x, 5), np.roll(a, 5)), (xp.tile(y, (2, 2)), np.tile(b, (2, 2))), (xp.repeat(x, 2, axis=1), np.repeat(a, 2, 1)),
+             (xp.repeat(y, xp.asarray([0, 1, 2, 3])), np.repeat(b, [0, 1, 2, 3])), (xp.reshape(x, (2, -1)), a.reshape(2, -1)),
+             (xp.moveaxis(xp.reshape(x, (3, 2, 2)), 0, 2), np.moveaxis(a.reshape(3, 2, 2), 0, 2)), (xp.tril(x, k=-1), np.tril(a, -1)),
+             (xp.take(x, xp.asarray([3, 0, 0]), axis=1), a[:, [3, 0, 0]]), (xp.any(x, axis=1), a.any(1)), (xp.all(x), a.all()),
+             (xp.count_nonzero(x, axis=0), np.count_nonzero(a, axis=0)), (xp.unique_values(y), np.unique(b)),
+             (xp.broadcast_to(y, (2, 4)), np.broadcast_to(b, (2, 4))), (xp.squeeze(x[:1, :], axis=0), a[0])]
+    if kind != "b":
+        cases += [(x - y, a - b), (-x, -a), (xp.sum(x, axis=0), a.sum(0)), (xp.prod(y), b.prod()), (xp.cumulative_sum(x, axis=1), a.cumsum(1)),
+                  (xp.diff(x, axis=1), np.diff(a, axis=1)), (xp.square(x), a * a), (x @ y, a @ b), (xp.vecdot(x, y), (a.conj() * b).sum(-1, dtype=dtype))]
+    if kind in "iuf":
+        cases += [(x // y, a // b), (x % y, a % b), (x < y, a < b), (xp.maximum(x, y), np.maximum(a, b)), (xp.max(x, axis=1), a.max(1)),
+                  (xp.argmin(x, axis=0), a.argmin(0)), (xp.sort(x, axis=0, descending=True), -np.sort(-a, 0) if kind != "u" else np.sort(a, 0)[::-1]),
+                  (xp.clip(x, 1, 2), np.clip(a, 1, 2))]
+    if kind in "fc":
+        cases += [(x / y, a / b), (xp.exp(x), np.exp(a)), (xp.mean(x, axis=0), a.mean(0)), (xp.abs(x), np.abs(a)), (xp.std(x, correction=1).astype("float64"), a.std(ddof=1).astype("float64"))]
+    for i, (got, want) in enumerate(cases):
+        try:
+            same(got, want)
+        except AssertionError as e:
+            raise AssertionError(f"case {i}: {e}") from e
+
+
+def test_numbers_take_the_dtype_beside_them(xp):
+    for dtype in DTYPES[1:]:
+        x = xp.ones((2,), dtype=dtype)
+        assert (x + 1).dtype == x.dtype and (1 - x).dtype == x.dtype
+    assert (xp.ones((2,), dtype="float32") * 2.5).dtype == xp.float32
+    assert (xp.ones((2,), dtype="int8") * 2.5).dtype == xp.float64
+    assert (xp.ones((2,), dtype="float32") * 2j).dtype == xp.complex64
+    with pytest.raises(OverflowError):
+        xp.ones((2,), dtype="int8") + 300
+    x = xp.asarray(2**63 + 5, dtype="uint64")
+    assert int(x + 2**62) == 2**63 + 2**62 + 5
+    nan = xp.asarray(-float("nan"), dtype="float64")
+    assert bool(xp.signbit(nan)) and not bool(xp.signbit(-nan))
+
+
+# --- indexing ---
+
+
+def test_reading(xp):
+    a = np.arange(2 * 30 * 40, dtype=np.int32).reshape(2, 30, 40)
+    for x in (xp.asarray(a), xp.asarray(a).compute(), xp.asarray(a) + 0):
+        for key in (0, -1, slice(1, None), (0, slice(3, -2, 2)), (..., 5), (None, 1, ..., slice(None, None, -1)), (1, 2, 3),
+                    (slice(2, 1), ...), (..., slice(-2, -40, -3)), ()):
+            same(x[key], a[key])
+        same(x[x > 100], a[a > 100])
+        i, j, k = np.array([0, 1, -1]), np.array([[5], [-3]]), 7
+        same(x[xp.asarray(i), xp.asarray(j), k], a[i, j, k])
+    for key in (2, (0, 30), (0, 0, 0, 0), (..., ...)):
+        with pytest.raises(IndexError):
+            xp.asarray(a)[key]
+    with pytest.raises(IndexError):
+        np.asarray(xp.asarray(a)[xp.asarray([0]), xp.asarray([30]), xp.asarray([0])])
+
+
+@pytest.mark.parametrize("n", [6, 300])
+def test_writing(xp, n):
+    """Whatever the key and wherever the values are; and nothing else sees it."""
+    a = np.arange(n * n, dtype=np.float64).reshape(n, n)
+    for start in (lambda: xp.asarray(a), lambda: xp.asarray(a).compute(), lambda: xp.asarray(a) + 0, lambda: xp.reshape(xp.arange(n * n, dtype="float64"), (n, n))):
+        for key, value in ((0, 5), ((slice(1, 3), -1), [7.0, 8.0]), (slice(None), 3), ((..., slice(None, None, 2)), 1), ((2, 3), 9),
+                           (slice(4, 2), 5), (slice(0, 2), np.arange(n) * 1.0)):
+            want, x = a.copy(), start()
+            kept, view, later = x + 1, x[1:, :], x * 2
+            want[key] = value
+            x[key] = xp.asarray(value) if isinstance(value, np.ndarray) else value
+            same(x, want)
+            same(kept, a + 1)
+            same(view, a[1:])
+            same(later, a * 2)
+            x += 1
+            same(x, want + 1)
+        x, want = start(), a.copy()
+        x[x > 5] = -1
+        want[want > 5] = -1
+        same(x, want)
+        x[0, :] = x[1, :]
+        want[0] = want[1]
+        same(x, want)
+    x = xp.zeros((2, 2), dtype="int32")
+    with pytest.raises(TypeError):
+        x[0, 0] = 1.5
+    with pytest.raises(ValueError):
+        x[0, :] = [1, 2, 3]
+    with pytest.raises(TypeError):
+        x += 0.5
+
+
+# --- laziness ---
+
+
+def test_one_request(xp, api):
+    a = xp.asarray(np.random.default_rng(1).random((500, 500))).compute()
+    before = requests(api)
+    z = (a - a.mean()) / a.std()
+    assert z.shape == (500, 500) and requests(api) == before
+    z.compute()
+    assert requests(api) == before + 1
+    v = np.asarray(a)
+    np.testing.assert_allclose(np.asarray(z), (v - v.mean()) / v.std(), rtol=1e-12)
+    before = requests(api)
+    s = xp.sum(z * z)
+    assert float(s) == float(s) == pytest.approx(250000)
+    assert requests(api) == before + 1
+
+
+def test_deep_and_wide(xp):
+    """More than one request takes: nodes, levels, arrays; and shared parts stay shared."""
+    x = xp.asarray([1.0, 2.0])
+    deep = x
+    for _ in range(9000):
+        deep = deep + 1
+    assert np.asarray(deep).tolist() == [9001, 9002]
+    doubled = x
+    for _ in range(60):  # 2**60 nodes, if it were a tree
+        doubled = doubled + doubled
+    assert np.asarray(doubled).tolist() == [2.0**60, 2.0**61]
+    many = [xp.asarray(np.full(3, i)).compute() for i in range(150)]
+    total = many[0]
+    for m in many[1:]:
+        total = total + m
+    assert np.asarray(total).tolist() == [150 * 149 // 2] * 3
+    assert np.asarray(xp.concat(many)).tolist() == np.repeat(np.arange(150), 3).tolist()
+    assert np.asarray(xp.stack(many)).shape == (150, 3)
+
+
+def test_what_nobody_refers_to_goes(xp, api):
+    kept = xp.asarray(np.arange(3)).compute()
+    for _ in range(300):
+        (kept + 1).compute()
+    deadline = time.monotonic() + 10
+    while len(list(xp.arrays())) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [m["id"] for m in xp.arrays()] == [kept.id]
+    named = xp.save("field", kept * 2)
+    assert np.asarray(xp.array("field")).tolist() == [0, 2, 4] and named.name == "field"
+    del named
+    xp.release()
+    field = xp.array("field")
+    twice, view = field * 2, field[1:]
+    field[0] = 7  # a named array is the server's: others see what is written to it
+    assert np.asarray(xp.array("field")).tolist() == [7, 2, 4]
+    assert np.asarray(twice).tolist() == [0, 4, 8] and np.asarray(view).tolist() == [2, 4]
+    field[...] = xp.asarray([1, 2, 3])
+    field += 1
+    assert np.asarray(xp.array("field")).tolist() == [1, 2, 3] and np.asarray(field).tolist() == [2, 3, 4]
+    xp.delete("field")
+
+
+# --- beside the standard ---
+
+
+def test_text_and_its_mistakes(xp):
+    u = xp.asarray(np.ones((4, 4)))
+    same(xp.evaluate("u + k*2", u=u, k=0.5), np.full((4, 4), 2.0))
+    assert int(xp.evaluate("9007199254740993 + 0")) == 9007199254740993
+    with pytest.raises(arrayd.BadValue) as e:
+        xp.evaluate("u + nobody", u=u)
+    assert e.value.code == "unknown_name" and str(e.value).splitlines()[1:] == ["    u + nobody", "        ^"]
+    with pytest.raises(ValueError):
+        xp.asarray([1, 2]) + xp.asarray([1, 2, 3])
+    with pytest.raises(IndexError) as bad:
+        np.asarray(xp.take(xp.asarray([1.0, 2.0]), xp.asarray([5])) * 2)
+    assert bad.value.code == "bad_index" and "take(" in str(bad.value)
+    assert isinstance(pickle.loads(pickle.dumps(e.value)), arrayd.BadValue)
+    with pytest.raises(arrayd.NotFound):
+        xp.array("nobody")
+
+
+def test_programs(xp):
+    a = np.random.default_rng(2).random((32, 32))
+    u = xp.asarray(a)
+    kept = u + 0
+    job = xp.program(["u += 0.1*laplacian(u)"], steps=50, u=u, record={"total": "sum(u)"}, record_every=10)
+    assert job.wait(30).ended and job.step == 50 and len(job.records["total"]) == 5
+    want = a.copy()
+    for _ in range(50):
+        p = np.pad(want, 1, mode="edge")
+        want = want + 0.1 * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * want)
+    np.testing.assert_allclose(np.asarray(u), want, rtol=1e-9)
+    np.testing.assert_array_equal(np.asarray(kept), a)
+    events = list(xp.program(["u += 1"], steps=1000, u=u).events())
+    assert events[-1]["state"] == "done"
+    endless = xp.program(["u += 1"], steps=10**12, u=u)
+    with pytest.raises(TimeoutError):
+        endless.wait(0.2)
+    assert endless.cancel().wait().state == "cancelled"
+
+
+def test_sessions_pickles_threads(xp, daemon):
+    with xp.session(name="mine") as s:
+        x = s.asarray(np.arange(5.0))
+        assert float((x + 1).sum()) == 15
+        again = pickle.loads(pickle.dumps(x))
+        assert np.asarray(again).tolist() == [0, 1, 2, 3, 4]
+        other = subprocess.run([sys.executable, "-c", "import sys, pickle, numpy as np\nx = pickle.loads(sys.stdin.buffer.read())\nprint(float((x * 2).sum()))"],
+                               input=pickle.dumps(x), capture_output=True, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGE / "src")})
+        assert other.stdout == b"20.0\n"
+    assert [m["name"] for m in xp.request("GET", "/v1/sessions")["sessions"]] == ["default"]
+    shared, wrong = xp.asarray(np.arange(1000.0)), []
+
+    def work(k):
+        for i in range(50):
+            if float(xp.sum(shared * k + i)) != 499500.0 * k + 1000 * i:
+                wrong.append((k, i))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_transfers(xp, tmp_path, daemon_with):
+    rng = np.random.default_rng(3)
+    for dtype in DTYPES:
+        a = rng.integers(0, 2 if dtype == "bool" else 100, (257, 33)).astype(dtype)
+        for given in (a, a.T, a[::2, ::-1], np.asfortranarray(a), a.astype(a.dtype.newbyteorder(">")), a[:0], a[3, 4]):
+            back = np.asarray(xp.asarray(given).compute())
+            assert back.dtype == a.dtype and np.array_equal(back, given)
+    big = rng.random(2_000_000)
+    assert np.array_equal(np.asarray(xp.asarray(big) + 0), big)
+    assert np.array_equal(np.from_dlpack(xp.asarray(big[:10])), big[:10])
+    socket = tmp_path / "a.sock"
+    daemon_with("--listen", f"unix:{socket}")
+    with arrayd.connect(f"unix:{socket}") as u:
+        assert float(u.sum(u.asarray(big))) == pytest.approx(big.sum())
+    with pytest.raises(arrayd.ConnectionLost):
+        arrayd.connect("http://127.0.0.1:1")
+
+
+def test_tokens(accounts, daemon_with):
+    accounts.add("ann")
+    d = daemon_with("--accounts", accounts.path)
+    with pytest.raises(arrayd.Denied):
+        list(arrayd.connect(f"http://127.0.0.1:{d.port}", token="A" * 43).arrays())
+    token = accounts.client(d, "ann").always["Authorization"].split()[1]
+    with arrayd.connect(f"http://127.0.0.1:{d.port}", token=token) as c:
+        assert float(c.sum(c.ones((3,)))) == 3
+
+
+# --- the same program on both ---
+
+
+def wave(xp, n, steps):
+    """Waves on a membrane that is held at its edge."""
+    x = xp.linspace(0.0, 1.0, n)
+    u = xp.exp(-100 * ((x[:, None] - 0.3) ** 2 + (x[None, :] - 0.6) ** 2))
+    u[0, :], u[-1, :] = 0.0, 0.0
+    u[:, 0], u[:, -1] = 0.0, 0.0
+    before = u + 0.0
+    for _ in range(steps):
+        inner = u[1:-1, 1:-1]
+        lap = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * inner
+        after = xp.zeros(u.shape, dtype=u.dtype)
+        after[1:-1, 1:-1] = 2 * inner - before[1:-1, 1:-1] + 0.4 * lap
+        before, u = u, after
+    return u
+
+
+def k_means(xp, points, k, rounds):
+    """Lloyd's algorithm; the first points are the first centres."""
+    centres = points[:k, :] + 0
+    for _ in range(rounds):
+        d = xp.sum((points[:, None, :] - centres[None, :, :]) ** 2, axis=2)
+        nearest = xp.argmin(d, axis=1)
+        mine = xp.astype(nearest[:, None] == xp.arange(k)[None, :], points.dtype)
+        counts = xp.sum(mine, axis=0)
+        sums = xp.sum(mine[:, :, None] * points[:, None, :], axis=0)
+        centres = sums / counts[:, None]
+    return centres, nearest
+
+
+class NumPy:
+    """NumPy 1's namespace with the names of the standard that are used above."""
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    @staticmethod
+    def astype(x, t):
+        return x.astype(t)
+
+
+def test_the_same_numbers(xp):
+    theirs = wave(NumPy(), 64, 40)
+    np.testing.assert_allclose(np.asarray(wave(xp, 64, 40)), theirs, rtol=1e-12, atol=1e-15)
+    points = np.random.default_rng(5).random((400, 2)) + np.repeat([[0, 0], [3, 0], [0, 3], [3, 3]], 100, axis=0)
+    points = points[np.random.default_rng(6).permutation(400)]
+    centres, nearest = k_means(NumPy(), points, 4, 12)
+    got, which = k_means(xp, xp.asarray(points), 4, 12)
+    np.testing.assert_allclose(np.asarray(got), centres, rtol=1e-12)
+    assert np.array_equal(np.asarray(which), nearest)
+
+
+# --- the package ---
+
+
+def test_readme(api, daemon, monkeypatch):
+    """Its examples, one after the other."""
+    text = (PACKAGE / "README.md").read_text()
+    blocks = [b.split("```")[0] for b in text.split("```python\n")[1:]]
+    assert len(blocks) >= 5
+    names = {}
+    for b in blocks:
+        exec(b.replace("http://127.0.0.1:7411", f"http://127.0.0.1:{daemon.port}"), names)
+
+
+def test_a_wheel_is_built(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    tool = subprocess.run([sys.executable, "-c", "import pip, setuptools, wheel; assert int(setuptools.__version__.split('.')[0]) >= 61"], capture_output=True)
+    if tool.returncode:
+        pytest.skip("pip, setuptools >= 61 and wheel are not here (Debian: python3-pip)")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, tmp_path / "python"],
+                   check=True, capture_output=True)
+    wheel, = tmp_path.glob("arrayd-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "arrayd/__init__.py" in names and "arrayd/py.typed" in names
+    subprocess.run([sys.executable, "-c", "import arrayd; print(arrayd.__version__)"], check=True, env={**os.environ, "PYTHONPATH": str(wheel)})
+
+
+def test_types():
+    """mypy --strict, where it is installed."""
+    if subprocess.run([sys.executable, "-m", "mypy", "--version"], capture_output=True).returncode:
+        pytest.skip("mypy is not here")
+    r = subprocess.run([sys.executable, "-m", "mypy"], cwd=PACKAGE, capture_output=True, text=True)
+    assert r.returncode == 0, r.stdout
