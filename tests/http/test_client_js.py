@@ -24,6 +24,7 @@ def node():
     return found
 
 
+@pytest.mark.release_only
 def test_the_module_against_a_daemon(daemon_with, accounts):
     program = node()
     accounts.add("ann")

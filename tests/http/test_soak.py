@@ -1,4 +1,6 @@
-"""The mixed load of soak.py, for some seconds; the long run is soak.py itself."""
+"""The mixed load of soak.py, for some seconds, where sanitizers look at it or time is given; the long run is soak.py itself."""
+import os
+
 import pytest
 
 import soak
@@ -12,6 +14,7 @@ def test_what_counts_as_back_to_where_it_was():
     assert len(soak.differences(before, {"rss": 1, "descriptors": 11, "arrayd_arrays": 1}, 50)) == 2
 
 
+@pytest.mark.skipif(not os.environ.get("ARRAYD_SUBSET") and not os.environ.get("ARRAYD_LONG"), reason="for sanitizers, or the long run")
 @pytest.mark.parametrize("gpu", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["cpu", "cuda"])
 def test_soak(gpu):
     if gpu and fake_gpu() is None:
