@@ -1,7 +1,7 @@
 """The direction of the arrows: who may include whom.
 
 compute/base includes nothing else of the project, compute only itself, protocol compute too,
-server everything but a backend's inside; only backend.c knows that cpu/ and cuda/ exist; each
+server everything but a backend's inside, a client only itself; only backend.c knows that cpu/ and cuda/ exist; each
 outside library has the one module that may include it. Includes are path-qualified from the root.
 """
 import re
@@ -15,9 +15,11 @@ MAY = {
     "server": ("server", "protocol", "compute"),
     "tests": ("tests", "server", "protocol", "compute"),
     "clients": ("clients",),
+    "clients/c": ("clients/c",),
 }
 LIBRARIES = [  # (header, who may include it)
-    (r"cjson/|cJSON", r"protocol/json[^/]*\.c|tests/.*"),
+    (r"cjson/|cJSON", r"protocol/json[^/]*\.c|clients/c/src/json\.c|tests/.*"),
+    (r"curl/", r"clients/c/src/(client|exchange)\.c"),
     (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
     (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(fake|unit)/.*"),
     (r"gnutls/", r"server/http_tls\.c"),
