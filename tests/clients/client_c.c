@@ -345,6 +345,9 @@ static void test_mistakes(void)
     FAILS(arrayd_replace(c, "", ARRAYD_INT8, 1, (int64_t[]){8}, text, 8, &a, &err), 0,
           "bad_argument");
     FAILS(arrayd_request(c, "GET", "no/slash", NULL, NULL, &err), 0, "bad_argument");
+    FAILS(arrayd_request(c, "DELETE", "/v1/arrays/a#b", NULL, NULL, &err), 0, "bad_argument");
+    FAILS(arrayd_create(c, NULL, &a, &err), 0, "bad_argument");
+    FAILS(arrayd_program_start_json(c, NULL, NULL, &err), 0, "bad_argument");
     CHECK(arrayd_itemsize(ARRAYD_COMPLEX128) == 16 && arrayd_itemsize((enum arrayd_dtype)99) == 0);
     CHECK(!strcmp(arrayd_dtype_name(ARRAYD_BFLOAT16), "bfloat16"));
     arrayd_close(NULL);

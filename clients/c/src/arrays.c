@@ -51,7 +51,9 @@ int arrayd_create(struct arrayd *client, const char *json, struct arrayd_array *
 {
     struct exchange x = {.method = "POST"};
     text_puts(&x.target, "/v1/arrays");
-    text_puts(&x.json, json);
+    text_puts(&x.json, json ? json : "");
+    if (!json)
+        x.refused = "the body is missing";
     return members_array_reply(client, &x, ret_array, err);
 }
 

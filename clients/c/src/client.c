@@ -157,8 +157,9 @@ int arrayd_request(struct arrayd *client, const char *method, const char *path, 
                    char **ret_text, struct arrayd_error *err)
 {
     struct exchange x = {.method = method};
-    if (!method || !*method || !path || path[0] != '/' || !printable(path))
-        x.refused = "a request has a method and a path that begins with '/' and has no blanks";
+    if (!method || !*method || !path || path[0] != '/' || !printable(path) || strchr(path, '#'))
+        x.refused =
+            "a request has a method and a path that begins with '/' and has no blanks or '#'";
     for (const char *c = method; c && *c; c++)
         if (!isupper((unsigned char)*c))
             x.refused = "a method is in capital letters";

@@ -71,7 +71,9 @@ int arrayd_program_start_json(struct arrayd *client, const char *json, struct ar
 {
     struct exchange x = {.method = "POST"};
     text_puts(&x.target, "/v1/programs");
-    text_puts(&x.json, json);
+    text_puts(&x.json, json ? json : "");
+    if (!json)
+        x.refused = "the body is missing";
     return job_reply(client, &x, ret_job, err);
 }
 
