@@ -89,12 +89,14 @@ class Client(Statistics, Host, Inspection):
         self._engine.releaser.flush()
 
     def close(self) -> None:
-        if self._owns == "session":
-            self._owns = ""
-            self._engine.releaser.flush()
+        """Ends a session of its own; of a client that connect() made, closes the connections."""
+        owns, self._owns = self._owns, ""
+        if not owns:
+            return
+        self._engine.releaser.stop()
+        if owns == "session":
             self._ask("DELETE", f"/v1/sessions/{self._engine.session}")
-        elif self._owns == "transport":
-            self._engine.releaser.flush()
+        else:
             self._transport.close()
 
     def __enter__(self) -> "Client":

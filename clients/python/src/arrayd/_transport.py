@@ -11,6 +11,7 @@ import http.client
 import io
 import json
 import os
+import queue
 import socket
 import ssl
 import threading
@@ -277,16 +278,14 @@ class Releaser:
 
     def __init__(self, transport: Transport):
         self.transport = transport
-        self._pending: Deque[str] = collections.deque()
-        self._some = threading.Event()
+        self._pending: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()  # a put may interrupt another
         self._lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
         self._pid = os.getpid()
 
     def add(self, path: str) -> None:
         """From finalizers: any thread, at any moment."""
-        self._pending.append(path)
-        self._some.set()
+        self._pending.put(path)
 
     def start(self) -> None:
         """Once there is something to release some day."""
@@ -296,26 +295,39 @@ class Releaser:
                     self._thread = threading.Thread(target=self._work, name="arrayd-release", daemon=True)
                     self._thread.start()
 
+    def stop(self) -> None:
+        """Releases what there is, and ends the thread."""
+        self.flush()
+        if self._thread is not None:
+            self._pending.put(None)
+
     def flush(self) -> None:
-        """Now."""
-        if os.getpid() != self._pid or self.transport.closed:
-            return  # a fork's parent releases what is its own
-        while self._pending:
-            batch: List[str] = []
-            while self._pending and len(batch) < self.MOST:
+        """Now; what another thread is just releasing is gone, too, on return."""
+        with self._lock:
+            self._release([])
+
+    def _release(self, batch: List[str]) -> None:
+        while True:
+            while len(batch) < self.MOST:
                 try:
-                    batch.append(self._pending.popleft())
-                except IndexError:
+                    path = self._pending.get_nowait()
+                except queue.Empty:
                     break
+                if path is not None:
+                    batch.append(path)
+            if not batch or self.transport.closed or os.getpid() != self._pid:  # a fork's parent releases what is its own
+                return
             try:
                 self.transport.delete_all(batch)
             except ConnectionLost:
                 return
+            batch = []
 
     def _work(self) -> None:
-        while not self.transport.closed:
-            self._some.wait(1.0)
-            if self._some.is_set():
-                time.sleep(self.PAUSE_S)
-                self._some.clear()
-                self.flush()
+        while True:
+            path = self._pending.get()
+            if path is None or self.transport.closed:
+                return
+            time.sleep(self.PAUSE_S)
+            with self._lock:
+                self._release([path])
