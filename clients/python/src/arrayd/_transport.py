@@ -304,10 +304,11 @@ class Releaser:
     def flush(self) -> None:
         """Now; what another thread is just releasing is gone, too, on return."""
         with self._lock:
-            self._release([])
+            self._release()
 
-    def _release(self, batch: List[str]) -> None:
+    def _release(self) -> None:
         while True:
+            batch: List[str] = []
             while len(batch) < self.MOST:
                 try:
                     path = self._pending.get_nowait()
@@ -321,13 +322,12 @@ class Releaser:
                 self.transport.delete_all(batch)
             except ConnectionLost:
                 return
-            batch = []
 
     def _work(self) -> None:
         while True:
             path = self._pending.get()
             if path is None or self.transport.closed:
                 return
+            self._pending.put(path)  # whoever flushes meanwhile sees it
             time.sleep(self.PAUSE_S)
-            with self._lock:
-                self._release([path])
+            self.flush()
