@@ -88,7 +88,7 @@ enum err_code call_match(const struct expr *x, uint32_t node, const char *signat
                          uint32_t *ret, struct err *e)
 {
     const struct expr_node *n = &x->nodes[node];
-    const struct expr_link *links = x->links + n->first_arg;
+    const struct expr_link *links = expr_args(x, n);
     const char *names[CALL_MAX_PARAMS];
     size_t lengths[CALL_MAX_PARAMS];
     uint32_t n_params = 0, positional = n->n_args - n->n_keywords;

@@ -34,7 +34,7 @@ uint32_t check_items(struct checker *c, uint32_t node, const struct expr_link **
 {
     const struct expr_node *n = &c->x->nodes[node];
     if (n->kind == EXPR_LIST) {
-        *ret = c->x->links + n->first_arg;
+        *ret = expr_args(c->x, n);
         return n->n_args;
     }
     *one = (struct expr_link){.node = node};
@@ -212,7 +212,7 @@ static enum err_code check_op(struct checker *c, uint32_t node, enum op op)
     const struct expr_node *n = &c->x->nodes[node];
     struct cval args[2];
     if (call_is_variadic(op) && n->n_args > 2 && n->n_keywords == 0) {
-        const struct expr_link *links = c->x->links + n->first_arg;
+        const struct expr_link *links = expr_args(c->x, n);
         TRY(check_value(c, links[0].node, &args[0]));
         for (uint32_t i = 1; i < n->n_args; i++) {
             TRY(check_value(c, links[i].node, &args[1]));

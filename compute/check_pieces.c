@@ -11,7 +11,7 @@ static enum err_code parts_param(struct checker *c, const struct call *call, uin
                                  uint32_t *ret_n)
 {
     uint32_t node = call->param[0];
-    const struct expr_link *items = c->x->links + c->x->nodes[node].first_arg;
+    const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
     uint32_t n = c->x->nodes[node].kind == EXPR_LIST ? c->x->nodes[node].n_args : 0;
     if (n == 0)
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
@@ -38,7 +38,7 @@ static enum err_code parts_agree(struct checker *c, const struct call *call, con
                                  uint32_t n, int axis)
 {
     const struct typed_node *first = &c->t->nodes[parts[0]];
-    const struct expr_link *items = c->x->links + c->x->nodes[call->param[0]].first_arg;
+    const struct expr_link *items = expr_args(c->x, &c->x->nodes[call->param[0]]);
     char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
     for (uint32_t i = 1; i < n; i++) {
         const struct typed_node *x = &c->t->nodes[parts[i]];

@@ -246,12 +246,16 @@ enum err_code engine_arange(struct engine_stream *s, struct account *account, en
     if (!draft_begin(&d, s, 1, &n))
         return err_oom(e);
     uint32_t i = iota(&d, 0), x;
-    if (dtype_is_integer(dtype) || (dtype == DT_BOOL && literal_integral(start))) {
-        /* modulo 2^64, so that a uint64 range is right too; a float start truncates, as NumPy's */
-        uint64_t a = (uint64_t)(literal_integral(start) ? start->i : (__int128)start->re);
-        uint64_t b = literal_integral(step)
-                         ? (uint64_t)step->i
-                         : (uint64_t)(__int128)(literal_f64(start) + step->re) - a;
+    bool integral = literal_integral(start) && literal_integral(step);
+    if (dtype_is_integer(dtype) || (dtype == DT_BOOL && integral)) {
+        /* modulo 2^64, so that a uint64 range is right too; a float start truncates, as NumPy's. Of
+         * values that are not there nothing is known, not even that they are integers. */
+        uint64_t a = 0, b = 0;
+        if (n > 0)
+            a = (uint64_t)(literal_integral(start) ? start->i : (__int128)start->re);
+        if (n > 1)
+            b = literal_integral(step) ? (uint64_t)step->i
+                                       : (uint64_t)(__int128)(literal_f64(start) + step->re) - a;
         x = binary(&d, OP_MULTIPLY, i, constant(&d, (struct scalar){.dtype = DT_I64, .v.u64 = b}));
         x = binary(&d, OP_ADD, x, constant(&d, (struct scalar){.dtype = DT_I64, .v.u64 = a}));
     } else {

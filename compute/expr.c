@@ -204,7 +204,7 @@ enum err_code expr_err(const struct expr *x, uint32_t node, struct err *e, enum 
 
 uint32_t expr_keyword(const struct expr *x, const struct expr_node *call, const char *keyword)
 {
-    const struct expr_link *l = x->links + call->first_arg;
+    const struct expr_link *l = expr_args(x, call);
     for (uint32_t i = call->n_args - call->n_keywords; i < call->n_args; i++)
         if (strcmp(l[i].keyword, keyword) == 0)
             return l[i].node;

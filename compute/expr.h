@@ -84,6 +84,12 @@ struct expr {
     int max_nesting;  /* limit of brackets, calls, unary operators and ** (parsers enforce it) */
 };
 
+/* A node's arguments; NULL where it has none. */
+static inline const struct expr_link *expr_args(const struct expr *x, const struct expr_node *node)
+{
+    return node->n_args ? x->links + node->first_arg : NULL;
+}
+
 /* Prepares an empty expression; limits as in struct expr. */
 void expr_init(struct expr *x, struct arena *arena, size_t max_nodes, int max_nesting);
 

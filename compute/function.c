@@ -162,7 +162,7 @@ static enum err_code copy_node(struct inliner *in, const struct frame *fr, uint3
                                struct made *ret)
 {
     const struct expr_node *n = &fr->x->nodes[node];
-    const struct expr_link *links = fr->x->links + n->first_arg;
+    const struct expr_link *links = expr_args(fr->x, n);
     struct expr_link few[CALL_MAX_PARAMS], *to = few;
     struct made m = {0};
     if (n->n_args > CALL_MAX_PARAMS &&

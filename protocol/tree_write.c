@@ -112,7 +112,7 @@ static enum err_code push(struct writer *t, const struct expr_node *node)
 {
     const struct expr *x = t->x;
     struct frame f = {.node = node,
-                      .links = node->n_args ? x->links + node->first_arg : NULL,
+                      .links = expr_args(x, node),
                       .n = node->n_args,
                       .n_keywords = node->n_keywords};
     if (chained(x, node)) { /* a left fold: the arguments from its far end up */

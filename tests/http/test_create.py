@@ -221,6 +221,14 @@ def test_arange_of_dtypes(api, dtype, start, stop, step):
     np.testing.assert_array_equal(got, np.arange(start, stop, step).astype(dtype))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float64"])
+def test_arange_far_away(api, dtype):
+    """Of what is not in the array nothing need fit."""
+    assert made(api, arange={"start": 1e300, "stop": 5}, dtype=dtype).tolist() == []
+    assert made(api, arange={"start": 0, "stop": 1, "step": 1e300}, dtype=dtype).tolist() == [0]
+    assert made(api, arange={"start": 0, "stop": 1, "step": 0.5}, dtype="bool").tolist() == [False, True]
+
+
 @pytest.mark.parametrize("body,code,pointer", [
     ({"arange": {"stop": 5, "step": 0}}, "bad_field", "/arange/step"),
     ({"arange": {"start": 1}}, "bad_field", "/arange/stop"), ({"arange": [1]}, "bad_field", "/arange"),
