@@ -263,15 +263,19 @@ def test_the_end_does_not_wait_for_turns(users):
     daemon = users.daemon
     job(bob)
     statuses = []
+    connected = threading.Barrier(13)
 
     def ask():
         c = ann.clone()
+        c.expect(200, c.get("/healthz"))
+        connected.wait()
         statuses.append(c.post("/v1/evaluate", {"expr": "sum(sin(u)*cos(u)*exp(u))"}).status)
         c.close()
 
     threads = [threading.Thread(target=ask) for _ in range(12)]
     for t in threads:
         t.start()
+    connected.wait()
     time.sleep(0.02)
     begun = time.monotonic()
     daemon.stop()

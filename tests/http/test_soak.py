@@ -19,5 +19,5 @@ def test_what_counts_as_back_to_where_it_was():
 def test_soak(gpu):
     if gpu and fake_gpu() is None:
         pytest.skip("no fake driver in this build, or no g++")
-    report = soak.soak(8, 6, 64 * soak.MIB, gpu)
+    report = soak.soak(6, 4, 64 * soak.MIB, gpu)
     assert len(report["pieces"]) == 6 and report["peak"]["arrayd_arrays"] > 0
