@@ -51,7 +51,8 @@ struct program_spec {
     int64_t until_every;
     const struct program_result *results; /* made anew by each step */
     uint32_t n_results;
-    bool once; /* it has one step: half the memory will do */
+    int64_t most_nodes; /* of all expressions, what is written out in them counted; 0: any number */
+    bool once;          /* it has one step: half the memory will do */
     bool fast_math;
     bool stop_on_nan;
     /* Asked in program_new alone: what names mean, and which array a target is, a reference (NULL:
@@ -64,7 +65,8 @@ struct program_spec {
 /* Checks every statement and takes the memory. Errors have their place in the request: check.h's,
  * those of engine_evaluate for a target, ERR_OVERLAP for a target that shares memory with another
  * array that the program uses, ERR_SHAPE_MISMATCH for a series that is not a single number,
- * ERR_DTYPE_MISMATCH for one that is complex; ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+ * ERR_DTYPE_MISMATCH for one that is complex; ERR_EXPRESSION_TOO_LARGE past most_nodes; ERR_QUOTA,
+ * ERR_OUT_OF_MEMORY. */
 enum err_code program_new(struct engine_stream *s, struct account *account,
                           const struct program_spec *spec, struct program **ret,
                           struct err *e) must_check;

@@ -82,6 +82,7 @@ struct program {
     size_t n_known, cap_known;
     struct step *steps; /* spec.n_body: the statements, then one a result */
     uint32_t n_statements;
+    int64_t n_nodes; /* of what has been written out */
     struct watched *series, *checks, *until;
     struct watched *results; /* spec.n_results; bytes: where they are fetched */
     program_ready *ready;

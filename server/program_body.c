@@ -375,6 +375,7 @@ static enum err_code read_form(struct reading *r, int64_t *ret_steps, struct err
     if (c)
         return c;
     r->spec.once = r->statements;
+    r->spec.most_nodes = r->config->max_program_nodes;
     r->bind = json_member(r->body, "bind");
     *ret_steps = 1;
     if (json_present(v = json_member(r->body, "steps")))

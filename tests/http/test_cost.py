@@ -72,6 +72,9 @@ def test_the_nodes_of_a_program_are_bounded_together(api, daemon_with):
     fails(api, "/v1/explain", {"statements": many, "results": ["t"]}, "/statements/19")
     fails(api, "/v1/programs", {"body": many + ["a = t"], "steps": 1}, "/body/19")
     api.expect(204, api.delete("/v1/functions/f"))
+    number = ["dt = " + "+".join(f"sqrt({k}.5)" for k in range(2500))]  # written out wherever it is named
+    fails(api, "/v1/evaluate", {"statements": number + [f"t{k} = a*dt" for k in range(250)]}, "/statements/13")
+    api.expect(200, api.post("/v1/explain", {"body": number + ["a = a*dt"], "steps": 1}))
     c = daemon_with("--backend", "cpu", "--max-program-nodes", 20).client()
     c.upload(np.ones(2), "a")
     program = {"body": ["a = a + 1 + 2 + 3"], "steps": 1, "record": {"s": "sum(a)"}}
