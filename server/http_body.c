@@ -216,8 +216,7 @@ int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
     int64_t k = ok ? pull(q, pos, buf, max) : -1;
-    /* libmicrohttpd closes a connection that it finds in such a state only when something happens
-     */
+    /* libmicrohttpd alone would close it only when something else happens on it */
     if (k < 0 && k != SOURCE_END && q->conn)
         shutdown(q->conn->fd, SHUT_RDWR);
     http_leave(h, was);

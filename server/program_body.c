@@ -116,14 +116,6 @@ static enum err_code read_statements(struct reading *r, struct err *e)
     return c;
 }
 
-static size_t count_nodes(const struct reading *r)
-{
-    size_t n = 0;
-    for (uint32_t i = 0; i < r->spec.n_body; i++)
-        n += r->spec.body[i].expr.n_nodes;
-    return n;
-}
-
 static enum err_code read_series(struct reading *r, struct json v, const char *name,
                                  const char *place, struct program_series *ret, struct err *e)
 {
@@ -398,7 +390,7 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     if (!r->functions)
         return err_oom(e);
     c = read_statements(r, e);
-    if (!c && r->most_nodes && count_nodes(r) > r->most_nodes)
+    if (!c && r->most_nodes && r->n_nodes > (int64_t)r->most_nodes)
         return ERR_OK;
     if (!c)
         c = read_records(r, job->steps, e);

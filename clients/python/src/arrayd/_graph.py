@@ -141,7 +141,7 @@ def postorder(root: Node) -> Iterator[Node]:
 
 
 def too_large(root: Node) -> Optional[Node]:
-    """The first node whose own expression is more than one request takes, or NULL."""
+    """The first node whose own expression is more than one request takes, or None."""
     order = list(postorder(root))
     if len(order) <= min(MANY, INPUTS):
         return None
