@@ -1,9 +1,9 @@
 /* With a dtype, text is converted to it at once, rounded once. Without one, values are kept as the
  * narrowest of bool, int64, uint64, float64 that holds everything so far, and widened in place when
- * something larger turns up. A float64 forgets what a later conversion may need in two cases: an
- * integer beyond 2^53, and a value that lies on a midpoint of float32 or a half only because it was
- * rounded there; an int64 forgets the sign of "-0". All are rare; the text of such elements is kept
- * and read again when the dtype turns out to want it. */
+ * something larger turns up. A float64 forgets what a later conversion may need in three cases: an
+ * integer beyond 2^53, and a value that lies on a midpoint of float32 or a half, or on an integer,
+ * only because it was rounded there; an int64 forgets the sign of "-0". All are rare; the text of
+ * such elements is kept and read again when the dtype turns out to want it. */
 #include "protocol/json_elems.h"
 
 #include <math.h>
@@ -218,8 +218,9 @@ static enum err_code infer_float(struct json_elems *x, const char *p, size_t n, 
     double d = numtext_parse_f64(p, n);
     uint64_t bits;
     memcpy(&bits, &d, sizeof bits);
-    bool midpoint = (bits & ((1u << 28) - 1)) == 0 && numtext_parse_odd(p, n) != d;
-    if (midpoint || (fabs(d) >= 0x1p53 && fabs(d) <= 0x1p64))
+    bool landmark = (bits & ((1u << 28) - 1)) == 0 || (fabs(d) < 0x1p53 && d == trunc(d));
+    bool rounded = landmark && numtext_parse_odd(p, n) != d;
+    if (rounded || (fabs(d) >= 0x1p53 && fabs(d) <= 0x1p64))
         err = keep_text(x, x->n, p, n, e);
     return err ? err : append(x, &d, e);
 }

@@ -150,7 +150,8 @@ http_tests() { # SHARES ARGUMENT…
     rm -rf "$run"
     mkdir -p "$run"
     for ((k = 1; k <= shares; k++)); do
-        ARRAYD_RUN=$run "$python" -m pytest -q -p no:cacheprovider -rf --tb=short -m 'not alone and not last' \
+        # -v: what failed is named even where the run is cut off
+        ARRAYD_RUN=$run "$python" -m pytest -v -p no:cacheprovider -rf --tb=short -m 'not alone and not last' \
             "$@" >"$out/http-$k.log" 2>&1 &
         pids+=($!)
     done
@@ -160,7 +161,7 @@ http_tests() { # SHARES ARGUMENT…
     0 | 5) ;; # 5: there is none
     *) failed=1 ;;
     esac
-    cat "$out"/http-*.log
+    grep -hvE '::.* (PASSED|SKIPPED) ' "$out"/http-*.log
     grep -hE '^(FAILED|ERROR)|(passed|failed).* in ' "$out"/http-*.log | sed 's/^/| /'
     return "$failed"
 }

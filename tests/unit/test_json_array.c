@@ -185,6 +185,8 @@ static void mistakes_have_code_and_pointer(void **state)
         {"[\"NaN\"]", DT_I32, ERR_LITERAL_RANGE, "/0"},
         {"[1e30]", DT_I64, ERR_LITERAL_RANGE, "/0"},
         {"[18446744073709551616]", DT_U64, ERR_LITERAL_RANGE, "/0"},
+        {"[1,1740918607747303.022]", DT_I64, ERR_LITERAL_RANGE, "/1"}, /* float64: an integer */
+        {"[1e-400]", DT_I64, ERR_LITERAL_RANGE, "/0"},
         {"[1,18446744073709551616]", -1, ERR_LITERAL_RANGE, "/1"},
         {"[-1,5,9223372036854775808]", -1, ERR_LITERAL_RANGE, "/2"},
         {"[9223372036854775808,-1]", -1, ERR_LITERAL_RANGE, "/1"},
