@@ -39,10 +39,20 @@ struct backend_config {
     int64_t kernel_cache_entries; /* CUDA: kernels kept in memory */
     int64_t slab_memory;          /* CUDA: bytes of pinned host memory a device */
     int compile_threads;          /* CUDA: 0 = one for two cores, at most 8 */
+    bool shareable;               /* memory may be exported to other processes (export.h) */
+    int64_t shareable_least; /* bytes: arrays of that size and more can be, from their creation */
     /* Told once, from any thread, when a device is lost; must not block. NULL: not told. */
     void (*lost)(void *user, const char *why);
     void *lost_user;
 };
+
+/* Memory that another process can map. */
+struct shared_block {
+    void *data;     /* as alloc's; NULL: none */
+    int64_t size;   /* bytes taken, and to be mapped: what was asked for, rounded up */
+    int64_t handle; /* the backend's own */
+};
+#define DEVICE_UUID 48
 
 /* What there is to say about a backend, sentences for a person; "" where there is nothing. */
 struct backend_report {
@@ -64,11 +74,12 @@ struct fence {
     uint64_t ticket; /* 1, 2, … in the order submitted */
 };
 
+enum copy_way { COPY_IN, COPY_OUT, COPY_WITHIN }; /* a device, from or to the host */
 struct job_copy {
     void *to;
     const void *from;
     int64_t n; /* bytes, > 0 */
-    bool to_host;
+    enum copy_way way;
 };
 
 /* One piece of work. Its kernels run one after the other. What it needs besides its slots (code,
@@ -86,7 +97,8 @@ struct job {
     /* fences to wait for, besides the stream's own order */
     const struct fence *waits;
     uint32_t n_waits;
-    /* whole blocks between a device's memory and host memory (host_alloc), before the kernels */
+    /* whole blocks between a device's memory and host memory (host_alloc), or within the device's,
+     * before the kernels */
     const struct job_copy *copies;
     uint32_t n_copies;
     void (*done)(struct job *job);
@@ -141,6 +153,23 @@ struct backend_ops {
     enum err_code (*alloc)(struct backend *b, int device, int64_t size, bool zero, void **ret,
                            struct err *e);
     void (*free)(struct backend *b, int device, void *p, int64_t size);
+
+    /* The same, for memory that another process can map: zeroed when asked, and always behind the
+     * `size` bytes. share_problem: why there is none on a device, static text for a person; NULL:
+     * there is. share_alloc: ERR_OUT_OF_MEMORY; ERR_OVERLOADED where there are too many descriptors
+     * (`must`: as long as the process may have any, else only while there are plenty).
+     * share_export: *ret_fd, the caller's to close, with CLOEXEC; not `write`: for reading alone
+     * where the system can make that so. It may be called while another thread does or work uses
+     * the memory. share_free takes as long as it takes to give pages back: not under a lock, nor on
+     * a thread that serves; nothing may use the memory any more. */
+    const char *(*share_problem)(struct backend *b, int device);
+    enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
+                                 struct shared_block *ret, struct err *e);
+    enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
+                                  bool write, int *ret_fd, struct err *e);
+    void (*share_free)(struct backend *b, int device, const struct shared_block *share);
+    /* "GPU-…" as NVIDIA writes it; "" for what has none. */
+    void (*uuid)(struct backend *b, int device, char ret[DEVICE_UUID]);
 
     /* Host memory, 64-byte aligned, whose contents copies (job_copy) bring from a device and back;
      * the host reads and writes it at its address. ERR_OUT_OF_MEMORY. Both may take as long as

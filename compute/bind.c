@@ -1,12 +1,13 @@
 /* Plan → bound to memory.
  *
- * Writing to an existing array must look as if the whole right side were read first. There are four
+ * Writing to an existing array must look as if the whole right side were read first. There are five
  * ways, chosen here:
  *
  *   - direct: no operand shares the target's buffer, or each reads just the element being written;
  *   - fresh: the target covers its buffer: the buffer takes over new storage with the result;
  *   - copy on write: as fresh, after copying what the target does not cover, because a download
  *     holds the old storage;
+ *   - copied back: as fresh, into a temporary, because the target's storage is exported;
  *   - staged: into a temporary, which is then copied to the (small) target.
  *
  * Renaming storage at submission is safe because every earlier task holds the storage it was bound
@@ -125,14 +126,14 @@ static bool insert_kernel(struct arena *arena, struct ir_plan *p, uint32_t at, s
 }
 
 /* Storage of one slot, owned by the task from here on. */
-static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, bool write, struct err *e)
+static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum storage_how how,
+                              struct err *e)
 {
     _cleanup_storage_ struct storage *st = NULL;
-    enum err_code code =
-        storage_new(r->g, r->account, r->task->stream->device, size, false, &st, e);
+    enum err_code code = storage_new(r->g, r->account, r->task->stream->device, size, how, &st, e);
     if (code != ERR_OK)
         return code;
-    if (!task_use(r->task, st, write))
+    if (!task_use(r->task, st, true))
         return err_oom(e);
     r->task->uses[r->task->n_uses - 1].fresh = true;
     r->storages[slot] = st;
@@ -150,8 +151,8 @@ static enum err_code bind_kept(struct run *r, uint32_t slot, int64_t size, struc
     if (i == t->n) {
         if (arena_grow(t->arena, (void **)&t->all, &t->cap, t->n, sizeof *t->all) < 0)
             return err_oom(e);
-        enum err_code code =
-            storage_new(r->g, r->account, r->task->stream->device, size, false, &t->all[t->n], e);
+        enum err_code code = storage_new(r->g, r->account, r->task->stream->device, size,
+                                         STORAGE_SCRATCH, &t->all[t->n], e);
         if (code != ERR_OK)
             return code;
         t->n++;
@@ -198,11 +199,30 @@ enum err_code run_bind_temps(struct run *r, struct err *e)
         }
         if (shared)
             continue;
-        enum err_code code =
-            r->temporaries ? bind_kept(r, i, s->size, e) : bind_new(r, i, s->size, true, e);
+        enum err_code code = r->temporaries ? bind_kept(r, i, s->size, e)
+                                            : bind_new(r, i, s->size, STORAGE_SCRATCH, e);
         if (code != ERR_OK)
             return code;
     }
+    return ERR_OK;
+}
+
+/* A fresh write of an array whose storage has to stay: it gets what was made elsewhere. */
+static enum err_code bind_copied_back(struct run *r, struct storage *old, struct err *e)
+{
+    struct ir_plan *p = r->plan;
+    struct arena *arena = r->task->arena;
+    const int64_t nbytes = r->out->buffer->nbytes;
+    const uint32_t home = r->n_slots - 1;
+    enum err_code code = bind_new(r, p->result_slot, nbytes, STORAGE_SCRATCH, e);
+    if (code != ERR_OK)
+        return code;
+    if (!task_use(r->task, old, true) ||
+        !insert_kernel(arena, p, p->n_kernels,
+                       copy_buffer_kernel(arena, nbytes, p->result_slot, home)))
+        return err_oom(e);
+    r->task->uses[r->task->n_uses - 1].whole = true;
+    r->slots[home] = old->data;
     return ERR_OK;
 }
 
@@ -224,7 +244,7 @@ enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storag
         r->slots[i] = st->data;
     }
     if (!r->out)
-        return bind_new(r, p->result_slot, p->slots[p->result_slot].size, true, e);
+        return bind_new(r, p->result_slot, p->slots[p->result_slot].size, STORAGE_PLAIN, e);
 
     struct buffer *b = r->out->buffer;
     struct storage *old = buffer_storage(b);
@@ -246,7 +266,12 @@ enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storag
     }
     if (r->task->result_at)
         return err_set(e, ERR_INTERNAL, "a region that moves is not the caller's own");
-    enum err_code code = bind_new(r, p->result_slot, b->nbytes, true, e);
+    if (atomic_load(&b->exports) > 0)
+        return pinned ? err_set(e, ERR_CONFLICT,
+                                "the array is exported and a download is reading it: its memory "
+                                "can be neither replaced nor written until that has ended")
+                      : bind_copied_back(r, old, e);
+    enum err_code code = bind_new(r, p->result_slot, b->nbytes, STORAGE_PLAIN, e);
     if (code != ERR_OK)
         return code;
     *ret_renamed = r->storages[p->result_slot];

@@ -121,7 +121,8 @@ static enum err_code new_array(struct engine_stream *s, struct account *account,
         return code;
     int64_t nbytes = view_size(&v) * (int64_t)dtype_size(dtype);
     struct storage *st = NULL;
-    code = storage_new(s->engine, account, s->device, nbytes, zero, &st, e);
+    code = storage_new(s->engine, account, s->device, nbytes, zero ? STORAGE_ZERO : STORAGE_PLAIN,
+                       &st, e);
     if (code != ERR_OK)
         return code;
     struct array *a = array_over(s->engine, st, dtype, &v, nbytes);

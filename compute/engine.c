@@ -496,7 +496,8 @@ enum err_code task_submit(struct task *t)
         struct storage *st = t->uses[i].storage;
         if (mark_pending(t, &st->writer))
             add_wait(t->waits, &n, &st->writer);
-        for (uint32_t r = 0; t->uses[i].write && r < st->n_readers; r++)
+        bool behind = t->uses[i].write || t->uses[i].alone;
+        for (uint32_t r = 0; behind && r < st->n_readers; r++)
             if (mark_pending(t, &st->readers[r]))
                 add_wait(t->waits, &n, &st->readers[r]);
     }

@@ -65,7 +65,8 @@ struct engine_config {
     {                                                                                              \
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
         .plan_cache = 512, .plan_cache_bytes = 32 << 20, .close_wait_ms = 10000,                   \
-        .max_cost = INT64_MAX, .device = {.inline_elements = 1 << 16},                             \
+        .max_cost = INT64_MAX,                                                                     \
+        .device = {.inline_elements = 1 << 16, .shareable_least = 32 << 20},                       \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,
@@ -234,7 +235,8 @@ enum err_code engine_compact(struct engine_stream *s, struct account *account, s
                              struct array **ret, struct err *e) must_check;
 
 /* Exchanges the memory of two arrays' buffers; views follow their array. ERR_CONFLICT unless dtype,
- * shape, strides, ghosts and offsets agree and the buffers have one size. */
+ * shape, strides, ghosts and offsets agree and the buffers have one size, and neither has been
+ * exported (export.h). */
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
                           struct err *e) must_check;
 /* The same of several pairs, all or none; ERR_PRECONDITION_FAILED where the contents of one's `a`
@@ -252,7 +254,8 @@ bool array_exchanges(const struct array *a, const struct array *b); /* whether t
 /* Moves the contents of an array (and so of its views) to host memory, or back, in the stream's
  * order; they and their version stay as they are. What is computed with comes back by itself.
  * Takes as long as it takes to pin the memory: not on a thread that serves. done() is told when
- * the array is there. Where it fails the array stays where it was. ERR_OUT_OF_MEMORY. */
+ * the array is there. Where it fails the array stays where it was. ERR_OUT_OF_MEMORY; ERR_CONFLICT
+ * for one that is exported. */
 enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
                           void *user, struct err *e) must_check;
 

@@ -1,6 +1,7 @@
-/* What the engine's own files share: storage, buffers, tasks. Included by engine.c, memory.c,
- * bind.c, loop.c, loop_kernels.c, move.c, plan.c, run.c, evaluate.c, plan_cache.c, program.c,
- * program_explain.c, program_run.c, create.c, ghost.c, transfer.c and upload.c only.
+/* What the engine's own files share: storage, buffers, tasks. Included by account.c, engine.c,
+ * memory.c, bind.c, export.c, loop.c, loop_kernels.c, move.c, plan.c, run.c, evaluate.c,
+ * plan_cache.c, program.c, program_explain.c, program_run.c, create.c, ghost.c, transfer.c and
+ * upload.c only.
  *
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
@@ -40,6 +41,9 @@ struct storage {
     struct account *account;
     struct account *host_payer; /* in host memory: whose quota it counts for; NULL: nobody's */
     int64_t charged; /* to it: the size, or 0 for one that another stands in for (move.c) */
+    struct shared_block share; /* data: NULL, or what another process can map (export.h) */
+    struct account *padded_by; /* who pays for what that takes beyond the size; or NULL */
+    _Atomic bool exported;     /* somebody may have it mapped */
     int device;
     bool host; /* in host memory that the device copies from and to, not in the device's */
     struct storage *next_dead;
@@ -60,6 +64,8 @@ struct buffer {
     int device;
     uint64_t id; /* array_buffer_id */
     _Atomic uint64_t version;
+    /* not ended; with the lock held while the first comes: the storage stays until the last goes */
+    _Atomic uint32_t exports, exports_write;
     /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
     _Atomic bool loose_bool;
     /* in the order of their last use, under engine->buffers_lock */
@@ -76,6 +82,12 @@ struct engine_stream {
     const struct work_watch *watch;
     void *watcher;
     struct engine_stream *next_dead;
+};
+
+/* See struct export_figures. */
+struct export_counts {
+    _Atomic int64_t readers, writers, bytes, shareable;
+    _Atomic uint64_t total, moved;
 };
 
 struct engine {
@@ -96,6 +108,7 @@ struct engine {
     _Atomic int64_t bytes, host_bytes, jobs; /* bytes: on devices; in host memory */
     _Atomic uint64_t version, evaluations, kernels, failures;
     _Atomic uint64_t evicted, evicted_bytes, fetched;
+    struct export_counts exports;
     struct engine_stream
         *_Atomic dead; /* released by whoever submits next: never from a callback */
 };
@@ -105,6 +118,7 @@ struct storage_use {
     bool write;
     bool whole; /* write: every element, whatever was there before */
     bool fresh; /* write: nothing was there before */
+    bool alone; /* not write: comes behind the readers, too, as a write would */
 };
 
 /* Work under construction, then in flight. Lives in its own arena, which goes with it. */
@@ -141,15 +155,28 @@ struct answer {
     uint64_t was, is;          /* version of the target before and after */
 };
 
+/* A session's bytes, and so its owner's; of an owner, those in host memory. ERR_QUOTA. */
+enum err_code account_charge(struct account *a, int64_t size, struct err *e) must_check;
+void account_discharge(struct account *a, int64_t size);
+enum err_code account_charge_host(struct account *owner, int64_t size, struct err *e) must_check;
+void account_discharge_host(struct account *owner, int64_t size);
+struct account *account_owner(const struct account *a); /* borrowed; NULL: none */
 /* NULL allowed. */
 void account_worked(struct account *a, double device_ms);
-/* Storage with one reference, charged to `account`. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+/* Storage with one reference, charged to `account`. Where that is asked for (config) and it is
+ * large enough, other processes can map it, but for STORAGE_SCRATCH, which never becomes an
+ * array's. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+enum storage_how { STORAGE_PLAIN = 0, STORAGE_ZERO = 1, STORAGE_SCRATCH = 2 };
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
-                          bool zero, struct storage **ret, struct err *e) must_check;
+                          enum storage_how how, struct storage **ret, struct err *e) must_check;
 /* For what `of` has, in the other kind of memory (not with the lock held where that is the host's:
  * it may take long), uncharged. ERR_OUT_OF_MEMORY; ERR_QUOTA: the payer's owner has no more host
  * memory. */
 enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e) must_check;
+/* For what `of` has, in device memory that another process can map; uncharged but for the padding,
+ * which the payer pays. ERR_OUT_OF_MEMORY, ERR_QUOTA, ERR_FORBIDDEN, ERR_OVERLOADED. */
+enum err_code storage_shareable(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
 /* Exchanges what two storages of one size are charged for; with the lock held. */
 void storage_swap_charges(struct storage *a, struct storage *b);
@@ -208,10 +235,17 @@ struct mover *mover_new(struct engine *g); /* NULL without memory */
 void mover_stop(struct mover *m);          /* no more evictions; ends its thread */
 void mover_free(struct mover *m);
 bool mover_start(struct mover *m); /* where it is not running; false: it cannot be */
-/* Host memory that nobody uses any more, to be given back by the mover's thread; taken. */
+/* Memory that nobody uses any more, the host's or what others could map, to be given back by the
+ * mover's thread; taken. */
 void mover_bury(struct mover *m, struct storage *take_st);
-/* Does that now, which may take long. */
+/* Does that now, which may take long. mover_dig_shares: with what others could map alone, which
+ * waits for no work; false: there was none. */
 void mover_dig(struct mover *m);
+bool mover_dig_shares(struct mover *m);
+/* With the lock held: the task, which is to be submitted, copies the buffer's contents to
+ * `take_to`, which becomes its storage; false: without memory, nothing has happened and `take_to`
+ * is gone. */
+bool move_add(struct task *t, struct buffer *b, struct storage *take_to);
 
 /* The engine's own stream on a device, borrowed; engine_visit: only where *s is not on it. */
 enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,

@@ -458,7 +458,7 @@ static int64_t ghost_width(const struct array *a, int axis)
     return a->grid ? a->grid->ghost[axis] : 0;
 }
 
-bool array_exchanges(const struct array *a, const struct array *b)
+static bool same_layout(const struct array *a, const struct array *b)
 {
     bool same = a->dtype == b->dtype && view_same_shape(&a->view, &b->view) &&
                 a->view.offset == b->view.offset && a->buffer->nbytes == b->buffer->nbytes &&
@@ -466,6 +466,34 @@ bool array_exchanges(const struct array *a, const struct array *b)
     for (int i = 0; same && i < a->view.rank; i++)
         same = a->view.strides[i] == b->view.strides[i] && ghost_width(a, i) == ghost_width(b, i);
     return same;
+}
+
+/* With the lock held: whether somebody may have had the array's memory mapped, and have it still.
+ * It is to be no other array's. */
+static bool was_exported(const struct array *a)
+{
+    return atomic_load(&buffer_storage(a->buffer)->exported);
+}
+
+bool array_exchanges(const struct array *a, const struct array *b)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool kept = was_exported(a) || was_exported(b);
+    pthread_mutex_unlock(&g->lock);
+    return !kept && same_layout(a, b);
+}
+
+/* With the lock held. Who gives a version has looked before: he is to look again. */
+static enum err_code require_unexported(const struct exchange *x, struct err *e)
+{
+    if (!was_exported(x->a) && !was_exported(x->b))
+        return ERR_OK;
+    if (x->version)
+        return err_set(e, ERR_PRECONDITION_FAILED, "the array has been exported meanwhile");
+    return err_field(e, ERR_CONFLICT, "/with",
+                     "an array whose memory is or was exported cannot exchange it: another process "
+                     "may have it mapped; a copy can");
 }
 
 /* With the lock held. Work already queued holds the storage it was bound to; only later work sees
@@ -493,13 +521,14 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
     struct engine *g = s->engine;
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < n; i++)
-        if (!array_exchanges(x[i].a, x[i].b))
+        if (!same_layout(x[i].a, x[i].b))
             return err_field(e, ERR_CONFLICT, "/with",
                              "only arrays of one dtype, shape, strides, ghosts, offset and buffer "
                              "size can exchange their memory");
     pthread_mutex_lock(&g->lock);
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        code = require_version(x[i].a->buffer, x[i].version, e);
+        if ((code = require_version(x[i].a->buffer, x[i].version, e)) == ERR_OK)
+            code = require_unexported(&x[i], e);
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
         x[i].version = exchange(g, x[i].a, x[i].b);
     pthread_mutex_unlock(&g->lock);

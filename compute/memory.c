@@ -1,4 +1,4 @@
-/* Accounts, storage, buffers and arrays: who holds which bytes, and when they go. Everything here
+/* Storage, buffers and arrays: who holds which bytes, and when they go. Everything here
  * is atomic reference counting; the engine's lock is not needed to let go of something, so that
  * completion callbacks may do it from any thread. */
 #include "compute/engine_internal.h"
@@ -6,139 +6,114 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/export.h"
 
-struct account {
-    _Atomic uint32_t refs;
-    _Atomic int64_t used, limit;
-    _Atomic int64_t host, host_limit; /* of an owner: what of it is in host memory */
-    _Atomic uint64_t device_ns;
-    struct account *owner; /* NULL: it is one itself, or has none */
-};
-
-struct account *account_new(int64_t limit)
+static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
 {
-    return account_new_of(NULL, limit);
+    struct backend *b = st->engine->backend;
+    return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
 }
 
-struct account *account_new_of(struct account *owner, int64_t limit)
+/* `must`: it is to be exported, and not only may be one day. */
+static enum err_code share_once(struct storage *st, bool zero, bool must, struct err *e)
 {
-    struct account *a = mem_calloc(1, sizeof *a);
-    if (!a)
-        return NULL;
-    atomic_init(&a->refs, 1);
-    atomic_init(&a->limit, limit);
-    if (owner)
-        account_ref(owner);
-    a->owner = owner;
-    return a;
-}
-
-void account_set_limits(struct account *a, int64_t limit, int64_t host_limit)
-{
-    atomic_store(&a->limit, limit);
-    atomic_store(&a->host_limit, host_limit);
-}
-
-void account_ref(struct account *a)
-{
-    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
-}
-
-void account_unref(struct account *a)
-{
-    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
-        return;
-    account_unref(a->owner); /* which has no owner: no deeper than this */
-    mem_free(a);
-}
-
-int64_t account_used(const struct account *a)
-{
-    return atomic_load(&a->used);
-}
-
-int64_t account_limit(const struct account *a)
-{
-    return atomic_load(&a->limit);
-}
-
-uint64_t account_device_ns(const struct account *a)
-{
-    return atomic_load_explicit(&a->device_ns, memory_order_relaxed);
-}
-
-void account_worked(struct account *a, double device_ms)
-{
-    for (; a && device_ms > 0; a = a->owner)
-        atomic_fetch_add_explicit(&a->device_ns, (uint64_t)(device_ms * 1e6), memory_order_relaxed);
-}
-
-int64_t account_host_used(const struct account *a)
-{
-    return atomic_load(&a->host);
-}
-
-/* Adds to a count, if what it may be allows. */
-static enum err_code book(_Atomic int64_t *count, int64_t most, int64_t size, const char *what,
-                          struct err *e)
-{
-    int64_t limit = most ? most : INT64_MAX, used = atomic_load(count);
-    do {
-        if (size > limit - used)
-            return err_set(e, ERR_QUOTA,
-                           "%lld bytes more would exceed %s of %lld bytes (%lld in use)",
-                           (long long)size, what, (long long)limit, (long long)used);
-    } while (!atomic_compare_exchange_weak(count, &used, used + size));
-    return ERR_OK;
-}
-
-static enum err_code account_charge(struct account *a, int64_t size, struct err *e)
-{
-    enum err_code code = book(&a->used, a->limit, size, "the session's memory_limit", e);
-    if (code != ERR_OK || !a->owner)
-        return code;
-    code = book(&a->owner->used, a->owner->limit, size, "the quota device_memory", e);
-    if (code != ERR_OK)
-        atomic_fetch_sub(&a->used, size);
+    struct backend *b = st->engine->backend;
+    if (!mover_start(st->engine->mover)) /* which gives it back */
+        return err_oom(e);
+    enum err_code code = b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
+    if (code == ERR_OK)
+        st->data = st->share.data;
     return code;
 }
 
-static void account_discharge(struct account *a, int64_t size)
+static enum err_code lacking(const struct storage *st, enum err_code code, struct err *e)
 {
-    atomic_fetch_sub(&a->used, size);
-    if (a->owner)
-        atomic_fetch_sub(&a->owner->used, size);
-}
-
-static enum err_code device_alloc(struct engine *g, int device, int64_t size, bool zero, void **ret,
-                                  struct err *e)
-{
-    enum err_code code = g->backend->ops->alloc(g->backend, device, size, zero, ret, e);
     if (code == ERR_OUT_OF_MEMORY && e) {
-        e->wanted = size;
-        e->device = device;
-        e->until = engine_clock(g);
+        e->wanted = st->size;
+        e->device = st->device;
+        e->until = engine_clock(st->engine);
     }
     return code;
 }
 
-static void storage_init(struct storage *st, struct engine *g, struct account *account, int device,
-                         int64_t size)
+/* Where there is no memory, what was let go of may not be back yet. */
+static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
 {
+    enum err_code code = alloc_once(st, zero, e);
+    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover))
+        code = alloc_once(st, zero, e);
+    return lacking(st, code, e);
+}
+
+static enum err_code share_alloc(struct storage *st, bool zero, bool must, struct err *e)
+{
+    enum err_code code = share_once(st, zero, must, e);
+    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover))
+        code = share_once(st, zero, must, e);
+    return lacking(st, code, e);
+}
+
+/* A new array's: such that it can be exported where it is, where that is worth it and can be. */
+static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
+{
+    const struct backend_config *c = &st->engine->config.device;
+    if (c->shareable && st->size >= c->shareable_least &&
+        !engine_export_problem(st->engine, st->device)) {
+        enum err_code code = share_alloc(st, zero, false, e);
+        if (code != ERR_OVERLOADED)
+            return code;
+    }
+    return device_alloc(st, zero, e);
+}
+
+/* One that has no memory yet. */
+static struct storage *storage_begin(struct engine *g, int device, int64_t size)
+{
+    struct storage *st = mem_calloc(1, sizeof *st);
+    if (!st)
+        return NULL;
     if (size == 0)
         st->data = st; /* an address that nobody follows */
     atomic_init(&st->refs, 1);
     st->engine = g;
-    st->account = account;
-    account_ref(account);
     st->device = device;
     st->size = size;
+    return st;
+}
+
+/* What a block that can be mapped is larger than what it is for. */
+static int64_t padding(const struct storage *st)
+{
+    return st->share.data ? st->share.size - st->size : 0;
+}
+
+/* It is whole, and counts; the account pays for its padding, for the rest the caller has charged.
+ * ERR_QUOTA: it is gone. */
+static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
+{
+    struct engine *g = take_st->engine;
+    int64_t more = padding(take_st);
+    enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
+    if (code != ERR_OK) {
+        mover_bury(g->mover, take_st);
+        return code;
+    }
+    take_st->account = account;
+    account_ref(account);
+    if (take_st->share.data) {
+        take_st->padded_by = account;
+        account_ref(account);
+        atomic_fetch_add(&g->exports.shareable, take_st->share.size);
+    }
+    if (!take_st->host)
+        atomic_fetch_add(&g->bytes, take_st->size + more);
+    return ERR_OK;
 }
 
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
-                          bool zero, struct storage **ret, struct err *e)
+                          enum storage_how how, struct storage **ret, struct err *e)
 {
-    struct storage *st = mem_calloc(1, sizeof *st);
+    struct storage *st = storage_begin(g, device, size);
     if (!st)
         return err_oom(e);
     enum err_code code = account_charge(account, size, e);
@@ -146,17 +121,18 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
         mem_free(st);
         return code;
     }
-    if (size > 0) {
-        code = device_alloc(g, device, size, zero, &st->data, e);
-        if (code != ERR_OK) {
-            account_discharge(account, size);
-            mem_free(st);
-            return code;
-        }
+    const bool zero = how & STORAGE_ZERO;
+    if (size > 0)
+        code = how & STORAGE_SCRATCH ? device_alloc(st, zero, e) : array_alloc(st, zero, e);
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, account, e);
+    if (code != ERR_OK) {
+        account_discharge(account, size);
+        return code;
     }
-    storage_init(st, g, account, device, size);
     st->charged = size;
-    atomic_fetch_add(&g->bytes, size);
     *ret = st;
     return ERR_OK;
 }
@@ -193,35 +169,52 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e)
 {
     struct engine *g = of->engine;
-    struct storage *st = mem_calloc(1, sizeof *st);
+    struct storage *st = storage_begin(g, of->device, of->size);
     if (!st)
         return err_oom(e);
     enum err_code code = ERR_OK;
-    struct account *owner = of->host ? NULL : payer->owner;
+    struct account *owner = of->host ? NULL : account_owner(payer);
     if (owner)
-        code = book(&owner->host, owner->host_limit, of->size, "the quota host_memory", e);
+        code = account_charge_host(owner, of->size, e);
     if (code != ERR_OK) {
         mem_free(st);
         return code;
     }
-    if (of->size > 0 && of->host)
-        code = device_alloc(g, of->device, of->size, false, &st->data, e);
-    else if (of->size > 0)
-        code = host_alloc(g, of->size, &st->data, e);
+    st->host = !of->host;
+    if (of->size > 0)
+        code = of->host ? array_alloc(st, false, e) : host_alloc(g, of->size, &st->data, e);
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, payer, e);
     if (code != ERR_OK) {
         if (owner)
-            atomic_fetch_sub(&owner->host, of->size);
-        mem_free(st);
+            account_discharge_host(owner, of->size);
         return code;
     }
-    storage_init(st, g, payer, of->device, of->size);
-    st->host = !of->host;
     if ((st->host_payer = owner))
         account_ref(owner);
-    if (of->host)
-        atomic_fetch_add(&g->bytes, of->size);
     *ret = st;
     return ERR_OK;
+}
+
+enum err_code storage_shareable(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e)
+{
+    const char *problem = engine_export_problem(of->engine, of->device);
+    if (problem)
+        return err_set(e, ERR_FORBIDDEN, "%s", problem);
+    struct storage *st = storage_begin(of->engine, of->device, of->size);
+    if (!st)
+        return err_oom(e);
+    enum err_code code = share_alloc(st, false, true, e);
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, payer, e);
+    if (code == ERR_OK)
+        *ret = st;
+    return code;
 }
 
 void storage_swap_charges(struct storage *a, struct storage *b)
@@ -243,13 +236,19 @@ struct storage *storage_ref(struct storage *st)
 static void storage_free(struct storage *st)
 {
     struct engine *g = st->engine;
-    if (st->size > 0 && !st->host)
+    bool shared = st->share.data;
+    if (st->size > 0 && !st->host && !shared)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
     if (!st->host)
-        atomic_fetch_sub(&g->bytes, st->size);
+        atomic_fetch_sub(&g->bytes, st->size + padding(st));
     account_discharge(st->account, st->charged);
+    if (shared) {
+        account_discharge(st->padded_by, padding(st));
+        account_unref(st->padded_by);
+        atomic_fetch_sub(&g->exports.shareable, st->share.size);
+    }
     if (st->host_payer) {
-        atomic_fetch_sub(&st->host_payer->host, st->size);
+        account_discharge_host(st->host_payer, st->size);
         account_unref(st->host_payer);
     }
     account_unref(st->account);
@@ -258,7 +257,7 @@ static void storage_free(struct storage *st)
     for (uint32_t i = 0; i < st->n_readers; i++)
         engine_stream_unref(st->readers[i].stream);
     mem_free(st->readers);
-    if (st->size > 0 && st->host)
+    if (shared || (st->size > 0 && st->host))
         mover_bury(g->mover, st);
     else
         mem_free(st);

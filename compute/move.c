@@ -30,7 +30,8 @@ struct mover {
     pthread_t thread;
     bool running, stop;
     struct eviction *first, *last;
-    struct storage *dead; /* by next_dead */
+    pthread_mutex_t share_grave;        /* the same of what others could map */
+    struct storage *dead, *dead_shares; /* by next_dead */
 };
 
 /* --- fetching --- */
@@ -43,8 +44,10 @@ static bool add_copy(struct task *t, const struct storage *to, const struct stor
         return true;
     if (arena_grow(t->arena, (void **)&copies, &cap, t->job.n_copies, sizeof *copies) < 0)
         return false;
-    copies[t->job.n_copies++] =
-        (struct job_copy){to->data, from->data, to->size, .to_host = to->host};
+    copies[t->job.n_copies++] = (struct job_copy){to->data, from->data, to->size,
+                                                  to->host     ? COPY_OUT
+                                                  : from->host ? COPY_IN
+                                                               : COPY_WITHIN};
     t->job.copies = copies;
     t->cap_copies = (uint32_t)cap;
     return true;
@@ -74,6 +77,12 @@ static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, 
     atomic_store(&take_to->before, from);
     b->storage = take_to;
     return true;
+}
+
+bool move_add(struct task *t, struct buffer *b, struct storage *take_to)
+{
+    (void)buffer_storage(b);
+    return add_move(t, b, take_to, true);
 }
 
 enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
@@ -160,6 +169,12 @@ static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool
 
     pthread_mutex_lock(&g->lock);
     struct storage *now = buffer_storage(b);
+    if (host && atomic_load(&b->exports) > 0) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        storage_unref(to);
+        return err_set(e, ERR_CONFLICT, "the array is exported: its memory stays where it is");
+    }
     if (now->host == host || (idle && !is_idle(now))) {
         pthread_mutex_unlock(&g->lock);
         task_free(t);
@@ -323,28 +338,50 @@ void engine_evict(struct engine *g, struct eviction *v)
 void mover_bury(struct mover *m, struct storage *take_st)
 {
     pthread_mutex_lock(&m->lock);
-    take_st->next_dead = m->dead;
-    m->dead = take_st;
+    struct storage **dead = take_st->share.data ? &m->dead_shares : &m->dead;
+    take_st->next_dead = *dead;
+    *dead = take_st;
     pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
 }
 
-void mover_dig(struct mover *m)
+/* Gives back what is listed, or waits while another does; false: there was nothing. */
+static bool dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
 {
     struct engine *g = m->engine;
-    pthread_mutex_lock(&m->grave); /* also waits for what another is giving back */
+    const struct backend_ops *ops = g->backend->ops;
+    bool any = pthread_mutex_trylock(grave) != 0;
+    if (any)
+        pthread_mutex_lock(grave);
     pthread_mutex_lock(&m->lock);
-    struct storage *st = m->dead;
-    m->dead = NULL;
+    struct storage *st = *dead;
+    *dead = NULL;
     pthread_mutex_unlock(&m->lock);
+    any |= st != NULL;
     while (st) {
         struct storage *next = st->next_dead;
-        g->backend->ops->host_free(g->backend, st->data, st->size);
-        atomic_fetch_sub(&g->host_bytes, st->size);
+        if (st->share.data) {
+            ops->share_free(g->backend, st->device, &st->share);
+        } else {
+            ops->host_free(g->backend, st->data, st->size);
+            atomic_fetch_sub(&g->host_bytes, st->size);
+        }
         mem_free(st);
         st = next;
     }
-    pthread_mutex_unlock(&m->grave);
+    pthread_mutex_unlock(grave);
+    return any;
+}
+
+void mover_dig(struct mover *m)
+{
+    (void)mover_dig_shares(m);
+    (void)dig(m, &m->dead, &m->grave);
+}
+
+bool mover_dig_shares(struct mover *m)
+{
+    return dig(m, &m->dead_shares, &m->share_grave);
 }
 
 static void *mover_run(void *user)
@@ -357,7 +394,7 @@ static void *mover_run(void *user)
             m->first = v->next;
             if (!m->first)
                 m->last = NULL;
-        } else if (!m->dead) {
+        } else if (!m->dead && !m->dead_shares) {
             pthread_cond_wait(&m->wake, &m->lock);
             continue;
         }
@@ -382,6 +419,7 @@ struct mover *mover_new(struct engine *g)
     m->engine = g;
     pthread_mutex_init(&m->lock, NULL); /* none of these can fail here */
     pthread_mutex_init(&m->grave, NULL);
+    pthread_mutex_init(&m->share_grave, NULL);
     pthread_cond_init(&m->wake, NULL);
     return m;
 }
@@ -413,6 +451,7 @@ void mover_free(struct mover *m)
         return;
     mover_dig(m);
     pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->share_grave);
     pthread_mutex_destroy(&m->grave);
     pthread_mutex_destroy(&m->lock);
     mem_free(m);

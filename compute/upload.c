@@ -29,7 +29,8 @@ enum err_code upload_new(struct engine_stream *s, struct account *account, int64
     struct upload *u = mem_calloc(1, sizeof *u);
     if (!u)
         return err_oom(e);
-    enum err_code code = storage_new(s->engine, account, s->device, nbytes, false, &u->storage, e);
+    enum err_code code =
+        storage_new(s->engine, account, s->device, nbytes, STORAGE_PLAIN, &u->storage, e);
     if (code == ERR_OK && storage_is_remote(u->storage))
         code =
             b->ops->upload_new(b, s->device, u->storage->data, nbytes, wake, user, &u->transfer, e);
@@ -121,8 +122,8 @@ static enum err_code landing(struct upload *u, struct task **ret, struct err *e)
 }
 
 /* Makes the staged bytes the contents of their storage and, where `b` is not NULL, that the
- * buffer's. */
-static enum err_code land(struct upload *u, struct buffer *b, struct err *e)
+ * buffer's; but for a buffer whose storage is exported (*ret_kept): nothing has happened then. */
+static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, struct err *e)
 {
     struct engine *g = u->stream->engine;
     struct task *t = NULL;
@@ -131,6 +132,12 @@ static enum err_code land(struct upload *u, struct buffer *b, struct err *e)
     if (code != ERR_OK)
         return code;
     pthread_mutex_lock(&g->lock);
+    if (b && atomic_load(&b->exports) > 0) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        *ret_kept = true;
+        return ERR_OK;
+    }
     if (b)
         code = require_version(b, u->if_version, e);
     if (code == ERR_OK && t)
@@ -208,7 +215,7 @@ static enum err_code stage_array(struct upload *u, enum dtype dtype, const struc
     if (!a)
         return err_oom(e);
     u->storage = NULL;
-    enum err_code code = u->transfer ? land(u, NULL, e) : ERR_OK;
+    enum err_code code = u->transfer ? land(u, NULL, NULL, e) : ERR_OK;
     if (code == ERR_OK)
         u->staged = a;
     else
@@ -264,11 +271,13 @@ enum err_code upload_finish_into(struct upload *take_u, struct array *a, const s
         code = err_set(e, ERR_OVERLAP, "elements of the target overlap each other");
     if (code == ERR_OK)
         code = staged_view(take_u, a->dtype, v->rank, v->shape, fortran, &have, e);
+    bool kept = false;
     bool whole = code == ERR_OK && view_is_contiguous(v) && view_is_contiguous(&have) &&
                  take_u->nbytes == a->buffer->nbytes;
     if (whole)
-        code = land(take_u, a->buffer, e);
-    else if (code == ERR_OK)
+        code = land(take_u, a->buffer, &kept, e);
+    whole &= !kept;
+    if (!whole && code == ERR_OK)
         code = copy_into(take_u, &have, a, v, done, user, e);
     finished(take_u, code, e);
     if (whole && code == ERR_OK && done)

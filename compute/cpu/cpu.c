@@ -11,11 +11,13 @@
 #include "compute/cpu/interp.h"
 #include "compute/cpu/loops.h"
 #include "compute/cpu/pool.h"
+#include "compute/cpu/share.h"
 
 struct cpu {
     struct backend base;
     struct pool *pool;
     struct cpu_memory *memory;
+    const char *share_problem;
 };
 
 static struct cpu *cpu_of(struct backend *b)
@@ -54,6 +56,8 @@ static enum err_code cpu_open(const struct backend_config *config, struct backen
         cpu_close(&c->base);
         return err_set(e, ERR_OUT_OF_MEMORY, "The CPU backend could not start %d threads", threads);
     }
+    if (config->shareable)
+        c->share_problem = cpu_share_problem();
     *ret = &c->base;
     return ERR_OK;
 }
@@ -92,6 +96,38 @@ static void cpu_free(struct backend *b, int device, void *p, int64_t size)
 {
     (void)device;
     cpu_memory_put(cpu_of(b)->memory, p, size);
+}
+
+static const char *share_problem(struct backend *b, int device)
+{
+    (void)device;
+    return cpu_of(b)->share_problem;
+}
+
+static enum err_code share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
+                                 struct shared_block *ret, struct err *e)
+{
+    (void)device, (void)zero; /* it always is */
+    return cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e);
+}
+
+static enum err_code share_export(struct backend *b, int device, const struct shared_block *share,
+                                  bool write, int *ret_fd, struct err *e)
+{
+    (void)b, (void)device;
+    return cpu_share_export(share, write, ret_fd, e);
+}
+
+static void share_free(struct backend *b, int device, const struct shared_block *share)
+{
+    (void)device;
+    cpu_share_free(cpu_of(b)->memory, share);
+}
+
+static void cpu_uuid(struct backend *b, int device, char ret[DEVICE_UUID])
+{
+    (void)b, (void)device;
+    ret[0] = '\0';
 }
 
 static enum err_code cpu_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
@@ -191,6 +227,11 @@ const struct backend_ops backend_cpu_ops = {
     .device_info = cpu_device_info,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .share_problem = share_problem,
+    .share_alloc = share_alloc,
+    .share_export = share_export,
+    .share_free = share_free,
+    .uuid = cpu_uuid,
     .host_alloc = cpu_host_alloc,
     .host_free = cpu_host_free,
     .host = cpu_host,

@@ -133,17 +133,43 @@ static void *take_cached(struct cpu_memory *m, int64_t size)
     return NULL;
 }
 
+/* With the lock held. */
+static bool book(struct cpu_memory *m, int64_t whole)
+{
+    if (whole > m->stats.limit - m->stats.live ||
+        whole > m->most - m->stats.live - m->stats.moved_out)
+        return false;
+    m->stats.live += whole;
+    m->stats.blocks++;
+    return true;
+}
+
+bool cpu_memory_book(struct cpu_memory *m, int64_t size)
+{
+    pthread_mutex_lock(&m->lock);
+    bool fits = book(m, size);
+    if (fits)
+        make_way(m);
+    pthread_mutex_unlock(&m->lock);
+    return fits;
+}
+
+void cpu_memory_unbook(struct cpu_memory *m, int64_t size)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stats.live -= size;
+    m->stats.blocks--;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
 {
     int64_t whole = rounded(size);
     pthread_mutex_lock(&m->lock);
-    if (whole > m->stats.limit - m->stats.live ||
-        whole > m->most - m->stats.live - m->stats.moved_out) {
+    if (!book(m, whole)) {
         pthread_mutex_unlock(&m->lock);
         return NULL;
     }
-    m->stats.live += whole;
-    m->stats.blocks++;
     void *p = NULL;
     if (whole >= LARGE) {
         p = zero ? NULL : take_cached(m, whole);
@@ -154,12 +180,8 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     if (p)
         return p;
     p = whole >= LARGE ? map_large(whole) : get_small(size, zero);
-    if (!p) {
-        pthread_mutex_lock(&m->lock);
-        m->stats.live -= whole;
-        m->stats.blocks--;
-        pthread_mutex_unlock(&m->lock);
-    }
+    if (!p)
+        cpu_memory_unbook(m, whole);
     return p;
 }
 

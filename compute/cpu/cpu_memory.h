@@ -23,8 +23,11 @@ void cpu_memory_free(struct cpu_memory *m);
 /* size > 0; NULL when the limit or the machine's memory is exhausted. */
 void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero);
 void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size);
-/* The same for arrays that have left: they do not count against the limit, but both together have
- * to fit the machine. Not zeroed. */
+/* Counts memory that somebody else gets, as live; false: the limit does not allow it. */
+bool cpu_memory_book(struct cpu_memory *m, int64_t size);
+void cpu_memory_unbook(struct cpu_memory *m, int64_t size);
+/* As get and put for arrays that have left: they do not count against the limit, but both together
+ * have to fit the machine. Not zeroed. */
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);
 void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size);
 void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret);

@@ -249,13 +249,15 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
 
 static enum err_code copy_block(struct stream *s, const struct job_copy *b, struct flight *f)
 {
-    struct cuda *c = s->device->cuda;
-    CUresult r = b->to_host ? c->driver->cuMemcpyDtoHAsync(b->to, (CUdeviceptr)(uintptr_t)b->from,
-                                                           (size_t)b->n, s->cu)
-                            : c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)b->to, b->from,
-                                                           (size_t)b->n, s->cu);
-    enum err_code code =
-        cuda_check(c, r, b->to_host ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync", NULL);
+    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+                                        "cuMemcpyDtoDAsync"};
+    const struct driver *cu = s->device->cuda->driver;
+    CUdeviceptr to = (uintptr_t)b->to, from = (uintptr_t)b->from;
+    size_t n = (size_t)b->n;
+    CUresult r = b->way == COPY_IN    ? cu->cuMemcpyHtoDAsync(to, b->from, n, s->cu)
+                 : b->way == COPY_OUT ? cu->cuMemcpyDtoHAsync(b->to, from, n, s->cu)
+                                      : cu->cuMemcpyDtoDAsync(to, from, n, s->cu);
+    enum err_code code = cuda_check(s->device->cuda, r, calls[b->way], NULL);
     f->launched |= code == ERR_OK;
     return code;
 }

@@ -200,6 +200,14 @@ EXPORT CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream
     return copy("cuMemcpyDtoHAsync", to, false, pointer(from), true, 0, n, stream);
 }
 
+EXPORT CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream stream)
+{
+    int r = fake_enter("cuMemcpyDtoDAsync", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    return copy("cuMemcpyDtoDAsync", pointer(to), true, pointer(from), true, 0, n, stream);
+}
+
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
 {
     int r = fake_enter("cuMemsetD8Async", NEEDS_CONTEXT, NULL);

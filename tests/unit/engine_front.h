@@ -131,7 +131,8 @@ static void hold(void)
     front.tail = &front.head;
 }
 
-static void open_fixture(struct fixture *f)
+/* shareable_least < 0: memory cannot be exported. */
+static void open_fixture_sharing(struct fixture *f, int64_t shareable_least)
 {
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
@@ -141,6 +142,8 @@ static void open_fixture(struct fixture *f)
     config.backend = "cpu";
     config.device.threads = 1;
     config.close_wait_ms = 30;
+    config.device.shareable = shareable_least >= 0;
+    config.device.shareable_least = shareable_least;
     assert_int_equal(engine_open(&config, &f->g, NULL), ERR_OK);
     front.real = f->g->backend->ops;
     front.ops = *front.real;
@@ -153,6 +156,11 @@ static void open_fixture(struct fixture *f)
     assert_int_equal(engine_arange(f->s, f->account, DT_F64, &zero, &n, &one, &f->a, NULL), ERR_OK);
     assert_int_equal(engine_full(f->s, f->account, hundred, 1, (int64_t[]){N}, &f->b, NULL),
                      ERR_OK);
+}
+
+static void open_fixture(struct fixture *f)
+{
+    open_fixture_sharing(f, -1);
 }
 
 static void close_fixture(struct fixture *f)

@@ -68,7 +68,7 @@ static void copy(struct memory *m, int slot, bool to_host)
     struct job_copy c = {.to = to_host ? m->host : m->slots[slot],
                          .from = to_host ? m->slots[slot] : m->host,
                          .n = m->bytes,
-                         .to_host = to_host};
+                         .way = to_host ? COPY_OUT : COPY_IN};
     struct job job = {.copies = &c, .n_copies = 1, .slots = m->slots};
     run(&job);
 }

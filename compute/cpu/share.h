@@ -1,0 +1,19 @@
+/* Array memory that other processes can map: each block a memfd of its own, sealed so that nobody
+ * can make it shorter under whoever has it mapped.
+ *
+ * Called by cpu.c. Thread-safe; backend.h's share_… functions say what each does. */
+#ifndef ARRAYD_CPU_SHARE_H
+#define ARRAYD_CPU_SHARE_H
+
+#include "compute/backend.h"
+#include "compute/cpu/cpu_memory.h"
+
+const char *cpu_share_problem(void);
+/* Counted as live memory of `m`. */
+enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
+                              struct shared_block *ret, struct err *e) must_check;
+enum err_code cpu_share_export(const struct shared_block *share, bool write, int *ret_fd,
+                               struct err *e) must_check;
+void cpu_share_free(struct cpu_memory *m, const struct shared_block *share);
+
+#endif
