@@ -6,10 +6,14 @@
     print((a - xp.mean(a)) / xp.std(a))
 """
 from ._array import Array
+from ._async_client import AsyncArray, AsyncClient, AsyncJob, aconnect
 from ._client import Client, connect
-from ._errors import (ArraydError, BadIndex, BadType, BadValue, Busy, Conflict, ConnectionLost, Denied, NotFound, OutOfMemory)
+from ._errors import (ArraydError, BadIndex, BadType, BadValue, Busy, Conflict, ConnectionLost, Denied, DeviceError, NotFound,
+                      OutOfMemory)
+from ._export import Exported
 from ._jobs import Job, JobFailed
 from ._version import __version__
 
-__all__ = ["Array", "ArraydError", "BadIndex", "BadType", "BadValue", "Busy", "Client", "Conflict", "ConnectionLost", "Denied", "Job",
-           "JobFailed", "NotFound", "OutOfMemory", "__version__", "connect"]
+__all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadType", "BadValue", "Busy", "Client",
+           "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "NotFound", "OutOfMemory",
+           "__version__", "aconnect", "connect"]

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
 import numpy as np
 
 from . import _dtypes as dt
+from ._export import Exported
 from ._graph import Node, Shape, host
 from ._indexing import Basic, basic_index, take_index
+from ._transport import Steps
 
 if TYPE_CHECKING:
-    from ._client import Client
+    from ._namespace import Namespace
 
 Scalar = Union[bool, int, float, complex]
 NUMBERS = (bool, int, float, complex, np.generic)
@@ -27,13 +29,13 @@ class Array:
     __slots__ = ("_node", "_client", "__weakref__")
     __array_priority__ = 1000
     _node: Node
-    _client: "Client"
+    _client: "Namespace"
 
     def __init__(self) -> None:
         raise TypeError("arrays are made by a client's functions: asarray, zeros, …")
 
     @classmethod
-    def _of(cls, node: Node, client: "Client") -> "Array":
+    def _of(cls, node: Node, client: "Namespace") -> "Array":
         x = cls.__new__(cls)
         x._client = client
         x._set(node)
@@ -93,27 +95,42 @@ class Array:
     def _place(self) -> Any:
         return self._client._run(self._client._engine.place(self._node))
 
+    def _values(self) -> "np.ndarray[Any, Any]":
+        return self._client._fetched(self._node)
+
     def compute(self) -> "Array":
         """Evaluates the expression; the values stay on the server. Returns self."""
-        self._place() if self.ndim else self.numpy()
+        self._client._run(self._client._engine.compute(self._node))
         return self
 
     def numpy(self) -> "np.ndarray[Any, Any]":
         """The values; read-only where they are small and kept here."""
-        return self._client._fetched(self._node)
+        return self._values()
+
+    def exported(self, mode: str = "read") -> Exported:
+        """The array's memory in this process, without a copy: `with x.exported() as m:`. The daemon must allow it
+        (`--allow-export`), and the client be connected to its Unix socket.
+
+        With "read" others may read meanwhile, and nobody writes; with "write" nobody else touches the array, and what is written
+        is the array's when the `with` has ended. See `Exported`."""
+        return Exported(self, mode)
+
+    def _owning(self) -> Steps[None]:
+        """Its memory is its own: nobody else's values change when it is written to."""
+        self._set((yield from self._client._engine.own_memory(self._node, self)))
 
     def item(self) -> Any:
         if self.size != 1:
             raise ValueError(f"an array of {self.size} elements is no number")
-        return self.numpy().reshape(-1)[0].item()
+        return self._values().reshape(-1)[0].item()
 
     def tolist(self) -> Any:
-        return self.numpy().tolist()
+        return self._values().tolist()
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
         if copy is False and self._node.value is None:
             raise ValueError("the values are on the server: there is no array of them without a copy")
-        value = self.numpy()
+        value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
             return value.astype(dtype)
         return value.copy() if copy or (copy is None and not value.flags.writeable) else value
@@ -123,7 +140,7 @@ class Array:
             raise TypeError(f"an array of rank {self.ndim} is no {what}")
         if dt.kind(self.dtype) not in kinds:
             raise TypeError(f"{dt.name_of(self.dtype)} is no {what}")
-        return self.numpy()[()]
+        return self._values()[()]
 
     def __bool__(self) -> bool:
         return bool(self._number("biufc", "truth value"))
@@ -156,7 +173,7 @@ class Array:
             ends = self._client._ends(self)
             text = np.array2string(ends, separator=", ", prefix="arrayd.array(", threshold=0, edgeitems=3)
             return f"arrayd.array({text}, {head})"
-        text = np.array2string(self.numpy(), separator=", ", prefix="arrayd.array(")
+        text = np.array2string(self._values(), separator=", ", prefix="arrayd.array(")
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
@@ -166,7 +183,7 @@ class Array:
 
     # --- the standard's protocols ---
 
-    def __array_namespace__(self, *, api_version: Optional[str] = None) -> "Client":
+    def __array_namespace__(self, *, api_version: Optional[str] = None) -> "Namespace":
         self._client._check_version(api_version)
         return self._client
 
@@ -183,7 +200,7 @@ class Array:
             raise BufferError("the values are on the server: there is no view of them without a copy")
         if stream is not None:
             raise BufferError("memory of the CPU has no stream")
-        return np.array(self.numpy()).__dlpack__()
+        return np.array(self._values()).__dlpack__()
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         return (1, 0)
@@ -194,19 +211,22 @@ class Array:
         c, node = self._client, self._node
         mask = c._mask_of(key, self)
         if mask is not None:
-            return c._from_host(self.numpy()[mask.numpy()], self.dtype)
+            return c._from_host(self._values()[mask._values()], self.dtype)
         index = basic_index(key, self.shape)
         if index is None:
             return c._gather(self, take_index(key, self.shape))
         if node.value is not None:
-            return Array._of(host(np.array(node.value[index.key]), node.dtype), c)
+            return c._wrap(host(np.array(node.value[index.key]), node.dtype))
         if index.is_all:
-            return Array._of(node, c)
+            return c._wrap(node)
         part = Node("getitem", (node,), index.shape, node.dtype, {"index": index.text})
         part.key = index.key
-        return Array._of(part, c)
+        return c._wrap(part)
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
+        self._client._run(self._assigning(key, value))
+
+    def _assigning(self, key: Any, value: Any) -> Steps[None]:
         c = self._client
         mask = c._mask_of(key, self)
         index = None if mask is not None else basic_index(key, self.shape)
@@ -219,32 +239,35 @@ class Array:
             self._set(node if mask.shape == self.shape else self._node)
             return
         if index is None:  # scattered: done here
-            values = np.array(self.numpy())
-            at = mask.numpy() if mask is not None else tuple(np.asarray(k) if isinstance(k, Array) else k for k in _tuple(key))
-            values[at] = c._fetched(v)
+            values = np.array((yield from c._engine.fetch(self._node)))
+            keys = [mask] if mask is not None else _tuple(key)
+            at = []
+            for k in keys:
+                at.append((yield from c._engine.fetch(k._node)) if isinstance(k, Array) else k)
+            values[tuple(at)] = yield from c._engine.fetch(v)
             self._set(host(values, self.dtype))
             return
         np.broadcast_shapes(v.shape, index.shape)
         if len(v.shape) > len(index.shape) and v.size != 1 or np.broadcast_shapes(v.shape, index.shape) != index.shape:
             raise ValueError(f"values of shape {v.shape} do not fit a region of shape {index.shape}")
-        self._assign(index, v)
+        yield from self._assigning_region(index, v)
 
-    def _assign(self, index: Basic, v: Node) -> None:
+    def _assigning_region(self, index: Basic, v: Node) -> Steps[None]:
         c, node = self._client, self._node
         if node.handle is not None and node.handle.name:  # the server's own: written to, once what was made of it is known
             for later in node.dependents():
-                c._run(c._engine.place(later))
-            self._set(c._run(c._engine.assign(node, True, index.text, v)))
+                yield from c._engine.place(later)
+            self._set((yield from c._engine.assign(node, True, index.text, v)))
             return
         known = node.value is not None or (node.handle is None and node.nbytes <= 4096)
         if known and node.handle is None and v.value is not None:
-            values = np.array(c._fetched(node))
+            values = np.array((yield from c._engine.fetch(node)))
             values[index.key] = v.value
             self._set(host(values, self.dtype))
         elif index.is_all and v.shape == self.shape and v.dtype == self.dtype:
             self._set(v)
         else:
-            self._set(c._run(c._engine.assign(node, node.is_only_of(self), index.text, v)))
+            self._set((yield from c._engine.assign(node, node.is_only_of(self), index.text, v)))
 
     # --- operators ---
 

@@ -44,7 +44,7 @@ class Base:
     def _check(self, x: Any, what: str = "an array") -> Array:
         if not isinstance(x, Array):
             raise TypeError(f"{what} is wanted, not {type(x).__name__}")
-        if x._client is not self and x._client._engine.releaser.transport.url != self._engine.releaser.transport.url:
+        if x._client is not self and x._client._engine.url != self._engine.url:
             raise ValueError("the array belongs to another daemon")
         return x
 

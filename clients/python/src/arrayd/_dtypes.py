@@ -12,7 +12,7 @@ DType = np.dtype[Any]
 Scalar = Union[bool, int, float, complex]
 
 try:
-    import ml_dtypes
+    import ml_dtypes  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     bfloat16: DType = np.dtype(ml_dtypes.bfloat16)
 except ImportError:

@@ -7,8 +7,8 @@ import numpy as np
 
 from ._dtypes import DType, dtype_of, name_of
 from ._errors import ArraydError
-from ._graph import Handle, Node, Shape, describe, postorder, to_json, too_large
-from ._transport import OCTETS, Releaser, Request, Steps, ask
+from ._graph import Handle, Node, Shape, describe, postorder, stored, to_json, too_large
+from ._transport import OCTETS, Releases, Request, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for
@@ -17,8 +17,8 @@ TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is 
 class Engine:
     """One session's view of a daemon: what is yielded here carries the session's header."""
 
-    def __init__(self, session: Optional[str], releaser: Releaser):
-        self.session, self.releaser = session, releaser
+    def __init__(self, session: Optional[str], releaser: Releases, url: str):
+        self.session, self.releaser, self.url = session, releaser, url
         self.headers = (("Arrayd-Session", session),) if session else ()
 
     def ask(self, method: str, path: str, value: Any = None, **more: Any) -> Request:
@@ -45,15 +45,20 @@ class Engine:
         metadata: Dict[str, Any] = r.json()
         return metadata
 
+    def make(self, body: Dict[str, Any]) -> Steps[Handle]:
+        """An array of the server's own making."""
+        return self.own((yield self.ask("POST", "/v1/arrays", body)).json())
+
     def place(self, node: Node) -> Steps[Handle]:
         """The node's memory on the server: uploaded, made or evaluated where it has none."""
         if node.handle is not None:
             return node.handle
         if node.op in ("host", "const"):
             assert node.value is not None
-            node.handle = self.own((yield from self.upload(node.value, node.dtype)))
+            made = self.own((yield from self.upload(node.value, node.dtype)))
+            node.handle = node.handle or made
         elif node.op == "create":
-            node.set_handle(self.own((yield self.ask("POST", "/v1/arrays", node.attrs)).json()))
+            node.set_handle((yield from self.make(node.attrs)))
         elif not node.shape:  # a number is no array on the server
             yield from self.fetch(node)
             return (yield from self.place(node))
@@ -80,6 +85,7 @@ class Engine:
         return to_json(node)
 
     def evaluate(self, node: Node, body: Dict[str, Any], accept: Optional[str] = None) -> Steps[Any]:
+        used = [n.handle for n in postorder(node)]  # noqa: F841  they are there until the reply, whatever others do to the graph
         try:
             return (yield self.ask("POST", "/v1/evaluate", body, accept=accept, safe=accept is not None))
         except ArraydError as e:
@@ -111,6 +117,24 @@ class Engine:
             node.set_value(value)
         return value
 
+    def compute(self, node: Node) -> Steps[None]:
+        """Evaluated; of numbers, the value comes here."""
+        if node.shape:
+            yield from self.place(node)
+        else:
+            yield from self.fetch(node)
+
+    def own_memory(self, node: Node, user: Any) -> Steps[Node]:
+        """A node of the same values whose memory may be written to by others than us: `user`, an array, is the only one here that
+        sees it change. A named one is written to itself, once what was made of it is known; else it is copied where it must be."""
+        handle = yield from self.place(node)
+        if handle.name:
+            for later in node.dependents():
+                yield from self.place(later)
+        elif not node.is_only_of(user):
+            handle = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
+        return stored(handle, node.shape, node.dtype)
+
     def assign(self, node: Node, exclusive: bool, index: str, value: Node) -> Steps[Node]:
         """The node with `value` in the region `index`: written in place where nobody else sees it, else a copy."""
         handle = yield from self.place(node)
@@ -119,9 +143,7 @@ class Engine:
         body = yield from self.request_of(value)
         body.update(out=handle.id, index=index)
         yield from self.evaluate(value, body)
-        result = Node("stored", (), node.shape, node.dtype)
-        result.handle = handle
-        return result
+        return stored(handle, node.shape, node.dtype)
 
 
 def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:

@@ -75,6 +75,10 @@ class ConnectionLost(ArraydError, ConnectionError):
     """The daemon is not there, or went away before it had answered."""
 
 
+class DeviceError(ArraydError, RuntimeError):
+    """Memory of the GPU could not be taken into this process: what the CUDA driver said, or why it was not asked."""
+
+
 _BY_CODE: Dict[str, Type[ArraydError]] = {"dtype_mismatch": BadType, "bad_index": BadIndex}
 _BY_STATUS: Dict[int, Type[ArraydError]] = {400: BadValue, 401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 422: BadValue,
                                             429: Busy, 503: Busy, 507: OutOfMemory}

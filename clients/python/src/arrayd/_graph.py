@@ -97,7 +97,10 @@ class Node:
         self.args, self.attrs = (), {}
 
     def set_handle(self, handle: Handle) -> None:
-        self.handle, self.op = handle, "stored"
+        """It is on the server from now on; where two have asked at once, the first answer stays."""
+        if self.handle is None:
+            self.handle = handle
+        self.op = "stored"
         self.args, self.attrs = (), {}
 
 

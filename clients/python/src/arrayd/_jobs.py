@@ -10,6 +10,7 @@ from ._transport import Request
 if TYPE_CHECKING:
     from ._array import Array
     from ._client import Client
+    from ._namespace import Namespace
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -17,21 +18,23 @@ ENDED = ("done", "failed", "cancelled")
 class JobFailed(RuntimeError):
     """A program that came to no good end; `job` has the step and the statement."""
 
-    def __init__(self, job: "Job"):
+    def __init__(self, job: "JobStatus"):
         self.job = job
         error = job.status.get("error") or {}
         super().__init__(f"job {job.id} {job.state} at step {job.step}: {error.get('detail', 'no reason was given')}")
 
 
-class Job:
+class JobStatus:
     """A program on its way. `status` is what the server last said of it."""
 
-    def __init__(self, client: "Client", status: Dict[str, Any], arrays: List["Array"]):
-        self._client, self.status = client, status
+    LONGEST = 30.0  # seconds that one request waits for its end
+
+    def __init__(self, client: "Namespace", status: Dict[str, Any], arrays: List["Array"]):
+        self._namespace, self.status = client, status
         self._arrays = arrays  # they live as long as it may write to them
 
     def __repr__(self) -> str:
-        return f"<arrayd.Job {self.id}: {self.state}, step {self.step} of {self.status.get('steps')}>"
+        return f"<arrayd.{type(self).__name__} {self.id}: {self.state}, step {self.step} of {self.status.get('steps')}>"
 
     @property
     def id(self) -> str:
@@ -55,6 +58,72 @@ class Job:
         records: Dict[str, List[Any]] = self.status.get("records", {})
         return records
 
+    def _request(self, method: str, more: str = "", **headers: str) -> Request:
+        own = tuple((name.replace("_", "-"), value) for name, value in headers.items())
+        return Request(method, f"/v1/jobs/{self.id}{more}", safe=method == "GET", headers=(*self._namespace._engine.headers, *own))
+
+    def _waiting(self, until: Optional[float]) -> Request:
+        """A request that is answered when it has ended, or after a while."""
+        left = self.LONGEST if until is None else min(self.LONGEST, until - time.monotonic())
+        if left <= 0:
+            raise TimeoutError(f"job {self.id} goes on: step {self.step} of {self.status.get('steps')}")
+        return self._request("GET", "?wait=1", Prefer=f"wait={max(1, int(left))}")
+
+    def _said(self, status: Dict[str, Any]) -> None:
+        self.status = {**self.status, **status}
+
+
+class Events:
+    """Server-Sent Events (the HTML standard's text/event-stream) of one kind: their data, as JSON."""
+
+    def __init__(self) -> None:
+        self._data: List[str] = []
+
+    def line(self, raw: bytes) -> Optional[Dict[str, Any]]:
+        """The event that this line ends, or None."""
+        text = raw.decode().rstrip("\r\n")
+        if text.startswith("data:"):
+            self._data.append(text[5:].lstrip())
+        elif not text and self._data:
+            event: Dict[str, Any] = json.loads("\n".join(self._data))
+            self._data = []
+            return event
+        return None
+
+
+class Bar:
+    """A progress bar: tqdm's, where that is installed."""
+
+    def __init__(self, steps: Any):
+        try:
+            from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
+        except ImportError:
+            self._bar = None
+        else:
+            self._bar = tqdm(total=steps, unit="step")
+
+    def __bool__(self) -> bool:
+        return self._bar is not None
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def show(self, status: Dict[str, Any]) -> None:
+        if self._bar is not None:
+            self._bar.update(int(status.get("step", self._bar.n)) - self._bar.n)
+
+
+class Job(JobStatus):
+    """A program on its way."""
+
+    def __init__(self, client: "Client", status: Dict[str, Any], arrays: List["Array"]):
+        super().__init__(client, status, arrays)
+        self._client = client
+
     def refresh(self) -> "Job":
         self.status = self._client.request("GET", f"/v1/jobs/{self.id}")
         return self
@@ -65,41 +134,28 @@ class Job:
             self._show(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         while not self.ended:
-            left = 30.0 if until is None else min(30.0, until - time.monotonic())
-            if left <= 0:
-                raise TimeoutError(f"job {self.id} goes on: step {self.step} of {self.status.get('steps')}")
-            r = self._client._transport.send(Request("GET", f"/v1/jobs/{self.id}?wait=1", safe=True,
-                                                     headers=(*self._client._engine.headers, ("Prefer", f"wait={max(1, int(left))}"))))
-            self.status = r.json()
+            self.status = self._client._transport.send(self._waiting(until)).json()
         if self.state == "failed":
             raise JobFailed(self)
         return self
 
     def _show(self, timeout: Optional[float]) -> None:
-        try:
-            from tqdm.auto import tqdm  # type: ignore[import-untyped]
-        except ImportError:
-            return
         until = None if timeout is None else time.monotonic() + timeout
-        with tqdm(total=self.status.get("steps"), unit="step") as bar:
-            for event in self.events():
-                bar.update(int(event.get("step", bar.n)) - bar.n)
+        with Bar(self.status.get("steps")) as bar:
+            for status in self.events() if bar else ():
+                bar.show(status)
                 if until is not None and time.monotonic() > until:
                     return
 
     def events(self) -> Iterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
-        c, reply = self._client._transport.stream(Request("GET", f"/v1/jobs/{self.id}/events", accept="text/event-stream",
-                                                          headers=self._client._engine.headers))
+        c, reply = self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream"))
         try:
-            data: List[str] = []
+            events = Events()
             for raw in reply:
-                line = raw.decode().rstrip("\r\n")
-                if line.startswith("data:"):
-                    data.append(line[5:].lstrip())
-                elif not line and data:
-                    self.status = {**self.status, **json.loads("\n".join(data))}
-                    data = []
+                event = events.line(raw)
+                if event is not None:
+                    self._said(event)
                     yield self.status
         finally:
             c.close()

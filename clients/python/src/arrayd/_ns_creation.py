@@ -127,14 +127,6 @@ class Creation(Base):
         s = self._shape(shape)
         return self._wrap(create({"shape": list(s), "random": spec}, s, t))
 
-    def from_dlpack(self, x: object, /, *, device: Any = None, copy: Optional[bool] = None) -> Array:
-        """An array of another library's, whose values are uploaded."""
-        if isinstance(x, Array):
-            return self.asarray(x, device=device, copy=copy)
-        if copy is False:
-            raise ValueError("values of this process are copied to the server")
-        return self.asarray(np.array(np.from_dlpack(x)), device=device)  # type: ignore[arg-type]
-
     def meshgrid(self, *arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> List[Array]:
         """Coordinates of a grid, from those along its axes."""
         if indexing not in ("xy", "ij"):
@@ -172,4 +164,4 @@ def _holds_arrays(obj: Any) -> bool:
 
 
 def _fetched(obj: Sequence[Any]) -> List[Any]:
-    return [o.numpy() if isinstance(o, Array) else _fetched(o) if isinstance(o, (list, tuple)) else o for o in obj]
+    return [o._values() if isinstance(o, Array) else _fetched(o) if isinstance(o, (list, tuple)) else o for o in obj]

@@ -32,13 +32,13 @@ class Host(Base):
     def sort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
         """Sorted along an axis (in this process)."""
         k = self._axis(axis, self._check(x).ndim)
-        v = np.sort(x.numpy(), axis=k, kind="stable" if stable else None)
+        v = np.sort(x._values(), axis=k, kind="stable" if stable else None)
         return self._from_host(np.flip(v, k).copy() if descending else v, x.dtype)
 
     def argsort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
         """The positions that sort along an axis (in this process)."""
         k = self._axis(axis, self._check(x).ndim)
-        v = x.numpy()
+        v = x._values()
         if not descending:
             return self._from_host(np.argsort(v, axis=k, kind="stable").astype(np.int64))
         last = v.shape[k] - 1
@@ -47,19 +47,19 @@ class Host(Base):
     def searchsorted(self, x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left",
                      sorter: Optional[Array] = None) -> Array:
         """Where x2 goes into the sorted x1 (in this process)."""
-        by = None if sorter is None else sorter.numpy()
-        at = np.searchsorted(self._check(x1).numpy(), self._check(x2).numpy(), side=side, sorter=by)
+        by = None if sorter is None else sorter._values()
+        at = np.searchsorted(self._check(x1)._values(), self._check(x2)._values(), side=side, sorter=by)
         return self._from_host(np.asarray(at, dtype=np.int64))
 
     def nonzero(self, x: Array, /) -> Tuple[Array, ...]:
         """The positions of what is not 0, an array an axis (in this process)."""
         if not self._check(x).ndim:
             raise ValueError("a number has no positions")
-        return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(x.numpy()))
+        return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(x._values()))
 
     def unique_all(self, x: Array, /) -> UniqueAll:
         """Distinct values, where each is first, which each element is, and how often (in this process)."""
-        v = self._check(x).numpy()
+        v = self._check(x)._values()
         values, first, inverse, counts = _unique(v)
         return UniqueAll(self._from_host(values, x.dtype), self._from_host(first), self._from_host(inverse.reshape(v.shape)),
                          self._from_host(counts))
@@ -86,7 +86,7 @@ class Host(Base):
         if not x1.ndim or not x2.ndim:
             raise ValueError("numbers are no matrices")
         with np.errstate(all="ignore"):
-            return self._from_host(np.asarray(np.matmul(x1.numpy().astype(t), x2.numpy().astype(t)), dtype=t), t)
+            return self._from_host(np.asarray(np.matmul(x1._values().astype(t), x2._values().astype(t)), dtype=t), t)
 
     def tensordot(self, x1: Array, x2: Array, /, *, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
         """Products summed over axes (in this process)."""
@@ -94,7 +94,7 @@ class Host(Base):
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("tensordot is not for bool")
         with np.errstate(all="ignore"):
-            return self._from_host(np.asarray(np.tensordot(x1.numpy().astype(t), x2.numpy().astype(t), axes), dtype=t), t)
+            return self._from_host(np.asarray(np.tensordot(x1._values().astype(t), x2._values().astype(t), axes), dtype=t), t)
 
     def _mask_of(self, key: Any, x: Array) -> Optional[Array]:
         """The bool array that a key is, or None."""

@@ -152,7 +152,7 @@ class Manipulation(Elementwise, Creation):
         if axis is None:
             x, axis = self.reshape(x, (x.size,)), 0
         k = self._axis(axis, self._check(x).ndim)
-        counts = [int(n) for n in repeats.numpy().reshape(-1)] if isinstance(repeats, Array) else [int(repeats)]
+        counts = [int(n) for n in repeats._values().reshape(-1)] if isinstance(repeats, Array) else [int(repeats)]
         if len(counts) not in (1, x.shape[k]):
             raise ValueError(f"{len(counts)} repeats for {x.shape[k]} elements")
         if any(n < 0 for n in counts):
@@ -201,8 +201,8 @@ class Manipulation(Elementwise, Creation):
     def _gather(self, x: Array, keys: Sequence[Any]) -> Array:
         """x[keys] of integers and integer arrays: one gather over the flattened array, or, with whole axes, here."""
         if any(isinstance(k, slice) for k in keys):
-            at = tuple(k.numpy() if isinstance(k, Array) else k for k in keys)
-            return self._from_host(x.numpy()[at], x.dtype)
+            at = tuple(k._values() if isinstance(k, Array) else k for k in keys)
+            return self._from_host(x._values()[at], x.dtype)
         places: Optional[Array] = None
         outside: Optional[Array] = None
         for k, n in zip(keys, x.shape):

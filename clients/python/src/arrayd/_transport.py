@@ -111,19 +111,42 @@ class _Shared:
         pass
 
 
-class Transport:
-    """Connections to one daemon."""
+class Endpoint:
+    """Where a daemon is, and who asks it."""
 
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         self.url, self.token, self.timeout = url, token, timeout
         self.address = address_of(url)
         self.context = context or (ssl.create_default_context() if self.address.tls else None)
-        self._idle: Deque[Tuple[http.client.HTTPConnection, float]] = collections.deque()
-        self._always = {"User-Agent": f"arrayd-python/{__version__}", "Accept-Encoding": "identity"}
+        self.always = {"User-Agent": f"arrayd-python/{__version__}", "Accept-Encoding": "identity"}
         if token:
-            self._always["Authorization"] = f"Bearer {token}"
+            self.always["Authorization"] = f"Bearer {token}"
         self.closed = False
+
+    @property
+    def host(self) -> str:
+        """The Host header."""
+        a = self.address
+        return a.host if a.path is not None else f"[{a.host}]:{a.port}" if ":" in a.host else f"{a.host}:{a.port}"
+
+    def headers_of(self, r: Request) -> Dict[str, str]:
+        headers = dict(self.always)
+        if r.content_type:
+            headers["Content-Type"] = r.content_type
+        if r.accept:
+            headers["Accept"] = r.accept
+        headers.update(r.headers)
+        return headers
+
+
+class Transport(Endpoint):
+    """Connections to one daemon."""
+
+    def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
+                 context: Optional[ssl.SSLContext] = None):
+        super().__init__(url, token, timeout, context)
+        self._idle: Deque[Tuple[http.client.HTTPConnection, float]] = collections.deque()
 
     # --- connections ---
 
@@ -167,15 +190,6 @@ class Transport:
             self._idle.pop()[0].close()
 
     # --- requests ---
-
-    def headers_of(self, r: Request) -> Dict[str, str]:
-        headers = dict(self._always)
-        if r.content_type:
-            headers["Content-Type"] = r.content_type
-        if r.accept:
-            headers["Accept"] = r.accept
-        headers.update(r.headers)
-        return headers
 
     def send(self, r: Request) -> Response:
         """The reply; an ArraydError where it is none of success."""
@@ -244,9 +258,8 @@ class Transport:
         """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
         c, _ = self.take()
         try:
-            lines = "".join(f"{k}: {v}\r\n" for k, v in self._always.items())
-            host = self.address.host if self.address.path is not None else f"{self.address.host}:{self.address.port}"
-            c.sock.sendall("".join(f"DELETE {p} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n" for p in paths).encode())
+            lines = "".join(f"{k}: {v}\r\n" for k, v in self.always.items())
+            c.sock.sendall("".join(f"DELETE {p} HTTP/1.1\r\nHost: {self.host}\r\n{lines}\r\n" for p in paths).encode())
             file = _Shared(c.sock.makefile("rb"))
             for _ in paths:
                 reply = http.client.HTTPResponse(file, method="DELETE")  # type: ignore[arg-type]
@@ -270,7 +283,18 @@ def _read_into(reply: http.client.HTTPResponse, into: memoryview) -> None:
         raise http.client.HTTPException("the reply is longer than the array")
 
 
-class Releaser:
+class Releases:
+    """Takes what is to be deleted."""
+
+    def add(self, path: str) -> None:
+        """From finalizers: any thread, at any moment."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Once there is something to release some day."""
+
+
+class Releaser(Releases):
     """Deletes what nobody refers to any more, some moments later and many at a time, on a thread of its own."""
 
     PAUSE_S = 0.05
@@ -284,11 +308,9 @@ class Releaser:
         self._pid = os.getpid()
 
     def add(self, path: str) -> None:
-        """From finalizers: any thread, at any moment."""
         self._pending.put(path)
 
     def start(self) -> None:
-        """Once there is something to release some day."""
         if self._thread is None:
             with self._lock:
                 if self._thread is None:

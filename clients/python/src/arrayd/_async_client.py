@@ -1,0 +1,343 @@
+"""The client for asyncio: the same namespace, with `await` where the server is asked for something."""
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import Array
+from ._async_transport import AsyncReleaser, AsyncTransport
+from ._client import again
+from ._engine import Engine
+from ._export import Exported
+from ._graph import Node
+from ._jobs import Bar, Events, JobFailed, JobStatus
+from ._namespace import Bound, Namespace, Ref
+from ._transport import Steps
+
+T = TypeVar("T")
+
+
+class Opening(Generic[T]):
+    """What is awaited for something that also ends: `x = await f()`, or `async with f() as x:`."""
+
+    def __init__(self, opening: Coroutine[Any, Any, T]):
+        self._opening = opening
+        self._opened: Any = None
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> T:
+        self._opened = await self._opening
+        return self._opened  # type: ignore[no-any-return]
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._opened.close()
+
+
+class AsyncArray(Array):
+    """An array whose values are awaited: `await x.numpy()`, `await x.item()`, `await x.compute()`.
+
+    Operators and functions build an expression, as with `Array`. `float(x)`, `np.asarray(x)` and their like are for values that are
+    here already (numbers and small arrays after `await x.compute()` or `numpy()`); else they are a RuntimeError, as is an assignment
+    that the server must make: `await x.assign(key, value)`.
+    """
+
+    __slots__ = ()
+
+    @property
+    def _mine(self) -> "AsyncClient":
+        assert isinstance(self._client, AsyncClient)
+        return self._client
+
+    async def compute(self) -> "AsyncArray":  # type: ignore[override]
+        """Evaluates the expression; the values stay on the server (a number comes here). Returns self."""
+        await self._mine._await(self._client._engine.compute(self._node))
+        return self
+
+    async def numpy(self) -> "np.ndarray[Any, Any]":  # type: ignore[override]
+        """The values; read-only where they are small and kept here."""
+        value: "np.ndarray[Any, Any]" = await self._mine._await(self._client._engine.fetch(self._node))
+        return value
+
+    async def item(self) -> Any:
+        """The value of an array of one element."""
+        await self.numpy()
+        return super().item()
+
+    async def tolist(self) -> Any:
+        """The values as nested lists."""
+        return (await self.numpy()).tolist()
+
+    async def assign(self, key: Any, value: Any) -> "AsyncArray":
+        """`x[key] = value`. Returns self."""
+        await self._mine._await(self._assigning(key, value))
+        return self
+
+    def exported(self, mode: str = "read") -> "AsyncExported":  # type: ignore[override]
+        """The array's memory in this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""
+        return AsyncExported(self, mode)
+
+    def __repr__(self) -> str:
+        if self._node.value is not None:
+            return super().__repr__()
+        return f"arrayd.array(…, shape={self.shape}, dtype={dt.name_of(self.dtype)})"
+
+
+class AsyncExported:
+    """`async with` around an `Exported`: what waits for the daemon's socket or for the device does so in a thread."""
+
+    def __init__(self, x: AsyncArray, mode: str):
+        self._client, self._memory = x._mine, Exported(x, mode)
+
+    async def __aenter__(self) -> Exported:
+        reply = await self._client._await(self._memory._asking())
+        await _in_thread(self._memory._take, reply, undo=self._memory._end)
+        return self._memory
+
+    async def __aexit__(self, *_: Any) -> None:
+        await _in_thread(self._memory._end)
+
+
+async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Callable[[], Any]] = None) -> None:
+    """To its end, also where the task is cancelled meanwhile; then what it began is undone."""
+    work = asyncio.ensure_future(asyncio.to_thread(function, *args))
+    try:
+        await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if undo is not None and not work.exception():
+            await asyncio.to_thread(undo)
+        raise
+
+
+class AsyncJob(JobStatus):
+    """A program on its way: `await job.wait()`, or `async for status in job:` for its progress."""
+
+    def __init__(self, client: "AsyncClient", status: Dict[str, Any], arrays: List[Array]):
+        super().__init__(client, status, arrays)
+        self._client = client
+
+    async def refresh(self) -> "AsyncJob":
+        self.status = (await self._client._transport.send(self._request("GET"))).json()
+        return self
+
+    async def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "AsyncJob":
+        """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
+        until = None if timeout is None else time.monotonic() + timeout
+        if progress and not self.ended:
+            with Bar(self.status.get("steps")) as bar:
+                if bar:
+                    async for status in self.events():
+                        bar.show(status)
+                        if until is not None and time.monotonic() > until:
+                            break
+        while not self.ended:
+            self.status = (await self._client._transport.send(self._waiting(until))).json()
+        if self.state == "failed":
+            raise JobFailed(self)
+        return self
+
+    async def events(self) -> AsyncIterator[Dict[str, Any]]:
+        """The job each time something has changed, to its end (Server-Sent Events)."""
+        events = Events()
+        async for line in self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream")):
+            event = events.line(line)
+            if event is not None:
+                self._said(event)
+                yield self.status
+        await self.refresh()
+
+    def __aiter__(self) -> AsyncIterator[Dict[str, Any]]:
+        return self.events()
+
+    async def cancel(self) -> "AsyncJob":
+        """Ends it after a whole step."""
+        await self._client.request("DELETE", f"/v1/jobs/{self.id}")
+        return await self.refresh()
+
+    async def resume(self) -> "AsyncJob":
+        """Goes on from the last whole step."""
+        self.status = await self._client.request("POST", f"/v1/jobs/{self.id}/resume") or (await self.refresh()).status
+        return self
+
+
+class AsyncClient(Namespace):
+    """The array namespace of `Client`, in an asyncio event loop.
+
+    `aconnect` makes one. The namespace's functions build expressions and wait for nothing; whatever asks the server is awaited.
+    Tasks may use it all at once: each request has a connection for itself, at most `connections` at a time. What is cancelled is
+    dropped by the daemon as well.
+    """
+
+    _transport: AsyncTransport
+    _lends = False  # from_dlpack of device memory goes through this process' memory: nothing here may wait
+
+    def __init__(self, transport: AsyncTransport, device: str, session: Optional[str] = None, owns: str = ""):
+        self._transport = transport
+        self._releaser = AsyncReleaser(transport)
+        self._engine = Engine(session, self._releaser, transport.url)
+        self._owns = owns
+        self.device = device
+
+    def _wrap(self, node: Node) -> AsyncArray:
+        x = AsyncArray._of(node, self)
+        assert isinstance(x, AsyncArray)
+        return x
+
+    def _run(self, steps: Steps[Any]) -> Any:
+        """What needs no request is done."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        steps.close()
+        raise RuntimeError("that needs the server, and nothing is waited for here: await x.compute(), x.numpy(), x.item() or "
+                           "x.assign(key, value), or await xp.call(function, x, …)")
+
+    async def _await(self, steps: Steps[Any]) -> Any:
+        return await self._transport.run(steps)
+
+    # --- the daemon ---
+
+    async def info(self) -> Dict[str, Any]:
+        """Version, backend, devices, limits and operations."""
+        info: Dict[str, Any] = await self.request("GET", "/v1/info")
+        return info
+
+    async def request(self, method: str, path: str, value: Any = None) -> Any:
+        """Any request of the HTTP API: a JSON body, the JSON reply (None where there is none)."""
+        return await self._await(self._requesting(method, path, value))
+
+    # --- sessions ---
+
+    def session(self, *, name: Optional[str] = None, ttl_s: Optional[float] = None, memory_limit: Optional[int] = None,
+                device: Optional[int] = None) -> "Opening[AsyncClient]":
+        """A session of its own, deleted with all its arrays at the end of an `async with`, or by close()."""
+        async def begin() -> AsyncClient:
+            made = await self._await(self._beginning_session(name, ttl_s, memory_limit, device))
+            return AsyncClient(self._transport, self._device_of(await self.info(), made), made["id"], "session")
+
+        return Opening(begin())
+
+    async def sync(self) -> None:
+        """Waits until all work sent so far is done."""
+        await self.request("POST", f"/v1/sessions/{self._engine.session or 'default'}/sync")
+
+    async def release(self) -> None:
+        """Deletes what nobody refers to any more, now rather than in a moment."""
+        await self._releaser.flush()
+
+    async def close(self) -> None:
+        """Ends a session of its own; of a client that aconnect() made, closes the connections."""
+        owns, self._owns = self._owns, ""
+        if not owns:
+            return
+        await self._releaser.flush()
+        if owns == "session":
+            await self.request("DELETE", f"/v1/sessions/{self._engine.session}")
+        else:
+            await self._transport.close()
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()
+
+    # --- arrays of the server ---
+
+    async def array(self, ref: str) -> AsyncArray:
+        """The array of a name or an id; it stays when nobody here refers to it any more."""
+        found: AsyncArray = await self._await(self._finding(ref))
+        return found
+
+    async def arrays(self) -> AsyncIterator[Dict[str, Any]]:
+        """The metadata of all arrays of the session, in the order of their making: `async for m in xp.arrays()`."""
+        after: Optional[str] = ""
+        while after is not None:
+            arrays, following = await self._await(self._page(after))
+            for m in arrays:
+                yield m
+            after = following or None
+
+    async def save(self, name: str, x: Union[Array, Any]) -> AsyncArray:
+        """Gives values a name on the server; a taken one is replaced. Named arrays stay until they are deleted."""
+        saved: AsyncArray = await self._await(self._saving(name, x))
+        return saved
+
+    async def delete(self, ref: Ref) -> None:
+        """Deletes an array by name or id."""
+        await self._await(self._deleting(ref))
+
+    async def metadata(self, x: Ref) -> Dict[str, Any]:
+        """What the server says of an array."""
+        m: Dict[str, Any] = await self._await(self._describing(x))
+        return m
+
+    # --- expressions as text ---
+
+    async def evaluate(self, expr: str, /, *, bind: Optional[Mapping[str, Bound]] = None, dtype: Any = None, fast_math: bool = False,
+                       **named: Bound) -> AsyncArray:
+        """Evaluates an infix expression over the session's named arrays and what is bound here. See `Client.evaluate`."""
+        result: AsyncArray = await self._await(self._evaluating(expr, {**(bind or {}), **named}, dtype, fast_math))
+        return result
+
+    async def define(self, name: str, params: Sequence[str], expr: str) -> None:
+        """A function of the user's own, for expressions as text; a taken name is replaced."""
+        await self.request("PUT", f"/v1/functions/{name}", {"params": list(params), "expr": expr})
+
+    async def program(self, body: Sequence[str], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
+                      record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
+                      snapshot: Optional[Mapping[str, int]] = None, until: Optional[str] = None, until_every: Optional[int] = None,
+                      stop_on_nan: bool = False, fast_math: bool = False, **named: Bound) -> AsyncJob:
+        """Begins a time loop on the server: statements that are done `steps` times. See `Client.program`."""
+        optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
+                    "stop_on_nan": stop_on_nan, "fast_math": fast_math}
+        return AsyncJob(self, *await self._await(self._beginning_program(body, steps, {**(bind or {}), **named}, optional)))
+
+    async def job(self, id_: str) -> AsyncJob:
+        """A job of this user's, by its id."""
+        return AsyncJob(self, await self.request("GET", f"/v1/jobs/{id_}"), [])
+
+    # --- what is computed here ---
+
+    async def call(self, function: Callable[..., T], /, *args: Any, **named: Any) -> T:
+        """A function that needs its arrays' values in this process (`xp.sort`, `xp.matmul`, `lambda x, m: x[m]`, …): they are
+        fetched, then it is called in a thread. `await xp.call(xp.sort, x, axis=0)`."""
+        arrays = [a for a in (*args, *named.values()) if isinstance(a, Array)]
+        values = await asyncio.gather(*(self._await(self._engine.fetch(a._node)) for a in arrays))
+        lent = [a._node for a, v in zip(arrays, values) if a._node.value is None]
+        for a, v in zip(arrays, values):
+            if a._node.value is None:
+                v.flags.writeable = False
+                a._node.value = v
+        try:
+            return await asyncio.to_thread(function, *args, **named)
+        finally:
+            for node in lent:
+                node.value = None
+
+    def __reduce__(self) -> Any:
+        return again, (self._transport.url, self._engine.session)
+
+
+def aconnect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,
+             context: Optional[ssl.SSLContext] = None, connections: int = 16) -> "Opening[AsyncClient]":
+    """An asynchronous client: `async with arrayd.aconnect(url) as xp:`, or `xp = await arrayd.aconnect(url)`.
+
+    The arguments are those of `connect`; `connections` is how many requests are on their way at a time: further ones wait.
+    """
+    async def connecting() -> AsyncClient:
+        transport = AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
+        client = AsyncClient(transport, "", None, "transport")
+        client.device = client._device_of(await client.info(), None)
+        return client
+
+    return Opening(connecting())

@@ -1,0 +1,486 @@
+"""Requests and replies in an asyncio event loop.
+
+HTTP/1.1 is spoken here, over asyncio's own transports, rather than by the standard library's client in a pool of threads: a request
+that is cancelled takes its connection with it, at once, whereupon the daemon drops the work (a thread would have gone on), and a
+thousand evaluations in flight are a thousand small objects. What the daemon sends needs little of HTTP: lengths, chunks, and
+connections that stay. Bodies go from the socket straight to where they are wanted.
+
+A client has at most `connections` of them; who comes when all are busy waits for his turn. What is uploaded is written as fast as it
+is taken. One event loop; not thread-safe, but for `AsyncReleaser.add`.
+"""
+from __future__ import annotations
+
+import asyncio
+import collections
+import queue
+import socket
+import ssl
+import time
+from typing import Any, AsyncIterator, Deque, Dict, List, Optional, Tuple, TypeVar, Union, cast
+
+from ._errors import ConnectionLost, error_of
+from ._transport import IDLE_S, Endpoint, Releases, Request, Response, Steps
+
+BUFFER = 1 << 16  # bytes: a reply's head is no longer
+PIECE = 1 << 18  # bytes that are written before it is looked whether they go
+
+T = TypeVar("T")
+
+
+class BadReply(Exception):
+    """What came is no HTTP/1.1 reply, or not the one that was asked for."""
+
+
+class Gone(ConnectionResetError):
+    """The daemon closed the connection before a reply began."""
+
+
+class Wire(asyncio.BufferedProtocol):
+    """One connection, used by one task at a time. `timeout`: seconds in which not a byte moves."""
+
+    def __init__(self, timeout: Optional[float]):
+        self.timeout = timeout
+        self._transport: Any = None
+        self._buffer = bytearray(BUFFER)
+        self._start = self._end = 0  # what was received and not yet read
+        self._into: Optional[memoryview] = None  # where to receive to, instead
+        self._waiter: Optional["asyncio.Future[None]"] = None
+        self._held = self._full = self._eof = False  # reading is paused; writing is; nothing more comes
+        self._moved = 0
+        self._error: Optional[Exception] = None
+
+    # --- called by the transport ---
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> Union[bytearray, memoryview]:
+        if self._into is not None:
+            return self._into
+        if self._start:
+            self._buffer[:self._end - self._start] = self._buffer[self._start:self._end]
+            self._start, self._end = 0, self._end - self._start
+        if self._end == len(self._buffer):  # TLS of Python 3.9 and 3.10 goes on although reading is paused
+            self._buffer = self._buffer + bytearray(BUFFER)
+        return memoryview(self._buffer)[self._end:]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._moved += nbytes
+        if self._into is not None:
+            self._into = self._into[nbytes:]
+            if len(self._into):
+                return
+            self._into = None
+        else:
+            self._end += nbytes
+            if self._end - self._start >= BUFFER and not self._held:
+                self._held = True
+                self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        self._wake()
+        return False
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        self._eof, self._error = True, exc
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._moved += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # --- called by its user ---
+
+    @property
+    def usable(self) -> bool:
+        """Open, with nothing in it that nobody asked for."""
+        return not self._eof and self._start == self._end and self._transport is not None and not self._transport.is_closing()
+
+    def abort(self) -> None:
+        self._into = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """With TLS's farewell, where there is one."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            await asyncio.sleep(0)
+
+    async def _wait(self) -> None:
+        """Until something has changed."""
+        while True:
+            before = self._moved
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                if self.timeout is None:
+                    await self._waiter
+                else:
+                    await asyncio.wait_for(self._waiter, self.timeout)
+                return
+            except asyncio.TimeoutError:
+                if self._moved == before:
+                    raise TimeoutError(f"nothing has moved for {self.timeout} seconds") from None
+            finally:
+                self._waiter = None
+
+    def _check(self) -> None:
+        if self._eof:
+            raise Gone(str(self._error or "the daemon closed the connection"))
+
+    async def write(self, data: Any) -> None:
+        """All of it, in pieces; or less, where the reply has begun before (as it does when a body is refused)."""
+        view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+        for at in range(0, len(view), PIECE):
+            self._check()
+            if at and self._start != self._end:
+                return
+            self._transport.write(view[at:at + PIECE])
+            while self._full:
+                await self._wait()
+                self._check()
+
+    async def _some(self) -> bool:
+        """Something is in the buffer; False at the end of what comes."""
+        while self._start == self._end:
+            if self._eof:
+                return False
+            self._go_on()
+            await self._wait()
+        return True
+
+    def _go_on(self) -> None:
+        if self._held:
+            self._held = False
+            self._transport.resume_reading()
+
+    async def until(self, mark: bytes) -> bytes:
+        """What comes up to the mark and with it."""
+        while True:
+            at = self._buffer.find(mark, self._start, self._end)
+            if at >= 0:
+                out = bytes(memoryview(self._buffer)[self._start:at + len(mark)])
+                self._start = at + len(mark)
+                return out
+            if self._end - self._start >= BUFFER:
+                raise BadReply("a line or head of the reply is too long")
+            if self._eof:
+                if self._start == self._end:
+                    self._check()
+                raise BadReply("the reply ended before its time")
+            self._go_on()
+            await self._wait()
+
+    async def exactly(self, view: memoryview) -> None:
+        """Fills the view."""
+        at = min(self._end - self._start, len(view))
+        view[:at] = memoryview(self._buffer)[self._start:self._start + at]
+        self._start += at
+        if at == len(view):
+            return
+        self._into = view[at:]
+        self._go_on()
+        try:
+            while self._into is not None:
+                if self._eof:
+                    raise BadReply("the reply ended before its time")
+                await self._wait()
+        finally:
+            self._into = None
+
+    async def piece(self, most: int) -> bytes:
+        """Some bytes, b"" at the end."""
+        if not await self._some():
+            return b""
+        n = min(most, self._end - self._start)
+        out = bytes(memoryview(self._buffer)[self._start:self._start + n])
+        self._start += n
+        return out
+
+
+class Body:
+    """What follows a reply's head."""
+
+    def __init__(self, wire: Wire, method: str, status: int, headers: Dict[str, str]):
+        self.wire, self.left = wire, 0  # of a chunk, or of the whole; -1: to the end of the connection
+        self.chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+        self.ended = False
+        if method == "HEAD" or status in (204, 304):
+            self.chunked = False
+        elif not self.chunked:
+            length = headers.get("content-length", "-1")
+            self.left = int(length) if length.isdigit() else -1
+        self.ended = not self.chunked and not self.left
+        self.first = True
+
+    async def read(self) -> bytes:
+        """Some of it; b"" at its end."""
+        if self.chunked and not self.left and not self.ended:
+            if not self.first:
+                await self.wire.until(b"\r\n")
+            self.first = False
+            try:
+                self.left = int((await self.wire.until(b"\r\n")).split(b";")[0], 16)
+            except ValueError:
+                raise BadReply("a chunk of the reply has no length") from None
+            if not self.left:
+                while await self.wire.until(b"\r\n") != b"\r\n":
+                    pass
+                self.ended = True
+        if self.ended:
+            return b""
+        data = await self.wire.piece(self.left if self.left > 0 else BUFFER)
+        if self.left > 0:
+            if not data:
+                raise BadReply("the reply ended before its time")
+            self.left -= len(data)
+            self.ended = not self.left and not self.chunked
+        elif not data:
+            self.ended = True
+        return data
+
+    async def whole(self, into: Optional[memoryview]) -> bytes:
+        if into is not None and (self.chunked or self.left != len(into)):
+            raise BadReply(f"the reply has {self.left} bytes where the array has {len(into)}")
+        if not self.chunked and self.left > 0:
+            view = into if into is not None else memoryview(bytearray(self.left))
+            await self.wire.exactly(view)
+            self.ended = True
+            return b"" if into is not None else bytes(view)
+        parts: List[bytes] = []
+        while True:
+            data = await self.read()
+            if not data:
+                return b"".join(parts)
+            parts.append(data)
+
+
+class AsyncTransport(Endpoint):
+    """Connections to one daemon, in one event loop."""
+
+    def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
+                 context: Optional[ssl.SSLContext] = None, connections: int = 16):
+        super().__init__(url, token, timeout, context)
+        if connections < 1:
+            raise ValueError("connections is at least 1")
+        self._slots = asyncio.Semaphore(connections)
+        self._idle: Deque[Tuple[Wire, float]] = collections.deque()
+        self._fixed = "".join(f"{k}: {v}\r\n" for k, v in [("Host", self.host), *self.always.items()])
+
+    # --- connections ---
+
+    async def _connect(self) -> Wire:
+        loop, a = asyncio.get_running_loop(), self.address
+        made: Any
+        try:
+            if a.path is not None:
+                made = loop.create_unix_connection(lambda: Wire(self.timeout), a.path)
+            else:
+                made = loop.create_connection(lambda: Wire(self.timeout), a.host, a.port, ssl=self.context if a.tls else None)
+            transport, protocol = await (made if self.timeout is None else asyncio.wait_for(made, self.timeout))
+        except (OSError, asyncio.TimeoutError) as e:
+            raise ConnectionLost(0, "unreachable", f"cannot connect to {self.url}: {e}") from e
+        if a.path is None:
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return cast(Wire, protocol)
+
+    async def _take(self) -> Tuple[Wire, bool]:
+        """A connection, and whether it has been used before."""
+        while self._idle:
+            wire, since = self._idle.pop()
+            if wire.usable and time.monotonic() - since < IDLE_S:
+                return wire, True
+            wire.abort()
+        return await self._connect(), False
+
+    async def _give(self, wire: Wire) -> None:
+        if self.closed:
+            await wire.close()
+        else:
+            self._idle.append((wire, time.monotonic()))
+
+    async def close(self) -> None:
+        self.closed = True
+        while self._idle:
+            await self._idle.pop()[0].close()
+
+    # --- requests ---
+
+    def _head(self, r: Request) -> bytes:
+        own = [("Content-Type", r.content_type), ("Accept", r.accept), *r.headers]
+        lines = "".join(f"{k}: {v}\r\n" for k, v in own if v)
+        if r.body is not None or r.method not in ("GET", "DELETE"):
+            lines += f"Content-Length: {0 if r.body is None else memoryview(r.body).nbytes}\r\n"
+        return f"{r.method} {r.path} HTTP/1.1\r\n{self._fixed}{lines}\r\n".encode("latin-1")
+
+    async def _asked(self, wire: Wire, r: Request) -> None:
+        head = self._head(r)
+        body = memoryview(r.body).cast("B") if r.body else memoryview(b"")
+        if len(body) <= PIECE:
+            await wire.write(head + bytes(body))
+        else:
+            await wire.write(head)
+            await wire.write(body)
+
+    async def _answered(self, wire: Wire, method: str) -> Tuple[int, Dict[str, str], Body, bool]:
+        """Status, headers, body, and whether the connection can be used again."""
+        while True:
+            first, *lines = (await wire.until(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+            version, status = first[:9], first[9:12]
+            if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not status.isdigit():
+                raise BadReply(f"this is no HTTP/1.1 reply: {first[:40]!r}")
+            headers = {}
+            for line in lines:
+                name, _, value = line.partition(":")
+                headers[name.lower()] = value.strip()
+            if int(status) >= 200:
+                break
+        body = Body(wire, method, int(status), headers)
+        stays = version == "HTTP/1.1 " and "close" not in headers.get("connection", "").lower() and body.left >= 0
+        return int(status), headers, body, stays
+
+    async def _exchange(self, wire: Wire, r: Request) -> Response:
+        await self._asked(wire, r)
+        status, headers, body, stays = await self._answered(wire, r.method)
+        content = await body.whole(r.into if status < 300 else None)
+        if stays and wire.usable:
+            await self._give(wire)
+        else:
+            await wire.close()
+        return Response(status, headers, content)
+
+    async def send(self, r: Request) -> Response:
+        """The reply; an ArraydError where it is none of success."""
+        async with self._slots:
+            while True:
+                wire, used = await self._take()
+                try:
+                    response = await self._exchange(wire, r)
+                    break
+                except Gone as e:
+                    wire.abort()
+                    if used and (r.safe or r.method in ("GET", "PUT", "DELETE")):
+                        continue
+                    raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
+                except (OSError, BadReply) as e:
+                    wire.abort()
+                    raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+                except BaseException:  # cancelled: the daemon sees it by the connection's end
+                    wire.abort()
+                    raise
+        if response.status >= 400:
+            raise error_of(response.status, response.headers, response.body)
+        return response
+
+    async def run(self, steps: Steps[T]) -> T:
+        """What the steps come to, each request made and awaited."""
+        try:
+            r = next(steps)
+            while True:
+                try:
+                    response = await self.send(r)
+                except Exception as e:
+                    r = steps.throw(e)
+                else:
+                    r = steps.send(response)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        finally:
+            steps.close()
+
+    async def stream(self, r: Request) -> AsyncIterator[bytes]:
+        """The lines of a reply, as they come, on a connection of its own."""
+        wire = await self._connect()
+        try:
+            await self._asked(wire, r)
+            status, headers, body, _ = await self._answered(wire, r.method)
+            if status >= 400:
+                raise error_of(status, headers, await body.whole(None))
+            rest = b""
+            while True:
+                data = await body.read()
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    yield line
+                if not data:
+                    return
+        except (OSError, BadReply) as e:
+            if isinstance(e, ConnectionLost):
+                raise
+            raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+        finally:
+            wire.abort()
+
+    async def delete_all(self, paths: List[str]) -> None:
+        """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
+        async with self._slots:
+            wire, _ = await self._take()
+            try:
+                await wire.write(b"".join(self._head(Request("DELETE", p)) for p in paths))
+                for _ in paths:
+                    _, _, body, stays = await self._answered(wire, "DELETE")
+                    await body.whole(None)
+                    if not stays:
+                        await wire.close()
+                        return
+                await self._give(wire)
+            except (OSError, BadReply):
+                wire.abort()
+            except BaseException:
+                wire.abort()
+                raise
+
+
+class AsyncReleaser(Releases):
+    """Deletes what nobody refers to any more, some moments later and many at a time."""
+
+    PAUSE_S = 0.05
+    MOST = 64
+
+    def __init__(self, transport: AsyncTransport):
+        self.transport = transport
+        self._pending: "queue.SimpleQueue[str]" = queue.SimpleQueue()  # a put may interrupt another
+        self._loop = asyncio.get_running_loop()
+        self._woken = False
+        self._task: Optional["asyncio.Task[None]"] = None
+
+    def add(self, path: str) -> None:
+        self._pending.put(path)
+        if not self._woken:
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._loop.call_later, self.PAUSE_S, self._begin)
+            except RuntimeError:  # the loop has ended; the session's arrays go with the session
+                pass
+
+    def _begin(self) -> None:
+        self._woken = False
+        if not self.transport.closed:
+            self._task = self._loop.create_task(self.flush())
+
+    async def flush(self) -> None:
+        """Now."""
+        while not self.transport.closed:
+            batch: List[str] = []
+            while len(batch) < self.MOST:
+                try:
+                    batch.append(self._pending.get_nowait())
+                except queue.Empty:
+                    break
+            if not batch:
+                return
+            try:
+                await self.transport.delete_all(batch)
+            except ConnectionLost:
+                return

@@ -1,0 +1,327 @@
+"""An array's memory in this process, without a copy: the daemon's own, by a file descriptor over its Unix socket.
+
+    with x.exported() as m:             # others may read meanwhile, nobody writes
+        total = np.asarray(m).sum()     # on the CPU backend
+        t = torch.from_dlpack(m)        # on CUDA; CuPy and JAX likewise
+
+`Exported` asks for the memory (one request), fetches the descriptor (one exchange on the daemon's descriptor socket) and maps it; the
+lease lives as long as that connection. When the daemon answers, its own work on the memory is done: there is nothing that a stream
+here would have to wait for. At the end the device's work of this process is waited for, then the memory is unmapped, unless a
+tensor of another library still holds it, and the daemon is told; when it has answered, others see what was written.
+"""
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import socket
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+
+import numpy as np
+
+from . import _cuda
+from . import _dlpack as dl
+from . import _dtypes as dt
+from ._errors import ArraydError, ConnectionLost, error_of
+from ._transport import Steps
+
+if TYPE_CHECKING:
+    from ._array import Array
+
+WAIT_S = 30.0  # for the daemon to hand a descriptor over, or to end an export
+
+
+class _Loan:
+    """What a consumer's tensor holds of the memory."""
+
+    __slots__ = ("memory", "__weakref__")
+
+    def __init__(self, memory: Any):
+        self.memory = memory
+
+
+class HostMemory:
+    """A memfd, mapped."""
+
+    device = (dl.CPU, 0)
+
+    def __init__(self, fd: int, size: int, read_only: bool):
+        protection = mmap.PROT_READ if read_only else mmap.PROT_READ | mmap.PROT_WRITE
+        self.map = mmap.mmap(fd, size, mmap.MAP_SHARED, protection)
+        self.address = np.frombuffer(self.map, np.uint8, 1).ctypes.data
+
+    def synchronize(self) -> None:
+        pass
+
+    def let_go(self) -> int:
+        """How many still use it; nobody: it is unmapped."""
+        try:
+            self.map.close()
+        except BufferError:  # it has views: the last of them unmaps it
+            return 1
+        return 0
+
+
+class DeviceMemory:
+    """A CUDA allocation, mapped. `lent` are the capsules' loans; who read `__cuda_array_interface__` holds the export itself."""
+
+    def __init__(self, fd: int, size: int, uuid: str):
+        device = _cuda.device_of(uuid)
+        self.map: Optional[_cuda.Mapping] = _cuda.Mapping(device, fd, size)
+        self.address = self.map.address
+        self.device = (dl.CUDA, device.ordinal)
+        self.on = device
+        self.lent: "weakref.WeakSet[_Loan]" = weakref.WeakSet()
+        self.held = False
+
+    def synchronize(self) -> None:
+        self.on.synchronize()
+
+    def let_go(self) -> int:
+        n = len(self.lent)
+        if not n and not self.held and self.map is not None:
+            self.map.close()
+            self.map = None
+        return n
+
+
+class Exported:
+    """An array's memory, for as long as the `with` lasts.
+
+    `mode` is "read" (others read too) or "write" (nobody else touches the array); `shape`, `dtype`, `strides` (bytes), `nbytes`.
+    On the CPU backend `array`, or `np.asarray(m)`, is a NumPy view of it, read-only in mode "read"; on CUDA there are `__dlpack__`
+    and `__cuda_array_interface__`, which torch.from_dlpack, cupy.from_dlpack, cupy.asarray and jax.dlpack.from_dlpack take. CUDA
+    cannot keep a reader from writing: there the daemon hands memory out only to those who may write to the array.
+
+    Errors: PermissionError (`Denied`) where the daemon does not export, or not over this connection; `Conflict` where the array is
+    leased; `DeviceError` where the driver refuses, or the daemon's GPU is not among this process'.
+    """
+
+    def __init__(self, x: "Array", mode: str = "read"):
+        if mode not in ("read", "write"):
+            raise ValueError(f"the mode is 'read' or 'write', not {mode!r}")
+        self._x, self.mode = x, mode
+        self.shape, self.dtype, self.nbytes = x.shape, x.dtype, x.nbytes
+        self.strides: Tuple[int, ...] = ()
+        self._memory: Any = None
+        self._socket: Optional[socket.socket] = None
+        self._root: Optional["np.ndarray[Any, Any]"] = None
+        self._address = 0
+
+    def __repr__(self) -> str:
+        state = "ended or not begun" if self._memory is None else "on " + self.device
+        return f"<arrayd.Exported for {self.mode}, shape={self.shape}, dtype={dt.name_of(self.dtype)}, {state}>"
+
+    # --- the beginning and the end ---
+
+    def _asking(self) -> Steps[Dict[str, Any]]:
+        """The request, once the array is on the server (and, for writing, nobody else's)."""
+        engine = self._x._client._engine
+        if self.mode == "write":
+            yield from self._x._owning()
+        handle = yield from engine.place(self._x._node)
+        reply: Dict[str, Any] = (yield engine.ask("POST", f"/v1/arrays/{handle.id}/export", {"mode": self.mode})).json()
+        return reply
+
+    def _take(self, reply: Dict[str, Any]) -> None:
+        """The descriptor that a reply promises, mapped."""
+        self.strides = tuple(reply["strides"])
+        fd, size = self._fetch(reply)
+        try:
+            if reply["kind"] == "cuda":
+                memory: Any = DeviceMemory(fd, size, reply["uuid"])
+            else:
+                memory = HostMemory(fd, size, self.mode == "read")
+                self._root = np.ndarray(self.shape, self.dtype, memory.map, reply["offset"], self.strides)
+        except BaseException:
+            self._hang_up()
+            raise
+        finally:
+            os.close(fd)
+        self._address = memory.address + reply["offset"]
+        self._memory = memory
+
+    def _fetch(self, reply: Dict[str, Any]) -> Tuple[int, int]:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        fds: List[int] = []
+        try:
+            s.settimeout(WAIT_S)
+            try:
+                s.connect(reply["socket"])
+            except OSError:  # the daemon's path is not ours: it lies beside the one that we know
+                beside = self._x._client._transport.address.path
+                if beside is None or reply["socket"] == beside + ".fd":
+                    raise
+                s.connect(beside + ".fd")
+            s.sendall(reply["token"].encode() + b"\n")
+            line, fds, _, _ = socket.recv_fds(s, 4096, 1, socket.MSG_CMSG_CLOEXEC)
+            while line and not line.endswith(b"\n"):
+                more = s.recv(4096)
+                line += more or b"\n"
+            if not line.strip():
+                raise ConnectionLost(0, "connection_lost", "the daemon closed the connection before it had handed the memory over")
+            said = json.loads(line)
+            if "status" in said or not fds:
+                raise error_of(said.get("status", 0), {}, line)
+        except BaseException as e:
+            s.close()
+            for fd in fds:
+                os.close(fd)
+            if isinstance(e, (OSError, ValueError)) and not isinstance(e, ArraydError):
+                raise ConnectionLost(0, "connection_lost", f"the memory was not handed over: {type(e).__name__}: {e}") from e
+            raise
+        self._socket = s
+        return fds[0], int(said["size"])
+
+    def _hang_up(self) -> None:
+        """Without the orderly end: the daemon cannot know that nothing uses the memory any more, and waits for the process' end."""
+        s, self._socket = self._socket, None
+        if s is not None:
+            s.close()
+
+    def _end(self) -> None:
+        """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered."""
+        memory, self._memory, self._root = self._memory, None, None
+        if memory is None:
+            return
+        try:
+            memory.synchronize()
+            users = memory.let_go()
+        except BaseException:
+            self._hang_up()
+            raise
+        if users:
+            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: "
+                          "they keep the memory, which is no longer theirs to look at", ResourceWarning, stacklevel=3)
+        s, self._socket = self._socket, None
+        assert s is not None
+        try:
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(4096):
+                pass
+        except OSError:  # it has ended the export already
+            pass
+        finally:
+            s.close()
+
+    def __enter__(self) -> "Exported":
+        self._take(self._x._client._run(self._asking()))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._end()
+
+    # --- what others take ---
+
+    def _open(self) -> Any:
+        if self._memory is None:
+            raise ValueError("the array is exported within `with x.exported() as m:` only")
+        return self._memory
+
+    @property
+    def device(self) -> str:
+        """ "cpu", or "cuda:0" with the number that the device has in this process."""
+        kind, k = self._open().device
+        return "cpu" if kind == dl.CPU else f"cuda:{k}"
+
+    @property
+    def array(self) -> "np.ndarray[Any, Any]":
+        """The memory as a NumPy array, on the CPU backend."""
+        self._open()
+        if self._root is None:
+            raise TypeError("the memory is a GPU's: torch.from_dlpack(m), cupy.asarray(m); or x.numpy() for a copy")
+        return self._root.view()
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
+        a = self.array
+        if dtype is not None and np.dtype(dtype) != a.dtype:
+            if copy is False:
+                raise ValueError("another dtype needs a copy")
+            return a.astype(dtype)
+        return a.copy() if copy else a
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        device: Tuple[int, int] = self._open().device
+        return device
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
+                   dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
+        """A capsule of the memory; a copy of it in this process' own memory for `dl_device=(1, 0)` or, on the CPU, `copy=True`.
+        No stream needs to wait: the daemon's work on it is done."""
+        memory = self._open()
+        if stream is not None and (isinstance(stream, bool) or not isinstance(stream, int)):
+            raise TypeError(f"stream is an integer or None, not {stream!r}")
+        if stream is not None and memory.device[0] == dl.CPU:
+            raise BufferError("memory of the CPU has no stream")
+        to = memory.device if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
+        if to not in (memory.device, (dl.CPU, 0)):
+            raise BufferError(f"the memory is on {self.device}: dl_device can be {memory.device} or (1, 0)")
+        versioned = dl.wants_version(max_version)
+        if to != memory.device or copy:
+            if to != (dl.CPU, 0):
+                raise BufferError("no copy is made on the device: ask for one by the other library")
+            if copy is False:
+                raise BufferError("from a GPU into this process' memory is a copy")
+            a = self._copied()
+            return dl.capsule(a.ctypes.data, a.shape, _elements(a.strides, a.dtype), a.dtype, to, a, versioned=versioned, copied=True)
+        read_only = self.mode == "read"
+        if read_only and not versioned and memory.device[0] == dl.CPU:
+            raise BufferError("the memory is read-only, which DLPack can say from version 1.0 on: ask for max_version=(1, 0), take "
+                              "np.asarray(m), or export it for writing")
+        owner: Any = self._root
+        if owner is None:
+            owner = _Loan(memory.map)
+            memory.lent.add(owner)
+        return dl.capsule(self._address, self.shape, _elements(self.strides, self.dtype), self.dtype, to, owner, versioned=versioned,
+                          read_only=read_only)
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]:
+        """Version 3. Who takes it holds this object, and so the mapping, which then lasts as long as this object does."""
+        memory = self._open()
+        if self._root is not None:
+            raise AttributeError("__cuda_array_interface__: the memory is the CPU's")
+        if self.dtype == dt.bfloat16:
+            raise AttributeError("__cuda_array_interface__ knows no bfloat16; __dlpack__ does")
+        memory.held = True
+        self._held = memory  # beyond the `with`
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self._address, self.mode == "read"), "version": 3,
+                "strides": None if self._contiguous() else self.strides, "stream": None}
+
+    def _contiguous(self) -> bool:
+        step = self.dtype.itemsize
+        for n, s in zip(reversed(self.shape), reversed(self.strides)):
+            if n != 1 and s != step:
+                return False
+            step *= n
+        return True
+
+    def _copied(self) -> "np.ndarray[Any, Any]":
+        if self._root is not None:
+            return self._root.copy()
+        t = dl.Tensor(self._address, self.shape, self.strides, self.dtype, self._memory.device, False)
+        return device_values(t, self._memory.on)
+
+
+def _elements(strides: Tuple[int, ...], dtype: dt.DType) -> Tuple[int, ...]:
+    return tuple(s // dtype.itemsize for s in strides)
+
+
+def device_values(t: dl.Tensor, device: _cuda.Device) -> "np.ndarray[Any, Any]":
+    """A device tensor's values, in memory of this process."""
+    low, high = t.span()
+    return dl.host_view(t, device.read(t.address + low, high - low) if high > low else None)
+
+
+def dense_order(t: dl.Tensor) -> Optional[Tuple[int, ...]]:
+    """The axes from slowest to fastest, where the elements lie in memory one behind the other in that order; else None."""
+    order = sorted(range(len(t.shape)), key=lambda k: (-t.strides[k], k))
+    step = t.dtype.itemsize
+    for k in reversed(order):
+        if t.shape[k] != 1:
+            if t.strides[k] != step:
+                return None
+            step *= t.shape[k]
+    return tuple(order)

@@ -1,0 +1,157 @@
+"""What a client asks of a daemon, without I/O: the array namespace over a session, and its requests as generators of them
+(see `_transport.py`). `_client.py` waits for the replies, `_async_client.py` awaits them."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _dtypes as dt
+from ._array import Array
+from ._engine import Engine, described
+from ._errors import ArraydError
+from ._graph import Handle, const, stored
+from ._ns_exchange import Exchange
+from ._ns_host import Host
+from ._ns_inspection import Inspection
+from ._ns_statistics import Statistics
+from ._transport import Endpoint, Response, Steps
+
+Ref = Union[Array, str]
+Bound = Union[Array, bool, int, float, complex]
+
+
+class Namespace(Statistics, Host, Inspection, Exchange):
+    _transport: Endpoint
+    _engine: Engine
+
+    def __repr__(self) -> str:
+        session = f", session {self._engine.session}" if self._engine.session else ""
+        return f"<arrayd.{type(self).__name__} {self._transport.url}{session}>"
+
+    @property
+    def __name__(self) -> str:
+        return "arrayd"
+
+    # --- requests ---
+
+    def _asking(self, method: str, path: str, value: Any = None, **more: Any) -> Steps[Response]:
+        return (yield self._engine.ask(method, path, value, **more))
+
+    def _requesting(self, method: str, path: str, value: Any = None) -> Steps[Any]:
+        r = yield from self._asking(method, path, value)
+        return r.json() if r.body and "json" in r.headers.get("content-type", "") else None
+
+    def _device_of(self, info: Dict[str, Any], session: Optional[Dict[str, Any]]) -> str:
+        return "cpu" if info["backend"] == "cpu" else f"{info['backend']}:{(session or {}).get('device', 0)}"
+
+    def _beginning_session(self, name: Optional[str], ttl_s: Optional[float], memory_limit: Optional[int],
+                           device: Optional[int]) -> Steps[Dict[str, Any]]:
+        spec = {"name": name, "ttl_s": ttl_s, "memory_limit": memory_limit, "device": device}
+        made: Dict[str, Any] = (yield from self._asking("POST", "/v1/sessions", {k: v for k, v in spec.items() if v is not None})).json()
+        return made
+
+    # --- arrays of the server ---
+
+    def _finding(self, ref: str) -> Steps[Array]:
+        m = (yield from self._asking("GET", f"/v1/arrays/{ref}")).json()
+        shape, dtype = described(m)
+        return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype))
+
+    def _page(self, after: str) -> Steps[Tuple[List[Dict[str, Any]], str]]:
+        """Metadata of some arrays of the session, and where the next page begins ("" behind the last)."""
+        page = (yield from self._asking("GET", "/v1/arrays?limit=1000" + (f"&after={after}" if after else ""))).json()
+        return page["arrays"], page.get("next") or ""
+
+    def _saving(self, name: str, x: Any) -> Steps[Array]:
+        if not isinstance(x, Array):
+            x = self.asarray(x)
+        node = self._check(x)._node
+        if node.handle is None and node.value is not None:
+            m = yield from self._engine.upload(node.value, node.dtype, name)
+        else:
+            body = (yield from self._engine.request_of(node)) if node.op != "stored" else {"tree": node.handle and node.handle.id}
+            m = (yield from self._engine.evaluate(node, {**body, "name": name})).json()
+        return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype))
+
+    def _path(self, x: Ref) -> Steps[str]:
+        return f"/v1/arrays/{(yield from self._engine.place(x._node)).id if isinstance(x, Array) else x}"
+
+    def _deleting(self, x: Ref) -> Steps[None]:
+        yield self._engine.ask("DELETE", (yield from self._path(x)))
+
+    def _describing(self, x: Ref) -> Steps[Dict[str, Any]]:
+        m: Dict[str, Any] = (yield self._engine.ask("GET", (yield from self._path(x)))).json()
+        return m
+
+    # --- expressions as text ---
+
+    def _binding(self, bind: Mapping[str, Bound]) -> Steps[Dict[str, Any]]:
+        out: Dict[str, Any] = {}
+        for k, v in bind.items():
+            if isinstance(v, Array) and v.ndim:
+                out[k] = (yield from self._engine.place(v._node)).id
+            elif isinstance(v, Array):
+                out[k] = _wire((yield from self._engine.fetch(v._node))[()].item())
+            else:
+                out[k] = _wire(v)
+        return out
+
+    def _evaluating(self, expr: str, bind: Mapping[str, Bound], dtype: Any, fast_math: bool) -> Steps[Array]:
+        body: Dict[str, Any] = {"expr": expr, "bind": (yield from self._binding(bind))}
+        if dtype is not None:
+            body["dtype"] = dt.name_of(dt.dtype_of(dtype))
+        if fast_math:
+            body["fast_math"] = True
+        try:
+            m = (yield from self._asking("POST", "/v1/evaluate", body)).json()
+        except ArraydError as e:
+            raise e.with_expression(expr) if e.pointer == "/expr" else e from None
+        shape, t = described(m)
+        if "id" in m:
+            return self._wrap(stored(self._engine.own(m), shape, t))
+        return self._wrap(const(_read(m["value"]), t))
+
+    def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
+                           optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
+        """The job's status, and the arrays that it may write to."""
+        assigned: List[Array] = [v for v in bind.values() if isinstance(v, Array) and v.ndim]
+        for v in assigned:
+            yield from v._owning()
+        spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(bind))}
+        spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
+                     if v is not None and v is not False and v != {}})
+        return (yield from self._asking("POST", "/v1/programs", spec)).json(), assigned
+
+    # --- values ---
+
+    def _ends(self, x: Array) -> "np.ndarray[Any, Any]":
+        """The corners that a printed array shows, three elements deep, in an array that prints as the whole one would."""
+        deep = 3
+        picked = [list(range(n)) if n <= 2 * deep + 1 else [*range(deep + 1), *range(n - deep, n)] for n in x.shape]
+        small = x
+        for k, p in enumerate(picked):
+            if len(p) == x.shape[k]:
+                continue
+            front = (slice(None),) * k
+            small = self.concat([small[(*front, slice(0, deep + 1))], small[(*front, slice(x.shape[k] - deep, None))]], axis=k)
+        return small._values()
+
+    def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array:
+        return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)))
+
+
+def _wire(v: Any) -> Any:
+    if isinstance(v, np.generic):
+        v = v.item()
+    if isinstance(v, complex):
+        return [_wire(v.real), _wire(v.imag)]
+    if isinstance(v, float) and v - v != 0:
+        return "NaN" if v != v else "Infinity" if v > 0 else "-Infinity"
+    return v
+
+
+def _read(v: Any) -> Any:
+    if isinstance(v, list):
+        return complex(float(v[0]), float(v[1]))
+    return float(v) if isinstance(v, str) else v

@@ -1,0 +1,74 @@
+"""Arrays of other libraries', by DLPack."""
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import numpy as np
+
+from . import _cuda
+from . import _dlpack as dl
+from . import _dtypes as dt
+from ._array import Array
+from ._errors import Conflict, Denied, DeviceError
+from ._export import Exported, dense_order, device_values
+from ._graph import stored
+from ._ns_manipulation import Manipulation
+
+WORTH = 1 << 20  # bytes: less goes through this process' memory sooner than an export begins and ends
+
+
+class Exchange(Manipulation):
+    _lends = True  # the daemon's memory may be had: until it said no
+
+    def from_dlpack(self, x: object, /, *, device: Any = None, copy: Optional[bool] = None) -> Array:
+        """An array of another library's: of memory that this process can read, the values, uploaded when the server first needs
+        them; of a GPU (PyTorch, CuPy, JAX), at once and on the device alone, where the daemon exports its memory (`--allow-export`,
+        over its Unix socket), has it on that GPU, and the elements lie without gaps; else through this process' memory. Work that
+        its library has queued on it is waited for."""
+        if isinstance(x, Array):
+            return self.asarray(x, device=device, copy=copy)
+        self._check_device(device)
+        if copy is False:
+            raise ValueError("values of this process are copied to the server")
+        if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+            raise TypeError(f"{type(x).__name__} has no __dlpack__")
+        if isinstance(x, np.ndarray):  # NumPy's own gives no read-only ones before 2.1
+            return self._from_host(np.array(x))
+        kind, ordinal = x.__dlpack_device__()
+        kind = int(kind)  # some have an enumeration
+        if kind in (dl.CPU, dl.CUDA_HOST):
+            taken = dl.take(x)
+            try:
+                return self._from_host(np.array(taken.view()), taken.tensor.dtype)
+            finally:
+                taken.close()
+        if kind not in (dl.CUDA, dl.CUDA_MANAGED):
+            raise BufferError(f"DLPack's device type {kind} is neither the CPU's memory nor CUDA's")
+        on = _cuda.ordinal_device(int(ordinal))
+        if on is None:
+            raise BufferError(f"there is no GPU {ordinal} here")
+        taken = dl.take(x, _cuda.LEGACY_STREAM)  # the copies are behind the producer's work in that stream
+        try:
+            there = self._on_device(taken.tensor, on)
+            return there if there is not None else self._from_host(device_values(taken.tensor, on), taken.tensor.dtype)
+        finally:
+            taken.close()
+
+    def _on_device(self, t: dl.Tensor, on: _cuda.Device) -> Optional[Array]:
+        """Copied from device to device, or None where that cannot be."""
+        order = dense_order(t)
+        if order is None or t.dtype.itemsize * int(np.prod(t.shape, dtype=np.int64)) < WORTH or not self._lends:
+            return None
+        extents = tuple(t.shape[k] for k in order)
+        made = self._run(self._engine.make({"shape": list(extents), "dtype": dt.name_of(t.dtype)}))
+        laid = self._wrap(stored(made, extents, t.dtype))
+        try:
+            with Exported(laid, "write") as m:
+                if m.__dlpack_device__()[0] != dl.CUDA or m._memory.on is not on or not m._contiguous():
+                    return None
+                on.copy(m._address, t.address, m.nbytes)
+        except (Denied, DeviceError, Conflict) as e:
+            self._lends = not isinstance(e, Denied)
+            return None
+        back = sorted(range(len(order)), key=lambda k: order[k])
+        return laid if back == list(range(len(order))) else self.permute_dims(laid, tuple(back))
