@@ -337,7 +337,11 @@ def aconnect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *,
     async def connecting() -> AsyncClient:
         transport = AsyncTransport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context, connections)
         client = AsyncClient(transport, "", None, "transport")
-        client.device = client._device_of(await client.info(), None)
+        try:
+            client.device = client._device_of(await client.info(), None)
+        except BaseException:
+            await transport.close()
+            raise
         return client
 
     return Opening(connecting())

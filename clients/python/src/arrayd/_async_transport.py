@@ -453,6 +453,7 @@ class AsyncReleaser(Releases):
         self._pending: "queue.SimpleQueue[str]" = queue.SimpleQueue()  # a put may interrupt another
         self._loop = asyncio.get_running_loop()
         self._woken = False
+        self._lock = asyncio.Lock()
         self._task: Optional["asyncio.Task[None]"] = None
 
     def add(self, path: str) -> None:
@@ -470,17 +471,18 @@ class AsyncReleaser(Releases):
             self._task = self._loop.create_task(self.flush())
 
     async def flush(self) -> None:
-        """Now."""
-        while not self.transport.closed:
-            batch: List[str] = []
-            while len(batch) < self.MOST:
+        """Now; what another task is just releasing is gone, too, on return."""
+        async with self._lock:
+            while not self.transport.closed:
+                batch: List[str] = []
+                while len(batch) < self.MOST:
+                    try:
+                        batch.append(self._pending.get_nowait())
+                    except queue.Empty:
+                        break
+                if not batch:
+                    return
                 try:
-                    batch.append(self._pending.get_nowait())
-                except queue.Empty:
-                    break
-            if not batch:
-                return
-            try:
-                await self.transport.delete_all(batch)
-            except ConnectionLost:
-                return
+                    await self.transport.delete_all(batch)
+                except ConnectionLost:
+                    return
