@@ -43,25 +43,30 @@ class _Loan:
 
 
 class HostMemory:
-    """A memfd, mapped."""
+    """A memfd, mapped. NumPy keeps the map, but does not keep it from being closed: all arrays in it are views of one."""
 
     device = (dl.CPU, 0)
+    _root: Any = None
 
     def __init__(self, fd: int, size: int, read_only: bool):
         protection = mmap.PROT_READ if read_only else mmap.PROT_READ | mmap.PROT_WRITE
         self.map = mmap.mmap(fd, size, mmap.MAP_SHARED, protection)
         self.address = np.frombuffer(self.map, np.uint8, 1).ctypes.data
 
+    def root(self, shape: Tuple[int, ...], dtype: dt.DType, offset: int, strides: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
+        root: "np.ndarray[Any, Any]" = np.ndarray(shape, dtype, self.map, offset, strides)
+        self._root = weakref.ref(root)
+        return root
+
     def synchronize(self) -> None:
         pass
 
-    def let_go(self) -> int:
-        """How many still use it; nobody: it is unmapped."""
-        try:
-            self.map.close()
-        except BufferError:  # it has views: the last of them unmaps it
-            return 1
-        return 0
+    def let_go(self) -> bool:
+        """Whether anybody still uses it; nobody: it is unmapped, else when the last of them goes."""
+        if self._root is not None and self._root() is not None:
+            return True
+        self.map.close()
+        return False
 
 
 class DeviceMemory:
@@ -79,12 +84,12 @@ class DeviceMemory:
     def synchronize(self) -> None:
         self.on.synchronize()
 
-    def let_go(self) -> int:
-        n = len(self.lent)
-        if not n and not self.held and self.map is not None:
+    def let_go(self) -> bool:
+        used = bool(self.lent)
+        if not used and not self.held and self.map is not None:
             self.map.close()
             self.map = None
-        return n
+        return used
 
 
 class Exported:
@@ -134,7 +139,7 @@ class Exported:
                 memory: Any = DeviceMemory(fd, size, reply["uuid"])
             else:
                 memory = HostMemory(fd, size, self.mode == "read")
-                self._root = np.ndarray(self.shape, self.dtype, memory.map, reply["offset"], self.strides)
+                self._root = memory.root(self.shape, self.dtype, reply["offset"], self.strides)
         except BaseException:
             self._hang_up()
             raise
@@ -188,13 +193,10 @@ class Exported:
             return
         try:
             memory.synchronize()
-            users = memory.let_go()
+            used = memory.let_go()
         except BaseException:
             self._hang_up()
             raise
-        if users:
-            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: "
-                          "they keep the memory, which is no longer theirs to look at", ResourceWarning, stacklevel=3)
         s, self._socket = self._socket, None
         assert s is not None
         try:
@@ -205,6 +207,9 @@ class Exported:
             pass
         finally:
             s.close()
+        if used:
+            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: "
+                          "they keep the memory, which is no longer theirs to look at", ResourceWarning, stacklevel=3)
 
     def __enter__(self) -> "Exported":
         self._take(self._x._client._run(self._asking()))
