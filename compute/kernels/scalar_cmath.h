@@ -176,7 +176,7 @@ AR_FN ar_c128 ar_ctan(ar_c128 z)
 }
 
 /* The inverse functions: beyond 2^28 the leading term log(2z) is exact to rounding, below 2^-28 the
- * function is its argument. */
+ * function is its argument. On the imaginary axis the real part is known even where y is NaN. */
 #define AR_HUGE 0x1p+28
 #define AR_TINY 0x1p-28
 
@@ -186,7 +186,7 @@ AR_FN ar_c128 ar_casin(ar_c128 z)
     if (fabs(x) == AR_INF || fabs(y) == AR_INF || m > AR_HUGE)
         return ar_c128_of(copysign(atan2(fabs(x), fabs(y)), x),
                           copysign(ar_log_modulus(x, y) + AR_LN2, y));
-    if (m < AR_TINY)
+    if (m < AR_TINY || (x == 0 && y != y))
         return z;
     ar_c128 a = ar_csqrt(ar_c128_of(1 - x, -y)), b = ar_csqrt(ar_c128_of(1 + x, y));
     return ar_c128_of(atan2(x, a.re * b.re - a.im * b.im), asinh(a.re * b.im - a.im * b.re));
@@ -196,6 +196,8 @@ AR_FN ar_c128 ar_cacos(ar_c128 z)
     ar_f64 x = z.re, y = z.im;
     if (fabs(x) == AR_INF || fabs(y) == AR_INF || ar_larger(x, y) > AR_HUGE)
         return ar_c128_of(atan2(fabs(y), x), -copysign(ar_log_modulus(x, y) + AR_LN2, y));
+    if (x == 0 && y != y)
+        return ar_c128_of(AR_PI_2, y);
     ar_c128 a = ar_csqrt(ar_c128_of(1 - x, -y)), b = ar_csqrt(ar_c128_of(1 + x, y));
     return ar_c128_of(2 * atan2(a.re, b.re), asinh(b.re * a.im - b.im * a.re));
 }
@@ -204,6 +206,8 @@ AR_FN ar_c128 ar_cacosh(ar_c128 z)
     ar_f64 x = z.re, y = z.im;
     if (fabs(x) == AR_INF || fabs(y) == AR_INF || ar_larger(x, y) > AR_HUGE)
         return ar_c128_of(ar_log_modulus(x, y) + AR_LN2, atan2(y, x));
+    if (x == 0 && y != y)
+        return ar_c128_of(y, AR_PI_2);
     ar_c128 a = ar_csqrt(ar_c128_of(x - 1, y)), b = ar_csqrt(ar_c128_of(x + 1, y));
     return ar_c128_of(asinh(a.re * b.re + a.im * b.im), 2 * atan2(a.im, b.re));
 }
@@ -215,7 +219,7 @@ AR_FN ar_c128 ar_catanh(ar_c128 z)
         ar_f64 re = copysign(w.re, x);
         return ar_c128_of(re, y != y ? y : copysign(AR_PI_2, y) + w.im);
     }
-    if (m < AR_TINY)
+    if (m < AR_TINY || (x == 0 && y != y))
         return z;
     ar_f64 re = 0.25 * log1p(4 * ax / ((1 - ax) * (1 - ax) + y * y));
     if (ax == 1 && y != 0) /* y² may vanish */
