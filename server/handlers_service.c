@@ -151,6 +151,8 @@ static void put_principal(struct json_writer *w, struct request *req)
     json_put_member_string(w, "name", p->name);
     json_put_member_string(w, "role", role_name((enum role)atomic_load(&p->role)));
     json_put_member_i64(w, "weight", atomic_load(&p->weight));
+    json_put_member_i64(w, "requests_total", (int64_t)atomic_load(&p->n_requests));
+    json_put_member_double(w, "device_s", (double)account_device_ns(p->account) * 1e-9);
     json_put_key(w, "quotas");
     json_open_object(w);
     for (size_t i = 0; i < quota_count; i++) {

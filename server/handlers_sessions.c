@@ -32,6 +32,7 @@ static void put_session(struct json_writer *w, const struct session *s)
     meta_put_time(w, "created", s->created_us);
     json_put_member_i64(w, "bytes_in_use", account_used(s->account));
     json_put_member_i64(w, "arrays", handle_space_count(s->handles));
+    json_put_member_double(w, "device_s", (double)account_device_ns(s->account) * 1e-9);
     json_close_object(w);
 }
 

@@ -132,6 +132,8 @@ export interface SessionMeta {
     /** Bytes. */
     bytes_in_use: Integer;
     arrays: number;
+    /** Seconds that the device worked for it. */
+    device_s: number;
 }
 
 /** What the daemon says of a job (docs/programs.md). */

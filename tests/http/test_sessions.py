@@ -23,6 +23,26 @@ def test_default_stands_for_the_default_session(api):
     named.close()
 
 
+def test_time_on_the_device_is_told_of_each_session_and_of_the_user(api):
+    """Of the session that worked, programs included, and of nobody else."""
+    before, was = api.info()["principal"], api.get("/v1/sessions/default").json()["device_s"]
+    s, c = new_session(api)
+    assert s["device_s"] == 0
+    c.create(name="u", shape=[500, 500])
+    c.evaluate("sum(exp(u))")
+    once = api.get(f"/v1/sessions/{s['id']}").json()["device_s"]
+    assert 0 < once < 60
+    job = c.expect(200, c.post("/v1/programs?wait=1", {"body": ["u += sin(u) + 1"], "steps": 20})).json()
+    api.expect(200, api.post(f"/v1/sessions/{s['id']}/sync"))
+    now = next(x for x in api.list_all("/v1/sessions", "sessions") if x["id"] == s["id"])["device_s"]
+    assert job["device_s"] > 0 and now > once
+    after = api.info()["principal"]
+    assert after["device_s"] - before["device_s"] >= (now - once) * 0.999
+    assert after["requests_total"] >= before["requests_total"] + 5
+    assert api.get("/v1/sessions/default").json()["device_s"] == was
+    c.close()
+
+
 def test_deleting_the_default_session_makes_a_new_one(daemon_with):
     api = daemon_with().client()
     old = api.get("/v1/sessions/default").json()["id"]
