@@ -245,8 +245,14 @@ class Transport(Endpoint):
         """A reply that is read as it comes, on a connection of its own that the caller closes."""
         c = self._connect()
         try:
-            c.request(r.method, r.path, r.body, self.headers_of(r))
-            reply = c.getresponse()
+            try:
+                c.request(r.method, r.path, r.body, self.headers_of(r))
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # a long body may be refused before it has come: the reply says why
+            try:
+                reply = c.getresponse()
+            except (OSError, http.client.HTTPException) as e:
+                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
             if reply.status >= 400:
                 raise error_of(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
             return c, reply

@@ -1,0 +1,16 @@
+"""arrayd-cli: arrays of a daemon from the shell. docs/cli.md describes it; `main` runs it.
+
+    _main        the parser and main(): what ends with which status
+    _context     what all commands have: the connection, how to say something, who is interrupted
+    _values      what is written on a command line: names, numbers, indices, files to be bound
+    _streams     .npy files in and out, block by block, and how far that is
+    _arrays      put get ls rm info
+    _eval        eval
+    _run         run; _program reads what is run
+    _bar         the bar of a program or a transfer
+    _sample      what top shows, as data; _top shows it
+    _complete    what a shell is offered; completion.* are the shells' parts
+"""
+from ._main import main
+
+__all__ = ["main"]

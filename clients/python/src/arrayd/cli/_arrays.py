@@ -1,0 +1,175 @@
+"""put, get, ls, rm, info."""
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import re
+from typing import Any, Dict, List
+
+from .._errors import ArraydError
+from .._transport import OCTETS, Request
+from ._context import Context, Failure, complain, count, human, table
+from ._streams import NPY, download, upload
+from ._values import NAME, explained, path_of
+
+
+def put(context: Context) -> int:
+    args = context.args
+    path, name = args.file, args.name
+    if args.raw and not args.slice and (args.dtype is None or args.shape is None):
+        raise Failure("put: --raw needs --dtype and --shape", 2)
+    if args.shape is not None and not args.raw:
+        raise Failure("put: --shape is for --raw: an .npy file has its own", 2)
+    if args.slice is not None:
+        if name is None:
+            raise Failure("put: --slice needs the NAME of the array to write to", 2)
+        if args.raw:
+            dtype, shape = _region(context, name, args.slice)
+            upload(context, path, None, raw=True, dtype=dtype, shape=shape, into=path_of(name, "/data", index=args.slice))
+        else:
+            upload(context, path, None, into=path_of(name, "/data", index=args.slice))
+        print(name)
+        return 0
+    if name is None and path != "-" and not args.unnamed:
+        name = re.sub(r"\.(npy|raw|bin)\Z", "", os.path.basename(path))
+        if not NAME.match(name):
+            raise Failure(f"put: {name!r}, of {path}, is no name of an array: give it one, as in put {path} NAME", 2)
+    m = upload(context, path, name, dtype=args.dtype, shape=args.shape, raw=args.raw, clobber=not args.no_clobber)
+    print(json.dumps(m) if args.json else m.get("name") or m["id"])
+    return 0
+
+
+def _region(context: Context, name: str, index: str) -> Any:
+    """dtype and shape of a part of an array, which a view of it tells."""
+    view = context.ask("POST", path_of(name, "/views"), {"index": index})
+    context.temporary(view["id"])
+    return view["dtype"], ",".join(map(str, view["shape"]))
+
+
+def get(context: Context) -> int:
+    args = context.args
+    path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
+    r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept=OCTETS if args.raw else NPY,
+                headers=context.client._engine.headers)
+    n = download(context, r, path, args.ref)
+    if path != "-":
+        context.say(f"{path}: {human(n)}")
+    return 0
+
+
+def rm(context: Context) -> int:
+    """All that can be deleted are, whatever becomes of the others."""
+    status = 0
+    for ref in context.args.ref:
+        try:
+            context.client.delete(ref)
+        except ArraydError as e:
+            if e.code == "not_found" and context.args.force:
+                continue
+            if e.status == 0:
+                raise
+            complain(explained(e, ref))
+            status = 1
+    return status
+
+
+# --- what is there ---
+
+
+def ls(context: Context) -> int:
+    args = context.args
+    arrays = context.pages("/v1/arrays", "arrays")
+    status = 0
+    if args.pattern:
+        for p in args.pattern:
+            if not any(_matches(m, p) for m in arrays):
+                complain(f"no array is called {p}")
+                status = 1
+        arrays = [m for m in arrays if any(_matches(m, p) for p in args.pattern)]
+    if args.sort == "name":
+        arrays.sort(key=lambda m: (m["name"] is None, m["name"] or ""))
+    elif args.sort == "size":
+        arrays.sort(key=lambda m: -int(m["nbytes"]))
+    if args.json:
+        print(json.dumps(arrays, indent=2))
+    elif args.long:
+        if arrays:
+            rows = [["NAME", "DTYPE", "SHAPE", "SIZE", "WHERE", "CREATED", ""]] + [_row(m) for m in arrays]
+            print("\n".join(table(rows, right="3")))
+    else:
+        for m in arrays:
+            print(m["name"] or m["id"])
+    return status
+
+
+def _matches(m: Dict[str, Any], pattern: str) -> bool:
+    return m["id"] == pattern or bool(m["name"]) and fnmatch.fnmatchcase(m["name"], pattern)
+
+
+def shape_text(shape: List[int]) -> str:
+    return "×".join(map(str, shape)) or "()"
+
+
+def _row(m: Dict[str, Any]) -> List[str]:
+    notes = [text for there, text in ((m.get("view_of"), f"view of {m.get('view_of')}"), (m.get("read_only"), "read-only"),
+                                      (any(m.get("ghost") or []), f"ghosts {shape_text(m.get('ghost') or [])}")) if there]
+    where = f"device {m['device']}" if m.get("location") == "device" else str(m.get("location"))
+    return [m["name"] or m["id"], m["dtype"], shape_text(m["shape"]), human(m["nbytes"]), where,
+            str(m["created"])[:19].replace("T", " "), ", ".join(notes)]
+
+
+# --- info ---
+
+
+def info(context: Context) -> int:
+    args = context.args
+    if args.ref:
+        found = [context.ask("GET", path_of(r)) for r in args.ref]
+        print(json.dumps(found, indent=2) if args.json else "\n\n".join(_described(m) for m in found))
+        return 0
+    all_ = context.client.info()
+    if args.json:
+        print(json.dumps(all_, indent=2))
+        return 0
+    who = all_["principal"]
+    lines = [("daemon", f"arrayd {all_['version']} at {context.url}"),
+             ("backend", all_["backend"] + (f" ({all_['note']})" if all_.get("note") else ""))]
+    for d in all_["devices"]:
+        lines.append((f"device {d['index']}", f"{d['name']}, {human(d['free'])} of {human(d['memory'])} free"))
+    lines.append(("in use", human(all_["bytes_in_use"]) + (f", {human(all_['host_bytes_in_use'])} in host memory"
+                                                           if all_["host_bytes_in_use"] else "")))
+    lines.append(("you", f"{who['name']} ({who['role']}, weight {who['weight']})"))
+    for name, q in who["quotas"].items():
+        if q["used"] or q["limit"] is not None:
+            text = human if "memory" in name or name == "body" else count
+            most = "" if q["limit"] is None else f" of {text(q['limit'])}"
+            lines.append(("  " + name.replace("_", " "), f"{text(q['used'])}{most}"))
+    if "device_s" in who:
+        lines.append(("  device time", f"{who['device_s']:.3f} s"))
+    state = all_["state"]
+    lines.append(("state", ("kept" if state["kept"] else "not kept") + (f", restored from {state['restored_from']}"
+                                                                       if state["restored_from"] else "")))
+    if args.all:
+        lines += [("limits", "")] + [(f"  {k}", f"{v:g}" if isinstance(v, float) else str(v)) for k, v in all_["limits"].items()]
+        lines.append(("dtypes", " ".join(all_["dtypes"])))
+        lines.append(("operations", " ".join(sorted(o["name"] for o in all_["operations"]))))
+    width = max(len(k) for k, _ in lines) + 2
+    print("\n".join((k.ljust(width) + v).rstrip() for k, v in lines))
+    return 0
+
+
+def _described(m: Dict[str, Any]) -> str:
+    lines = []
+    for key, value in m.items():
+        if value is None or value == [] or key in ("size", "offset") and not value:
+            continue
+        if key == "nbytes":
+            value = f"{value} ({human(value)})"
+        elif isinstance(value, bool):
+            value = "yes" if value else "no"
+        elif isinstance(value, (list, dict)):
+            value = json.dumps(value)
+        lines.append((key.replace("_", " "), str(value)))
+    width = max(len(k) for k, _ in lines) + 2
+    return "\n".join(k.ljust(width) + v for k, v in lines)

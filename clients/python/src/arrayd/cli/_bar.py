@@ -1,0 +1,81 @@
+"""One line on standard error that says how far something is.
+
+On a terminal it is written over and over and wiped away at the end; it comes only when the thing has taken a moment, and never
+wraps. Where there is no terminal, lines come one below the other, seldom, and only where they were asked for.
+"""
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import Callable, Optional, TextIO
+
+from ._context import at_terminal, duration, human
+
+FRAMES_S, LINES_S = 0.1, 2.0  # between two of them
+LATE_S = 0.4  # shorter things need no bar
+
+
+class Bar:
+    """`wanted`: None where a terminal decides; True: always; False: never."""
+
+    def __init__(self, wanted: Optional[bool] = None, stream: Optional[TextIO] = None):
+        self.stream = stream or sys.stderr
+        self.live = at_terminal(self.stream) and wanted is not False
+        self.lines = not self.live and wanted is True
+        self.since = time.monotonic()
+        self._next = self.since + (0.0 if wanted else LATE_S)
+        self._shown = False
+
+    def update(self, text: Callable[[int], str]) -> None:
+        """`text` of so many columns, if it is time to show it."""
+        now = time.monotonic()
+        if now < self._next or not (self.live or self.lines):
+            return
+        self._next = now + (FRAMES_S if self.live else LINES_S)
+        width = shutil.get_terminal_size().columns - 1 if self.live else 100
+        line = text(max(20, width))[:max(20, width)]
+        self.stream.write(f"\r{line}\x1b[K" if self.live else line + "\n")
+        self.stream.flush()
+        self._shown = True
+
+    def clear(self) -> None:
+        """For something else to be written, or at the end; what comes next shows it again."""
+        if self._shown and self.live:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+        self._shown = False
+        if self.live:
+            self._next = min(self._next, time.monotonic())
+
+    def drawn(self, fraction: float, width: int) -> str:
+        """|████▌     |"""
+        fraction = min(max(fraction, 0.0), 1.0)
+        encoding = (getattr(self.stream, "encoding", None) or "ascii").lower()
+        if "utf" in encoding:
+            eighths = int(fraction * width * 8)
+            text = "█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8] if eighths % 8 else "")
+        else:
+            text = "#" * int(fraction * width)
+        return f"|{text.ljust(width)}|"
+
+
+class TransferBar(Bar):
+    """Of bytes on their way."""
+
+    def __init__(self, label: str, total: int, wanted: Optional[bool] = None):
+        super().__init__(wanted)
+        self.label, self.total, self.done = label, total, 0
+
+    def add(self, n: int) -> None:
+        self.done += n
+        self.update(self.line)
+
+    def line(self, width: int) -> str:
+        s = max(time.monotonic() - self.since, 1e-6)
+        rate = self.done / s
+        left = duration((self.total - self.done) / rate) if rate else "?"
+        text = f" {human(self.done)} of {human(self.total)}  {human(rate)}/s  {left}"
+        head = f"{self.label[:max(8, width // 3)]} {100 * self.done // max(self.total, 1):3d} % "
+        room = width - len(head) - len(text) - 2
+        return head + (self.drawn(self.done / max(self.total, 1), min(room, 40)) if room >= 5 else "") + text

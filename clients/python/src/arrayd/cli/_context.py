@@ -1,0 +1,179 @@
+"""What every command has: the daemon, and how to say something to the user.
+
+Results go to standard output, everything else to standard error.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import ssl
+import sys
+from typing import Any, Callable, Dict, List, Optional, TextIO
+
+from .._client import Client
+from .._errors import ArraydError
+from .._transport import Transport
+
+PROGRAM = "arrayd-cli"
+DEFAULT_URL = "http://127.0.0.1:7411"
+
+
+class Failure(Exception):
+    """An error with a message for the user: status 1, or 2 where the command line is wrong."""
+
+    def __init__(self, message: str, status: int = 1):
+        super().__init__(message)
+        self.status = status
+
+
+def complain(message: str, stream: Optional[TextIO] = None) -> None:
+    """On standard error, with the program's name before it."""
+    out = stream or sys.stderr
+    try:
+        out.write(f"{PROGRAM}: {message}\n")
+        out.flush()
+    except (OSError, ValueError):  # nobody listens
+        pass
+
+
+def token_of(args: argparse.Namespace) -> Optional[str]:
+    """--token, else --token-file, else the environment's."""
+    if args.token:
+        return str(args.token)
+    path = args.token_file or (None if os.environ.get("ARRAYD_TOKEN") else os.environ.get("ARRAYD_TOKEN_FILE"))
+    if path:
+        try:
+            with open(path, encoding="ascii") as f:
+                text = f.read(1024).strip()
+        except (OSError, UnicodeDecodeError) as e:
+            raise Failure(f"the token cannot be read: {e}") from e
+        if not text or len(text.split()) != 1:
+            raise Failure(f"there is no token in {path}, or more than one")
+        return text
+    return os.environ.get("ARRAYD_TOKEN") or None
+
+
+def url_of(args: argparse.Namespace) -> str:
+    if args.socket:
+        return f"unix:{args.socket}"
+    return str(args.url or os.environ.get("ARRAYD_URL") or DEFAULT_URL)
+
+
+class Context:
+    """The daemon of one run of a command."""
+
+    def __init__(self, args: argparse.Namespace):
+        self.args = args
+        self._client: Optional[Client] = None
+        self._temporary: List[str] = []
+
+    @property
+    def url(self) -> str:
+        return url_of(self.args)
+
+    @property
+    def client(self) -> Client:
+        """Nothing is sent before the first request."""
+        if self._client is None:
+            tls = None
+            if self.args.cacert:
+                try:
+                    tls = ssl.create_default_context(cafile=self.args.cacert)
+                except (OSError, ssl.SSLError) as e:
+                    raise Failure(f"{self.args.cacert}: {e}") from e
+            try:
+                transport = Transport(self.url, token_of(self.args), self.args.timeout, tls)
+            except ValueError as e:
+                raise Failure(str(e), 2) from e
+            self._client = Client(transport, self.args.session or os.environ.get("ARRAYD_SESSION") or None, "transport")
+        return self._client
+
+    def ask(self, method: str, path: str, value: Any = None) -> Any:
+        return self.client.request(method, path, value)
+
+    def pages(self, path: str, key: str) -> List[Dict[str, Any]]:
+        """All entries of a list that comes in pages."""
+        entries: List[Dict[str, Any]] = []
+        after = ""
+        while True:
+            page = self.ask("GET", f"{path}?limit=1000{after}")
+            entries += page[key]
+            if not page.get("next"):
+                return entries
+            after = f"&after={page['next']}"
+
+    def temporary(self, id_: str) -> str:
+        """An array that goes when the command ends."""
+        self._temporary.append(id_)
+        return id_
+
+    def keep(self, id_: str) -> None:
+        self._temporary.remove(id_)
+
+    def close(self) -> None:
+        """Best effort: the command has ended one way or the other."""
+        if self._client is None:
+            return
+        for id_ in self._temporary:
+            try:
+                self._client.delete(id_)
+            except ArraydError:
+                pass
+        self._client.close()
+
+    def say(self, message: str) -> None:
+        """Something that is neither result nor error: standard error, unless --quiet."""
+        if not self.args.quiet:
+            sys.stderr.write(message + "\n")
+
+
+Command = Callable[[Context], int]
+
+
+def at_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+# --- sizes and times as people read them ---
+
+
+def human(n: float, suffix: str = "B") -> str:
+    """1536 → 1.5 KiB."""
+    if abs(n) < 1024:
+        return f"{int(n)} {suffix}"
+    for unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
+        n /= 1024
+        if abs(n) < 999.5:
+            break
+    return f"{n:.{0 if abs(n) >= 99.95 else 1}f} {unit}{suffix}"
+
+
+def count(n: float) -> str:
+    """1234567 → 1.23 M."""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(n) < 999.5 or unit == " T":
+            break
+        n /= 1000
+    return f"{n:.0f}" if unit == "" and float(n).is_integer() else f"{n:.3g}{unit}"
+
+
+def duration(s: float) -> str:
+    """Seconds as 45 ms, 12.3 s, 4:05 or 3:12:05; days as 2 d 3 h."""
+    if s < 0.9995:
+        return f"{1000 * s:.0f} ms"
+    if s < 60:
+        return f"{s:.1f} s"
+    if s < 86400:
+        h, rest = divmod(int(s), 3600)
+        return f"{h}:{rest // 60:02}:{rest % 60:02}" if h else f"{rest // 60}:{rest % 60:02}"
+    return f"{int(s // 86400)} d {int(s % 86400 // 3600)} h"
+
+
+def table(rows: List[List[str]], right: str = "") -> List[str]:
+    """Lines with columns below each other; `right`: the numbers of those that end flush, as digits."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return ["  ".join(cell.rjust(w) if str(k) in right else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip()
+            for row in rows]

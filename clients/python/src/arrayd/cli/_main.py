@@ -1,0 +1,239 @@
+"""The command line of arrayd-cli, and what it ends with."""
+from __future__ import annotations
+
+import argparse
+import http.client
+import io
+import os
+import signal
+import sys
+from typing import Any, List, Optional, Sequence
+
+from .._errors import ArraydError, Busy, Denied
+from .._version import __version__
+from . import _arrays, _complete, _eval, _run
+from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain, duration
+from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
+
+ABOUT = f"""\
+Arrays of an arrayd daemon, from the shell.
+
+Where the daemon is and who you are: --url or ARRAYD_URL ({DEFAULT_URL} by itself), --token-file, ARRAYD_TOKEN_FILE or
+ARRAYD_TOKEN. Results go to standard output, everything else to standard error."""
+ENDS = "Exit status: 0; 1 where something failed; 2 where the command line is wrong; 130 after Ctrl-C."
+
+
+def _add(parser: Any, *names: str, completes: str = "", **how: Any) -> argparse.Action:
+    """An argument, and what completion offers for it (_complete.py)."""
+    action: argparse.Action = parser.add_argument(*names, **how)
+    setattr(action, "completes", completes)
+    return action
+
+
+def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
+    """Options that stand before the command or after it."""
+    g = parser.add_argument_group("the daemon")
+    _add(g, "--url", metavar="URL", default=default, help="http://host:port, https://host:port or unix:/path")
+    _add(g, "--socket", completes="files", metavar="PATH", default=default, help="the daemon's Unix socket")
+    _add(g, "--token-file", completes="files", metavar="FILE", default=default, help="the file that your token is in")
+    _add(g, "--token", metavar="TOKEN", default=default, help="the token itself; others on this machine see it while the command runs")
+    _add(g, "--session", completes="session", metavar="ID", default=default, help="the session, or ARRAYD_SESSION; else your default one")
+    _add(g, "--cacert", completes="files", metavar="FILE", default=default, help="the certificates that https:// is to trust")
+    _add(g, "--timeout", metavar="SECONDS", type=seconds, default=default, help="give up when for so long no byte has come")
+    _add(g, "-q", "--quiet", action="store_true", default=False if default is None else default, help="no bars and remarks")
+
+
+def _command(commands: Any, title: str, run: Command, about: str, more: str = "") -> Any:
+    p = commands.add_parser(title, help=about, description=f"{about[0].upper()}{about[1:]}. {more}".strip())
+    p.set_defaults(run=run)
+    return p
+
+
+def _binds(p: Any) -> None:
+    _add(p, "-b", "--bind", completes="bind", metavar="NAME=VALUE", type=pair, action="append", default=[],
+         help="a number, an array's name or id, or a .npy file (- for standard input); as often as needed")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(PROGRAM, description=ABOUT, epilog=ENDS, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     allow_abbrev=False)
+    _add(parser, "--version", action="version", version=f"{PROGRAM} {__version__}")
+    _common(parser, None)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+
+    p = _command(commands, "put", _arrays.put, "uploads a .npy file as an array", "Prints the name, or the id of an array without one.")
+    _add(p, "file", completes="npy", metavar="FILE", help="- for standard input")
+    _add(p, "name", completes="ref", metavar="NAME", nargs="?", type=ref, help="of the array; the file's without .npy by itself")
+    _add(p, "-n", "--no-clobber", action="store_true", help="fail where the name is taken; else that array is replaced")
+    _add(p, "--unnamed", action="store_true", help="give it no name")
+    _add(p, "--slice", metavar="SLICE", type=index, help="write to this part of the array NAME: '[1:3, ::2]'")
+    _add(p, "--raw", action="store_true", help="the file has no head: bytes in C order, little-endian")
+    _add(p, "--dtype", completes="dtype", metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
+    _add(p, "--shape", metavar="N,M,…", type=extents, help="of --raw")
+    _add(p, "--json", action="store_true", help="print the metadata")
+
+    p = _command(commands, "get", _arrays.get, "downloads an array as a .npy file", "The file is there as a whole or as it was before.")
+    _add(p, "ref", completes="ref", metavar="REF", type=ref, help="an array's name or id")
+    _add(p, "file", completes="npy", metavar="FILE", nargs="?", help="REF.npy by itself; - for standard output")
+    _add(p, "--slice", metavar="SLICE", type=index, help="only this part of it: '[1:3, ::2]'")
+    _add(p, "--raw", action="store_true", help="bytes without a head, in C order, little-endian")
+
+    p = _command(commands, "eval", _eval.evaluate, "evaluates an expression",
+                 "Prints the value, of large arrays the corners; or it becomes an array, or a file.")
+    _add(p, "expr", completes="expr", metavar="EXPR", help="as in 'mean(u) + 2*k'; - for standard input")
+    _binds(p)
+    _add(p, "--let", metavar="NAME=EXPR", type=pair, action="append", default=[], help="a part that EXPR may use more than once; in order")
+    g = p.add_mutually_exclusive_group()
+    _add(g, "--name", metavar="NAME", type=name, help="the result becomes an array by this name; a taken one is replaced")
+    _add(g, "--out", completes="ref", metavar="REF", type=ref, help="the result is written to this array")
+    _add(g, "-o", "--output", completes="npy", metavar="FILE", help="the result becomes a .npy file; - for standard output")
+    _add(p, "--index", metavar="SLICE", type=index, help="the part of --out's array that is written to")
+    _add(p, "--dtype", completes="dtype", metavar="DTYPE", help="of the result")
+    _add(p, "--fast-math", action="store_true", help="faster, and the last digits may differ")
+    _add(p, "--full", action="store_true", help="print all elements, however many there are")
+    _add(p, "--json", action="store_true", help="print dtype, shape and value, or the metadata of what was made, as JSON")
+
+    p = _command(commands, "ls", _arrays.ls, "lists the arrays of the session", "By name, or by id where there is none.")
+    _add(p, "pattern", completes="ref", metavar="PATTERN", nargs="*", help="only these: names, with * and ? and [a-z], or ids")
+    _add(p, "-l", "--long", action="store_true", help="with dtype, shape, size, place and time")
+    _add(p, "--sort", choices=("created", "name", "size"), default="created", help="the order; as they were made by itself")
+    _add(p, "--json", action="store_true", help="print the metadata of all as one JSON list")
+
+    p = _command(commands, "rm", _arrays.rm, "deletes arrays")
+    _add(p, "ref", completes="ref", metavar="REF", nargs="+", type=ref, help="an array's name or id")
+    _add(p, "-f", "--force", action="store_true", help="say nothing of what is not there")
+
+    p = _command(commands, "info", _arrays.info, "describes the daemon, or arrays")
+    _add(p, "ref", completes="ref", metavar="REF", nargs="*", type=ref, help="an array's name or id; the daemon where there is none")
+    _add(p, "-a", "--all", action="store_true", help="of the daemon its limits, dtypes and operations too")
+    _add(p, "--json", action="store_true", help="as the API tells it")
+
+    p = _command(commands, "run", _run.run, "runs a program: statements that are done many times",
+                 "FILE is a program of the HTTP API as JSON, or text: a statement a line, # for comments, and lines like '@steps 1000' "
+                 "that say what the options below do. What is recorded is printed as it comes. Ctrl-C cancels the program.")
+    _add(p, "file", completes="files", metavar="FILE", help="- for standard input")
+    _add(p, "--steps", metavar="N", type=whole, help="how often")
+    _binds(p)
+    _add(p, "--record", metavar="NAME=EXPR", type=pair, action="append", default=[], help="a value to be printed; as often as needed")
+    _add(p, "--record-every", metavar="N", type=whole, help="so many steps apart")
+    _add(p, "--until", metavar="EXPR", help="end with the first step after which it is true")
+    _add(p, "--until-every", metavar="N", type=whole, help="ask for it every so many steps")
+    _add(p, "--snapshot", completes="named", metavar="NAME=N", type=counted, action="append", default=[],
+         help="copy this array every so many steps")
+    _add(p, "--save", completes="named", metavar="NAME=FILE", type=pair, action="append", default=[],
+         help="at the end, download this array as a .npy file")
+    _add(p, "--stop-on-nan", action="store_true", help="fail before the step that makes a NaN")
+    _add(p, "--fast-math", action="store_true", help="faster, and the last digits may differ")
+    g = p.add_mutually_exclusive_group()
+    _add(g, "--watch", action="store_true", help="say how far it is even where standard error is no terminal")
+    _add(g, "-d", "--detach", action="store_true", help="print the job's id and leave it alone")
+    _add(p, "--json", action="store_true", help="print the job as JSON at its end, not its records")
+
+    p = _command(commands, "top", _top, "shows sessions, memory, device time and jobs, live",
+                 "On a terminal: q quits, s sorts, space looks now, + and - change the pace, arrows go on. Elsewhere: the same as text, "
+                 "again and again.")
+    _add(p, "--once", action="store_true", help="once")
+    _add(p, "-n", "--count", metavar="N", type=whole, help="so often")
+    _add(p, "-d", "--delay", metavar="SECONDS", type=seconds, help="time between two looks, 1 by itself")
+    _add(p, "-s", "--sort", choices=("device", "memory", "name"), help="the order; by device time by itself")
+    _add(p, "--json", action="store_true", help="a JSON object a line for each look")
+
+    p = _command(commands, "completion", _completion, "prints a shell's completion", 'For bash: eval "$(arrayd-cli completion bash)".')
+    _add(p, "shell", choices=_complete.SHELLS)
+
+    for p in commands.choices.values():
+        p.allow_abbrev = False
+        _common(p)
+    return parser
+
+
+def _top(context: Context) -> int:
+    from ._top import top  # curses is not everywhere, and takes its time
+
+    return top(context)
+
+
+def _completion(context: Context) -> int:
+    sys.stdout.write(_complete.script(context.args.shell))
+    return 0
+
+
+def _signalled(number: int, _: Any) -> None:
+    raise SystemExit(128 + number)
+
+
+def _hear() -> Any:
+    """SIGTERM and SIGHUP end the command as Ctrl-C does: what is temporary goes, what runs is cancelled."""
+    before = []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        try:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _signalled)
+                before.append(number)
+        except ValueError:  # not the main thread
+            pass
+    return before
+
+
+def _refused(e: ArraydError, context: Context) -> str:
+    text = f"{explained(e)}"
+    if isinstance(e, Denied) and e.status == 401:
+        text += "\nset ARRAYD_TOKEN, or name a file with --token-file" if context.client._transport.token is None else \
+            "\nthe daemon does not know this token"
+    if isinstance(e, Busy) and e.retry_after:
+        text += f"\ncome again in {duration(e.retry_after)}"
+    return text
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Runs a command line (the process' own by itself); the exit status."""
+    words: List[str] = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser()
+    if words[:1] == ["__complete"]:
+        return _complete.completed(parser, words[1:])
+    try:
+        args = parser.parse_args(words)
+    except SystemExit as e:
+        return int(e.code or 0) if not isinstance(e.code, str) else 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # of what a terminal's encoding does not have, a mark is enough
+    context = Context(args)
+    heard = _hear()
+    try:
+        status: int = args.run(context)
+        sys.stdout.flush()
+        return status
+    except Failure as e:
+        complain(str(e))
+        return e.status
+    except BrokenPipeError:  # whoever read standard output has had enough
+        _unheard()
+        return 128 + signal.SIGPIPE
+    except ArraydError as e:
+        complain(_refused(e, context))
+        return 1
+    except (OSError, http.client.HTTPException) as e:
+        where = getattr(e, "filename", None)
+        complain(f"{where}: {getattr(e, 'strerror', None) or e}" if where else f"{type(e).__name__}: {e}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except SystemExit as e:
+        return int(e.code or 0)
+    finally:
+        try:
+            context.close()
+        except (KeyboardInterrupt, SystemExit, OSError, ArraydError):
+            pass
+        for number in heard:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _unheard() -> None:
+    """Nothing more is written to standard output, nor complained about at the end."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass

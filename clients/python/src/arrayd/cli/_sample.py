@@ -1,0 +1,136 @@
+"""What `top` shows, as data: two looks at the daemon and what has gone on between them.
+
+A session's, its user's and a job's figures are what any user may read of his own (/v1/info, /v1/sessions, /v1/jobs). Of others
+only /metrics tells, which is for operators; where it may not be read the sample says so in `hidden`.
+"""
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from .._errors import ArraydError
+from .._transport import Request
+from ._context import Context
+
+Sample = Dict[str, Any]
+METRIC = re.compile(r'^(\w+)(?:\{([^}]*)\})? (\S+)$', re.M)
+OF_PRINCIPAL = "arrayd_principal_"
+ENDED = ("done", "failed", "cancelled")
+AGAIN = 20  # looks, after which jobs that have ended are looked at again: one may have been resumed
+
+
+def metrics(text: str) -> Tuple[Dict[str, float], Dict[str, Dict[str, float]]]:
+    """Of the Prometheus text: sums of what has one name (buckets left out), and each principal's figures."""
+    total: Dict[str, float] = {}
+    of: Dict[str, Dict[str, float]] = {}
+    for name, labels, value in METRIC.findall(text):
+        if name.endswith("_bucket"):
+            continue
+        x = float(value)
+        total[name] = total.get(name, 0.0) + x
+        if name.startswith(OF_PRINCIPAL):
+            who = re.search(r'principal="([^"]*)"', labels)
+            if who:
+                of.setdefault(who[1], {})[name[len(OF_PRINCIPAL):]] = x
+    return total, of
+
+
+class Watch:
+    """Looks at the daemon again and again."""
+
+    def __init__(self, context: Context):
+        self.context = context
+        self.before: Optional[Sample] = None
+        self._start = ""  # of the list of jobs: those before it have ended
+        self._looks = 0
+        self._forbidden = ""
+
+    def look(self) -> Sample:
+        """ArraydError where the daemon is not there or refuses."""
+        context = self.context
+        info = context.client.info()
+        now = time.monotonic()
+        hidden: List[str] = []
+        totals: Dict[str, float] = {}
+        principals: Dict[str, Dict[str, float]] = {}
+        if not self._forbidden:
+            try:
+                r = context.client._transport.send(Request("GET", "/metrics", accept="text/plain", safe=True))
+                totals, principals = metrics(r.body.decode("utf-8", "replace"))
+            except ArraydError as e:
+                if e.status not in (401, 403, 404):
+                    raise
+                self._forbidden = e.detail
+        if self._forbidden:
+            hidden.append(f"other users, requests and traffic of all: /metrics may not be read ({self._forbidden})")
+        else:
+            hidden.append("sessions and jobs of other users: the daemon lists one's own")
+        who = info["principal"]
+        sample: Sample = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "url": context.url, "version": info["version"],
+            "backend": info["backend"], "devices": info["devices"], "bytes_in_use": info["bytes_in_use"],
+            "host_bytes_in_use": info["host_bytes_in_use"],
+            "you": {"name": who["name"], "role": who["role"], "weight": who["weight"], "quotas": who["quotas"],
+                    "device_s": who.get("device_s"), "requests": who.get("requests_total")},
+            "sessions": context.pages("/v1/sessions", "sessions"), "jobs": self._jobs(), "hidden": hidden, "metrics": None,
+            "principals": None, "interval_s": None, "_at": now}
+        if totals:
+            sample["metrics"] = {k: totals.get(f"arrayd_{name}", 0.0) for k, name in (
+                ("uptime_s", "uptime_seconds"), ("requests", "http_requests_total"), ("bytes_in", "http_bytes_in_total"),
+                ("bytes_out", "http_bytes_out_total"), ("connections", "http_connections"),
+                ("in_flight", "http_requests_in_flight"), ("turns_waiting", "device_turns_waiting"),
+                ("arrays", "arrays"), ("sessions", "sessions"))}
+            sample["principals"] = [{"name": name, "memory_bytes": v.get("memory_bytes", 0.0), "arrays": v.get("arrays", 0.0),
+                                     "sessions": v.get("sessions", 0.0), "requests": v.get("requests_total", 0.0),
+                                     "turns_waiting": v.get("turns_waiting", 0.0), "device_s": v.get("device_seconds_total", 0.0)}
+                                    for name, v in principals.items()]
+        _rates(sample, self.before)
+        self.before = sample
+        return sample
+
+    def _jobs(self) -> List[Dict[str, Any]]:
+        """Those that have not ended, and the last few that have."""
+        self._looks += 1
+        after = self._start if self._looks % AGAIN else ""
+        jobs: List[Dict[str, Any]] = []
+        leading = True
+        while True:
+            page = self.context.ask("GET", "/v1/jobs?limit=200" + (f"&after={after}" if after else ""))
+            jobs += page["jobs"]
+            leading = leading and all(j["state"] in ENDED for j in page["jobs"])
+            after = page.get("next") or ""
+            if not after:
+                break
+            if leading:
+                self._start = after
+        last = [j for j in jobs if j["state"] in ENDED][-5:]
+        return [j for j in jobs if j["state"] not in ENDED] + last[::-1]
+
+
+def _rates(now: Sample, before: Optional[Sample]) -> None:
+    """What has gone on since the look before: device time as a part of the time that has passed, and requests a second."""
+    if before is None:
+        return
+    s = max(now["_at"] - before["_at"], 1e-6)
+    now["interval_s"] = round(s, 3)
+
+    def rate(a: Dict[str, Any], b: Optional[Dict[str, Any]], key: str, as_: str, digits: int) -> None:
+        if b is not None and a.get(key) is not None and b.get(key) is not None:
+            a[as_] = round(max(0.0, float(a[key]) - float(b[key])) / s, digits)
+
+    def all_of(key: str, by: str) -> Any:
+        known = {x[by]: x for x in before[key] or []}
+        return [(x, known.get(x[by])) for x in now[key] or []]
+
+    for a, b in [(now["you"], before["you"]), *all_of("sessions", "id"), *all_of("principals", "name"), *all_of("jobs", "id")]:
+        rate(a, b, "device_s", "device", 4)
+        rate(a, b, "requests", "requests_s", 2)
+    if now["metrics"] and before["metrics"]:
+        for key in ("requests", "bytes_in", "bytes_out"):
+            rate(now["metrics"], before["metrics"], key, f"{key}_s", 2)
+
+
+def public(sample: Sample) -> Sample:
+    """For --json."""
+    return {k: v for k, v in sample.items() if not k.startswith("_")}

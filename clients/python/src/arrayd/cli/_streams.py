@@ -1,0 +1,224 @@
+"""Arrays in files on their way in and out, block by block: what is in memory is one block, however large the array is."""
+from __future__ import annotations
+
+import ast
+import http.client
+import json
+import os
+import stat
+import struct
+import sys
+import tempfile
+from types import TracebackType
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple, Type
+from urllib.parse import quote
+
+import numpy as np
+
+from .._dtypes import dtype_of
+from .._errors import ConnectionLost
+from .._transport import OCTETS, Request
+from ._bar import TransferBar
+from ._context import Context, Failure, at_terminal
+
+NPY = "application/x-npy"
+BLOCK = 1 << 20
+MAGIC = b"\x93NUMPY"
+
+
+class Npy(NamedTuple):
+    """What the head of an .npy file says."""
+
+    head: bytes  # as it is in the file
+    shape: Tuple[int, ...]
+    nbytes: int
+
+
+def _exactly(f: BinaryIO, n: int, where: str) -> bytes:
+    """A pipe gives what it has: read until there is enough."""
+    data = b""
+    while len(data) < n:
+        more = f.read(n - len(data))
+        if not more:
+            raise Failure(f"{where} is no .npy file" + (": it ends in its head" if data else ": it is empty"))
+        data += more
+    return data
+
+
+def read_head(f: BinaryIO, where: str) -> Npy:
+    """Of versions 1 to 3; the file is at the first element then."""
+    head = _exactly(f, 8, where)
+    if head[:6] != MAGIC or head[6] not in (1, 2, 3):
+        raise Failure(f"{where} is no .npy file" + ("; --raw with --dtype and --shape takes bytes without a head"
+                                                    if head[:6] != MAGIC else " of a version that is known"))
+    wide = head[6] > 1
+    head += _exactly(f, 4 if wide else 2, where)
+    (length,) = struct.unpack("<I" if wide else "<H", head[8:])
+    if length > 1 << 20:
+        raise Failure(f"{where}: its head has {length} bytes")
+    text = _exactly(f, length, where)
+    try:
+        fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1").strip())
+        dtype, shape = np.dtype(fields["descr"]), tuple(int(n) for n in fields["shape"])
+    except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as e:
+        raise Failure(f"{where}: its head cannot be read: {e}") from e
+    if dtype.hasobject:
+        raise Failure(f"{where} holds pickled Python objects, not numbers")
+    nbytes = dtype.itemsize
+    for n in shape:
+        nbytes *= n
+    return Npy(head + text, shape, nbytes)
+
+
+class Body:
+    """A request's body: the bytes before, then a file's. A file is begun anew where the body is asked for again."""
+
+    def __init__(self, head: bytes, file: BinaryIO, nbytes: int, where: str, bar: TransferBar):
+        self.head, self.file, self.nbytes, self.where, self.bar = head, file, nbytes, where, bar
+        self.start = file.tell() if file.seekable() else None
+        self.begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.begun:
+            if self.start is None:
+                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection, and {self.where} cannot be read again")
+            self.file.seek(self.start)
+        self.begun = True
+        if self.head:
+            yield self.head
+        block = bytearray(min(BLOCK, max(self.nbytes, 1)))
+        view, left = memoryview(block), self.nbytes
+        while left:
+            n = self.file.readinto(view[:min(left, len(block))])  # type: ignore[attr-defined]
+            if not n:
+                raise Failure(f"{self.where} ends {left} bytes before its array does")
+            yield view[:n]
+            left -= n
+            self.bar.add(n)
+
+
+def send(context: Context, method: str, path: str, body: Body, content_type: str) -> Any:
+    """The JSON reply, or None."""
+    r = Request(method, path, body, content_type, "application/json",
+                headers=(*context.client._engine.headers, ("Content-Length", str(len(body.head) + body.nbytes))))
+    try:
+        c, reply = context.client._transport.stream(r)
+        try:
+            text = reply.read()
+        except (OSError, http.client.HTTPException) as e:
+            raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+        finally:
+            c.close()
+    finally:
+        body.bar.clear()
+    return json.loads(text) if text else None
+
+
+def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[str] = None, shape: Optional[str] = None,
+           raw: bool = False, clobber: bool = True, into: Optional[str] = None) -> Dict[str, Any]:
+    """Metadata of the array that a file (`-`: standard input) becomes, under a name or none; `into`: the path of data that it
+    is written to instead. raw: of `dtype` and `shape`, without a head."""
+    where = "standard input" if path == "-" else path
+    f: BinaryIO = sys.stdin.buffer if path == "-" else open(os.path.expanduser(path), "rb")
+    try:
+        if path == "-" and at_terminal(sys.stdin):
+            raise Failure("standard input is a terminal: bytes of an array are expected there", 2)
+        query = []
+        if raw:
+            assert dtype is not None and shape is not None
+            nbytes = dtype_of(dtype).itemsize
+            for n in filter(None, shape.split(",")):
+                nbytes *= int(n)
+            npy, kind = Npy(b"", (), nbytes), OCTETS
+            query = [f"dtype={dtype}", f"shape={shape}"] if into is None else []
+        else:
+            npy, kind = read_head(f, where), NPY
+            query = [f"dtype={dtype}"] if dtype else []
+        if f.seekable():
+            there = os.fstat(f.fileno())
+            if stat.S_ISREG(there.st_mode) and there.st_size - f.tell() < npy.nbytes:
+                raise Failure(f"{where} is cut off: {npy.nbytes} bytes of data are expected, it has {there.st_size - f.tell()}")
+        body = Body(npy.head, f, npy.nbytes, where, TransferBar(where, npy.nbytes, False if context.args.quiet else None))
+        if into is not None:
+            return dict(send(context, "PUT", into, body, kind) or {})
+        if name is not None and clobber:
+            method, target = "PUT", f"/v1/arrays/{quote(name)}"
+        else:
+            method, target = "POST", "/v1/arrays"
+            query += [f"name={quote(name)}"] if name is not None else []
+        return dict(send(context, method, target + ("?" + "&".join(query) if query else ""), body, kind))
+    finally:
+        if path != "-":
+            f.close()
+
+
+class Output:
+    """Where bytes are written to: a file that is there as a whole or as it was before (a temporary name, then a rename), or what is
+    no regular file (`-`: standard output) as it is."""
+
+    def __init__(self, path: str):
+        if path == "-" and at_terminal(sys.stdout):
+            raise Failure("standard output is a terminal: name a file, or send it on with |", 2)
+        self.path = path if path == "-" else os.path.realpath(os.path.expanduser(path))
+        self.file: Optional[BinaryIO] = None
+        self.temporary: Optional[str] = None
+
+    def __enter__(self) -> BinaryIO:
+        if self.path == "-":
+            sys.stdout.flush()
+            self.file = sys.stdout.buffer
+        elif os.path.exists(self.path) and not os.path.isfile(self.path):
+            self.file = open(self.path, "wb")  # /dev/null, a pipe; of a folder the system says what is wrong
+        else:
+            mode = stat.S_IMODE(os.stat(self.path).st_mode) if os.path.exists(self.path) else 0o666 & ~_umask()
+            folder, name = os.path.split(self.path)
+            fd, self.temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+            self.file = os.fdopen(fd, "wb")
+            os.fchmod(fd, mode)
+        return self.file
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        assert self.file is not None
+        try:
+            if self.path == "-":
+                self.file.flush()
+                return
+            self.file.close()
+            if self.temporary and kind is None:
+                os.replace(self.temporary, self.path)
+                self.temporary = None
+        finally:
+            if self.temporary:
+                os.unlink(self.temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def download(context: Context, r: Request, path: str, label: str) -> int:
+    """Writes the reply's body to a file; how many bytes that is."""
+    out = Output(path)
+    c, reply = context.client._transport.stream(r)
+    try:
+        total = int(reply.headers.get("Content-Length") or 0)
+        bar = TransferBar(label, total, False if context.args.quiet else None)
+        block = memoryview(bytearray(BLOCK))
+        with out as f:
+            try:
+                while bar.done < total:
+                    try:
+                        n = reply.readinto(block)
+                    except (OSError, http.client.HTTPException) as e:
+                        raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+                    if not n:
+                        raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {bar.done} of {total} bytes")
+                    f.write(block[:n])
+                    bar.add(n)
+            finally:
+                bar.clear()
+        return total
+    finally:
+        c.close()

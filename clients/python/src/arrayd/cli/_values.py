@@ -1,0 +1,164 @@
+"""What is written on a command line: names, numbers, indices, and what is bound to a name."""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import unicodedata
+from typing import Any, List, Optional, Tuple
+from urllib.parse import quote
+
+from .._client import _wire
+from .._errors import ArraydError
+from ._context import Context, Failure
+from ._streams import upload
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
+
+
+def name(text: str) -> str:
+    """An argument that is to become an array's name."""
+    if not NAME.match(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: letters, digits and _, 64 at most, no digit first")
+    return text
+
+
+def ref(text: str) -> str:
+    """An argument that is an array's name or id."""
+    if not re.match(r"a-[A-Za-z0-9]+\Z", text) and not NAME.match(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither an array's name nor its id")
+    return text
+
+
+def index(text: str) -> str:
+    """A slice as NumPy writes it, with or without its brackets."""
+    stripped = text.strip()
+    if stripped.startswith("[") and stripped.endswith("]"):
+        stripped = stripped[1:-1].strip()
+    if not stripped:
+        raise argparse.ArgumentTypeError("an empty slice: '...' is all of an array")
+    return stripped
+
+
+def pair(text: str) -> Tuple[str, str]:
+    """NAME=SOMETHING."""
+    before, sep, after = text.partition("=")
+    before, after = before.strip(), after.strip()
+    if not sep or not NAME.match(before) or not after:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return before, after
+
+
+def counted(text: str) -> Tuple[str, int]:
+    """NAME=N."""
+    before, after = pair(text)
+    return before, whole(after)
+
+
+def whole(text: str) -> int:
+    """A number of steps: 1000, 1_000_000 or 1e6."""
+    try:
+        n = int(text)
+    except ValueError:
+        try:
+            x = float(text)
+            n = int(x) if x == int(x) else 0
+        except (ValueError, OverflowError):
+            n = 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return n
+
+
+def seconds(text: str) -> float:
+    try:
+        s = float(text)
+    except ValueError:
+        s = 0
+    if not 0 < s < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return s
+
+
+def extents(text: str) -> str:
+    """A shape: 100,200 or (100, 200); () or nothing is that of a number."""
+    parts = [p.strip() for p in text.strip().strip("()[]").split(",")]
+    parts = [p for p in parts if p]
+    if not all(p.isdigit() for p in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape: 100,200")
+    return ",".join(parts)
+
+
+def number(text: str) -> Optional[Any]:
+    """A bool, int, float or complex number as Python writes it; None where it is none."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float, complex):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return None
+
+
+def is_file(text: str) -> bool:
+    return text == "-" or text.endswith(".npy") or "/" in text
+
+
+def bound(context: Context, what: str, text: str) -> Any:
+    """What --bind's VALUE is in a request: a number, an array's name or id, or a file, whose array goes when the command ends."""
+    n = number(text)
+    if n is not None:
+        return str(n) if isinstance(n, int) and not isinstance(n, bool) and abs(n) > 2**53 else _wire(n)
+    if is_file(text):
+        return context.temporary(str(upload(context, text, None)["id"]))
+    try:
+        return ref(text)
+    except argparse.ArgumentTypeError:
+        raise Failure(f"--bind {what}={text}: neither a number nor an array nor a .npy file", 2) from None
+
+
+def path_of(ref_: str, more: str = "", **query: Optional[str]) -> str:
+    """A path of the API, with what is given of a query."""
+    text = "&".join(f"{k}={quote(v, safe=',:')}" for k, v in query.items() if v is not None)
+    return f"/v1/arrays/{quote(ref_, safe='')}{more}" + (f"?{text}" if text else "")
+
+
+# --- mistakes in a text ---
+
+
+def wide(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def pointed(text: str, offset: Optional[int]) -> List[str]:
+    """The line of the text that the offset, in characters, is in, and a caret below it; of a long line what is around it."""
+    if offset is None:
+        return ["    " + line for line in text.strip().splitlines()[:5]]
+    offset = min(offset, len(text))
+    begin = text.rfind("\n", 0, offset) + 1
+    line, at = text[begin:].split("\n", 1)[0].replace("\t", " "), offset - begin
+    room = max(20, shutil.get_terminal_size().columns - 8)
+    if len(line) > room:
+        first = max(0, min(at - room // 2, len(line) - room))
+        line, at = line[first:first + room], at - first
+        line, at = ("…" + line, at + 1) if first else (line, at)
+        line += "…" if first + room < len(text) - begin else ""
+    return ["    " + line, "    " + " " * wide(line[:at]) + "^"]
+
+
+def explained(e: ArraydError, where: str = "", text: Optional[str] = None) -> str:
+    """The daemon's refusal for the user; `where` and `text`: the place of his that it is about."""
+    lines = [f"{where}: {e.detail}" if where else e.detail]
+    if text is not None:
+        lines += pointed(text, e.offset)
+    elif e.expression:
+        lines += pointed(e.expression, e.offset)
+    return "\n".join(lines)
+
+
+def existing(path: str) -> str:
+    """A path to be read."""
+    return path if path == "-" else os.path.expanduser(path)
