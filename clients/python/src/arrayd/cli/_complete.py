@@ -113,7 +113,7 @@ def candidates(parser: argparse.ArgumentParser, words: List[str], word: str) -> 
         action = line.parser._option_string_actions.get(option)
         if action is not None:
             yield from _values(line, action, value, option + "=")
-    elif word.startswith("-") and word != "-" and not line.only_positionals:
+    elif word.startswith("-") and not line.only_positionals:
         for option, action in line.parser._option_string_actions.items():
             if option.startswith("--" if word.startswith("--") else "-") and option.startswith(word) and action.help != argparse.SUPPRESS:
                 yield option, _short(action.help)

@@ -16,6 +16,7 @@ from .._transport import Transport
 
 PROGRAM = "arrayd-cli"
 DEFAULT_URL = "http://127.0.0.1:7411"
+PAGE = 1000  # entries of a list that are asked for at once
 
 
 class Failure(Exception):
@@ -96,7 +97,7 @@ class Context:
         entries: List[Dict[str, Any]] = []
         after = ""
         while True:
-            page = self.ask("GET", f"{path}?limit=1000{after}")
+            page = self.ask("GET", f"{path}?limit={PAGE}{after}")
             entries += page[key]
             if not page.get("next"):
                 return entries
@@ -153,8 +154,8 @@ def human(n: float, suffix: str = "B") -> str:
 
 def count(n: float) -> str:
     """1234567 → 1.23 M."""
-    for unit in ("", " k", " M", " G", " T"):
-        if abs(n) < 999.5 or unit == " T":
+    for unit in ("", " k", " M", " G", " T", " P", " E"):
+        if abs(n) < 999.5:
             break
         n /= 1000
     return f"{n:.0f}" if unit == "" and float(n).is_integer() else f"{n:.3g}{unit}"

@@ -88,4 +88,5 @@ def _text(context: Context, id_: str, size: int, full: bool) -> str:
         head = f"{NAME_OF[context.client.array(id_).dtype]} {tuple(x.shape)}, the corners:"
         context.say(head)
         return np.array2string(context.client._ends(x), threshold=0, edgeitems=3, separator=" ", max_line_width=columns)
-    return np.array2string(x.numpy(), threshold=sys.maxsize, separator=" ", max_line_width=columns)
+    return np.array2string(x.numpy(), threshold=sys.maxsize, separator=" ", max_line_width=columns,
+                           floatmode="unique" if full else None)

@@ -90,7 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--index", metavar="SLICE", type=index, help="the part of --out's array that is written to")
     _add(p, "--dtype", completes="dtype", metavar="DTYPE", help="of the result")
     _add(p, "--fast-math", action="store_true", help="faster, and the last digits may differ")
-    _add(p, "--full", action="store_true", help="print all elements, however many there are")
+    _add(p, "--full", action="store_true", help="print all elements with all their digits")
     _add(p, "--json", action="store_true", help="print dtype, shape and value, or the metadata of what was made, as JSON")
 
     p = _command(commands, "ls", _arrays.ls, "lists the arrays of the session", "By name, or by id where there is none.")

@@ -70,6 +70,15 @@ def read_head(f: BinaryIO, where: str) -> Npy:
     return Npy(head + text, shape, nbytes)
 
 
+def _left(f: BinaryIO) -> Optional[int]:
+    """Bytes that a regular file has from here on."""
+    try:
+        there = os.fstat(f.fileno())
+        return there.st_size - f.tell() if stat.S_ISREG(there.st_mode) else None
+    except OSError:
+        return None
+
+
 class Body:
     """A request's body: the bytes before, then a file's. A file is begun anew where the body is asked for again."""
 
@@ -134,10 +143,9 @@ def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[
         else:
             npy, kind = read_head(f, where), NPY
             query = [f"dtype={dtype}"] if dtype else []
-        if f.seekable():
-            there = os.fstat(f.fileno())
-            if stat.S_ISREG(there.st_mode) and there.st_size - f.tell() < npy.nbytes:
-                raise Failure(f"{where} is cut off: {npy.nbytes} bytes of data are expected, it has {there.st_size - f.tell()}")
+        there = _left(f)
+        if there is not None and there < npy.nbytes:
+            raise Failure(f"{where} is cut off: {npy.nbytes} bytes of data are expected, it has {there}")
         body = Body(npy.head, f, npy.nbytes, where, TransferBar(where, npy.nbytes, False if context.args.quiet else None))
         if into is not None:
             return dict(send(context, "PUT", into, body, kind) or {})
