@@ -8,9 +8,9 @@ from typing import Any, Dict, Tuple
 
 import numpy as np
 
-from .._client import _read
 from .._dtypes import FLOAT32, NAME_OF, bfloat16
 from .._errors import ArraydError
+from .._namespace import _read
 from .._transport import Request, ask
 from ._context import Context, Failure, human
 from ._streams import NPY, download

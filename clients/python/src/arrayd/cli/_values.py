@@ -9,8 +9,8 @@ import unicodedata
 from typing import Any, List, Optional, Tuple
 from urllib.parse import quote
 
-from .._client import _wire
 from .._errors import ArraydError
+from .._namespace import _wire
 from ._context import Context, Failure
 from ._streams import upload
 
