@@ -82,6 +82,17 @@ class Driver:
             self._names(code, ctypes.byref(text))
             raise DeviceError(0, "device_error", f"{name}: {(text.value or b'unknown error').decode()} ({code})")
 
+    def undo(self, steps: List[Tuple[Any, ...]]) -> None:
+        """All of the calls, last to first, whatever the others say; then the first error."""
+        failed: Optional[DeviceError] = None
+        for name, *arguments in reversed(steps):
+            try:
+                self.call(name, *arguments)
+            except DeviceError as e:
+                failed = failed or e
+        if failed is not None:
+            raise failed
+
     def devices(self) -> List[Tuple[int, str]]:
         """(ordinal, UUID as "GPU-…") of what this process sees."""
         n = _int()
@@ -138,9 +149,9 @@ class Mapping:
     def __init__(self, device: Device, fd: int, size: int):
         self.device, self.size, self.address = device, size, 0
         handle, address = _u64(), _u64()
-        undo: List[Tuple[Any, ...]] = []
         with device as driver:
             driver.call("cuMemImportFromShareableHandle", ctypes.byref(handle), fd, _POSIX_FD)
+            undo: List[Tuple[Any, ...]] = [("cuMemRelease", handle)]
             try:
                 driver.call("cuMemAddressReserve", ctypes.byref(address), size, 0, 0, 0)
                 undo.append(("cuMemAddressFree", address, size))
@@ -148,12 +159,13 @@ class Mapping:
                 undo.append(("cuMemUnmap", address, size))
                 access = _Access(_ON_DEVICE, device.ordinal, _READ_WRITE)
                 driver.call("cuMemSetAccess", address, size, ctypes.byref(access), 1)
+                driver.call(*undo.pop(0))  # the handle: what is mapped stays
             except BaseException:
-                for step in reversed(undo):
-                    driver.call(*step)
+                try:
+                    driver.undo(undo)
+                except DeviceError:  # the first one is told
+                    pass
                 raise
-            finally:
-                driver.call("cuMemRelease", handle)  # what is mapped stays
         self.address = address.value
 
     def close(self) -> None:
@@ -161,11 +173,7 @@ class Mapping:
         if not address or os.getpid() != self.device.driver.pid:  # after a fork it is the parent's
             return
         with self.device as driver:
-            try:
-                driver.call("cuCtxSynchronize")
-            finally:
-                driver.call("cuMemUnmap", address, self.size)
-                driver.call("cuMemAddressFree", address, self.size)
+            driver.undo([("cuMemAddressFree", address, self.size), ("cuMemUnmap", address, self.size), ("cuCtxSynchronize",)])
 
     def __del__(self) -> None:
         try:
