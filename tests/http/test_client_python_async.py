@@ -250,6 +250,27 @@ def test_a_server_that_misbehaves():
     run(steps())
 
 
+def test_an_upload_that_is_refused(daemon_with, tmp_path):
+    """Before all of it was sent: the daemon says why, both clients and both kinds of sockets hear it."""
+    d = daemon_with("--memory-limit", "8MiB", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/a")
+    a = np.ones(1 << 25, "u1")
+
+    async def steps(at):
+        async with arrayd.aconnect(at) as xp:
+            for _ in range(3):
+                with pytest.raises(arrayd.OutOfMemory):
+                    await xp.asarray(a).compute()
+            assert await xp.sum(xp.ones(10)).item() == 10
+
+    for at in (url(d), f"unix:{d.unix}"):
+        run(steps(at))
+        with arrayd.connect(at) as xp:
+            for _ in range(3):
+                with pytest.raises(arrayd.OutOfMemory):
+                    xp.asarray(a).compute()
+            assert float(xp.sum(xp.ones(10))) == 10
+
+
 def test_unix_and_tokens(daemon_with, accounts, tmp_path):
     accounts.add("ann")
     d = daemon_with("--accounts", accounts.path, listen=f"unix:{tmp_path}/a")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import os
 import queue
 import socket
 import ssl
@@ -45,7 +46,7 @@ class Wire(asyncio.BufferedProtocol):
         self._start = self._end = 0  # what was received and not yet read
         self._into: Optional[memoryview] = None  # where to receive to, instead
         self._waiter: Optional["asyncio.Future[None]"] = None
-        self._held = self._full = self._eof = False  # reading is paused; writing is; nothing more comes
+        self._held = self._full = self._eof = self._lost = False  # reading is paused; writing is; nothing more comes; it is closed
         self._moved = 0
         self._error: Optional[Exception] = None
 
@@ -84,8 +85,21 @@ class Wire(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Optional[Exception]) -> None:
-        self._eof, self._error = True, exc
+        if exc is not None and not self._transport.get_extra_info("sslcontext"):
+            self._drain()
+        self._eof, self._error, self._lost = True, exc, True
         self._wake()
+
+    def _drain(self) -> None:
+        """What came before a write failed: asyncio forgets to look, and it may say why."""
+        try:
+            while self._end - self._start < BUFFER:
+                n = os.readv(self._transport.get_extra_info("socket").fileno(), [self.get_buffer(-1)])
+                if not n:
+                    return
+                self.buffer_updated(n)
+        except OSError:
+            pass
 
     def pause_writing(self) -> None:
         self._full = True
@@ -109,7 +123,7 @@ class Wire(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         self._into = None
-        if self._transport is not None:
+        if self._transport is not None and not self._lost:
             self._transport.abort()
 
     async def close(self) -> None:
@@ -143,13 +157,17 @@ class Wire(asyncio.BufferedProtocol):
         """All of it, in pieces; or less, where the reply has begun before (as it does when a body is refused)."""
         view = memoryview(data).cast("B") if len(data) else memoryview(b"")
         for at in range(0, len(view), PIECE):
-            self._check()
-            if at and self._start != self._end:
+            if self._over():
                 return
             self._transport.write(view[at:at + PIECE])
-            while self._full:
+            while self._full and not self._over():
                 await self._wait()
-                self._check()
+
+    def _over(self) -> bool:
+        """A reply has begun. Gone where none can come any more."""
+        if self._start == self._end:
+            self._check()
+        return self._start != self._end
 
     async def _some(self) -> bool:
         """Something is in the buffer; False at the end of what comes."""

@@ -213,7 +213,10 @@ class Transport(Endpoint):
             return response
 
     def _exchange(self, c: http.client.HTTPConnection, r: Request) -> Response:
-        c.request(r.method, r.path, r.body, self.headers_of(r))
+        try:
+            c.request(r.method, r.path, r.body, self.headers_of(r))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # a body that is refused is not read to its end: the reply says why
         reply = c.getresponse()
         headers = {k.lower(): v for k, v in reply.getheaders()}
         body = b""
