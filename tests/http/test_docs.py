@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from cli import environment as with_cli
 from client import REPO
 from conftest import fake_gpu, find_binary
 
@@ -29,7 +30,7 @@ def test_there_are_commands():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
-def test_commands(page, daemon_with, tmp_path):
+def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
     environment = {}
     if page == "docs/gpu.md":
         environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
@@ -53,7 +54,8 @@ def test_commands(page, daemon_with, tmp_path):
             script.append(line.replace("$(curl ", "$(curl -sS --fail-with-body --max-time 60 "))
     text = "\n".join(script).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
     text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
-    done = subprocess.run(["bash", "-x", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["bash", "-x", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                          env=with_cli(tmp_path_factory.mktemp("bin")))
     assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 
