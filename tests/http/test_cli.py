@@ -15,8 +15,10 @@ import pytest
 from cli import SOURCE, Terminal, cli, environment
 from client import npy_bytes
 
-from arrayd.cli._context import human  # noqa: E402  (cli.py has made it findable)
-from arrayd.cli._values import pointed  # noqa: E402
+from arrayd._dtypes import BY_NAME  # noqa: E402  (cli.py has made it findable)
+from arrayd.cli._context import human  # noqa: E402
+from arrayd.cli._streams import itemsize  # noqa: E402
+from arrayd.cli._values import DTYPES, pointed  # noqa: E402
 
 
 @pytest.fixture
@@ -227,6 +229,22 @@ def test_info(run, api):
 
 
 # --- expressions ---
+
+
+def test_most_commands_do_without_numpy(run, api):
+    """Which takes longer to load than they take: the package loads what it has when it is first used."""
+    text = """if 1:
+        import sys
+        import arrayd
+        from arrayd.cli import main
+        assert main(["--url", sys.argv[1], "ls"]) == 0 == main(["--url", sys.argv[1], "eval", "1 + 1"]) and "numpy" not in sys.modules
+        assert {"Array", "connect"} <= set(dir(arrayd)) and all(getattr(arrayd, name) for name in arrayd.__all__)
+        from arrayd import *
+        assert Client is arrayd._client.Client and not hasattr(arrayd, "nothing")"""
+    url = f"http://127.0.0.1:{api.port}"
+    done = subprocess.run([sys.executable, "-c", text, url], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+    assert set(DTYPES) == set(BY_NAME) and all(itemsize(d) == BY_NAME[d].itemsize for d in DTYPES)
 
 
 def test_values(run, api, tmp_path):

@@ -4,16 +4,37 @@
     xp = arrayd.connect("http://127.0.0.1:7411")
     a = xp.asarray([[1.0, 2.0], [3.0, 4.0]])
     print((a - xp.mean(a)) / xp.std(a))
+
+What is listed here is loaded when it is first used: whoever needs no arrays, as most commands of arrayd-cli, does not wait for NumPy.
 """
-from ._array import Array
-from ._async_client import AsyncArray, AsyncClient, AsyncJob, aconnect
-from ._client import Client, connect
+import importlib
+from typing import TYPE_CHECKING, Any, List
+
 from ._errors import (ArraydError, BadIndex, BadType, BadValue, Busy, Conflict, ConnectionLost, Denied, DeviceError, NotFound,
                       OutOfMemory)
-from ._export import Exported
-from ._jobs import Job, JobFailed
 from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._array import Array
+    from ._async_client import AsyncArray, AsyncClient, AsyncJob, aconnect
+    from ._client import Client, connect
+    from ._export import Exported
+    from ._jobs import Job, JobFailed
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadType", "BadValue", "Busy", "Client",
            "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "NotFound", "OutOfMemory",
            "__version__", "aconnect", "connect"]
+
+if not TYPE_CHECKING:  # which knows them from above
+    _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",
+             "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "aconnect": "_async_client",
+             "connect": "_client"}
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+        return value
+
+    def __dir__() -> List[str]:
+        return sorted({*globals(), *__all__})

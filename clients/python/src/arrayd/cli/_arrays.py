@@ -51,7 +51,7 @@ def get(context: Context) -> int:
     args = context.args
     path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
     r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept=OCTETS if args.raw else NPY,
-                headers=context.client._engine.headers)
+                headers=context.headers)
     n = download(context, r, path, args.ref)
     if path != "-":
         context.say(f"{path}: {human(n)}")
@@ -63,7 +63,7 @@ def rm(context: Context) -> int:
     status = 0
     for ref in context.args.ref:
         try:
-            context.client.delete(ref)
+            context.ask("DELETE", path_of(ref))
         except ArraydError as e:
             if e.code == "not_found" and context.args.force:
                 continue
@@ -128,7 +128,7 @@ def info(context: Context) -> int:
         found = [context.ask("GET", path_of(r)) for r in args.ref]
         print(json.dumps(found, indent=2) if args.json else "\n\n".join(_described(m) for m in found))
         return 0
-    all_ = context.client.info()
+    all_ = context.ask("GET", "/v1/info")
     if args.json:
         print(json.dumps(all_, indent=2))
         return 0

@@ -16,7 +16,6 @@ import threading
 from importlib import resources
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .._dtypes import BY_NAME
 from .._errors import ArraydError
 from ._context import Context, Failure
 
@@ -144,8 +143,6 @@ def _values(line: _Line, action: argparse.Action, word: str, before: str) -> Ite
     elif kind == "ref":
         done = set(line.positionals) if action.nargs in ("*", "+") else set()
         yield from ((before + n, about) for n, about in _arrays(line) if n.startswith(word) and n not in done)
-    elif kind == "dtype":
-        yield from ((before + n, "") for n in BY_NAME if n.startswith(word))
     elif kind == "session":
         yield from ((before + s["id"], s["name"] or "") for s in _ask(line, lambda c: c.pages("/v1/sessions", "sessions"))
                     if s["id"].startswith(word))
@@ -176,7 +173,7 @@ def _expression(line: _Line, word: str) -> Iterator[Candidate]:
         if n.startswith(begun):
             yield front + n, about
     if begun:
-        for op in _ask(line, lambda c: c.client.info()["operations"]):
+        for op in _ask(line, lambda c: c.ask("GET", "/v1/info")["operations"]):
             if op["name"].startswith(begun):
                 yield f"{front}{op['name']}(", str(op.get("signature", "function"))
 

@@ -5,14 +5,17 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import ssl
 import sys
-from typing import Any, Callable, Dict, List, Optional, TextIO
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TextIO, Tuple
 
-from .._client import Client
 from .._errors import ArraydError
-from .._transport import Transport
+from .._transport import Transport, ask
+
+if TYPE_CHECKING:
+    from .._client import Client
 
 PROGRAM = "arrayd-cli"
 DEFAULT_URL = "http://127.0.0.1:7411"
@@ -65,7 +68,8 @@ class Context:
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
-        self._client: Optional[Client] = None
+        self._transport: Optional[Transport] = None
+        self._client: "Optional[Client]" = None
         self._temporary: List[str] = []
 
     @property
@@ -73,9 +77,18 @@ class Context:
         return url_of(self.args)
 
     @property
-    def client(self) -> Client:
+    def session(self) -> Optional[str]:
+        return self.args.session or os.environ.get("ARRAYD_SESSION") or None
+
+    @property
+    def headers(self) -> Tuple[Tuple[str, str], ...]:
+        """Of every request."""
+        return (("Arrayd-Session", self.session),) if self.session else ()
+
+    @property
+    def transport(self) -> Transport:
         """Nothing is sent before the first request."""
-        if self._client is None:
+        if self._transport is None:
             tls = None
             if self.args.cacert:
                 try:
@@ -83,14 +96,24 @@ class Context:
                 except (OSError, ssl.SSLError) as e:
                     raise Failure(f"{self.args.cacert}: {e}") from e
             try:
-                transport = Transport(self.url, token_of(self.args), self.args.timeout, tls)
+                self._transport = Transport(self.url, token_of(self.args), self.args.timeout, tls)
             except ValueError as e:
                 raise Failure(str(e), 2) from e
-            self._client = Client(transport, self.args.session or os.environ.get("ARRAYD_SESSION") or None, "transport")
+        return self._transport
+
+    @property
+    def client(self) -> "Client":
+        """The package's array namespace, for what needs it: it takes NumPy, which takes longer to load than most commands to run."""
+        if self._client is None:
+            from .._client import Client
+
+            self._client = Client(self.transport, self.session)
         return self._client
 
     def ask(self, method: str, path: str, value: Any = None) -> Any:
-        return self.client.request(method, path, value)
+        """The JSON reply, or None where there is none."""
+        r = self.transport.send(ask(method, path, value, headers=self.headers))
+        return json.loads(r.body) if r.body and "json" in r.headers.get("content-type", "") else None
 
     def pages(self, path: str, key: str) -> List[Dict[str, Any]]:
         """All entries of a list that comes in pages."""
@@ -108,19 +131,18 @@ class Context:
         self._temporary.append(id_)
         return id_
 
-    def keep(self, id_: str) -> None:
-        self._temporary.remove(id_)
-
     def close(self) -> None:
         """Best effort: the command has ended one way or the other."""
-        if self._client is None:
+        if self._transport is None:
             return
         for id_ in self._temporary:
             try:
-                self._client.delete(id_)
+                self.ask("DELETE", f"/v1/arrays/{id_}")
             except ArraydError:
                 pass
-        self._client.close()
+        if self._client is not None:
+            self._client.release()
+        self._transport.close()
 
     def say(self, message: str) -> None:
         """Something that is neither result nor error: standard error, unless --quiet."""

@@ -6,15 +6,11 @@ import shutil
 import sys
 from typing import Any, Dict, Tuple
 
-import numpy as np
-
-from .._dtypes import FLOAT32, NAME_OF, bfloat16
 from .._errors import ArraydError
-from .._namespace import _read
 from .._transport import Request, ask
 from ._context import Context, Failure, human
 from ._streams import NPY, download
-from ._values import bound, explained
+from ._values import bound, explained, unwired
 
 WHOLE = 1000  # elements: of larger arrays the corners are printed
 
@@ -56,7 +52,7 @@ def located(e: ArraydError, places: Places) -> Exception:
 def _answer(context: Context, body: Dict[str, Any]) -> int:
     args = context.args
     if args.output is not None:
-        r = ask("POST", "/v1/evaluate", body, accept=NPY, headers=context.client._engine.headers)
+        r = ask("POST", "/v1/evaluate", body, accept=NPY, headers=context.headers)
         n = download(context, Request(*r), args.output, args.output if args.output != "-" else "result")
         if args.output != "-":
             context.say(f"{args.output}: {human(n)}")
@@ -75,11 +71,15 @@ def _answer(context: Context, body: Dict[str, Any]) -> int:
 
 
 def _scalar(m: Dict[str, Any]) -> str:
-    value = _read(m["value"])
+    value = unwired(m["value"])
     return str(value) if not isinstance(value, complex) else str(value).strip("()")
 
 
 def _text(context: Context, id_: str, size: int, full: bool) -> str:
+    import numpy as np
+
+    from .._dtypes import FLOAT32, NAME_OF, bfloat16
+
     x = context.client.array(id_)
     if x.dtype == bfloat16:
         x = context.client.astype(x, FLOAT32)

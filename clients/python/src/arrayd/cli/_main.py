@@ -13,7 +13,7 @@ from .._errors import ArraydError, Busy, Denied
 from .._version import __version__
 from . import _arrays, _complete, _eval, _run
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain, duration
-from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
+from ._values import DTYPES, counted, explained, extents, index, name, pair, ref, seconds, whole
 
 ABOUT = f"""\
 Arrays of an arrayd daemon, from the shell.
@@ -68,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(p, "--unnamed", action="store_true", help="give it no name")
     _add(p, "--slice", metavar="SLICE", type=index, help="write to this part of the array NAME: '[1:3, ::2]'")
     _add(p, "--raw", action="store_true", help="the file has no head: bytes in C order, little-endian")
-    _add(p, "--dtype", completes="dtype", metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
+    _add(p, "--dtype", choices=DTYPES, metavar="DTYPE", help="of --raw; or bfloat16 for a file of 2-byte voids")
     _add(p, "--shape", metavar="N,M,…", type=extents, help="of --raw")
     _add(p, "--json", action="store_true", help="print the metadata")
 
@@ -88,7 +88,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add(g, "--out", completes="ref", metavar="REF", type=ref, help="the result is written to this array")
     _add(g, "-o", "--output", completes="npy", metavar="FILE", help="the result becomes a .npy file; - for standard output")
     _add(p, "--index", metavar="SLICE", type=index, help="the part of --out's array that is written to")
-    _add(p, "--dtype", completes="dtype", metavar="DTYPE", help="of the result")
+    _add(p, "--dtype", choices=DTYPES, metavar="DTYPE", help="of the result")
     _add(p, "--fast-math", action="store_true", help="faster, and the last digits may differ")
     _add(p, "--full", action="store_true", help="print all elements with all their digits")
     _add(p, "--json", action="store_true", help="print dtype, shape and value, or the metadata of what was made, as JSON")
@@ -178,7 +178,7 @@ def _hear() -> Any:
 def _refused(e: ArraydError, context: Context) -> str:
     text = f"{explained(e)}"
     if isinstance(e, Denied) and e.status == 401:
-        text += "\nset ARRAYD_TOKEN, or name a file with --token-file" if context.client._transport.token is None else \
+        text += "\nset ARRAYD_TOKEN, or name a file with --token-file" if context.transport.token is None else \
             "\nthe daemon does not know this token"
     if isinstance(e, Busy) and e.retry_after:
         text += f"\ncome again in {duration(e.retry_after)}"

@@ -51,7 +51,7 @@ def run(context: Context) -> int:
         return 0
     status = _watched(context, job, program)
     for n, path in args.save:
-        r = Request("GET", path_of(str(bind.get(n, n)), "/data"), accept=NPY, headers=context.client._engine.headers)
+        r = Request("GET", path_of(str(bind.get(n, n)), "/data"), accept=NPY, headers=context.headers)
         context.say(f"{path}: {human(download(context, r, path, n))}")
     return status
 

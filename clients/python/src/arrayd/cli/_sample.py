@@ -49,14 +49,14 @@ class Watch:
     def look(self) -> Sample:
         """ArraydError where the daemon is not there or refuses."""
         context = self.context
-        info = context.client.info()
+        info = context.ask("GET", "/v1/info")
         now = time.monotonic()
         hidden: List[str] = []
         totals: Dict[str, float] = {}
         principals: Dict[str, Dict[str, float]] = {}
         if not self._forbidden:
             try:
-                r = context.client._transport.send(Request("GET", "/metrics", accept="text/plain", safe=True))
+                r = context.transport.send(Request("GET", "/metrics", accept="text/plain", safe=True))
                 totals, principals = metrics(r.body.decode("utf-8", "replace"))
             except ArraydError as e:
                 if e.status not in (401, 403, 404):

@@ -4,18 +4,17 @@ from __future__ import annotations
 import ast
 import http.client
 import json
+import math
 import os
+import re
 import stat
 import struct
 import sys
 import tempfile
 from types import TracebackType
-from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Tuple, Type
+from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
-import numpy as np
-
-from .._dtypes import dtype_of
 from .._errors import ConnectionLost
 from .._transport import OCTETS, Request
 from ._bar import TransferBar
@@ -30,8 +29,7 @@ class Npy(NamedTuple):
     """What the head of an .npy file says."""
 
     head: bytes  # as it is in the file
-    shape: Tuple[int, ...]
-    nbytes: int
+    nbytes: int  # of what follows
 
 
 def _exactly(f: BinaryIO, n: int, where: str) -> bytes:
@@ -59,15 +57,15 @@ def read_head(f: BinaryIO, where: str) -> Npy:
     text = _exactly(f, length, where)
     try:
         fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1").strip())
-        dtype, shape = np.dtype(fields["descr"]), tuple(int(n) for n in fields["shape"])
+        descr, shape = fields["descr"], [int(n) for n in fields["shape"]]
     except (ValueError, SyntaxError, KeyError, TypeError, MemoryError, RecursionError) as e:
         raise Failure(f"{where}: its head cannot be read: {e}") from e
-    if dtype.hasobject:
+    if descr == "|O":
         raise Failure(f"{where} holds pickled Python objects, not numbers")
-    nbytes = dtype.itemsize
-    for n in shape:
-        nbytes *= n
-    return Npy(head + text, shape, nbytes)
+    kind = re.fullmatch(r"[<>|=]?([a-zA-Z])(\d+)", descr) if isinstance(descr, str) else None
+    if kind is None or kind[1] not in "biufcV":
+        raise Failure(f"{where} holds no numbers: its dtype is {descr}")
+    return Npy(head + text, int(kind[2]) * math.prod(shape))
 
 
 def _left(f: BinaryIO) -> Optional[int]:
@@ -77,6 +75,12 @@ def _left(f: BinaryIO) -> Optional[int]:
         return there.st_size - f.tell() if stat.S_ISREG(there.st_mode) else None
     except OSError:
         return None
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of an element of one of the daemon's dtypes."""
+    bits = re.search(r"\d+\Z", dtype)
+    return int(bits[0]) // 8 if bits else 1
 
 
 class Body:
@@ -109,9 +113,9 @@ class Body:
 def send(context: Context, method: str, path: str, body: Body, content_type: str) -> Any:
     """The JSON reply, or None."""
     r = Request(method, path, body, content_type, "application/json",
-                headers=(*context.client._engine.headers, ("Content-Length", str(len(body.head) + body.nbytes))))
+                headers=(*context.headers, ("Content-Length", str(len(body.head) + body.nbytes))))
     try:
-        c, reply = context.client._transport.stream(r)
+        c, reply = context.transport.stream(r)
         try:
             text = reply.read()
         except (OSError, http.client.HTTPException) as e:
@@ -135,10 +139,8 @@ def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[
         query = []
         if raw:
             assert dtype is not None and shape is not None
-            nbytes = dtype_of(dtype).itemsize
-            for n in filter(None, shape.split(",")):
-                nbytes *= int(n)
-            npy, kind = Npy(b"", (), nbytes), OCTETS
+            nbytes = itemsize(dtype) * math.prod(int(n) for n in shape.split(",") if n)
+            npy, kind = Npy(b"", nbytes), OCTETS
             query = [f"dtype={dtype}", f"shape={shape}"] if into is None else []
         else:
             npy, kind = read_head(f, where), NPY
@@ -209,7 +211,7 @@ def _umask() -> int:
 def download(context: Context, r: Request, path: str, label: str) -> int:
     """Writes the reply's body to a file; how many bytes that is."""
     out = Output(path)
-    c, reply = context.client._transport.stream(r)
+    c, reply = context.transport.stream(r)
     try:
         total = int(reply.headers.get("Content-Length") or 0)
         bar = TransferBar(label, total, False if context.args.quiet else None)

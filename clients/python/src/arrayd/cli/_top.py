@@ -34,7 +34,7 @@ def top(context: Context) -> int:
     watch = Watch(context)
     sort = args.sort or SORTS[0]
     if not args.once and not args.json and args.count is None and at_terminal(sys.stdout) and at_terminal(sys.stdin):
-        context.client.info()  # what is wrong with the address or the token is said before the screen is taken
+        context.ask("GET", "/v1/info")  # what is wrong with the address or the token is said before the screen is taken
         try:
             curses.wrapper(Screen(watch, args.delay or 1.0, sort).run)
             return 0

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -10,10 +11,11 @@ from typing import Any, List, Optional, Tuple
 from urllib.parse import quote
 
 from .._errors import ArraydError
-from .._namespace import _wire
 from ._context import Context, Failure
 from ._streams import upload
 
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
+          "complex64", "complex128")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
 
@@ -102,6 +104,22 @@ def number(text: str) -> Optional[Any]:
     return None
 
 
+def wire(n: Any) -> Any:
+    """A number as JSON has it."""
+    if isinstance(n, complex):
+        return [wire(n.real), wire(n.imag)]
+    if isinstance(n, float) and not math.isfinite(n):
+        return "NaN" if n != n else "Infinity" if n > 0 else "-Infinity"
+    return n
+
+
+def unwired(v: Any) -> Any:
+    """A number from JSON."""
+    if isinstance(v, list):
+        return complex(float(v[0]), float(v[1]))
+    return float(v) if isinstance(v, str) else v
+
+
 def is_file(text: str) -> bool:
     return text == "-" or text.endswith(".npy") or "/" in text
 
@@ -110,7 +128,7 @@ def bound(context: Context, what: str, text: str) -> Any:
     """What --bind's VALUE is in a request: a number, an array's name or id, or a file, whose array goes when the command ends."""
     n = number(text)
     if n is not None:
-        return str(n) if isinstance(n, int) and not isinstance(n, bool) and abs(n) > 2**53 else _wire(n)
+        return wire(n)
     if is_file(text):
         return context.temporary(str(upload(context, text, None)["id"]))
     try:
