@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from cli import SOURCE, Terminal, cli, environment
 from client import npy_bytes
+from test_tls import make_certificate
 
 from arrayd._dtypes import BY_NAME  # noqa: E402  (cli.py has made it findable)
 from arrayd.cli._context import human  # noqa: E402
@@ -330,6 +332,20 @@ def test_statuses(run, daemon, api, tmp_path):
     t = Terminal(["arrayd-cli", "get", "many", "-"], env)  # bytes are not for terminals
     status, seen = t.end()
     assert status == 2 and "standard output is a terminal" in seen
+
+
+def test_over_tls(daemon_with, tmp_path, monkeypatch):
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl to make certificates")
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    cert, key = make_certificate(tmp_path, "cert")
+    run = cli(f"https://127.0.0.1:{daemon_with('--tls-cert', cert, '--tls-key', key).port}")
+    np.save(tmp_path / "u.npy", np.arange(300000.0))
+    ok(run("--cacert", cert, "put", tmp_path / "u.npy"))
+    assert ok(run("get", "u", "-", "--cacert", cert)).data == (tmp_path / "u.npy").read_bytes()
+    fails(run("ls"), 1, "certificate verify failed")
+    fails(run("ls", "--cacert", key), 1, str(key))
+    fails(run("ls", "--cacert", tmp_path / "none"), 1, "No such file")
 
 
 def test_who_one_is(accounts, daemon_with, tmp_path, monkeypatch):
