@@ -239,9 +239,10 @@ bool mover_start(struct mover *m); /* where it is not running; false: it cannot 
  * mover's thread; taken. */
 void mover_bury(struct mover *m, struct storage *take_st);
 /* Does that now, which may take long. mover_dig_shares: with what others could map alone, which
- * waits for no work; false: there was none. */
+ * waits for no work; whether any has come back since mover_shares_back said `since`. */
 void mover_dig(struct mover *m);
-bool mover_dig_shares(struct mover *m);
+bool mover_dig_shares(struct mover *m, uint64_t since);
+uint64_t mover_shares_back(const struct mover *m);
 /* With the lock held: the task, which is to be submitted, copies the buffer's contents to
  * `take_to`, which becomes its storage; false: without memory, nothing has happened and `take_to`
  * is gone. */

@@ -39,16 +39,18 @@ static enum err_code lacking(const struct storage *st, enum err_code code, struc
 /* Where there is no memory, what was let go of may not be back yet. */
 static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
 {
+    uint64_t back = mover_shares_back(st->engine->mover);
     enum err_code code = alloc_once(st, zero, e);
-    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover))
+    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover, back))
         code = alloc_once(st, zero, e);
     return lacking(st, code, e);
 }
 
 static enum err_code share_alloc(struct storage *st, bool zero, bool must, struct err *e)
 {
+    uint64_t back = mover_shares_back(st->engine->mover);
     enum err_code code = share_once(st, zero, must, e);
-    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover))
+    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover, back))
         code = share_once(st, zero, must, e);
     return lacking(st, code, e);
 }

@@ -32,6 +32,7 @@ struct mover {
     struct eviction *first, *last;
     pthread_mutex_t share_grave;        /* the same of what others could map */
     struct storage *dead, *dead_shares; /* by next_dead */
+    _Atomic uint64_t shares_back;       /* given back so far */
 };
 
 /* --- fetching --- */
@@ -345,23 +346,21 @@ void mover_bury(struct mover *m, struct storage *take_st)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* Gives back what is listed, or waits while another does; false: there was nothing. */
-static bool dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
+/* Gives back what is listed; `grave` is for waiting for what another is giving back. */
+static void dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
 {
     struct engine *g = m->engine;
     const struct backend_ops *ops = g->backend->ops;
-    bool any = pthread_mutex_trylock(grave) != 0;
-    if (any)
-        pthread_mutex_lock(grave);
+    pthread_mutex_lock(grave);
     pthread_mutex_lock(&m->lock);
     struct storage *st = *dead;
     *dead = NULL;
     pthread_mutex_unlock(&m->lock);
-    any |= st != NULL;
     while (st) {
         struct storage *next = st->next_dead;
         if (st->share.data) {
             ops->share_free(g->backend, st->device, &st->share);
+            atomic_fetch_add(&m->shares_back, 1);
         } else {
             ops->host_free(g->backend, st->data, st->size);
             atomic_fetch_sub(&g->host_bytes, st->size);
@@ -370,18 +369,23 @@ static bool dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
         st = next;
     }
     pthread_mutex_unlock(grave);
-    return any;
 }
 
 void mover_dig(struct mover *m)
 {
-    (void)mover_dig_shares(m);
-    (void)dig(m, &m->dead, &m->grave);
+    dig(m, &m->dead_shares, &m->share_grave);
+    dig(m, &m->dead, &m->grave);
 }
 
-bool mover_dig_shares(struct mover *m)
+uint64_t mover_shares_back(const struct mover *m)
 {
-    return dig(m, &m->dead_shares, &m->share_grave);
+    return atomic_load(&m->shares_back);
+}
+
+bool mover_dig_shares(struct mover *m, uint64_t since)
+{
+    dig(m, &m->dead_shares, &m->share_grave);
+    return mover_shares_back(m) != since;
 }
 
 static void *mover_run(void *user)

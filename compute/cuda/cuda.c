@@ -133,6 +133,16 @@ static int attribute(struct cuda *c, CUdevice device, int which)
     return c->driver->cuDeviceGetAttribute(&v, which, device) == CUDA_SUCCESS ? v : 0;
 }
 
+/* As NVIDIA's tools write it. */
+static void write_uuid(const CUuuid *id, char ret[DEVICE_UUID])
+{
+    size_t n = (size_t)snprintf(ret, DEVICE_UUID, "GPU");
+    for (int i = 0; i < 16; i++)
+        n += (size_t)snprintf(ret + n, DEVICE_UUID - n,
+                              i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                              id->bytes[i]);
+}
+
 /* Identity; what hangs on it comes after. */
 static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
 {
@@ -141,6 +151,9 @@ static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
     if (v->cuDeviceGetName(d->name, sizeof d->name, handle) != CUDA_SUCCESS)
         snprintf(d->name, sizeof d->name, "GPU %d", handle);
     (void)v->cuDeviceTotalMem(&d->memory_total, handle);
+    CUuuid id = {{0}};
+    if (v->cuDeviceGetUuid(&id, handle) == CUDA_SUCCESS)
+        write_uuid(&id, d->uuid);
     snprintf(d->arch, sizeof d->arch, "sm_%d%d",
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
              attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
@@ -163,6 +176,10 @@ static enum err_code device_open(struct cuda_device *d, struct err *e)
         return code;
     d->opened = 2;
     timed(c, "pool", &since);
+    if (c->config.shareable) {
+        cuda_share_open(d);
+        timed(c, "sharing", &since);
+    }
     code = cuda_slabs_open(d, e);
     if (code != ERR_OK)
         return code;
@@ -334,6 +351,11 @@ static void cuda_device_info(struct backend *b, int device, struct backend_devic
     memcpy(ret->architecture, d->arch, sizeof d->arch);
 }
 
+static void cuda_uuid(struct backend *b, int device, char ret[DEVICE_UUID])
+{
+    memcpy(ret, cuda_of(b)->devices[device].uuid, DEVICE_UUID);
+}
+
 static void *cuda_host(struct backend *b, void *p)
 {
     (void)b;
@@ -408,6 +430,11 @@ const struct backend_ops backend_cuda_ops = {
     .device_info = cuda_device_info,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .share_problem = cuda_share_problem,
+    .share_alloc = cuda_share_alloc,
+    .share_export = cuda_share_export,
+    .share_free = cuda_share_free,
+    .uuid = cuda_uuid,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
     .host = cuda_host,

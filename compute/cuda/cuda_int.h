@@ -1,6 +1,6 @@
 /* The CUDA backend's inside, shared by the files of compute/cuda only: cuda.c (devices, the
- * vtable), stream.c (queues, launches, completion), memory.c (pool), slab.c and transfer.c (bytes
- * in and out), prepare.c (a kernel made ready).
+ * vtable), stream.c (queues, launches, completion), memory.c (pool), share.c (memory that others
+ * can map), slab.c and transfer.c (bytes in and out), prepare.c (a kernel made ready).
  *
  * Threads: anybody submits; one completion thread a device tells what has run; some threads
  * compile and load code. Locks: device->lock protects its streams' queues; slabs and pool have
@@ -29,7 +29,7 @@ struct cuda_device {
     int index; /* ours: 0, 1, … among those that can be used */
     CUdevice handle;
     CUcontext context; /* the primary one, retained */
-    char name[128], arch[16];
+    char name[128], arch[16], uuid[DEVICE_UUID];
     size_t memory_total;
     int opened; /* parts of it, for closing */
 
@@ -39,6 +39,10 @@ struct cuda_device {
     pthread_mutex_t memory_lock;
     int64_t live_bytes, peak_bytes;
     int64_t allocations, trims;
+
+    /* share.c */
+    int64_t share_grain;     /* sizes are multiples of it */
+    char share_problem[192]; /* why there is no memory for sharing; "": there is */
 
     struct slabs *slabs;  /* slab.c: pinned host memory */
     CUmodule pack_module; /* pack.c */
@@ -107,6 +111,28 @@ struct cuda_memory_stats {
     int64_t free, total;        /* of the device, bytes; 0 when it does not say */
 };
 void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret);
+
+/* For share.c, of whose memory the pool knows nothing. Books bytes against the configured limit;
+ * hands what the pool keeps back to the driver; what comes into memory before any stream sees it,
+ * after cuMemsetD8Async on alloc_stream. */
+enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e) must_check;
+void cuda_memory_discharge(struct cuda_device *d, int64_t size);
+void cuda_memory_count(struct cuda_device *d); /* an allocation more */
+CUresult cuda_memory_trim(struct cuda_device *d);
+enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e) must_check;
+enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e); /* the error */
+
+/* --- share.c --- */
+
+/* Looks whether there is memory for sharing: makes some, and a descriptor of it. */
+void cuda_share_open(struct cuda_device *d);
+/* backend.h's */
+const char *cuda_share_problem(struct backend *b, int device);
+enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
+                               struct shared_block *ret, struct err *e);
+enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
+                                bool write, int *ret_fd, struct err *e);
+void cuda_share_free(struct backend *b, int device, const struct shared_block *share);
 
 /* --- slab.c, transfer.c, pack.c --- */
 

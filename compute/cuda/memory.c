@@ -80,8 +80,7 @@ void cuda_memory_close(struct cuda_device *d)
     pthread_mutex_destroy(&d->memory_lock);
 }
 
-/* Books `size` bytes against the configured limit. */
-static enum err_code charge(struct cuda_device *d, int64_t size, struct err *e)
+enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e)
 {
     int64_t limit = d->cuda->config.memory_limit;
     pthread_mutex_lock(&d->memory_lock);
@@ -98,7 +97,7 @@ static enum err_code charge(struct cuda_device *d, int64_t size, struct err *e)
                    size, limit, live);
 }
 
-static void count(struct cuda_device *d)
+void cuda_memory_count(struct cuda_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
     d->allocations++;
@@ -107,40 +106,56 @@ static void count(struct cuda_device *d)
     pthread_mutex_unlock(&d->memory_lock);
 }
 
-static void discharge(struct cuda_device *d, int64_t size)
+void cuda_memory_discharge(struct cuda_device *d, int64_t size)
 {
     pthread_mutex_lock(&d->memory_lock);
     d->live_bytes -= size;
     pthread_mutex_unlock(&d->memory_lock);
 }
 
+CUresult cuda_memory_trim(struct cuda_device *d)
+{
+    const struct driver *cu = d->cuda->driver;
+    pthread_mutex_lock(&d->memory_lock);
+    d->trims++;
+    pthread_mutex_unlock(&d->memory_lock);
+    /* what has been freed is the pool's to give back only when the stream has got there */
+    CUresult r = cu->cuStreamSynchronize(d->alloc_stream);
+    return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->pool, 0) : r;
+}
+
+enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e)
+{
+    size_t free_bytes = 0, total = 0;
+    if (d->cuda->driver->cuMemGetInfo(&free_bytes, &total) == CUDA_SUCCESS)
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "device %d has no %" PRId64 " bytes in one piece: %zu of %zu are free",
+                       d->index, size, free_bytes, total);
+    return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes in one piece",
+                   d->index, size);
+}
+
 /* From the pool, its kept memory handed back first where that is needed. */
 static enum err_code take(struct cuda_device *d, int64_t size, CUdeviceptr *ret, struct err *e)
 {
-    struct cuda *c = d->cuda;
-    const struct driver *cu = c->driver;
+    const struct driver *cu = d->cuda->driver;
     CUresult r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-        pthread_mutex_lock(&d->memory_lock);
-        d->trims++;
-        pthread_mutex_unlock(&d->memory_lock);
-        /* what has been freed is the pool's to give back only when the stream has got there */
-        r = cu->cuStreamSynchronize(d->alloc_stream);
-        if (r == CUDA_SUCCESS)
-            r = cu->cuMemPoolTrimTo(d->pool, 0);
+        r = cuda_memory_trim(d);
         if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
             r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
     }
-    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
-        size_t free_bytes = 0, total = 0;
-        if (cu->cuMemGetInfo(&free_bytes, &total) == CUDA_SUCCESS)
-            return err_set(e, ERR_OUT_OF_MEMORY,
-                           "device %d has no %" PRId64 " bytes in one piece: %zu of %zu are free",
-                           d->index, size, free_bytes, total);
-        return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes in one piece",
-                       d->index, size);
-    }
-    return cuda_check(c, r, "cuMemAllocFromPoolAsync", e);
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? cuda_memory_none(d, size, e)
+                                         : cuda_check(d->cuda, r, "cuMemAllocFromPoolAsync", e);
+}
+
+enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUresult r = cu->cuStreamQuery(d->alloc_stream);
+    if (r != CUDA_ERROR_NOT_READY)
+        return cuda_check(d->cuda, r, "cuStreamQuery", e);
+    return cuda_check(d->cuda, cu->cuStreamSynchronize(d->alloc_stream), "cuStreamSynchronize", e);
 }
 
 /* Until the memory may be used on any stream. */
@@ -152,12 +167,7 @@ static enum err_code settle(struct cuda_device *d, CUdeviceptr p, int64_t size, 
     if (zero)
         code = cuda_check(c, c->driver->cuMemsetD8Async(p, 0, (size_t)size, d->alloc_stream),
                           "cuMemsetD8Async", e);
-    if (code != ERR_OK)
-        return code;
-    CUresult r = c->driver->cuStreamQuery(d->alloc_stream);
-    if (r != CUDA_ERROR_NOT_READY)
-        return cuda_check(c, r, "cuStreamQuery", e);
-    return cuda_check(c, c->driver->cuStreamSynchronize(d->alloc_stream), "cuStreamSynchronize", e);
+    return code == ERR_OK ? cuda_memory_settle(d, e) : code;
 }
 
 /* Device memory that may be used on any stream. */
@@ -185,14 +195,14 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
     if (size > INT64_MAX - GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     size = rounded(size);
-    enum err_code code = charge(d, size, e);
+    enum err_code code = cuda_memory_charge(d, size, e);
     if (code != ERR_OK)
         return code;
     code = obtain(d, size, zero, ret, e);
     if (code == ERR_OK)
-        count(d);
+        cuda_memory_count(d);
     else
-        discharge(d, size);
+        cuda_memory_discharge(d, size);
     return code;
 }
 
@@ -200,7 +210,7 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     cuda_free_own(d, p);
-    discharge(d, rounded(size));
+    cuda_memory_discharge(d, rounded(size));
 }
 
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)

@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http
+#                            values fair move http export
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -104,6 +104,12 @@ step_arrays() {
     on_cuda arrays "$checked/tests/backend/array_suite" cuda
 }
 
+# Memory that another process maps: what it sees and writes, what is left when it is killed, and how
+# long it takes for 2 GiB.
+step_export() {
+    on_cuda export "$checked/tests/backend/export_suite" cuda 2147483648
+}
+
 step_sanitize() {
     local tool failed=0 sanitizer
     sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
@@ -173,6 +179,7 @@ run_step() {
     unit) meson test -C "$checked" --no-rebuild --print-errorlogs --suite unit ;;
     backend) step_backend ;;
     arrays) step_arrays ;;
+    export) step_export ;;
     sanitize) step_sanitize ;;
     suite) http_tests "${SHARES:-6}" "$root/tests/http" ;;
     devices) http_tests 1 "$root/tests/http/test_gpu.py" -k "room or meet" ;;
@@ -193,6 +200,7 @@ limit_of() {
     unit) echo "${LIMIT_UNIT:-120}" ;;
     backend) echo "${LIMIT_BACKEND:-300}" ;;
     arrays) echo "${LIMIT_ARRAYS:-400}" ;;
+    export) echo "${LIMIT_EXPORT:-90}" ;;
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
     suite) echo "${LIMIT_SUITE:-500}" ;;
     devices) echo "${LIMIT_DEVICES:-60}" ;;

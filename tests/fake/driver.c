@@ -22,6 +22,7 @@ static const struct {
     {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
     {214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
     {218, "CUDA_ERROR_INVALID_PTX"},
+    {304, "CUDA_ERROR_OPERATING_SYSTEM"},
     {400, "CUDA_ERROR_INVALID_HANDLE"},
     {500, "CUDA_ERROR_NOT_FOUND"},
     {600, "CUDA_ERROR_NOT_READY"},
@@ -36,6 +37,7 @@ static const struct {
     {718, "CUDA_ERROR_INVALID_PC"},
     {719, "CUDA_ERROR_LAUNCH_FAILED"},
     {800, "CUDA_ERROR_NOT_PERMITTED"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED"},
     {999, "CUDA_ERROR_UNKNOWN"},
 };
 
@@ -126,6 +128,10 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
         *value = 1;
         break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+        *value = vmm_is_there();
+        break;
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
     case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
         *value = 0;
@@ -137,6 +143,19 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
         fake_warn("cuDeviceGetAttribute: attribute %d is not one of the fake's", attribute);
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     }
+    return fake_leave(CUDA_SUCCESS);
+}
+
+/* The same in every process. */
+EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device)
+{
+    int r = fake_enter("cuDeviceGetUuid", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!is_device(device))
+        return fake_leave(CUDA_ERROR_INVALID_DEVICE);
+    memcpy(uuid->bytes, "arrayd's fake \xff", 15);
+    uuid->bytes[15] = (unsigned char)device;
     return fake_leave(CUDA_SUCCESS);
 }
 

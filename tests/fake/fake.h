@@ -19,7 +19,6 @@
 #undef CU
 
 enum { FAKE_MAX_DEVICES = 16, FAKE_POISON = 0xa5 };
-enum { CUDA_ERROR_NOT_PERMITTED = 800 };
 
 struct fake_device {
     struct CUctx_st *context;
@@ -37,10 +36,10 @@ struct fake {
     long calls, live[FAKE_KINDS];
     long fail_at, fail_launch_at, refuse_at; /* counting down; 0 is never */
     int fail_code, fail_launch_code, refuse_code, sticky;
-    long hold_left; /* launches that will be held */
-    bool holding;   /* those that are wait */
-    const char *fail_file, *failed;
-    bool armed; /* fail_at is of that file */
+    long hold_left;                             /* launches that will be held */
+    bool holding;                               /* those that are wait */
+    const char *fail_file, *failed, *fail_name; /* fail_at counts calls of that name; NULL: all */
+    bool armed;                                 /* fail_at is of that file */
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */
     bool has_ended;
@@ -66,7 +65,8 @@ struct CUmemPoolHandle_st {
 struct allocation {
     char *start, *map;
     size_t size, mapped;
-    struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory */
+    struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory, or: */
+    bool is_mapped;                  /* by cuMemMap; its pages are vmm.c's */
     bool freeing;                    /* its release is queued */
 };
 
@@ -180,6 +180,14 @@ void event_unref(struct CUevent_st *e);
  * `executing`: one whose release is queued counts too. */
 struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who);
 bool memory_owned(const void *p); /* inside a live allocation, pinned host memory too */
+
+/* Pages that are somebody else's become an allocation, or are none any more. */
+void memory_add_mapped(char *start, size_t size);
+void memory_drop_mapped(char *start);
+bool memory_fits(int device, size_t bytes); /* beside what pools and others have reserved */
+
+/* vmm.c */
+bool vmm_is_there(void);
 
 /* fiber.c: runs a launch; 0, the error it trapped with, or FIBER_VIOLATION. `why` gets a text when
  * not 0. */

@@ -9,7 +9,8 @@
  *   ARRAYD_FAKE_ARCH=90,80    compute capability of each device; of the last for those not named
  *   ARRAYD_FAKE_DRIVER=13000  version of the driver; read when it is asked for
  *   ARRAYD_FAKE_NVRTC=13.0    of NVRTC; likewise
- *   ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
+ *   ARRAYD_FAKE_VMM=0         no memory that can be shared by descriptors; read when it is asked
+ * for ARRAYD_FAKE_ORDER=reverse blocks and threads run last to first: a missing barrier shows
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
  *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in
@@ -30,6 +31,8 @@
  * are not counted. A sticky code (700, 702, 710, 714 to 719) is then returned by
  * every later call of the process, and queued work is dropped. */
 void fake_cuda_fail(int nth, int code);
+/* The same of the calls of that name ("cuMemCreate", static text) alone. */
+void fake_cuda_fail_call(const char *name, int nth, int code);
 /* The nth kernel launch from now returns success and fails with `code`, which becomes sticky, when
  * the stream reaches it. */
 void fake_cuda_fail_launch(int nth, int code);
@@ -55,6 +58,9 @@ enum fake_kind {
     FAKE_MODULES,
     FAKE_GRAPHS, /* executable ones, too */
     FAKE_POOLS,
+    FAKE_HANDLES,  /* of virtual memory management, to physical memory */
+    FAKE_MAPPINGS, /* of that */
+    FAKE_RANGES,   /* of addresses, reserved */
     FAKE_CONTEXTS, /* retained, not released */
     FAKE_LAUNCHES, /* kernels that were run so far */
     FAKE_KINDS

@@ -40,6 +40,19 @@ static size_t position(const void *p)
     return low;
 }
 
+static void enlist(struct allocation *a)
+{
+    if (live.n == live.capacity) {
+        live.capacity = live.capacity ? 2 * live.capacity : 64;
+        live.list = realloc(live.list, live.capacity * sizeof *live.list);
+        if (!live.list)
+            abort();
+    }
+    size_t at = position(a->start);
+    memmove(live.list + at + 1, live.list + at, (live.n++ - at) * sizeof *live.list);
+    live.list[at] = a;
+}
+
 static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -60,16 +73,15 @@ static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
     memset(map + page, GUARD, (size_t)(a->start - map) - page);
     memset(a->start, FAKE_POISON, size < poisoned ? size : poisoned);
     memset(a->start + size, GUARD, (size_t)(map + page + body - a->start) - size);
-    if (live.n == live.capacity) {
-        live.capacity = live.capacity ? 2 * live.capacity : 64;
-        live.list = realloc(live.list, live.capacity * sizeof *live.list);
-        if (!live.list)
-            abort();
-    }
-    size_t at = position(a->start);
-    memmove(live.list + at + 1, live.list + at, (live.n++ - at) * sizeof *live.list);
-    live.list[at] = a;
+    enlist(a);
     return a;
+}
+
+static void delist(struct allocation *a)
+{
+    size_t i = position(a->start) - 1;
+    memmove(live.list + i, live.list + i + 1, (--live.n - i) * sizeof *live.list);
+    free(a);
 }
 
 /* NULL or where the pattern is broken. */
@@ -97,10 +109,8 @@ static void drop(struct allocation *a)
         pthread_mutex_lock(&fake.lock);
         fake_break(CUDA_ERROR_LAUNCH_FAILED);
     }
-    size_t i = position(a->start) - 1;
-    memmove(live.list + i, live.list + i + 1, (--live.n - i) * sizeof *live.list);
     munmap(a->map, a->mapped);
-    free(a);
+    delist(a);
 }
 
 static struct allocation *holding(const void *p)
@@ -108,6 +118,22 @@ static struct allocation *holding(const void *p)
     size_t i = position(p);
     struct allocation *a = i ? live.list[i - 1] : NULL;
     return a && (const char *)p <= a->start + a->size ? a : NULL;
+}
+
+void memory_add_mapped(char *start, size_t size)
+{
+    struct allocation *a = fake_alloc(sizeof *a);
+    a->start = start;
+    a->size = size;
+    a->is_mapped = true;
+    enlist(a);
+}
+
+void memory_drop_mapped(char *start)
+{
+    struct allocation *a = holding(start);
+    if (a && a->start == start && a->is_mapped)
+        delist(a);
 }
 
 bool memory_owned(const void *p)
@@ -239,7 +265,7 @@ EXPORT CUresult cuMemFreeHost(void *p)
     if (r)
         return r;
     struct allocation *a = holding(p);
-    if (!a || a->start != p || a->pool)
+    if (!a || a->start != p || a->pool || a->is_mapped)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     fake.live[FAKE_HOST_ALLOCATIONS]--;
     drop(a);
@@ -354,12 +380,16 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
     return fake_leave(CUDA_SUCCESS);
 }
 
+bool memory_fits(int device, size_t bytes)
+{
+    size_t reserved = fake.devices[device].reserved;
+    return reserved <= fake.memory && bytes <= fake.memory - reserved;
+}
+
 static bool fits(const struct CUmemPoolHandle_st *pool, size_t bytes)
 {
-    size_t reserved = fake.devices[pool->device].reserved, spare = pool->reserved - pool->used;
-    size_t more = bytes > spare ? bytes - spare : 0;
-    return bytes <= pool->max && pool->used <= pool->max - bytes && reserved <= fake.memory &&
-           more <= fake.memory - reserved;
+    size_t spare = pool->reserved - pool->used, more = bytes > spare ? bytes - spare : 0;
+    return bytes <= pool->max && pool->used <= pool->max - bytes && memory_fits(pool->device, more);
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *p, size_t bytes, CUmemoryPool pool,

@@ -147,7 +147,8 @@ int fake_enter(const char *name, unsigned needs, int *release)
     look_at_file();
     if (fake.sticky)
         result = fake.sticky;
-    else if (fake.fail_at && --fake.fail_at == 0) {
+    else if (fake.fail_at && (!fake.fail_name || !strcmp(name, fake.fail_name)) &&
+             --fake.fail_at == 0) {
         result = fake.fail_code;
         fake.failed = name;
         if (fake.armed) {
@@ -216,12 +217,18 @@ int fake_launch_failure(int *ret_later)
     return code;
 }
 
-EXPORT void fake_cuda_fail(int nth, int code)
+EXPORT void fake_cuda_fail_call(const char *name, int nth, int code)
 {
     pthread_mutex_lock(&fake.lock);
     fake.fail_at = nth;
     fake.fail_code = code;
+    fake.fail_name = name;
     pthread_mutex_unlock(&fake.lock);
+}
+
+EXPORT void fake_cuda_fail(int nth, int code)
+{
+    fake_cuda_fail_call(NULL, nth, code);
 }
 
 EXPORT void fake_cuda_fail_launch(int nth, int code)

@@ -21,7 +21,7 @@ LIBRARIES = [  # (header, who may include it)
     (r"cjson/|cJSON", r"protocol/json[^/]*\.c|clients/c/src/json\.c|tests/.*"),
     (r"curl/", r"clients/c/src/(client|exchange)\.c"),
     (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
-    (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(fake|unit)/.*"),
+    (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(backend|fake|unit)/.*"),
     (r"gnutls/", r"server/http_tls\.c"),
     (r"ini\.h", r"server/config\.c"),
     (r"nettle/", r"(server|compute/cuda)/[^/]*\.c"),

@@ -1,0 +1,290 @@
+/* Virtual memory management: physical memory is a memfd, so that another process with this driver
+ * can import its descriptor and map it; addresses are reserved without access, and pages that are
+ * mapped there become device memory when access is given to them. What is unmapped faults at once.
+ * Memory is given out as a pattern, as in memory.c; what is imported, as it is. */
+#include "tests/fake/fake.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const size_t grain = (size_t)2 << 20;
+static const size_t poisoned = (size_t)64 << 20; /* of a large one no more is filled */
+
+struct physical {
+    struct physical *next;
+    size_t size;
+    int fd, device; /* device -1: imported, another process's to count */
+    int handles, mappings;
+};
+
+/* Addresses; mapped as a whole or not at all. */
+struct range {
+    struct range *next;
+    char *start, *map; /* map, mapped_size: with what makes the start even */
+    size_t size, mapped_size;
+    struct physical *mapped;
+    bool has_access;
+};
+
+static struct physical *all_physical;
+static struct range *all_ranges;
+
+bool vmm_is_there(void)
+{
+    const char *text = getenv("ARRAYD_FAKE_VMM");
+    return !text || strcmp(text, "0") != 0;
+}
+
+static struct physical *find_physical(CUmemGenericAllocationHandle handle)
+{
+    struct physical *p = all_physical;
+    while (p && (uintptr_t)p != handle)
+        p = p->next;
+    return p && p->handles ? p : NULL;
+}
+
+static struct range *find_range(CUdeviceptr start, size_t size)
+{
+    struct range *r = all_ranges;
+    while (r && (uintptr_t)r->start != start)
+        r = r->next;
+    return r && r->size == size ? r : NULL;
+}
+
+static struct physical *add(int fd, size_t size, int device)
+{
+    struct physical *p = fake_alloc(sizeof *p);
+    *p = (struct physical){
+        .next = all_physical, .size = size, .fd = fd, .device = device, .handles = 1};
+    all_physical = p;
+    fake.live[FAKE_HANDLES]++;
+    if (device >= 0) {
+        fake.devices[device].reserved += size;
+        fake.live[FAKE_BYTES] += (long)size;
+    }
+    return p;
+}
+
+static void let_go(struct physical *p)
+{
+    if (p->handles || p->mappings)
+        return;
+    struct physical **at = &all_physical;
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    if (p->device >= 0) {
+        fake.devices[p->device].reserved -= p->size;
+        fake.live[FAKE_BYTES] -= (long)p->size;
+    }
+    close(p->fd);
+    free(p);
+}
+
+static bool is_property(const CUmemAllocationProp *p)
+{
+    return p && p->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+           p->location.type == CU_MEM_LOCATION_TYPE_DEVICE && p->location.id >= 0 &&
+           p->location.id < fake.n_devices;
+}
+
+EXPORT CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *props,
+                                              int option)
+{
+    int r = fake_enter("cuMemGetAllocationGranularity", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    if (!bytes || !is_property(props) || option < 0 || option > 1)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    *bytes = grain;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+static int make_file(size_t size)
+{
+    int fd = memfd_create("fake-gpu", MFD_CLOEXEC);
+    char *p = fd >= 0 && ftruncate(fd, (off_t)size) == 0
+                  ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                  : MAP_FAILED;
+    if (p == MAP_FAILED) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    memset(p, FAKE_POISON, size < poisoned ? size : poisoned);
+    munmap(p, size);
+    return fd;
+}
+
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                            const CUmemAllocationProp *props, unsigned long long flags)
+{
+    int r = fake_enter("cuMemCreate", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!vmm_is_there())
+        return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
+    if (!handle || !bytes || bytes % grain || flags || !is_property(props))
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    int fd = memory_fits(props->location.id, bytes) ? make_file(bytes) : -1;
+    if (fd < 0)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    *handle = (uintptr_t)add(fd, bytes, props->location.id);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemRelease", NEEDS_INIT, &failure);
+    if (r)
+        return r;
+    struct physical *p = find_physical(handle);
+    if (!p)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    fake.live[FAKE_HANDLES]--;
+    p->handles--;
+    let_go(p);
+    return fake_leave(failure);
+}
+
+/* Not closed by exec: that is for whoever gets it to see to. */
+EXPORT CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,
+                                             int type, unsigned long long flags)
+{
+    int r = fake_enter("cuMemExportToShareableHandle", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    struct physical *p = find_physical(handle);
+    if (!ret || !p || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    int fd = dup(p->fd);
+    if (fd < 0)
+        return fake_leave(CUDA_ERROR_OPERATING_SYSTEM);
+    memcpy(ret, &fd, sizeof fd);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+/* What arrayd does not call, but its clients do. */
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle,
+                                               int type);
+EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret, void *handle,
+                                               int type)
+{
+    int r = fake_enter("cuMemImportFromShareableHandle", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    struct stat status;
+    int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                 ? fcntl((int)(intptr_t)handle, F_DUPFD_CLOEXEC, 0)
+                 : -1;
+    if (!ret || fd < 0 || fstat(fd, &status) != 0 || status.st_size % (off_t)grain) {
+        if (fd >= 0)
+            close(fd);
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    }
+    *ret = (uintptr_t)add(fd, (size_t)status.st_size, -1);
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *p, size_t bytes, size_t alignment, CUdeviceptr at,
+                                    unsigned long long flags)
+{
+    int r = fake_enter("cuMemAddressReserve", NEEDS_CONTEXT, NULL);
+    if (r)
+        return r;
+    if (!p || !bytes || bytes % grain || alignment > grain || at || flags)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    char *map = mmap(NULL, bytes + 2 * grain, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    struct range *a = fake_alloc(sizeof *a);
+    char *start = (char *)(((uintptr_t)map / grain + 1) * grain); /* something before and behind */
+    *a = (struct range){.next = all_ranges,
+                        .start = start,
+                        .map = map,
+                        .size = bytes,
+                        .mapped_size = bytes + 2 * grain};
+    all_ranges = a;
+    fake.live[FAKE_RANGES]++;
+    *p = (uintptr_t)start;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemAddressFree", NEEDS_INIT, &failure);
+    if (r)
+        return r;
+    struct range *a = find_range(p, bytes), **at = &all_ranges;
+    if (!a || a->mapped)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    while (*at != a)
+        at = &(*at)->next;
+    *at = a->next;
+    munmap(a->map, a->mapped_size);
+    free(a);
+    fake.live[FAKE_RANGES]--;
+    return fake_leave(failure);
+}
+
+EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset,
+                         CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    int r = fake_enter("cuMemMap", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    struct range *a = find_range(p, bytes);
+    struct physical *from = find_physical(handle);
+    if (!a || !from || a->mapped || offset || bytes != from->size || flags)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (mmap(a->start, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, from->fd, 0) == MAP_FAILED)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    a->mapped = from;
+    from->mappings++;
+    fake.live[FAKE_MAPPINGS]++;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *who, size_t n)
+{
+    int r = fake_enter("cuMemSetAccess", NEEDS_INIT, NULL);
+    if (r)
+        return r;
+    struct range *a = find_range(p, bytes);
+    if (!a || !a->mapped || n != 1 || who->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        who->location.id < 0 || who->location.id >= fake.n_devices ||
+        who->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (mprotect(a->start, bytes, PROT_READ | PROT_WRITE) != 0)
+        return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
+    if (!a->has_access)
+        memory_add_mapped(a->start, bytes);
+    a->has_access = true;
+    return fake_leave(CUDA_SUCCESS);
+}
+
+EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
+{
+    int failure = CUDA_SUCCESS, r = fake_enter("cuMemUnmap", NEEDS_INIT, &failure);
+    if (r)
+        return r;
+    struct range *a = find_range(p, bytes);
+    if (!a || !a->mapped)
+        return fake_leave(CUDA_ERROR_INVALID_VALUE);
+    if (a->has_access)
+        memory_drop_mapped(a->start);
+    if (mmap(a->start, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+             -1, 0) == MAP_FAILED)
+        abort();
+    a->mapped->mappings--;
+    let_go(a->mapped);
+    a->mapped = NULL;
+    a->has_access = false;
+    fake.live[FAKE_MAPPINGS]--;
+    return fake_leave(failure);
+}
