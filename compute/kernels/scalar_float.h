@@ -24,9 +24,10 @@ AR_FN AR_R AR_NAME(DIVIDE)(AR_R a, AR_R b)
 {
     return a / b;
 }
+/* A GPU's own instruction gives every NaN one sign. */
 AR_FN AR_R AR_NAME(NEGATIVE)(AR_R a)
 {
-    return -a;
+    return AR_FROM(AR_BITS(a) ^ AR_SIGN_BIT);
 }
 AR_FN AR_R AR_NAME(POSITIVE)(AR_R a)
 {
