@@ -3,13 +3,18 @@
  * A tag is strong: the process's random mark, the contents' version (which never repeats in a
  * process), a hash of dtype and geometry (a name may come to mean another view of the same memory)
  * and the representation. A condition on a write does not ask which representation the client had
- * read, only whether the contents are still those it read. */
+ * read, only whether the contents are still those it read.
+ *
+ * While an array is exported for writing its contents change without its version: it has no tags
+ * then. With the export's end the version is another. */
 #include "server/condition.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+
+#include "compute/export.h"
 
 static uint32_t process_mark;
 
@@ -92,6 +97,8 @@ static bool any_listed(const char *list, const struct array *a, const struct vie
     static const enum media types[] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON};
     uint64_t version = array_version(a);
     char etag[ETAG_MAX];
+    if (array_written_outside(a))
+        return false;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         etag_make(a->dtype, &a->view, version, types[i], etag);
         if (etag_listed(list, etag, strong))

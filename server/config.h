@@ -62,6 +62,11 @@ struct config {
     int64_t max_waiting, max_waiting_all;
     int64_t max_json_body, max_json_depth, max_json_values;
 
+    /* exports */
+    bool allow_export;
+    int64_t export_threshold, max_exports, max_export_connections;
+    double export_timeout; /* seconds */
+
     /* HTTP */
     struct config_list allowed_host, cors_origin;
     char *tls_cert, *tls_key; /* files, NULL: no TLS */

@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "compute/base/mem.h"
+#include "compute/export.h"
 #include "protocol/npy.h"
 #include "protocol/numlist.h"
 #include "server/condition.h"
@@ -46,6 +47,7 @@ struct data_source {
     struct request *req;
     struct gate gate;
     bool resource;          /* an array's own data, not a fresh result */
+    bool written_outside;   /* it is exported for writing */
     _Atomic bool streaming; /* wakes go to the source, else to the gate */
     struct download *download;
     enum dtype dtype;
@@ -447,7 +449,10 @@ static bool conditions(struct data_source *s, const struct array *a)
     char etag[ETAG_MAX], text[96];
     uint64_t version = s->download ? download_version(s->download) : array_version(a);
     etag_make(a->dtype, &a->view, version, s->type, etag);
-    http_add_header(req, "ETag", etag);
+    if (s->written_outside)
+        etag[0] = '\0'; /* as no tag */
+    else
+        http_add_header(req, "ETag", etag);
     http_add_header(req, "Vary", "Accept");
     struct condition c = condition_of(req);
     if (c.match && !etag_listed(c.match, etag, true)) {
@@ -498,6 +503,7 @@ static enum err_code prepare(struct data_source *s, struct engine_stream *engine
             return err_oom(e);
         s->head_len = npy_write_header(a->dtype, a->view.rank, a->view.shape, s->head);
     }
+    s->written_outside = array_written_outside(a);
     if (!s->nbytes)
         return ERR_OK;
     return download_new(engine_stream, a, download_woken, s, &s->download, e);

@@ -28,6 +28,9 @@ handler_fn array_views_post;
 handler_fn array_lease_post, array_lease_delete, array_share_post, array_share_list,
     array_share_delete;
 
+/* handlers_export.c */
+handler_fn array_export_post;
+
 /* handlers_grid.c */
 handler_fn layouts_post, array_fill_ghost;
 

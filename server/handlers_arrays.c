@@ -139,7 +139,7 @@ void array_resize(struct request *req)
     _cleanup_array_ struct array *fresh = NULL;
     _cleanup_strb_ struct strb meta = {0};
     enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_PLACE, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
         (r = handler_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))

@@ -65,9 +65,12 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
 }
 
 /* A name is the session's business; all else is felt by who uses the array. */
-static bool changes_use(struct json body)
+static enum lease_access access_of(struct json body)
 {
-    return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0);
+    if (json_present(json_member(body, "location")))
+        return LEASE_PLACE;
+    return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0) ? LEASE_WRITE
+                                                                               : LEASE_LOOK;
 }
 
 /* What is to be done, once it is known that it can be. */
@@ -183,8 +186,7 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
         (r = handler_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
         (r = handler_body(req, false, &body, e)) == ERR_OK &&
         (r = read_patch(body, &p->name, &p->read_only, &p->host, e)) == ERR_OK &&
-        (r = handler_leased(req, p->handle.array, changes_use(body) ? LEASE_WRITE : LEASE_LOOK,
-                            e)) == ERR_OK &&
+        (r = handler_leased(req, p->handle.array, access_of(body), e)) == ERR_OK &&
         (r = read_grid(body, p->handle.array, &p->changed, e)) == ERR_OK &&
         (r = condition_guard(&condition, p->handle.array, e)) == ERR_OK &&
         (r = may_rename(p->session, &p->handle, p->name, e)) == ERR_OK)

@@ -214,6 +214,7 @@ void service_info(struct request *req)
     json_put_member_i64(&w, "bytes_in_use", engine_bytes_in_use(g));
     json_put_member_i64(&w, "host_bytes_in_use", engine_host_bytes(g));
     json_put_member_bool(&w, "evict", req->server->config->evict);
+    json_put_member_bool(&w, "export", req->server->exports != NULL);
     json_put_key(&w, "principal");
     put_principal(&w, req);
     put_state(&w, req->server->state);

@@ -2,6 +2,7 @@
 #include "protocol/json_writer.h"
 #include "server/auth.h"
 #include "server/config.h"
+#include "server/export.h"
 #include "server/handlers.h"
 #include "server/jobs.h"
 #include "server/lease.h"
@@ -43,6 +44,15 @@ static void put_lease(struct json_writer *w, const struct lease *l)
 
 #define LEASE_JSON_MAX 256
 
+/* What he may not do with the memory any more he has no lease for and no export. */
+static void end_leases(struct request *req, const struct array *a, const struct principal *who,
+                       bool reading)
+{
+    lease_end(req->server->leases, a, who, reading);
+    if (req->server->exports)
+        exports_revoke(req->server->exports, a, who, reading);
+}
+
 /* What is taken back while a lease on it is taken ends the lease, whoever comes first. */
 static enum err_code still_shared(struct request *req, const struct handle *had, bool write,
                                   struct err *e)
@@ -54,7 +64,7 @@ static enum err_code still_shared(struct request *req, const struct handle *had,
     if (r == ERR_OK && write)
         r = handler_writable(&h, e);
     if (r != ERR_OK)
-        lease_end(req->server->leases, had->array, req->principal, !reads);
+        end_leases(req, had->array, req->principal, !reads);
     return r;
 }
 
@@ -95,11 +105,14 @@ void array_lease_delete(struct request *req)
     static const char *const none[] = {NULL};
     struct err e = ERR_INIT;
     struct lease_claim claim = handler_claim(req);
+    char exported[ID_SIZE];
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
-        r = lease_give(&claim, h.array, &e);
+        r = lease_give(&claim, h.array, exported, &e);
+    if (r == ERR_OK && exported[0])
+        exports_end(req->server->exports, exported);
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else
@@ -157,7 +170,7 @@ void array_share_post(struct request *req)
     if (r == ERR_OK)
         r = share_give(req->server->shares, req->principal, h.id, who, write, &again, &e);
     if (r == ERR_OK && !write)
-        lease_end(req->server->leases, h.array, who, false);
+        end_leases(req, h.array, who, false);
     if (r != ERR_OK) {
         http_reply_error(req, &e);
         return;
@@ -200,7 +213,7 @@ void array_share_delete(struct request *req)
         r = share_take_back(req->server->shares, h.id, req->param[1], &e);
     const struct principal *who = auth_find(req->server->auth, req->param[1]);
     if (r == ERR_OK && who)
-        lease_end(req->server->leases, h.array, who, true);
+        end_leases(req, h.array, who, true);
     jobs_settle(req->server->jobs);
     if (r != ERR_OK)
         http_reply_error(req, &e);

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "compute/base/arena.h"
 #include "compute/base/err.h"
@@ -93,6 +94,10 @@ const char *http_query(const struct request *req, const char *key);
 /* ERR_BAD_QUERY naming the first parameter that is not in the NULL-terminated list. */
 enum err_code http_query_only(const struct request *req, const char *const *allowed,
                               struct err *e) must_check;
+
+/* The path of the Unix socket that the request came over, and the user of the process that sent it;
+ * NULL: another kind of socket. */
+const char *http_unix_peer(const struct request *req, uid_t *ret_uid);
 
 /* --- replies; each ends the handler's part. Headers added before go with them. --- */
 

@@ -10,75 +10,43 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http_impl.h"
+#include "server/unix_socket.h"
 
 #define BACKLOG 1024
 
 /* --- Unix sockets --- */
 
-/* Removes a socket that a daemon which is no more left behind. */
-static enum err_code clear_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
-{
-    struct stat st;
-    if (lstat(path, &st) != 0)
-        return ERR_OK;
-    if (!S_ISSOCK(st.st_mode))
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: there is a file that is not a socket", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int failed = fd < 0 || connect(fd, (const struct sockaddr *)addr, sizeof *addr) != 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    if (!failed)
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: another daemon listens there", path);
-    if (why != ECONNREFUSED)
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
-    unlink(path);
-    return ERR_OK;
-}
-
 static enum err_code listen_unix(struct listener *l, const char *path, int mode, struct err *e)
 {
-    struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    if (!*path || strlen(path) >= sizeof addr.sun_path)
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: the path must have 1 to %zu bytes", path,
-                       sizeof addr.sun_path - 1);
-    strcpy(addr.sun_path, path);
-    enum err_code rc = clear_stale(path, &addr, e);
+    size_t n = strlen(path) + 6;
+    enum err_code rc = unix_listen(path, mode, &l->fd, e);
     if (rc)
         return rc;
-    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->fd < 0)
-        return err_set(e, ERR_INTERNAL, "unix:%s: %s", path, strerror(errno));
-    /* Bound for nobody first, so that there is no moment with other permissions. The umask is the
-     * whole process's, but only main's thread is there yet. */
-    mode_t old = umask(0777);
-    int failed = bind(l->fd, (struct sockaddr *)&addr, sizeof addr);
-    int why = errno;
-    umask(old);
-    if (!failed) {
-        l->unix_path = mem_strdup(path);
-        if (!l->unix_path) {
-            unlink(path);
-            return err_oom(e);
-        }
-        failed = chmod(path, (mode_t)mode) != 0 || listen(l->fd, BACKLOG) != 0;
-        why = errno;
-    }
-    if (failed)
-        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
-    size_t n = strlen(path) + 6;
+    l->unix_path = mem_strdup(path);
     l->address = mem_alloc(n);
-    if (!l->address)
+    if (!l->unix_path)
+        unlink(path);
+    if (!l->unix_path || !l->address)
         return err_oom(e);
     snprintf(l->address, n, "unix:%s", path);
     return ERR_OK;
+}
+
+const char *http_unix_peer(const struct request *req, uid_t *ret_uid)
+{
+    const struct conn *c = rq_of_const(req)->conn;
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    if (!c || !c->listener->unix_path ||
+        getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
+        return NULL;
+    *ret_uid = peer.uid;
+    return c->listener->unix_path;
 }
 
 /* --- TCP --- */

@@ -1,5 +1,5 @@
 /* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
- * reading. What has expired, or is somebody's who has lost his account since, is taken out when its
+ * reading (a holder may have exports beside it). What has expired, or is somebody's who has lost his account since, is taken out when its
  * buffer is asked for, and everywhere when somebody has as many as he may. Time is the monotonic
  * clock's; what is told is the wall clock's.
  */
@@ -15,6 +15,7 @@
 
 struct holder {
     struct lease lease;
+    bool pinned; /* an export's: over when that says so */
     double until; /* monotonic seconds */
     const struct principal *who;
     uint32_t life; /* his, when he took it */
@@ -59,6 +60,8 @@ struct leases *leases_new(uint32_t max)
 /* Who is in nobody's way any more. */
 static bool over(const struct holder *h, double now)
 {
+    if (h->pinned)
+        return false;
     return h->until <= now || (h->who && h->life != atomic_load(&h->who->life));
 }
 
@@ -109,23 +112,40 @@ static bool has_token(const char *tokens, const char *token)
     return false;
 }
 
-/* The claim's own lease; *ret_others: there are more. */
+/* The claim's own lease, one that is not an export's if it has several; *ret_others: there are
+ * those of others. */
 static struct holder *own(const struct lease_claim *c, const struct leased *l, bool *ret_others)
 {
     struct holder *mine = NULL;
     *ret_others = false;
     for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
-        if (!mine && has_token(c->tokens, h->lease.token))
-            mine = h;
-        else
+        if (!has_token(c->tokens, h->lease.token))
             *ret_others = true;
+        else if (!mine || mine->pinned)
+            mine = h;
     return mine;
+}
+
+static bool for_writing(const struct leased *l)
+{
+    for (const struct holder *h = l->holders; h; h = h->next)
+        if (h->lease.write)
+            return true;
+    return false;
+}
+
+static bool is_pinned(const struct leased *l)
+{
+    for (const struct holder *h = l->holders; h; h = h->next)
+        if (h->pinned)
+            return true;
+    return false;
 }
 
 static enum err_code locked(const struct leased *l, struct err *e)
 {
-    return err_set(e, ERR_LOCKED, "the array is leased for %s; its holder sends Arrayd-Lease",
-                   l->holders->lease.write ? "writing" : "reading");
+    return err_set(e, ERR_LOCKED, "the array is leased for %s%s; its holder sends Arrayd-Lease",
+                   for_writing(l) ? "writing" : "reading", is_pinned(l) ? " (exported)" : "");
 }
 
 /* --- the module's functions --- */
@@ -152,8 +172,12 @@ enum err_code lease_check(const struct lease_claim *c, const struct array *a,
         (void)own(c, l, &others);
         if (access == LEASE_UNDO)
             r = err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
-        else if (others && (access == LEASE_WRITE || l->holders->lease.write))
+        else if (others && (access != LEASE_READ || for_writing(l)))
             r = locked(l, e);
+        else if (access == LEASE_PLACE && is_pinned(l))
+            r = err_set(e, ERR_LOCKED,
+                        "the array is exported: its lease is on this memory, no other can take "
+                        "its place");
     }
     pthread_mutex_unlock(&c->table->lock);
     return r;
@@ -177,6 +201,22 @@ static bool is_full(struct leases *t, const struct principal *who)
             n += h->who == who;
     }
     return n >= t->max;
+}
+
+/* Room for one more; what has expired gives it. */
+static enum err_code find_room(struct leases *t, const struct lease_claim *c, uint64_t buffer,
+                               struct leased **l, struct err *e)
+{
+    bool full = is_full(t, c->who);
+    if (full) {
+        expire_all(t, seconds(CLOCK_MONOTONIC));
+        *l = find(t, buffer);
+        full = is_full(t, c->who);
+    }
+    if (!full)
+        return ERR_OK;
+    return err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed (max_leases)",
+                   t->max);
 }
 
 /* A new holder of the buffer's lease. */
@@ -214,29 +254,21 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
 {
     struct leases *t = c->table;
     enum err_code r = ERR_OK;
-    double now = seconds(CLOCK_MONOTONIC);
+    uint64_t buffer = array_buffer_id(a);
     bool others;
     pthread_mutex_lock(&t->lock);
-    struct leased *l = find(t, array_buffer_id(a));
+    struct leased *l = find(t, buffer);
     struct holder *mine = own(c, l, &others);
     bool again = mine;
-    if (others && (write || l->holders->lease.write)) {
+    if (others && (write || for_writing(l)))
         r = locked(l, e);
-    } else if (!mine) {
-        bool full = is_full(t, c->who);
-        if (full) {
-            expire_all(t, now);
-            l = find(t, array_buffer_id(a));
-            full = is_full(t, c->who);
-        }
-        if (full)
-            r = err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed (max_leases)",
-                        t->max);
-        else if (!(mine = hold(t, l, array_buffer_id(a), c->who)))
-            r = err_oom(e);
-    }
+    else if (mine && mine->pinned)
+        r = err_set(e, ERR_CONFLICT, "the lease is an export's: it lasts as long as that does");
+    else if (!mine && (r = find_room(t, c, buffer, &l, e)) == ERR_OK &&
+             !(mine = hold(t, l, buffer, c->who)))
+        r = err_oom(e);
     if (r == ERR_OK) {
-        mine->until = now + ttl_s;
+        mine->until = seconds(CLOCK_MONOTONIC) + ttl_s;
         mine->lease.write = write;
         mine->lease.expires_us = (int64_t)((seconds(CLOCK_REALTIME) + ttl_s) * 1e6);
         *ret = mine->lease;
@@ -246,15 +278,57 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     return r;
 }
 
-enum err_code lease_give(const struct lease_claim *c, const struct array *a, struct err *e)
+enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool write,
+                        char ret_token[ID_SIZE], struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    struct holder *h = NULL;
+    uint64_t buffer = array_buffer_id(a);
+    bool others;
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    (void)own(c, l, &others);
+    if (others && (write || for_writing(l)))
+        r = locked(l, e);
+    else if ((r = find_room(t, c, buffer, &l, e)) == ERR_OK && !(h = hold(t, l, buffer, c->who)))
+        r = err_oom(e);
+    if (h) {
+        h->pinned = true;
+        h->lease.write = write;
+        memcpy(ret_token, h->lease.token, ID_SIZE);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+void lease_unpin(struct leases *t, uint64_t buffer, const char *token)
+{
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (h->pinned && !strcmp(h->lease.token, token)) {
+            h->pinned = false;
+            h->until = 0;
+        }
+    if (l)
+        expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
+}
+
+enum err_code lease_give(const struct lease_claim *c, const struct array *a,
+                         char ret_export[ID_SIZE], struct err *e)
 {
     struct leases *t = c->table;
     enum err_code r = ERR_OK;
     bool others;
+    ret_export[0] = '\0';
     pthread_mutex_lock(&t->lock);
     struct leased *l = find(t, array_buffer_id(a));
     struct holder *mine = own(c, l, &others);
-    if (mine) {
+    if (mine && mine->pinned) {
+        memcpy(ret_export, mine->lease.token, ID_SIZE);
+    } else if (mine) {
         mine->until = 0;
         expire(t, l, 0);
     } else {
@@ -269,7 +343,7 @@ void lease_end(struct leases *t, const struct array *a, const struct principal *
     pthread_mutex_lock(&t->lock);
     struct leased *l = find(t, array_buffer_id(a));
     for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
-        if (h->who == who && (reading || h->lease.write))
+        if (h->who == who && (reading || h->lease.write) && !h->pinned)
             h->until = 0;
     if (l)
         expire(t, l, 0);

@@ -19,6 +19,8 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/doctor.h"
+#include "server/export.h"
+#include "server/export_socket.h"
 #include "server/http.h"
 #include "server/jobs.h"
 #include "server/lease.h"
@@ -42,6 +44,15 @@ static int complain(const struct err *e, int status)
     return status;
 }
 
+/* Over a Unix socket alone. */
+static bool exports_memory(const struct config *c)
+{
+    bool local = false;
+    for (size_t i = 0; i < c->listen.n; i++)
+        local |= !strncmp(c->listen.items[i], "unix:", 5);
+    return c->allow_export && local;
+}
+
 static enum err_code open_engine(const struct config *c, struct lost *lost, struct engine **ret,
                                  struct err *e)
 {
@@ -56,6 +67,8 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.device.kernel_cache_entries = c->kernel_cache_entries;
     ec.device.slab_memory = c->slab_memory;
     ec.device.compile_threads = (int)c->compile_threads;
+    ec.device.shareable = exports_memory(c);
+    ec.device.shareable_least = c->export_threshold;
     ec.device.lost = lost_told;
     ec.device.lost_user = lost;
     ec.max_inputs = (uint32_t)c->max_inputs;
@@ -117,6 +130,41 @@ static enum err_code save_state(struct server *s)
         log_event(LOG_ERROR, "the state was not written; the last snapshot is as it was", "reason",
                   e.message, NULL);
     return r;
+}
+
+/* Before HTTP: requests look for it. */
+static enum err_code open_exports(const struct config *c, struct server *s, struct err *e)
+{
+    struct export_socket_config socket = {
+        .listen = (const char *const *)c->listen.items,
+        .n_listen = c->listen.n,
+        .mode = (int)c->unix_mode,
+        .timeout = c->export_timeout,
+        .max_connections = (size_t)c->max_export_connections,
+    };
+    if (!exports_memory(c)) {
+        if (c->allow_export)
+            log_event(LOG_WARN, "allow-export is for clients on a Unix socket, and there is none",
+                      NULL);
+        return ERR_OK;
+    }
+    enum err_code r = export_socket_open(&socket, &s->export_socket, e);
+    struct exports_config exports = {.leases = s->leases,
+                                     .timeout = c->export_timeout,
+                                     .max = (uint32_t)c->max_exports,
+                                     .changed = export_socket_wake,
+                                     .user = s->export_socket};
+    if (r == ERR_OK && !(s->exports = exports_new(&exports)))
+        r = err_oom(e);
+    return r == ERR_OK ? export_socket_start(s->export_socket, s->exports, e) : r;
+}
+
+/* With no request left: what clients still have for writing may go on until then, unless there is
+ * a second signal. */
+static void stop_exports(struct server *s, uint64_t until_ns)
+{
+    if (s->export_socket)
+        export_socket_stop(s->export_socket, until_ns, &s->hurry);
 }
 
 static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
@@ -311,17 +359,25 @@ static int run(const struct config *config)
     if (!rc)
         rc = open_state(&s, &e);
     if (!rc)
+        rc = open_exports(config, &s, &e);
+    if (!rc)
         rc = open_http(config, &s, &e);
     if (rc) {
+        stop_exports(&s, 0);
         status = complain(&e, rc == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
         log_report(s.engine);
         log_ready(&s);
         wait_for_signal(&s, &signals);
+        bool gone = atomic_load(&s.device_lost);
+        uint64_t until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
+        if (s.export_socket)
+            export_socket_drain(s.export_socket);
         sched_open(s.sched); /* what waits for a turn is to end within drain-timeout */
         jobs_stop(s.jobs);
         state_stop(s.state);
         bool ended = http_stop(s.http);
+        stop_exports(&s, until_ns);
         if (!atomic_load(&s.device_lost)) {
             jobs_free(ended ? s.jobs : NULL);
             s.jobs = ended ? NULL : s.jobs;
@@ -334,6 +390,8 @@ static int run(const struct config *config)
             _exit(EXIT_FAILED);
         }
     }
+    exports_free(s.exports);
+    export_socket_free(s.export_socket);
     jobs_free(s.jobs);
     state_close(s.state);
     if (s.auth)

@@ -11,6 +11,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine.h"
 #include "server/auth.h"
+#include "server/export.h"
 #include "server/server.h"
 #include "server/state.h"
 
@@ -176,6 +177,7 @@ void metrics_write(struct metrics *m, struct server *server, struct strb *out)
           (double)g.queued_work);
     write_routes(m, out);
     metrics_principals(server, out);
+    exports_metrics(server->exports, out);
     engine_metrics(server->engine, out);
     state_metrics(server->state, out);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "server/auth.h"
+#include "server/export.h"
 #include "server/handles.h"
 #include "server/metrics.h"
 #include "server/scheduler.h"
@@ -20,7 +21,8 @@ enum {
     OF_WAITED,
     OF_MEMORY,
     OF_ARRAYS,
-    OF_SESSIONS
+    OF_SESSIONS,
+    OF_EXPORTS
 };
 
 static const struct {
@@ -35,6 +37,7 @@ static const struct {
     [OF_MEMORY] = {"memory_bytes", "gauge", "Memory of a principal's arrays and temporaries."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
     [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, the default one included."},
+    [OF_EXPORTS] = {"exports", "gauge", "Exports of a principal."},
 };
 
 struct principal_line {
@@ -77,6 +80,9 @@ static void write_principal(void *user, struct principal *p)
         break;
     case OF_SESSIONS:
         v = (double)sessions_count(p->sessions);
+        break;
+    case OF_EXPORTS:
+        v = (double)exports_count(l->server->exports, p);
         break;
     }
     strb_addf(l->out, "arrayd_principal_%s{principal=\"%s\"} %.15g\n", of_principal[l->which].name,

@@ -39,6 +39,8 @@ const struct route route_table[] = {
      "/v1/arrays/{ref}/shares/{principal}"},
     {"POST", "/v1/arrays/{ref}/lease", BODY_BUFFERED, array_lease_post, "/v1/arrays/{ref}/lease"},
     {"DELETE", "/v1/arrays/{ref}/lease", BODY_NONE, array_lease_delete, "/v1/arrays/{ref}/lease"},
+    {"POST", "/v1/arrays/{ref}/export", BODY_BUFFERED, array_export_post,
+     "/v1/arrays/{ref}/export"},
     {"GET", "/v1/arrays/{ref}/data", BODY_NONE, data_get, "/v1/arrays/{ref}/data"},
     {"PUT", "/v1/arrays/{ref}/data", BODY_STREAM, data_put, "/v1/arrays/{ref}/data"},
 

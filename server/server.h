@@ -12,6 +12,8 @@
 struct auth;
 struct config;
 struct engine;
+struct export_socket;
+struct exports;
 struct http;
 struct jobs;
 struct leases;
@@ -26,6 +28,8 @@ struct server {
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
+    struct exports *exports; /* NULL: nothing can be exported */
+    struct export_socket *export_socket;
     struct sched *sched; /* whose turn it is on the devices */
     struct jobs *jobs;   /* programs under way (server/jobs.h) */
     struct state *state; /* on disk; NULL: nothing is kept (server/state.h) */

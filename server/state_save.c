@@ -16,6 +16,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine.h"
+#include "compute/export.h"
 #include "protocol/json_writer.h"
 #include "server/auth.h"
 #include "server/config.h"
@@ -313,8 +314,9 @@ static enum err_code try_blob(struct saver *v, struct blob *b, bool *ret_left_ou
 static bool blob_again(struct saver *v, struct blob *b)
 {
     uint64_t version = array_version(b->array);
+    bool outside = array_written_outside(b->array); /* it changes without its version */
     const struct state_kept_file *file =
-        b->nbytes >= APART ? state_kept_find(v->kept, version) : NULL;
+        b->nbytes >= APART && !outside ? state_kept_find(v->kept, version) : NULL;
     if (!file || !state_write_again(v->writer, file->name))
         return false;
     b->file = *file;
