@@ -115,8 +115,7 @@ static bool orphaned(const struct offer *o)
 
 static bool has_memory(const struct offer *o)
 {
-    return (o->state == TOLD || o->state == OPEN || o->state == HELD) &&
-           o->asked.export;
+    return (o->state == TOLD || o->state == OPEN || o->state == HELD) && o->asked.export;
 }
 
 /* --- ends --- */

@@ -89,7 +89,7 @@ double exports_sweep(struct exports *t);
 size_t exports_stop(struct exports *t);
 void exports_stop_all(struct exports *t);
 
-void exports_metrics(struct exports *t, struct strb *out); /* NULL allowed */
+void exports_metrics(struct exports *t, struct strb *out);            /* NULL allowed */
 size_t exports_count(struct exports *t, const struct principal *who); /* NULL: 0 */
 
 #endif

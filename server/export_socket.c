@@ -53,7 +53,7 @@ struct conn {
     struct offer *offer;
     bool cuda_writer; /* has a GPU's memory for writing */
     int process;      /* his, a pidfd; -1 */
-    bool told; /* that it is to finish */
+    bool told;        /* that it is to finish */
 };
 
 struct listening {
@@ -262,7 +262,8 @@ static void listen_to(struct export_socket *s, struct conn *c)
         *end = '\0';
         present(s, c);
     } else if (end || c->n == sizeof c->line) {
-        send_problem(c->fd, ERR_BAD_REQUEST, "one line with an export's token is expected, no more");
+        send_problem(c->fd, ERR_BAD_REQUEST,
+                     "one line with an export's token is expected, no more");
         close_conn(s, c);
     }
 }
@@ -410,8 +411,8 @@ static void *serve(void *arg)
                 .fd = s->accept_after > now ? -1 : s->listeners[i].fd, .events = POLLIN};
         for (size_t i = 0; i < s->n_conns; i++) {
             const struct conn *c = &s->conns[i];
-            s->polled[1 + s->n_listeners + i] = (struct pollfd){
-                .fd = c->state == LINGERING ? c->process : c->fd, .events = POLLIN};
+            s->polled[1 + s->n_listeners + i] =
+                (struct pollfd){.fd = c->state == LINGERING ? c->process : c->fd, .events = POLLIN};
         }
         size_t n = s->n_conns;
         if (poll(s->polled, 1 + s->n_listeners + n, patience(s, sweep, now)) <= 0)

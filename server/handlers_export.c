@@ -77,9 +77,9 @@ static enum err_code find_socket(struct request *req, struct export_request *x, 
                                                : "the daemon was started without --allow-export");
     const char *beside = http_unix_peer(req, &x->uid);
     x->socket = beside ? export_socket_path(s->export_socket, beside) : NULL;
-    return x->socket ? ERR_OK
-                     : err_set(e, ERR_FORBIDDEN,
-                               "memory is exported to clients on a Unix socket only");
+    return x->socket
+               ? ERR_OK
+               : err_set(e, ERR_FORBIDDEN, "memory is exported to clients on a Unix socket only");
 }
 
 /* A share that is taken back ends exports, whoever comes first. */

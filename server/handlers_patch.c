@@ -70,7 +70,7 @@ static enum lease_access access_of(struct json body)
     if (json_present(json_member(body, "location")))
         return LEASE_PLACE;
     return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0) ? LEASE_WRITE
-                                                                               : LEASE_LOOK;
+                                                                                : LEASE_LOOK;
 }
 
 /* What is to be done, once it is known that it can be. */

@@ -42,8 +42,7 @@ const char *http_unix_peer(const struct request *req, uid_t *ret_uid)
     const struct conn *c = rq_of_const(req)->conn;
     struct ucred peer;
     socklen_t n = sizeof peer;
-    if (!c || !c->listener->unix_path ||
-        getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
+    if (!c || !c->listener->unix_path || getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0)
         return NULL;
     *ret_uid = peer.uid;
     return c->listener->unix_path;

@@ -1,7 +1,7 @@
 /* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
- * reading (a holder may have exports beside it). What has expired, or is somebody's who has lost his account since, is taken out when its
- * buffer is asked for, and everywhere when somebody has as many as he may. Time is the monotonic
- * clock's; what is told is the wall clock's.
+ * reading (a holder may have exports beside it). What has expired, or is somebody's who has lost
+ * his account since, is taken out when its buffer is asked for, and everywhere when somebody has as
+ * many as he may. Time is the monotonic clock's; what is told is the wall clock's.
  */
 #include "server/lease.h"
 
@@ -15,7 +15,7 @@
 
 struct holder {
     struct lease lease;
-    bool pinned; /* an export's: over when that says so */
+    bool pinned;  /* an export's: over when that says so */
     double until; /* monotonic seconds */
     const struct principal *who;
     uint32_t life; /* his, when he took it */

@@ -50,7 +50,7 @@ def test_contents_both_ways(c, dtype):
         m[1:3, ::2] = 1
         a[1:3, ::2] = 1
     assert np.array_equal(c.download("a"), a)
-    assert c.evaluate("astype(a, 'int64') + 1").tolist() == (a.astype("int64") + 1).tolist()
+    assert np.array_equal(c.evaluate("where(a, 2, 1)"), np.where(a, 2, 1))
 
 
 def test_a_reader_sees_what_the_daemon_writes(c):
@@ -97,7 +97,7 @@ def test_views(c):
     for index in ("...", "1", "0, 5:200:3, ::-2", ":, :, 7", "None, 1, ::-1", "1, 299, 39"):
         c.expect(201, c.post("/v1/arrays/a/views", {"index": index, "name": "v"}))
         with Export(c, "v", "write") as x:
-            want = eval(f"a[{index}]")
+            want = eval(f"a[{index}, ...]") if index != "..." else a
             assert np.array_equal(x.array(), want), index
             assert x.reply["strides"] == list(want.strides), index
             base = base if base is not None else x.reply["offset"]
@@ -131,7 +131,7 @@ def test_small_and_large(c):
         x.array()[...] = 3.5
     assert c.evaluate("point + 1") == 4.5
     c.create(name="none", shape=[0, 3])
-    assert "no elements" in c.fails(409, "conflict", c.post("/v1/arrays/none/export", {"mode": "read"}))["detail"]
+    assert "without elements" in c.fails(409, "conflict", c.post("/v1/arrays/none/export", {"mode": "read"}))["detail"]
     big = np.arange(1 << 18, dtype="float64")  # past export-threshold: where it was made
     c.upload(big, "big")
     with Export(c, "big", "write") as x:

@@ -186,6 +186,7 @@ def test_hostile_bytes(local):
     d = local("--export-timeout", 5, "--max-exports", 10000)
     c = d.client()
     c.upload(DATA, "u")
+    Export(c, "u").finish()
     before = descriptors(d.pid)
     rng = random.Random(7)
     x = Export(c, "u", take=False)
@@ -215,7 +216,7 @@ def test_hostile_bytes(local):
         s.close()
     # what comes after the token ends the export
     x.take()
-    x.socket.sendall(b"more")
+    x.socket.sendall(b"m")
     assert x.socket.recv(1) == b""
     x.drop()
     quiet(c, d, before)
@@ -227,6 +228,7 @@ def test_who_does_not_read(local):
     d = local("--max-exports", 1000)
     c = d.client()
     c.upload(DATA, "u")
+    Export(c, "u").finish()  # it has a descriptor of its own from now on
     before = descriptors(d.pid)
     for _ in range(50):
         x = Export(c, "u", take=False)
@@ -325,6 +327,7 @@ def test_a_crowd_is_killed(local, child):
     c = d.client()
     before = c.info()["bytes_in_use"]
     c.upload(DATA, "u")
+    Export(c, "u").finish()
     used, files = settle(c, -1, 0.05), descriptors(d.pid)
 
     def work():

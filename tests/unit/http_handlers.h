@@ -12,6 +12,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine.h"
 #include "server/auth.h"
+#include "server/export.h"
 #include "server/http.h"
 #include "server/state.h"
 
@@ -64,6 +65,10 @@ void metrics_principals(struct server *server, struct strb *out)
     (void)server, (void)out;
 }
 void state_metrics(struct state *t, struct strb *out)
+{
+    (void)t, (void)out;
+}
+void exports_metrics(struct exports *t, struct strb *out)
 {
     (void)t, (void)out;
 }
