@@ -67,6 +67,8 @@ static void pin(struct export *p, struct storage *st)
     atomic_fetch_add(p->write ? &c->writers : &c->readers, 1);
     if (!p->write)
         return;
+    if (p->array->dtype == DT_BOOL) /* who writes from outside may write any byte */
+        atomic_store(&b->loose_bool, true);
     atomic_fetch_add(&b->exports_write, 1);
     atomic_store(&b->version, engine_next_version(b->engine));
 }

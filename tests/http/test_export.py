@@ -90,6 +90,23 @@ def test_nobody_changes_the_size(c):
                 os.ftruncate(x.fd, size)
 
 
+def test_any_bytes_may_be_written(c):
+    """A client's bools are what he wrote: whatever is not 0 is true, as in uploads."""
+    a = np.array([0, 1, 2, 255, 128], "uint8")
+    c.upload(a > 0, "a")
+    with Export(c, "a", "write") as x:
+        x.array().view("uint8")[...] = a
+    for expr, want in (("where(a, 1, 0)", (a > 0).astype(int)), ("sum(a)", 4), ("astype(a, 'int64')", (a > 0).astype(int)),
+                       ("~a", a == 0), ("a == (where(a, 1, 0) == 1)", np.ones(5, bool)), ("all(a[1:])", True)):
+        assert np.array_equal(c.evaluate(expr), want), expr
+    assert c.expect(200, c.get("/v1/arrays/a/data")).body == (a > 0).tobytes()
+    c.upload(np.arange(5.), "t")
+    c.upload(np.arange(3), "i")
+    with Export(c, "i", "write") as x:
+        x.array()[...] = [4, 1 << 62, -1]
+    c.fails(422, "bad_index", c.post("/v1/evaluate", {"expr": "take(t, i)", "inline": True}))
+
+
 def test_views(c):
     a = np.arange(2 * 300 * 40, dtype="float32").reshape(2, 300, 40)
     c.upload(a, "a")
@@ -329,6 +346,7 @@ def test_off_unless_allowed(daemon_with, tmp_path):
     d = daemon_with("--backend", "cpu", "--allow-export")
     assert "allow-export" in d.log()
     c = d.client()
+    c.upload(DATA, "u")
     assert c.info()["export"] is False
     assert "Unix socket" in c.fails(403, "forbidden", c.post("/v1/arrays/u/export", {"mode": "read"}))["detail"]
 
