@@ -96,8 +96,7 @@ static enum err_code begin(struct request *req, struct export_request *x, struct
     struct json body;
     struct lease_claim claim = handler_claim(req);
     enum err_code r = handler_plain(req, e);
-    if (r == ERR_OK &&
-        (r = handler_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
         (r = find_socket(req, x, e)) == ERR_OK &&
         (r = handler_body(req, false, &body, e)) == ERR_OK &&
         (r = read_mode(body, &x->write, e)) == ERR_OK)
