@@ -98,6 +98,7 @@ def test_names_and_places(run, tmp_path, api, monkeypatch):
     assert os.path.islink("link.npy") and os.stat("v.npy").st_mode & 0o777 == 0o640
     np.testing.assert_array_equal(np.load("v.npy"), a)
     ok(run("get", "w", "/dev/null"))
+    fails(run("get", "w", "/dev/full"), 1, "/dev/full: No space left on device")
     fails(run("get", "w", "nowhere/w.npy"), 1, "No such file or directory")
     fails(run("get", "w", "."), 1, "Is a directory")
     assert not [f for f in os.listdir() if f.endswith(".part")]

@@ -16,8 +16,10 @@ from cli import ANSI, Terminal, cli, environment
 
 from arrayd.cli import main  # noqa: E402
 from arrayd.cli._bar import Bar, TransferBar  # noqa: E402  (cli.py has made it findable)
+from arrayd.cli._context import Context  # noqa: E402
+from arrayd.cli._main import make_parser  # noqa: E402
 from arrayd.cli._program import read  # noqa: E402
-from arrayd.cli._sample import metrics  # noqa: E402
+from arrayd.cli._sample import Watch, metrics  # noqa: E402
 from arrayd.cli._top import lines  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
@@ -142,6 +144,14 @@ def test_interrupted(api, env, tmp_path):
         job = api.list_all("/v1/jobs", "jobs")[-1]
         assert job["state"] == "cancelled"
         assert f"after step {job['step']} " in said and api.download("u")[0] >= job["step"]
+    # what is to be saved is, and whoever does not read on is no reason to go on
+    np.save(tmp_path / "v.npy", np.zeros(16))
+    (tmp_path / "q").write_text("v += 1\n")
+    done = subprocess.run(["bash", "-c", "set -o pipefail; arrayd-cli run q --steps 4e9 -b v=v.npy --save v=out.npy --record 's=max(v)' "
+                           "--record-every 5000 | head -n 3"], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 141 and done.stdout == "step\ts\n5000\t5000.0\n10000\t10000.0\n", done
+    step = int(re.search(r"cancelled after step (\d+)", done.stderr)[1])
+    assert np.load(tmp_path / "out.npy").tolist() == [step] * 16 and [m["name"] for m in api.list_all("/v1/arrays", "arrays")] == ["u"]
     p = subprocess.Popen(["arrayd-cli", "run", str(tmp_path / "p"), "--watch"], env=env, stderr=subprocess.PIPE, text=True)
     p.stderr.readline()
     api.expect(200, api.delete(f"/v1/jobs/{api.list_all('/v1/jobs', 'jobs')[-1]['id']}"))
@@ -215,6 +225,38 @@ def test_top_says_what_it_may_not_see(accounts, daemon_with):
     assert {p["name"] for p in olga["principals"]} == {"ann", "olga"} and "lists one's own" in olga["hidden"][0]
     text = ok(cli(d)("--token", accounts.token["ann"], "top", "--once", "--delay", "0.05")).out
     assert "not shown: other users" in text and "USER" not in text and "you: ann (user" in text
+
+
+def test_jobs_of_top(daemon_with, monkeypatch):
+    """Those that have ended are not listed again and again, and yet none that runs is missed."""
+    monkeypatch.setattr("arrayd.cli._sample.PAGE", 2)
+    monkeypatch.setattr("arrayd.cli._sample.AGAIN", 4)
+    d = daemon_with()
+    api = d.client()
+    api.create(name="u", shape=[2])
+
+    def start(steps):
+        return api.post("/v1/programs" + ("?wait=1" if steps < 9 else ""), {"body": ["u += 1"], "steps": steps}).json()["id"]
+
+    ids = [start(3) for _ in range(7)]
+    watch = Watch(Context(make_parser().parse_args(["--url", f"http://127.0.0.1:{d.port}", "top"])))
+    assert [j["id"] for j in watch.look()["jobs"]] == ids[:1:-1]
+    running = start(10**15)
+    pages = requests(api)
+    assert [j["id"] for j in watch.look()["jobs"]] == [running, ids[6]] and requests(api) - pages <= 2
+    api.delete(f"/v1/jobs/{running}")
+    for _ in range(2):
+        assert running in [j["id"] for j in watch.look()["jobs"]]
+    api.expect(202, api.post(f"/v1/jobs/{running}/resume"))
+    assert any([j["id"] for j in watch.look()["jobs"]][0] == running for _ in range(4))
+    api.delete(f"/v1/jobs/{running}")
+    watch.context.close()
+    api.close()
+
+
+def requests(api):
+    text = api.get("/metrics").body.decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith("arrayd_http_requests_total{") and 'route="/v1/jobs"' in line)
 
 
 def test_lines_of_top_fit():

@@ -180,6 +180,8 @@ def _refused(e: ArraydError, context: Context) -> str:
     if isinstance(e, Denied) and e.status == 401:
         text += "\nset ARRAYD_TOKEN, or name a file with --token-file" if context.transport.token is None else \
             "\nthe daemon does not know this token"
+    if e.status >= 500 and e.request_id:
+        text += f"\nin the daemon's log: request {e.request_id}"
     if isinstance(e, Busy) and e.retry_after:
         text += f"\ncome again in {duration(e.retry_after)}"
     return text

@@ -49,11 +49,13 @@ def run(context: Context) -> int:
     if args.detach:
         print(json.dumps(job.status) if args.json else job.id)
         return 0
-    status = _watched(context, job, program)
-    for n, path in args.save:
-        r = Request("GET", path_of(str(bind.get(n, n)), "/data"), accept=NPY, headers=context.headers)
-        context.say(f"{path}: {human(download(context, r, path, n))}")
-    return status
+    try:
+        return _watched(context, job, program)
+    finally:
+        if job.ended and not isinstance(sys.exc_info()[1], SystemExit):  # a signal that ends us wants it soon
+            for n, path in args.save:
+                r = Request("GET", path_of(str(bind.get(n, n)), "/data"), accept=NPY, headers=context.headers)
+                context.say(f"{path}: {human(download(context, r, path, n))}")
 
 
 def _options(context: Context, program: Program) -> None:

@@ -17,6 +17,7 @@ Sample = Dict[str, Any]
 METRIC = re.compile(r'^(\w+)(?:\{([^}]*)\})? (\S+)$', re.M)
 OF_PRINCIPAL = "arrayd_principal_"
 ENDED = ("done", "failed", "cancelled")
+PAGE = 200  # jobs that are asked for at once
 AGAIN = 20  # looks, after which jobs that have ended are looked at again: one may have been resumed
 
 
@@ -96,7 +97,7 @@ class Watch:
         jobs: List[Dict[str, Any]] = []
         leading = True
         while True:
-            page = self.context.ask("GET", "/v1/jobs?limit=200" + (f"&after={after}" if after else ""))
+            page = self.context.ask("GET", f"/v1/jobs?limit={PAGE}" + (f"&after={after}" if after else ""))
             jobs += page["jobs"]
             leading = leading and all(j["state"] in ENDED for j in page["jobs"])
             after = page.get("next") or ""

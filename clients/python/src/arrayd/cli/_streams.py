@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
-from .._errors import ConnectionLost
+from .._errors import ArraydError, ConnectionLost
 from .._transport import OCTETS, Request
 from ._bar import TransferBar
 from ._context import Context, Failure, at_terminal
@@ -213,22 +213,30 @@ def download(context: Context, r: Request, path: str, label: str) -> int:
     out = Output(path)
     c, reply = context.transport.stream(r)
     try:
-        total = int(reply.headers.get("Content-Length") or 0)
-        bar = TransferBar(label, total, False if context.args.quiet else None)
-        block = memoryview(bytearray(BLOCK))
-        with out as f:
-            try:
-                while bar.done < total:
-                    try:
-                        n = reply.readinto(block)
-                    except (OSError, http.client.HTTPException) as e:
-                        raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
-                    if not n:
-                        raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {bar.done} of {total} bytes")
-                    f.write(block[:n])
-                    bar.add(n)
-            finally:
-                bar.clear()
-        return total
+        return _written(context, reply, out, label)
+    except (ArraydError, BrokenPipeError):
+        raise
+    except OSError as e:  # the disk is full, say
+        raise Failure(f"{'standard output' if path == '-' else path}: {e.strerror or e}") from e
     finally:
         c.close()
+
+
+def _written(context: Context, reply: http.client.HTTPResponse, out: Output, label: str) -> int:
+    total = int(reply.headers.get("Content-Length") or 0)
+    bar = TransferBar(label, total, False if context.args.quiet else None)
+    block = memoryview(bytearray(BLOCK))
+    with out as f:
+        try:
+            while bar.done < total:
+                try:
+                    n = reply.readinto(block)
+                except (OSError, http.client.HTTPException) as e:
+                    raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+                if not n:
+                    raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {bar.done} of {total} bytes")
+                f.write(block[:n])
+                bar.add(n)
+        finally:
+            bar.clear()
+    return total
