@@ -143,6 +143,8 @@ int engine_device_count(const struct engine *g)
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);
+    if (g->mover)
+        ret->memory_free += mover_kept(g->mover, device);
 }
 
 int64_t engine_bytes_in_use(const struct engine *g)

@@ -243,6 +243,10 @@ void mover_bury(struct mover *m, struct storage *take_st);
 void mover_dig(struct mover *m);
 bool mover_dig_shares(struct mover *m, uint64_t since);
 uint64_t mover_shares_back(const struct mover *m);
+/* Memory that others could map and nobody was given, of an array of that size: zeros behind that,
+ * anything in it. */
+bool mover_reuse(struct mover *m, int device, int64_t size, struct shared_block *ret);
+int64_t mover_kept(struct mover *m, int device); /* bytes of such */
 /* With the lock held: the task, which is to be submitted, copies the buffer's contents to
  * `take_to`, which becomes its storage; false: without memory, nothing has happened and `take_to`
  * is gone. */

@@ -20,7 +20,9 @@ static enum err_code share_once(struct storage *st, bool zero, bool must, struct
     struct backend *b = st->engine->backend;
     if (!mover_start(st->engine->mover)) /* which gives it back */
         return err_oom(e);
-    enum err_code code = b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
+    bool kept = !zero && mover_reuse(st->engine->mover, st->device, st->size, &st->share);
+    enum err_code code =
+        kept ? ERR_OK : b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
     if (code == ERR_OK)
         st->data = st->share.data;
     return code;
@@ -50,7 +52,8 @@ static enum err_code share_alloc(struct storage *st, bool zero, bool must, struc
 {
     uint64_t back = mover_shares_back(st->engine->mover);
     enum err_code code = share_once(st, zero, must, e);
-    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover, back))
+    bool again = code == ERR_OUT_OF_MEMORY || (must && code == ERR_OVERLOADED);
+    if (again && mover_dig_shares(st->engine->mover, back))
         code = share_once(st, zero, must, e);
     return lacking(st, code, e);
 }

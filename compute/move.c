@@ -11,7 +11,9 @@
  *
  * Making room: the arrays that were used longest ago go to host memory until what is lacking would
  * fit. Host memory is pinned, which takes its time, and so does giving it back: a thread of its own
- * does both, started when first needed. */
+ * does both, started when first needed. It also gives back the memory that others can map; but what
+ * nobody was ever given is kept for a while, for new arrays of the same size, as a pool does: fresh
+ * pages cost ten times what it takes to write them. */
 #include "compute/engine_internal.h"
 
 #include <time.h>
@@ -20,7 +22,10 @@
 
 #define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
 #define LATER_NS   4000000 /* until what is in use now may have become free, */
-#define LATER_MOST 8       /* or so many times that, where no work is over before */
+#define KEPT_PART  8       /* of a device's memory what others could map is kept for reuse, */
+#define KEPT_HOST  (INT64_C(2) << 30) /* but where that is the machine's no more than this; */
+#define KEPT_MOST  64                 /* so many blocks, each of which may have a descriptor */
+#define LATER_MOST 8                  /* or so many times that, where no work is over before */
 
 struct mover {
     struct engine *engine;
@@ -33,6 +38,9 @@ struct mover {
     pthread_mutex_t share_grave;        /* the same of what others could map */
     struct storage *dead, *dead_shares; /* by next_dead */
     _Atomic uint64_t shares_back;       /* given back so far */
+    struct storage *kept;               /* those that may be used again, the newest first */
+    int n_kept;
+    int64_t kept_bytes, keep_most;
 };
 
 /* --- fetching --- */
@@ -336,14 +344,72 @@ void engine_evict(struct engine *g, struct eviction *v)
 
 /* --- the thread --- */
 
+static void push(struct storage **list, struct storage *st)
+{
+    st->next_dead = *list;
+    *list = st;
+}
+
+/* Takes what *at is out of those that are kept. */
+static struct storage *unkeep(struct mover *m, struct storage **at)
+{
+    struct storage *st = *at;
+    *at = st->next_dead;
+    m->n_kept--;
+    m->kept_bytes -= st->share.size;
+    return st;
+}
+
+/* With the lock held: the oldest go until at most so many bytes are kept. */
+static void keep_less(struct mover *m, int64_t most)
+{
+    while (m->kept && (m->kept_bytes > most || m->n_kept > KEPT_MOST)) {
+        struct storage **at = &m->kept;
+        while ((*at)->next_dead)
+            at = &(*at)->next_dead;
+        push(&m->dead_shares, unkeep(m, at));
+    }
+}
+
 void mover_bury(struct mover *m, struct storage *take_st)
 {
     pthread_mutex_lock(&m->lock);
-    struct storage **dead = take_st->share.data ? &m->dead_shares : &m->dead;
-    take_st->next_dead = *dead;
-    *dead = take_st;
-    pthread_cond_signal(&m->wake);
+    if (take_st->share.data && !atomic_load(&take_st->exported)) {
+        push(&m->kept, take_st);
+        m->n_kept++;
+        m->kept_bytes += take_st->share.size;
+        keep_less(m, m->keep_most);
+    } else {
+        push(take_st->share.data ? &m->dead_shares : &m->dead, take_st);
+    }
+    if (m->dead || m->dead_shares)
+        pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->lock);
+}
+
+bool mover_reuse(struct mover *m, int device, int64_t size, struct shared_block *ret)
+{
+    pthread_mutex_lock(&m->lock);
+    struct storage **at = &m->kept, *st = NULL;
+    while (*at && ((*at)->device != device || (*at)->size != size))
+        at = &(*at)->next_dead;
+    if (*at)
+        st = unkeep(m, at);
+    pthread_mutex_unlock(&m->lock);
+    if (st)
+        *ret = st->share;
+    mem_free(st);
+    return st;
+}
+
+int64_t mover_kept(struct mover *m, int device)
+{
+    int64_t bytes = 0;
+    pthread_mutex_lock(&m->lock);
+    for (const struct storage *st = m->kept; st; st = st->next_dead)
+        bytes += st->device == device ? st->share.size : 0;
+    pthread_mutex_unlock(&m->lock);
+    return bytes;
 }
 
 /* Gives back what is listed; `grave` is for waiting for what another is giving back. */
@@ -371,10 +437,23 @@ static void dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
     pthread_mutex_unlock(grave);
 }
 
-void mover_dig(struct mover *m)
+static void dig_dead(struct mover *m)
 {
     dig(m, &m->dead_shares, &m->share_grave);
     dig(m, &m->dead, &m->grave);
+}
+
+static void keep_none(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    keep_less(m, 0);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void mover_dig(struct mover *m)
+{
+    keep_none(m);
+    dig_dead(m);
 }
 
 uint64_t mover_shares_back(const struct mover *m)
@@ -384,6 +463,7 @@ uint64_t mover_shares_back(const struct mover *m)
 
 bool mover_dig_shares(struct mover *m, uint64_t since)
 {
+    keep_none(m);
     dig(m, &m->dead_shares, &m->share_grave);
     return mover_shares_back(m) != since;
 }
@@ -404,7 +484,7 @@ static void *mover_run(void *user)
         }
         bool stop = m->stop;
         pthread_mutex_unlock(&m->lock);
-        mover_dig(m);
+        dig_dead(m);
         if (v && stop)
             v->done(v->user, ERR_OUT_OF_MEMORY, 0);
         else if (v)
@@ -421,6 +501,11 @@ struct mover *mover_new(struct engine *g)
     if (!m)
         return NULL;
     m->engine = g;
+    struct backend_device d;
+    engine_device_info(g, 0, &d);
+    m->keep_most = d.memory_total / KEPT_PART;
+    if (engine_in_host_memory(g) && m->keep_most > KEPT_HOST)
+        m->keep_most = KEPT_HOST;
     pthread_mutex_init(&m->lock, NULL); /* none of these can fail here */
     pthread_mutex_init(&m->grave, NULL);
     pthread_mutex_init(&m->share_grave, NULL);

@@ -398,6 +398,40 @@ static void memory_is_not_given_to_others(void **state)
     close_fixture(&f);
 }
 
+/* What nobody was given is used again, by arrays of its size and unless zeros are asked for. */
+static void memory_is_used_again(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct array *c;
+    struct scalar value = {.dtype = DT_F64, .v.f64 = 77};
+    const int64_t n = N, less = N - 1;
+    open_fixture_sharing(&f, AT_ONCE);
+    assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &c, NULL), ERR_OK);
+    array_unref(c);
+    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
+    int64_t bytes = engine_bytes_in_use(f.g);
+    assert_int_equal(engine_zeros(f.s, f.account, DT_F64, 1, &n, &c, NULL), ERR_OK);
+    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
+    holds(&f, c, 0);
+    array_unref(c);
+    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
+    assert_int_equal(engine_empty(f.s, f.account, DT_F64, 1, &less, &c, NULL), ERR_OK);
+    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
+    array_unref(c);
+    mover_dig(f.g->mover);
+    assert_int_equal(mover_kept(f.g->mover, 0), 0);
+    array_unref(f.b);
+    const void *was = buffer_storage(f.a->buffer)->data;
+    array_unref(f.a);
+    assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &f.a, NULL), ERR_OK);
+    assert_ptr_equal(buffer_storage(f.a->buffer)->data, was); /* the last that was let go of */
+    holds(&f, f.a, 77);
+    f.b = NULL;
+    assert_int_equal(engine_bytes_in_use(f.g), bytes - PAGE);
+    close_fixture(&f);
+}
+
 /* The work behind the contents, or the move, fails. */
 static void work_that_fails(void **state)
 {
@@ -580,6 +614,7 @@ int main(void)
         cmocka_unit_test(downloads),
         cmocka_unit_test(it_stays_where_it_is),
         cmocka_unit_test(memory_is_not_given_to_others),
+        cmocka_unit_test(memory_is_used_again),
         cmocka_unit_test(work_that_fails),
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(refusals),
