@@ -11,6 +11,16 @@
     _sample      what top shows, as data; _top shows it
     _complete    what a shell is offered; completion.* are the shells' parts
 """
-from ._main import main
+from typing import Optional, Sequence
 
 __all__ = ["main"]
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Runs a command line (the process' own by itself); the exit status. Ctrl-C is heard from the first module on."""
+    try:
+        from ._main import main as run
+
+        return run(argv)
+    except KeyboardInterrupt:
+        return 130

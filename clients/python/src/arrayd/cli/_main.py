@@ -148,8 +148,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _top(context: Context) -> int:
-    from ._top import top  # curses is not everywhere, and takes its time
-
+    try:
+        from ._top import top  # takes its time to load
+    except ImportError as e:
+        raise Failure(f"top: this Python has no curses: {e}") from e
     return top(context)
 
 
@@ -165,7 +167,7 @@ def _signalled(number: int, _: Any) -> None:
 def _hear() -> Any:
     """SIGTERM and SIGHUP end the command as Ctrl-C does: what is temporary goes, what runs is cancelled."""
     before = []
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]:
         try:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, _signalled)
@@ -210,7 +212,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return e.status
     except BrokenPipeError:  # whoever read standard output has had enough
         _unheard()
-        return 128 + signal.SIGPIPE
+        return 128 + 13  # SIGPIPE
     except ArraydError as e:
         complain(_refused(e, context))
         return 1

@@ -184,7 +184,7 @@ class Output:
             folder, name = os.path.split(self.path)
             fd, self.temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
             self.file = os.fdopen(fd, "wb")
-            os.fchmod(fd, mode)
+            os.chmod(self.temporary, mode)
         return self.file
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
