@@ -1,6 +1,7 @@
 """Jobs: programs that the server runs."""
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
@@ -149,16 +150,13 @@ class Job(JobStatus):
 
     def events(self) -> Iterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
-        c, reply = self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream"))
-        try:
-            events = Events()
-            for raw in reply:
+        events = Events()
+        with contextlib.closing(self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream"))) as lines:
+            for raw in lines:
                 event = events.line(raw)
                 if event is not None:
                     self._said(event)
                     yield self.status
-        finally:
-            c.close()
         self.refresh()
 
     def cancel(self) -> "Job":

@@ -1,18 +1,15 @@
 """Requests and replies, and how they get there.
 
 What there is to ask for is written without I/O: generators that yield a `Request` and are sent its `Response` (`_engine.py`).
-`Transport.run` drives them with the standard library's HTTP client. Thread-safe: a connection serves one thread at a time,
-idle ones wait for the next.
+`Transport.run` drives them over connections of `_wire.py`. Thread-safe: a connection serves one thread at a time, idle ones
+wait for the next.
 """
 from __future__ import annotations
 
 import collections
-import http.client
-import io
 import json
 import os
 import queue
-import socket
 import ssl
 import threading
 import time
@@ -21,6 +18,7 @@ from typing import Any, Deque, Dict, Generator, List, NamedTuple, Optional, Tupl
 
 from ._errors import ConnectionLost, error_of
 from ._version import __version__
+from ._wire import BadReply, Wire, lines_of
 
 IDLE_S = 30.0  # a connection unused for longer is not used again: the server closes them after 75 s
 KEPT = 8  # idle connections
@@ -28,6 +26,8 @@ JSON = "application/json"
 OCTETS = "application/octet-stream"
 
 T = TypeVar("T")
+
+_json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class Request(NamedTuple):
@@ -57,7 +57,7 @@ def ask(method: str, path: str, value: Any = None, **more: Any) -> Request:
     """A request with a JSON body, or none."""
     if value is None:
         return Request(method, path, **more)
-    return Request(method, path, json.dumps(value, allow_nan=False).encode(), JSON, **more)
+    return Request(method, path, _json(value).encode(), JSON, **more)
 
 
 class Address(NamedTuple):
@@ -81,36 +81,6 @@ def address_of(url: str) -> Address:
     return Address(u.hostname, u.port or 7411, u.scheme == "https", None)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: Optional[float]):
-        super().__init__("localhost", timeout=timeout)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
-class _Shared:
-    """A socket whose replies are read from one buffer, so that several may lie in it."""
-
-    def __init__(self, file: io.BufferedReader):
-        self.file = file
-
-    def makefile(self, mode: str) -> "_Shared":
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.file, name)
-
-    def close(self) -> None:
-        pass
-
-    def flush(self) -> None:
-        pass
-
-
 class Endpoint:
     """Where a daemon is, and who asks it."""
 
@@ -121,7 +91,10 @@ class Endpoint:
         self.context = context or (ssl.create_default_context() if self.address.tls else None)
         self.always = {"User-Agent": f"arrayd-python/{__version__}", "Accept-Encoding": "identity"}
         if token:
+            if not token.isascii() or not token.isprintable():
+                raise ValueError("a token is printable ASCII")
             self.always["Authorization"] = f"Bearer {token}"
+        self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.closed = False
 
     @property
@@ -130,14 +103,22 @@ class Endpoint:
         a = self.address
         return a.host if a.path is not None else f"[{a.host}]:{a.port}" if ":" in a.host else f"{a.host}:{a.port}"
 
-    def headers_of(self, r: Request) -> Dict[str, str]:
-        headers = dict(self.always)
+    def head_of(self, r: Request) -> bytes:
+        """The request up to its body."""
+        if not r.path.isascii() or not r.path.isprintable() or " " in r.path:
+            raise ValueError(f"a path has neither spaces nor control characters nor what is not ASCII: {r.path!r}")
+        text = f"{r.method} {r.path} HTTP/1.1\r\n{self._fixed}"
         if r.content_type:
-            headers["Content-Type"] = r.content_type
+            text += f"Content-Type: {r.content_type}\r\n"
         if r.accept:
-            headers["Accept"] = r.accept
-        headers.update(r.headers)
-        return headers
+            text += f"Accept: {r.accept}\r\n"
+        for name, value in r.headers:
+            text += f"{name}: {value}\r\n"
+        if r.body is not None:
+            text += f"Content-Length: {len(r.body) if isinstance(r.body, bytes) else memoryview(r.body).nbytes}\r\n"
+        elif r.method not in ("GET", "DELETE"):
+            text += "Content-Length: 0\r\n"
+        return (text + "\r\n").encode("latin-1")
 
 
 class Transport(Endpoint):
@@ -146,28 +127,18 @@ class Transport(Endpoint):
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         super().__init__(url, token, timeout, context)
-        self._idle: Deque[Tuple[http.client.HTTPConnection, float]] = collections.deque()
+        self._idle: Deque[Tuple[Wire, float]] = collections.deque()
 
     # --- connections ---
 
-    def _connect(self) -> http.client.HTTPConnection:
+    def _connect(self) -> Wire:
         a = self.address
-        c: http.client.HTTPConnection
-        if a.path is not None:
-            c = _UnixConnection(a.path, self.timeout)
-        elif a.tls:
-            c = http.client.HTTPSConnection(a.host, a.port, timeout=self.timeout, context=self.context)
-        else:
-            c = http.client.HTTPConnection(a.host, a.port, timeout=self.timeout)
         try:
-            c.connect()
+            return Wire.to(a.host, a.port, a.path, self.context if a.tls else None, self.timeout)
         except OSError as e:
             raise ConnectionLost(0, "unreachable", f"cannot connect to {self.url}: {e}") from e
-        if a.path is None:
-            c.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return c
 
-    def take(self) -> Tuple[http.client.HTTPConnection, bool]:
+    def take(self) -> Tuple[Wire, bool]:
         """A connection, and whether it has been used before."""
         while True:
             try:
@@ -178,7 +149,7 @@ class Transport(Endpoint):
                 return c, True
             c.close()
 
-    def give(self, c: http.client.HTTPConnection) -> None:
+    def give(self, c: Wire) -> None:
         if self.closed or len(self._idle) >= KEPT:
             c.close()
         else:
@@ -197,12 +168,12 @@ class Transport(Endpoint):
             c, used = self.take()
             try:
                 response = self._exchange(c, r)
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as e:
+            except (BrokenPipeError, ConnectionResetError) as e:
                 c.close()
                 if used and (r.safe or r.method in ("GET", "PUT", "DELETE")):
                     continue
                 raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
-            except (OSError, http.client.HTTPException) as e:
+            except (OSError, BadReply) as e:
                 c.close()
                 raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
             except BaseException:
@@ -212,23 +183,15 @@ class Transport(Endpoint):
                 raise error_of(response.status, response.headers, response.body)
             return response
 
-    def _exchange(self, c: http.client.HTTPConnection, r: Request) -> Response:
-        try:
-            c.request(r.method, r.path, r.body, self.headers_of(r))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # a body that is refused is not read to its end: the reply says why
-        reply = c.getresponse()
-        headers = {k.lower(): v for k, v in reply.getheaders()}
-        body = b""
-        if r.into is not None and reply.status < 300:
-            _read_into(reply, r.into)
-        else:
-            body = reply.read()
-        if reply.will_close:
-            c.close()
-        else:
+    def _exchange(self, c: Wire, r: Request) -> Response:
+        c.write(self.head_of(r), r.body)
+        h = c.head(r.method)
+        body = c.body(h, r.into if h.status < 300 else None)
+        if h.stays:
             self.give(c)
-        return Response(reply.status, headers, body)
+        else:
+            c.close()
+        return Response(h.status, h.headers, body)
 
     def run(self, steps: Steps[T]) -> T:
         """What the steps come to, each request made and waited for."""
@@ -244,52 +207,40 @@ class Transport(Endpoint):
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def stream(self, r: Request) -> Tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """A reply that is read as it comes, on a connection of its own that the caller closes."""
+    def stream(self, r: Request) -> Generator[bytes, None, None]:
+        """The lines of a reply, as they come, on a connection of its own."""
         c = self._connect()
         try:
-            try:
-                c.request(r.method, r.path, r.body, self.headers_of(r))
-            except (BrokenPipeError, ConnectionResetError):
-                pass  # a long body may be refused before it has come: the reply says why
-            try:
-                reply = c.getresponse()
-            except (OSError, http.client.HTTPException) as e:
-                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
-            if reply.status >= 400:
-                raise error_of(reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read())
-            return c, reply
-        except BaseException:
+            c.write(self.head_of(r), r.body)
+            h = c.head(r.method)
+            if h.status >= 400:
+                raise error_of(h.status, h.headers, c.body(h))
+            yield from lines_of(c.pieces(h))
+        except (OSError, BadReply) as e:
+            if isinstance(e, ConnectionLost):
+                raise
+            raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+        finally:
             c.close()
-            raise
 
     def delete_all(self, paths: List[str]) -> None:
         """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
-        c, _ = self.take()
-        try:
-            lines = "".join(f"{k}: {v}\r\n" for k, v in self.always.items())
-            c.sock.sendall("".join(f"DELETE {p} HTTP/1.1\r\nHost: {self.host}\r\n{lines}\r\n" for p in paths).encode())
-            file = _Shared(c.sock.makefile("rb"))
-            for _ in paths:
-                reply = http.client.HTTPResponse(file, method="DELETE")  # type: ignore[arg-type]
-                reply.begin()
-                reply.read()
-                if reply.will_close:
-                    break
-            c.close()
-        except (OSError, http.client.HTTPException):
-            c.close()
-
-
-def _read_into(reply: http.client.HTTPResponse, into: memoryview) -> None:
-    at = 0
-    while at < len(into):
-        n = reply.readinto(into[at:])
-        if not n:
-            raise ConnectionResetError("the reply ended before its time")
-        at += n
-    if reply.read(1):
-        raise http.client.HTTPException("the reply is longer than the array")
+        data = b"".join(self.head_of(Request("DELETE", p)) for p in paths)
+        used = True
+        while used:
+            c, used = self.take()
+            try:
+                c.write(data)
+                for _ in paths:
+                    h = c.head("DELETE")
+                    c.body(h)
+                    if not h.stays:
+                        c.close()
+                        return
+                self.give(c)
+                return
+            except (OSError, BadReply):  # a connection that the daemon had closed meanwhile, or the daemon has gone
+                c.close()
 
 
 class Releases:
