@@ -116,6 +116,10 @@ def test_reading(xp):
         same(x[x > 100], a[a > 100])
         i, j, k = np.array([0, 1, -1]), np.array([[5], [-3]]), 7
         same(x[xp.asarray(i), xp.asarray(j), k], a[i, j, k])
+        for shape in ((0,), (2, 0), (0, 30, 40)):  # of no elements: it fits whatever there is
+            assert x[xp.zeros(shape, dtype="bool")].shape == (0,) + a.shape[len(shape):]
+        with pytest.raises(IndexError):
+            x[xp.zeros((2, 29), dtype="bool")]
     for key in (2, (0, 30), (0, 0, 0, 0), (..., ...)):
         with pytest.raises(IndexError):
             xp.asarray(a)[key]
@@ -232,6 +236,12 @@ def test_text_and_its_mistakes(xp):
     with pytest.raises(IndexError) as bad:
         np.asarray(xp.take(xp.asarray([1.0, 2.0]), xp.asarray([5])) * 2)
     assert bad.value.code == "bad_index" and "take(" in str(bad.value)
+    x = xp.asarray([1.0, 2.0]).compute()
+    ours = xp.take(x, xp.asarray([0, 5]))  # whose place is found among others of the same operation, in `let` as well
+    for wrong in (xp.take(x, xp.asarray([0])) + ours, ours + xp.take(x, xp.asarray([1])), xp.exp(ours) * xp.sin(ours) + 1):
+        with pytest.raises(IndexError) as bad:
+            np.asarray(wrong)
+        assert str(bad.value).splitlines()[1] == "    take(array(2; float64), array(2; int64), axis=0)", bad.value
     assert isinstance(pickle.loads(pickle.dumps(e.value)), arrayd.BadValue)
     with pytest.raises(arrayd.NotFound):
         xp.array("nobody")

@@ -13,6 +13,8 @@ from ._transport import Steps
 
 Axis = Union[None, int, Tuple[int, ...]]
 
+FITS = 65504.0  # into every floating dtype, that is, into float16
+
 
 class Base:
     """Arrays in, arrays out; nothing here waits for the server unless its name says so."""
@@ -61,12 +63,14 @@ class Base:
         raise TypeError(f"an array or a number is wanted, not {type(value).__name__}")
 
     def _number(self, value: Any, dtype: dt.DType) -> Node:
-        if dt.is_integer(dtype):
+        if dtype.kind in "iu":
             info = np.iinfo(dtype)
             if isinstance(value, int) and not info.min <= value <= info.max:
                 raise OverflowError(f"{value} does not fit into {dt.name_of(dtype)}")
-        with np.errstate(over="ignore"):
-            return const(value, dtype)
+        elif dtype is not dt.FLOAT64 and (isinstance(value, complex) or not -FITS <= value <= FITS):
+            with np.errstate(over="ignore"):
+                return const(value, dtype)
+        return const(value, dtype)
 
     def _pair(self, name: str, x1: Any, x2: Any) -> Tuple[Node, Node]:
         """The operands, one of which may be a number."""
@@ -113,7 +117,9 @@ class Base:
 
     @staticmethod
     def _broadcast(*nodes: Node) -> Shape:
-        return tuple(np.broadcast_shapes(*(n.shape for n in nodes)))
+        shapes = {n.shape for n in nodes}
+        shapes.discard(())
+        return shapes.pop() if len(shapes) == 1 else tuple(np.broadcast_shapes(*shapes))
 
     def _check_device(self, device: Any) -> None:
         if device is not None and device != self.device:

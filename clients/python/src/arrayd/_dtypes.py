@@ -47,7 +47,8 @@ def name_of(t: DType) -> str:
 
 def kind(t: DType) -> str:
     """b, i, u, f or c."""
-    return "f" if t == bfloat16 else t.kind
+    k = t.kind
+    return "f" if k == "V" else k
 
 
 def is_integer(t: DType) -> bool:
@@ -66,9 +67,14 @@ def is_floating(t: DType) -> bool:
     return kind(t) in "fc"
 
 
+def widened(value: Any) -> Any:
+    """An array of bfloat16 as float32."""
+    return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+
+
 def promote(a: DType, b: DType) -> DType:
     """NumPy 2's table; bfloat16 promotes as float16 does, and the two together give float32."""
-    if a == b:
+    if a is b or a == b:
         return a
     brains = (a == bfloat16) + (b == bfloat16)
     if not brains:

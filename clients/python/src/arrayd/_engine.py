@@ -1,14 +1,14 @@
 """How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_transport.py`)."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 import numpy as np
 
 from ._dtypes import DType, dtype_of, name_of
 from ._errors import ArraydError
-from ._graph import Handle, Node, Shape, describe, postorder, stored, to_json, too_large
-from ._transport import OCTETS, Releases, Request, Steps, ask
+from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
+from ._transport import OCTETS, Releases, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for
@@ -63,34 +63,36 @@ class Engine:
             yield from self.fetch(node)
             return (yield from self.place(node))
         else:
-            body = yield from self.request_of(node)
-            node.set_handle(self.own((yield from self.evaluate(node, body)).json()))
+            written = yield from self.request_of(node)
+            node.set_handle(self.own((yield from self.evaluate(written)).json()))
         assert node.handle is not None
         return node.handle
 
     # --- expressions ---
 
-    def request_of(self, node: Node) -> Steps[Dict[str, Any]]:
-        """`tree` and `let`, with every leaf on the server; what is more than a request takes is evaluated in parts."""
+    def request_of(self, node: Node) -> Steps[Written]:
+        """The expression, with every leaf on the server; what is more than a request takes is evaluated in parts."""
         while True:
-            much = too_large(node)
-            if much is None:
-                break
-            parts = sorted((a for a in much.args if not a.is_leaf), key=lambda a: -sum(1 for _ in postorder(a)))
-            if not parts:
-                break  # the server says what is too much
-            yield from self.place(parts[0])
-        for leaf in [n for n in postorder(node) if n.is_leaf and n.handle is None and n.op != "const"]:
-            yield from self.place(leaf)
-        return to_json(node)
+            order = postorder(node)
+            much = too_large(order)
+            parts = [a for a in much.args if not a.is_leaf] if much is not None else []  # without any, the server says what is too much
+            if parts:
+                yield from self.place(max(parts, key=lambda a: len(postorder(a))))
+                continue
+            missing = [n for n in order if not n.args and n.handle is None and n.op != "const"]
+            if not missing:
+                return Written(order)
+            for leaf in missing:
+                yield from self.place(leaf)
 
-    def evaluate(self, node: Node, body: Dict[str, Any], accept: Optional[str] = None) -> Steps[Any]:
-        used = [n.handle for n in postorder(node)]  # noqa: F841  they are there until the reply, whatever others do to the graph
+    def evaluate(self, written: Written, accept: Optional[str] = None, **more: Any) -> Steps[Response]:
+        """`more`: further members of the request."""
+        body = {**written.request, **more} if more else written.request
         try:
             return (yield self.ask("POST", "/v1/evaluate", body, accept=accept, safe=accept is not None))
         except ArraydError as e:
             if e.pointer and e.pointer.startswith(("/tree", "/let")):
-                raise e.with_expression(describe(at_pointer(node, body, e.pointer))) from None
+                raise e.with_expression(describe(written.node_at(e.pointer))) from None
             raise
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
@@ -103,9 +105,9 @@ class Engine:
             assert node.value is not None
             return node.value
         if node.handle is None and node.nbytes <= SMALL and node.op != "create":
-            body = yield from self.request_of(node)
+            written = yield from self.request_of(node)
             if node.handle is None:
-                r = yield from self.evaluate(node, body, OCTETS)
+                r = yield from self.evaluate(written, OCTETS)
                 node.set_value(from_bytes(r.body, node.shape, node.dtype))
                 assert node.value is not None
                 return node.value
@@ -140,9 +142,7 @@ class Engine:
         handle = yield from self.place(node)
         if not exclusive:
             handle = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
-        body = yield from self.request_of(value)
-        body.update(out=handle.id, index=index)
-        yield from self.evaluate(value, body)
+        yield from self.evaluate((yield from self.request_of(value)), out=handle.id, index=index)
         return stored(handle, node.shape, node.dtype)
 
 
@@ -152,34 +152,7 @@ def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:
 
 
 def from_bytes(body: bytes, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
-    return np.frombuffer(bytearray(body), dtype).reshape(shape)
-
-
-def at_pointer(root: Node, body: Dict[str, Any], pointer: str) -> Node:
-    """The node that a place in the request was written for: the innermost that can be found, else the whole."""
-    order: List[Node] = list(postorder(root))
-    texts: Dict[str, List[Node]] = {}
-    for n in order:
-        if not n.is_leaf:
-            texts.setdefault(n.op, []).append(n)
-    place: Any = body
-    found: Any = None
-    for key in pointer.split("/")[1:]:
-        try:
-            place = place[int(key)] if isinstance(place, list) else place[key]
-        except (KeyError, IndexError, ValueError, TypeError):
-            break
-        if isinstance(place, dict) and "op" in place:
-            found = place
-    if found is None:
-        return root
-    same = [n for n in texts.get(found["op"], []) if len(n.args) == len(_flat(found["args"])) and
-            all(found.get(k) == v for k, v in n.attrs.items())]
-    return same[0] if len(same) == 1 else root
-
-
-def _flat(args: List[Any]) -> List[Any]:
-    return args[0] if len(args) == 1 and isinstance(args[0], list) else args
+    return np.frombuffer(body, dtype).reshape(shape)
 
 
 def described(metadata: Dict[str, Any]) -> Any:

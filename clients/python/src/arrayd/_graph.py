@@ -9,12 +9,13 @@ Once evaluated a node becomes one of the middle two and lets its arguments go. S
 """
 from __future__ import annotations
 
+import math
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 import numpy as np
 
-from ._dtypes import DType, name_of
+from ._dtypes import DType, bfloat16, name_of, widened
 
 Shape = Tuple[int, ...]
 
@@ -43,6 +44,7 @@ class Handle:
 
 class Node:
     __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "__weakref__")
+    # compared and hashed by identity
 
     op: str
     value: Optional["np.ndarray[Any, Any]"]
@@ -125,105 +127,122 @@ def create(body: Dict[str, Any], shape: Shape, dtype: DType) -> Node:
     return Node("create", (), shape, dtype, {**body, "dtype": name_of(dtype)})
 
 
-def postorder(root: Node) -> Iterator[Node]:
+def postorder(root: Node) -> List[Node]:
     """Each node once, its arguments before it; without recursion, as graphs may be deep."""
+    order: List[Node] = []
     seen = set()
-    stack: List[Tuple[Node, int]] = [(root, 0)]
+    stack: List[Optional[Node]] = [root]
     while stack:
-        node, i = stack.pop()
-        if i == 0:
-            if id(node) in seen:
-                continue
-            seen.add(id(node))
-        if i < len(node.args):
-            stack.append((node, i + 1))
-            if id(node.args[i]) not in seen:
-                stack.append((node.args[i], 0))
-        else:
-            yield node
+        node = stack.pop()
+        if node is None:  # all arguments of the one below have been written
+            order.append(stack.pop())  # type: ignore[arg-type]
+        elif node not in seen:
+            seen.add(node)
+            if node.args:
+                stack += (node, None)
+                stack += node.args[::-1]
+            else:
+                order.append(node)
+    return order
 
 
-def too_large(root: Node) -> Optional[Node]:
-    """The first node whose own expression is more than one request takes, or None."""
-    order = list(postorder(root))
+def too_large(order: List[Node]) -> Optional[Node]:
+    """The first of the nodes, given in postorder, whose own expression is more than one request takes, or None."""
     if len(order) <= min(MANY, INPUTS):
         return None
-    leaves: Dict[int, frozenset[int]] = {}
-    counts: Dict[int, int] = {}
+    leaves: Dict[Node, FrozenSet[Node]] = {}
+    counts: Dict[Node, int] = {}
     for n in order:
         if n.is_leaf:
-            leaves[id(n)] = frozenset() if n.op == "const" else frozenset((id(n),))
-            counts[id(n)] = 1
+            leaves[n] = frozenset() if n.op == "const" else frozenset((n,))
+            counts[n] = 1
             continue
-        mine: frozenset[int] = frozenset().union(*(leaves[id(a)] for a in n.args))
-        counts[id(n)] = 1 + sum(counts[id(a)] for a in n.args)  # shared ones more often: an upper bound
-        leaves[id(n)] = mine
+        mine: FrozenSet[Node] = frozenset().union(*(leaves[a] for a in n.args))
+        counts[n] = 1 + sum(counts[a] for a in n.args)  # shared ones more often: an upper bound
+        leaves[n] = mine
         if len(mine) > INPUTS:
             return n
-        if counts[id(n)] > MANY:
-            if sum(1 for _ in postorder(n)) > MANY:
+        if counts[n] > MANY:
+            counts[n] = len(postorder(n))
+            if counts[n] > MANY:
                 return n
-            counts[id(n)] = sum(1 for _ in postorder(n))
     return None
 
 
 # --- as JSON ---
 
 
-def _number(x: Any) -> Any:
-    f = float(x)
-    return f if f - f == 0 else "NaN" if f != f else "Infinity" if f > 0 else "-Infinity"
+def number_json(v: Any) -> Any:
+    """A Python or NumPy number as JSON has it."""
+    if isinstance(v, np.generic):
+        v = v.item()
+    if isinstance(v, complex):
+        return [number_json(v.real), number_json(v.imag)]
+    if isinstance(v, float) and v - v != 0:
+        return "NaN" if v != v else "Infinity" if v > 0 else "-Infinity"
+    return v
 
 
-def const_json(value: Any, dtype: DType) -> Dict[str, Any]:
-    """A typed number."""
-    kind = dtype.kind
-    v: Any
-    if kind == "f" and value != value and np.signbit(value):
-        return {"op": "negative", "args": [const_json(abs(value), dtype)]}
-    if kind == "b":
-        v = bool(value)
-    elif kind in "iu":
-        v = int(value)
-        v = v if -(2**53) <= v <= 2**53 else str(v)
-    elif kind == "c":
-        v = [_number(value.real), _number(value.imag)]
-    else:
-        v = _number(value)
-    return {"op": "const", "value": v, "dtype": name_of(dtype)}
+def const_json(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
+    """A typed number, of an array of rank 0."""
+    v = (widened(value) if dtype == bfloat16 else value).item()
+    if isinstance(v, int) and not -(2**53) <= v <= 2**53:
+        v = str(v)
+    elif isinstance(v, float) and v != v and math.copysign(1.0, v) < 0:
+        return {"op": "negative", "args": [{"op": "const", "value": "NaN", "dtype": name_of(dtype)}]}
+    return {"op": "const", "value": number_json(v), "dtype": name_of(dtype)}
 
 
-def to_json(root: Node) -> Dict[str, Any]:
-    """`tree` and `let` of a request. Every leaf is a number or has a handle."""
-    order = list(postorder(root))
-    uses: Dict[int, int] = {}
-    for n in order:
-        for a in n.args:
-            uses[id(a)] = uses.get(id(a), 0) + 1
-    written: Dict[int, Any] = {}
-    depth: Dict[int, int] = {}
-    let: List[Any] = []
-    for n in order:
+class Written:
+    """An expression as a request has it: `request` with `tree` and `let`. `order` are its nodes, whose handles are there as long as
+    this is. Every leaf must be a number or have a handle."""
+
+    __slots__ = ("request", "order", "_written")
+
+    def __init__(self, order: List[Node]):
+        self.order = [(n, n.handle) for n in order]
+        uses: Dict[Node, int] = {}
+        for n in order:
+            for a in n.args:
+                uses[a] = uses.get(a, 0) + 1
+        self._written: Dict[Node, Any] = {}  # what each was written as, a name where that is in `let`
+        written = self._written
+        depth: Dict[Node, int] = {}
+        let: List[Any] = []
+        root = order[-1]
         json: Any
-        if n.handle is not None:
-            json, d = n.handle.id, 0
-        elif n.is_leaf:
-            assert n.value is not None
-            json, d = const_json(n.value[()], n.dtype), 1
-        else:
-            json = {"op": n.op, "args": [written[id(a)] for a in n.args], **n.attrs}
-            if n.op in ("concat", "stack"):
-                json["args"] = [json["args"]]
-            d = 1 + max(depth[id(a)] for a in n.args)
-            if n is not root and (uses[id(n)] > 1 or d > DEEP):
-                name = f"t{len(let)}"
-                let.append([name, json])
-                json, d = name, 0
-        written[id(n)], depth[id(n)] = json, d
-    request: Dict[str, Any] = {"tree": written[id(root)]}
-    if let:
-        request["let"] = let
-    return request
+        for n in order:
+            if n.handle is not None:
+                json, d = n.handle.id, 0
+            elif not n.args:
+                assert n.value is not None
+                json, d = const_json(n.value, n.dtype), 1
+            else:
+                args: List[Any] = [written[a] for a in n.args]
+                json = {"op": n.op, "args": [args] if n.op in ("concat", "stack") else args, **n.attrs}
+                d = 1 + max([depth[a] for a in n.args])
+                if n is not root and (uses[n] > 1 or d > DEEP):
+                    let.append([f"t{len(let)}", json])
+                    json, d = let[-1][0], 0
+            written[n], depth[n] = json, d
+        self.request: Dict[str, Any] = {"tree": written[root]}
+        if let:
+            self.request["let"] = let
+
+    def node_at(self, pointer: str) -> Node:
+        """The node that a place in the request was written for: the innermost one around it, else the whole."""
+        root = self.order[-1][0]
+        names = {name: tree for name, tree in self.request.get("let", ())}
+        whose = {id(names[w] if isinstance(w, str) and w in names else w): n for n, w in self._written.items() if n.handle is None}
+        place: Any = self.request
+        found = root
+        for key in pointer.split("/")[1:]:
+            try:
+                place = place[int(key)] if isinstance(place, list) else place[key]
+            except (KeyError, IndexError, ValueError, TypeError):
+                break
+            found = whose.get(id(place), found)
+        return found
 
 
 # --- for people ---

@@ -10,7 +10,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._engine import Engine, described
 from ._errors import ArraydError
-from ._graph import Handle, const, stored
+from ._graph import Handle, const, number_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
@@ -70,8 +70,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:
-            body = (yield from self._engine.request_of(node)) if node.op != "stored" else {"tree": node.handle and node.handle.id}
-            m = (yield from self._engine.evaluate(node, {**body, "name": name})).json()
+            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json()
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype))
 
     def _path(self, x: Ref) -> Steps[str]:
@@ -92,9 +91,9 @@ class Namespace(Statistics, Host, Inspection, Exchange):
             if isinstance(v, Array) and v.ndim:
                 out[k] = (yield from self._engine.place(v._node)).id
             elif isinstance(v, Array):
-                out[k] = _wire((yield from self._engine.fetch(v._node))[()].item())
+                out[k] = number_json((yield from self._engine.fetch(v._node))[()].item())
             else:
-                out[k] = _wire(v)
+                out[k] = number_json(v)
         return out
 
     def _evaluating(self, expr: str, bind: Mapping[str, Bound], dtype: Any, fast_math: bool) -> Steps[Array]:
@@ -139,16 +138,6 @@ class Namespace(Statistics, Host, Inspection, Exchange):
 
     def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array:
         return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)))
-
-
-def _wire(v: Any) -> Any:
-    if isinstance(v, np.generic):
-        v = v.item()
-    if isinstance(v, complex):
-        return [_wire(v.real), _wire(v.imag)]
-    if isinstance(v, float) and v - v != 0:
-        return "NaN" if v != v else "Infinity" if v > 0 else "-Infinity"
-    return v
 
 
 def _read(v: Any) -> Any:

@@ -104,7 +104,7 @@ class Host(Base):
             key = self._from_host(np.asarray(key))
         if not isinstance(key, Array) or key.dtype != dt.BOOL:
             return None
-        if key.shape != x.shape[:key.ndim]:
+        if key.ndim > x.ndim or any(k not in (n, 0) for k, n in zip(key.shape, x.shape)):  # 0: the standard has it so
             raise IndexError(f"a mask of shape {key.shape} does not fit an array of shape {x.shape}")
         return key
 
