@@ -1,9 +1,8 @@
 """Requests and replies in an asyncio event loop.
 
-HTTP/1.1 is spoken here, over asyncio's own transports, rather than by the standard library's client in a pool of threads: a request
-that is cancelled takes its connection with it, at once, whereupon the daemon drops the work (a thread would have gone on), and a
-thousand evaluations in flight are a thousand small objects. What the daemon sends needs little of HTTP: lengths, chunks, and
-connections that stay. Bodies go from the socket straight to where they are wanted.
+HTTP/1.1 is spoken here (its heads by `_wire.py`), over asyncio's own transports, rather than by a pool of threads: a request that
+is cancelled takes its connection with it, at once, whereupon the daemon drops the work (a thread would have gone on), and a
+thousand evaluations in flight are a thousand small objects. Bodies go from the socket straight to where they are wanted.
 
 A client has at most `connections` of them; who comes when all are busy waits for his turn. What is uploaded is written as fast as it
 is taken. One event loop; not thread-safe, but for `AsyncReleaser.add`.
@@ -21,19 +20,12 @@ from typing import Any, AsyncIterator, Deque, Dict, List, Optional, Tuple, TypeV
 
 from ._errors import ConnectionLost, error_of
 from ._transport import IDLE_S, Endpoint, Releases, Request, Response, Steps
+from ._wire import BadReply, Gone, Head, head_of
 
 BUFFER = 1 << 16  # bytes: a reply's head is no longer
 PIECE = 1 << 18  # bytes that are written before it is looked whether they go
 
 T = TypeVar("T")
-
-
-class BadReply(Exception):
-    """What came is no HTTP/1.1 reply, or not the one that was asked for."""
-
-
-class Gone(ConnectionResetError):
-    """The daemon closed the connection before a reply began."""
 
 
 class Wire(asyncio.BufferedProtocol):
@@ -230,15 +222,9 @@ class Wire(asyncio.BufferedProtocol):
 class Body:
     """What follows a reply's head."""
 
-    def __init__(self, wire: Wire, method: str, status: int, headers: Dict[str, str]):
-        self.wire, self.left = wire, 0  # of a chunk, or of the whole; -1: to the end of the connection
-        self.chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-        self.ended = False
-        if method == "HEAD" or status in (204, 304):
-            self.chunked = False
-        elif not self.chunked:
-            length = headers.get("content-length", "-1")
-            self.left = int(length) if length.isdigit() else -1
+    def __init__(self, wire: Wire, head: Head):
+        self.wire, self.chunked = wire, head.chunked
+        self.left = 0 if head.chunked else head.length  # of a chunk, or of the whole; -1: to the end of the connection
         self.ended = not self.chunked and not self.left
         self.first = True
 
@@ -294,7 +280,6 @@ class AsyncTransport(Endpoint):
             raise ValueError("connections is at least 1")
         self._slots = asyncio.Semaphore(connections)
         self._idle: Deque[Tuple[Wire, float]] = collections.deque()
-        self._fixed = "".join(f"{k}: {v}\r\n" for k, v in [("Host", self.host), *self.always.items()])
 
     # --- connections ---
 
@@ -335,15 +320,8 @@ class AsyncTransport(Endpoint):
 
     # --- requests ---
 
-    def _head(self, r: Request) -> bytes:
-        own = [("Content-Type", r.content_type), ("Accept", r.accept), *r.headers]
-        lines = "".join(f"{k}: {v}\r\n" for k, v in own if v)
-        if r.body is not None or r.method not in ("GET", "DELETE"):
-            lines += f"Content-Length: {0 if r.body is None else memoryview(r.body).nbytes}\r\n"
-        return f"{r.method} {r.path} HTTP/1.1\r\n{self._fixed}{lines}\r\n".encode("latin-1")
-
     async def _asked(self, wire: Wire, r: Request) -> None:
-        head = self._head(r)
+        head = self.head_of(r)
         body = memoryview(r.body).cast("B") if r.body else memoryview(b"")
         if len(body) <= PIECE:
             await wire.write(head + bytes(body))
@@ -351,32 +329,21 @@ class AsyncTransport(Endpoint):
             await wire.write(head)
             await wire.write(body)
 
-    async def _answered(self, wire: Wire, method: str) -> Tuple[int, Dict[str, str], Body, bool]:
-        """Status, headers, body, and whether the connection can be used again."""
+    async def _answered(self, wire: Wire, method: str) -> Tuple[Head, Body]:
         while True:
-            first, *lines = (await wire.until(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
-            version, status = first[:9], first[9:12]
-            if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not status.isdigit():
-                raise BadReply(f"this is no HTTP/1.1 reply: {first[:40]!r}")
-            headers = {}
-            for line in lines:
-                name, _, value = line.partition(":")
-                headers[name.lower()] = value.strip()
-            if int(status) >= 200:
-                break
-        body = Body(wire, method, int(status), headers)
-        stays = version == "HTTP/1.1 " and "close" not in headers.get("connection", "").lower() and body.left >= 0
-        return int(status), headers, body, stays
+            head = head_of((await wire.until(b"\r\n\r\n"))[:-4], method)
+            if head.status >= 200:
+                return head, Body(wire, head)
 
     async def _exchange(self, wire: Wire, r: Request) -> Response:
         await self._asked(wire, r)
-        status, headers, body, stays = await self._answered(wire, r.method)
-        content = await body.whole(r.into if status < 300 else None)
-        if stays and wire.usable:
+        head, body = await self._answered(wire, r.method)
+        content = await body.whole(r.into if head.status < 300 else None)
+        if head.stays and wire.usable:
             await self._give(wire)
         else:
             await wire.close()
-        return Response(status, headers, content)
+        return Response(head.status, head.headers, content)
 
     async def send(self, r: Request) -> Response:
         """The reply; an ArraydError where it is none of success."""
@@ -422,9 +389,9 @@ class AsyncTransport(Endpoint):
         wire = await self._connect()
         try:
             await self._asked(wire, r)
-            status, headers, body, _ = await self._answered(wire, r.method)
-            if status >= 400:
-                raise error_of(status, headers, await body.whole(None))
+            head, body = await self._answered(wire, r.method)
+            if head.status >= 400:
+                raise error_of(head.status, head.headers, await body.whole(None))
             rest = b""
             while True:
                 data = await body.read()
@@ -445,11 +412,11 @@ class AsyncTransport(Endpoint):
         async with self._slots:
             wire, _ = await self._take()
             try:
-                await wire.write(b"".join(self._head(Request("DELETE", p)) for p in paths))
+                await wire.write(b"".join(self.head_of(Request("DELETE", p)) for p in paths))
                 for _ in paths:
-                    _, _, body, stays = await self._answered(wire, "DELETE")
+                    head, body = await self._answered(wire, "DELETE")
                     await body.whole(None)
-                    if not stays:
+                    if not head.stays:
                         await wire.close()
                         return
                 await self._give(wire)

@@ -1,0 +1,157 @@
+"""The Python client's connections, against servers that reply as they should not, or as they seldom do."""
+import pathlib
+import socket
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
+import arrayd  # noqa: E402
+from arrayd._transport import Request, Transport  # noqa: E402
+from arrayd._wire import JOINED, ROOM  # noqa: E402
+
+
+class Server:
+    """Gives each connection its list of replies, one a request, and closes it. `asked` is what came."""
+
+    def __init__(self, *connections, whole=True):
+        self.asked, self.whole = [], whole
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(10)
+        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.thread = threading.Thread(target=self.serve, args=(connections,))
+        self.thread.start()
+
+    def serve(self, connections):
+        for replies in connections:
+            s, _ = self.listener.accept()
+            with s:
+                s.settimeout(10)
+                for pieces in replies:
+                    if not self.request(s):
+                        break
+                    for piece in pieces if isinstance(pieces, list) else [pieces]:
+                        s.sendall(piece)
+
+    def request(self, s):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            more = s.recv(1 << 16)
+            if not more:
+                return False
+            data += more
+        head, _, body = data.partition(b"\r\n\r\n")
+        n = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+        while self.whole and n and len(body) < n[0]:
+            body += s.recv(1 << 20)
+        self.asked.append((head, body))
+        return True
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.thread.join(10)
+        self.listener.close()
+
+
+def reply(body, *lines, status=200, length=True):
+    lines = [*lines, f"Content-Length: {len(body)}"] if length else lines
+    return "\r\n".join([f"HTTP/1.1 {status} X", *lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize("pieces, want", [
+    ([reply(b"abc")], b"abc"), ([bytes([b]) for b in reply(b"abc", "A:b", "X-Long: " + "y" * 300)], b"abc"),
+    ([b"HTTP/1.1 100 Continue\r\n\r\n" + reply(b"abc")], b"abc"), ([reply(b"", status=200)], b""),
+    ([reply(b"", status=204, length=False)], b""), ([reply(b"z" * 200_000)], b"z" * 200_000),
+    ([reply(b"3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: 1\r\n\r\n", "Transfer-Encoding: chunked", length=False)], b"abcde"),
+    ([bytes([b]) for b in reply(b"10\r\n" + b"q" * 16 + b"\r\n0\r\n\r\n", "transfer-encoding: CHUNKED", length=False)], b"q" * 16)])
+def test_replies(pieces, want):
+    """Twice on one connection: what the first leaves is the second's."""
+    with Server([pieces, pieces]) as server:
+        t = Transport(server.url)
+        for _ in range(2):
+            assert t.send(Request("GET", "/x")).body == want
+        t.close()
+        assert len(server.asked) == 2
+
+
+def test_to_the_end_of_the_connection():
+    end = reply(b"until the end", "Connection: close", length=False)
+    with Server([end], [reply(b"k", "connection: close")], [reply(b"l")]) as server:
+        t = Transport(server.url)
+        assert [t.send(Request("GET", "/x")).body for _ in range(3)] == [b"until the end", b"k", b"l"]
+        t.close()
+
+
+@pytest.mark.parametrize("raw", [
+    b"SMTP ready\r\n\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 2x0 X\r\n\r\n", reply(b"abc")[:-1], b"HTTP/1.1 200 X\r\nA: ",
+    b"HTTP/1.1 200 X\r\nA: " + b"y" * (ROOM + 10), b"", reply(b"5\r\nab", "Transfer-Encoding: chunked", length=False),
+    reply(b"five\r\nabcde\r\n0\r\n\r\n", "Transfer-Encoding: chunked", length=False)])
+def test_replies_that_are_none(raw):
+    with Server([raw]) as server:
+        t = Transport(server.url, timeout=10)
+        with pytest.raises(arrayd.ConnectionLost):
+            t.send(Request("GET", "/x"))
+        assert not t._idle
+
+
+def test_into_memory():
+    """A body goes where it is wanted if it has the right size, and nowhere else."""
+    data = np.arange(100_000, dtype=np.uint8)
+    for n, fits in ((100_000, True), (99_999, False), (100_001, False)):
+        with Server([reply(bytes(data))]) as server:
+            t, into = Transport(server.url), np.zeros(n, np.uint8)
+            if fits:
+                assert t.send(Request("GET", "/x", into=memoryview(into))).body == b"" and np.array_equal(into, data)
+            else:
+                with pytest.raises(arrayd.ConnectionLost):
+                    t.send(Request("GET", "/x", into=memoryview(into)))
+                assert not into.any()
+            t.close()
+
+
+def test_a_refusal_before_the_body_is_through():
+    """What the server says of it is what is raised, not that it hung up."""
+    no = reply(b'{"code":"too_large","detail":"too much","title":"x","status":413}', "Content-Type: application/problem+json", status=413)
+    with Server([no], whole=False) as server:
+        with pytest.raises(arrayd.ArraydError) as e:
+            Transport(server.url).send(Request("POST", "/x", bytes(64 << 20)))
+    assert e.value.code == "too_large"
+
+
+def test_a_connection_that_was_closed_meanwhile():
+    """Is replaced, but nothing is done twice that may not be."""
+    with Server([reply(b"1")], [reply(b"2")], [reply(b"3")]) as server:
+        t = Transport(server.url)
+        assert t.send(Request("GET", "/x")).body == b"1"
+        assert t.send(Request("GET", "/x")).body == b"2"
+        with pytest.raises(arrayd.ConnectionLost):
+            t.send(Request("POST", "/x", b"{}"))
+        t.delete_all(["/v1/arrays/a"])
+        t.close()
+    assert [head.split(b" ")[0] for head, _ in server.asked] == [b"GET", b"GET", b"DELETE"]
+
+
+def test_what_is_sent():
+    """Small bodies with their heads, large ones behind them; and nobody puts lines into a head."""
+    bodies = [None, b"", b"x" * 10, memoryview(np.ones(JOINED // 8 + 5)), bytearray(JOINED)]
+    with Server([reply(b"")] * 5) as server:
+        t = Transport(server.url, token="secret")
+        for body in bodies:
+            t.send(Request("PUT", "/v1/x?a=b", body, "a/b", "c/d", headers=(("Arrayd-Session", "s-1"),)))
+        for path in ("/v1/a b", "/v1/a\r\nX: y", "/v1/\x00", "/v1/ä"):
+            with pytest.raises(ValueError):
+                t.send(Request("GET", path))
+        t.close()
+    for (head, body), sent in zip(server.asked, bodies):
+        assert body == bytes(sent or b"")
+        lines = head.decode().split("\r\n")
+        assert lines[0] == "PUT /v1/x?a=b HTTP/1.1"
+        got = dict(line.split(": ", 1) for line in lines[1:])
+        assert got["Content-Length"] == str(len(body)) and got["Host"] == server.url[7:] and got["Authorization"] == "Bearer secret"
+        assert (got["Content-Type"], got["Accept"], got["Arrayd-Session"]) == ("a/b", "c/d", "s-1")
+    with pytest.raises(ValueError):
+        Transport(server.url, token="a\r\nX: y")
