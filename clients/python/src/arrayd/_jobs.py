@@ -1,7 +1,6 @@
 """Jobs: programs that the server runs."""
 from __future__ import annotations
 
-import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
@@ -151,8 +150,8 @@ class Job(JobStatus):
     def events(self) -> Iterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
         events = Events()
-        with contextlib.closing(self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream"))) as lines:
-            for raw in lines:
+        with self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream")) as reply:
+            for raw in reply.lines():
                 event = events.line(raw)
                 if event is not None:
                     self._said(event)

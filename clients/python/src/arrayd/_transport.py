@@ -7,6 +7,7 @@ wait for the next.
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import queue
@@ -14,11 +15,11 @@ import ssl
 import threading
 import time
 import urllib.parse
-from typing import Any, Deque, Dict, Generator, List, NamedTuple, Optional, Tuple, TypeVar
+from typing import Any, Deque, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
-from ._errors import ConnectionLost, error_of
+from ._errors import ArraydError, ConnectionLost, error_of
 from ._version import __version__
-from ._wire import BadReply, Wire, lines_of
+from ._wire import BadReply, Head, Wire, length_of, lines_of
 
 IDLE_S = 30.0  # a connection unused for longer is not used again: the server closes them after 75 s
 KEPT = 8  # idle connections
@@ -33,7 +34,7 @@ _json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 class Request(NamedTuple):
     method: str
     path: str
-    body: Any = None  # bytes or anything with the buffer protocol
+    body: Any = None  # bytes, anything with the buffer protocol, or what yields such and has a length in bytes
     content_type: Optional[str] = None
     accept: Optional[str] = None
     into: Optional[memoryview] = None  # where a successful reply's body goes
@@ -115,10 +116,60 @@ class Endpoint:
         for name, value in r.headers:
             text += f"{name}: {value}\r\n"
         if r.body is not None:
-            text += f"Content-Length: {len(r.body) if isinstance(r.body, bytes) else memoryview(r.body).nbytes}\r\n"
+            text += f"Content-Length: {length_of(r.body)}\r\n"
         elif r.method not in ("GET", "DELETE"):
             text += "Content-Length: 0\r\n"
         return (text + "\r\n").encode("latin-1")
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong with a connection, as the exception that says so."""
+    try:
+        yield
+    except ArraydError:
+        raise
+    except (OSError, BadReply) as e:
+        raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+
+
+class Reply:
+    """A reply that is read as it comes. `close()`, or the end of a `with`, closes its connection."""
+
+    def __init__(self, wire: Wire, head: Head):
+        self._wire, self._head, self._left = wire, head, head.length
+        self.headers = head.headers
+
+    def __enter__(self) -> "Reply":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def read(self) -> bytes:
+        """All of it."""
+        with _told():
+            return self._wire.body(self._head)
+
+    def readinto(self, view: memoryview) -> int:
+        """Some of a reply whose length is known: how many bytes, 0 at its end."""
+        if not self._left:
+            return 0
+        with _told():
+            n = self._wire.some(view[:self._left])
+        if not n:
+            whole = self._head.length
+            raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {whole - self._left} of {whole} bytes")
+        self._left -= n
+        return n
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines, without their ends."""
+        with _told():
+            yield from lines_of(self._wire.pieces(self._head))
 
 
 class Transport(Endpoint):
@@ -207,21 +258,19 @@ class Transport(Endpoint):
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    def stream(self, r: Request) -> Generator[bytes, None, None]:
-        """The lines of a reply, as they come, on a connection of its own."""
+    def stream(self, r: Request) -> Reply:
+        """A reply that is read as it comes, on a connection of its own."""
         c = self._connect()
         try:
-            c.write(self.head_of(r), r.body)
-            h = c.head(r.method)
-            if h.status >= 400:
-                raise error_of(h.status, h.headers, c.body(h))
-            yield from lines_of(c.pieces(h))
-        except (OSError, BadReply) as e:
-            if isinstance(e, ConnectionLost):
-                raise
-            raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
-        finally:
+            with _told():
+                c.write(self.head_of(r), r.body)
+                h = c.head(r.method)
+                if h.status >= 400:
+                    raise error_of(h.status, h.headers, c.body(h))
+        except BaseException:
             c.close()
+            raise
+        return Reply(c, h)
 
     def delete_all(self, paths: List[str]) -> None:
         """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""

@@ -50,6 +50,21 @@ def head_of(raw: bytes, method: str) -> Head:
     return Head(status, headers, False, int(length), stays) if length.isdigit() else Head(status, headers, False, -1, False)
 
 
+def is_buffer(body: Any) -> bool:
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return True
+    try:
+        memoryview(body)
+    except TypeError:
+        return False
+    return True
+
+
+def length_of(body: Any) -> int:
+    """Of a request's body, in bytes."""
+    return memoryview(body).nbytes if is_buffer(body) else len(body)
+
+
 class Wire:
     """One connection, used by one thread at a time."""
 
@@ -87,17 +102,19 @@ class Wire:
     # --- out ---
 
     def write(self, head: bytes, body: Any = None) -> None:
-        """A request, or several in one piece. A body that the daemon does not want to the end is no mistake where it has replied."""
-        if not body:
+        """A request, or several in one piece. That the daemon hangs up before all of the body has come is no mistake where it has
+        said why."""
+        if body is None or not len(body):
             self.sock.sendall(head)
             return
-        view = memoryview(body).cast("B")
-        if len(view) <= JOINED:
-            self.sock.sendall(head + view)
+        pieces = [memoryview(body).cast("B")] if is_buffer(body) else body
+        if pieces is not body and len(pieces[0]) <= JOINED:
+            self.sock.sendall(head + pieces[0])
             return
         self.sock.sendall(head)
         try:
-            self.sock.sendall(view)
+            for piece in pieces:
+                self.sock.sendall(piece)
         except (BrokenPipeError, ConnectionResetError):
             if not self._more():
                 raise
@@ -137,13 +154,20 @@ class Wire:
             if h.status >= 200:
                 return h
 
+    def some(self, into: memoryview) -> int:
+        """Some bytes of a body that is to fill the view; 0 at the end of the connection."""
+        n = min(self._end - self._start, len(into))
+        if n:
+            into[:n] = self._view[self._start:self._start + n]
+            self._start += n
+            return n
+        return self.sock.recv_into(into)
+
     def _exactly(self, into: memoryview) -> None:
         """Fills the view, straight from the socket where nothing has been received before."""
-        n = min(self._end - self._start, len(into))
-        into[:n] = self._view[self._start:self._start + n]
-        self._start += n
+        n = 0
         while n < len(into):
-            got = self.sock.recv_into(into[n:])
+            got = self.some(into[n:])
             if not got:
                 raise BadReply("the reply ended before its time")
             n += got

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import http.client
 import io
 import os
 import signal
@@ -216,7 +215,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except ArraydError as e:
         complain(_refused(e, context))
         return 1
-    except (OSError, http.client.HTTPException) as e:
+    except OSError as e:
         where = getattr(e, "filename", None)
         complain(f"{where}: {getattr(e, 'strerror', None) or e}" if where else f"{type(e).__name__}: {e}")
         return 1

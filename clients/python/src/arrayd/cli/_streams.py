@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import http.client
 import json
 import math
 import os
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
 from .._errors import ArraydError, ConnectionLost
-from .._transport import OCTETS, Request
+from .._transport import OCTETS, Reply, Request
 from ._bar import TransferBar
 from ._context import Context, Failure, at_terminal
 
@@ -91,6 +90,9 @@ class Body:
         self.start = file.tell() if file.seekable() else None
         self.begun = False
 
+    def __len__(self) -> int:
+        return len(self.head) + self.nbytes
+
     def __iter__(self) -> Iterator[Any]:
         if self.begun:
             if self.start is None:
@@ -113,15 +115,10 @@ class Body:
 def send(context: Context, method: str, path: str, body: Body, content_type: str) -> Any:
     """The JSON reply, or None."""
     r = Request(method, path, body, content_type, "application/json",
-                headers=(*context.headers, ("Content-Length", str(len(body.head) + body.nbytes))))
+                headers=context.headers)
     try:
-        c, reply = context.transport.stream(r)
-        try:
+        with context.transport.stream(r) as reply:
             text = reply.read()
-        except (OSError, http.client.HTTPException) as e:
-            raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
-        finally:
-            c.close()
     finally:
         body.bar.clear()
     return json.loads(text) if text else None
@@ -211,30 +208,23 @@ def _umask() -> int:
 def download(context: Context, r: Request, path: str, label: str) -> int:
     """Writes the reply's body to a file; how many bytes that is."""
     out = Output(path)
-    c, reply = context.transport.stream(r)
-    try:
-        return _written(context, reply, out, label)
-    except (ArraydError, BrokenPipeError):
-        raise
-    except OSError as e:  # the disk is full, say
-        raise Failure(f"{'standard output' if path == '-' else path}: {e.strerror or e}") from e
-    finally:
-        c.close()
+    with context.transport.stream(r) as reply:
+        try:
+            return _written(context, reply, out, label)
+        except (ArraydError, BrokenPipeError):
+            raise
+        except OSError as e:  # the disk is full, say
+            raise Failure(f"{'standard output' if path == '-' else path}: {e.strerror or e}") from e
 
 
-def _written(context: Context, reply: http.client.HTTPResponse, out: Output, label: str) -> int:
-    total = int(reply.headers.get("Content-Length") or 0)
+def _written(context: Context, reply: Reply, out: Output, label: str) -> int:
+    total = int(reply.headers.get("content-length") or 0)
     bar = TransferBar(label, total, False if context.args.quiet else None)
     block = memoryview(bytearray(BLOCK))
     with out as f:
         try:
             while bar.done < total:
-                try:
-                    n = reply.readinto(block)
-                except (OSError, http.client.HTTPException) as e:
-                    raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
-                if not n:
-                    raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {bar.done} of {total} bytes")
+                n = reply.readinto(block)
                 f.write(block[:n])
                 bar.add(n)
         finally:
