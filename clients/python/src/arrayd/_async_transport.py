@@ -16,7 +16,7 @@ import queue
 import socket
 import ssl
 import time
-from typing import Any, AsyncIterator, Deque, Dict, List, Optional, Tuple, TypeVar, Union, cast
+from typing import Any, AsyncIterator, Deque, List, Optional, Tuple, TypeVar, Union, cast
 
 from ._errors import ConnectionLost, error_of
 from ._transport import IDLE_S, Endpoint, Releases, Request, Response, Steps

@@ -16,6 +16,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 import numpy as np
 
 from ._dtypes import DType, bfloat16, name_of, widened
+from ._numbers import wire
 
 Shape = Tuple[int, ...]
 
@@ -172,17 +173,6 @@ def too_large(order: List[Node]) -> Optional[Node]:
 # --- as JSON ---
 
 
-def number_json(v: Any) -> Any:
-    """A Python or NumPy number as JSON has it."""
-    if isinstance(v, np.generic):
-        v = v.item()
-    if isinstance(v, complex):
-        return [number_json(v.real), number_json(v.imag)]
-    if isinstance(v, float) and v - v != 0:
-        return "NaN" if v != v else "Infinity" if v > 0 else "-Infinity"
-    return v
-
-
 def const_json(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
     """A typed number, of an array of rank 0."""
     v = (widened(value) if dtype == bfloat16 else value).item()
@@ -190,7 +180,7 @@ def const_json(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
         v = str(v)
     elif isinstance(v, float) and v != v and math.copysign(1.0, v) < 0:
         return {"op": "negative", "args": [{"op": "const", "value": "NaN", "dtype": name_of(dtype)}]}
-    return {"op": "const", "value": number_json(v), "dtype": name_of(dtype)}
+    return {"op": "const", "value": wire(v), "dtype": name_of(dtype)}
 
 
 class Written:

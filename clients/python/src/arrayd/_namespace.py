@@ -10,11 +10,12 @@ from . import _dtypes as dt
 from ._array import Array
 from ._engine import Engine, described
 from ._errors import ArraydError
-from ._graph import Handle, const, number_json, stored
+from ._graph import Handle, const, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
 from ._ns_statistics import Statistics
+from ._numbers import unwired, wire
 from ._transport import Endpoint, Response, Steps
 
 Ref = Union[Array, str]
@@ -91,9 +92,9 @@ class Namespace(Statistics, Host, Inspection, Exchange):
             if isinstance(v, Array) and v.ndim:
                 out[k] = (yield from self._engine.place(v._node)).id
             elif isinstance(v, Array):
-                out[k] = number_json((yield from self._engine.fetch(v._node))[()].item())
+                out[k] = wire((yield from self._engine.fetch(v._node))[()].item())
             else:
-                out[k] = number_json(v)
+                out[k] = wire(v)
         return out
 
     def _evaluating(self, expr: str, bind: Mapping[str, Bound], dtype: Any, fast_math: bool) -> Steps[Array]:
@@ -109,7 +110,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         shape, t = described(m)
         if "id" in m:
             return self._wrap(stored(self._engine.own(m), shape, t))
-        return self._wrap(const(_read(m["value"]), t))
+        return self._wrap(const(unwired(m["value"]), t))
 
     def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
                            optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
@@ -138,9 +139,3 @@ class Namespace(Statistics, Host, Inspection, Exchange):
 
     def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array:
         return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)))
-
-
-def _read(v: Any) -> Any:
-    if isinstance(v, list):
-        return complex(float(v[0]), float(v[1]))
-    return float(v) if isinstance(v, str) else v

@@ -7,10 +7,11 @@ import sys
 from typing import Any, Dict, Tuple
 
 from .._errors import ArraydError
+from .._numbers import unwired
 from .._transport import Request, ask
 from ._context import Context, Failure, human
 from ._streams import NPY, download
-from ._values import bound, explained, unwired
+from ._values import bound, explained
 
 WHOLE = 1000  # elements: of larger arrays the corners are printed
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from typing import Any, List, Optional, Tuple
 from urllib.parse import quote
 
 from .._errors import ArraydError
+from .._numbers import wire
 from ._context import Context, Failure
 from ._streams import upload
 
@@ -102,22 +102,6 @@ def number(text: str) -> Optional[Any]:
         except ValueError:
             pass
     return None
-
-
-def wire(n: Any) -> Any:
-    """A number as JSON has it."""
-    if isinstance(n, complex):
-        return [wire(n.real), wire(n.imag)]
-    if isinstance(n, float) and not math.isfinite(n):
-        return "NaN" if n != n else "Infinity" if n > 0 else "-Infinity"
-    return n
-
-
-def unwired(v: Any) -> Any:
-    """A number from JSON."""
-    if isinstance(v, list):
-        return complex(float(v[0]), float(v[1]))
-    return float(v) if isinstance(v, str) else v
 
 
 def is_file(text: str) -> bool:

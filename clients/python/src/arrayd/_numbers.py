@@ -1,0 +1,23 @@
+"""Numbers as JSON has them. Needs no NumPy."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def wire(v: Any) -> Any:
+    """Of a Python or NumPy number."""
+    if hasattr(v, "dtype"):
+        v = v.item()
+    if isinstance(v, complex):
+        return [wire(v.real), wire(v.imag)]
+    if isinstance(v, float) and not math.isfinite(v):
+        return "NaN" if v != v else "Infinity" if v > 0 else "-Infinity"
+    return v
+
+
+def unwired(v: Any) -> Any:
+    """The number of a reply."""
+    if isinstance(v, list):
+        return complex(float(v[0]), float(v[1]))
+    return float(v) if isinstance(v, str) else v
