@@ -32,6 +32,7 @@ struct download {
     void *then_user;
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
+    _Atomic bool unpinned;
     enum err_code result;
 };
 enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED };
@@ -60,11 +61,20 @@ void transfer_end(struct transfer *t, struct storage *take_st)
     g->backend->ops->transfer_free(t, transfer_released, take_st);
 }
 
+/* Writers need not go elsewhere any more. Told as soon as nobody wants the bytes: who has seen the
+ * last of them and writes to the array then finds its memory free, although the work that they came
+ * from may still be about to let go. */
+static void download_unpin(struct download *d)
+{
+    if (!atomic_exchange(&d->unpinned, true))
+        atomic_fetch_sub(&d->storage->pins, 1);
+}
+
 static void download_drop(struct download *d)
 {
     if (atomic_fetch_sub(&d->refs, 1) != 1)
         return;
-    atomic_fetch_sub(&d->storage->pins, 1);
+    download_unpin(d);
     transfer_end(d->transfer, d->storage);
     pthread_mutex_destroy(&d->wake_lock);
     mem_free(d);
@@ -291,6 +301,7 @@ void download_free(struct download *d)
     pthread_mutex_lock(&d->wake_lock);
     d->wake = NULL;
     pthread_mutex_unlock(&d->wake_lock);
+    download_unpin(d);
     download_drop(d);
 }
 

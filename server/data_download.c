@@ -65,11 +65,17 @@ struct data_source {
     int64_t text_len;
 };
 
-static void source_drop(struct data_source *s)
+/* As soon as all is read: a client that has seen the end of it may write to the array. */
+static void end_download(struct data_source *s)
 {
     if (s->download)
         download_free(s->download);
     s->download = NULL;
+}
+
+static void source_drop(struct data_source *s)
+{
+    end_download(s);
     if (s->maker) {
         mem_free(s->maker->window);
         mem_free(s->maker->text);
@@ -295,6 +301,8 @@ static int64_t json_pull(struct http_source *src, int64_t offset, char *buf, siz
             int r = maker_next(s);
             if (r < 0)
                 return -1;
+            if (m->list.done)
+                end_download(s);
             if (r == 0 || !m->len)
                 break;
         }
@@ -364,6 +372,8 @@ static int64_t bytes_pull(struct http_source *src, int64_t offset, char *buf, si
     int64_t got = download_pull(s->download, s->skip + offset, buf, n);
     if (got < 0)
         note_loss(s);
+    else if (offset + got == s->count)
+        end_download(s);
     return got;
 }
 

@@ -17,6 +17,7 @@
 #include "protocol/json_writer.h"
 #include "server/accounts.h"
 #include "server/config.h"
+#include "server/export_socket.h"
 #include "server/http.h"
 
 #define ELEMENTS  100000
@@ -225,6 +226,42 @@ static bool taken(const struct err *e)
     return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
 }
 
+static void say_address(struct doctor *d, const char *what, const char *address, enum err_code rc,
+                        const struct err *e)
+{
+    if (rc == ERR_OK)
+        doctor_say(d, FINDING_OK, what, address, "");
+    else if (taken(e))
+        doctor_say(d, FINDING_WARN, what, e->message,
+                   "right where arrayd is running; else see who has it: ss -ltnp");
+    else
+        doctor_say(d, FINDING_FAIL, what, e->message, "change listen, or what is in its way");
+}
+
+/* Beside each Unix socket. */
+static void look_at_exports(struct doctor *d, const struct config *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->listen.n && c->allow_export; i++) {
+        const char *const one[] = {c->listen.items[i]};
+        struct export_socket_config config = {
+            .listen = one, .n_listen = 1, .mode = (int)c->unix_mode};
+        struct export_socket *s = NULL;
+        struct err e = ERR_INIT;
+        if (strncmp(one[0], "unix:", 5) != 0)
+            continue;
+        enum err_code rc = export_socket_open(&config, &s, &e);
+        if (rc == ERR_OK)
+            export_socket_stop(s, 0, NULL);
+        export_socket_free(s);
+        say_address(d, "export", one[0], rc, &e);
+        n++;
+    }
+    if (c->allow_export && !n)
+        doctor_say(d, FINDING_WARN, "export", "allow-export, but no Unix socket",
+                   "nobody can export memory: add listen = unix:PATH");
+}
+
 static void look_at_addresses(struct doctor *d, const struct config *c)
 {
     for (size_t i = 0; i < c->listen.n + c->admin_listen.n; i++) {
@@ -240,15 +277,10 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
                                  .tls_key = c->tls_key,
                                  .unix_mode = (int)c->unix_mode};
         struct err e = ERR_INIT;
-        if (http_try_listen(&hc, &e) == ERR_OK)
-            doctor_say(d, FINDING_OK, "listen", one[0], "");
-        else if (taken(&e))
-            doctor_say(d, FINDING_WARN, "listen", e.message,
-                       "right where arrayd is running; else see who has it: ss -ltnp");
-        else
-            doctor_say(d, FINDING_FAIL, "listen", e.message,
-                       "change listen, or what is in its way");
+        enum err_code rc = http_try_listen(&hc, &e);
+        say_address(d, "listen", one[0], rc, &e);
     }
+    look_at_exports(d, c);
 }
 
 static void look_at_accounts(struct doctor *d, const struct config *c)

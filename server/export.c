@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/auth.h"
 
@@ -127,6 +128,11 @@ static void close_descriptor(struct offer *o)
     o->asked.exported.fd = -1;
 }
 
+static const char *const end_names[] = {[OFFER_RELEASED] = "released",
+                                        [OFFER_LOST] = "lost",
+                                        [OFFER_EXPIRED] = "expired",
+                                        [OFFER_REVOKED] = "revoked"};
+
 static void finish(struct offer *o, enum offer_end how)
 {
     struct exports *t = o->table;
@@ -135,6 +141,9 @@ static void finish(struct offer *o, enum offer_end how)
     close_descriptor(o);
     array_unref(o->asked.array);
     lease_unpin(t->config.leases, o->buffer, o->lease);
+    if (there)
+        log_event(LOG_DEBUG, "an export has ended", "how", end_names[how], "mode",
+                  o->write ? "write" : "read", "principal", o->who ? o->who->name : "", NULL);
     pthread_mutex_lock(&t->lock);
     o->state = OVER;
     take_out(o);
@@ -469,10 +478,6 @@ size_t exports_count(struct exports *t, const struct principal *who)
 
 void exports_metrics(struct exports *t, struct strb *out)
 {
-    static const char *const ends[] = {[OFFER_RELEASED] = "released",
-                                       [OFFER_LOST] = "lost",
-                                       [OFFER_EXPIRED] = "expired",
-                                       [OFFER_REVOKED] = "revoked"};
     if (!t)
         return;
     unsigned long long n = 0, bytes = 0;
@@ -495,7 +500,7 @@ void exports_metrics(struct exports *t, struct strb *out)
               "# TYPE arrayd_exports_ended_total counter\n",
               n, bytes, (unsigned long long)t->opened);
     for (int i = 0; i < OFFER_ENDS; i++)
-        strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %llu\n", ends[i],
+        strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %llu\n", end_names[i],
                   (unsigned long long)t->ended[i]);
     pthread_mutex_unlock(&t->lock);
 }

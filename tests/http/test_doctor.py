@@ -147,3 +147,13 @@ def test_wrong_settings(tmp_path):
     (tmp_path / "c").write_text("backend = cpu\n")
     assert str(tmp_path / "c") in find(checks("--config", tmp_path / "c"), "config")[0]["text"]
     assert doctor("--help").stdout.startswith("usage: arrayd doctor")
+
+
+def test_exports(tmp_path):
+    here = ["--backend", "cpu", "--allow-export"]
+    assert find(checks(*here), "export")[0]["status"] == "warn"  # over TCP alone there are none
+    assert [c["status"] for c in find(checks(*here, "--listen", f"unix:{tmp_path}/s"), "export")] == ["ok"]
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "s.fd").touch()
+    assert find(checks(*here, "--listen", f"unix:{tmp_path}/s", status=1), "export")[0]["status"] == "fail"
+    assert not find(checks("--backend", "cpu", "--listen", f"unix:{tmp_path}/s"), "export")

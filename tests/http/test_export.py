@@ -1,5 +1,6 @@
 """Exports: what clients see of the memory, and what the lease lets others do meanwhile."""
 import fcntl
+import json
 import mmap
 import os
 import threading
@@ -160,12 +161,40 @@ def test_small_and_large(c):
 
 def test_work_on_its_way_is_waited_for(c):
     """The reply comes when what was sent before has been done, on whatever stream."""
-    a = np.zeros((256, 256))
-    c.upload(a, "a")
-    for k in range(20):
-        c.expect(200, c.post("/v1/evaluate", {"expr": "cos(sin(a)) * 0 + a + 1", "out": "a"}))
-        with Export(c, "a") as x:
+    a = c.upload(np.zeros((256, 256)))["id"]
+    sessions = [c.clone(session=c.post("/v1/sessions", {}).json()["id"]) for _ in range(2)]
+    for k in range(12):
+        body = {"expr": "cos(sin(a)) * 0 + a + 1", "out": a, "bind": {"a": a}}
+        sessions[k % 2].expect(200, sessions[k % 2].post("/v1/evaluate", body))
+        with Export(c, a, "write" if k % 3 else "read") as x:
             assert np.all(x.array() == k + 1)
+    for s in sessions:
+        s.close()
+
+
+def test_who_does_not_wait_for_it(c):
+    """An export that is asked for while work is under way, and given up, leaves nothing."""
+    a = c.upload(np.zeros(1 << 19))["id"]
+    url, mode = f"/v1/arrays/{a}/export", {"mode": "write"}
+    body = {"expr": "+".join(["sin(a)"] + [f"cos(a*{k})" for k in range(30)]), "out": a, "bind": {"a": a}}
+    late = 0
+    for k in range(6):
+        c.expect(200, c.post("/v1/evaluate", body))
+        if k % 2:
+            r = c.post(url, mode, headers={"Prefer": "wait=0"})
+            late += r.status == 504
+            if r.status == 201:
+                c.expect(204, c.delete(f"/v1/arrays/{a}/lease", headers={"Arrayd-Lease": r.json()["lease"]}))
+        else:
+            other = c.clone()
+            other.connect().request("POST", url, json.dumps(mode), {"Content-Type": "application/json"})
+            other.close()
+        deadline = time.monotonic() + 20
+        while (r := c.post(url, {"mode": "read"})).status == 409 or figures(c)[""] > 1:
+            assert time.monotonic() < deadline
+        assert r.status == 201
+        c.expect(204, c.delete(f"/v1/arrays/{a}/lease", headers={"Arrayd-Lease": r.json()["lease"]}))
+    assert late >= 2
 
 
 def test_memory_is_given_back_and_cleared(c, d):
@@ -298,6 +327,21 @@ def test_a_download_is_a_snapshot(c):
             got += piece
     other.close()
     assert not np.frombuffer(got).any() and len(got) == a.nbytes
+
+
+def test_who_has_read_it_all_can_write(c):
+    """A download of exported memory is in the way of writers only as long as somebody reads it."""
+    n = 1 << 18
+    c.upload(np.zeros(n), "a")
+    with Export(c, "a") as x:
+        for k in range(20):
+            if k % 10 < 9:
+                c.expect(200, c.get("/v1/arrays/a/data" + ("?index=0:9" if k % 2 else ""), headers=x.lease))
+            else:
+                c.expect(200, c.get("/v1/arrays/a/data?index=0:20000", accept="application/json", headers=x.lease))
+            c.expect(200, c.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}, headers=x.lease))
+        c.expect(200, c.get("/v1/arrays/a/data?index=0", headers=x.lease))
+        assert np.all(x.array() == 20)
 
 
 def test_many_at_once(c, d):

@@ -4,6 +4,7 @@ import random
 import signal
 import socket
 import stat
+import tempfile
 import threading
 import time
 
@@ -111,6 +112,29 @@ def test_a_token_opens_once(local):
     os.close(fds[0])
     for s in sockets:
         s.close()
+
+
+def test_another_system_users_token(daemon_with):
+    """Who may connect is not yet whose export it is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root is several users")
+    folder = tempfile.TemporaryDirectory()
+    os.chmod(folder.name, 0o755)
+    d = daemon_with("--backend", "cpu", "--allow-export", "--unix-mode", "0666", "--listen", f"unix:{folder.name}/s")
+    d.fd = f"{folder.name}/s.fd"
+    c = d.client()
+    c.upload(DATA, "u")
+    x = Export(c, "u", take=False)
+    os.setegid(65534), os.seteuid(65534)
+    try:
+        s, said, _ = present(d.fd, x.reply["token"])
+        assert said["status"] == 404
+        s.close()
+    finally:
+        os.seteuid(0), os.setegid(0)
+    x.take().finish()  # it has not cost him his token
+    d.stop()
+    folder.cleanup()
 
 
 def test_in_pieces(local):
