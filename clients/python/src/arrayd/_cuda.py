@@ -166,13 +166,13 @@ class Mapping:
                 except DeviceError:  # the first one is told
                     pass
                 raise
-        self.address = address.value
+            self.address = address.value
 
     def close(self) -> None:
-        address, self.address = self.address, 0
-        if not address or os.getpid() != self.device.driver.pid:  # after a fork it is the parent's
+        if not self.address or os.getpid() != self.device.driver.pid:  # after a fork it is the parent's
             return
         with self.device as driver:
+            address, self.address = self.address, 0
             driver.undo([("cuMemAddressFree", address, self.size), ("cuMemUnmap", address, self.size), ("cuCtxSynchronize",)])
 
     def __del__(self) -> None:

@@ -140,8 +140,8 @@ class Exported:
             else:
                 memory = HostMemory(fd, size, self.mode == "read")
                 self._root = memory.root(self.shape, self.dtype, reply["offset"], self.strides)
-        except BaseException:
-            self._hang_up()
+        except BaseException:  # nothing here has used it
+            self._tell()
             raise
         finally:
             os.close(fd)
@@ -186,6 +186,20 @@ class Exported:
         if s is not None:
             s.close()
 
+    def _tell(self) -> None:
+        """The orderly end: back when the daemon has ended the export."""
+        s, self._socket = self._socket, None
+        if s is None:
+            return
+        try:
+            s.shutdown(socket.SHUT_WR)
+            while s.recv(4096):
+                pass
+        except OSError:  # it has ended the export already
+            pass
+        finally:
+            s.close()
+
     def _end(self) -> None:
         """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered."""
         memory, self._memory, self._root = self._memory, None, None
@@ -197,16 +211,7 @@ class Exported:
         except BaseException:
             self._hang_up()
             raise
-        s, self._socket = self._socket, None
-        assert s is not None
-        try:
-            s.shutdown(socket.SHUT_WR)
-            while s.recv(4096):
-                pass
-        except OSError:  # it has ended the export already
-            pass
-        finally:
-            s.close()
+        self._tell()
         if used:
             warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: "
                           "they keep the memory, which is no longer theirs to look at", ResourceWarning, stacklevel=3)
