@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A process that has an array's memory and nothing else: what bench_export.py and the tests kill.
 
-    export_consumer.py SOCKET ARRAY read|write [TOKEN]
+    export_consumer.py SOCKET ARRAY read|write [light]
 
 Over the daemon's Unix socket it asks for the array's memory, takes the descriptor, maps it (memfd, or CUDA by the driver of
-ARRAYD_LIBCUDA), writes the first byte again where it may, says "mapped" on standard output, and waits. Standard library alone.
+ARRAYD_LIBCUDA), says "mapped" on standard output, and waits. Before that it has used it: a memfd's first byte is written again where
+that is allowed, a GPU's is read in a context of its own, unless "light" and the driver maps without one (a context takes a GPU
+longer than everything else here). Standard library alone.
 """
 import ctypes
 import json
@@ -15,15 +17,14 @@ import sys
 import time
 
 
-def ask(path, array, mode, token):
+def ask(path, array, mode):
     """The reply of POST …/export; a locked array (its last user is still being buried) is asked for again."""
     body = json.dumps({"mode": mode}).encode()
-    own = f"Authorization: Bearer {token}\r\n" if token else ""
     deadline = time.monotonic() + 20
     while True:
         with socket.socket(socket.AF_UNIX) as s:
             s.connect(path)
-            s.sendall(f"POST /v1/arrays/{array}/export HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{own}"
+            s.sendall(f"POST /v1/arrays/{array}/export HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                       f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
             reply = b""
             while piece := s.recv(65536):
@@ -47,17 +48,25 @@ def take(reply):
     return s, fds[0], json.loads(line)["size"]
 
 
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+
+
 class Access(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int), ("flags", ctypes.c_int)]
 
 
-def map_cuda(fd, size, uuid):
+def map_cuda(fd, size, uuid, light):
     library = ctypes.CDLL(os.environ.get("ARRAYD_LIBCUDA") or "libcuda.so.1")
 
-    def call(name, *arguments):
+    def call(name, *arguments, fine=()):
         code = getattr(library, name)(*arguments)
-        if code:
+        if code and code not in fine:
             sys.exit(f"{name}: {code}")
+        return code
+
+    def begin_context():
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        call("cuCtxSetCurrent", context)
 
     def find(name):
         return f"{name}_v2" if hasattr(library, f"{name}_v2") else name
@@ -74,25 +83,29 @@ def map_cuda(fd, size, uuid):
             break
     else:
         sys.exit(f"no {uuid} here")
-    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-    call("cuCtxSetCurrent", context)
-    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1)
+    if not light:
+        begin_context()
+    if call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1, fine=(NO_CONTEXT,) if light else ()):
+        begin_context()
+        call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1)
     call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_ulonglong(0),
          ctypes.c_ulonglong(0))
     call("cuMemMap", address, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
     access = Access(1, device.value, 3)
     call("cuMemSetAccess", address, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
+    if light:
+        return
     byte = ctypes.c_ubyte()
     call("cuMemcpyDtoHAsync_v2", ctypes.byref(byte), address, ctypes.c_size_t(1), None)
     call("cuCtxSynchronize")
 
 
 def main():
-    path, array, mode, *token = sys.argv[1:]
-    reply = ask(path, array, mode, token[0] if token else None)
+    path, array, mode, *light = sys.argv[1:]
+    reply = ask(path, array, mode)
     kept, fd, size = take(reply)
     if reply["kind"] == "cuda":
-        map_cuda(fd, size, reply["uuid"])
+        map_cuda(fd, size, reply["uuid"], light == ["light"])
     else:
         memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if mode == "write" else 0))
         first = memory[reply["offset"]]

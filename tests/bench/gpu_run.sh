@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http export
+#                            values fair move http export consumers
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -180,6 +180,7 @@ run_step() {
     backend) step_backend ;;
     arrays) step_arrays ;;
     export) step_export ;;
+    consumers) "$python" "$bench/bench_export.py" "$arrayd" ;;
     sanitize) step_sanitize ;;
     suite) http_tests "${SHARES:-6}" "$root/tests/http" ;;
     devices) http_tests 1 "$root/tests/http/test_gpu.py" -k "room or meet" ;;
@@ -201,6 +202,7 @@ limit_of() {
     backend) echo "${LIMIT_BACKEND:-300}" ;;
     arrays) echo "${LIMIT_ARRAYS:-400}" ;;
     export) echo "${LIMIT_EXPORT:-90}" ;;
+    consumers) echo "${LIMIT_CONSUMERS:-160}" ;;
     sanitize) echo "${LIMIT_SANITIZE:-300}" ;;
     suite) echo "${LIMIT_SUITE:-500}" ;;
     devices) echo "${LIMIT_DEVICES:-60}" ;;
