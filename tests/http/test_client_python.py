@@ -377,14 +377,16 @@ def test_the_same_numbers(xp):
 # --- the package ---
 
 
-def test_readme(api, daemon, monkeypatch):
+def test_readme(daemon_with, tmp_path):
     """Its examples, one after the other."""
+    d = daemon_with("--allow-export", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock")
     text = (PACKAGE / "README.md").read_text()
     blocks = [b.split("```")[0] for b in text.split("```python\n")[1:]]
-    assert len(blocks) >= 5
+    assert len(blocks) >= 7
     names = {}
     for b in blocks:
-        exec(b.replace("http://127.0.0.1:7411", f"http://127.0.0.1:{daemon.port}"), names)
+        exec(b.replace("http://127.0.0.1:7411", f"http://127.0.0.1:{d.port}").replace("/run/arrayd/arrayd.sock", d.unix), names)
+    names["xp"].close()
 
 
 def test_a_wheel_is_built(tmp_path):
