@@ -33,7 +33,7 @@ static struct {
     _Atomic bool ran;
 } front;
 
-static void pass(struct job *job)
+static inline void pass(struct job *job)
 {
     job->device_ms = front.device_ms;
     if (job->measured)
@@ -42,28 +42,28 @@ static void pass(struct job *job)
     job->done(job);
 }
 
-static uint64_t front_submit(struct stream *s, struct job *job);
+static inline uint64_t front_submit(struct stream *s, struct job *job);
 
-static bool front_passed(struct fence f)
+static inline bool front_passed(struct fence f)
 {
     return f.ticket <= front.passed;
 }
 
-static void front_free(struct backend *b, int device, void *p, int64_t size)
+static inline void front_free(struct backend *b, int device, void *p, int64_t size)
 {
     if (front.freed)
         front.freed();
     front.real->free(b, device, p, size);
 }
 
-static void ran(struct job *job)
+static inline void ran(struct job *job)
 {
     (void)job;
     atomic_store(&front.ran, true);
 }
 
 /* The job's kernels, by the real backend. */
-static void run_kernels(struct stream *s, const struct job *job)
+static inline void run_kernels(struct stream *s, const struct job *job)
 {
     struct job inner = {.kernels = job->kernels,
                         .n_kernels = job->n_kernels,
@@ -82,7 +82,7 @@ static void run_kernels(struct stream *s, const struct job *job)
     assert_int_equal(inner.result, ERR_OK);
 }
 
-static uint64_t front_submit(struct stream *s, struct job *job)
+static inline uint64_t front_submit(struct stream *s, struct job *job)
 {
     uint64_t ticket = ++front.issued;
     job->stream = s;
@@ -111,7 +111,7 @@ static uint64_t front_submit(struct stream *s, struct job *job)
 }
 
 /* Ends the oldest held job: it runs, or fails with `code` before it has written anything. */
-static void end(enum err_code code)
+static inline void end(enum err_code code)
 {
     struct job *job = front.head;
     assert_non_null(job);
@@ -125,14 +125,14 @@ static void end(enum err_code code)
     pass(job);
 }
 
-static void hold(void)
+static inline void hold(void)
 {
     front.hold = true;
     front.tail = &front.head;
 }
 
 /* shareable_least < 0: memory cannot be exported. */
-static void open_fixture_sharing(struct fixture *f, int64_t shareable_least)
+static inline void open_fixture_sharing(struct fixture *f, int64_t shareable_least)
 {
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
@@ -158,12 +158,12 @@ static void open_fixture_sharing(struct fixture *f, int64_t shareable_least)
                      ERR_OK);
 }
 
-static void open_fixture(struct fixture *f)
+static inline void open_fixture(struct fixture *f)
 {
     open_fixture_sharing(f, -1);
 }
 
-static void close_fixture(struct fixture *f)
+static inline void close_fixture(struct fixture *f)
 {
     assert_null(front.head);
     array_unref(f->a);
@@ -175,7 +175,8 @@ static void close_fixture(struct fixture *f)
     assert_true(engine_close(f->g));
 }
 
-static enum err_code resolve(void *user, const char *name, struct binding *ret, struct err *e)
+static inline enum err_code resolve(void *user, const char *name, struct binding *ret,
+                                    struct err *e)
 {
     struct fixture *f = user;
     struct array *a = *name == 'a' ? f->a : f->b;
@@ -184,8 +185,8 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
-static enum err_code evaluate_watched(struct fixture *f, const char *text, struct array *out,
-                                      struct eval_watch *watch, struct array **ret)
+static inline enum err_code evaluate_watched(struct fixture *f, const char *text, struct array *out,
+                                             struct eval_watch *watch, struct array **ret)
 {
     struct arena *arena = arena_new(0);
     struct expr x;
@@ -205,14 +206,14 @@ static enum err_code evaluate_watched(struct fixture *f, const char *text, struc
     return code;
 }
 
-static enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
-                              struct array **ret)
+static inline enum err_code evaluate(struct fixture *f, const char *text, struct array *out,
+                                     struct array **ret)
 {
     return evaluate_watched(f, text, out, NULL, ret);
 }
 
 /* The contents, or why there are none. Nothing may be held back. */
-static enum err_code finish_reading(struct download *d, double *to)
+static inline enum err_code finish_reading(struct download *d, double *to)
 {
     int64_t n = download_pull(d, 0, to, N * sizeof *to);
     enum err_code code = n < 0 ? download_result(d) : ERR_OK;
@@ -221,20 +222,20 @@ static enum err_code finish_reading(struct download *d, double *to)
     return code;
 }
 
-static struct download *begin_reading(struct fixture *f, struct array *a)
+static inline struct download *begin_reading(struct fixture *f, struct array *a)
 {
     struct download *d = NULL;
     assert_int_equal(download_new(f->s, a, NULL, NULL, &d, NULL), ERR_OK);
     return d;
 }
 
-static enum err_code read_all(struct fixture *f, struct array *a, double *to)
+static inline enum err_code read_all(struct fixture *f, struct array *a, double *to)
 {
     assert_null(front.head);
     return finish_reading(begin_reading(f, a), to);
 }
 
-static void holds_ramp(struct fixture *f, struct array *a, int step)
+static inline void holds_ramp(struct fixture *f, struct array *a, int step)
 {
     double got[N];
     assert_int_equal(read_all(f, a, got), ERR_OK);
@@ -242,7 +243,7 @@ static void holds_ramp(struct fixture *f, struct array *a, int step)
         assert_true(got[i] == (i + step) % N);
 }
 
-static void holds(struct fixture *f, struct array *a, double value)
+static inline void holds(struct fixture *f, struct array *a, double value)
 {
     double got[N];
     assert_int_equal(read_all(f, a, got), ERR_OK);

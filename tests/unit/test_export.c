@@ -7,76 +7,11 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "compute/base/mem.h"
-#include "compute/export.h"
-#include "tests/unit/engine_front.h"
-
-#define NBYTES ((int64_t)(N * sizeof(double)))
-#define PAGE   4096
-
-enum { WAITING = -1 };
-enum { AT_ONCE = 1, MOVES = 1 << 20 }; /* shareable_least: so from creation; when it is exported */
-static const int ways[] = {AT_ONCE, MOVES};
-
-static void told(struct exporting *x)
-{
-    assert_int_equal(atomic_load((_Atomic int *)x->user), WAITING);
-    atomic_store((_Atomic int *)x->user, (int)x->code);
-}
-
-/* The number of descriptors that are open. */
-static int descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
-static void begin_export(struct fixture *f, struct array *a, bool write, struct exporting *x,
-                         _Atomic int *done)
-{
-    *x = (struct exporting){.array = a, .write = write, .done = told, .user = (void *)done};
-    atomic_store(done, WAITING);
-    engine_export(f->s, x);
-}
-
-static enum err_code export(struct fixture *f, struct array *a, bool write, struct exporting *x) {
-    _Atomic int done; begin_export(f, a, write, x, &done);
-    assert_int_not_equal(atomic_load(&done), WAITING);
-    return x->code;
-}
-
-static double *map(const struct exporting *x, bool write)
-{
-    char *p = mmap(NULL, (size_t)x->exported.size, write ? PROT_READ | PROT_WRITE : PROT_READ,
-                   MAP_SHARED, x->exported.fd, 0);
-    assert_true(p != MAP_FAILED);
-    return (double *)(void *)(p + x->exported.offset);
-}
-
-static void unmap(const struct exporting *x, double *p)
-{
-    assert_int_equal(munmap((char *)p - x->exported.offset, (size_t)x->exported.size), 0);
-}
-
-static void end_export(struct exporting *x)
-{
-    close(x->exported.fd);
-    engine_export_end(x->export);
-}
+#include "tests/unit/export_front.h"
 
 static void both_ways(void **state)
 {
@@ -368,70 +303,6 @@ static void it_stays_where_it_is(void **state)
     close_fixture(&f);
 }
 
-/* Whoever keeps his mapping sees what he had, and nothing of anybody else. */
-static void memory_is_not_given_to_others(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct exporting x;
-    struct array *others[50];
-    struct scalar secret = {.dtype = DT_F64, .v.f64 = 4242};
-    open_fixture_sharing(&f, AT_ONCE);
-    assert_int_equal(export(&f, f.a, true, &x), ERR_OK);
-    double *p = map(&x, true);
-    end_export(&x);
-    array_unref(f.a);
-    mover_dig(f.g->mover);
-    for (int i = 0; i < 50; i++)
-        assert_int_equal(engine_full(f.s, f.account, secret, 1, (int64_t[]){N}, &others[i], NULL),
-                         ERR_OK);
-    for (int i = 0; i < N; i++) {
-        assert_true(p[i] == i);
-        p[i] = -1;
-    }
-    for (int i = 0; i < 50; i++) {
-        holds(&f, others[i], 4242);
-        array_unref(others[i]);
-    }
-    unmap(&x, p);
-    f.a = NULL;
-    close_fixture(&f);
-}
-
-/* What nobody was given is used again, by arrays of its size and unless zeros are asked for. */
-static void memory_is_used_again(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct array *c;
-    struct scalar value = {.dtype = DT_F64, .v.f64 = 77};
-    const int64_t n = N, less = N - 1;
-    open_fixture_sharing(&f, AT_ONCE);
-    assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &c, NULL), ERR_OK);
-    array_unref(c);
-    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
-    int64_t bytes = engine_bytes_in_use(f.g);
-    assert_int_equal(engine_zeros(f.s, f.account, DT_F64, 1, &n, &c, NULL), ERR_OK);
-    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
-    holds(&f, c, 0);
-    array_unref(c);
-    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
-    assert_int_equal(engine_empty(f.s, f.account, DT_F64, 1, &less, &c, NULL), ERR_OK);
-    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
-    array_unref(c);
-    mover_dig(f.g->mover);
-    assert_int_equal(mover_kept(f.g->mover, 0), 0);
-    array_unref(f.b);
-    const void *was = buffer_storage(f.a->buffer)->data;
-    array_unref(f.a);
-    assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &f.a, NULL), ERR_OK);
-    assert_ptr_equal(buffer_storage(f.a->buffer)->data, was); /* the last that was let go of */
-    holds(&f, f.a, 77);
-    f.b = NULL;
-    assert_int_equal(engine_bytes_in_use(f.g), bytes - PAGE);
-    close_fixture(&f);
-}
-
 /* The work behind the contents, or the move, fails. */
 static void work_that_fails(void **state)
 {
@@ -477,132 +348,6 @@ static void work_that_fails(void **state)
     }
 }
 
-static void every_allocation_fails_once(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 4; i++) {
-        const bool moves = i & 1, write = i & 2;
-        int64_t live = mem_live();
-        int open = descriptors();
-        bool struck = true;
-        for (int nth = 1; struck; nth++) {
-            struct fixture f;
-            struct exporting x;
-            open_fixture_sharing(&f, moves ? MOVES : AT_ONCE);
-            mem_fail_after(nth, false);
-            enum err_code code = export(&f, f.a, write, &x);
-            struck = mem_failed() > 0;
-            mem_fail_after(0, false);
-            assert_true(code == ERR_OK || (struck && code == ERR_OUT_OF_MEMORY));
-            if (code == ERR_OK)
-                end_export(&x);
-            assert_false(array_is_exported(f.a));
-            holds_ramp(&f, f.a, 0);
-            close_fixture(&f);
-            assert_int_equal(mem_live(), live);
-            assert_int_equal(descriptors(), open);
-            assert_true(nth < 100);
-        }
-    }
-}
-
-static void refusals(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct exporting x;
-    struct array *none;
-    open_fixture(&f);
-    assert_string_equal(engine_export_problem(f.g, 0), "exports are off");
-    assert_int_equal(export(&f, f.a, false, &x), ERR_FORBIDDEN);
-    close_fixture(&f);
-    open_fixture_sharing(&f, MOVES);
-    assert_null(engine_export_problem(f.g, 0));
-    assert_int_equal(engine_zeros(f.s, f.account, DT_F64, 1, (int64_t[]){0}, &none, NULL), ERR_OK);
-    assert_int_equal(export(&f, none, false, &x), ERR_CONFLICT);
-    array_unref(none);
-    account_set_limits(f.account, 2 * NBYTES + PAGE - NBYTES - 1, 0); /* a byte too little */
-    assert_int_equal(export(&f, f.a, false, &x), ERR_QUOTA);
-    holds_ramp(&f, f.a, 0);
-    account_set_limits(f.account, 2 * NBYTES + PAGE - NBYTES, 0);
-    assert_int_equal(export(&f, f.a, false, &x), ERR_OK);
-    end_export(&x);
-    close_fixture(&f);
-}
-
-/* A few descriptors: arrays are made all the same, and what cannot be exported says so. */
-static void descriptors_run_out(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct exporting x;
-    struct rlimit was, few;
-    struct array *all[40] = {NULL};
-    int exported = 0, open = descriptors();
-    struct scalar one = {.dtype = DT_F64, .v.f64 = 1};
-    open_fixture_sharing(&f, AT_ONCE);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
-    few = was;
-    few.rlim_cur = 64; /* 16 for these two and the next, 32 for what is exported */
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    for (int i = 0; i < 40; i++)
-        assert_int_equal(engine_full(f.s, f.account, one, 1, (int64_t[]){N}, &all[i], NULL),
-                         ERR_OK);
-    struct export_figures n;
-    engine_export_figures(f.g, &n);
-    assert_int_equal(n.shareable, 16 * PAGE);
-    for (int i = 0; i < 40; i++) {
-        enum err_code code = export(&f, all[i], false, &x);
-        assert_int_equal(code, exported < 30 ? ERR_OK : ERR_OVERLOADED);
-        exported += code == ERR_OK;
-        holds(&f, all[i], 1);
-        if (code == ERR_OK)
-            end_export(&x);
-        else
-            assert_non_null(strstr(x.err.message, "file descriptors"));
-    }
-    int taken[64], n_taken = 0; /* by somebody else */
-    while ((taken[n_taken] = dup(0)) >= 0)
-        n_taken++;
-    assert_int_equal(export(&f, all[0], false, &x), ERR_OVERLOADED);
-    while (n_taken)
-        close(taken[--n_taken]);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    for (int i = 0; i < 40; i++)
-        array_unref(all[i]);
-    close_fixture(&f);
-    assert_int_equal(descriptors(), open);
-}
-
-static void nothing_leaks(void **state)
-{
-    (void)state;
-    struct fixture f;
-    struct exporting x;
-    struct array *c;
-    int64_t live = mem_live();
-    int open = descriptors();
-    open_fixture_sharing(&f, MOVES);
-    for (int i = 0; i < 1000; i++) {
-        struct scalar value = {.dtype = DT_F64, .v.f64 = i};
-        assert_int_equal(engine_full(f.s, f.account, value, 1, (int64_t[]){N}, &c, NULL), ERR_OK);
-        for (int k = 0; k < 2; k++) {
-            assert_int_equal(export(&f, c, k, &x), ERR_OK);
-            double *p = map(&x, k);
-            assert_true(p[N - 1] == i);
-            unmap(&x, p);
-            end_export(&x);
-        }
-        array_unref(c);
-    }
-    mover_dig(f.g->mover);
-    assert_int_equal(descriptors(), open);
-    assert_int_equal(engine_bytes_in_use(f.g), 2 * NBYTES);
-    close_fixture(&f);
-    assert_int_equal(mem_live(), live);
-    assert_int_equal(descriptors(), open);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -613,13 +358,7 @@ int main(void)
         cmocka_unit_test(writes_stay),
         cmocka_unit_test(downloads),
         cmocka_unit_test(it_stays_where_it_is),
-        cmocka_unit_test(memory_is_not_given_to_others),
-        cmocka_unit_test(memory_is_used_again),
         cmocka_unit_test(work_that_fails),
-        cmocka_unit_test(every_allocation_fails_once),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(descriptors_run_out),
-        cmocka_unit_test(nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
