@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import unicodedata
@@ -159,8 +158,3 @@ def explained(e: ArraydError, where: str = "", text: Optional[str] = None) -> st
     elif e.expression:
         lines += pointed(e.expression, e.offset)
     return "\n".join(lines)
-
-
-def existing(path: str) -> str:
-    """A path to be read."""
-    return path if path == "-" else os.path.expanduser(path)
