@@ -262,6 +262,7 @@ def test_values(run, api, tmp_path):
     for value, want in (("2", a + 2), ("2.5e-1", a + 0.25), ("true", a + 1), ("u", a + a), (f"{tmp_path}/a.npy", a + a)):
         np.testing.assert_array_equal(_numbers(ok(run("eval", "u + k", "-b", f"k={value}", "--full")).out), want, err_msg=value)
     np.testing.assert_array_equal(_numbers(ok(run("eval", "x[0] + k", "-b", "x=-", "-b", "k=1", "--full", stdin=npy_bytes(a))).out), a[0] + 1)
+    assert ok(run("eval", "k + 0", "-b", "k=9007199254740993")).out == "9007199254740993\n"
     assert ok(run("eval", "-", stdin=b"sum(u > 2)\n")).out == "0\n"
     assert ok(run("eval", "m + d", "--let", "m=max(u)", "--let", "d=m*0 - m")).out == "0.0\n"
     done = ok(run("eval", "broadcast_to(sum(u[0, 0])*0 + 1.5, [200, 300])"))
@@ -325,6 +326,9 @@ def test_statuses(run, daemon, api, tmp_path):
     assert all(run(c, "--help").status == 0 for c in ("put", "get", "eval", "ls", "rm", "info", "run", "top", "completion"))
     fails(cli("http://127.0.0.1:1")("ls"), 1, "cannot connect to http://127.0.0.1:1")
     fails(cli("ftp://x")("ls"), 2, "ftp://x")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        fails(cli(address)("ls", "--timeout", "0.05"), 1, f"{address} has not answered for 50 ms")
     env = environment(tmp_path / "bin", f"http://127.0.0.1:{daemon.port}")
     api.create(name="many", shape=[60000])
     done = subprocess.run(["bash", "-c", "set -o pipefail; arrayd-cli eval many --full | head -n 1; echo ${PIPESTATUS[0]}"], env=env,

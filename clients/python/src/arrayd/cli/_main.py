@@ -177,7 +177,9 @@ def _hear() -> Any:
 
 
 def _refused(e: ArraydError, context: Context) -> str:
-    text = f"{explained(e)}"
+    if isinstance(e.__cause__, TimeoutError):
+        return f"{context.url} has not answered for {duration(context.args.timeout or 0)}"
+    text = explained(e)
     if isinstance(e, Denied) and e.status == 401:
         text += "\nset ARRAYD_TOKEN, or name a file with --token-file" if context.transport.token is None else \
             "\nthe daemon does not know this token"

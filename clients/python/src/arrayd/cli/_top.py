@@ -197,7 +197,10 @@ class Screen:
                 return changed
             changed = True
             if isinstance(got, Exception):
-                self.trouble = explained(got).split("\n")[0] if isinstance(got, ArraydError) else str(got) or type(got).__name__
+                if isinstance(got.__cause__, TimeoutError):
+                    self.trouble = "the daemon does not answer"
+                else:
+                    self.trouble = explained(got).split("\n")[0] if isinstance(got, ArraydError) else str(got) or type(got).__name__
             else:
                 self.sample, self.trouble = got, ""
 
