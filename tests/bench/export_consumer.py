@@ -58,11 +58,13 @@ class Access(ctypes.Structure):
 def map_cuda(fd, size, uuid, light):
     library = ctypes.CDLL(os.environ.get("ARRAYD_LIBCUDA") or "libcuda.so.1")
 
-    def call(name, *arguments, fine=()):
+    def call(name, *arguments):
         code = getattr(library, name)(*arguments)
-        if code and code not in fine:
+        if code == NO_CONTEXT and not context:
+            begin_context()
+            code = getattr(library, name)(*arguments)
+        if code:
             sys.exit(f"{name}: {code}")
-        return code
 
     def begin_context():
         call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -85,9 +87,7 @@ def map_cuda(fd, size, uuid, light):
         sys.exit(f"no {uuid} here")
     if not light:
         begin_context()
-    if call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1, fine=(NO_CONTEXT,) if light else ()):
-        begin_context()
-        call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1)
+    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), 1)
     call("cuMemAddressReserve", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_ulonglong(0),
          ctypes.c_ulonglong(0))
     call("cuMemMap", address, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
