@@ -374,11 +374,11 @@ def device_used():
 
 
 def settled(daemon, before, seconds):
-    """The state once it is as before, or after so long; the device's memory within 64 MiB (other contexts come and go)."""
+    """The state once nothing is more than before, or after so long; the device's memory within 64 MiB (contexts come and go)."""
     deadline = time.monotonic() + seconds
     while True:
         after = daemon.state()
-        differs = [k for k in before if abs(after.get(k, 0) - before[k]) > (64 if k == "device_used_mib" else 0)]
+        differs = [k for k in before if after.get(k, 0) - before[k] > (64 if k == "device_used_mib" else 0)]
         if not differs or time.monotonic() > deadline:
             return after, differs
         time.sleep(0.1)
@@ -484,7 +484,7 @@ def main():
             xp = arrayd.connect(f"unix:{daemon.socket}")
             script = [sys.executable, str(pathlib.Path(__file__).resolve())]
             for name in options.libraries:
-                seconds = max(5, min(35, left() - 50))
+                seconds = max(5, min(50, left() - 45))
                 command = [*script, "--child", name, "--socket", daemon.socket, "--rounds", str(options.rounds), "--bytes",
                            *map(str, options.bytes)]
                 try:

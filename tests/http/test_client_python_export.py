@@ -40,8 +40,8 @@ def start(backend, daemon_with, tmp_path, monkeypatch, request):
     """A daemon that exports; its client over the Unix socket. `.daemon`, `.api` (over TCP)."""
     opened = []
 
-    def begin(*args, export=("--allow-export",)):
-        args = ("--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock", *export, *args)
+    def begin(*args, token=None):
+        args = ("--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export", *args)
         if backend == "cpu":
             d = daemon_with("--backend", "cpu", *args)
         else:
@@ -51,8 +51,8 @@ def start(backend, daemon_with, tmp_path, monkeypatch, request):
                 if re.search(rb"__(asan|tsan|ubsan)_", pathlib.Path(library).read_bytes()):
                     pytest.skip("this build's fake driver is not for a Python without its sanitizer")
                 monkeypatch.setenv("ARRAYD_LIBCUDA", library)
-        xp = arrayd.connect(f"unix:{d.unix}")
-        xp.daemon, xp.api = d, d.client()
+        xp = arrayd.connect(f"unix:{d.unix}", token)
+        xp.daemon, xp.api = d, d.client(always={"Authorization": f"Bearer {token}"} if token else {})
         exports(xp)  # connected from here on
         opened.append(xp)
         return xp
@@ -540,3 +540,23 @@ def test_asynchronously(start):
         until(lambda: exports(xp) == 0)
 
     asyncio.run(steps())
+
+
+@pytest.mark.parametrize("backend", ["cpu"], indirect=True)
+def test_sessions_and_accounts(start, accounts):
+    """Of a session of its own; another's array is not there, also to be exported."""
+    for name in ("ann", "bob"):
+        accounts.add(name, role="operator")
+    xp = start("--accounts", accounts.path, token=accounts.add("eve", role="operator"))
+    ann, bob = (arrayd.connect(xp._transport.url, accounts.token[name]) for name in ("ann", "bob"))
+    with ann.session() as own:
+        x = own.save("x", np.arange(5.0))
+        with x.exported("write") as m:
+            m.array[0] = 50
+        assert own.array("x").numpy()[0] == 50
+        with pytest.raises(arrayd.NotFound):
+            ann.array("x")
+        with pytest.raises(arrayd.NotFound):
+            bob._run(bob._requesting("POST", f"/v1/arrays/{x.id}/export", {"mode": "read"}))
+    ann.close()
+    bob.close()
