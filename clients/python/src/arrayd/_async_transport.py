@@ -270,6 +270,41 @@ class Body:
             parts.append(data)
 
 
+class Turns:
+    """At most so many at a time, in the order in which they came. (Before Python 3.11 a turn that asyncio.Semaphore gave to somebody
+    just cancelled was lost.)"""
+
+    def __init__(self, most: int):
+        self._free = most
+        self._waiting: Deque["asyncio.Future[None]"] = collections.deque()
+
+    async def __aenter__(self) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:  # it was given in the same moment
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *_: Any) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        for turn in self._waiting:
+            if not turn.done():
+                self._waiting.remove(turn)
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
 class AsyncTransport(Endpoint):
     """Connections to one daemon, in one event loop."""
 
@@ -278,7 +313,7 @@ class AsyncTransport(Endpoint):
         super().__init__(url, token, timeout, context)
         if connections < 1:
             raise ValueError("connections is at least 1")
-        self._slots = asyncio.Semaphore(connections)
+        self._turns = Turns(connections)
         self._idle: Deque[Tuple[Wire, float]] = collections.deque()
 
     # --- connections ---
@@ -347,7 +382,7 @@ class AsyncTransport(Endpoint):
 
     async def send(self, r: Request) -> Response:
         """The reply; an ArraydError where it is none of success."""
-        async with self._slots:
+        async with self._turns:
             while True:
                 wire, used = await self._take()
                 try:
@@ -409,22 +444,25 @@ class AsyncTransport(Endpoint):
 
     async def delete_all(self, paths: List[str]) -> None:
         """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
-        async with self._slots:
-            wire, _ = await self._take()
-            try:
-                await wire.write(b"".join(self.head_of(Request("DELETE", p)) for p in paths))
-                for _ in paths:
-                    head, body = await self._answered(wire, "DELETE")
-                    await body.whole(None)
-                    if not head.stays:
-                        await wire.close()
-                        return
-                await self._give(wire)
-            except (OSError, BadReply):
-                wire.abort()
-            except BaseException:
-                wire.abort()
-                raise
+        data, used = b"".join(self.head_of(Request("DELETE", p)) for p in paths), True
+        async with self._turns:
+            while used:
+                wire, used = await self._take()
+                try:
+                    await wire.write(data)
+                    for _ in paths:
+                        head, body = await self._answered(wire, "DELETE")
+                        await body.whole(None)
+                        if not head.stays:
+                            await wire.close()
+                            return
+                    await self._give(wire)
+                    return
+                except (OSError, BadReply):  # a connection that the daemon had closed meanwhile, or the daemon has gone
+                    wire.abort()
+                except BaseException:
+                    wire.abort()
+                    raise
 
 
 class AsyncReleaser(Releases):
