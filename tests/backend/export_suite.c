@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,9 @@
 #define LEAST   (INT64_C(1) << 20)
 #define SMALL   INT64_C(1000)      /* elements */
 #define LARGE   (INT64_C(3) << 20) /* 12 MiB of float32, and no multiple of 2 MiB with one more */
-#define KILLED  5
-#define MANY    40 /* with BYTES so many times more: */
+#define KILLED  3
+#define ROUNDS  150 /* of each thread */
+#define MANY    40  /* with BYTES so many times more: */
 #define MORE    25
 
 #define CHECK(condition)                                                                           \
@@ -148,6 +150,8 @@ static int peer(char **argv)
     fflush(stdout);
     while (stay)
         pause();
+    if (cuda)
+        free(values);
     return 0;
 }
 
@@ -167,7 +171,9 @@ static pid_t start_peer(const struct exporting *x, int64_t n, int64_t end, float
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        if (dup2(x->exported.fd, PEER_FD) < 0 || dup2(said[1], 1) < 0)
+        int memory = fcntl(x->exported.fd, F_DUPFD, PEER_FD + 1), /* one may be PEER_FD now */
+            out = fcntl(said[1], F_DUPFD, PEER_FD + 1);
+        if (dup2(memory, PEER_FD) < 0 || dup2(out, 1) < 0 || close(memory) || close(out))
             _exit(2);
         execl(program, program, "peer", *x->exported.uuid ? x->exported.uuid : "-", size, offset,
               count, last, from, x->write ? "write" : "read", stay ? "stay" : "go", (char *)NULL);
@@ -202,13 +208,18 @@ static void told(struct exporting *x)
     atomic_store((_Atomic bool *)x->user, true);
 }
 
-static void export(struct suite *t, struct array *a, bool write, struct exporting *x)
+static void ask(struct suite *t, struct array *a, bool write, struct exporting *x)
 {
     _Atomic bool done = false;
     *x = (struct exporting){.array = a, .write = write, .done = told, .user = (void *)&done};
     engine_export(t->s, x);
     while (!atomic_load(&done))
         usleep(20);
+}
+
+static void export(struct suite *t, struct array *a, bool write, struct exporting *x)
+{
+    ask(t, a, write, x);
     if (x->code != ERR_OK)
         fprintf(stderr, "%s\n", x->err.message);
     CHECK(x->code == ERR_OK);
@@ -238,7 +249,7 @@ static enum err_code resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
-static void evaluate(struct suite *t, const char *text, struct array *out)
+static enum err_code try_to(struct suite *t, const char *text, struct array *out)
 {
     struct arena *arena = arena_new(0);
     struct expr expr;
@@ -250,9 +261,15 @@ static void evaluate(struct suite *t, const char *text, struct array *out)
     CHECK(expr_add_source(&expr, "/expr", &source, NULL) == ERR_OK);
     CHECK(infix_parse(&expr, source, text, strlen(text), &expr.root, &e) == ERR_OK);
     struct eval_request req = {.expr = &expr, .env = &env, .dtype = -1, .out = out};
-    CHECK(engine_evaluate(t->s, t->account, &req, &ret, NULL, NULL, NULL, &e) == ERR_OK);
+    enum err_code code = engine_evaluate(t->s, t->account, &req, &ret, NULL, NULL, NULL, &e);
     array_unref(ret);
     arena_free(arena);
+    return code;
+}
+
+static void evaluate(struct suite *t, const char *text, struct array *out)
+{
+    CHECK(try_to(t, text, out) == ERR_OK);
 }
 
 /* The elements are first + i, by a download. */
@@ -388,6 +405,119 @@ static void many_leave_nothing(struct suite *t, int many)
     CHECK(back_to(open));
 }
 
+/* --- many threads --- */
+
+struct member {
+    struct suite t; /* a stream of its own */
+    struct array *all[3];
+    unsigned seed;
+    pthread_t thread;
+};
+
+/* What an export, or another's download, forbids. */
+static void may_conflict(enum err_code code)
+{
+    CHECK(code == ERR_OK || code == ERR_CONFLICT);
+}
+
+static void moved(void *user, enum err_code result, double device_ms)
+{
+    (void)device_ms;
+    CHECK(result == ERR_OK || result == ERR_OUT_OF_MEMORY || result == ERR_OVERLOADED);
+    atomic_store((_Atomic bool *)user, true);
+}
+
+static void wait_for(const _Atomic bool *done)
+{
+    while (!atomic_load(done))
+        usleep(20);
+}
+
+static void one_thing(struct member *m, unsigned what)
+{
+    struct suite *t = &m->t;
+    struct exporting x;
+    struct download *d;
+    struct array *c;
+    char byte;
+    _Atomic bool done = false;
+    struct array *a = t->a = m->all[what / 16 % 3], *b = m->all[(what / 16 + 1) % 3];
+    struct eviction v = {.bytes = SMALL, .until = UINT64_MAX, .done = moved, .user = (void *)&done};
+    switch (what % 8) {
+    case 0:
+    case 1:
+        ask(t, a, what % 8, &x);
+        may_conflict(x.code);
+        usleep(what / 64 % 4 * 100);
+        if (x.code == ERR_OK)
+            end_export(&x);
+        break;
+    case 2:
+        may_conflict(try_to(t, "a + 1", a));
+        break;
+    case 3:
+        may_conflict(try_to(t, "shift(a, 1, 'wrap')", a));
+        break;
+    case 4: {
+        enum err_code code = engine_move(t->s, a, what & 8, moved, (void *)&done, NULL);
+        may_conflict(code);
+        if (code == ERR_OK)
+            wait_for(&done);
+        break;
+    }
+    case 5:
+        may_conflict(engine_swap(t->s, a, b, NULL));
+        break;
+    case 6:
+        CHECK(download_new(t->s, a, NULL, NULL, &d, NULL) == ERR_OK);
+        CHECK(download_pull(d, 0, &byte, 1) >= 0);
+        download_free(d);
+        break;
+    default:
+        engine_evict(t->g, &v);
+        wait_for(&done);
+        CHECK(engine_copy(t->s, t->account, a, &c, NULL) == ERR_OK);
+        array_unref(c);
+    }
+}
+
+static void *member_run(void *user)
+{
+    struct member *m = user;
+    for (int i = 0; i < ROUNDS; i++) {
+        m->seed = m->seed * 1664525u + 1013904223u;
+        one_thing(m, m->seed >> 12);
+    }
+    return NULL;
+}
+
+static void a_crowd(struct suite *t)
+{
+    struct member all[4];
+    struct array *arrays[3];
+    for (int i = 0; i < 3; i++)
+        arrays[i] = arange(t, i < 2 ? LEAST / 4 : SMALL);
+    for (unsigned i = 0; i < 4; i++) {
+        all[i] = (struct member){.t = *t, .seed = i + 1};
+        memcpy(all[i].all, arrays, sizeof arrays);
+        CHECK(engine_stream_new(t->g, 0, &all[i].t.s, NULL) == ERR_OK);
+        CHECK(pthread_create(&all[i].thread, NULL, member_run, &all[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(all[i].thread, NULL) == 0);
+        engine_stream_unref(all[i].t.s);
+    }
+    settle(t);
+    struct export_figures n;
+    engine_export_figures(t->g, &n);
+    CHECK(n.readers == 0 && n.writers == 0 && n.bytes == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(!array_is_exported(arrays[i]) && !array_is_held(arrays[i]));
+        array_unref(arrays[i]);
+    }
+    CHECK(engine_bytes_in_use(t->g) == 0 && account_used(t->account) == 0);
+}
+
 static void time_one(struct suite *t, int64_t bytes)
 {
     struct exporting x;
@@ -435,6 +565,7 @@ int main(int argc, char **argv)
         both_ways(&t, SMALL, view);
         both_ways(&t, LARGE + 1, view);
     }
+    a_crowd(&t);
     killed_peers_leave_nothing(&t);
     many_leave_nothing(&t, argc > 2 ? MANY * MORE : MANY);
     if (argc > 2)
