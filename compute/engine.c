@@ -15,6 +15,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/export.h"
 #include "compute/loop.h"
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
@@ -188,6 +189,13 @@ void engine_report(const struct engine *g, struct backend_report *ret)
     *ret = (struct backend_report){0};
     if (ops->report)
         ops->report(g->backend, ret);
+    for (int i = 0; g->config.device.shareable && i < engine_device_count(g); i++) {
+        const char *problem = engine_export_problem(g, i);
+        size_t n = strlen(ret->warning);
+        if (problem)
+            snprintf(ret->warning + n, sizeof ret->warning - n, "%sarrays cannot be exported: %s",
+                     n ? "; " : "", problem);
+    }
 }
 
 static enum err_code stream_new(struct engine *g, int device, bool background,

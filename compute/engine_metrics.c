@@ -2,30 +2,25 @@
 #include "compute/engine_internal.h"
 #include "compute/export.h"
 
-static void export_metrics(struct engine *g, struct strb *out)
+/* What clients have is the server's to tell. */
+static void sharing_metrics(struct engine *g, struct strb *out)
 {
     struct export_figures f;
+    int64_t kept = 0;
     engine_export_figures(g, &f);
-    strb_addf(
-        out,
-        "# HELP arrayd_exports Arrays that other processes have mapped, by what they may do.\n"
-        "# TYPE arrayd_exports gauge\n"
-        "arrayd_exports{mode=\"read\"} %lld\n"
-        "arrayd_exports{mode=\"write\"} %lld\n"
-        "# HELP arrayd_exported_bytes Memory that stays where it is for them.\n"
-        "# TYPE arrayd_exported_bytes gauge\n"
-        "arrayd_exported_bytes %lld\n"
-        "# HELP arrayd_shareable_bytes Memory that can be exported where it is.\n"
-        "# TYPE arrayd_shareable_bytes gauge\n"
-        "arrayd_shareable_bytes %lld\n"
-        "# HELP arrayd_exports_total Exports that were granted.\n"
-        "# TYPE arrayd_exports_total counter\n"
-        "arrayd_exports_total %llu\n"
-        "# HELP arrayd_exports_moved_total Of them, those that had to copy the array first.\n"
-        "# TYPE arrayd_exports_moved_total counter\n"
-        "arrayd_exports_moved_total %llu\n",
-        (long long)f.readers, (long long)f.writers, (long long)f.bytes, (long long)f.shareable,
-        (unsigned long long)f.total, (unsigned long long)f.moved);
+    for (int i = 0; i < engine_device_count(g); i++)
+        kept += mover_kept(g->mover, i);
+    strb_addf(out,
+              "# HELP arrayd_shareable_bytes Array memory that can be exported where it is.\n"
+              "# TYPE arrayd_shareable_bytes gauge\n"
+              "arrayd_shareable_bytes %lld\n"
+              "# HELP arrayd_shareable_kept_bytes Such memory kept for new arrays.\n"
+              "# TYPE arrayd_shareable_kept_bytes gauge\n"
+              "arrayd_shareable_kept_bytes %lld\n"
+              "# HELP arrayd_exports_moved_total Exports that had to copy the array first.\n"
+              "# TYPE arrayd_exports_moved_total counter\n"
+              "arrayd_exports_moved_total %llu\n",
+              (long long)f.shareable, (long long)kept, (unsigned long long)f.moved);
 }
 
 void engine_metrics(struct engine *g, struct strb *out)
@@ -78,7 +73,7 @@ void engine_metrics(struct engine *g, struct strb *out)
               (unsigned long long)atomic_load(&g->evicted_bytes),
               (unsigned long long)atomic_load(&g->fetched));
     if (g->config.device.shareable)
-        export_metrics(g, out);
+        sharing_metrics(g, out);
     if (g->backend->ops->metrics)
         g->backend->ops->metrics(g->backend, out);
 }

@@ -320,6 +320,9 @@ static void a_machine_that_cannot(void **state)
         unsetenv("ARRAYD_FAKE_VMM");
         const char *why = engine_export_problem(f.g, 0);
         assert_non_null(why);
+        struct backend_report report;
+        engine_report(f.g, &report);
+        assert_non_null(strstr(report.warning, why));
         assert_non_null(strstr(why, i == 0 ? "virtual memory management" : "NOT_SUPPORTED"));
         assert_int_equal(put(&f, SOME / 4, &a), ERR_OK);
         assert_int_equal(export(&f, a, false, &x), ERR_FORBIDDEN);
