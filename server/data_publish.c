@@ -36,6 +36,7 @@ void sink_reply_failed(struct upload_sink *s, const struct err *e)
 static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
                              struct err *e)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(s->req->server->uses);
     struct condition condition = condition_of(s->req);
     uint64_t version = array_version(a);
     enum err_code c = condition_check(&condition, a, &s->region, e);

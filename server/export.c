@@ -1,6 +1,7 @@
 /* A list of offers, few enough to be walked. A state says who may act:
  *
- *     NEW → ASKED (the engine has it) → TOLD (it answered) → OPEN (a token) → HELD (a connection)
+ *     NEW → ASKED (the engine has it, or gets it when others' work is sent) → TOLD (it answered) →
+ * OPEN (a token) → HELD (a connection)
  *
  * and any but ASKED → ENDING → OVER, which exactly one party brings about: in ENDING it gives pin
  * and lease back without the lock. What is to end while it is ASKED is unwanted: the sweep ends it
@@ -13,6 +14,7 @@
 #include <nettle/memops.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/auth.h"
+#include "server/lease_use.h"
+#include "server/session.h"
 
 #define TICK_S  1.0  /* how often it is looked whether a principal is still there */
 #define STUCK_S 30.0 /* at the end, for the engine's answers */
@@ -29,6 +33,8 @@ enum offer_state { NEW, ASKED, TOLD, OPEN, HELD, ENDING, OVER };
 struct offer {
     struct exporting asked; /* first */
     struct exports *table;
+    struct lease_settling settling;
+    struct session *session; /* in whose order the engine is asked; then NULL */
     struct offer *prev, *next;
     uint32_t refs;
     enum offer_state state;
@@ -140,6 +146,7 @@ static void finish(struct offer *o, enum offer_end how)
     engine_export_end(o->asked.export);
     close_descriptor(o);
     array_unref(o->asked.array);
+    session_unref(o->session);
     lease_unpin(t->config.leases, o->buffer, o->lease);
     if (there)
         log_event(LOG_DEBUG, "an export has ended", "how", end_names[how], "mode",
@@ -257,7 +264,23 @@ static void answered(struct exporting *x)
         t->config.changed(t->config.user);
 }
 
-void offer_ask(struct offer *o, struct engine_stream *s, void (*wake)(void *user), void *user)
+/* Nobody sends anything more to the memory. */
+static void settled(struct lease_settling *s)
+{
+    struct offer *o = (struct offer *)((char *)s - offsetof(struct offer, settling));
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    bool unwanted = o->unwanted;
+    pthread_mutex_unlock(&t->lock);
+    if (!unwanted) {
+        engine_export(o->session->stream, &o->asked);
+        return;
+    }
+    o->asked.code = err_set(&o->asked.err, ERR_CONFLICT, "nobody waits for the export");
+    answered(&o->asked);
+}
+
+void offer_ask(struct offer *o, struct session *s, void (*wake)(void *user), void *user)
 {
     struct exports *t = o->table;
     pthread_mutex_lock(&t->lock);
@@ -267,11 +290,13 @@ void offer_ask(struct offer *o, struct engine_stream *s, void (*wake)(void *user
         o->refs++;
         o->wake = wake;
         o->user = user;
+        o->session = session_ref(s);
+        o->settling.done = settled;
         o->asked.done = answered;
     }
     pthread_mutex_unlock(&t->lock);
     if (ask)
-        engine_export(s, &o->asked);
+        lease_uses_settle(t->config.uses, &o->settling);
     else
         wake(user); /* ended meanwhile */
 }
@@ -280,6 +305,7 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
 {
     struct exports *t = o->table;
     enum err_code r = ERR_OK;
+    struct session *session = NULL; /* it may expire again */
     pthread_mutex_lock(&t->lock);
     if (o->asked.code != ERR_OK) {
         *e = o->asked.err;
@@ -288,6 +314,8 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
         r = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
     } else {
         o->state = OPEN;
+        session = o->session;
+        o->session = NULL;
         o->until_ns = clock_ns() + (uint64_t)(t->config.timeout * 1e9);
         id_make('x', o->token);
         t->opened++;
@@ -295,6 +323,7 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
         ret->memory.fd = -1;
     }
     pthread_mutex_unlock(&t->lock);
+    session_unref(session);
     if (r == ERR_OK)
         t->config.changed(t->config.user);
     return r;

@@ -22,9 +22,11 @@
 struct exports;
 struct offer; /* reference-counted */
 struct principal;
+struct session;
 
 struct exports_config {
     struct leases *leases;
+    struct lease_uses *uses;
     double timeout; /* seconds until a token must have been presented */
     uint32_t max;   /* offers of a principal */
     /* by any thread: there may be something to sweep, or an offer that somebody holds is over */
@@ -41,9 +43,10 @@ void exports_free(struct exports *t); /* after exports_stop_all; NULL allowed */
  * ERR_OUT_OF_MEMORY. */
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
                         bool write, uid_t uid, struct offer **ret, struct err *e) must_check;
-/* The engine makes the memory ready, in the stream's order: wake(user) is told once, by any thread,
- * perhaps at once, but not after offer_close. */
-void offer_ask(struct offer *o, struct engine_stream *s, void (*wake)(void *user), void *user);
+/* When everybody who was before the lease has sent his work the engine makes the memory ready, in
+ * the session's order: wake(user) is told once, by any thread, perhaps at once, but not after
+ * offer_close. */
+void offer_ask(struct offer *o, struct session *s, void (*wake)(void *user), void *user);
 /* After that: from now on the token can be presented, by processes of the user `uid`. Or why not.
  */
 struct offered {

@@ -8,6 +8,7 @@
 #include "protocol/json.h"
 #include "server/http.h"
 #include "server/lease.h"
+#include "server/lease_use.h"
 #include "server/session.h"
 #include "server/share.h"
 

@@ -6,6 +6,7 @@
 #include "server/grid_json.h"
 #include "server/handlers.h"
 #include "server/meta.h"
+#include "server/server.h"
 
 void array_list_get(struct request *req)
 {
@@ -131,6 +132,7 @@ static enum err_code read_resize(struct json body, const struct array *a, struct
 
 void array_resize(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     struct json body;
     struct view shape;
@@ -162,6 +164,7 @@ void array_resize(struct request *req)
 
 void array_copy(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     struct json body;
     const char *name = NULL;

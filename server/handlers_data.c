@@ -141,6 +141,7 @@ static enum err_code prepare_get(struct request *req, enum media *ret_type, stru
 
 void data_get(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     enum media type;
     _cleanup_session_ struct session *s = NULL;

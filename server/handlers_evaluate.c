@@ -24,6 +24,7 @@ struct evaluation {
     struct gate gate;
     struct array *result; /* a reference, while it waits for the guards' answer */
     struct eval_watch watch;
+    struct lease_use use; /* until the engine has the work */
     bool waited;
 };
 
@@ -99,6 +100,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
 static void evaluation_free(void *state)
 {
     struct evaluation *v = state;
+    lease_use_close(&v->use);
     eval_guards_free(v->watch.guards);
     v->watch.guards = NULL;
     array_unref(v->result);
@@ -173,6 +175,8 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     if (c == ERR_OK)
         c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
                             &times, b->has_out ? handler_work_done : NULL, NULL, e);
+    if (c || v->result)
+        lease_use_close(&v->use);
     req->t_plan = times.check + times.lower;
     req->t_compile = times.compile;
     return c;
@@ -214,14 +218,17 @@ void evaluate_post(struct request *req)
         evaluate_statements(req, body);
         return;
     }
+    struct lease_use use = lease_use_open(req->server->uses);
     if (!c)
         c = eval_body_read(req, body, false, &v->body, &e);
     http_took(&req->t_parse, begun);
     if (c) {
+        lease_use_close(&use);
         http_reply_error(req, &e);
         return;
     }
     v->body.request.most_nodes = EVAL_NODES_HERE;
+    v->use = use;
     req->state = v;
     req->state_free = evaluation_free;
     go_on(req);

@@ -1,8 +1,8 @@
 /* POST /v1/arrays/{ref}/export: a token for an array's memory, for a client on this host.
  *
- * The lease is taken first, so that nothing more is sent to the memory, then the engine is waited
- * for: the reply comes when what had been sent is done. The client then goes to PATH.fd
- * (export_socket.h). */
+ * The lease is taken first, so that nothing more is sent to the memory; then those are waited for
+ * who had looked before (lease_use.h), and the engine: the reply comes when what had been sent is
+ * done. The client then goes to PATH.fd (export_socket.h). */
 #include "protocol/json_writer.h"
 #include "server/config.h"
 #include "server/export.h"
@@ -172,6 +172,6 @@ void array_export_post(struct request *req)
     jobs_settle(req->server->jobs); /* programs write nothing from here on */
     http_may_end(req, NULL);
     gate_arm(&x->gate);
-    offer_ask(x->offer, x->session->stream, gate_wake, &x->gate);
+    offer_ask(x->offer, x->session, gate_wake, &x->gate);
     gate_wait(&x->gate, finish);
 }

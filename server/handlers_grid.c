@@ -3,6 +3,7 @@
 
 #include "server/handlers.h"
 #include "server/meta.h"
+#include "server/server.h"
 
 /* --- layouts --- */
 
@@ -127,6 +128,7 @@ void layouts_post(struct request *req)
 
 void array_fill_ghost(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     struct json body;
     _cleanup_session_ struct session *s = NULL;

@@ -14,6 +14,7 @@
 #include "server/handlers.h"
 #include "server/meta.h"
 #include "server/program_body.h"
+#include "server/server.h"
 
 #define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */
 #define LARGE_AGAIN_MOST 10   /* times that a step is made anew whose plan takes a worker's time */
@@ -222,6 +223,7 @@ static void start_any(struct request *req)
 /* most_nodes: past these a worker goes on; 0: any number. */
 static void start(struct request *req, size_t most_nodes)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct statements *s = req->state;
     struct err e = ERR_INIT;
     uint64_t begun = http_now_ns();

@@ -24,6 +24,7 @@
 #include "server/http.h"
 #include "server/jobs.h"
 #include "server/lease.h"
+#include "server/lease_use.h"
 #include "server/lost.h"
 #include "server/metrics.h"
 #include "server/room.h"
@@ -154,12 +155,14 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
             log_event(LOG_WARN, "a device's memory cannot be exported", "reason", why, NULL);
     }
     enum err_code r = export_socket_open(&socket, &s->export_socket, e);
+    s->uses = lease_uses_new();
     struct exports_config exports = {.leases = s->leases,
+                                     .uses = s->uses,
                                      .timeout = c->export_timeout,
                                      .max = (uint32_t)c->max_exports,
                                      .changed = export_socket_wake,
                                      .user = s->export_socket};
-    if (r == ERR_OK && !(s->exports = exports_new(&exports)))
+    if (r == ERR_OK && (!s->uses || !(s->exports = exports_new(&exports))))
         r = err_oom(e);
     return r == ERR_OK ? export_socket_start(s->export_socket, s->exports, e) : r;
 }
@@ -396,6 +399,7 @@ static int run(const struct config *config)
         }
     }
     exports_free(s.exports);
+    lease_uses_free(s.uses);
     export_socket_free(s.export_socket);
     jobs_free(s.jobs);
     state_close(s.state);

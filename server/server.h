@@ -16,6 +16,7 @@ struct export_socket;
 struct exports;
 struct http;
 struct jobs;
+struct lease_uses;
 struct leases;
 struct shares;
 struct sched;
@@ -29,6 +30,7 @@ struct server {
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
     struct exports *exports; /* NULL: nothing can be exported */
+    struct lease_uses *uses; /* NULL as well */
     struct export_socket *export_socket;
     struct sched *sched; /* whose turn it is on the devices */
     struct jobs *jobs;   /* programs under way (server/jobs.h) */

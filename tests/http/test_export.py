@@ -172,6 +172,37 @@ def test_work_on_its_way_is_waited_for(c):
         s.close()
 
 
+def test_nobody_writes_who_looked_before(daemon_with, tmp_path):
+    """Requests that found no lease and are still being planned have sent their work when an export is handed out."""
+    d = daemon_with("--backend", "cpu", "--allow-export", "--listen", f"unix:{tmp_path}/s")
+    c = d.client()
+    c.upload(np.zeros(4), "u")
+    over, wrong = [], 0
+
+    def crowd(k):
+        mine = c.clone()
+        body = {"expr": "+".join(["u"] + [f"u*{i}" for i in range(150)]) + f"+{k}", "out": "u"}
+        while not over:
+            mine.post("/v1/evaluate", body, check=False)
+        mine.close()
+
+    threads = [threading.Thread(target=crowd, args=(k,)) for k in range(3)]
+    for t in threads:
+        t.start()
+    for k in range(300):
+        with Export(c, "u", "write") as x:
+            a = x.array()
+            a[...] = k
+            until = time.monotonic() + 0.002
+            while time.monotonic() < until:
+                pass
+            wrong += not np.all(a == k)
+    over.append(True)
+    for t in threads:
+        t.join()
+    assert wrong == 0
+
+
 def test_who_does_not_wait_for_it(c):
     """An export that is asked for while work is under way, and given up, leaves nothing."""
     a = c.upload(np.zeros(1 << 19))["id"]

@@ -15,7 +15,7 @@ from conftest import settle
 from exported import Export, descriptors, dial, figures, hear, present
 
 DATA = np.arange(1000.)
-KILLED = 1000 if os.environ.get("ARRAYD_LONG") else 100
+LONG = bool(os.environ.get("ARRAYD_LONG"))
 
 
 @pytest.fixture
@@ -321,7 +321,7 @@ def test_killed(local, child, backend):
         s.sendall(x.reply["token"].encode()[:rng.randrange(24)])
         return s
 
-    for k in range(KILLED if backend == "cpu" else KILLED // 5):
+    for k in range(1000 if LONG else 60 if backend == "cpu" else 20):
         mine = c.clone()  # whose connection goes with the child
         mode, ref = rng.choice(["read", "write"]), "u"
         if k % 20 == 19:
@@ -346,7 +346,7 @@ def test_killed(local, child, backend):
 
 def test_a_crowd_is_killed(local, child):
     """Many hold at once, and go at once."""
-    n = KILLED
+    n = 1000 if LONG else 200
     d = local("--max-exports", 2 * n, "--max-export-connections", 2 * n)
     c = d.client()
     before = c.info()["bytes_in_use"]
