@@ -7,8 +7,10 @@
 
 #include <errno.h>
 #include <semaphore.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
@@ -17,8 +19,8 @@
 #include "protocol/json_writer.h"
 #include "server/accounts.h"
 #include "server/config.h"
-#include "server/export_socket.h"
 #include "server/http.h"
+#include "server/unix_socket.h"
 
 #define ELEMENTS  100000
 #define PATIENCE  120 /* seconds: a first compilation may take a while on a busy machine */
@@ -238,23 +240,24 @@ static void say_address(struct doctor *d, const char *what, const char *address,
         doctor_say(d, FINDING_FAIL, what, e->message, "change listen, or what is in its way");
 }
 
-/* Beside each Unix socket. */
+/* PATH.fd beside each Unix socket. */
 static void look_at_exports(struct doctor *d, const struct config *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->listen.n && c->allow_export; i++) {
-        const char *const one[] = {c->listen.items[i]};
-        struct export_socket_config config = {
-            .listen = one, .n_listen = 1, .mode = (int)c->unix_mode};
-        struct export_socket *s = NULL;
+        const char *address = c->listen.items[i];
         struct err e = ERR_INIT;
-        if (strncmp(one[0], "unix:", 5) != 0)
+        char path[512];
+        int fd;
+        if (strncmp(address, "unix:", 5) != 0)
             continue;
-        enum err_code rc = export_socket_open(&config, &s, &e);
-        if (rc == ERR_OK)
-            export_socket_stop(s, 0, NULL);
-        export_socket_free(s);
-        say_address(d, "export", one[0], rc, &e);
+        snprintf(path, sizeof path, "%s.fd", address + 5);
+        enum err_code rc = unix_listen(path, (int)c->unix_mode, &fd, &e);
+        if (rc == ERR_OK) {
+            close(fd);
+            unlink(path);
+        }
+        say_address(d, "export", path, rc, &e);
         n++;
     }
     if (c->allow_export && !n)
