@@ -36,7 +36,7 @@ def sampled(c, name, seconds=10):
 @pytest.fixture
 def fake_with(gpu_with, monkeypatch):
     monkeypatch.delenv("ARRAYD_REAL_GPU", raising=False)
-    return lambda **environment: gpu_with(environment=environment).client()
+    return lambda *args, **environment: gpu_with(*args, environment=environment).client()
 
 
 def test_figures_of_the_gpus(fake_with):
@@ -120,10 +120,10 @@ def test_admin_addresses_need_no_accounts(daemon_with):
 
 # --- names ---
 
-def test_names_follow_prometheus_rules(fake_with):
+def test_names_follow_prometheus_rules(fake_with, tmp_path):
     """promtool's lint: a counter ends in _total and nothing else does, units are base units, every family
     has one HELP before one TYPE before its samples, a histogram's buckets rise to +Inf, its count."""
-    c = fake_with()
+    c = fake_with("--allow-export", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock")
     sampled(c, "arrayd_gpu_temperature_celsius")
     text = c.expect(200, c.get("/metrics")).body.decode()
     c.close()
