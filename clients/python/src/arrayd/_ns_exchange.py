@@ -57,18 +57,20 @@ class Exchange(Manipulation):
     def _on_device(self, t: dl.Tensor, on: _cuda.Device) -> Optional[Array]:
         """Copied from device to device, or None where that cannot be."""
         order = dense_order(t)
-        if order is None or t.dtype.itemsize * int(np.prod(t.shape, dtype=np.int64)) < WORTH or not self._lends:
+        if order is None or t.dtype.itemsize * int(np.prod(t.shape, dtype=np.int64)) < WORTH:
+            return None
+        if not self._lends or self.device == "cpu":
             return None
         extents = tuple(t.shape[k] for k in order)
         made = self._run(self._engine.make({"shape": list(extents), "dtype": dt.name_of(t.dtype)}))
         laid = self._wrap(stored(made, extents, t.dtype))
         try:
             with Exported(laid, "write") as m:
-                if m.__dlpack_device__()[0] != dl.CUDA or m._memory.on is not on or not m._contiguous():
+                if m._memory.on is not on or not m._contiguous():
                     return None
                 on.copy(m._address, t.address, m.nbytes)
         except (Denied, DeviceError, Conflict) as e:
-            self._lends = not isinstance(e, Denied)
+            self._lends = not isinstance(e, Denied) and e.code != "no_device"
             return None
         back = sorted(range(len(order)), key=lambda k: order[k])
         return laid if back == list(range(len(order))) else self.permute_dims(laid, tuple(back))
