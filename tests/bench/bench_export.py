@@ -459,7 +459,7 @@ def main():
     p.add_argument("--kills", type=int, default=1000)
     p.add_argument("--busy-kills", type=int, default=6)
     p.add_argument("--jobs", type=int, default=max(2, min(12, (os.cpu_count() or 2) - 2)))
-    p.add_argument("--seconds", type=float, default=145)
+    p.add_argument("--seconds", type=float, default=130)
     p.add_argument("--libraries", nargs="+", default=list(LIBRARIES))
     p.add_argument("--daemon", nargs="*", default=[], help="further options of the daemon, without their leading --")
     p.add_argument("--child", help=argparse.SUPPRESS)

@@ -48,9 +48,6 @@ def take(reply):
     return s, fds[0], json.loads(line)["size"]
 
 
-NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
-
-
 class Access(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int), ("id", ctypes.c_int), ("flags", ctypes.c_int)]
 
@@ -60,7 +57,7 @@ def map_cuda(fd, size, uuid, light):
 
     def call(name, *arguments):
         code = getattr(library, name)(*arguments)
-        if code == NO_CONTEXT and not context:
+        if code and name.startswith("cuMem") and not context:  # it does not go without one
             begin_context()
             code = getattr(library, name)(*arguments)
         if code:

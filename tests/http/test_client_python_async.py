@@ -145,9 +145,9 @@ def test_cancelled(api, daemon):
         async with arrayd.aconnect(url(daemon), connections=2) as xp:
             u = await xp.random((400, 400), seed=1).compute()
             dropped = 0
-            for _ in range(10):
+            for k in range(10):
                 work = [asyncio.ensure_future(xp.sum(xp.sin(u) ** 2.5 + k).compute()) for k in range(6)]
-                await asyncio.sleep(0.002)
+                await asyncio.sleep(0.001 * (k % 4))
                 for w in work:
                     w.cancel()
                 await asyncio.wait(work)
