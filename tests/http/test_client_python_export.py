@@ -207,6 +207,10 @@ def test_what_is_refused(xp, start, backend, daemon_with, tmp_path):
             use()
     with m:
         assert "on " in repr(m)
+        with pytest.raises(ValueError, match="already"):
+            m.__enter__()
+        with x.exported() as other:  # another one may
+            assert other.shape == m.shape
     assert "ended" in repr(m)
     with pytest.raises(ValueError):
         m.__dlpack__()

@@ -124,6 +124,8 @@ class Exported:
     def _asking(self) -> Steps[Dict[str, Any]]:
         """The request, once the array is on the server (and, for writing, nobody else's)."""
         engine = self._x._client._engine
+        if self._memory is not None:
+            raise ValueError("it is exported already: x.exported() makes another one")
         if self.mode == "write":
             yield from self._x._owning()
         handle = yield from engine.place(self._x._node)
