@@ -4,11 +4,13 @@ import itertools
 import os
 import pathlib
 import pickle
+import runpy
 import shutil
 import subprocess
 import sys
 import threading
 import time
+import warnings
 import zipfile
 
 import numpy as np
@@ -100,6 +102,7 @@ def test_numbers_take_the_dtype_beside_them(xp):
         xp.ones((2,), dtype="int8") + 300
     x = xp.asarray(2**63 + 5, dtype="uint64")
     assert int(x + 2**62) == 2**63 + 2**62 + 5
+    assert xp.asarray([[2**63 + 5], [0]], dtype="uint64").tolist() == [[2**63 + 5], [0]]
     nan = xp.asarray(-float("nan"), dtype="float64")
     assert bool(xp.signbit(nan)) and not bool(xp.signbit(-nan))
 
@@ -176,6 +179,15 @@ def test_one_request(xp, api):
     s = xp.sum(z * z)
     assert float(s) == float(s) == pytest.approx(250000)
     assert requests(api) == before + 1
+
+
+def test_elements_one_by_one(xp, api):
+    """Are not each computed with all of the array that they are of."""
+    out = xp.take(xp.asarray(np.arange(12.0)).compute(), xp.asarray([3, 4, 5]).compute()) * 2
+    assert float(out[0] + out[1] + 0) == 14.0 and out._node.value is None
+    before = requests(api)
+    assert [float(out[i] + 1) for i in range(3)] == [7.0, 9.0, 11.0]
+    assert requests(api) - before == 4 and out._node.value is not None
 
 
 def test_deep_and_wide(xp):
@@ -323,55 +335,32 @@ def test_tokens(accounts, daemon_with):
 # --- the same program on both ---
 
 
-def wave(xp, n, steps):
-    """Waves on a membrane that is held at its edge."""
-    x = xp.linspace(0.0, 1.0, n)
-    u = xp.exp(-100 * ((x[:, None] - 0.3) ** 2 + (x[None, :] - 0.6) ** 2))
-    u[0, :], u[-1, :] = 0.0, 0.0
-    u[:, 0], u[:, -1] = 0.0, 0.0
-    before = u + 0.0
-    for _ in range(steps):
-        inner = u[1:-1, 1:-1]
-        lap = u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * inner
-        after = xp.zeros(u.shape, dtype=u.dtype)
-        after[1:-1, 1:-1] = 2 * inner - before[1:-1, 1:-1] + 0.4 * lap
-        before, u = u, after
-    return u
+def numpys():
+    """NumPy's arrays with `__array_namespace__`: NumPy 2's own, before that numpy.array_api's."""
+    if hasattr(np.ndarray, "__array_namespace__"):
+        return np
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it says that it is experimental
+        return pytest.importorskip("numpy.array_api")
 
 
-def k_means(xp, points, k, rounds):
-    """Lloyd's algorithm; the first points are the first centres."""
-    centres = points[:k, :] + 0
-    for _ in range(rounds):
-        d = xp.sum((points[:, None, :] - centres[None, :, :]) ** 2, axis=2)
-        nearest = xp.argmin(d, axis=1)
-        mine = xp.astype(nearest[:, None] == xp.arange(k)[None, :], points.dtype)
-        counts = xp.sum(mine, axis=0)
-        sums = xp.sum(mine[:, :, None] * points[:, None, :], axis=0)
-        centres = sums / counts[:, None]
-    return centres, nearest
-
-
-class NumPy:
-    """NumPy 1's namespace with the names of the standard that are used above."""
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-    @staticmethod
-    def astype(x, t):
-        return x.astype(t)
-
-
-def test_the_same_numbers(xp):
-    theirs = wave(NumPy(), 64, 40)
-    np.testing.assert_allclose(np.asarray(wave(xp, 64, 40)), theirs, rtol=1e-12, atol=1e-15)
-    points = np.random.default_rng(5).random((400, 2)) + np.repeat([[0, 0], [3, 0], [0, 3], [3, 3]], 100, axis=0)
-    points = points[np.random.default_rng(6).permutation(400)]
-    centres, nearest = k_means(NumPy(), points, 4, 12)
-    got, which = k_means(xp, xp.asarray(points), 4, 12)
-    np.testing.assert_allclose(np.asarray(got), centres, rtol=1e-12)
-    assert np.array_equal(np.asarray(which), nearest)
+def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
+    """The examples' functions on arrays of either kind; and the examples as they are."""
+    programs = {name: runpy.run_path(str(PACKAGE / "examples" / f"{name}.py")) for name in ("membrane", "k_means")}
+    waves, k_means, points = programs["membrane"]["waves"], programs["k_means"]["k_means"], programs["k_means"]["cloud"]()
+    theirs = np.asarray(waves(numpys().linspace(0.0, 1.0, 64), 40))
+    ours = np.asarray(waves(xp.linspace(0.0, 1.0, 64), 40))
+    assert np.max(np.abs(theirs)) > 0.05
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
+    centres, nearest = map(np.asarray, k_means(numpys().asarray(points), 4))
+    got, which = map(np.asarray, k_means(xp.asarray(points), 4))
+    assert len(set(nearest.tolist())) == 4 and which.dtype == nearest.dtype
+    np.testing.assert_allclose(got, centres, rtol=1e-12)
+    assert np.array_equal(which, nearest)
+    monkeypatch.setattr(sys, "argv", ["example", f"http://127.0.0.1:{daemon.port}"])
+    for program in programs.values():
+        program["main"]()
+    assert capsys.readouterr().out.count("points around (") == 4
 
 
 # --- the package ---

@@ -37,6 +37,10 @@ class Base:
         t = dtype or dt.dtype_of(v.dtype)
         return self._wrap(host(v.astype(t) if v.dtype != t else v if v.flags.owndata and v.flags.writeable else v.copy(), t))
 
+    def _given(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Array:
+        """Values that are somebody else's, who may change them afterwards."""
+        return self._from_host(value.copy(), dtype)
+
     def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
         value: "np.ndarray[Any, Any]" = self._run(self._engine.fetch(node))
         return value

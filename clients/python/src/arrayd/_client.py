@@ -7,9 +7,12 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
 from ._array import Array
 from ._engine import Engine
+from ._graph import stored
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._transport import Releaser, Steps, Transport
+
+LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 
 
 class Client(Namespace):
@@ -30,6 +33,13 @@ class Client(Namespace):
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._transport.run(steps)
+
+    def _given(self, value: Any, dtype: Any) -> Array:
+        """Large ones are uploaded at once, out of the memory where they are."""
+        if value.nbytes < LARGE:
+            return super()._given(value, dtype)
+        made = self._run(self._engine.upload(value, dtype))
+        return self._wrap(stored(self._engine.own(made), value.shape, dtype))
 
     def _ask(self, method: str, path: str, value: Any = None, **more: Any) -> Any:
         return self._transport.send(self._engine.ask(method, path, value, **more))

@@ -1,7 +1,7 @@
 """How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_transport.py`)."""
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Set
 
 import numpy as np
 
@@ -72,8 +72,18 @@ class Engine:
 
     def request_of(self, node: Node) -> Steps[Written]:
         """The expression, with every leaf on the server; what is more than a request takes is evaluated in parts."""
+        counted: Set[Node] = set()
         while True:
             order = postorder(node)
+            picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= TINY]
+            for of in {n.args[0] for n in picks} - counted:
+                counted.add(of)
+                of.picked += 1
+            again = [n for n in picks if n.args[0].picked > 1]
+            for n in filter(lambda n: n.args, again):  # whoever goes through its elements does not have it computed for each of them
+                n.set_value(np.array((yield from self.fetch(n.args[0]))[n.key]))
+            if again:
+                continue
             much = too_large(order)
             parts = [a for a in much.args if not a.is_leaf] if much is not None else []  # without any, the server says what is too much
             if parts:

@@ -44,7 +44,7 @@ class Handle:
 
 
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "__weakref__")
     # compared and hashed by identity
 
     op: str
@@ -56,6 +56,7 @@ class Node:
         self.attrs = attrs or {}
         self.value, self.handle = None, None
         self.key: Any = None  # of a getitem, for NumPy
+        self.picked = 0  # requests in which single elements of it were wanted
         self.users: List["weakref.ref[Any]"] = []
         for a in args:
             a.used_by(self)

@@ -18,7 +18,7 @@ Extents = Union[int, Tuple[int, ...]]
 
 class Creation(Base):
     def asarray(self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Optional[bool] = None) -> Array:
-        """An array of values of this process, or of an array. Uploaded when the server first needs it."""
+        """An array of values of this process, or of an array. Small ones are uploaded when the server first needs them."""
         self._check_device(device)
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(obj, Array):
@@ -32,13 +32,15 @@ class Creation(Base):
         if _holds_arrays(obj):
             obj = _fetched(obj)
         value = np.asarray(obj)
+        if t is not None and t.kind in "iu" and value.dtype.kind == "f" and not isinstance(obj, (np.ndarray, float)):
+            value = np.asarray(obj, dtype=t)  # NumPy takes integers on both sides of 2**63 for floats
         if value.dtype == object:
             raise OverflowError("an integer is too large, or these are no numbers")
         if t is None:
             t = dt.dtype_of(value.dtype)
         elif isinstance(obj, int) and not isinstance(obj, bool):
             self._number(obj, t)
-        return self._from_host(np.array(value, dtype=t), t)
+        return self._given(value if value.dtype == t else value.astype(t), t)
 
     def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
         """`fill_value` everywhere."""
