@@ -209,7 +209,12 @@ function evaluation(e, { let: shared, ...options } = {}) {
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose");
 const asShape = shape => (typeof shape === "number" ? [shape] : shape);
-const refOf = array => encodeURIComponent(array instanceof RemoteArray ? array.id : array);
+const refOf = array => {
+    const ref = array instanceof RemoteArray ? array.id : array;
+    if (typeof ref !== "string" || ref === "")
+        throw new TypeError("an array is named by its name or id, or by what stands for it");
+    return encodeURIComponent(ref);
+};
 
 /** Parts options: [what is of the request, what is of its body]. */
 const split = ({ signal, wait, ...rest } = {}) => [{ signal, wait }, rest];
@@ -316,12 +321,12 @@ export class Client {
     zeros(shape, options) { return this.create({ ...options, shape: asShape(shape) }); }
     /** One value everywhere; complex ones are [re, im]. */
     full(shape, value, options) {
-        const dtype = Array.isArray(value) ? "complex128" : numberType(value);
-        return this.create({ dtype, ...options, shape: asShape(shape), fill: value });
+        const dtype = options?.dtype ?? (Array.isArray(value) ? "complex128" : numberType(value));
+        return this.create({ ...options, dtype, shape: asShape(shape), fill: value });
     }
     /** start, start + step, … before stop. */
     arange(start, stop, step = 1, options = {}) {
-        return this.create({ dtype: numberType(start), ...options, arange: { start, stop, step } });
+        return this.create({ ...options, dtype: options.dtype ?? numberType(start), arange: { start, stop, step } });
     }
     /** `num` numbers from start to stop; `endpoint: false` leaves the last one out. */
     linspace(start, stop, num, { endpoint, ...options } = {}) {
@@ -564,7 +569,7 @@ export class Job {
         for (let failures = 0, failure; ; failures++) {
             if (failures > retries)
                 throw failure;
-            if (failures)
+            if (failure) // after any cut, however much came before it
                 await sleep((failure.retryAfter ?? 0) * 1000 || pause, signal);
             failure = new TypeError("the events were cut off");
             try {

@@ -51,12 +51,21 @@ struct arrayd;
 /*
  * What went wrong. `status` is that of the daemon's reply, and `code` its stable token
  * ("unknown_name", "quota_exceeded", ...; docs/errors.md lists them). With status 0 there was no
- * such reply, and code is one of the library's own: connection       nobody answers there, or the
- * connection ended too early timeout          the client's own time was over tls              no
- * trusted connection could be made bad_argument     the call itself is wrong; nothing was sent
- *   bad_result       the reply is not what was asked for (its size, its kind, or it is not
- * arrayd's) file             the caller's file could not be read or written out_of_memory    of
- * this process
+ * such reply, and code is one of the library's own:
+ *
+ * - "connection": nobody answers there, or the connection ended too early
+ *
+ * - "timeout": the client's own time was over
+ *
+ * - "tls": no trusted connection could be made
+ *
+ * - "bad_argument": the call itself is wrong; nothing was sent
+ *
+ * - "bad_result": the reply is not what was asked for (its size, its kind, or it is not arrayd's)
+ *
+ * - "file": the caller's file could not be read or written
+ *
+ * - "out_of_memory": of this process
  */
 struct arrayd_error {
     int status; /* HTTP status of the reply, 0 without one */
@@ -300,8 +309,9 @@ ARRAYD_API int arrayd_load_npy_path(struct arrayd *client, const char *name, con
                                     struct arrayd_array *ret_array, struct arrayd_error *err);
 
 /*
- * As arrayd_save_npy, to the file at `path`: written beside it as PATH.part and renamed when it is
- * complete, so that what was there before stays where this fails.
+ * As arrayd_save_npy, to the file at `path`: written beside it under a name of its own that
+ * ends in .part, and renamed when it is complete, so that what was there before stays where this
+ * fails.
  */
 ARRAYD_API int arrayd_save_npy_path(struct arrayd *client, const char *ref, const char *index,
                                     const char *path, struct arrayd_error *err);

@@ -143,6 +143,8 @@ int arrayd_list(struct arrayd *client, const char *after, int limit, struct arra
 
 void arrayd_list_free(struct arrayd_list *list)
 {
+    if (!list)
+        return;
     free(list->arrays);
     *list = (struct arrayd_list){0};
 }

@@ -5,6 +5,7 @@
  * large before it comes; a pipe is sent in chunks.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -140,6 +141,8 @@ int arrayd_save_npy(struct arrayd *client, const char *ref, const char *index, F
 int arrayd_load_npy_path(struct arrayd *client, const char *name, const char *path,
                          struct arrayd_array *ret_array, struct arrayd_error *err)
 {
+    if (!path)
+        return error_set(err, "bad_argument", "there is no path to read from");
     FILE *file = fopen(path, "rbe");
     if (!file)
         return error_set(err, "file", "'%s' cannot be read: %s", path, strerror(errno));
@@ -148,20 +151,47 @@ int arrayd_load_npy_path(struct arrayd *client, const char *name, const char *pa
     return ret;
 }
 
+/* A new file beside the other, whose name nobody else has: no other thread that saves to the same
+ * path, nor another process. */
+static FILE *open_beside(const char *path, struct text *ret_name, struct arrayd_error *err)
+{
+    int fd = -1;
+    for (int k = 0; k < 1000 && fd < 0; k++) {
+        text_free(ret_name);
+        text_puts(ret_name, path);
+        text_puts(ret_name, ".");
+        text_i64(ret_name, getpid());
+        text_puts(ret_name, "-");
+        text_i64(ret_name, k);
+        text_puts(ret_name, ".part");
+        if (ret_name->failed) {
+            error_no_memory(err);
+            return NULL;
+        }
+        fd = open(ret_name->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    FILE *file = fd >= 0 ? fdopen(fd, "wb") : NULL;
+    if (file)
+        return file;
+    error_set(err, "file", "'%s' cannot be written: %s", ret_name->data, strerror(errno));
+    if (fd >= 0) {
+        close(fd);
+        unlink(ret_name->data);
+    }
+    return NULL;
+}
+
 int arrayd_save_npy_path(struct arrayd *client, const char *ref, const char *index,
                          const char *path, struct arrayd_error *err)
 {
+    if (!path || !*path)
+        return error_set(err, "bad_argument", "there is no path to write to");
     struct text part = {0};
-    text_puts(&part, path);
-    text_puts(&part, ".part");
-    FILE *file = part.failed ? NULL : fopen(part.data, "wbe");
-    int ret = 0;
-    if (part.failed)
-        ret = error_no_memory(err);
-    else if (!file)
-        ret = error_set(err, "file", "'%s' cannot be written: %s", part.data, strerror(errno));
+    FILE *file = open_beside(path, &part, err);
+    int ret = file ? arrayd_save_npy(client, ref, index, file, err) : -1;
     if (file) {
-        ret = arrayd_save_npy(client, ref, index, file, err);
         bool closed = !fclose(file);
         if (!ret && (!closed || rename(part.data, path)))
             ret = error_set(err, "file", "'%s' cannot be written: %s", path, strerror(errno));

@@ -25,6 +25,14 @@ live("typed arrays of every type come back as they went", async c => {
     same((await c.array(new Uint8ClampedArray([255]))).dtype, "uint8");
 });
 
+live("what is left out is not taken for something", async c => {
+    await assert.rejects(c.create({ shape: [2], replace: true }), TypeError);
+    await assert.rejects(c.array(new Float32Array(2), { replace: true }), TypeError);
+    await assert.rejects(c.get(undefined), TypeError);
+    same((await c.full(3, 1, { dtype: undefined })).dtype, (await c.full(3, 1)).dtype);
+    same((await c.arange(0, 3, 1, { dtype: undefined })).dtype, (await c.arange(0, 3)).dtype);
+});
+
 live("types that share a holder are named", async c => {
     const flags = await c.array(new Uint8Array([1, 0, 1]), { dtype: "bool" });
     same(await flags.toList(), [true, false, true]);

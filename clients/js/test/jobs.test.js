@@ -139,6 +139,15 @@ test("who stops looking closes the connection", async () => {
     assert(closed);
 });
 
+test("after every cut there is a pause, whatever came before it", async () => {
+    const streams = ["a", "b", "c"].map(id => [`retry: 30\nid: ${id}\ndata: {"step": 1}\n\n`]);
+    const [j, asked] = job([...streams, ['event: end\ndata: {"step": 2, "state": "done"}\n\n']]);
+    const begun = performance.now();
+    same((await collect(j.events())).length, 4);
+    same(asked.length, 4);
+    assert(performance.now() - begun > 80);
+});
+
 test("it is given up when nothing comes", async () => {
     const cut = Array(4).fill(new TypeError("fetch failed"));
     const [j, asked] = job([['retry: 1\nid: a\ndata: {"step": 1}\n\n'], ...cut]);

@@ -69,17 +69,20 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """http://host:port, https://host:port, unix:/path, or a socket's path."""
+    """http://host:port, https://host:port (without a port: HTTP's own, 80 and 443), host:port (without: arrayd's own, 7411),
+    unix:/path, or a socket's path."""
     if url.startswith("unix:"):
         return Address("localhost", 0, False, url[5:])
     if url.startswith("/"):
         return Address("localhost", 0, False, url)
-    u = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
+    bare = "//" not in url
+    u = urllib.parse.urlsplit("http://" + url if bare else url)
     if u.scheme not in ("http", "https") or not u.hostname:
         raise ValueError(f"neither http://host:port nor https://host:port nor unix:path: {url!r}")
     if u.path.strip("/") or u.query:
         raise ValueError(f"the address has a path: {url!r}")
-    return Address(u.hostname, u.port or 7411, u.scheme == "https", None)
+    tls = u.scheme == "https"
+    return Address(u.hostname, u.port or (7411 if bare else 443 if tls else 80), tls, None)
 
 
 class Endpoint:
