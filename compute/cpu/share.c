@@ -131,9 +131,10 @@ static enum err_code make(int64_t size, struct shared_block *ret, struct err *e)
         return no_descriptor(e, "no memory can be made for sharing");
     void *p = prepare(fd, size) ? map(fd, size) : NULL;
     if (!p) {
-        enum err_code code =
-            err_set(e, ERR_OUT_OF_MEMORY, "No shared memory for an array of %lld bytes: %s",
-                    (long long)size, failure(errno, why));
+        bool none = errno == ENOMEM || errno == ENOSPC; /* else: not so large a file (LimitFSIZE) */
+        enum err_code code = err_set(e, none ? ERR_OUT_OF_MEMORY : ERR_OVERLOADED,
+                                     "No shared memory for an array of %lld bytes: %s",
+                                     (long long)size, failure(errno, why));
         close(fd);
         return code;
     }

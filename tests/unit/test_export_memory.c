@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -174,6 +175,32 @@ static void descriptors_run_out(void **state)
     assert_int_equal(descriptors(), open);
 }
 
+/* The process may make no large files: a memfd is one. */
+static void no_file_is_so_large(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exporting x;
+    struct rlimit was, little;
+    struct array *c;
+    const int64_t n = 10000;
+    struct scalar one = {.dtype = DT_F64, .v.f64 = 1};
+    open_fixture_sharing(&f, AT_ONCE);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    little = was;
+    little.rlim_cur = PAGE;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    assert_int_equal(engine_full(f.s, f.account, one, 1, &n, &c, NULL), ERR_OK);
+    assert_int_equal(export(&f, c, false, &x), ERR_OVERLOADED);
+    assert_non_null(strstr(x.err.message, "File too large"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_int_equal(export(&f, c, false, &x), ERR_OK);
+    end_export(&x);
+    array_unref(c);
+    close_fixture(&f);
+}
+
 static void nothing_leaks(void **state)
 {
     (void)state;
@@ -206,9 +233,13 @@ static void nothing_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_not_given_to_others), cmocka_unit_test(memory_is_used_again),
-        cmocka_unit_test(every_allocation_fails_once),   cmocka_unit_test(refusals),
-        cmocka_unit_test(descriptors_run_out),           cmocka_unit_test(nothing_leaks),
+        cmocka_unit_test(memory_is_not_given_to_others),
+        cmocka_unit_test(memory_is_used_again),
+        cmocka_unit_test(every_allocation_fails_once),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(descriptors_run_out),
+        cmocka_unit_test(no_file_is_so_large),
+        cmocka_unit_test(nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
