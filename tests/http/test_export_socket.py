@@ -431,6 +431,7 @@ def test_the_end_waits_for_writers(local, tmp_path):
     writer.array()[...] = 2
     assert d.proc.poll() is None
     writer.finish()
+    d.proc.wait(60)
     d.stop()
     assert not os.path.exists(d.fd)
     d = local(*args)
@@ -452,6 +453,7 @@ def test_the_end_does_not_wait_for_ever(local, tmp_path, how):
     hear(x.socket)
     if how == "signal":
         d.proc.send_signal(signal.SIGTERM)
+    d.proc.wait(60)  # another signal would end it at once
     d.stop()
     assert time.monotonic() - begun < 20 and x.socket.recv(1) == b""
     x.drop()
