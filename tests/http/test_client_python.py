@@ -366,12 +366,12 @@ def test_the_same_numbers(xp, daemon, monkeypatch, capsys):
 # --- the package ---
 
 
-def test_readme(daemon_with, tmp_path):
-    """Its examples, one after the other."""
+@pytest.mark.parametrize("page, count", [(PACKAGE / "README.md", 7), (REPO / "docs" / "python.md", 2)], ids=["README", "docs"])
+def test_pages(page, count, daemon_with, tmp_path):
+    """Their examples, one after the other."""
     d = daemon_with("--allow-export", "--listen", "127.0.0.1:0", "--listen", f"unix:{tmp_path}/arrayd.sock")
-    text = (PACKAGE / "README.md").read_text()
-    blocks = [b.split("```")[0] for b in text.split("```python\n")[1:]]
-    assert len(blocks) >= 7
+    blocks = [b.split("```")[0] for b in page.read_text().split("```python\n")[1:]]
+    assert len(blocks) >= count
     names = {}
     for b in blocks:
         exec(b.replace("http://127.0.0.1:7411", f"http://127.0.0.1:{d.port}").replace("/run/arrayd/arrayd.sock", d.unix), names)
