@@ -188,6 +188,15 @@ def test_elements_one_by_one(xp, api):
     before = requests(api)
     assert [float(out[i] + 1) for i in range(3)] == [7.0, 9.0, 11.0]
     assert requests(api) - before == 4 and out._node.value is not None
+    kept = xp.arange(4000.0).compute()
+    large = xp.array(kept.id)
+    for x in (large, large * 2):  # 32 KiB: the first element by itself, all with the second
+        before = requests(api)
+        assert [float(x[i]) / float(x[1]) for i in (0, 7, 3999)] == [0.0, 7.0, 3999.0] and requests(api) - before <= 3
+        assert requests(api) - before >= 2
+    before = requests(api)
+    assert bool(x[3] == large[6]) and bool(x[3] < x[4]) and not bool(x[3] != x[3]) and not bool(xp.asarray(np.nan) == xp.asarray(np.nan))
+    assert requests(api) == before  # numbers that are known here
 
 
 def test_deep_and_wide(xp):

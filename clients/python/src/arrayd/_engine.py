@@ -11,7 +11,7 @@ from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, t
 from ._transport import OCTETS, Releases, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
-TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for
+TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
 
 
 class Engine:
@@ -75,7 +75,7 @@ class Engine:
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
-            picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= TINY]
+            picks = [n for n in order if n.op == "getitem" and not n.shape and n.args and n.args[0].args and n.args[0].nbytes <= SMALL]
             for of in {n.args[0] for n in picks} - counted:
                 counted.add(of)
                 of.picked += 1
@@ -109,11 +109,13 @@ class Engine:
         """The values, in memory of this process (read-only where they are kept)."""
         if node.value is not None:
             return node.value
-        if node.op == "getitem" and not node.shape and node.args[0].nbytes <= TINY:
-            whole = yield from self.fetch(node.args[0])
-            node.set_value(np.array(whole[node.key]))
-            assert node.value is not None
-            return node.value
+        if node.op == "getitem" and not node.shape:
+            of = node.args[0]
+            if of.nbytes <= (SMALL if of.picked else TINY):
+                node.set_value(np.array((yield from self.fetch(of))[node.key]))
+                assert node.value is not None
+                return node.value
+            of.picked += not of.args  # else it is counted below
         if node.handle is None and node.nbytes <= SMALL and node.op != "create":
             written = yield from self.request_of(node)
             if node.handle is None:

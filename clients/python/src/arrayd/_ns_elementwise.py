@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional, Union
 
+import numpy as np
+
 from . import _dtypes as dt
 from ._array import Array
 from ._base import Base
-from ._graph import Node
+from ._graph import Node, const
 
 Number = Union[bool, int, float, complex]
 Rule = Callable[[dt.DType], dt.DType]
@@ -45,6 +47,8 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
         t = dt.promote(a.dtype, b.dtype)
         _only(kinds, name, a.dtype)
         _only(kinds, name, b.dtype)
+        if rule is _bool and a.op == b.op == "const" and a.dtype == b.dtype and a.value is not None and b.value is not None and t.kind != "V":
+            return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
         return self._array(name, (a, b), self._broadcast(a, b), rule(t))
 
     f.__name__ = name
