@@ -1,6 +1,7 @@
 """PATH.fd: tokens, clients that are killed, slow or hostile, and the daemon's own end with exports open."""
 import os
 import random
+import resource
 import signal
 import socket
 import stat
@@ -261,6 +262,40 @@ def test_who_does_not_read(local):
         s.sendall(x.reply["token"].encode() + b"\n")
         s.close()
     quiet(c, d, before)
+
+
+def test_no_descriptors(local):
+    """Where the daemon has none left exports are refused or wait, and all is well when there are some again."""
+    d = local("--export-timeout", 2)
+    c = d.client()
+    c.upload(DATA, "u")
+    Export(c, "u").finish()
+    before = descriptors(d.pid)
+    was = resource.prlimit(d.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(f"/proc/{d.pid}/fd"))) + 4, was[1]))
+    kept, said = [], []
+    for _ in range(8):
+        r = c.post("/v1/arrays/u/export", {"mode": "read"})
+        said.append(r.status)
+        if r.status == 201:
+            s = dial(d.fd)
+            s.settimeout(0.2)
+            s.sendall(r.json()["token"].encode() + b"\n")
+            kept.append(s)
+    assert said[0] == 201 and 503 in said, said
+    c.expect(200, c.post("/v1/evaluate", {"expr": "sum(u)"}))
+    resource.prlimit(d.pid, resource.RLIMIT_NOFILE, was)
+    heard = 0
+    for s in kept:
+        s.settimeout(10)
+        _, fds = hear(s)
+        heard += len(fds)
+        for fd in fds:
+            os.close(fd)
+        s.close()
+    assert heard == len(kept)  # who waited to be taken has his memory in the end
+    quiet(c, d, before)
+    Export(c, "u", "write").finish()
 
 
 # --- clients that go ---
