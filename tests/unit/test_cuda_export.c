@@ -267,6 +267,43 @@ static void every_call_fails_once(void **state)
     }
 }
 
+/* The device is lost at any call: whoever asks is told, nothing is waited for, closing works. */
+static void a_lost_device(void **state)
+{
+    (void)state;
+    bool struck = true;
+    for (int nth = 1; struck; nth += 3) {
+        struct fixture f;
+        struct exporting x;
+        struct array *a = NULL;
+        int64_t live = mem_live();
+        open_fixture(&f, nth & 1 ? GRAIN : 2 * SOME, 0);
+        fake_cuda_fail(nth, 719);
+        enum err_code code = put(&f, SOME / 4 - 7, &a);
+        assert_true(code == ERR_OK || code == ERR_DEVICE_LOST);
+        for (int write = 0; write <= 1 && a; write++) {
+            code = export(&f, a, write, &x);
+            if (code == ERR_OK)
+                end_export(&x);
+            else
+                assert_true(code == ERR_DEVICE_LOST || code == ERR_OVERLOADED);
+            assert_false(array_is_exported(a));
+        }
+        array_unref(a);
+        settle(&f);
+        struck = fake_cuda_failed() != NULL;
+        engine_stream_unref(f.s);
+        assert_int_equal(engine_bytes_in_use(f.g), 0);
+        assert_int_equal(account_used(f.account), 0);
+        assert_true(engine_close(f.g));
+        account_unref(f.account);
+        assert_int_equal(mem_live(), live);
+        fake_cuda_reset();
+        fake_cuda_fail(0, 0);
+        assert_true(nth < 2000);
+    }
+}
+
 /* What the driver refuses for reasons that are not the device's end: arrays are made all the same,
  * an export says why not, and the next one is none the worse. */
 static void refusals_are_not_the_end(void **state)
@@ -377,6 +414,7 @@ int main(void)
         cmocka_unit_test(books_and_identity),    cmocka_unit_test(it_is_told_when_work_is_over),
         cmocka_unit_test(every_call_fails_once), cmocka_unit_test(refusals_are_not_the_end),
         cmocka_unit_test(a_machine_that_cannot), cmocka_unit_test(room),
+        cmocka_unit_test(a_lost_device),
     };
     for (size_t i = 0; i < sizeof ramp / sizeof *ramp; i++)
         ramp[i] = (float)i;
