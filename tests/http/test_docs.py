@@ -87,7 +87,8 @@ def test_worked_examples(page, daemon, daemon_with, api, tmp_path):  # api: what
     if "arrayd.sock" in text:
         daemon_with("--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export")
     text = text.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(REPO / "clients/python/src")})
     assert done.returncode == 0, done.stderr[-3000:]
 
 
