@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import time
@@ -14,6 +15,7 @@ from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport
 from ._client import again
 from ._engine import Engine
+from ._errors import ArraydError, NotFound
 from ._export import Exported
 from ._graph import Node
 from ._jobs import Bar, Events, JobFailed, JobStatus
@@ -37,8 +39,8 @@ class Opening(Generic[T]):
         self._opened = await self._opening
         return self._opened  # type: ignore[no-any-return]
 
-    async def __aexit__(self, *_: Any) -> None:
-        await self._opened.close()
+    async def __aexit__(self, *error: Any) -> None:
+        await self._opened.__aexit__(*error)
 
 
 class AsyncArray(Array):
@@ -235,21 +237,27 @@ class AsyncClient(Namespace):
         await self._releaser.flush()
 
     async def close(self) -> None:
-        """Ends a session of its own; of a client that aconnect() made, closes the connections."""
+        """Ends a session of its own, if it has not expired; of a client that aconnect() made, deletes its arrays without a name and
+        closes the connections. In a forked child the session is the parent's."""
         owns, self._owns = self._owns, ""
-        if not owns:
-            return
-        await self._releaser.flush()
         if owns == "session":
-            await self.request("DELETE", f"/v1/sessions/{self._engine.session}")
-        else:
+            self._releaser.forget()
+            if not self._releaser.inherited:
+                with contextlib.suppress(NotFound):
+                    await self.request("DELETE", f"/v1/sessions/{self._engine.session}")
+        elif owns:
+            await self._releaser.close()
             await self._transport.close()
 
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
-        await self.close()
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
+        try:
+            await self.close()
+        except ArraydError:
+            if kind is None:  # what went wrong inside says more
+                raise
 
     # --- arrays of the server ---
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import collections
 import os
-import queue
 import socket
 import ssl
 import time
 from typing import Any, AsyncIterator, Deque, List, Optional, Tuple, TypeVar, Union, cast
 
 from ._errors import ConnectionLost, error_of
-from ._transport import IDLE_S, Endpoint, Releases, Request, Response, Steps
-from ._wire import BadReply, Gone, Head, head_of
+from ._releases import EXIT_S, PAUSE_S, Releases
+from ._transport import IDLE_S, Endpoint, Request, Response, Steps
+from ._wire import BadReply, Gone, Head, forsake, head_of
 
 BUFFER = 1 << 16  # bytes: a reply's head is no longer
 PIECE = 1 << 18  # bytes that are written before it is looked whether they go
@@ -112,6 +112,12 @@ class Wire(asyncio.BufferedProtocol):
     def usable(self) -> bool:
         """Open, with nothing in it that nobody asked for."""
         return not self._eof and self._start == self._end and self._transport is not None and not self._transport.is_closing()
+
+    def forsake(self) -> None:
+        if self._transport is not None and not self._lost:
+            sock = self._transport.get_extra_info("socket")
+            if sock.fileno() >= 0:
+                forsake(sock)
 
     def abort(self) -> None:
         self._into = None
@@ -313,8 +319,16 @@ class AsyncTransport(Endpoint):
         super().__init__(url, token, timeout, context)
         if connections < 1:
             raise ValueError("connections is at least 1")
-        self._turns = Turns(connections)
+        self._most = connections
+        self._begin()
+
+    def _begin(self) -> None:
+        self._turns = Turns(self._most)
         self._idle: Deque[Tuple[Wire, float]] = collections.deque()
+
+    def in_child(self) -> None:
+        super().in_child()
+        self._begin()  # the tasks that had a turn are the parent's
 
     # --- connections ---
 
@@ -331,6 +345,7 @@ class AsyncTransport(Endpoint):
             raise ConnectionLost(0, "unreachable", f"cannot connect to {self.url}: {e}") from e
         if a.path is None:
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.open.add(protocol)
         return cast(Wire, protocol)
 
     async def _take(self) -> Tuple[Wire, bool]:
@@ -466,46 +481,58 @@ class AsyncTransport(Endpoint):
 
 
 class AsyncReleaser(Releases):
-    """Deletes what nobody refers to any more, some moments later and many at a time."""
-
-    PAUSE_S = 0.05
-    MOST = 64
+    """Deletes many at a time, in the event loop."""
 
     def __init__(self, transport: AsyncTransport):
         self.transport = transport
-        self._pending: "queue.SimpleQueue[str]" = queue.SimpleQueue()  # a put may interrupt another
-        self._loop = asyncio.get_running_loop()
+        super().__init__(transport)
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._woken = False
-        self._lock = asyncio.Lock()
         self._task: Optional["asyncio.Task[None]"] = None
 
+    def _here(self) -> None:
+        """In this loop from now on."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._woken, self._flushing = loop, False, asyncio.Lock()
+
+    def watch(self, user: object, path: str) -> None:
+        self._here()
+        super().watch(user, path)
+
     def add(self, path: str) -> None:
-        self._pending.put(path)
-        if not self._woken:
+        super().add(path)
+        if not self._woken and self._loop is not None:
             self._woken = True
             try:
-                self._loop.call_soon_threadsafe(self._loop.call_later, self.PAUSE_S, self._begin)
-            except RuntimeError:  # the loop has ended; the session's arrays go with the session
+                self._loop.call_soon_threadsafe(self._loop.call_later, PAUSE_S, self._begin)
+            except RuntimeError:  # the loop has ended: it goes at the interpreter's end
                 pass
 
     def _begin(self) -> None:
         self._woken = False
-        if not self.transport.closed:
+        if not self.transport.closed and self._loop is not None:
             self._task = self._loop.create_task(self.flush())
+
+    async def close(self) -> None:
+        """Deletes everything that is ours, used or not, in bounded time."""
+        self.add_all()
+        try:
+            await asyncio.wait_for(self.flush(), EXIT_S)
+        except asyncio.TimeoutError:
+            pass
 
     async def flush(self) -> None:
         """Now; what another task is just releasing is gone, too, on return."""
-        async with self._lock:
-            while not self.transport.closed:
-                batch: List[str] = []
-                while len(batch) < self.MOST:
-                    try:
-                        batch.append(self._pending.get_nowait())
-                    except queue.Empty:
-                        break
-                if not batch:
-                    return
+        self._here()
+        async with self._flushing:
+            paths = self.batch()
+            while paths and not self.transport.closed:
                 try:
-                    await self.transport.delete_all(batch)
+                    await self.transport.delete_all(paths)
                 except ConnectionLost:
                     return
+                paths = self.batch()

@@ -1,16 +1,19 @@
 """The client: a session of a daemon, and the array namespace over it."""
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
 from ._array import Array
 from ._engine import Engine
+from ._errors import ArraydError, NotFound
 from ._graph import stored
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
-from ._transport import Releaser, Steps, Transport
+from ._releases import Releaser
+from ._transport import Steps, Transport
 
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 
@@ -80,21 +83,27 @@ class Client(Namespace):
         self._releaser.flush()
 
     def close(self) -> None:
-        """Ends a session of its own; of a client that connect() made, closes the connections."""
+        """Ends a session of its own, if it has not expired; of a client that connect() made, deletes its arrays without a name and
+        closes the connections. In a forked child the session is the parent's."""
         owns, self._owns = self._owns, ""
-        if not owns:
-            return
-        self._releaser.stop()
         if owns == "session":
-            self._ask("DELETE", f"/v1/sessions/{self._engine.session}")
-        else:
+            self._releaser.forget()
+            if not self._releaser.inherited:
+                with contextlib.suppress(NotFound):
+                    self._ask("DELETE", f"/v1/sessions/{self._engine.session}")
+        elif owns:
+            self._releaser.finish()
             self._transport.close()
 
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            self.close()
+        except ArraydError:
+            if kind is None:  # what went wrong inside says more
+                raise
 
     # --- arrays of the server ---
 

@@ -8,7 +8,8 @@ import numpy as np
 from ._dtypes import DType, dtype_of, name_of
 from ._errors import ArraydError
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
-from ._transport import OCTETS, Releases, Request, Response, Steps, ask
+from ._releases import Releases
+from ._transport import OCTETS, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
@@ -28,9 +29,8 @@ class Engine:
 
     def own(self, metadata: Dict[str, Any]) -> Handle:
         """A handle that goes when its last user here goes, unless it has a name: then others may count on it."""
-        self.releaser.start()
         name = metadata.get("name")
-        return Handle(metadata["id"], name, None if name else self.releaser.add)
+        return Handle(metadata["id"], name, None if name else self.releaser)
 
     def upload(self, value: "np.ndarray[Any, Any]", dtype: DType, name: Optional[str] = None) -> Steps[Dict[str, Any]]:
         """POST (or, with a name, PUT) of the array's bytes; the metadata."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ._dtypes import DType, bfloat16, name_of, widened
 from ._numbers import wire
+from ._releases import Releases
 
 Shape = Tuple[int, ...]
 
@@ -28,19 +29,22 @@ INPUTS = 48  # arrays of one request
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "finalizer", "__weakref__")
+    __slots__ = ("id", "name", "_releases", "__weakref__")
 
-    def __init__(self, id_: str, name: Optional[str] = None, release: Any = None):
-        self.id, self.name = id_, name
-        self.finalizer = weakref.finalize(self, release, f"/v1/arrays/{id_}") if release else None
-        if self.finalizer:
-            self.finalizer.atexit = False
+    def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
+        self.id, self.name, self._releases = id_, name, releases
+        if releases is not None:
+            releases.watch(self, self._path)
+
+    @property
+    def _path(self) -> str:
+        return f"/v1/arrays/{self.id}"
 
     def keep(self) -> None:
         """It is not deleted by us."""
-        if self.finalizer:
-            self.finalizer.detach()
-            self.finalizer = None
+        if self._releases is not None:
+            self._releases.keep(self._path)
+            self._releases = None
 
 
 class Node:

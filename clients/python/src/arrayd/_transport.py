@@ -10,11 +10,10 @@ import collections
 import contextlib
 import json
 import os
-import queue
 import ssl
-import threading
 import time
 import urllib.parse
+import weakref
 from typing import Any, Deque, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ._errors import ArraydError, ConnectionLost, error_of
@@ -100,6 +99,14 @@ class Endpoint:
             self.always["Authorization"] = f"Bearer {token}"
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.closed = False
+        self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use
+        _endpoints.add(self)
+
+    def in_child(self) -> None:
+        """After a fork: the connections are the parent's. They end here without a word, and none is used again."""
+        for wire in self.open:
+            wire.forsake()
+        self.open = weakref.WeakSet()
 
     @property
     def host(self) -> str:
@@ -123,6 +130,18 @@ class Endpoint:
         elif r.method not in ("GET", "DELETE"):
             text += "Content-Length: 0\r\n"
         return (text + "\r\n").encode("latin-1")
+
+
+_endpoints: "weakref.WeakSet[Endpoint]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for endpoint in list(_endpoints):
+        endpoint.in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 @contextlib.contextmanager
@@ -188,9 +207,15 @@ class Transport(Endpoint):
     def _connect(self) -> Wire:
         a = self.address
         try:
-            return Wire.to(a.host, a.port, a.path, self.context if a.tls else None, self.timeout)
+            wire = Wire.to(a.host, a.port, a.path, self.context if a.tls else None, self.timeout)
         except OSError as e:
             raise ConnectionLost(0, "unreachable", f"cannot connect to {self.url}: {e}") from e
+        self.open.add(wire)
+        return wire
+
+    def in_child(self) -> None:
+        super().in_child()
+        self._idle = collections.deque()
 
     def take(self) -> Tuple[Wire, bool]:
         """A connection, and whether it has been used before."""
@@ -276,7 +301,8 @@ class Transport(Endpoint):
         return Reply(c, h)
 
     def delete_all(self, paths: List[str]) -> None:
-        """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine."""
+        """DELETEs on one connection, written at once and answered one after the other; what is not there any more is fine. Of more
+        than some dozens the replies could fill the connection."""
         data = b"".join(self.head_of(Request("DELETE", p)) for p in paths)
         used = True
         while used:
@@ -293,75 +319,3 @@ class Transport(Endpoint):
                 return
             except (OSError, BadReply):  # a connection that the daemon had closed meanwhile, or the daemon has gone
                 c.close()
-
-
-class Releases:
-    """Takes what is to be deleted."""
-
-    def add(self, path: str) -> None:
-        """From finalizers: any thread, at any moment."""
-        raise NotImplementedError
-
-    def start(self) -> None:
-        """Once there is something to release some day."""
-
-
-class Releaser(Releases):
-    """Deletes what nobody refers to any more, some moments later and many at a time, on a thread of its own."""
-
-    PAUSE_S = 0.05
-    MOST = 64
-
-    def __init__(self, transport: Transport):
-        self.transport = transport
-        self._pending: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()  # a put may interrupt another
-        self._lock = threading.Lock()
-        self._thread: Optional[threading.Thread] = None
-        self._pid = os.getpid()
-
-    def add(self, path: str) -> None:
-        self._pending.put(path)
-
-    def start(self) -> None:
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._work, name="arrayd-release", daemon=True)
-                    self._thread.start()
-
-    def stop(self) -> None:
-        """Releases what there is, and ends the thread."""
-        self.flush()
-        if self._thread is not None:
-            self._pending.put(None)
-
-    def flush(self) -> None:
-        """Now; what another thread is just releasing is gone, too, on return."""
-        with self._lock:
-            self._release()
-
-    def _release(self) -> None:
-        while True:
-            batch: List[str] = []
-            while len(batch) < self.MOST:
-                try:
-                    path = self._pending.get_nowait()
-                except queue.Empty:
-                    break
-                if path is not None:
-                    batch.append(path)
-            if not batch or self.transport.closed or os.getpid() != self._pid:  # a fork's parent releases what is its own
-                return
-            try:
-                self.transport.delete_all(batch)
-            except ConnectionLost:
-                return
-
-    def _work(self) -> None:
-        while True:
-            path = self._pending.get()
-            if path is None or self.transport.closed:
-                return
-            self._pending.put(path)  # whoever flushes meanwhile sees it
-            time.sleep(self.PAUSE_S)
-            self.flush()

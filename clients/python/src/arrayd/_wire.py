@@ -6,6 +6,7 @@ and an array's memory without a copy here.
 """
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional
@@ -65,6 +66,16 @@ def length_of(body: Any) -> int:
     return memoryview(body).nbytes if is_buffer(body) else len(body)
 
 
+def forsake(sock: Any) -> None:
+    """A socket that is another process', too: it ends here alone, which neither TLS nor the daemon is told. Its number stays taken until
+    it is closed, so that this can be done to one that is in use."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    try:
+        os.dup2(nothing, sock.fileno(), inheritable=False)
+    finally:
+        os.close(nothing)
+
+
 class Wire:
     """One connection, used by one thread at a time."""
 
@@ -98,6 +109,10 @@ class Wire:
 
     def close(self) -> None:
         self.sock.close()
+
+    def forsake(self) -> None:
+        if self.sock.fileno() >= 0:
+            forsake(self.sock)
 
     # --- out ---
 

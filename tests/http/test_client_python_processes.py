@@ -1,0 +1,257 @@
+"""clients/python: what forks, the end of a process and the end of a client do to connections and arrays."""
+import asyncio
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+
+import numpy as np
+import pytest
+
+REPO = pathlib.Path(__file__).resolve().parents[2]
+SOURCE = REPO / "clients" / "python" / "src"
+sys.path.insert(0, str(SOURCE))
+import arrayd  # noqa: E402
+from arrayd._transport import Transport  # noqa: E402
+
+
+def url(daemon):
+    return f"http://127.0.0.1:{daemon.port}"
+
+
+@pytest.fixture
+def xp(api, daemon):
+    with arrayd.connect(url(daemon), timeout=15) as client:
+        yield client
+
+
+def ids(api, session=None):
+    return {m["id"] for m in api.get("/v1/arrays?limit=1000", headers={"Arrayd-Session": session} if session else {}).json()["arrays"]}
+
+
+def until(true, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return true()
+
+
+def forked(work):
+    """A child that does it; its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.alarm(30)
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(1)
+
+
+def well(*pids):
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids] == [0] * len(pids)
+
+
+# --- forks ---
+
+
+def test_forked_children_have_connections_of_their_own(xp):
+    mine = [xp.full((k,), k) for k in range(1, 5)]
+    names = [x.id for x in mine]
+
+    def look(k):
+        for _ in range(150):
+            got = xp.metadata(names[k])
+            assert got["id"] == names[k] and got["shape"] == [k + 1], (k, got)
+
+    children = [forked(lambda k=k: look(k)) for k in range(3)]
+    look(3)
+    assert well(*children)
+    look(3)
+
+
+def test_a_forked_child_releases_its_own_alone(xp, api):
+    parents = xp.arange(5).compute()
+
+    def work():
+        nonlocal parents
+        (parents + 1).compute()  # nobody refers to it
+        assert until(lambda: ids(api) == {before}), "what the child has dropped stays"
+        del parents
+        own = xp.ones(7).compute()
+        assert len(ids(api)) == 2
+        xp.close()
+        assert ids(api) == {before}
+        with pytest.raises(arrayd.NotFound):
+            own.numpy()
+
+    before = parents.id
+    assert well(forked(work))
+    time.sleep(0.15)
+    assert ids(api) == {before} and parents.numpy().tolist() == [0, 1, 2, 3, 4]
+    del parents
+    assert until(lambda: not ids(api))
+
+
+def test_a_session_is_not_its_owners_childs(xp, api):
+    with xp.session() as own:
+        x = own.ones(3).compute()
+        assert well(forked(own.close))
+        assert x.numpy().tolist() == [1, 1, 1]
+
+
+def test_a_connection_in_use_is_not_a_childs_either():
+    """The daemon sees the end of a request that is given up, although a child was forked meanwhile."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        transport = Transport(f"http://127.0.0.1:{server.getsockname()[1]}")
+        wires = [transport._connect() for _ in range(2)]
+        ours = [server.accept()[0] for _ in wires]
+        transport.give(wires.pop())
+        r, w = os.pipe()
+        child = forked(lambda: os.read(r, 1))
+        wires[0].close()
+        transport.close()
+        for c in ours:
+            c.settimeout(10)
+            assert c.recv(1) == b""
+            c.close()
+        os.write(w, b".")
+        assert well(child)
+
+
+def test_an_asynchronous_client_after_a_fork(api, daemon):
+    """The child has a loop of its own, and connections of its own."""
+    async def ask(xp, id_, n):
+        for _ in range(n):
+            assert (await asyncio.gather(*(xp.metadata(id_) for _ in range(4))))[3]["id"] == id_
+
+    loop = asyncio.new_event_loop()
+    xp = loop.run_until_complete(arrayd.aconnect(url(daemon)).__aenter__())
+    first, second = (loop.run_until_complete(xp.full((k,), 1.0).compute()) for k in (2, 3))
+    one, two = (loop.run_until_complete(xp.metadata(x))["id"] for x in (first, second))
+
+    async def child():
+        await ask(xp, two, 40)
+        x = await xp.ones(9).compute()
+        assert len(ids(api)) == 3
+        del x
+        await asyncio.sleep(0.3)
+        assert ids(api) == {one, two}
+        await xp.close()
+
+    def work():
+        nonlocal first, second
+        first = second = None
+        asyncio.run(child())
+
+    pid = forked(work)
+    loop.run_until_complete(ask(xp, one, 40))
+    assert well(pid) and ids(api) == {one, two}
+    loop.run_until_complete(xp.close())
+    loop.close()
+    assert not ids(api)
+
+
+# --- the end of a process, and of a client ---
+
+SCRIPT = """
+import pickle, sys, numpy as np, arrayd
+xp = arrayd.connect(sys.argv[1])
+x = xp.ones(1000).compute()
+kept = [xp.save("named", x + 1), xp.array("named"), xp.full((5,), 5.0), xp.full((6,), 6.0)]
+by_id = xp.array(sys.argv[2])
+pickle.dumps(kept[2])
+print(kept[2].id)
+s = xp.session(name="left")
+y = s.ones(10).compute()
+"""
+
+ASYNC = """
+import asyncio, sys, arrayd
+async def main():
+    global xp, x
+    xp = await arrayd.aconnect(sys.argv[1])
+    x = await xp.ones(1000).compute()
+    {end}
+asyncio.run(main())
+"""
+
+
+def script(text, *args, ok=True):
+    r = subprocess.run([sys.executable, "-c", text, *args], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SOURCE)})
+    assert (r.returncode == 0 and not r.stderr) == ok, r.stderr
+    return r.stdout
+
+
+def test_the_end_of_a_script(xp, api, daemon):
+    others = xp.arange(4).compute()
+    pickled = script(SCRIPT, url(daemon), others.id).strip()
+    named = xp.array("named")
+    assert ids(api) == {others.id, named.id, pickled}, "what nobody can find any more has been left"
+    left, = [s for s in api.get("/v1/sessions").json()["sessions"] if s["name"] == "left"]
+    assert not ids(api, left["id"])
+    xp.delete("named"), xp.delete(pickled), api.request("DELETE", f"/v1/sessions/{left['id']}")
+    assert "ZeroDivisionError" in subprocess.run([sys.executable, "-c", SCRIPT.split("kept")[0] + "1/0", url(daemon)], capture_output=True, text=True,
+                                                env={**os.environ, "PYTHONPATH": str(SOURCE)}).stderr
+    for end in ("pass", "await xp.close()"):
+        script(ASYNC.format(end=end), url(daemon))
+        assert ids(api) == {others.id}, end
+
+
+def test_the_end_of_a_client(xp, api, daemon):
+    others = xp.arange(4).compute()
+    with arrayd.connect(url(daemon)) as client:
+        held = [(client.ones(3) * k).compute() for k in range(150)]
+        named = client.save("stays", held[0])
+        assert len(ids(api)) == 152
+    assert ids(api) == {others.id, named.id} and len(held) == 150
+    xp.delete("stays")
+
+
+def test_a_daemon_that_has_gone(daemon_with):
+    """Nothing is said, nor waited for."""
+    d = daemon_with()
+    d.expected = -signal.SIGKILL
+    text = "import sys, os, signal, arrayd\nxp = arrayd.connect(sys.argv[1])\nx = xp.ones(3).compute()\nos.kill(int(sys.argv[2]), signal.SIGKILL)\n"
+    begun = time.monotonic()
+    assert script(text, url(d), str(d.pid)) == "" and time.monotonic() - begun < 8
+
+
+def test_a_session_that_has_expired(xp, api, daemon):
+    with xp.session() as own:
+        api.request("DELETE", f"/v1/sessions/{own._engine.session}")
+
+    async def steps():
+        async with arrayd.aconnect(url(daemon)) as client:
+            async with client.session() as own:
+                api.request("DELETE", f"/v1/sessions/{own._engine.session}")
+
+    asyncio.run(steps())
+
+
+def test_a_mistake_inside_is_not_masked(daemon_with):
+    def gone():
+        d.expected = -signal.SIGKILL
+        d.proc.kill()
+        d.proc.wait()
+        1 / 0
+
+    async def steps():
+        async with arrayd.aconnect(url(d)) as client, client.session():
+            gone()
+
+    d = daemon_with()
+    xp = arrayd.connect(url(d))
+    with pytest.raises(ZeroDivisionError), xp.session():
+        gone()
+    d = daemon_with()
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(steps())
