@@ -188,8 +188,7 @@ def test_elements_one_by_one(xp, api):
     before = requests(api)
     assert [float(out[i] + 1) for i in range(3)] == [7.0, 9.0, 11.0]
     assert requests(api) - before == 4 and out._node.value is not None
-    kept = xp.arange(4000.0).compute()
-    large = xp.array(kept.id)
+    large = (xp.arange(4000.0) + 0).compute()
     for x in (large, large * 2):  # 32 KiB: the first element by itself, all with the second
         before = requests(api)
         assert [float(x[i]) / float(x[1]) for i in (0, 7, 3999)] == [0.0, 7.0, 3999.0] and requests(api) - before <= 3
@@ -238,7 +237,7 @@ def test_what_nobody_refers_to_goes(xp, api):
     assert np.asarray(twice).tolist() == [0, 4, 8] and np.asarray(view).tolist() == [2, 4]
     field[...] = xp.asarray([1, 2, 3])
     field += 1
-    assert np.asarray(xp.array("field")).tolist() == [1, 2, 3] and np.asarray(field).tolist() == [2, 3, 4]
+    assert np.asarray(xp.array("field")).tolist() == np.asarray(field).tolist() == [2, 3, 4]
     xp.delete("field")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._export import Exported
 from ._graph import Node, Shape, host
-from ._indexing import Basic, basic_index, take_index
+from ._indexing import Basic, basic_index, with_places
 from ._transport import Steps
 
 if TYPE_CHECKING:
@@ -23,21 +23,23 @@ class Array:
 
     Operators and functions build an expression; it is evaluated when a value is needed (`float(x)`, `np.asarray(x)`,
     `print(x)`, `if x:`) or `compute()` asks for it, in one request. Assignments (`x[…] = …`, `x += …`) change this object
-    alone: what was made of it before keeps the old values.
+    alone: what was made of it before keeps the old values. Of an array by a name or an id, or by a pickle, they change the server's
+    array, which others share, in place.
     """
 
-    __slots__ = ("_node", "_client", "__weakref__")
-    __array_priority__ = 1000
+    __slots__ = ("_node", "_client", "_shared", "__weakref__")
+    __array_ufunc__ = None  # NumPy's arrays leave operators to these, and its functions do not fetch the values unasked
     _node: Node
     _client: "Namespace"
+    _shared: bool
 
     def __init__(self) -> None:
         raise TypeError("arrays are made by a client's functions: asarray, zeros, …")
 
     @classmethod
-    def _of(cls, node: Node, client: "Namespace") -> "Array":
+    def _of(cls, node: Node, client: "Namespace", shared: bool = False) -> "Array":
         x = cls.__new__(cls)
-        x._client = client
+        x._client, x._shared = client, shared
         x._set(node)
         return x
 
@@ -88,7 +90,7 @@ class Array:
 
     @property
     def name(self) -> Optional[str]:
-        return self._node.handle.name if self._node.handle else None
+        return self._node.handle.name if self._shared and self._node.handle else None
 
     # --- values ---
 
@@ -117,22 +119,22 @@ class Array:
 
     def _owning(self) -> Steps[None]:
         """Its memory is its own: nobody else's values change when it is written to."""
-        self._set((yield from self._client._engine.own_memory(self._node, self)))
+        self._set((yield from self._client._engine.own_memory(self)))
 
     def item(self) -> Any:
         if self.size != 1:
             raise ValueError(f"an array of {self.size} elements is no number")
-        return self._values().reshape(-1)[0].item()
+        return dt.plain(self._values()).item()
 
     def tolist(self) -> Any:
-        return self._values().tolist()
+        return dt.plain(self._values()).tolist()
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> "np.ndarray[Any, Any]":
         if copy is False and self._node.value is None:
             raise ValueError("the values are on the server: there is no array of them without a copy")
         value = self._values()
         if dtype is not None and np.dtype(dtype) != value.dtype:
-            return value.astype(dtype)
+            return dt.cast(value, np.dtype(dtype))
         return value.copy() if copy or (copy is None and not value.flags.writeable) else value
 
     def _number(self, kinds: str, what: str) -> Any:
@@ -140,7 +142,7 @@ class Array:
             raise TypeError(f"an array of rank {self.ndim} is no {what}")
         if dt.kind(self.dtype) not in kinds:
             raise TypeError(f"{dt.name_of(self.dtype)} is no {what}")
-        return self._values()[()]
+        return dt.plain(self._values())[()]
 
     def __bool__(self) -> bool:
         return bool(self._number("biufc", "truth value"))
@@ -157,6 +159,14 @@ class Array:
     def __complex__(self) -> complex:
         return complex(self._number("biufc", "number"))
 
+    def __format__(self, spec: str) -> str:
+        if spec and self.ndim:
+            raise TypeError(f"an array of rank {self.ndim} has no format")
+        return format(self.item(), spec) if spec else str(self)
+
+    def __round__(self, ndigits: Optional[int] = None) -> Any:
+        return round(self._number("biuf", "real number").item(), ndigits)
+
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("a number has no length")
@@ -170,16 +180,23 @@ class Array:
     def __repr__(self) -> str:
         head = f"shape={self.shape}, dtype={dt.name_of(self.dtype)}"
         if self.size > 1000:
-            ends = self._client._ends(self)
+            ends = dt.plain(self._client._ends(self))
             text = np.array2string(ends, separator=", ", prefix="arrayd.array(", threshold=0, edgeitems=3)
             return f"arrayd.array({text}, {head})"
-        text = np.array2string(self._values(), separator=", ", prefix="arrayd.array(")
+        text = np.array2string(dt.plain(self._values()), separator=", ", prefix="arrayd.array(")
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
         handle = self._place()
         handle.keep()
+        handle.steady, self._shared = False, True
         return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
+
+    def __copy__(self) -> "Array":
+        return self._client._wrap(self._node)
+
+    def __deepcopy__(self, _: Any) -> "Array":
+        return self._client._wrap(self._node)
 
     # --- the standard's protocols ---
 
@@ -214,7 +231,7 @@ class Array:
             return c._from_host(self._values()[mask._values()], self.dtype)
         index = basic_index(key, self.shape)
         if index is None:
-            return c._gather(self, take_index(key, self.shape))
+            return c._gather(self, with_places(key, self.shape))
         if node.value is not None:
             return c._wrap(host(np.array(node.value[index.key]), node.dtype))
         if index.is_all:
@@ -234,9 +251,8 @@ class Array:
         if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
             raise TypeError(f"{dt.name_of(v.dtype)} is not assigned to {dt.name_of(self.dtype)}")
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
-            cast = v if v.dtype == self.dtype else Node("astype", (v,), (), self.dtype, {"dtype": dt.name_of(self.dtype)})
-            node = Node("where", (mask._node, cast, self._node), self.shape, self.dtype)
-            self._set(node if mask.shape == self.shape else self._node)
+            if mask.shape == self.shape:
+                yield from self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
             return
         if index is None:  # scattered: done here
             values = np.array((yield from c._engine.fetch(self._node)))
@@ -244,30 +260,32 @@ class Array:
             at = []
             for k in keys:
                 at.append((yield from c._engine.fetch(k._node)) if isinstance(k, Array) else k)
-            values[tuple(at)] = yield from c._engine.fetch(v)
-            self._set(host(values, self.dtype))
+            values[tuple(at)] = dt.cast((yield from c._engine.fetch(v)), self.dtype)
+            yield from self._becoming(host(values, self.dtype))
             return
         np.broadcast_shapes(v.shape, index.shape)
         if len(v.shape) > len(index.shape) and v.size != 1 or np.broadcast_shapes(v.shape, index.shape) != index.shape:
             raise ValueError(f"values of shape {v.shape} do not fit a region of shape {index.shape}")
         yield from self._assigning_region(index, v)
 
+    def _becoming(self, node: Node) -> Steps[None]:
+        """All of it has new values, of its shape and dtype."""
+        self._set((yield from self._client._engine.assign(self, node)) if self._shared else node)
+
     def _assigning_region(self, index: Basic, v: Node) -> Steps[None]:
         c, node = self._client, self._node
-        if node.handle is not None and node.handle.name:  # the server's own: written to, once what was made of it is known
-            for later in node.dependents():
-                yield from c._engine.place(later)
-            self._set((yield from c._engine.assign(node, True, index.text, v)))
+        if self._shared:
+            self._set((yield from c._engine.assign(self, v, index.text)))
             return
         known = node.value is not None or (node.handle is None and node.nbytes <= 4096)
         if known and node.handle is None and v.value is not None:
             values = np.array((yield from c._engine.fetch(node)))
-            values[index.key] = v.value
+            values[index.key] = dt.cast(v.value, self.dtype)
             self._set(host(values, self.dtype))
         elif index.is_all and v.shape == self.shape and v.dtype == self.dtype:
             self._set(v)
         else:
-            self._set((yield from c._engine.assign(node, node.is_only_of(self), index.text, v)))
+            self._set((yield from c._engine.assign(self, v, index.text)))
 
     # --- operators ---
 
@@ -318,10 +336,8 @@ class Array:
 
     def _binary(self, op: str, other: Any, swapped: bool = False) -> Any:
         c = self._client
-        if not isinstance(other, (Array, *NUMBERS)):
+        if not isinstance(other, (Array, *NUMBERS, np.ndarray, list, tuple)):
             return NotImplemented
-        if isinstance(other, np.generic):
-            other = other.item()
         f = getattr(c, op)
         return f(other, self) if swapped else f(self, other)
 
@@ -333,7 +349,9 @@ class Array:
             raise ValueError(f"a result of shape {r.shape} does not fit into shape {self.shape}")
         if r.dtype != self.dtype:
             raise TypeError(f"a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}")
-        self._set(r._node)
+        node = r._node
+        del r
+        self._client._run(self._becoming(node))
         return self
 
     def __abs__(self) -> "Array":
@@ -348,44 +366,55 @@ class Array:
     def __invert__(self) -> "Array":
         return self._client.bitwise_invert(self)
 
-    def __matmul__(self, other: "Array", /) -> "Array":
-        return self._client.matmul(self, other) if isinstance(other, Array) else NotImplemented
+    def __matmul__(self, other: Any, /) -> "Array":
+        return self._binary("matmul", other)  # type: ignore[no-any-return]
 
-    def __rmatmul__(self, other: "Array", /) -> "Array":
-        return self._client.matmul(other, self) if isinstance(other, Array) else NotImplemented
+    def __rmatmul__(self, other: Any, /) -> "Array":
+        return self._binary("matmul", other, True)  # type: ignore[no-any-return]
 
-    def __imatmul__(self, other: "Array", /) -> "Array":
+    def __imatmul__(self, other: Any, /) -> "Array":
         return self._in_place("matmul", other)  # type: ignore[no-any-return]
 
     __hash__ = None  # type: ignore[assignment]
 
-    # --- reductions, as NumPy's arrays have them ---
+    # --- reductions, as NumPy's arrays have them, whose functions (`np.sum(x)`) call them ---
 
-    def sum(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Array":
+    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.sum(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def prod(self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False) -> "Array":
+    def prod(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.prod(self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+    def mean(self, axis: Any = None, dtype: None = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out, dtype)
         return self._client.mean(self, axis=axis, keepdims=keepdims)
 
-    def std(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> "Array":
-        return self._client.std(self, axis=axis, correction=correction, keepdims=keepdims)
+    def std(self, axis: Any = None, dtype: None = None, out: None = None, ddof: float = 0.0, keepdims: bool = False, *,
+            correction: Optional[float] = None) -> "Array":
+        _no(out, dtype)
+        return self._client.std(self, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
 
-    def var(self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False) -> "Array":
-        return self._client.var(self, axis=axis, correction=correction, keepdims=keepdims)
+    def var(self, axis: Any = None, dtype: None = None, out: None = None, ddof: float = 0.0, keepdims: bool = False, *,
+            correction: Optional[float] = None) -> "Array":
+        _no(out, dtype)
+        return self._client.var(self, axis=axis, correction=ddof if correction is None else correction, keepdims=keepdims)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+    def min(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.min(self, axis=axis, keepdims=keepdims)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+    def max(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.max(self, axis=axis, keepdims=keepdims)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+    def any(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.any(self, axis=axis, keepdims=keepdims)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False) -> "Array":
+    def all(self, axis: Any = None, out: None = None, keepdims: bool = False) -> "Array":
+        _no(out)
         return self._client.all(self, axis=axis, keepdims=keepdims)
 
     def reshape(self, *shape: Any) -> "Array":
@@ -393,6 +422,12 @@ class Array:
 
     def astype(self, dtype: Any) -> "Array":
         return self._client.astype(self, dt.dtype_of(dtype))
+
+
+def _no(*given: None) -> None:
+    """Of what NumPy's functions may hand over."""
+    if any(g is not None for g in given):
+        raise TypeError("there is no `out` here, and no `dtype` but of sum and prod")
 
 
 def _same_kind(a: dt.DType, b: dt.DType) -> bool:

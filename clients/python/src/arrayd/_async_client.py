@@ -47,7 +47,7 @@ class AsyncArray(Array):
     """An array whose values are awaited: `await x.numpy()`, `await x.item()`, `await x.compute()`.
 
     Operators and functions build an expression, as with `Array`. `float(x)`, `np.asarray(x)` and their like are for values that are
-    here already (numbers and small arrays after `await x.compute()` or `numpy()`); else they are a RuntimeError, as is an assignment
+    here already (numbers and small arrays after `await x.compute()` or `numpy()`, if nobody else writes to them); else they are a RuntimeError, as is an assignment
     that the server must make: `await x.assign(key, value)`.
     """
 
@@ -70,12 +70,14 @@ class AsyncArray(Array):
 
     async def item(self) -> Any:
         """The value of an array of one element."""
-        await self.numpy()
-        return super().item()
+        value = await self.numpy()
+        if self.size != 1:
+            raise ValueError(f"an array of {self.size} elements is no number")
+        return dt.plain(value).item()
 
     async def tolist(self) -> Any:
         """The values as nested lists."""
-        return (await self.numpy()).tolist()
+        return dt.plain(await self.numpy()).tolist()
 
     async def assign(self, key: Any, value: Any) -> "AsyncArray":
         """`x[key] = value`. Returns self."""
@@ -188,8 +190,8 @@ class AsyncClient(Namespace):
         self._owns = owns
         self.device = device
 
-    def _wrap(self, node: Node) -> AsyncArray:
-        x = AsyncArray._of(node, self)
+    def _wrap(self, node: Node, shared: bool = False) -> AsyncArray:
+        x = AsyncArray._of(node, self, shared)
         assert isinstance(x, AsyncArray)
         return x
 

@@ -1,14 +1,15 @@
 """What the functions of the namespace have in common."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from . import _dtypes as dt
-from ._array import NUMBERS, Array
+from ._array import Array
 from ._engine import Engine
 from ._graph import Node, Shape, const, host
+from ._numbers import wire
 from ._transport import Steps
 
 Axis = Union[None, int, Tuple[int, ...]]
@@ -26,16 +27,16 @@ class Base:
         raise NotImplementedError
 
     def _array(self, op: str, args: Sequence[Node], shape: Shape, dtype: dt.DType, /, **attrs: Any) -> Array:
-        return self._wrap(Node(op, tuple(args), tuple(shape), dtype, attrs))
+        return self._wrap(Node(op, tuple(args), tuple(shape), dtype, {k: attribute(v) for k, v in attrs.items()}))
 
-    def _wrap(self, node: Node) -> Array:
-        return Array._of(node, self)  # type: ignore[arg-type]
+    def _wrap(self, node: Node, shared: bool = False) -> Array:
+        return Array._of(node, self, shared)  # type: ignore[arg-type]
 
     def _from_host(self, value: Any, dtype: Optional[dt.DType] = None) -> Array:
         """Values of this process; it is uploaded when the server needs it."""
         v = np.asarray(value)
         t = dtype or dt.dtype_of(v.dtype)
-        return self._wrap(host(v.astype(t) if v.dtype != t else v if v.flags.owndata and v.flags.writeable else v.copy(), t))
+        return self._wrap(host(dt.cast(v, t) if v.dtype != t else v if v.flags.owndata and v.flags.writeable else v.copy(), t))
 
     def _given(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Array:
         """Values that are somebody else's, who may change them afterwards."""
@@ -63,7 +64,8 @@ class Base:
         if isinstance(value, (bool, int, float, complex)):
             return self._number(value, dt.scalar_with(value, beside.dtype))
         if isinstance(value, (np.ndarray, list, tuple)):
-            return self._from_host(np.asarray(value))._node
+            v = np.asarray(value)
+            return self._given(v, dt.dtype_of(v.dtype))._node
         raise TypeError(f"an array or a number is wanted, not {type(value).__name__}")
 
     def _number(self, value: Any, dtype: dt.DType) -> Node:
@@ -78,12 +80,15 @@ class Base:
 
     def _pair(self, name: str, x1: Any, x2: Any) -> Tuple[Node, Node]:
         """The operands, one of which may be a number."""
-        if isinstance(x1, Array):
-            a = self._check(x1)._node
-            return a, self._operand(x2, x1)
-        if isinstance(x2, Array):
-            return self._operand(x1, x2), self._check(x2)._node
-        raise TypeError(f"{name} wants an array, not {type(x1).__name__} and {type(x2).__name__}")
+        a, b = self._operands(name, x1, x2)
+        return a, b
+
+    def _operands(self, name: str, *given: Any) -> List[Node]:
+        """Arrays and numbers, which are of the dtype that they have beside the first of the arrays."""
+        beside = next((x for x in given if isinstance(x, Array)), None)
+        if beside is None:
+            raise TypeError(f"{name} wants an array, not {' and '.join(type(x).__name__ for x in given)}")
+        return [self._operand(x, beside) for x in given]
 
     def _cast(self, node: Node, dtype: dt.DType) -> Node:
         if node.dtype == dtype:
@@ -130,8 +135,14 @@ class Base:
             raise ValueError(f"the device of this client's arrays is {self.device!r}, not {device!r}")
 
 
-def is_number(x: Any) -> bool:
-    return isinstance(x, NUMBERS)
-
-
-Attributes = Dict[str, Any]
+def attribute(v: Any) -> Any:
+    """An attribute of an operation as the request's tree has it: lists and numbers of Python's and NumPy's; a number that JSON has
+    not, or not exactly, as a constant."""
+    if isinstance(v, (Array, np.ndarray)):
+        return attribute(np.asarray(v).tolist())
+    if isinstance(v, (list, tuple)):
+        return [attribute(x) for x in v]
+    if isinstance(v, np.generic):
+        v = v.item()
+    w = wire(v)
+    return w if w is v else {"op": "const", "value": w, "dtype": dt.name_of(dt.default_of(v))}

@@ -67,9 +67,38 @@ def is_floating(t: DType) -> bool:
     return kind(t) in "fc"
 
 
-def widened(value: Any) -> Any:
-    """An array of bfloat16 as float32."""
-    return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+def plain(value: Any) -> Any:
+    """An array that NumPy can compute with and show: bfloat16 as float32."""
+    if value.dtype != bfloat16:
+        return value
+    bits = value.reshape(-1).view(np.uint16).astype(np.uint32)
+    return (bits << np.uint32(16)).view(np.float32).reshape(value.shape)
+
+
+def _narrowed(value: Any) -> Any:
+    """An array of real numbers as the stand-in of bfloat16, to the nearest, halves to even. By way of float32 rounded to odd: so
+    what is rounded twice is what would be rounded once."""
+    x = np.asarray(value, np.float64).reshape(-1)
+    with np.errstate(all="ignore"):
+        f = x.astype(np.float32)
+        bits = f.view(np.uint32)
+        bits = np.where(np.abs(f) > np.abs(x), bits - np.uint32(1), bits) | (f != x).astype(np.uint32)
+    bits = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    bits = np.where(np.isnan(x), np.where(np.signbit(x), 0xFFC0, 0x7FC0), bits)
+    return bits.astype(np.uint16).view(bfloat16).reshape(np.shape(value))
+
+
+def cast(value: Any, t: DType) -> "np.ndarray[Any, Any]":
+    """NumPy's cast, also to and from bfloat16's stand-in; a new array only where it must be."""
+    v = np.asarray(value)
+    if v.dtype == t:
+        return v
+    if bfloat16.names is not None:
+        v = plain(v)
+        if t == bfloat16:
+            narrowed: "np.ndarray[Any, Any]" = _narrowed(v)
+            return narrowed
+    return v.astype(t)
 
 
 def promote(a: DType, b: DType) -> DType:

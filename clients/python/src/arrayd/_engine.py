@@ -111,7 +111,7 @@ class Engine:
             return node.value
         if node.op == "getitem" and not node.shape:
             of = node.args[0]
-            if of.nbytes <= (SMALL if of.picked else TINY):
+            if of.nbytes <= (SMALL if of.picked else TINY) and (of.handle is None or of.handle.steady):
                 node.set_value(np.array((yield from self.fetch(of))[node.key]))
                 assert node.value is not None
                 return node.value
@@ -127,7 +127,7 @@ class Engine:
         value = np.empty(node.shape, node.dtype)
         if node.size:
             yield Request("GET", f"/v1/arrays/{handle.id}/data", accept=OCTETS, into=bytes_of(value), headers=self.headers)
-        if node.nbytes <= SMALL:
+        if node.nbytes <= SMALL and handle.steady:  # else it is asked for again
             node.set_value(value)
         return value
 
@@ -138,24 +138,36 @@ class Engine:
         else:
             yield from self.fetch(node)
 
-    def own_memory(self, node: Node, user: Any) -> Steps[Node]:
-        """A node of the same values whose memory may be written to by others than us: `user`, an array, is the only one here that
-        sees it change. A named one is written to itself, once what was made of it is known; else it is copied where it must be."""
+    def own_memory(self, user: Any, value: Optional[Node] = None) -> Steps[Node]:
+        """A node of the values of `user`, an array, whose memory may be written to: he is the only one here that sees it change. A
+        shared array is written to itself, once what was made of it here, but for `value`, which is what will be written, is known,
+        and what is the same here has a copy; of others' memory, and where somebody here sees it, the copy is his."""
+        node: Node = user._node
         handle = yield from self.place(node)
-        if handle.name:
+        if user._shared:
             for later in node.dependents():
-                yield from self.place(later)
-        elif not node.is_only_of(user):
-            handle = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
+                if later is not value or later.dependents() or later.arrays():
+                    yield from self.compute(later)
+            same = [a for a in node.arrays() if a is not user]
+            if same:
+                kept = stored((yield from self.copy(handle)), node.shape, node.dtype)
+                for a in same:
+                    a._set(kept)
+        elif not node.is_only_of(user) or not handle.ours:
+            handle = yield from self.copy(handle)
         return stored(handle, node.shape, node.dtype)
 
-    def assign(self, node: Node, exclusive: bool, index: str, value: Node) -> Steps[Node]:
-        """The node with `value` in the region `index`: written in place where nobody else sees it, else a copy."""
-        handle = yield from self.place(node)
-        if not exclusive:
-            handle = self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
-        yield from self.evaluate((yield from self.request_of(value)), out=handle.id, index=index)
-        return stored(handle, node.shape, node.dtype)
+    def copy(self, handle: Handle) -> Steps[Handle]:
+        return self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
+
+    def assign(self, user: Any, value: Node, index: Optional[str] = None) -> Steps[Node]:
+        """The node of `user`, an array, with `value` in the region `index`, or everywhere: written in place where he shares it, or
+        nobody else sees it, else to a copy."""
+        target = yield from self.own_memory(user, value)
+        assert target.handle is not None
+        region = {} if index is None else {"index": index}
+        yield from self.evaluate((yield from self.request_of(value)), out=target.handle.id, **region)
+        return target
 
 
 def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:

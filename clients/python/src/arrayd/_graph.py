@@ -9,13 +9,12 @@ Once evaluated a node becomes one of the middle two and lets its arguments go. S
 """
 from __future__ import annotations
 
-import math
 import weakref
 from typing import Any, Dict, FrozenSet, List, Optional, Tuple
 
 import numpy as np
 
-from ._dtypes import DType, bfloat16, name_of, widened
+from ._dtypes import DType, cast, name_of, plain
 from ._numbers import wire
 from ._releases import Releases
 
@@ -29,16 +28,22 @@ INPUTS = 48  # arrays of one request
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "_releases", "__weakref__")
+    __slots__ = ("id", "name", "steady", "_releases", "__weakref__")
 
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
+        self.steady = releases is not None  # nobody but us writes to it
         if releases is not None:
             releases.watch(self, self._path)
 
     @property
     def _path(self) -> str:
         return f"/v1/arrays/{self.id}"
+
+    @property
+    def ours(self) -> bool:
+        """Nobody else counts on it: it goes when we let it go."""
+        return self._releases is not None
 
     def keep(self) -> None:
         """It is not deleted by us."""
@@ -76,10 +81,14 @@ class Node:
         users = [r() for r in self.users]
         return [u for u in users if isinstance(u, Node) and any(a is self for a in u.args)]
 
+    def arrays(self) -> List[Any]:
+        """Arrays whose values these are."""
+        users = [r() for r in self.users]
+        return [u for u in users if u is not None and not isinstance(u, Node) and u._node is self]
+
     def is_only_of(self, user: Any) -> bool:
         """Nothing but `user`, an array, would see a change of the memory."""
-        arrays = [u for u in (r() for r in self.users) if u is not None and u is not user and not isinstance(u, Node)]
-        return not self.dependents() and not any(a._node is self for a in arrays)
+        return not self.dependents() and all(a is user for a in self.arrays())
 
     @property
     def size(self) -> int:
@@ -120,7 +129,7 @@ def host(value: "np.ndarray[Any, Any]", dtype: DType) -> Node:
 
 
 def const(value: Any, dtype: DType) -> Node:
-    return host(np.asarray(value, dtype=dtype), dtype)
+    return host(cast(value, dtype), dtype)
 
 
 def stored(handle: Handle, shape: Shape, dtype: DType) -> Node:
@@ -179,13 +188,15 @@ def too_large(order: List[Node]) -> Optional[Node]:
 
 
 def const_json(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
-    """A typed number, of an array of rank 0."""
-    v = (widened(value) if dtype == bfloat16 else value).item()
-    if isinstance(v, int) and not -(2**53) <= v <= 2**53:
-        v = str(v)
-    elif isinstance(v, float) and v != v and math.copysign(1.0, v) < 0:
-        return {"op": "negative", "args": [{"op": "const", "value": "NaN", "dtype": name_of(dtype)}]}
-    return {"op": "const", "value": wire(v), "dtype": name_of(dtype)}
+    """A typed number, of an array of rank 0. A NaN has no sign."""
+    return {"op": "const", "value": wire(plain(value)), "dtype": name_of(dtype)}
+
+
+def _signed(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
+    json = const_json(value, dtype)
+    if json["value"] == "NaN" and np.signbit(plain(value)):
+        return {"op": "negative", "args": [json]}
+    return json
 
 
 class Written:
@@ -211,7 +222,7 @@ class Written:
                 json, d = n.handle.id, 0
             elif not n.args:
                 assert n.value is not None
-                json, d = const_json(n.value, n.dtype), 1
+                json, d = _signed(n.value, n.dtype), 1
             else:
                 args: List[Any] = [written[a] for a in n.args]
                 json = {"op": n.op, "args": [args] if n.op in ("concat", "stack") else args, **n.attrs}
@@ -261,4 +272,5 @@ def describe(node: Node, most: int = 6) -> str:
         return "(" + f" {_INFIX[node.op]} ".join(args) + ")"
     if node.op == "getitem":
         return f"{args[0]}[{node.attrs['index']}]"
-    return f"{node.op}({', '.join(args + [f'{k}={v!r}' for k, v in node.attrs.items()])})"
+    attrs = {k: v["value"] if isinstance(v, dict) else v for k, v in node.attrs.items()}
+    return f"{node.op}({', '.join(args + [f'{k}={v!r}' for k, v in attrs.items()])})"

@@ -78,9 +78,9 @@ def basic_index(key: Any, shape: Shape) -> Optional[Basic]:
     return Basic(tuple(out), ", ".join(text), tuple(extents), whole)
 
 
-def take_index(key: Any, shape: Shape) -> List[Any]:
-    """Integers and integer arrays, one an axis (the standard's integer array indexing)."""
+def with_places(key: Any, shape: Shape) -> List[Any]:
+    """A key that has integer arrays among what is basic: slices and None as they are, else what stands for one axis."""
     keys = expand(key, len(shape))
-    if any(k is None or (isinstance(k, slice) and k != slice(None)) for k in keys):
-        raise IndexError("slices and integer arrays do not go together in an index")
+    if any(getattr(k, "dtype", None) == np.bool_ or isinstance(k, (bool, np.bool_)) for k in keys):
+        raise IndexError("a mask is an index by itself: beside others, nonzero(mask) has its positions")
     return keys

@@ -10,7 +10,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._engine import Engine, described
 from ._errors import ArraydError
-from ._graph import Handle, const, stored
+from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
 from ._ns_inspection import Inspection
@@ -19,7 +19,7 @@ from ._numbers import unwired, wire
 from ._transport import Endpoint, Response, Steps
 
 Ref = Union[Array, str]
-Bound = Union[Array, bool, int, float, complex]
+Bound = Union[Array, bool, int, float, complex, "np.generic", "np.ndarray[Any, Any]", Sequence[Any]]
 
 
 class Namespace(Statistics, Host, Inspection, Exchange):
@@ -57,7 +57,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     def _finding(self, ref: str) -> Steps[Array]:
         m = (yield from self._asking("GET", f"/v1/arrays/{ref}")).json()
         shape, dtype = described(m)
-        return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype))
+        return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
 
     def _page(self, after: str) -> Steps[Tuple[List[Dict[str, Any]], str]]:
         """Metadata of some arrays of the session, and where the next page begins ("" behind the last)."""
@@ -72,7 +72,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:
             m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json()
-        return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype))
+        return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
 
     def _path(self, x: Ref) -> Steps[str]:
         return f"/v1/arrays/{(yield from self._engine.place(x._node)).id if isinstance(x, Array) else x}"
@@ -86,19 +86,25 @@ class Namespace(Statistics, Host, Inspection, Exchange):
 
     # --- expressions as text ---
 
-    def _binding(self, bind: Mapping[str, Bound]) -> Steps[Dict[str, Any]]:
+    def _to_bind(self, bind: Mapping[str, Bound]) -> Dict[str, Any]:
+        """What is to be bound: arrays, which must be held until the server has done with them, and numbers."""
+        return {k: self.asarray(v) if isinstance(v, (np.ndarray, list, tuple)) else v for k, v in bind.items()}
+
+    def _binding(self, bind: Mapping[str, Any], written: bool) -> Steps[Dict[str, Any]]:
+        """`written`: the server may write to arrays; else those of rank 0 are constants."""
         out: Dict[str, Any] = {}
         for k, v in bind.items():
-            if isinstance(v, Array) and v.ndim:
-                out[k] = (yield from self._engine.place(v._node)).id
-            elif isinstance(v, Array):
-                out[k] = wire((yield from self._engine.fetch(v._node))[()].item())
-            else:
+            if not isinstance(v, Array):
                 out[k] = wire(v)
+            elif v.ndim or written:
+                out[k] = (yield from self._engine.place(self._check(v)._node)).id
+            else:
+                out[k] = const_json((yield from self._engine.fetch(self._check(v)._node)), v.dtype)
         return out
 
     def _evaluating(self, expr: str, bind: Mapping[str, Bound], dtype: Any, fast_math: bool) -> Steps[Array]:
-        body: Dict[str, Any] = {"expr": expr, "bind": (yield from self._binding(bind))}
+        given = self._to_bind(bind)
+        body: Dict[str, Any] = {"expr": expr, "bind": (yield from self._binding(given, False))}
         if dtype is not None:
             body["dtype"] = dt.name_of(dt.dtype_of(dtype))
         if fast_math:
@@ -115,10 +121,13 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
                            optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
         """The job's status, and the arrays that it may write to."""
-        assigned: List[Array] = [v for v in bind.values() if isinstance(v, Array) and v.ndim]
+        given = self._to_bind(bind)
+        assigned: List[Array] = [v for v in given.values() if isinstance(v, Array)]
         for v in assigned:
             yield from v._owning()
-        spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(bind))}
+            assert v._node.handle is not None
+            v._node.handle.steady = False
+        spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(given, True))}
         spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
                      if v is not None and v is not False and v != {}})
         return (yield from self._asking("POST", "/v1/programs", spec)).json(), assigned
@@ -138,4 +147,4 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         return small._values()
 
     def _by_reference(self, id_: str, shape: Any, dtype: str) -> Array:
-        return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)))
+        return self._wrap(stored(Handle(id_), tuple(shape), dt.dtype_of(dtype)), shared=True)

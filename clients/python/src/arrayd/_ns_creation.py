@@ -11,6 +11,7 @@ from ._array import Array
 from ._base import Base
 from ._engine import SMALL
 from ._graph import create
+from ._numbers import wire
 
 Number = Union[bool, int, float, complex]
 Extents = Union[int, Tuple[int, ...]]
@@ -38,14 +39,17 @@ class Creation(Base):
             raise OverflowError("an integer is too large, or these are no numbers")
         if t is None:
             t = dt.dtype_of(value.dtype)
-        elif isinstance(obj, int) and not isinstance(obj, bool):
-            self._number(obj, t)
-        return self._given(value if value.dtype == t else value.astype(t), t)
+        elif not isinstance(obj, (np.ndarray, np.generic)) and value.size and value.dtype.kind in "iu" and dt.is_integer(t):
+            for extreme in (value.min(), value.max()):
+                self._number(int(extreme), t)
+        return self._given(dt.cast(value, t), t)
 
     def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
         """`fill_value` everywhere."""
         self._check_device(device)
         if isinstance(fill_value, Array):
+            fill_value = fill_value.item()
+        if isinstance(fill_value, (np.generic, np.ndarray)):
             fill_value = fill_value.item()
         t = dt.default_of(fill_value) if dtype is None else dt.dtype_of(dtype)
         s = self._shape(shape)
@@ -84,18 +88,17 @@ class Creation(Base):
                dtype: Any = None, device: Any = None) -> Array:
         """start, start + step, … below stop; with one number, 0 to that."""
         self._check_device(device)
-        if stop is None:
-            start, stop = 0, start
-        if step == 0:
+        given: List[Any] = [v.item() if isinstance(v, np.generic) else v for v in ((0, start) if stop is None else (start, stop))]
+        first, end, by = (*given, step.item() if isinstance(step, np.generic) else step)
+        if by == 0:
             raise ValueError("a step of 0 never arrives")
-        if dtype is None:
-            t = dt.INT64 if all(isinstance(v, int) for v in (start, stop, step)) else dt.FLOAT64
-        else:
-            t = dt.dtype_of(dtype)
-        n = max(0, math.ceil((stop - start) / step))
+        exact = all(isinstance(v, int) for v in (first, end, by))
+        t = (dt.INT64 if exact else dt.FLOAT64) if dtype is None else dt.dtype_of(dtype)
+        n = max(0, -((first - end) // by) if exact else math.ceil((end - first) / by))
         if n * t.itemsize <= SMALL:
-            return self._from_host(np.arange(start, stop, step, dtype=t)[:n] if n else np.empty(0, t), t)
-        return self._wrap(create({"arange": {"start": start, "stop": stop, "step": step}}, (n,), t))
+            here = dt.FLOAT64 if t == dt.bfloat16 else t
+            return self._from_host(np.arange(first, end, by, dtype=here)[:n] if n else np.empty(0, t), t)
+        return self._wrap(create({"arange": {"start": wire(first), "stop": wire(end), "step": wire(by)}}, (n,), t))
 
     def linspace(self, start: Number, stop: Number, /, num: int, *, dtype: Any = None, device: Any = None,
                  endpoint: bool = True) -> Array:
@@ -106,8 +109,8 @@ class Creation(Base):
         t = (dt.COMPLEX128 if isinstance(start, complex) or isinstance(stop, complex) else dt.FLOAT64) if dtype is None \
             else dt.dtype_of(dtype)
         if num * t.itemsize <= SMALL or dt.is_complex(t):
-            return self._from_host(np.linspace(start, stop, num, endpoint=endpoint).astype(t), t)
-        spec = {"start": start, "stop": stop, "num": num, "endpoint": endpoint}
+            return self._from_host(np.linspace(start, stop, num, endpoint=endpoint), t)
+        spec = {"start": wire(start), "stop": wire(stop), "num": int(num), "endpoint": bool(endpoint)}
         return self._wrap(create({"linspace": spec}, (num,), t))
 
     def eye(self, n_rows: int, n_cols: Optional[int] = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Array:
@@ -116,7 +119,7 @@ class Creation(Base):
         t = dt.FLOAT64 if dtype is None else dt.dtype_of(dtype)
         m = n_rows if n_cols is None else n_cols
         if n_rows * m * t.itemsize <= SMALL:
-            return self._from_host(np.eye(n_rows, m, k).astype(t), t)
+            return self._from_host(np.eye(n_rows, m, k), t)
         return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))
 
     def random(self, shape: Extents, *, distribution: str = "uniform", seed: int = 0, low: Optional[Number] = None,
@@ -124,8 +127,8 @@ class Creation(Base):
         """Philox4x32-10 numbers, the same for the same seed on every backend: uniform in [0, 1), normal, or integers in
         [low, high)."""
         t = dt.dtype_of(dtype) if dtype is not None else dt.INT64 if distribution == "integers" else dt.FLOAT64
-        spec: Any = {"distribution": distribution, "seed": seed}
-        spec.update({k: v for k, v in (("low", low), ("high", high)) if v is not None})
+        spec: Any = {"distribution": distribution, "seed": wire(seed)}
+        spec.update({k: wire(v) for k, v in (("low", low), ("high", high)) if v is not None})
         s = self._shape(shape)
         return self._wrap(create({"shape": list(s), "random": spec}, s, t))
 

@@ -172,9 +172,8 @@ class Elementwise(Base):
             a, b = self._number(x1, t), self._number(x2, t)
         return self._array("where", (condition._node, a, b), self._broadcast(condition._node, a, b), dt.promote(a.dtype, b.dtype))
 
-    def lerp(self, a: Array, b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
+    def lerp(self, a: Union[Array, Number], b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
         """a + t*(b - a)."""
-        x, y = self._pair("lerp", a, b)
-        w = self._operand(t, a)
+        x, y, w = self._operands("lerp", a, b, t)
         d = dt.floating(dt.promote(dt.promote(x.dtype, y.dtype), w.dtype))
         return self._array("lerp", (x, y, w), self._broadcast(x, y, w), d)

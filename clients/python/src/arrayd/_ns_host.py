@@ -32,13 +32,13 @@ class Host(Base):
     def sort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
         """Sorted along an axis (in this process)."""
         k = self._axis(axis, self._check(x).ndim)
-        v = np.sort(x._values(), axis=k, kind="stable" if stable else None)
+        v = np.sort(_plain(x), axis=k, kind="stable" if stable else None)
         return self._from_host(np.flip(v, k).copy() if descending else v, x.dtype)
 
     def argsort(self, x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
         """The positions that sort along an axis (in this process)."""
         k = self._axis(axis, self._check(x).ndim)
-        v = x._values()
+        v = _plain(x)
         if not descending:
             return self._from_host(np.argsort(v, axis=k, kind="stable").astype(np.int64))
         last = v.shape[k] - 1
@@ -48,18 +48,18 @@ class Host(Base):
                      sorter: Optional[Array] = None) -> Array:
         """Where x2 goes into the sorted x1 (in this process)."""
         by = None if sorter is None else sorter._values()
-        at = np.searchsorted(self._check(x1)._values(), self._check(x2)._values(), side=side, sorter=by)
+        at = np.searchsorted(_plain(self._check(x1)), _plain(self._check(x2)), side=side, sorter=by)
         return self._from_host(np.asarray(at, dtype=np.int64))
 
     def nonzero(self, x: Array, /) -> Tuple[Array, ...]:
         """The positions of what is not 0, an array an axis (in this process)."""
         if not self._check(x).ndim:
             raise ValueError("a number has no positions")
-        return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(x._values()))
+        return tuple(self._from_host(i.astype(np.int64)) for i in np.nonzero(_plain(x)))
 
     def unique_all(self, x: Array, /) -> UniqueAll:
         """Distinct values, where each is first, which each element is, and how often (in this process)."""
-        v = self._check(x)._values()
+        v = _plain(self._check(x))
         values, first, inverse, counts = _unique(v)
         return UniqueAll(self._from_host(values, x.dtype), self._from_host(first), self._from_host(inverse.reshape(v.shape)),
                          self._from_host(counts))
@@ -80,13 +80,14 @@ class Host(Base):
 
     def matmul(self, x1: Array, x2: Array, /) -> Array:
         """The product of matrices (in this process)."""
+        x1, x2 = (self.asarray(x) if isinstance(x, (np.ndarray, list, tuple)) else x for x in (x1, x2))
         t = dt.promote(self._check(x1).dtype, self._check(x2).dtype)
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("matmul is not for bool")
         if not x1.ndim or not x2.ndim:
             raise ValueError("numbers are no matrices")
         with np.errstate(all="ignore"):
-            return self._from_host(np.asarray(np.matmul(x1._values().astype(t), x2._values().astype(t)), dtype=t), t)
+            return self._from_host(np.matmul(_as(x1, t), _as(x2, t)), t)
 
     def tensordot(self, x1: Array, x2: Array, /, *, axes: Union[int, Tuple[Sequence[int], Sequence[int]]] = 2) -> Array:
         """Products summed over axes (in this process)."""
@@ -94,19 +95,30 @@ class Host(Base):
         if dt.kind(x1.dtype) == "b" or dt.kind(x2.dtype) == "b":
             raise TypeError("tensordot is not for bool")
         with np.errstate(all="ignore"):
-            return self._from_host(np.asarray(np.tensordot(x1._values().astype(t), x2._values().astype(t), axes), dtype=t), t)
+            return self._from_host(np.tensordot(_as(x1, t), _as(x2, t), axes), t)
 
     def _mask_of(self, key: Any, x: Array) -> Optional[Array]:
         """The bool array that a key is, or None."""
         if isinstance(key, tuple) and len(key) == 1:
             key = key[0]
-        if isinstance(key, (bool, np.bool_)):
-            key = self._from_host(np.asarray(key))
+        if isinstance(key, (bool, np.bool_, np.ndarray, list)) and (there := np.asarray(key)).dtype == np.bool_:
+            key = self._given(there, dt.BOOL)
         if not isinstance(key, Array) or key.dtype != dt.BOOL:
             return None
         if key.ndim > x.ndim or any(k not in (n, 0) for k, n in zip(key.shape, x.shape)):  # 0: the standard has it so
             raise IndexError(f"a mask of shape {key.shape} does not fit an array of shape {x.shape}")
         return key
+
+
+def _plain(x: Array) -> "np.ndarray[Any, Any]":
+    """Values that NumPy computes with."""
+    value: "np.ndarray[Any, Any]" = dt.plain(x._values())
+    return value
+
+
+def _as(x: Array, t: dt.DType) -> "np.ndarray[Any, Any]":
+    """Factors of products that are to be of the dtype t."""
+    return dt.cast(_plain(x), dt.FLOAT32 if t == dt.bfloat16 else t)
 
 
 def _unique(v: Any) -> Tuple[Any, Any, Any, Any]:

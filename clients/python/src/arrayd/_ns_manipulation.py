@@ -1,7 +1,7 @@
 """Manipulation, indexing and stencils: all of them expressions."""
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._base import Axis
 from ._graph import Node
-from ._ns_creation import Creation
+from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 
 TOGETHER = 16  # arrays of one concat or stack
@@ -199,56 +199,75 @@ class Manipulation(Elementwise, Creation):
         return self._array("take_along_axis", (x._node, indices._node), tuple(shape), x.dtype, axis=k)
 
     def _gather(self, x: Array, keys: Sequence[Any]) -> Array:
-        """x[keys] of integers and integer arrays: one gather over the flattened array, or, with whole axes, here."""
-        if any(isinstance(k, slice) for k in keys):
-            at = tuple(k._values() if isinstance(k, Array) else k for k in keys)
-            return self._from_host(x._values()[at], x.dtype)
-        places: Optional[Array] = None
+        """x[keys] with integer arrays among them. What is basic comes first; then the axes that arrays and integers are for are
+        made one, of which elements are taken. Where they are not beside each other the result's come first, as NumPy has it."""
+        rest = tuple(k if k is None or isinstance(k, slice) else slice(None) for k in keys)
+        y = x[rest]
+        at = [i for i, k in enumerate(keys) if not (k is None or isinstance(k, slice))]
+        first = at[0]
+        if at[-1] - first + 1 > len(at):
+            y = self.permute_dims(y, (*at, *(i for i in range(y.ndim) if i not in at)))
+            first = 0
+        front, extents, behind = y.shape[:first], y.shape[first:first + len(at)], y.shape[first + len(at):]
+        places = [self._places(keys[i]) for i in at]
+        if len(at) == 1:
+            return self._array("take", (y._node, places[0]._node), front + places[0].shape + behind, x.dtype, axis=first)
+        size = int(np.prod(extents, dtype=object))
+        p = self._flat(places, extents, size)
+        flat = self.reshape(y, (*front, size, *behind))
+        return self._array("take", (flat._node, p._node), front + p.shape + behind, x.dtype, axis=first)
+
+    def _places(self, key: Any) -> Array:
+        i = key if isinstance(key, Array) else self.asarray(key)
+        if not i.size and isinstance(key, list):  # NumPy has no dtype for nothing
+            i = self._from_host(np.empty(i.shape, np.int64))
+        if not dt.is_integer(i.dtype):
+            raise IndexError(f"{dt.name_of(i.dtype)} is no index")
+        return self.astype(i, dt.INT64)
+
+    def _flat(self, places: List[Array], extents: Sequence[int], size: int) -> Array:
+        """Positions in axes that are made one; one that is outside of its axis is outside of that."""
+        flat: Optional[Array] = None
         outside: Optional[Array] = None
-        for k, n in zip(keys, x.shape):
-            i = k if isinstance(k, Array) else self.asarray(k)
-            if not dt.is_integer(i.dtype):
-                raise IndexError(f"{dt.name_of(i.dtype)} is no index")
-            i = self.astype(i, dt.INT64)
+        for i, n in zip(places, extents):
             i = self.where(self.less(i, 0), i + n, i)
             bad = self.logical_or(self.less(i, 0), self.greater_equal(i, n))
             outside = bad if outside is None else self.logical_or(outside, bad)
-            places = i if places is None else places * n + i
-        assert places is not None and outside is not None
-        flat = self.reshape(x, (x.size,))
-        p = self.where(outside, x.size, places)
-        if not p.ndim:
-            return self.reshape(self.take(flat, self.reshape(p, (1,))), ())
-        return self.reshape(self.take(flat, self.reshape(p, (p.size,))), p.shape)
+            flat = i if flat is None else flat * n + i
+        assert flat is not None and outside is not None
+        return self.where(outside, size, flat)
 
     # --- stencils ---
 
-    def shift(self, x: Array, offsets: Sequence[int], /, *, boundary: str = "self", value: float = 0) -> Array:
-        """result[i] = x[i + offset]; `boundary` says what is outside: self, clamp, wrap, reflect, symmetric, constant."""
+    def shift(self, x: Array, offsets: Sequence[int], /, *, boundary: str = "self", value: Number = 0) -> Array:
+        """result[i] = x[i + offset]; `boundary` says what is outside: self, clamp, wrap, reflect, symmetric, constant (`value`),
+        ghost, array."""
         if len(offsets) != self._check(x).ndim:
             raise ValueError(f"{x.ndim} offsets, one an axis")
-        return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], boundary=boundary,
-                           **({"value": value} if boundary == "constant" else {}))
+        return self._array("shift", (x._node,), x.shape, x.dtype, offsets=[int(o) for o in offsets], **_outside(boundary, value))
 
-    def forward_diff(self, x: Array, axis: int, /, *, boundary: str = "self") -> Array:
+    def forward_diff(self, x: Array, axis: int, /, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i + 1] - x[i] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
-        return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, boundary=boundary)
+        return self._array("forward_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
 
-    def back_diff(self, x: Array, axis: int, /, *, boundary: str = "self") -> Array:
+    def back_diff(self, x: Array, axis: int, /, *, boundary: str = "self", value: Number = 0) -> Array:
         """x[i] - x[i - 1] along an axis."""
         k = self._axis(axis, self._check(x).ndim)
-        return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, boundary=boundary)
+        return self._array("back_diff", (x._node,), x.shape, x.dtype, axis=k, **_outside(boundary, value))
 
-    def central_diff(self, x: Array, axis: int, /, *, spacing: float = 1, boundary: str = "self") -> Array:
-        """(x[i + 1] - x[i - 1]) / (2 spacing) along an axis."""
+    def central_diff(self, x: Array, axis: int, /, *, spacing: Union[float, str] = 1, boundary: str = "self",
+                     value: Number = 0) -> Array:
+        """(x[i + 1] - x[i - 1]) / (2 spacing) along an axis; "array": with x's own spacing."""
         k = self._axis(axis, self._check(x).ndim)
-        return self._array("central_diff", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing, boundary=boundary)
+        return self._array("central_diff", (x._node,), x.shape, dt.floating(x.dtype), axis=k, spacing=spacing,
+                           **_outside(boundary, value))
 
-    def laplacian(self, x: Array, /, *, spacing: Union[float, Sequence[float]] = 1, boundary: str = "self") -> Array:
-        """The sum over the axes of (x[i + 1] - 2 x[i] + x[i - 1]) / spacing²."""
-        h = list(spacing) if isinstance(spacing, (list, tuple)) else spacing
-        return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=h, boundary=boundary)
+    def laplacian(self, x: Array, /, *, spacing: Union[float, Sequence[float], str] = 1, boundary: str = "self",
+                  value: Number = 0) -> Array:
+        """The sum over the axes of (x[i + 1] - 2 x[i] + x[i - 1]) / spacing²; "array": with x's own spacing."""
+        return self._array("laplacian", (self._check(x)._node,), x.shape, dt.floating(x.dtype), spacing=spacing,
+                           **_outside(boundary, value))
 
     def gradient(self, x: Array, axis: int, /, *, spacing: float = 1) -> Array:
         """numpy.gradient along one axis."""
@@ -261,6 +280,10 @@ class Manipulation(Elementwise, Creation):
             raise ValueError(f"points are (m, {x.ndim}), not {points.shape}")
         return self._array("sample", (x._node, points._node), points.shape[:1], dt.floating(x.dtype), method=method,
                            boundary=boundary)
+
+
+def _outside(boundary: str, value: Number) -> Dict[str, Any]:
+    return {"boundary": boundary, "value": value} if boundary == "constant" else {"boundary": boundary}
 
 
 def _within(shift: int, n: int) -> int:

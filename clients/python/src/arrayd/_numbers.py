@@ -5,10 +5,15 @@ import math
 from typing import Any
 
 
+EXACT = 2**53  # JSON's numbers are exact up to that; what is beyond goes as text
+
+
 def wire(v: Any) -> Any:
     """Of a Python or NumPy number."""
     if hasattr(v, "dtype"):
         v = v.item()
+    if isinstance(v, int) and not -EXACT <= v <= EXACT:
+        return str(v)
     if isinstance(v, complex):
         return [wire(v.real), wire(v.imag)]
     if isinstance(v, float) and not math.isfinite(v):

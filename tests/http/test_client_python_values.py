@@ -1,0 +1,313 @@
+"""clients/python: what is written to shared arrays, NumPy's arrays and numbers beside arrayd's, numbers that are hard to write,
+and indices. NumPy says what is right."""
+import copy
+import math
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from test_client_python import PACKAGE, arrayd, requests, same, xp  # noqa: F401
+
+N = np.arange(12.0).reshape(3, 4)
+
+
+# --- shared arrays ---
+
+
+def region(f, xp):
+    f[1:, ::2] = 7
+
+
+def element(f, xp):
+    f[2, -1] = 7
+
+
+def everything(f, xp):
+    f[...] = xp.asarray(N[::-1])
+
+
+def mask(f, xp):
+    f[f > 5] = 0
+
+
+def mask_of_rows(f, xp):
+    f[xp.asarray([True, False, True])] = 5
+
+
+def mask_with_values(f, xp):
+    f[f > 9] = xp.asarray([50.0, 60.0])
+
+
+def places(f, xp):
+    f[xp.asarray([0, 2]), xp.asarray([1, 3])] = 9
+
+
+def some_rows(f, xp):
+    f[[0, 2]] = 4
+
+
+def added(f, xp):
+    f += 1
+
+
+def of_itself(f, xp):
+    f *= xp.flip(f, axis=0) - f
+
+
+def product(f, xp):
+    f @= xp.asarray(np.ones((4, 4)))
+
+
+@pytest.mark.parametrize("write", [region, element, everything, mask, mask_of_rows, mask_with_values, places, some_rows, added,
+                                   of_itself, product])
+@pytest.mark.parametrize("by", ["name", "id", "pickle"])
+def test_writing_to_a_shared_array(xp, write, by):  # noqa: F811
+    saved = xp.save("shared", N)
+    ref = saved.id
+    f = {"name": lambda: xp.array("shared"), "id": lambda: xp.array(ref), "pickle": lambda: pickle.loads(pickle.dumps(saved))}[by]()
+    before, doubled, view, same_here, copied = xp.array("shared"), f * 2, f[1], f[...], copy.deepcopy(f)
+    assert np.asarray(f).tolist() == np.asarray(before).tolist() == N.tolist()
+    want = N.copy()
+    write(f, xp)
+    if write in (mask_of_rows, mask_with_values, places):
+        write_numpy = {mask_of_rows: lambda: want.__setitem__([0, 2], 5), mask_with_values: lambda: want.__setitem__(want > 9, [50, 60]),
+                       places: lambda: want.__setitem__(([0, 2], [1, 3]), 9)}[write]
+        write_numpy()
+    elif write is product:
+        want = want @ np.ones((4, 4))
+    else:
+        write(want, np)
+    same(f, want)
+    same(xp.array("shared"), want)  # who asks now
+    same(before, want)  # and who had it already, and had looked at it
+    assert xp.array("shared").id == f.id == ref
+    for kept, value in ((doubled, N * 2), (view, N[1]), (same_here, N), (copied, N)):
+        same(kept, value)
+    same_here[0] = 3  # a value of its own: nobody else's
+    copied += 1
+    same(xp.array("shared"), want)
+    xp.delete("shared")
+
+
+def test_writing_in_place_is_one_request(xp, api):  # noqa: F811
+    xp.save("shared", np.zeros(100000))
+    f = xp.array("shared")
+    before = requests(api)
+    f += 1
+    assert requests(api) == before + 1
+    f[5:10] = 2
+    assert requests(api) == before + 2
+    assert float(xp.sum(xp.array("shared"))) == 100005
+    xp.delete("shared")
+
+
+def test_what_a_program_writes_is_seen(xp):  # noqa: F811
+    """Also by who looked at it meanwhile; and numbers are written to as well."""
+    u, k = xp.zeros((3,)), xp.asarray(0.0)
+    kept = k + 0
+    job = xp.program(["u += 1", "k += 2"], steps=10**9, u=u, k=k)
+    while not float(k):
+        np.asarray(u)
+    job.cancel().wait()
+    assert np.asarray(u).tolist() == [job.step] * 3 and float(k) == 2 * job.step > 0 and float(kept) == 0
+
+
+# --- NumPy's arrays and numbers ---
+
+
+def test_numpy_arrays_beside(xp, api):  # noqa: F811
+    a = np.arange(3)
+    x = xp.arange(3).compute()
+    for op in ("__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__", "__and__", "__or__", "__xor__",
+               "__lshift__", "__rshift__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+        f = getattr(__import__("operator"), op)
+        for got, want in ((f(x, a + 1), f(a, a + 1)), (f(a, x + 1), f(a, a + 1)), (f(x, (a + 1).tolist()), f(a, a + 1)),
+                          (f(np.int64(2), x + 1), f(np.int64(2), a + 1)), (f(x, np.int64(2)), f(a, np.int64(2)))):
+            assert isinstance(got, arrayd.Array), op
+            same(got, want)
+    m = np.arange(4.0).reshape(2, 2)
+    for got in (xp.asarray(m) @ m, m @ xp.asarray(m)):
+        assert isinstance(got, arrayd.Array)
+        same(got, m @ m)
+    y = x
+    y += a
+    assert y is x
+    same(y, a + a)
+    with pytest.raises(TypeError):  # into this process' memory: only by np.asarray(x)
+        a += x
+    z = xp.zeros((3,), dtype="int64")
+    w = xp.arange(3) + a
+    z[...] = a
+    a[0] = 77  # it is the caller's still, and what was made of it has the values of then
+    same(w, np.array([0, 2, 4]))
+    same(z, np.array([0, 1, 2]))
+    big = xp.zeros((100000,)).compute()
+    before = requests(api)
+    z = big + np.ones(100000)
+    assert requests(api) == before  # nothing has come, nothing has gone
+    assert float(z.sum()) == 100000
+    for f in (np.sin, np.add):
+        with pytest.raises(TypeError):
+            f(x, *[x] * (f.nin - 1))
+
+
+def test_numpy_functions_that_call_methods(xp):  # noqa: F811
+    x = xp.asarray(N)
+    for f in (np.sum, np.prod, np.max, np.min, np.mean, np.std, np.var, np.any, np.all):
+        for more in ({}, {"axis": 1}):
+            got = f(x, **more)
+            assert isinstance(got, arrayd.Array), f
+            same(got, f(N, **more))
+    same(np.std(x, ddof=1), np.std(N, ddof=1))
+    with pytest.raises(TypeError):
+        np.sum(x, out=np.empty(()))
+
+
+def test_numbers_as_text(xp):  # noqa: F811
+    x = xp.mean(xp.asarray(N))
+    assert f"{x:.3f}" == "5.500" and round(x, 2) == 5.5 and round(x) == 6 and f"{x:>8}" == "     5.5" and f"{x}" == str(x)
+    assert f"{xp.asarray(7):05d}" == "00007"
+    with pytest.raises(TypeError):
+        f"{xp.asarray(N):.3f}"
+    with pytest.raises(TypeError):
+        round(xp.asarray(N))
+
+
+def test_integers_that_json_has_not(xp):  # noqa: F811
+    big = 2**60 + 1
+    u = xp.asarray([0, 1])
+    assert np.asarray(xp.evaluate("k + 0*u", u=u, k=big)).tolist() == [big, big]
+    assert int(xp.evaluate("k", k=-big)) == -big and int(xp.evaluate("k", k=np.uint64(2**64 - 1))) == 2**64 - 1
+    a = xp.arange(2**60, 2**60 + 20000)
+    assert a.shape == (20000,) and int(a[1]) == big and int(a[-1]) == 2**60 + 19999
+    assert xp.arange(np.int64(3)).dtype == xp.int64 and xp.arange(2**62, -2**62, -2**61).shape == (4,)
+    assert np.array_equal(xp.random((3,), seed=big), xp.random((3,), seed=np.int64(big)))
+    low = np.asarray(xp.random((8,), distribution="integers", seed=1, low=big, high=big + 2, dtype="int64"))
+    assert set(low.tolist()) <= {big, big + 1}
+    assert np.asarray(xp.shift(u, [1], boundary="constant", value=big)).tolist() == [1, big]
+    assert np.asarray(xp.full((2,), np.int64(big))).tolist() == [big, big]
+    assert int(xp.evaluate("u + 0", u=xp.asarray(big))) == big
+
+
+def test_attributes_of_every_kind(xp):  # noqa: F811
+    x = xp.asarray(N)
+    same(xp.shift(x, (0, 1), boundary="constant", value=math.nan), np.concatenate([N[:, 1:], np.full((3, 1), np.nan)], axis=1))
+    for edge in (math.inf, np.float32(-math.inf)):
+        same(xp.shift(x, [0, 1], boundary="constant", value=edge)[:, -1], np.full(3, float(edge)))
+    same(xp.std(x, correction=np.int64(1)), N.std(ddof=1))
+    same(xp.std(x, correction=np.float32(1)), N.std(ddof=1))
+    padded = np.pad(N, 1, constant_values=7.0)
+    inner = (slice(1, -1), slice(1, -1))
+    row = (padded[2:, 1:-1] - 2 * N + padded[:-2, 1:-1]) / 4
+    column = (padded[1:-1, 2:] - 2 * N + padded[1:-1, :-2]) / 9
+    for h in (np.array([2.0, 3.0]), (2, 3), [np.float64(2), 3], xp.asarray([2.0, 3.0])):
+        same(xp.laplacian(x, spacing=h, boundary="constant", value=7), row + column)
+    assert padded[inner].shape == N.shape
+    same(xp.forward_diff(x, 1, boundary="constant", value=7.0), padded[1:-1, 2:] - N)
+    same(xp.back_diff(x, 1, boundary="constant", value=7.0), N - padded[1:-1, :-2])
+    same(xp.central_diff(x, 1, boundary="constant", value=7.0, spacing=np.float64(0.5)), padded[1:-1, 2:] - padded[1:-1, :-2])
+    same(xp.laplacian(x, spacing="array"), np.asarray(xp.laplacian(x)))
+    same(xp.evaluate("u + v", u=np.ones(3), v=[1.0, 2.0, 3.0]), np.array([2.0, 3.0, 4.0]))
+    same(xp.lerp(0.0, x, 0.5), N / 2)
+    same(xp.lerp(0.0, 1.0, x), N)
+    with pytest.raises(TypeError):
+        xp.lerp(0.0, 1.0, 0.5)
+
+
+def test_values_that_do_not_fit(xp):  # noqa: F811
+    for values, dtype in (([300], "uint8"), ([[0], [-1]], "uint64"), ((2**31,), "int32"), (-129, "int8")):
+        with pytest.raises(OverflowError):
+            xp.asarray(values, dtype=dtype)
+    same(xp.asarray([255, 0], dtype="uint8"), np.array([255, 0], np.uint8))
+    same(xp.asarray(np.array([300]), dtype="uint8"), np.array([300]).astype(np.uint8))  # as astype
+
+
+def test_numbers_that_are_bound_keep_their_dtype(xp):  # noqa: F811
+    f = xp.ones((2,), dtype="float32")
+    assert xp.evaluate("f*k", f=f, k=xp.asarray(2.0)).dtype == xp.float64
+    assert xp.evaluate("f*k", f=f, k=2.0).dtype == xp.float32
+    assert xp.evaluate("k", k=xp.asarray(3, dtype="int8")).dtype == xp.int8
+    assert np.isnan(float(xp.evaluate("k", k=xp.asarray(-math.nan))))
+    assert complex(xp.evaluate("k", k=xp.asarray(1 + 2j))) == 1 + 2j
+
+
+BRAINS = """
+import sys
+sys.modules["ml_dtypes"] = None  # it is not there
+import numpy as np
+import arrayd
+xp = arrayd.connect(sys.argv[1])
+b = xp.bfloat16
+f32 = lambda x: np.asarray(xp.astype(x, "float32")).tolist()
+assert b.names, "the stand-in"
+assert f32(xp.ones((3,), dtype=b)) == [1, 1, 1] and f32(xp.zeros((2,), dtype="bfloat16")) == [0, 0]
+x = xp.asarray([1.0, 2.5, -3.0])
+y = xp.astype(x, b) * 2
+assert y.dtype == b and f32(y) == [2, 5, -6] and np.asarray(y).dtype == b
+assert (y + 0.1).dtype == b and (1 - y).dtype == b
+# whatever is rounded here is what the server rounds
+v = np.concatenate([np.random.default_rng(1).standard_normal(2000) * 10.0 ** np.arange(-40, 40).repeat(25), [np.inf, -np.inf, 3.4e38, -0.0,
+                    1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-40, 1e-45, 1e300]])
+with np.errstate(over="ignore"):
+    here, there = xp.asarray(v, dtype=b), xp.astype(xp.asarray(v), b)
+assert np.array_equal(np.asarray(here).view(np.uint16), np.asarray(there.compute()).view(np.uint16))
+assert np.isnan(float(xp.full((), np.nan, dtype=b))) and float(xp.full((), 1e300, dtype=b)) == np.inf
+assert float(xp.asarray(2.5, dtype=b)) == 2.5 and xp.asarray(2.5, dtype=b).item() == 2.5 and y.tolist() == [2, 5, -6]
+assert f"{xp.asarray(2.5, dtype=b):.1f}" == "2.5" and "2.," in repr(y) and bool(xp.asarray(1, dtype=b))
+y[0] = 0.5
+y[y > 4] = 1
+assert f32(y) == [0.5, 1, -6] and f32(xp.sort(y)) == [-6, 0.5, 1] and f32(y[xp.asarray([2, 0])]) == [-6, 0.5]
+assert f32(xp.arange(3, dtype=b)) == [0, 1, 2] and f32(xp.eye(2, dtype=b)) == [[1, 0], [0, 1]] and f32(xp.linspace(0, 1, 3, dtype=b)) == [0, .5, 1]
+assert f32(xp.ones((2, 2), dtype=b) @ xp.ones((2, 2), dtype=b)) == [[2, 2], [2, 2]]
+assert float(xp.evaluate("k", k=xp.asarray(1.5, dtype=b))) == 1.5 and f32(xp.evaluate("y*k", y=y, k=3)) == [1.5, 3, -18]
+print("fine")
+"""
+
+
+def test_bfloat16_without_ml_dtypes(xp, daemon):  # noqa: F811
+    done = subprocess.run([sys.executable, "-c", BRAINS, f"http://127.0.0.1:{daemon.port}"], capture_output=True, text=True,
+                          env={"PYTHONPATH": str(PACKAGE / "src")}, timeout=60)
+    assert done.stdout == "fine\n", done.stderr[-2000:]
+
+
+# --- indices ---
+
+
+def test_indices_of_arrays(xp, api):  # noqa: F811
+    a = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    x = xp.asarray(a).compute()
+    i, j = np.array([0, -1, 1]), np.array([[2], [0]])
+    keys = [i, [0, 1, -1], j % 2, (slice(None), i), (..., i), (0, i), (i, 0), (i, i), (i, i, i, i), (slice(None), i, j), (i, slice(None), j),
+            (i, slice(None), 0), (slice(None), i, slice(1, None), j), (None, i), (i, None, j), (slice(1), slice(None, None, -1), i), (0, ..., i),
+            [[0, 1], [1, 0]], (np.array(1), i), [], (slice(None), [], 1), np.array(1)]
+    before = requests(api)
+    got = []
+    for key in keys:
+        ours = tuple(xp.asarray(k) if isinstance(k, np.ndarray) else k for k in key) if isinstance(key, tuple) else \
+            xp.asarray(key) if isinstance(key, np.ndarray) else key
+        got += [(x[ours], a[np.asarray(key) if isinstance(key, list) and key else key]), (x[key], a[np.asarray(key) if isinstance(key, list) and key else key])]
+    assert requests(api) == before  # the server does it
+    for k, (ours, theirs) in enumerate(got):
+        assert ours.shape == theirs.shape, (keys[k // 2], ours.shape, theirs.shape)
+        same(ours, theirs)
+    for key in ((i, 9), ([7],), (slice(None), xp.asarray([3])), (slice(None), [-4]), (i, i, i, [9, 0, 0])):
+        with pytest.raises(IndexError):
+            np.asarray(x[key])
+    for key in (np.array([0.5]), (xp.asarray([True, False]), 0), "a"):
+        with pytest.raises((IndexError, TypeError)):
+            x[key]
+
+
+def test_masks_of_every_kind(xp):  # noqa: F811
+    x, m = xp.asarray(N), [True, False, True]
+    for key in (m, np.array(m), (m,), (np.array(m),), N > 5, (N > 5).tolist()):
+        same(x[key], N[np.asarray(key[0] if isinstance(key, tuple) else key)])
+        y, want = xp.asarray(N), N.copy()
+        y[key] = 1
+        want[np.asarray(key[0] if isinstance(key, tuple) else key)] = 1
+        same(y, want)
+    with pytest.raises(IndexError):
+        x[[True, False]]
