@@ -5,7 +5,7 @@
 
 Two principals at once, and accounts that come and go: sessions made and deleted, uploads and downloads whole, in parts and
 cut off, evaluations of every kind of reply, programs that end, are cancelled, watched, resumed and forgotten, shares and
-leases, moves to host memory, snapshots to disk, SIGHUP with other accounts, clients that send rubbish or go away in the middle.
+leases, exports, moves to host memory, snapshots to disk, SIGHUP with other accounts, clients that send rubbish or go away in the middle.
 Every reply must be one that was expected; a 500 never is. `--gpu` is the CUDA backend on the fake driver.
 
 The whole load runs once for a while, so that caches, pools and threads are there; then everything is deleted and the baseline
@@ -14,6 +14,7 @@ asked for, everything is deleted again and all of it must be what it was, reside
 """
 import argparse
 import json
+import mmap
 import os
 import pathlib
 import random
@@ -30,12 +31,13 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import JSON, NPY, OCTETS, npy_bytes  # noqa: E402
 from conftest import Accounts, Daemon, clean, fake_gpu  # noqa: E402
+from exported import present  # noqa: E402
 
 MIB = 1 << 20
 EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
 GAUGES = ["arrayd_" + name for name in (
     "arrays", "bytes_in_use", "host_bytes_in_use", "sessions", "jobs_in_flight", "http_connections", "http_requests_in_flight",
-    "http_requests_waiting", "http_worker_queue")]
+    "http_requests_waiting", "http_worker_queue", "exports")]
 
 
 class Soak:
@@ -176,6 +178,44 @@ class Soak:
         self.ask(c, "DELETE", f"/v1/arrays/{i}", headers=token)
         other.close()
 
+    def exporting(self, c, rng):
+        """Memory mapped here, and let go of in every way; some never come for it."""
+        mine = c.clone(unix=self.daemon.unix)
+        n = rng.choice([1, 1000, 200_000])
+        made = self.ask(mine, "POST", "/v1/arrays", json_body={"shape": [n], "dtype": "float64", "fill": 3})
+        if made.status != 201:
+            mine.close()
+            return
+        i, leases, held = made.json()["id"], [], []
+        for mode in rng.choice([["write"], ["read"], ["read", "read"], ["read", "write"]]):
+            r = self.ask(mine, "POST", f"/v1/arrays/{i}/export", json_body={"mode": mode})
+            if r.status != 201:
+                continue
+            x = r.json()
+            leases.append(x["lease"])
+            if rng.random() < 0.2:
+                continue
+            s, said, fds = present(x["socket"], x["token"])
+            for fd in fds:
+                with mmap.mmap(fd, said["size"], mmap.MAP_SHARED, mmap.PROT_READ) as m:
+                    assert np.ndarray(n, "float64", bytes(m), x["offset"])[n - 1] >= 3
+                os.close(fd)
+            held.append((s, x["lease"]))
+        all_of_them = {"Arrayd-Lease": ", ".join(leases)}
+        self.ask(mine, "POST", "/v1/evaluate", json_body={"expr": "x + 1", "bind": {"x": i}, "out": i}, headers=all_of_them)
+        if rng.random() < 0.5:
+            self.ask(mine, "DELETE", f"/v1/arrays/{i}", headers=all_of_them)
+        for s, lease in held:
+            how = rng.randrange(3)
+            if how == 0:
+                s.shutdown(socket.SHUT_WR)
+                assert s.recv(1) == b""
+            elif how == 1:
+                self.ask(mine, "DELETE", f"/v1/arrays/{i}/lease", headers={"Arrayd-Lease": lease})
+            s.close()
+        self.ask(mine, "DELETE", f"/v1/arrays/{i}", headers=all_of_them)
+        mine.close()
+
     def operator(self, c, rng):
         for path in ("/v1/info", "/metrics", "/healthz", "/readyz", "/v1/arrays", "/v1/sessions", "/v1/jobs", "/v1/operations"):
             self.ask(c, "GET", path)
@@ -208,7 +248,7 @@ class Soak:
 
     def load(self, seconds, seed, sample=None):
         until = time.monotonic() + seconds
-        works = [self.evaluations, self.transfers, self.programs, self.broken, self.sharing]
+        works = [self.evaluations, self.transfers, self.programs, self.broken, self.sharing, self.exporting]
         threads = [threading.Thread(target=self.worker, args=(name, w, (seed, name, w.__name__).__repr__(), until))
                    for name in ("ann", "bob") for w in works]
         threads.append(threading.Thread(target=self.worker, args=("ann", self.operator, seed, until)))
@@ -246,7 +286,7 @@ class Soak:
             key = {k: v for k, v in now.items() if k != "rss"}
             if key != last:
                 last, since = key, time.monotonic()
-            elif time.monotonic() - since > 3:
+            elif time.monotonic() - since > 3 and not now["arrayd_exports"]:
                 break
             time.sleep(0.3)
         return now
@@ -272,7 +312,8 @@ def soak(seconds, warm, slack, gpu=False, say=None):
         if gpu:
             args, environment = ["--backend", "cuda", "--kernel-cache", "none"], {**environment, **fake_gpu()}
         d = Daemon(*args, "--accounts", str(accounts.path), "--state-dir", folder + "/state", "--memory-limit", "256MiB", "--evict",
-                   "--job-retention", "5", environment=environment)
+                   "--job-retention", "5", "--allow-export", "--export-timeout", "2", "--export-threshold", "1MiB", "--listen", "127.0.0.1:0",
+                   "--listen", f"unix:{folder}/s", environment=environment)
         s = Soak(d, accounts, gpu)
         peak, samples = {}, []
 
