@@ -235,12 +235,14 @@ enum err_code engine_compact(struct engine_stream *s, struct account *account, s
                              struct array **ret, struct err *e) must_check;
 
 /* Exchanges the memory of two arrays' buffers; views follow their array. ERR_CONFLICT unless dtype,
- * shape, strides, ghosts and offsets agree and the buffers have one size, and neither has been
- * exported (export.h). */
+ * shape, strides, ghosts and offsets agree and the buffers have one size, and neither is exported
+ * (export.h); one that was goes first to memory that nobody else has mapped: ERR_OUT_OF_MEMORY,
+ * ERR_QUOTA. */
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b,
                           struct err *e) must_check;
 /* The same of several pairs, all or none; ERR_PRECONDITION_FAILED where the contents of one's `a`
- * have another version (0: any). Afterwards `version` is what `a` has then. */
+ * have another version (0: any), or one of the two was exported since. Afterwards `version` is what
+ * `a` has then. */
 struct exchange {
     struct array *a, *b;
     uint64_t version;

@@ -492,8 +492,8 @@ static enum err_code require_unexported(const struct exchange *x, struct err *e)
     if (x->version)
         return err_set(e, ERR_PRECONDITION_FAILED, "the array has been exported meanwhile");
     return err_field(e, ERR_CONFLICT, "/with",
-                     "an array whose memory is or was exported cannot exchange it: another process "
-                     "may have it mapped; a copy can");
+                     "an array that is exported cannot exchange its memory: another process has it "
+                     "mapped; a copy can");
 }
 
 /* With the lock held. Work already queued holds the storage it was bound to; only later work sees
@@ -537,5 +537,8 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
 
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b, struct err *e)
 {
-    return engine_exchange(s, &(struct exchange){a, b, 0}, 1, e);
+    enum err_code code = ERR_OK;
+    if (same_layout(a, b) && (code = export_forget(s, a, e)) == ERR_OK)
+        code = export_forget(s, b, e);
+    return code == ERR_OK ? engine_exchange(s, &(struct exchange){a, b, 0}, 1, e) : code;
 }

@@ -212,6 +212,67 @@ static enum err_code make_room(struct exporting *x, struct storage **ret, struct
     return code;
 }
 
+/* With the lock held: memory that an export has ended for, which somebody may still have mapped. */
+static bool may_be_mapped(struct buffer *b)
+{
+    return atomic_load(&buffer_storage(b)->exported) && atomic_load(&b->exports) == 0;
+}
+
+/* Its contents go to memory that nobody has seen, in the order of the stream, unless somebody has
+ * exported it meanwhile. */
+static enum err_code leave(struct task *take_t, struct buffer *b, struct storage *take_to,
+                           struct err *e)
+{
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->lock);
+    if (!may_be_mapped(b)) {
+        pthread_mutex_unlock(&g->lock);
+        storage_unref(take_to);
+        task_free(take_t);
+        return ERR_OK;
+    }
+    if (!move_add(take_t, b, take_to) || !task_reserve(take_t)) {
+        fetch_undo(take_t);
+        pthread_mutex_unlock(&g->lock);
+        task_free(take_t);
+        return err_oom(e);
+    }
+    enum err_code code = task_submit(take_t);
+    if (code != ERR_OK)
+        fetch_undo(take_t);
+    task_unlock(take_t);
+    return code == ERR_OK ? ERR_OK
+                          : err_set(e, code, "the array could not be moved to memory of its own");
+}
+
+enum err_code export_forget(struct engine_stream *s, struct array *a, struct err *e)
+{
+    struct buffer *b = a->buffer;
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->lock);
+    if (!may_be_mapped(b)) {
+        pthread_mutex_unlock(&g->lock);
+        return ERR_OK;
+    }
+    struct storage *st = storage_ref(b->storage), *to = NULL;
+    struct account *payer = st->account;
+    account_ref(payer);
+    pthread_mutex_unlock(&g->lock);
+    enum err_code code = engine_visit(&s, b->device, e);
+    if (code == ERR_OK)
+        code = storage_shareable(st, payer, &to, e);
+    struct task *t = code == ERR_OK ? task_new(s) : NULL;
+    if (t)
+        code = leave(t, b, to, e);
+    else
+        storage_unref(to);
+    if (code == ERR_OK && !t)
+        code = err_oom(e);
+    account_unref(payer);
+    storage_unref(st);
+    return code;
+}
+
 static enum err_code begin(struct engine_stream *s, struct exporting *x, struct err *e)
 {
     struct array *a = x->array;
