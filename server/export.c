@@ -391,19 +391,11 @@ struct offer *exports_take(struct exports *t, const char *token, uid_t uid, stru
         memset(found->token, 0, sizeof found->token);
         found->state = HELD;
         found->refs++;
-        *ret = found->asked.exported;
+        *ret = found->asked.exported; /* with the descriptor: whoever ends the offer closes none */
+        found->asked.exported.fd = -1;
     }
     pthread_mutex_unlock(&t->lock);
     return found;
-}
-
-void offer_sent(struct offer *o)
-{
-    struct exports *t = o->table;
-    pthread_mutex_lock(&t->lock);
-    if (o->state == HELD)
-        close_descriptor(o);
-    pthread_mutex_unlock(&t->lock);
 }
 
 bool offer_writes(const struct offer *o)

@@ -66,10 +66,9 @@ void exports_revoke(struct exports *t, const struct array *a, const struct princ
 /* --- for the socket --- */
 
 /* The offer that the token opens, for a process of `uid`: a new reference, and the last time that
- * the token opens anything. NULL: there is none. The descriptor in *ret is the offer's until
- * offer_sent. */
+ * the token opens anything. NULL: there is none. The descriptor in *ret is the caller's to close:
+ * the offer may end, and its number be another's, before it is sent. */
 struct offer *exports_take(struct exports *t, const char *token, uid_t uid, struct exported *ret);
-void offer_sent(struct offer *o); /* closes it */
 bool offer_writes(const struct offer *o);
 bool offer_is_over(struct offer *o);
 enum offer_end {

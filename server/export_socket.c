@@ -238,7 +238,7 @@ static void present(struct export_socket *s, struct conn *c)
     if (c->cuda_writer)
         c->process = process_of(c->fd);
     bool sent = send_line(c->fd, &line, memory.fd);
-    offer_sent(c->offer);
+    close(memory.fd);
     c->state = HELD;
     if (!sent) {
         offer_end(c->offer, OFFER_LOST);

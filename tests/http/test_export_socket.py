@@ -138,6 +138,36 @@ def test_another_system_users_token(daemon_with):
     folder.cleanup()
 
 
+def test_a_token_races_with_its_leases_end(local):
+    """Who presents a token gets his memory or hears that there is no export, never nothing and never another's descriptor: the
+    one that the daemon is about to send is not closed, and its number not given to somebody else, by who ends the lease."""
+    d = local()
+    c = d.client(unix=d.unix)
+    c.upload(DATA, "u")
+    r, got, raw = random.Random(7), [], dial(d.unix)
+    for _ in range(2000):
+        x = Export(c, "u", "write", take=False)
+        s = dial(d.fd)
+        end = f"DELETE /v1/arrays/u/lease HTTP/1.1\r\nHost: x\r\nArrayd-Lease: {x.reply['lease']}\r\n\r\n".encode()
+        token = x.reply["token"].encode() + b"\n"
+        one, two = r.sample([(raw, end), (s, token)], 2)
+        until = time.perf_counter() + r.random() * 1e-4
+        one[0].sendall(one[1])
+        while time.perf_counter() < until:
+            pass
+        two[0].sendall(two[1])
+        said, fds = hear(s)
+        assert raw.recv(4096).startswith(b"HTTP/1.1 204")
+        s.close()
+        assert said, "the connection was closed without a word"
+        got.append(len(fds))
+        for fd in fds:
+            assert os.pread(fd, 16, x.reply["offset"] + 8) == DATA[1:3].tobytes()
+            os.close(fd)
+    raw.close()
+    assert 0 < sum(got) < len(got)  # both happened
+
+
 def test_in_pieces(local):
     d = local()
     c = d.client()
