@@ -267,6 +267,27 @@ print("fine")
 """
 
 
+def test_casts_of_numbers_are_the_servers(xp):  # noqa: F811
+    for value, dtype, want in ((-1.5, "uint8", 0), (math.nan, "int32", 0), (1e30, "int32", 2**31 - 1), (-math.inf, "int64", -2**63)):
+        t = getattr(xp, dtype)
+        for x in (xp.asarray(value), xp.asarray([value]), xp.full((2,), value)):
+            assert np.all(np.asarray(xp.astype(x, t)) == want), (value, dtype, x.shape)
+
+
+def test_several_dtypes_promote_together(xp):  # noqa: F811
+    assert xp.result_type(xp.int16, xp.uint16, xp.float32) == np.result_type("int16", "uint16", "float32") == np.float32
+    parts = [np.ones(2, t) for t in ("int16", "uint16", "float32")]
+    same(xp.concat([xp.asarray(a) for a in parts]), np.concatenate(parts))
+
+
+def test_no_differences_are_an_array_of_their_own(xp):  # noqa: F811
+    x = xp.asarray([1.0, 2.0])
+    y = xp.diff(x, n=0)
+    y[0] = 5
+    x += 1
+    assert (x.tolist(), y.tolist()) == ([2, 3], [5, 2])
+
+
 def test_bfloat16_without_ml_dtypes(xp, daemon):  # noqa: F811
     done = subprocess.run([sys.executable, "-c", BRAINS, f"http://127.0.0.1:{daemon.port}"], capture_output=True, text=True,
                           env={"PYTHONPATH": str(PACKAGE / "src")}, timeout=60)

@@ -93,7 +93,8 @@ class Base:
     def _cast(self, node: Node, dtype: dt.DType) -> Node:
         if node.dtype == dtype:
             return node
-        if node.op == "const" and node.value is not None and dt.bfloat16 not in (dtype, node.dtype):
+        rounds = dt.kind(node.dtype) in "fc" and dt.is_integer(dtype)  # which is the server's: it saturates, and NaN gives 0
+        if node.op == "const" and node.value is not None and dt.bfloat16 not in (dtype, node.dtype) and not rounds:
             return const(node.value[()], dtype)
         return Node("astype", (node,), node.shape, dtype, {"dtype": dt.name_of(dtype)})
 

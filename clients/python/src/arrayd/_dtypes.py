@@ -176,9 +176,12 @@ def result_type(arrays: List[DType], scalars: List[Scalar]) -> DType:
         if not scalars:
             raise ValueError("result_type of nothing")
         arrays, scalars = [default_of(scalars[0])], scalars[1:]
-    t = arrays[0]
-    for other in arrays[1:]:
-        t = promote(t, other)
+    if bfloat16 in arrays:
+        t = arrays[0]
+        for other in arrays[1:]:
+            t = promote(t, other)
+    else:  # of several it is not that of one after the other: int16, uint16 and float32 give float32
+        t = BY_NAME[NAME_OF[np.result_type(*arrays)]]
     for s in scalars:
         t = scalar_with(s, t)
     return t

@@ -141,7 +141,7 @@ class Statistics(Manipulation):
             front = (slice(None),) * k
             a, b = x[(*front, slice(1, None))], x[(*front, slice(0, -1))]
             x = self._array("not_equal" if x.dtype == dt.BOOL else "subtract", (a._node, b._node), a.shape, x.dtype)
-        return x
+        return self._wrap(x._node)
 
     # --- sums of products ---
 
