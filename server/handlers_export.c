@@ -115,19 +115,16 @@ static void put(struct json_writer *w, const struct export_request *x, const str
                 double expires_s)
 {
     const struct array *a = x->handle.array;
-    int64_t strides[MAX_RANK];
-    for (int k = 0; k < a->view.rank; k++)
-        strides[k] = a->view.strides[k] * (int64_t)dtype_size(a->dtype);
     json_open_object(w);
     json_put_member_string(w, "token", o->token);
     json_put_member_string(w, "mode", x->write ? "write" : "read");
     json_put_member_string(w, "kind", o->memory.cuda ? "cuda" : "memfd");
     json_put_member_i64(w, "size", o->memory.size);
-    json_put_member_i64(w, "offset", o->memory.offset);
+    json_put_member_i64(w, "offset", o->memory.offset / (int64_t)dtype_size(a->dtype));
     json_put_key(w, "shape");
     json_put_i64_list(w, (size_t)a->view.rank, a->view.shape);
     json_put_key(w, "strides");
-    json_put_i64_list(w, (size_t)a->view.rank, strides);
+    json_put_i64_list(w, (size_t)a->view.rank, a->view.strides);
     json_put_member_string(w, "dtype", dtype_name(a->dtype));
     json_put_member_i64(w, "device", o->memory.device);
     if (o->memory.cuda)

@@ -105,9 +105,9 @@ def main():
         map_cuda(fd, size, reply["uuid"], light == ["light"])
     else:
         memory = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | (mmap.PROT_WRITE if mode == "write" else 0))
-        first = memory[reply["offset"]]
+        first = memory[0]
         if mode == "write":
-            memory[reply["offset"]] = first
+            memory[0] = first
     print("mapped", flush=True)
     time.sleep(3600)
     kept.close()

@@ -57,7 +57,8 @@ class Export:
         write = mmap.PROT_WRITE if self.mode == "write" else 0
         self.map = self.map or mmap.mmap(self.fd, self.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | write)
         dtype = np.uint16 if self.reply["dtype"] == "bfloat16" else self.reply["dtype"]
-        return np.ndarray(self.reply["shape"], dtype, self.map, self.reply["offset"], self.reply["strides"])
+        step = np.dtype(dtype).itemsize
+        return np.ndarray(self.reply["shape"], dtype, self.map, self.reply["offset"] * step, [s * step for s in self.reply["strides"]])
 
     def finish(self):
         """Orderly: when this returns the lease is gone. Says what else the daemon sent."""

@@ -198,7 +198,7 @@ class Soak:
             s, said, fds = present(x["socket"], x["token"])
             for fd in fds:
                 with mmap.mmap(fd, said["size"], mmap.MAP_SHARED, mmap.PROT_READ) as m:
-                    assert np.ndarray(n, "float64", bytes(m), x["offset"])[n - 1] >= 3
+                    assert np.ndarray(n, "float64", bytes(m), 8 * x["offset"])[n - 1] >= 3
                 os.close(fd)
             held.append((s, x["lease"]))
         all_of_them = {"Arrayd-Lease": ", ".join(leases)}

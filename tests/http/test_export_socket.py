@@ -162,7 +162,7 @@ def test_a_token_races_with_its_leases_end(local):
         assert said, "the connection was closed without a word"
         got.append(len(fds))
         for fd in fds:
-            assert os.pread(fd, 16, x.reply["offset"] + 8) == DATA[1:3].tobytes()
+            assert os.pread(fd, 16, 8 * x.reply["offset"] + 8) == DATA[1:3].tobytes()
             os.close(fd)
     raw.close()
     assert 0 < sum(got) < len(got)  # both happened

@@ -134,20 +134,22 @@ class Exported:
 
     def _take(self, reply: Dict[str, Any]) -> None:
         """The descriptor that a reply promises, mapped."""
-        self.strides = tuple(reply["strides"])
+        step = self.dtype.itemsize
+        self.strides = tuple(step * s for s in reply["strides"])
+        offset = step * reply["offset"]
         fd, size = self._fetch(reply)
         try:
             if reply["kind"] == "cuda":
                 memory: Any = DeviceMemory(fd, size, reply["uuid"])
             else:
                 memory = HostMemory(fd, size, self.mode == "read")
-                self._root = memory.root(self.shape, self.dtype, reply["offset"], self.strides)
+                self._root = memory.root(self.shape, self.dtype, offset, self.strides)
         except BaseException:  # nothing here has used it
             self._tell()
             raise
         finally:
             os.close(fd)
-        self._address = memory.address + reply["offset"]
+        self._address = memory.address + offset
         self._memory = memory
 
     def _fetch(self, reply: Dict[str, Any]) -> Tuple[int, int]:
