@@ -171,7 +171,7 @@ def test_the_bar(api, env, tmp_path):
     t.until(r"\d0000\.0\r\n.*\rrunning   0 % [^|\r]{,28}\r")
     t.type("\x03")
     status, seen = t.end()
-    assert status == 130 and re.search(r"\rarrayd-cli: cancelled after step \d+ of 10{10}; the arrays are as of that step\r\n\Z", ANSI.sub("", seen))
+    assert status == 130 and re.search(r"(\r|\^C)arrayd-cli: cancelled after step \d+ of 10{10}; the arrays are as of that step\r\n\Z", ANSI.sub("", seen))
 
 
 def test_bars(monkeypatch, capsys):

@@ -42,6 +42,22 @@ def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -
     _add(g, "-q", "--quiet", action="store_true", default=False if default is None else default, help="no bars and remarks")
 
 
+class _CommandParser(argparse.ArgumentParser):
+    """Of one command: its options may stand anywhere before `--`, also between others' places: `get f --raw out.bin`."""
+
+    _inside = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        if self._inside or "--" in words:  # asked by the other; and that loses track of what `--` is for (Python 3.9 to 3.11)
+            return super().parse_known_args(args, namespace)
+        self._inside = True
+        try:
+            return self.parse_known_intermixed_args(words, namespace)
+        finally:
+            self._inside = False
+
+
 def _command(commands: Any, title: str, run: Command, about: str, more: str = "") -> Any:
     p = commands.add_parser(title, help=about, description=f"{about[0].upper()}{about[1:]}. {more}".strip())
     p.set_defaults(run=run)
@@ -58,7 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
                                      allow_abbrev=False)
     _add(parser, "--version", action="version", version=f"{PROGRAM} {__version__}")
     _common(parser, None)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands", parser_class=_CommandParser)
 
     p = _command(commands, "put", _arrays.put, "uploads a .npy file as an array", "Prints the name, or the id of an array without one.")
     _add(p, "file", completes="npy", metavar="FILE", help="- for standard input")

@@ -21,6 +21,7 @@ import json
 import re
 from typing import Any, Dict, List, Tuple
 
+from .._numbers import wire
 from ._context import Failure
 from ._values import counted, name, pair, whole
 
@@ -45,7 +46,7 @@ def read(text: str, where: str) -> Program:
 def _json(text: str, where: str) -> Program:
     p = Program()
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=str)  # NaN and the infinities are text in the API
     except ValueError as e:
         raise Failure(f"{where}: {e}") from e
     except RecursionError as e:
@@ -55,12 +56,16 @@ def _json(text: str, where: str) -> Program:
         if not isinstance(value.get(key, kind()), kind):
             raise Failure(f"{where}: {key} is not {what}")
     p.body = value
+    if "bind" in value:
+        value["bind"] = {n: wire(v) if isinstance(v, (int, float)) else v for n, v in value["bind"].items()}
     for k, statement in enumerate(value.get("body", [])):
         p.places[f"/body/{k}"] = (f"{where}: statement {k + 1}", statement if isinstance(statement, str) else None)
     for key, series in value.get("record", {}).items():
         p.places[f"/record/{key}"] = (f"{where}: record {key}", series if isinstance(series, str) else None)
     if isinstance(value.get("until"), str):
         p.places["/until"] = (f"{where}: until", value["until"])
+    p.places.update({f"/bind/{n}": (f"{where}: bind {n}", None) for n in value.get("bind", {})})
+    p.places.update({f"/{key}": (f"{where}: {key}", None) for key in value if key != "until"})
     return p
 
 

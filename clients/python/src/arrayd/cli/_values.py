@@ -111,7 +111,7 @@ def bound(context: Context, what: str, text: str) -> Any:
     """What --bind's VALUE is in a request: a number, an array's name or id, or a file, whose array goes when the command ends."""
     n = number(text)
     if n is not None:
-        return str(n) if isinstance(n, int) and abs(n) > 2**53 else wire(n)  # JSON's numbers are not exact beyond
+        return wire(n)
     if is_file(text):
         return context.temporary(str(upload(context, text, None)["id"]))
     try:
