@@ -2,6 +2,7 @@
 and indices. NumPy says what is right."""
 import copy
 import math
+import os
 import pickle
 import subprocess
 import sys
@@ -102,6 +103,19 @@ def test_writing_in_place_is_one_request(xp, api):  # noqa: F811
     assert requests(api) == before + 2
     assert float(xp.sum(xp.array("shared"))) == 100005
     xp.delete("shared")
+
+
+def test_a_forked_child_writes_to_a_copy(xp):  # noqa: F811
+    x = (xp.zeros((2000,)) + 1).compute()
+    child = os.fork()
+    if child == 0:
+        try:
+            x[0] = 5.0
+            os._exit(0 if float(x[0]) == 5 else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert float(x[0]) == 1
 
 
 def test_what_a_program_writes_is_seen(xp):  # noqa: F811

@@ -43,7 +43,7 @@ class Handle:
     @property
     def ours(self) -> bool:
         """Nobody else counts on it: it goes when we let it go."""
-        return self._releases is not None
+        return self._releases is not None and self._releases.owns(self._path)
 
     def keep(self) -> None:
         """It is not deleted by us."""

@@ -42,6 +42,9 @@ class Releases:
         finalizer.atexit = False  # they go together, below
         self._watched[path] = finalizer
 
+    def owns(self, path: str) -> bool:
+        return path in self._watched
+
     def keep(self, path: str) -> None:
         """It is not deleted by us."""
         finalizer = self._watched.pop(path, None)
