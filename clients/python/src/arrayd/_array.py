@@ -1,7 +1,7 @@
 """The array: an object of the Python Array API standard 2024.12 whose values are on the server."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from ._transport import Steps
 if TYPE_CHECKING:
     from ._namespace import Namespace
 
-Scalar = Union[bool, int, float, complex]
 NUMBERS = (bool, int, float, complex, np.generic)
 
 

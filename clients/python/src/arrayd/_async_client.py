@@ -18,7 +18,7 @@ from ._engine import Engine
 from ._errors import ArraydError, NotFound
 from ._export import Exported
 from ._graph import Node
-from ._jobs import Bar, Events, JobFailed, JobStatus
+from ._jobs import Events, JobFailed, JobStatus, StepsBar
 from ._namespace import Bound, Namespace, Ref
 from ._transport import Steps
 
@@ -136,7 +136,7 @@ class AsyncJob(JobStatus):
         """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
-            with Bar(self.status.get("steps")) as bar:
+            with StepsBar(self.status.get("steps")) as bar:
                 if bar:
                     async for status in self.events():
                         bar.show(status)

@@ -91,7 +91,7 @@ class Events:
         return None
 
 
-class Bar:
+class StepsBar:
     """A progress bar: tqdm's, where that is installed."""
 
     def __init__(self, steps: Any):
@@ -105,7 +105,7 @@ class Bar:
     def __bool__(self) -> bool:
         return self._bar is not None
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "StepsBar":
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -141,7 +141,7 @@ class Job(JobStatus):
 
     def _show(self, timeout: Optional[float]) -> None:
         until = None if timeout is None else time.monotonic() + timeout
-        with Bar(self.status.get("steps")) as bar:
+        with StepsBar(self.status.get("steps")) as bar:
             for status in self.events() if bar else ():
                 bar.show(status)
                 if until is not None and time.monotonic() > until:

@@ -10,13 +10,13 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._errors import ArraydError
+from .._jobs import ENDED
 from .._transport import Request
 from ._context import Context
 
 Sample = Dict[str, Any]
 METRIC = re.compile(r'^(\w+)(?:\{([^}]*)\})? (\S+)$', re.M)
 OF_PRINCIPAL = "arrayd_principal_"
-ENDED = ("done", "failed", "cancelled")
 PAGE = 200  # jobs that are asked for at once
 AGAIN = 20  # looks, after which jobs that have ended are looked at again: one may have been resumed
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
-from .._errors import ArraydError, ConnectionLost
+from .._errors import ArraydError
 from .._transport import OCTETS, Reply, Request
 from ._bar import TransferBar
 from ._context import Context, Failure, at_terminal
@@ -83,22 +83,15 @@ def itemsize(dtype: str) -> int:
 
 
 class Body:
-    """A request's body: the bytes before, then a file's. A file is begun anew where the body is asked for again."""
+    """A request's body: the bytes before, then a file's. It is read once."""
 
     def __init__(self, head: bytes, file: BinaryIO, nbytes: int, where: str, bar: TransferBar):
         self.head, self.file, self.nbytes, self.where, self.bar = head, file, nbytes, where, bar
-        self.start = file.tell() if file.seekable() else None
-        self.begun = False
 
     def __len__(self) -> int:
         return len(self.head) + self.nbytes
 
     def __iter__(self) -> Iterator[Any]:
-        if self.begun:
-            if self.start is None:
-                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection, and {self.where} cannot be read again")
-            self.file.seek(self.start)
-        self.begun = True
         if self.head:
             yield self.head
         block = bytearray(min(BLOCK, max(self.nbytes, 1)))

@@ -16,9 +16,10 @@ import time
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .._errors import ArraydError
+from .._jobs import ENDED
 from ._bar import Bar
 from ._context import Context, at_terminal, count, duration, human, table
-from ._sample import ENDED, Sample, Watch, public
+from ._sample import Sample, Watch, public
 from ._values import explained
 
 Line = Tuple[str, str]  # text, and how it is shown: "", title, head, dim, bad
