@@ -6,6 +6,7 @@ import pickle
 import shutil
 import ssl
 import sys
+import threading
 import time
 
 import numpy as np
@@ -61,6 +62,45 @@ def test_values(api, daemon):
             assert (await xp.call(xp.sort, z, axis=1))._values()[0, 0] == np.sort(await z.numpy(), axis=1)[0, 0]
             assert z._node.value is None  # it was only lent
             assert await xp.call(lambda x, m: float(x[m]._values().sum()), z, z > 1) > 0
+
+    run(steps())
+
+
+def test_calls_side_by_side(api, daemon):
+    """Several functions in threads of their own may have one array's values lent."""
+    async def steps():
+        async with arrayd.aconnect(url(daemon)) as xp:
+            x, first_has_ended = xp.random((300, 200), seed=1), threading.Event()
+
+            def short(a):
+                return float(xp.sort(a)._values()[0, 0])
+
+            def long(a, b):
+                assert first_has_ended.wait(10)
+                return float(np.asarray(a).sum() + np.asarray(b).sum())
+
+            late = asyncio.ensure_future(xp.call(long, x, b=x))
+            while x._node.value is None:
+                await asyncio.sleep(0.01)
+            await xp.call(short, x)
+            first_has_ended.set()
+            assert await late == pytest.approx(2 * await xp.sum(x).item())
+            assert x._node.value is None and not xp._lent
+
+    run(steps())
+
+
+def test_printed(api, daemon):
+    """What is here is printed without a request: only its corners, where it is long."""
+    async def steps():
+        async with arrayd.aconnect(url(daemon)) as xp:
+            for shape in ((2000,), (40, 50), (3, 4, 200)):
+                x = xp.reshape(xp.arange(int(np.prod(shape)), dtype="float64"), shape) * 1
+                assert "…" in repr(x)
+                values = await x.numpy()
+                with np.printoptions(threshold=0):
+                    want = np.array2string(values, separator=", ", prefix="arrayd.array(")
+                assert repr(x) == f"arrayd.array({want}, shape={shape}, dtype=float64)"
 
     run(steps())
 

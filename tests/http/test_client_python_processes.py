@@ -1,13 +1,16 @@
 """clients/python: what forks, the end of a process and the end of a client do to connections and arrays."""
 import asyncio
+import gc
 import os
 import pathlib
+import pickle
 import signal
 import socket
 import subprocess
 import sys
 import time
 import traceback
+import weakref
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ REPO = pathlib.Path(__file__).resolve().parents[2]
 SOURCE = REPO / "clients" / "python" / "src"
 sys.path.insert(0, str(SOURCE))
 import arrayd  # noqa: E402
+from arrayd import _client  # noqa: E402
 from arrayd._transport import Transport  # noqa: E402
 
 
@@ -255,3 +259,49 @@ def test_a_mistake_inside_is_not_masked(daemon_with):
     d = daemon_with()
     with pytest.raises(ZeroDivisionError):
         asyncio.run(steps())
+
+
+# --- references to clients ---
+
+
+def test_a_pickled_client_is_the_same(daemon_with, accounts):
+    """Its token, its session and its timeout, of several clients of one URL."""
+    accounts.add("ann"), accounts.add("bob")
+    d = daemon_with("--accounts", accounts.path)
+    ann, bob = (arrayd.connect(url(d), accounts.token[n], timeout=5 + k) for k, n in enumerate(("ann", "bob")))
+    x = ann.arange(3).compute()
+    assert pickle.loads(pickle.dumps(ann)) is ann and pickle.loads(pickle.dumps(bob)) is bob
+    assert pickle.loads(pickle.dumps(x)).numpy().tolist() == [0, 1, 2]
+    with ann.session() as own:
+        assert pickle.loads(pickle.dumps(own)) is own
+        y = pickle.dumps(own.ones(2))
+        del own
+        again = pickle.loads(y)
+        assert again.numpy().tolist() == [1, 1] and again._client._transport is ann._transport
+    theirs = pickle.dumps(x)
+    ann.close()
+    later = pickle.loads(theirs)._client
+    assert (later._transport.token, later._transport.timeout) == (accounts.token["ann"], 5)
+    elsewhere = theirs.replace(ann._transport.key.encode(), b"another process.")  # this process' last one of the URL
+    assert pickle.loads(elsewhere)._client is later
+    later.close()
+    assert pickle.loads(elsewhere)._client is bob
+    bob.close()
+
+    async def steps():
+        async with arrayd.aconnect(url(d), accounts.token["ann"]) as xp:
+            return pickle.loads(pickle.dumps(xp))
+
+    assert asyncio.run(steps())._transport.token == accounts.token["ann"]
+
+
+def test_clients_go_with_their_last_user(daemon):
+    xp = arrayd.connect(url(daemon))
+    key = xp._transport.key, None
+    assert key in _client._clients
+    xp.ones(3).compute()
+    xp.close()
+    gone = weakref.ref(xp)
+    del xp
+    gc.collect()
+    assert until(lambda: gone() is None) and key not in _client._clients

@@ -136,17 +136,21 @@ class AsyncJob(JobStatus):
         """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
-            with StepsBar(self.status.get("steps")) as bar:
-                if bar:
-                    async for status in self.events():
-                        bar.show(status)
-                        if until is not None and time.monotonic() > until:
-                            break
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._show(), timeout)
         while not self.ended:
-            self.status = (await self._client._transport.send(self._waiting(until))).json()
+            request, pause = self._waiting(until)
+            await asyncio.sleep(pause)
+            self.status = (await self._client._transport.send(request, beside=True)).json()
         if self.state == "failed":
             raise JobFailed(self)
         return self
+
+    async def _show(self) -> None:
+        with StepsBar(self.status.get("steps")) as bar:
+            if bar:
+                async for status in self.events():
+                    bar.show(status)
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
@@ -162,9 +166,9 @@ class AsyncJob(JobStatus):
         return self.events()
 
     async def cancel(self) -> "AsyncJob":
-        """Ends it after a whole step."""
-        await self._client.request("DELETE", f"/v1/jobs/{self.id}")
-        return await self.refresh()
+        """Ends it after a whole step. One that has ended stays as it is."""
+        await self._client._transport.run(self._cancelling(), beside=True)
+        return self
 
     async def resume(self) -> "AsyncJob":
         """Goes on from the last whole step."""
@@ -188,6 +192,7 @@ class AsyncClient(Namespace):
         self._releaser = AsyncReleaser(transport)
         self._engine = Engine(session, self._releaser, transport.url)
         self._owns = owns
+        self._lent: Dict[Node, int] = {}  # whose values are here for so many calls only
         self.device = device
 
     def _wrap(self, node: Node, shared: bool = False) -> AsyncArray:
@@ -321,21 +326,26 @@ class AsyncClient(Namespace):
     async def call(self, function: Callable[..., T], /, *args: Any, **named: Any) -> T:
         """A function that needs its arrays' values in this process (`xp.sort`, `xp.matmul`, `lambda x, m: x[m]`, …): they are
         fetched, then it is called in a thread. `await xp.call(xp.sort, x, axis=0)`."""
-        arrays = [a for a in (*args, *named.values()) if isinstance(a, Array)]
-        values = await asyncio.gather(*(self._await(self._engine.fetch(a._node)) for a in arrays))
-        lent = [a._node for a, v in zip(arrays, values) if a._node.value is None]
-        for a, v in zip(arrays, values):
-            if a._node.value is None:
+        nodes = {a._node for a in (*args, *named.values()) if isinstance(a, Array)}
+        values = await asyncio.gather(*(self._await(self._engine.fetch(n)) for n in nodes))
+        lent = [n for n in nodes if n in self._lent or n.value is None]
+        for n, v in zip(nodes, values):
+            if n.value is None:
                 v.flags.writeable = False
-                a._node.value = v
+                n.value = v
+        for n in lent:
+            self._lent[n] = self._lent.get(n, 0) + 1
         try:
             return await asyncio.to_thread(function, *args, **named)
         finally:
-            for node in lent:
-                node.value = None
+            for n in lent:
+                self._lent[n] -= 1
+                if not self._lent[n]:
+                    del self._lent[n]
+                    n.value = None
 
     def __reduce__(self) -> Any:
-        return again, (self._transport.url, self._engine.session)
+        return again, (self._transport.url, self._engine.session, self._transport.key)
 
 
 def aconnect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,

@@ -358,7 +358,7 @@ class AsyncTransport(Endpoint):
         return await self._connect(), False
 
     async def _give(self, wire: Wire) -> None:
-        if self.closed:
+        if self.closed or len(self._idle) >= self._most:
             await wire.close()
         else:
             self._idle.append((wire, time.monotonic()))
@@ -395,36 +395,42 @@ class AsyncTransport(Endpoint):
             await wire.close()
         return Response(head.status, head.headers, content)
 
-    async def send(self, r: Request) -> Response:
-        """The reply; an ArraydError where it is none of success."""
-        async with self._turns:
-            while True:
-                wire, used = await self._take()
-                try:
-                    response = await self._exchange(wire, r)
-                    break
-                except Gone as e:
-                    wire.abort()
-                    if used and (r.safe or r.method in ("GET", "PUT", "DELETE")):
-                        continue
-                    raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
-                except (OSError, BadReply) as e:
-                    wire.abort()
-                    raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
-                except BaseException:  # cancelled: the daemon sees it by the connection's end
-                    wire.abort()
-                    raise
+    async def send(self, r: Request, beside: bool = False) -> Response:
+        """The reply; an ArraydError where it is none of success. `beside` the others, without a turn, goes what waits for something
+        that they may have to bring about."""
+        if beside:
+            response = await self._sent(r)
+        else:
+            async with self._turns:
+                response = await self._sent(r)
         if response.status >= 400:
             raise error_of(response.status, response.headers, response.body)
         return response
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def _sent(self, r: Request) -> Response:
+        while True:
+            wire, used = await self._take()
+            try:
+                return await self._exchange(wire, r)
+            except Gone as e:
+                wire.abort()
+                if used and (r.safe or r.method in ("GET", "PUT", "DELETE")):
+                    continue
+                raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection: {e}") from e
+            except (OSError, BadReply) as e:
+                wire.abort()
+                raise ConnectionLost(0, "connection_lost", f"{type(e).__name__}: {e}") from e
+            except BaseException:  # cancelled: the daemon sees it by the connection's end
+                wire.abort()
+                raise
+
+    async def run(self, steps: Steps[T], beside: bool = False) -> T:
         """What the steps come to, each request made and awaited."""
         try:
             r = next(steps)
             while True:
                 try:
-                    response = await self.send(r)
+                    response = await self.send(r, beside)
                 except Exception as e:
                     r = steps.throw(e)
                 else:

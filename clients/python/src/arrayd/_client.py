@@ -4,7 +4,8 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
+import weakref
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from ._array import Array
 from ._engine import Engine
@@ -13,7 +14,7 @@ from ._graph import stored
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._releases import Releaser
-from ._transport import Steps, Transport
+from ._transport import Steps, Transport, endpoint_of
 
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 
@@ -33,6 +34,7 @@ class Client(Namespace):
         self._engine = Engine(session, self._releaser, transport.url)
         self._owns = owns
         self._device: Optional[str] = None
+        _clients[transport.key, session] = self
 
     def _run(self, steps: Steps[Any]) -> Any:
         return self._transport.run(steps)
@@ -165,18 +167,30 @@ class Client(Namespace):
         return Job(self, self._ask("GET", f"/v1/jobs/{id_}").json(), [])
 
     def __reduce__(self) -> Any:
-        return again, (self._transport.url, self._engine.session)
+        return again, (self._transport.url, self._engine.session, self._transport.key)
 
 
-_known: Dict[str, Client] = {}
+_clients: "weakref.WeakValueDictionary[Tuple[str, Optional[str]], Client]" = weakref.WeakValueDictionary()  # in the order of their making
 
 
-def again(url: str, session: Optional[str]) -> Client:
-    """Of an unpickled reference: this process' own client where it has one, else a new one with ARRAYD_TOKEN."""
-    client = _known.get(url)
-    if client is None or client._transport.closed:
+def again(url: str, session: Optional[str], key: str) -> Client:
+    """Of an unpickled reference. In the process that pickled it, and in its forks: the client that it was, or, where that has gone or
+    was an asynchronous one, one with its token, its timeout and its TLS context. Elsewhere: of this process' clients of that URL the
+    last one made, or a new one with ARRAYD_TOKEN."""
+    client = _clients.get((key, session))
+    if client is not None and not client._transport.closed:
+        return client
+    same = [c._transport for c in list(_clients.values()) if c._transport.url == url and not c._transport.closed]
+    endpoint = endpoint_of(key) or (same[-1] if same else None)
+    if endpoint is None:
         client = connect(url)
-    return client if session == client._engine.session else Client(client._transport, session)
+        return client if session is None else Client(client._transport, session)
+    if isinstance(endpoint, Transport) and not endpoint.closed:
+        client = _clients.get((endpoint.key, session))
+        return client or Client(endpoint, session)
+    transport = Transport(endpoint.url, endpoint.token, endpoint.timeout, endpoint.context)
+    client = _clients[key, session] = Client(transport, session, "transport")
+    return client
 
 
 def connect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, timeout: Optional[float] = None,
@@ -188,5 +202,4 @@ def connect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, 
     """
     client = Client(Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context), None, "transport")
     client._ask("GET", "/healthz")
-    _known[url] = client
     return client

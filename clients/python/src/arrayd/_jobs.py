@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
-from ._transport import Request
+from ._errors import ConnectionLost, NotFound
+from ._transport import Request, Steps
 
 if TYPE_CHECKING:
     from ._array import Array
@@ -27,7 +28,8 @@ class JobFailed(RuntimeError):
 class JobStatus:
     """A program on its way. `status` is what the server last said of it."""
 
-    LONGEST = 30.0  # seconds that one request waits for its end
+    LONGEST = 30.0  # seconds that one request waits for its end, unless the transport's patience is shorter
+    PAUSE_S = 0.05  # between requests where it waits for less than HTTP can say
 
     def __init__(self, client: "Namespace", status: Dict[str, Any], arrays: List["Array"]):
         self._namespace, self.status = client, status
@@ -62,12 +64,29 @@ class JobStatus:
         own = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         return Request(method, f"/v1/jobs/{self.id}{more}", safe=method == "GET", headers=(*self._namespace._engine.headers, *own))
 
-    def _waiting(self, until: Optional[float]) -> Request:
-        """A request that is answered when it has ended, or after a while."""
-        left = self.LONGEST if until is None else min(self.LONGEST, until - time.monotonic())
+    def _waiting(self, until: Optional[float]) -> Tuple[Request, float]:
+        """A request that is answered when it has ended, or after a while, and how long to sleep before it."""
+        left = self.LONGEST if until is None else until - time.monotonic()
         if left <= 0:
             raise TimeoutError(f"job {self.id} goes on: step {self.step} of {self.status.get('steps')}")
-        return self._request("GET", "?wait=1", Prefer=f"wait={max(1, int(left))}")
+        patience = self._namespace._transport.timeout
+        whole = int(min(left, self.LONGEST if patience is None else patience / 2, self.LONGEST))  # RFC 7240: whole seconds
+        if whole < 1:
+            return self._request("GET"), min(left, self.PAUSE_S)
+        return self._request("GET", "?wait=1", Prefer=f"wait={whole}"), 0.0
+
+    def _cancelling(self) -> Steps[None]:
+        """DELETE, unless it has ended: then the daemon would forget it."""
+        if not self.ended:
+            self.status = (yield self._request("GET")).json()
+        if self.ended:
+            return
+        try:
+            r = yield self._request("DELETE")
+        except NotFound:
+            r = None
+        # It may have ended in between: then it is forgotten, and nobody knows any more how it ended.
+        self.status = r.json() if r and r.body else {**self.status, "state": "cancelled"}
 
     def _said(self, status: Dict[str, Any]) -> None:
         self.status = {**self.status, **status}
@@ -130,28 +149,43 @@ class Job(JobStatus):
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
         """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
-        if progress and not self.ended:
-            self._show(timeout)
         until = None if timeout is None else time.monotonic() + timeout
+        if progress and not self.ended:
+            self._show(until)
         while not self.ended:
-            self.status = self._client._transport.send(self._waiting(until)).json()
+            request, pause = self._waiting(until)
+            time.sleep(pause)
+            self.status = self._client._transport.send(request).json()
         if self.state == "failed":
             raise JobFailed(self)
         return self
 
-    def _show(self, timeout: Optional[float]) -> None:
-        until = None if timeout is None else time.monotonic() + timeout
+    def _show(self, until: Optional[float]) -> None:
         with StepsBar(self.status.get("steps")) as bar:
-            for status in self.events() if bar else ():
-                bar.show(status)
-                if until is not None and time.monotonic() > until:
-                    return
+            if not bar:
+                return
+            try:
+                for status in self._events(until):
+                    bar.show(status)
+            except ConnectionLost:
+                if until is None or time.monotonic() < until:
+                    raise
 
     def events(self) -> Iterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
+        return self._events(None)
+
+    def _events(self, until: Optional[float]) -> Iterator[Dict[str, Any]]:
+        """`until`: when nobody waits for them any more, and they are a ConnectionLost or end."""
         events = Events()
         with self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream")) as reply:
+            if until is not None:
+                reply.within(until - time.monotonic())
             for raw in reply.lines():
+                if until is not None:
+                    if time.monotonic() >= until:
+                        return
+                    reply.within(until - time.monotonic())
                 event = events.line(raw)
                 if event is not None:
                     self._said(event)
@@ -159,9 +193,9 @@ class Job(JobStatus):
         self.refresh()
 
     def cancel(self) -> "Job":
-        """Ends it after a whole step."""
-        self._client.request("DELETE", f"/v1/jobs/{self.id}")
-        return self.refresh()
+        """Ends it after a whole step. One that has ended stays as it is."""
+        self._client._transport.run(self._cancelling())
+        return self
 
     def resume(self) -> "Job":
         """Goes on from the last whole step."""

@@ -138,6 +138,8 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         """The corners that a printed array shows, three elements deep, in an array that prints as the whole one would."""
         deep = 3
         picked = [list(range(n)) if n <= 2 * deep + 1 else [*range(deep + 1), *range(n - deep, n)] for n in x.shape]
+        if x._node.value is not None:
+            return x._node.value[np.ix_(*picked)]
         small = x
         for k, p in enumerate(picked):
             if len(p) == x.shape[k]:

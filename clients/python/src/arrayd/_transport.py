@@ -10,6 +10,7 @@ import collections
 import contextlib
 import json
 import os
+import secrets
 import ssl
 import time
 import urllib.parse
@@ -90,6 +91,7 @@ class Endpoint:
     def __init__(self, url: str, token: Optional[str] = None, timeout: Optional[float] = None,
                  context: Optional[ssl.SSLContext] = None):
         self.url, self.token, self.timeout = url, token, timeout
+        self.key = secrets.token_hex(8)  # a reference to it, in pickles
         self.address = address_of(url)
         self.context = context or (ssl.create_default_context() if self.address.tls else None)
         self.always = {"User-Agent": f"arrayd-python/{__version__}", "Accept-Encoding": "identity"}
@@ -100,7 +102,7 @@ class Endpoint:
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.closed = False
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use
-        _endpoints.add(self)
+        _endpoints[self.key] = self
 
     def in_child(self) -> None:
         """After a fork: the connections are the parent's. They end here without a word, and none is used again."""
@@ -132,12 +134,17 @@ class Endpoint:
         return (text + "\r\n").encode("latin-1")
 
 
-_endpoints: "weakref.WeakSet[Endpoint]" = weakref.WeakSet()
+_endpoints: "weakref.WeakValueDictionary[str, Endpoint]" = weakref.WeakValueDictionary()
 
 
 def _in_child() -> None:
-    for endpoint in list(_endpoints):
+    for endpoint in list(_endpoints.values()):
         endpoint.in_child()
+
+
+def endpoint_of(key: str) -> Optional[Endpoint]:
+    """This process' own, where it is there still."""
+    return _endpoints.get(key)
 
 
 if hasattr(os, "register_at_fork"):
@@ -170,6 +177,10 @@ class Reply:
 
     def close(self) -> None:
         self._wire.close()
+
+    def within(self, seconds: float) -> None:
+        """What comes next comes within so many seconds, or it is a ConnectionLost."""
+        self._wire.sock.settimeout(max(seconds, 0.001))
 
     def read(self) -> bytes:
         """All of it."""

@@ -161,6 +161,9 @@ def _cancelled(context: Context, job: Job) -> None:
     except ArraydError as e:
         complain(f"the job goes on: {job.id}: {e.detail}")
         return
+    if job.state != "cancelled":
+        complain(f"{job.id} had just ended after step {job.step} of {job.status['steps']}: {job.state}")
+        return
     complain(f"cancelled after step {job.step} of {job.status['steps']}; the arrays are as of that step")
 
 
