@@ -1,11 +1,13 @@
 """clients/python: what is written to shared arrays, NumPy's arrays and numbers beside arrayd's, numbers that are hard to write,
 and indices. NumPy says what is right."""
+import asyncio
 import copy
 import math
 import os
 import pickle
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -103,6 +105,68 @@ def test_writing_in_place_is_one_request(xp, api):  # noqa: F811
     assert requests(api) == before + 2
     assert float(xp.sum(xp.array("shared"))) == 100005
     xp.delete("shared")
+
+
+def settled(job):
+    """A step further."""
+    was = job.refresh().step
+    while job.refresh().step == was:
+        time.sleep(0.001)
+
+
+def test_what_others_write_is_seen(xp, daemon):  # noqa: F811
+    """Of small arrays, too, whose values are kept elsewhere; and a copy is of its own moment."""
+    with arrayd.connect(f"http://127.0.0.1:{daemon.port}") as other:
+        pickled, number = xp.asarray([1.0, 2.0]), xp.asarray(3.0)  # whose values are here
+        there = pickle.loads(pickle.dumps(pickled)), pickle.loads(pickle.dumps(number))
+        named = xp.save("shared", [1.0, 2.0])
+        for mine, others in ((xp.array("shared"), other.array("shared")), (xp.array(named.id), other.array(named.id)),
+                             (pickled, there[0]), (there[0], pickled)):
+            same(mine, [1.0, 2.0]), same(mine[0], 1.0)
+            copies = [copy.copy(mine), copy.deepcopy({"x": mine})["x"], xp.asarray(mine, copy=True)]
+            others[0] = 7
+            same(mine, [7.0, 2.0]), same(mine[0], 7.0)
+            assert float(mine[0]) == 7 and "7." in repr(mine)
+            for x in copies:
+                same(x, [1.0, 2.0])
+                x[1] = 9
+                same(mine, [7.0, 2.0]), same(x, [1.0, 9.0])
+            others[0] = 1
+        there[1][...] = 4
+        assert float(number) == 4 and int(number + 1) == 5
+        xp.delete("shared"), xp.delete(pickled), xp.delete(number)
+    u = xp.asarray([0.0, 0.0])
+    job = xp.program(["u += 1"], steps=10**12, u=u)
+    seen = []
+    for _ in range(3):
+        settled(job)
+        copied = copy.copy(u)
+        seen.append(float(u[0]))
+    job.cancel()
+    assert seen == sorted(set(seen)) and float(copied[0]) < float(u[0]) and np.asarray(copied)[1] == float(copied[1])
+
+
+def test_copies_go_with_their_users(xp, api):  # noqa: F811
+    before = len(list(xp.arrays()))
+    x = xp.arange(100000).compute()
+    copies = [copy.copy(x), copy.deepcopy(x), copy.deepcopy([x, x])]
+    assert copies[2][0] is copies[2][1] and len(list(xp.arrays())) == before + 1
+    copies[1][0] = 5
+    assert int(x[0]) == 0 and int(copies[0][0]) == 0 and int(copies[1][0]) == 5
+    del x, copies
+    xp.release()
+    assert len(list(xp.arrays())) == before
+
+    async def steps():
+        async with arrayd.aconnect(xp._transport.url) as axp:
+            f = await axp.save("shared", [1.0, 2.0])
+            x = copy.deepcopy(f)
+            await x.compute()
+            await f.assign(0, 7.0)
+            assert await x.tolist() == [1, 2] and await f.tolist() == [7, 2] and await f[0].item() == 7
+            await axp.delete("shared")
+
+    asyncio.run(steps())
 
 
 def test_a_forked_child_writes_to_a_copy(xp):  # noqa: F811

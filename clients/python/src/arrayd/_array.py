@@ -186,16 +186,19 @@ class Array:
         return f"arrayd.array({text}, {head})"
 
     def __reduce__(self) -> Any:
+        """A reference. The array is shared from now on, and stays until it is deleted: nobody knows how many pickles there are."""
         handle = self._place()
         handle.keep()
-        handle.steady, self._shared = False, True
+        self._node.share()
+        self._shared = True
         return self._client._by_reference, (handle.id, self.shape, dt.name_of(self.dtype))
 
     def __copy__(self) -> "Array":
-        return self._client._wrap(self._node)
+        """An array of its own, of the values of this moment."""
+        return self._client._copied(self)
 
     def __deepcopy__(self, _: Any) -> "Array":
-        return self._client._wrap(self._node)
+        return self._client._copied(self)
 
     # --- the standard's protocols ---
 

@@ -42,6 +42,17 @@ class Base:
         """Values that are somebody else's, who may change them afterwards."""
         return self._from_host(value.copy(), dtype)
 
+    def _copied(self, x: Array) -> Array:
+        """An array of its own. It shares memory that nobody writes to while it is shared."""
+        node = x._node
+        if node.handle is None or node.handle.steady:
+            return self._wrap(node)
+        return self._settled(self._array("astype", (node,), node.shape, node.dtype, dtype=dt.name_of(node.dtype)))
+
+    def _settled(self, x: Array) -> Array:
+        """Evaluated, where that may be waited for."""
+        return x
+
     def _fetched(self, node: Node) -> "np.ndarray[Any, Any]":
         value: "np.ndarray[Any, Any]" = self._run(self._engine.fetch(node))
         return value

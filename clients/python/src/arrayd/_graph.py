@@ -28,11 +28,11 @@ INPUTS = 48  # arrays of one request
 class Handle:
     """An array of the server, deleted when nobody refers to it any more (if it is ours)."""
 
-    __slots__ = ("id", "name", "steady", "_releases", "__weakref__")
+    __slots__ = ("id", "name", "lent", "_releases", "__weakref__")
 
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
-        self.steady = releases is not None  # nobody but us writes to it
+        self.lent = False  # to the server, which may write to it
         if releases is not None:
             releases.watch(self, self._path)
 
@@ -44,6 +44,11 @@ class Handle:
     def ours(self) -> bool:
         """Nobody else counts on it: it goes when we let it go."""
         return self._releases is not None and self._releases.owns(self._path)
+
+    @property
+    def steady(self) -> bool:
+        """Nobody but us writes to it: values that came here are good as long as we do not."""
+        return self.ours and not self.lent
 
     def keep(self) -> None:
         """It is not deleted by us."""
@@ -112,6 +117,11 @@ class Node:
         if self.handle is None:
             self.op = "host" if self.shape else "const"
         self.args, self.attrs = (), {}
+
+    def share(self) -> None:
+        """Others may write to its memory from now on: values that came here are not kept."""
+        if self.handle is not None:
+            self.value, self.op = None, "stored"
 
     def set_handle(self, handle: Handle) -> None:
         """It is on the server from now on; where two have asked at once, the first answer stays."""

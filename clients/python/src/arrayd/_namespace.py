@@ -126,7 +126,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         for v in assigned:
             yield from v._owning()
             assert v._node.handle is not None
-            v._node.handle.steady = False
+            v._node.handle.lent = True
         spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(given, True))}
         spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
                      if v is not None and v is not False and v != {}})

@@ -24,7 +24,7 @@ class Creation(Base):
         t = None if dtype is None else dt.dtype_of(dtype)
         if isinstance(obj, Array):
             if t is None or t == obj.dtype:
-                return self._wrap(obj._node) if copy else obj
+                return self._copied(obj) if copy else obj
             if copy is False:
                 raise ValueError("another dtype needs a copy")
             return self._wrap(self._cast(self._check(obj)._node, t))
