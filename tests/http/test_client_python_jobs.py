@@ -1,8 +1,10 @@
 """clients/python: waiting for programs, and ending them, by both clients."""
 import asyncio
+import http.server
 import json
 import pathlib
 import sys
+import threading
 import time
 import types
 
@@ -54,6 +56,7 @@ def took(seconds, action):
     assert seconds <= time.monotonic() - begun < seconds + 0.6
 
 
+@pytest.mark.alone
 def test_one_deadline(xp, bars):
     job = xp.program(["u += 1"], steps=LONG, u=xp.ones(10))
     took(0.2, lambda: job.wait(0.2))
@@ -74,18 +77,59 @@ def test_one_deadline(xp, bars):
     asyncio.run(steps())
 
 
-def test_a_bar_while_nothing_happens(xp, bars):
-    """A step may take longer than one waits."""
-    job = xp.program(["u = sin(u)" + "+ sin(u + k)" * 200], steps=LONG, u=xp.ones(3_000_000), k=1.0)
-    took(0.4, lambda: job.wait(0.4, progress=True))
-    job.cancel()
+class Silent(http.server.BaseHTTPRequestHandler):
+    """A daemon whose job goes on, of which nothing is heard: a step may take long."""
+    protocol_version = "HTTP/1.1"
+    status = {"id": "j-1", "state": "running", "step": 0, "steps": 10}
+
+    def do_GET(self):
+        events = self.path.endswith("/events")
+        body = b"" if events else json.dumps({**self.status, "backend": "cpu"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream" if events else "application/json")
+        self.send_header("Transfer-Encoding" if events else "Content-Length", "chunked" if events else str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+        time.sleep(0.05)
+        if events:
+            self.rfile.read()  # until the client goes
+
+    def log_message(self, *_):
+        pass
 
 
+@pytest.mark.alone
+@pytest.mark.parametrize("timeout", [None, 0.4])
+def test_a_bar_while_nothing_happens(bars, timeout):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    where = f"http://127.0.0.1:{server.server_port}"
+    with arrayd.connect(where, timeout=timeout) as xp:
+        took(0.7, lambda: xp.job("j-1").wait(0.7, progress=True))
+
+    async def steps():
+        async with arrayd.aconnect(where, timeout=timeout) as axp:
+            job = await axp.job("j-1")
+            begun = time.monotonic()
+            with pytest.raises(TimeoutError):
+                await job.wait(0.7, progress=True)
+            assert 0.7 <= time.monotonic() - begun < 1.3
+
+    asyncio.run(steps())
+    assert bars == ["closed"] * 2
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.alone
 def test_an_impatient_client(daemon, api):
     """A wait is shorter than what the transport takes for a daemon that has gone."""
-    with arrayd.connect(url(daemon), timeout=1.2) as xp:
+    with arrayd.connect(url(daemon), timeout=0.5) as xp:
         job = xp.program(["u += 1"], steps=LONG, u=xp.ones(10))
-        took(2.0, lambda: job.wait(2.0))
+        took(0.8, lambda: job.wait(0.8))
+        for timeout, seconds in ((10, 5), (1000, 30), (None, 30)):
+            xp._transport.timeout = timeout
+            assert job._waiting(None)[0].headers == (("Prefer", f"wait={seconds}"),)
         assert job.cancel().wait().state == "cancelled"
 
 

@@ -15,7 +15,7 @@ from ._array import Array
 from ._async_transport import AsyncReleaser, AsyncTransport
 from ._client import again
 from ._engine import Engine
-from ._errors import ArraydError, NotFound
+from ._errors import ArraydError, ConnectionLost, NotFound
 from ._export import Exported
 from ._graph import Node
 from ._jobs import Events, JobFailed, JobStatus, StepsBar
@@ -136,7 +136,7 @@ class AsyncJob(JobStatus):
         """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
-            with contextlib.suppress(asyncio.TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError, ConnectionLost):  # as in `Job._show`
                 await asyncio.wait_for(self._show(), timeout)
         while not self.ended:
             request, pause = self._waiting(until)

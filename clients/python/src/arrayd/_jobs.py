@@ -1,6 +1,7 @@
 """Jobs: programs that the server runs."""
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
@@ -164,12 +165,9 @@ class Job(JobStatus):
         with StepsBar(self.status.get("steps")) as bar:
             if not bar:
                 return
-            try:
+            with contextlib.suppress(ConnectionLost):  # nothing came for a while: then it is waited for without the bar
                 for status in self._events(until):
                     bar.show(status)
-            except ConnectionLost:
-                if until is None or time.monotonic() < until:
-                    raise
 
     def events(self) -> Iterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""

@@ -226,7 +226,9 @@ class Transport(Endpoint):
 
     def in_child(self) -> None:
         super().in_child()
-        self._idle = collections.deque()
+        idle, self._idle = self._idle, collections.deque()
+        for wire, _ in idle:
+            wire.close()
 
     def take(self) -> Tuple[Wire, bool]:
         """A connection, and whether it has been used before."""
