@@ -3,12 +3,14 @@ import pathlib
 import socket
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
+from arrayd._errors import error_of  # noqa: E402
 from arrayd._transport import Request, Transport  # noqa: E402
 from arrayd._wire import JOINED, ROOM  # noqa: E402
 
@@ -59,7 +61,7 @@ class Server:
 
 def reply(body, *lines, status=200, length=True):
     lines = [*lines, f"Content-Length: {len(body)}"] if length else lines
-    return "\r\n".join([f"HTTP/1.1 {status} X", *lines, "", ""]).encode() + body
+    return "\r\n".join([f"HTTP/1.1 {status} X", *lines, "", ""]).encode("latin-1") + body
 
 
 @pytest.mark.parametrize("pieces, want", [
@@ -89,7 +91,10 @@ def test_to_the_end_of_the_connection():
 @pytest.mark.parametrize("raw", [
     b"SMTP ready\r\n\r\n", b"HTTP/2 200\r\n\r\n", b"HTTP/1.1 2x0 X\r\n\r\n", reply(b"abc")[:-1], b"HTTP/1.1 200 X\r\nA: ",
     b"HTTP/1.1 200 X\r\nA: " + b"y" * (ROOM + 10), b"", reply(b"5\r\nab", "Transfer-Encoding: chunked", length=False),
-    reply(b"five\r\nabcde\r\n0\r\n\r\n", "Transfer-Encoding: chunked", length=False)])
+    *(reply(size + b"\r\nabcde\r\n0\r\n\r\n", "Transfer-Encoding: chunked", length=False)
+      for size in (b"five", b"-5", b"+5", b"0x5", b"5_0", b"", b"f" * 17)),
+    *(reply(b"abc", f"Content-Length: {n}", length=False) for n in ("-3", "+3", "3_0", "x", "", "\u00b2", "9" * 30, "9" * 5000)),
+    reply(b"abc", "Content-Length: 2"), b"HTTP/1.1 2\xb20 X\r\n\r\n"])
 def test_replies_that_are_none(raw):
     with Server([raw]) as server:
         t = Transport(server.url, timeout=10)
@@ -124,15 +129,52 @@ def test_a_refusal_before_the_body_is_through():
 
 def test_a_connection_that_was_closed_meanwhile():
     """Is replaced, but nothing is done twice that may not be."""
-    with Server([reply(b"1")], [reply(b"2")], [reply(b"3")]) as server:
+    with Server([reply(b"1")], [reply(b"2"), b""], [reply(b"3"), b""], [reply(b"4")]) as server:
         t = Transport(server.url)
         assert t.send(Request("GET", "/x")).body == b"1"
-        assert t.send(Request("GET", "/x")).body == b"2"
+        time.sleep(0.05)  # it is seen to be closed
+        assert t.send(Request("POST", "/x", b"{}")).body == b"2"
+        assert t.send(Request("GET", "/x")).body == b"3"  # and not this one: it ends when it is used
         with pytest.raises(arrayd.ConnectionLost):
             t.send(Request("POST", "/x", b"{}"))
         t.delete_all(["/v1/arrays/a"])
         t.close()
-    assert [head.split(b" ")[0] for head, _ in server.asked] == [b"GET", b"GET", b"DELETE"]
+    assert [head.split(b" ")[0] for head, _ in server.asked] == [b"GET", b"POST", b"GET", b"GET", b"POST", b"DELETE"]
+
+
+@pytest.mark.parametrize("more", [reply(b"not yours"), reply(b"", status=408)])
+def test_what_nobody_asked_for(more):
+    """Is not taken for the next request's reply, whether it comes with the last one or behind it."""
+    with Server([[reply(b"1"), more]], [reply(b"y" * 300_000) + more], [reply(b"3")]) as server:
+        t = Transport(server.url)
+        assert t.send(Request("GET", "/x")).body == b"1"
+        time.sleep(0.05)
+        view = memoryview(bytearray(300_000))
+        assert t.send(Request("GET", "/x", into=view)).body == b"" and bytes(view[-2:]) == b"yy"
+        assert t.send(Request("GET", "/x")).body == b"3"
+        t.close()
+
+
+@pytest.mark.parametrize("raw", [reply(b"", "Location: /", status=302), reply(b"moved", status=300), reply(b"", status=304)])
+def test_what_is_neither_success_nor_a_mistake(raw):
+    with Server([raw]) as server:
+        t = Transport(server.url, timeout=10)
+        with pytest.raises(arrayd.ArraydError):
+            t.send(Request("GET", "/x"))
+        t.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[" * 100_000])
+def test_json_that_is_none(body):
+    with Server([reply(body), reply(body, "Retry-After: \u00b2", status=503)]) as server:
+        t = Transport(server.url, timeout=10)
+        with pytest.raises(arrayd.ArraydError, match="no JSON"):
+            t.send(Request("GET", "/x")).json()
+        with pytest.raises(arrayd.Busy):
+            t.send(Request("GET", "/x"))
+        t.close()
+    for p in (b'{"code":"x","detail":"y","pointer":["/expr"],"offset":1e300}', b'{"code":[],"detail":{},"pointer":"/expr","offset":1' + b"0" * 30 + b"}"):
+        assert "1 +" in str(error_of(422, {}, p).with_expression("1 +"))
 
 
 def test_what_is_sent():

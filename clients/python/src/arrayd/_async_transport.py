@@ -20,7 +20,7 @@ from typing import Any, AsyncIterator, Deque, List, Optional, Tuple, TypeVar, Un
 from ._errors import ConnectionLost, error_of
 from ._releases import EXIT_S, PAUSE_S, Releases
 from ._transport import IDLE_S, Endpoint, Request, Response, Steps
-from ._wire import BadReply, Gone, Head, forsake, head_of
+from ._wire import BadReply, Gone, Head, chunk_length, forsake, head_of
 
 BUFFER = 1 << 16  # bytes: a reply's head is no longer
 PIECE = 1 << 18  # bytes that are written before it is looked whether they go
@@ -158,7 +158,7 @@ class Wire(asyncio.BufferedProtocol):
             if self._over():
                 return
             self._transport.write(view[at:at + PIECE])
-            while self._full and not self._over():
+            while (self._full or self._transport.is_closing()) and not self._over():
                 await self._wait()
 
     def _over(self) -> bool:
@@ -240,10 +240,7 @@ class Body:
             if not self.first:
                 await self.wire.until(b"\r\n")
             self.first = False
-            try:
-                self.left = int((await self.wire.until(b"\r\n")).split(b";")[0], 16)
-            except ValueError:
-                raise BadReply("a chunk of the reply has no length") from None
+            self.left = chunk_length(await self.wire.until(b"\r\n"))
             if not self.left:
                 while await self.wire.until(b"\r\n") != b"\r\n":
                     pass
@@ -403,7 +400,7 @@ class AsyncTransport(Endpoint):
         else:
             async with self._turns:
                 response = await self._sent(r)
-        if response.status >= 400:
+        if response.status >= 300:
             raise error_of(response.status, response.headers, response.body)
         return response
 
@@ -446,7 +443,7 @@ class AsyncTransport(Endpoint):
         try:
             await self._asked(wire, r)
             head, body = await self._answered(wire, r.method)
-            if head.status >= 400:
+            if head.status >= 300:
                 raise error_of(head.status, head.headers, await body.whole(None))
             rest = b""
             while True:

@@ -1,12 +1,13 @@
 """How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_transport.py`)."""
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Optional, Set
 
 import numpy as np
 
 from ._dtypes import DType, dtype_of, name_of
-from ._errors import ArraydError
+from ._errors import ArraydError, ConnectionLost
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
 from ._releases import Releases
 from ._transport import OCTETS, Request, Response, Steps, ask
@@ -176,6 +177,8 @@ def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:
 
 
 def from_bytes(body: bytes, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
+    if len(body) != math.prod(shape) * dtype.itemsize:
+        raise ConnectionLost(0, "connection_lost", f"the reply has {len(body)} bytes: not an array of shape {shape}")
     return np.frombuffer(body, dtype).reshape(shape)
 
 

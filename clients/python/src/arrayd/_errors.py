@@ -26,7 +26,7 @@ class ArraydError(Exception):
             text += f" at {self.pointer}"
         if self.expression:
             text += f"\n    {self.expression}"
-            if self.offset is not None:
+            if self.offset is not None and 0 <= self.offset <= len(self.expression):
                 text += "\n    " + " " * self.offset + "^"
         return text
 
@@ -89,9 +89,10 @@ def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
     try:
         p = json.loads(body)
         code, detail = str(p["code"]), str(p["detail"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         p, code, detail = {}, "unknown", body[:200].decode("utf-8", "replace") or f"status {status}"
     after = headers.get("retry-after")
     cls = _BY_CODE.get(code) or _BY_STATUS.get(status, ArraydError)
-    return cls(status, code, detail, p.get("pointer"), p.get("offset"), None, headers.get("x-request-id"),
-               float(after) if after and after.isdigit() else None)
+    pointer, offset = p.get("pointer"), p.get("offset")
+    return cls(status, code, detail, pointer if isinstance(pointer, str) else None, offset if isinstance(offset, int) else None, None,
+               headers.get("x-request-id"), float(after) if after and after.isascii() and after.isdigit() else None)

@@ -48,7 +48,10 @@ class Response(NamedTuple):
     body: bytes
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as e:
+            raise ArraydError(self.status, "bad_reply", f"the reply is no JSON: {e}") from e
 
 
 Steps = Generator[Request, Response, T]
@@ -237,7 +240,7 @@ class Transport(Endpoint):
                 c, since = self._idle.pop()
             except IndexError:
                 return self._connect(), False
-            if time.monotonic() - since < IDLE_S:
+            if c.usable and time.monotonic() - since < IDLE_S:
                 return c, True
             c.close()
 
@@ -271,7 +274,7 @@ class Transport(Endpoint):
             except BaseException:
                 c.close()
                 raise
-            if response.status >= 400:
+            if response.status >= 300:
                 raise error_of(response.status, response.headers, response.body)
             return response
 
@@ -306,7 +309,7 @@ class Transport(Endpoint):
             with _told():
                 c.write(self.head_of(r), r.body)
                 h = c.head(r.method)
-                if h.status >= 400:
+                if h.status >= 300:
                     raise error_of(h.status, h.headers, c.body(h))
         except BaseException:
             c.close()

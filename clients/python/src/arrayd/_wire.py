@@ -7,11 +7,13 @@ and an array's memory without a copy here.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional
 
 ROOM = 1 << 16  # bytes: a reply's head, and a line of it, is no longer
+DIGITS = 16  # of a length; more could only be a lie
 JOINED = 1 << 16  # bytes: a body up to that goes with its head in one piece
 
 
@@ -35,20 +37,39 @@ def head_of(raw: bytes, method: str) -> Head:
     """A reply's head, up to the empty line."""
     first, *lines = raw.decode("latin-1").split("\r\n")
     version, code = first[:9], first[9:12]
-    if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not code.isdigit():
+    if version not in ("HTTP/1.1 ", "HTTP/1.0 ") or not _is_number(code):
         raise BadReply(f"this is no HTTP/1.1 reply: {first[:40]!r}")
-    headers = {}
+    headers: Dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
-        headers[name.lower()] = value.strip()
+        name, value = name.lower(), value.strip()
+        if name == "content-length" and headers.get(name, value) != value:
+            raise BadReply("the reply has two lengths")
+        headers[name] = value
     status = int(code)
     stays = version == "HTTP/1.1 " and "close" not in headers.get("connection", "").lower()
     if method == "HEAD" or status in (204, 304) or status < 200:
         return Head(status, headers, False, 0, stays)
     if "chunked" in headers.get("transfer-encoding", "").lower():
         return Head(status, headers, True, -1, stays)
-    length = headers.get("content-length", "")
-    return Head(status, headers, False, int(length), stays) if length.isdigit() else Head(status, headers, False, -1, False)
+    length = headers.get("content-length")
+    if length is None:
+        return Head(status, headers, False, -1, False)
+    if not _is_number(length) or len(length) > DIGITS:
+        raise BadReply(f"the reply's length is no number: {length[:40]!r}")
+    return Head(status, headers, False, int(length), stays)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()  # to Python superscripts are digits, too
+
+
+def chunk_length(line: bytes) -> int:
+    """Of a chunk, by the line before it."""
+    text = line.split(b";")[0].strip()
+    if not 0 < len(text) < DIGITS or text.strip(b"0123456789abcdefABCDEF"):
+        raise BadReply("a chunk of the reply has no length")
+    return int(text, 16)
 
 
 def is_buffer(body: Any) -> bool:
@@ -84,6 +105,10 @@ class Wire:
         self._buffer = bytearray(ROOM)
         self._view = memoryview(self._buffer)
         self._start = self._end = 0  # what was received and not yet read
+        self._arrived: Any = None
+        if hasattr(select, "poll") and not isinstance(sock, ssl.SSLSocket):
+            self._arrived = select.poll()
+            self._arrived.register(sock, select.POLLIN)
 
     @classmethod
     def to(cls, host: str, port: int, path: Optional[str], context: Optional[ssl.SSLContext], timeout: Optional[float]) -> "Wire":
@@ -113,6 +138,12 @@ class Wire:
     def forsake(self) -> None:
         if self.sock.fileno() >= 0:
             forsake(self.sock)
+
+    @property
+    def usable(self) -> bool:
+        """Open, with nothing in it that nobody asked for: the next reply is the next request's. (A socket with TLS may hold something of
+        TLS's own.)"""
+        return self._start == self._end and (self._arrived is None or not self._arrived.poll(0))
 
     # --- out ---
 
@@ -192,10 +223,7 @@ class Wire:
         left = h.length
         while h.chunked or left:
             if h.chunked:
-                try:
-                    left = int(self._until(b"\r\n").split(b";")[0], 16)
-                except ValueError:
-                    raise BadReply("a chunk of the reply has no length") from None
+                left = chunk_length(self._until(b"\r\n"))
                 if not left:
                     while self._until(b"\r\n"):
                         pass
