@@ -218,6 +218,12 @@ def test_the_end_of_a_client(xp, api, daemon):
         assert len(ids(api)) == 152
     assert ids(api) == {others.id, named.id} and len(held) == 150
     xp.delete("stays")
+    for k in range(60):  # what the thread is told of just then
+        with arrayd.connect(url(daemon)) as client:
+            held = client.ones(3).compute()
+            if k % 2:
+                del held
+        assert ids(api) == {others.id}, k
 
 
 def test_a_daemon_that_has_gone(daemon_with):

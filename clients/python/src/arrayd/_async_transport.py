@@ -532,10 +532,11 @@ class AsyncReleaser(Releases):
         """Now; what another task is just releasing is gone, too, on return."""
         self._here()
         async with self._flushing:
-            paths = self.batch()
-            while paths and not self.transport.closed:
+            while not self.transport.closed:
+                paths = self.batch()
+                if not paths:
+                    return
                 try:
                     await self.transport.delete_all(paths)
                 except ConnectionLost:
                     return
-                paths = self.batch()

@@ -34,7 +34,7 @@ class Releases:
 
     def _reset(self) -> None:
         self._watched: Dict[str, "weakref.finalize[Any, Any]"] = {}  # changed by finalizers, too: nothing here takes a lock
-        self._pending: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()  # a put may interrupt another
+        self._pending: "queue.SimpleQueue[str]" = queue.SimpleQueue()  # a put may interrupt another
 
     def watch(self, user: object, path: str) -> None:
         """The path is deleted when its user has gone."""
@@ -70,11 +70,9 @@ class Releases:
         paths: List[str] = []
         while len(paths) < MOST:
             try:
-                path = self._pending.get_nowait()
+                paths.append(self._pending.get_nowait())
             except queue.Empty:
                 break
-            if path is not None:
-                paths.append(path)
         return paths
 
     def forget(self) -> None:
@@ -139,6 +137,7 @@ class Releaser(Releases):
 
     def _reset(self) -> None:
         super()._reset()
+        self._wake: "queue.SimpleQueue[bool]" = queue.SimpleQueue()  # for the thread; True: it may end
         self._flushing = threading.Lock()
         self._starting = threading.Lock()
         self._thread: Optional[threading.Thread] = None
@@ -150,6 +149,10 @@ class Releaser(Releases):
                 self._thread = threading.Thread(target=self._work, name="arrayd-release", daemon=True)
                 self._thread.start()
 
+    def add(self, path: str) -> None:
+        super().add(path)
+        self._wake.put(False)
+
     def finish(self) -> None:
         others = self._flushing.acquire(timeout=EXIT_S)  # what the thread is just deleting
         try:
@@ -157,31 +160,31 @@ class Releaser(Releases):
         finally:
             if others:
                 self._flushing.release()
-        self._pending.put(None)  # the thread may end
+        self._wake.put(True)
 
     def flush(self) -> None:
         """Now; what another thread is just releasing is gone, too, on return."""
         with self._flushing:
-            paths = self.batch()
-            while paths and not self.transport.closed:
+            while not self.transport.closed:
+                paths = self.batch()
+                if not paths:
+                    return
                 try:
                     self.transport.delete_all(paths)
                 except ConnectionLost:
                     return
-                paths = self.batch()
 
     def _work(self) -> None:
         while True:
             try:
-                path = self._pending.get(timeout=IDLE_S)
+                last = self._wake.get(timeout=IDLE_S)
             except queue.Empty:
-                path = None
-            if path is None:
+                last = True
+            if not self._pending.empty():
+                time.sleep(PAUSE_S)
+                self.flush()
+            if last:
                 with self._starting:
                     if not self._watched and self._pending.empty():
                         self._thread = None
                         return
-                continue
-            self._pending.put(path)  # whoever flushes meanwhile sees it
-            time.sleep(PAUSE_S)
-            self.flush()
