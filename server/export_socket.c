@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -109,6 +110,16 @@ static void unlink_all(struct export_socket *s)
             unlink(s->listeners[i].path);
 }
 
+/* Nobody need be known to connect here: the descriptors are for those who speak HTTP, too. */
+static size_t at_most(size_t wanted)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
+        return wanted;
+    size_t fourth = (size_t)r.rlim_cur / 4;
+    return wanted < fourth ? wanted : fourth;
+}
+
 enum err_code export_socket_open(const struct export_socket_config *config,
                                  struct export_socket **ret, struct err *e)
 {
@@ -118,6 +129,7 @@ enum err_code export_socket_open(const struct export_socket_config *config,
     if (r != ERR_OK)
         return r;
     s->config = *config;
+    s->config.max_connections = at_most(config->max_connections);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->listeners = mem_calloc(config->n_listen, sizeof *s->listeners);
     if (s->wake < 0)

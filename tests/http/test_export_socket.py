@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from conftest import settle
+from conftest import find_binary, settle
 from exported import Export, descriptors, dial, figures, hear, present
 
 DATA = np.arange(1000.)
@@ -235,6 +235,24 @@ def test_more_connections_than_may_be(local):
     x.take().finish()
     for h in held:
         h.finish()
+
+
+def test_silent_connections_leave_descriptors(daemon_with, tmp_path):
+    """Who only connects to PATH.fd keeps nobody from being served."""
+    few = tmp_path / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 128\nexec "{find_binary()}" "$@"\n')
+    few.chmod(0o755)
+    d = daemon_with("--backend", "cpu", "--allow-export", "--listen", f"unix:{tmp_path}/s", binary=str(few))
+    silent = [dial(f"{tmp_path}/s.fd") for _ in range(150)]
+    wait(lambda: descriptors(d.pid) >= 32)
+    began = time.monotonic()
+    for _ in range(20):
+        c = d.client(unix=d.unix)
+        c.expect(200, c.get("/v1/info"))
+        c.close()
+    assert time.monotonic() - began < 5  # not when their time is over, after 10 s
+    for s in silent:
+        s.close()
 
 
 def test_hostile_bytes(local):
@@ -487,12 +505,15 @@ def test_the_end_waits_for_writers(local, tmp_path):
     for name in "ruw":
         c.upload(DATA, name)
     reader, writer, offer = Export(c, "r"), Export(c, "u", "write"), Export(c, "w", "write", take=False)
+    late = dial(d.fd)  # its name soon goes
     c.close()
     d.proc.send_signal(signal.SIGTERM)
     assert reader.socket.recv(1) == b""
     said, fds = hear(writer.socket)
     assert (said["status"], said["code"], fds) == (503, "draining", [])
-    assert present(d.fd, offer.reply["token"])[1]["status"] == 404
+    late.sendall(offer.reply["token"].encode() + b"\n")
+    assert hear(late)[0]["status"] == 404
+    late.close()
     writer.array()[...] = 2
     assert d.proc.poll() is None
     writer.finish()
