@@ -22,6 +22,8 @@ from arrayd.cli._context import human  # noqa: E402
 from arrayd.cli._streams import itemsize  # noqa: E402
 from arrayd.cli._values import DTYPES, pointed  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 
 @pytest.fixture
 def run(daemon, api):  # api: what is left behind is seen

@@ -6,6 +6,8 @@ import pytest
 
 from cli import cli
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 
 @pytest.fixture
 def run(daemon, api, tmp_path, monkeypatch):

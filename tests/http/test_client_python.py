@@ -21,6 +21,8 @@ PACKAGE = REPO / "clients" / "python"
 sys.path.insert(0, str(PACKAGE / "src"))
 import arrayd  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
           "complex64", "complex128"]
 

@@ -18,6 +18,8 @@ import arrayd  # noqa: E402
 
 from test_tls import make_certificate  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 
 def run(steps, seconds=60):
     """A coroutine to its end; what is left of tasks or connections then is a mistake."""

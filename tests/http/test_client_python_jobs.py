@@ -15,6 +15,8 @@ sys.path.insert(0, str(REPO / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
 from arrayd._transport import Response  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 LONG = 10**12
 
 

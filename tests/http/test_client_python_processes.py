@@ -22,6 +22,8 @@ import arrayd  # noqa: E402
 from arrayd import _client  # noqa: E402
 from arrayd._transport import Transport  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 
 def url(daemon):
     return f"http://127.0.0.1:{daemon.port}"

@@ -14,6 +14,8 @@ import pytest
 
 from test_client_python import PACKAGE, arrayd, requests, same, xp  # noqa: F401
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 N = np.arange(12.0).reshape(3, 4)
 
 

@@ -14,6 +14,8 @@ from arrayd._errors import error_of  # noqa: E402
 from arrayd._transport import Request, Transport  # noqa: E402
 from arrayd._wire import JOINED, ROOM  # noqa: E402
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
 
 class Server:
     """Gives each connection its list of replies, one a request, and closes it. `asked` is what came."""
