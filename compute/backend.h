@@ -160,11 +160,15 @@ struct backend_ops {
      * (`must`: as long as the process may have any, else only while there are plenty).
      * share_export: *ret_fd, the caller's to close, with CLOEXEC; not `write`: for reading alone
      * where the system can make that so. It may be called while another thread does or work uses
-     * the memory. share_free takes as long as it takes to give pages back: not under a lock, nor on
-     * a thread that serves; nothing may use the memory any more. */
+     * the memory. Where there is share_fits, memory is handed out for reading or for writing, not
+     * for both at once; share_fits: whether, after what it was handed out for, it can be.
+     * share_free takes as long as it takes to give pages back: not under a lock, nor on a thread
+     * that serves; nothing may use the memory any more. */
     const char *(*share_problem)(struct backend *b, int device);
     enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e);
+    bool (*share_fits)(struct backend *b, int device, const struct shared_block *share,
+                       bool write); /* NULL: always */
     enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
                                   bool write, int *ret_fd, struct err *e);
     void (*share_free)(struct backend *b, int device, const struct shared_block *share);

@@ -131,11 +131,33 @@ static void worked(void *user, enum err_code result, double device_ms)
     arrive(x);
 }
 
+/* With the lock held: it is exported for the other of reading and writing, and its memory can be
+ * handed out for one only. */
+static bool is_opposed(const struct exporting *x)
+{
+    struct buffer *b = x->array->buffer;
+    uint32_t writers = atomic_load(&b->exports_write);
+    return x->engine->backend->ops->share_fits &&
+           (x->write ? atomic_load(&b->exports) > writers : writers > 0);
+}
+
 /* With the lock held: whether it cannot be exported as it is. Who writes from outside must not
  * write what a download reads. */
 static bool has_to_move(const struct exporting *x, const struct storage *st)
 {
-    return !st->share.data || (x->write && atomic_load(&st->pins) > 0);
+    struct backend *b = x->engine->backend;
+    return !st->share.data || (x->write && atomic_load(&st->pins) > 0) || is_opposed(x) ||
+           (b->ops->share_fits && !b->ops->share_fits(b, st->device, &st->share, x->write));
+}
+
+static enum err_code cannot_move(const struct exporting *x, struct err *e)
+{
+    if (is_opposed(x))
+        return err_set(e, ERR_CONFLICT, "the array is exported for %s: not for both at once",
+                       x->write ? "reading" : "writing");
+    return err_set(e, ERR_CONFLICT,
+                   "the array is exported already, and a download is reading it, or who had it for "
+                   "writing has sealed it: that has to end first");
 }
 
 /* With the lock held: the task that is to be waited for. `to`, where it has to move, is taken. */
@@ -169,9 +191,7 @@ static enum err_code submit(struct exporting *x, struct task *take_t, struct sto
     enum err_code code = ERR_OK;
     *ret_moves = moves && !*to;
     if (moves && st->share.data && atomic_load(&b->exports) > 0)
-        code = err_set(e, ERR_CONFLICT,
-                       "the array is exported already, and a download is reading it: nobody can "
-                       "write to its memory until that has ended");
+        code = cannot_move(x, e);
     struct storage *none = NULL;
     if (code == ERR_OK && !*ret_moves)
         code = order(x, take_t, moves ? to : &none, e);

@@ -12,6 +12,9 @@
  * else afterwards but back to the system, which clears it. Who keeps a mapping after his export has
  * ended sees what the same array has there later, never another's.
  *
+ * On the CPU memory is exported for reading or for writing, not for both at once: what was handed
+ * out for reading is sealed against writing, and moved when it is to be exported for writing.
+ *
  * Order: an export is there when everything that had been asked to write the memory, with `write`
  * to touch it at all, has run; work that is asked for afterwards is for the caller to keep away
  * (leases). Before engine_export_end the other process has to have ended its own work on the
@@ -44,8 +47,9 @@ struct exporting {
     void *user;
 
     /* When told: ERR_OK and the rest, or why not. ERR_FORBIDDEN: exports are off, or this device
-     * cannot (engine_export_problem). ERR_CONFLICT: nothing there (size 0); or (`write`) a download
-     * is reading an array that is exported already, which can be neither waited for nor evaded.
+     * cannot (engine_export_problem). ERR_CONFLICT: nothing there (size 0); an array
+     * that is exported already would have to move: on the CPU, as it is exported for the other of
+     * reading and writing; or (`write`) as a download is reading it.
      * ERR_OUT_OF_MEMORY, ERR_QUOTA: there is no room to move it. ERR_OVERLOADED: no descriptor is
      * left. Otherwise what the work said that the contents come from. The array is as it was. */
     enum err_code code;

@@ -111,6 +111,12 @@ static enum err_code share_alloc(struct backend *b, int device, int64_t size, bo
     return cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e);
 }
 
+static bool share_fits(struct backend *b, int device, const struct shared_block *share, bool write)
+{
+    (void)b, (void)device;
+    return cpu_share_fits(share, write);
+}
+
 static enum err_code share_export(struct backend *b, int device, const struct shared_block *share,
                                   bool write, int *ret_fd, struct err *e)
 {
@@ -229,6 +235,7 @@ const struct backend_ops backend_cpu_ops = {
     .free = cpu_free,
     .share_problem = share_problem,
     .share_alloc = share_alloc,
+    .share_fits = share_fits,
     .share_export = share_export,
     .share_free = share_free,
     .uuid = cpu_uuid,

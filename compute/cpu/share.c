@@ -5,8 +5,12 @@
  * page that cannot be had would end the process as well: there all of it is taken at once.
  *
  * Descriptors: each block keeps one, which is handed on for writing. For reading the file is opened
- * anew, read-only, by its name in /proc; it is the owner's alone (0600), or whoever has that
- * descriptor could open it once more, for writing, in the same way. */
+ * anew, read-only, by its name in /proc. Who has that descriptor, and runs as the same user, could
+ * open it once more, for writing, in the same way: so the file is sealed against writing first. The
+ * mapping that there is goes on being written, but nobody gets another, for ever: memory that was
+ * handed out for reading is not what can be handed out for writing. A client that has it for
+ * writing can set seals himself; what he can bring about is that the array has to move. Before
+ * Linux 5.1, without that seal, only the file's mode (0600) keeps other users from writing. */
 #include "compute/cpu/share.h"
 
 #include <errno.h>
@@ -21,6 +25,10 @@
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u /* Linux 6.3 */
+#endif
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 16 /* Linux 5.1 */
 #endif
 
 #define PAGE       INT64_C(4096)
@@ -70,7 +78,7 @@ static bool prepare(int fd, int64_t size)
 {
     return fchmod(fd, 0600) == 0 && ftruncate(fd, size) == 0 &&
            (!is_strict() || fallocate(fd, 0, 0, size) == 0) &&
-           fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+           fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 }
 
 /* Large ones on 2 MiB boundaries, so that huge pages fit. */
@@ -164,10 +172,31 @@ enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
     return code;
 }
 
+bool cpu_share_fits(const struct shared_block *share, bool write)
+{
+    int seals = fcntl((int)share->handle, F_GET_SEALS);
+    if (write)
+        return !(seals & F_SEAL_FUTURE_WRITE);
+    return (seals & F_SEAL_FUTURE_WRITE) || !(seals & F_SEAL_SEAL);
+}
+
+/* For all who get a descriptor from here on. */
+static enum err_code seal(int fd, struct err *e)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    if ((seals & F_SEAL_FUTURE_WRITE) ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 || errno == EINVAL)
+        return ERR_OK; /* EINVAL: the kernel has no such seal */
+    return err_set(e, ERR_CONFLICT, "the array's memory has been sealed by who had it for writing");
+}
+
 enum err_code cpu_share_export(const struct shared_block *share, bool write, int *ret_fd,
                                struct err *e)
 {
     char path[64];
+    enum err_code code = write ? ERR_OK : seal((int)share->handle, e);
+    if (code != ERR_OK)
+        return code;
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)share->handle);
     int fd =
         write ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);

@@ -14,7 +14,7 @@ from conftest import settle
 from exported import Export, figures, present
 from test_leases import DATA, DELETES, FREE, READS, UNDOES, WRITES, prepare, send
 
-GET_SEALS, SEALS = 1034, 1 | 2 | 4  # F_GET_SEALS; SEAL, SHRINK, GROW
+GET_SEALS, SIZE_SEALS, WRITE_SEALS = 1034, 2 | 4, 1 | 16  # F_GET_SEALS; SHRINK, GROW; SEAL, FUTURE_WRITE
 
 
 @pytest.fixture(params=["cpu", "gpu"])
@@ -76,18 +76,30 @@ def test_a_readers_descriptor_is_for_reading(c):
         if is_gpu(c):
             pytest.skip("CUDA knows no such descriptors")
         assert fcntl.fcntl(x.fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        assert fcntl.fcntl(x.fd, GET_SEALS) & SEALS == SEALS
+        assert fcntl.fcntl(x.fd, GET_SEALS) & (SIZE_SEALS | WRITE_SEALS) == SIZE_SEALS | WRITE_SEALS
         with pytest.raises(PermissionError):
             mmap.mmap(x.fd, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         with pytest.raises(OSError):
             os.write(x.fd, b"x")
+        again = os.open(f"/proc/self/fd/{x.fd}", os.O_RDWR)  # the file is of the same user
+        with pytest.raises(PermissionError):
+            mmap.mmap(again, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        with pytest.raises(PermissionError):
+            os.write(again, b"x")
+        os.close(again)
+        y.finish()
+        c.fails(409, "conflict", c.post("/v1/arrays/u/export", {"mode": "write"}, headers=x.lease))  # not both at once
+    with Export(c, "u", "write") as x:  # nor the same memory
+        x.array()[...] += 1
+    with Export(c, "u") as x:
+        assert np.array_equal(x.array(), DATA + 1)
 
 
 def test_nobody_changes_the_size(c):
     with Export(c, "u", "write") as x:
         if is_gpu(c):
             pytest.skip("a handle of the driver's has no size")
-        assert fcntl.fcntl(x.fd, GET_SEALS) & SEALS == SEALS
+        assert fcntl.fcntl(x.fd, GET_SEALS) & SIZE_SEALS == SIZE_SEALS
         for size in (0, 1 << 30):
             with pytest.raises(OSError):
                 os.ftruncate(x.fd, size)

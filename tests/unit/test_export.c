@@ -9,9 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "tests/unit/export_front.h"
+
+#define FUTURE_WRITE 16 /* F_SEAL_FUTURE_WRITE */
 
 static void both_ways(void **state)
 {
@@ -54,7 +57,7 @@ static void both_ways(void **state)
         engine_export_figures(f.g, &n);
         assert_int_equal(n.readers + n.writers + n.bytes, 0);
         assert_int_equal(n.total, 2);
-        assert_int_equal(n.moved, ways[i] == MOVES);
+        assert_int_equal(n.moved, 1 + (ways[i] == MOVES)); /* from what was for reading */
         assert_int_equal(n.shareable, ways[i] == MOVES ? PAGE : 2 * PAGE);
         assert_int_equal(account_used(f.account), engine_bytes_in_use(f.g));
         close_fixture(&f);
@@ -72,18 +75,31 @@ static void views_follow(void **state)
     assert_int_equal(export(&f, v, true, &x), ERR_OK);
     assert_int_equal(x.exported.offset, sizeof(double));
     assert_true(array_is_exported(f.a) && array_written_outside(v));
-    assert_int_equal(export(&f, f.a, false, &whole), ERR_OK);
-    double *p = map(&x, true), *q = map(&whole, false);
+    assert_int_equal(export(&f, f.a, false, &whole), ERR_CONFLICT); /* not both at once */
+    assert_int_equal(export(&f, f.a, true, &whole), ERR_OK);
+    double *p = map(&x, true), *q = map(&whole, true);
     assert_true(p[0] == 1 && q[1] == 1 && p[2] == 3);
     p[0] = 77;
     assert_true(q[1] == 77);
     unmap(&x, p);
     unmap(&whole, q);
     end_export(&x);
-    assert_true(array_is_exported(v) && !array_written_outside(v));
+    assert_true(array_is_exported(v) && array_written_outside(v));
     end_export(&whole);
+    assert_true(!array_is_exported(v) && !array_written_outside(v));
     array_unref(v);
     close_fixture(&f);
+}
+
+static void cannot_be_reopened(int fd)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int again = open(path, O_RDWR | O_CLOEXEC); /* it is the same user's */
+    assert_true(again >= 0);
+    assert_true(mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) == MAP_FAILED);
+    assert_int_equal(pwrite(again, "x", 1, 0), -1);
+    close(again);
 }
 
 /* Who may read cannot write, nobody can make it shorter, and no program that is started gets it. */
@@ -93,11 +109,11 @@ static void what_a_descriptor_can_do(void **state)
     struct fixture f;
     struct exporting x;
     struct stat status;
-    const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     open_fixture_sharing(&f, AT_ONCE);
     for (int write = 0; write <= 1; write++) {
         assert_int_equal(export(&f, f.a, write, &x), ERR_OK);
         int fd = x.exported.fd;
+        const int seals = F_SEAL_SHRINK | F_SEAL_GROW | (write ? 0 : FUTURE_WRITE | F_SEAL_SEAL);
         void *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_int_equal(p != MAP_FAILED, write);
         assert_true(write || errno == EACCES);
@@ -112,6 +128,41 @@ static void what_a_descriptor_can_do(void **state)
         assert_int_equal(status.st_size, PAGE);
         if (write)
             munmap(p, PAGE);
+        else
+            cannot_be_reopened(fd);
+        end_export(&x);
+    }
+    close_fixture(&f);
+}
+
+/* Memory is moved where it was handed out for reading and is to be written, or where who had it for
+ * writing has sealed it; else it stays, and what is in it always does. */
+static void from_reading_to_writing(void **state)
+{
+    (void)state;
+    static const struct {
+        bool write, moves;
+        int seals; /* that the client sets */
+    } turns[] = {{false, false, 0}, {false, false, 0}, {true, true, 0},
+                 {true, false, 0},  {false, false, 0}, {true, true, F_SEAL_SEAL},
+                 {true, false, 0},  {false, true, 0},  {true, true, FUTURE_WRITE},
+                 {true, true, 0}};
+    struct fixture f;
+    struct exporting x;
+    struct export_figures n;
+    uint64_t moved = 0;
+    open_fixture_sharing(&f, AT_ONCE);
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        assert_int_equal(export(&f, f.a, turns[i].write, &x), ERR_OK);
+        engine_export_figures(f.g, &n);
+        assert_int_equal(n.moved - moved, turns[i].moves);
+        moved = n.moved;
+        double *p = map(&x, turns[i].write);
+        for (int k = 0; k < N; k++)
+            assert_true(p[k] == k);
+        unmap(&x, p);
+        if (turns[i].seals)
+            assert_int_equal(fcntl(x.exported.fd, F_ADD_SEALS, turns[i].seals), 0);
         end_export(&x);
     }
     close_fixture(&f);
@@ -233,8 +284,6 @@ static void downloads(void **state)
     assert_int_equal(evaluate(&f, "shift(a, 1, 'wrap')", f.a, NULL), ERR_CONFLICT);
     assert_int_equal(export(&f, f.a, true, &y), ERR_CONFLICT);
     assert_null(y.export);
-    assert_int_equal(export(&f, f.a, false, &y), ERR_OK);
-    end_export(&y);
     assert_int_equal(finish_reading(d, got), ERR_OK);
     assert_int_equal(export(&f, f.a, true, &y), ERR_OK);
     end_export(&y);
@@ -381,6 +430,7 @@ int main(void)
         cmocka_unit_test(both_ways),
         cmocka_unit_test(views_follow),
         cmocka_unit_test(what_a_descriptor_can_do),
+        cmocka_unit_test(from_reading_to_writing),
         cmocka_unit_test(it_waits),
         cmocka_unit_test(writes_stay),
         cmocka_unit_test(downloads),
