@@ -113,8 +113,14 @@ class Array:
         (`--allow-export`), and the client be connected to its Unix socket.
 
         With "read" others may read meanwhile, and nobody writes; with "write" nobody else touches the array, and what is written
-        is the array's when the `with` has ended. See `Exported`."""
+        is the array's when the `with` has ended. This client's own requests may use the array meanwhile. See `Exported`."""
         return Exported(self, mode)
+
+    @property
+    def _stays(self) -> bool:
+        """It is changed in place: others, or the memory that this process has of it, show the change."""
+        handle = self._node.handle
+        return self._shared or (handle is not None and handle.writer is self)
 
     def _owning(self) -> Steps[None]:
         """Its memory is its own: nobody else's values change when it is written to."""
@@ -272,11 +278,11 @@ class Array:
 
     def _becoming(self, node: Node) -> Steps[None]:
         """All of it has new values, of its shape and dtype."""
-        self._set((yield from self._client._engine.assign(self, node)) if self._shared else node)
+        self._set((yield from self._client._engine.assign(self, node)) if self._stays else node)
 
     def _assigning_region(self, index: Basic, v: Node) -> Steps[None]:
         c, node = self._client, self._node
-        if self._shared:
+        if self._stays:
             self._set((yield from c._engine.assign(self, v, index.text)))
             return
         known = node.value is not None or (node.handle is None and node.nbytes <= 4096)

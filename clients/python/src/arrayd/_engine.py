@@ -141,11 +141,11 @@ class Engine:
 
     def own_memory(self, user: Any, value: Optional[Node] = None) -> Steps[Node]:
         """A node of the values of `user`, an array, whose memory may be written to: he is the only one here that sees it change. A
-        shared array is written to itself, once what was made of it here, but for `value`, which is what will be written, is known,
+        shared array, and one that is exported for writing, is written to itself, once what was made of it here, but for `value`, which is what will be written, is known,
         and what is the same here has a copy; of others' memory, and where somebody here sees it, the copy is his."""
         node: Node = user._node
         handle = yield from self.place(node)
-        if user._shared:
+        if user._stays:
             for later in node.dependents():
                 if later is not value or later.dependents() or later.arrays():
                     yield from self.compute(later)
@@ -162,7 +162,7 @@ class Engine:
         return self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
 
     def assign(self, user: Any, value: Node, index: Optional[str] = None) -> Steps[Node]:
-        """The node of `user`, an array, with `value` in the region `index`, or everywhere: written in place where he shares it, or
+        """The node of `user`, an array, with `value` in the region `index`, or everywhere: written in place where he shares or exports it, or
         nobody else sees it, else to a copy."""
         target = yield from self.own_memory(user, value)
         assert target.handle is not None

@@ -7,10 +7,14 @@
 `Exported` asks for the memory (one request), fetches the descriptor (one exchange on the daemon's descriptor socket) and maps it; the
 lease lives as long as that connection. When the daemon answers, its own work on the memory is done: there is nothing that a stream
 here would have to wait for. At the end the device's work of this process is waited for, then the memory is unmapped, unless a
-tensor of another library still holds it, and the daemon is told; when it has answered, others see what was written.
+view or a tensor of another library still holds it, and the daemon is told; when it has answered, others see what was written.
+A view of host memory that is used later has a copy under it by then. In a forked child all of this is the parent's: the child has the
+memory, but neither the lease nor a say in its end.
 """
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import mmap
 import os
@@ -24,13 +28,31 @@ import numpy as np
 from . import _cuda
 from . import _dlpack as dl
 from . import _dtypes as dt
-from ._errors import ArraydError, ConnectionLost, error_of
+from ._errors import ArraydError, Conflict, ConnectionLost, error_of
 from ._transport import Steps
 
 if TYPE_CHECKING:
     from ._array import Array
 
 WAIT_S = 30.0  # for the daemon to hand a descriptor over, or to end an export
+
+
+OUTLIVED = "they keep the memory, which is no longer theirs to look at"
+COPIED = "they have a copy of this moment, and what is written to them stays here"
+
+_MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2  # <sys/mman.h> of Linux
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _libc() -> ctypes.CDLL:
+    """What Python's mmap has not: it can put no memory at a given address."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes, libc.mmap.restype = (address, size, number, number, number, ctypes.c_long), address
+    libc.mremap.argtypes, libc.mremap.restype = (address, size, size, number, address), address
+    libc.mprotect.argtypes = (address, size, number)
+    libc.munmap.argtypes = (address, size)
+    return libc
 
 
 class _Loan:
@@ -52,21 +74,44 @@ class HostMemory:
         protection = mmap.PROT_READ if read_only else mmap.PROT_READ | mmap.PROT_WRITE
         self.map = mmap.mmap(fd, size, mmap.MAP_SHARED, protection)
         self.address = np.frombuffer(self.map, np.uint8, 1).ctypes.data
+        self._protection, self._span = protection, (0, 0)
 
-    def root(self, shape: Tuple[int, ...], dtype: dt.DType, offset: int, strides: Tuple[int, ...]) -> "np.ndarray[Any, Any]":
-        root: "np.ndarray[Any, Any]" = np.ndarray(shape, dtype, self.map, offset, strides)
-        self._root = weakref.ref(root)
+    def root(self, t: dl.Tensor) -> "np.ndarray[Any, Any]":
+        """The tensor, whose address is in this memory, as NumPy's."""
+        at = t.address - self.address
+        low, high = t.span()
+        root: "np.ndarray[Any, Any]" = np.ndarray(t.shape, t.dtype, self.map, at, t.strides)
+        self._root, self._span = weakref.ref(root), (at + low, at + high)
         return root
 
     def synchronize(self) -> None:
         pass
 
-    def let_go(self) -> bool:
-        """Whether anybody still uses it; nobody: it is unmapped, else when the last of them goes."""
+    def let_go(self) -> str:
+        """Unmapped; where somebody still uses it, when the last of them goes, and then: what he has of it meanwhile."""
         if self._root is not None and self._root() is not None:
-            return True
+            try:
+                self._put_copy_below()
+            except (OSError, AttributeError):  # no memory for it, or another system than Linux
+                return OUTLIVED
+            return COPIED
         self.map.close()
-        return False
+        return ""
+
+    def _put_copy_below(self) -> None:
+        """A copy of the root's pages, of this process alone, in their place: at every moment there is one or the other."""
+        low = self._span[0] // mmap.PAGESIZE * mmap.PAGESIZE
+        size = -(-self._span[1] // mmap.PAGESIZE) * mmap.PAGESIZE - low
+        libc = _libc()
+        at = libc.mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        if at == _MAP_FAILED:
+            raise OSError(ctypes.get_errno(), "mmap")
+        ctypes.memmove(at + self._span[0] - low, self.address + self._span[0], self._span[1] - self._span[0])
+        if (libc.mprotect(at, size, self._protection)
+                or libc.mremap(at, size, size, _MREMAP_MAYMOVE | _MREMAP_FIXED, self.address + low) == _MAP_FAILED):
+            number = ctypes.get_errno()
+            libc.munmap(at, size)
+            raise OSError(number, "mremap")
 
 
 class DeviceMemory:
@@ -84,24 +129,29 @@ class DeviceMemory:
     def synchronize(self) -> None:
         self.on.synchronize()
 
-    def let_go(self) -> bool:
-        used = bool(self.lent)
-        if not used and not self.held and self.map is not None:
+    def let_go(self) -> str:
+        if self.lent:
+            return OUTLIVED
+        if not self.held and self.map is not None:
             self.map.close()
             self.map = None
-        return used
+        return ""
 
 
 class Exported:
     """An array's memory, for as long as the `with` lasts.
 
-    `mode` is "read" (others read too) or "write" (nobody else touches the array); `shape`, `dtype`, `strides` (bytes), `nbytes`.
+    `mode` is "read" (others read too) or "write" (nobody else touches the array); `shape`, `dtype`, `strides` (bytes), `nbytes`;
+    `lease`, while it lasts, the lease's token. This client gives it with its requests, so that they may use the array: in mode "write"
+    all that they write to it is in this memory (in "read" where nothing else here has the same values, else x gets memory of its
+    own), once `client.sync()` has waited for it; and what is written here they see, on a GPU once this process has waited for its own
+    work. Another export of the array is asked for without it.
     On the CPU backend `array`, or `np.asarray(m)`, is a NumPy view of it, read-only in mode "read"; on CUDA there are `__dlpack__`
     and `__cuda_array_interface__`, which torch.from_dlpack, cupy.from_dlpack, cupy.asarray and jax.dlpack.from_dlpack take. CUDA
     cannot keep a reader from writing: there the daemon hands memory out only to those who may write to the array.
 
     Errors: PermissionError (`Denied`) where the daemon does not export, or not over this connection; `Conflict` where the array is
-    leased; `DeviceError` where the driver refuses, or the daemon's GPU is not among this process'.
+    leased, or another client has given it another shape; `DeviceError` where the driver refuses, or the daemon's GPU is not among this process'.
     """
 
     def __init__(self, x: "Array", mode: str = "read"):
@@ -114,6 +164,9 @@ class Exported:
         self._socket: Optional[socket.socket] = None
         self._root: Optional["np.ndarray[Any, Any]"] = None
         self._address = 0
+        self._handle: Any = None
+        self._pid = os.getpid()
+        self.lease: Optional[str] = None
 
     def __repr__(self) -> str:
         state = "ended or not begun" if self._memory is None else "on " + self.device
@@ -128,33 +181,53 @@ class Exported:
             raise ValueError("it is exported already: x.exported() makes another one")
         if self.mode == "write":
             yield from self._x._owning()
-        handle = yield from engine.place(self._x._node)
-        reply: Dict[str, Any] = (yield engine.ask("POST", f"/v1/arrays/{handle.id}/export", {"mode": self.mode})).json()
+        self._handle = handle = yield from engine.place(self._x._node)
+        reply: Dict[str, Any] = (yield engine.ask("POST", f"/v1/arrays/{handle.id}/export", {"mode": self.mode}, leased=False)).json()
         return reply
 
     def _take(self, reply: Dict[str, Any]) -> None:
         """The descriptor that a reply promises, mapped."""
-        step = self.dtype.itemsize
-        self.strides = tuple(step * s for s in reply["strides"])
-        offset = step * reply["offset"]
+        self._pid = os.getpid()
         fd, size = self._fetch(reply)
         try:
+            t = self._laid_out(reply, size)
             if reply["kind"] == "cuda":
                 memory: Any = DeviceMemory(fd, size, reply["uuid"])
             else:
                 memory = HostMemory(fd, size, self.mode == "read")
-                self._root = memory.root(self.shape, self.dtype, offset, self.strides)
+            t = t._replace(address=memory.address + t.address)
+            if isinstance(memory, HostMemory):
+                self._root = memory.root(t)
         except BaseException:  # nothing here has used it
             self._tell()
             raise
         finally:
             os.close(fd)
-        self._address = memory.address + offset
-        self._memory = memory
+        self.strides, self._address, self._memory = t.strides, t.address, memory
+        self.lease = str(reply["lease"])
+        self._x._client._transport.leases[self.lease] = None
+        if self.mode == "write":
+            self._handle.writer = self._x
+
+    def _laid_out(self, reply: Dict[str, Any], size: int) -> dl.Tensor:
+        """Where the elements are, beside the beginning of memory of `size` bytes. Others may have changed the array since it was
+        seen here."""
+        shape, dtype = tuple(reply["shape"]), str(reply["dtype"])
+        if shape != self.shape or dtype != dt.name_of(self.dtype):
+            raise Conflict(409, "conflict", f"the array is {dtype} of shape {shape} by now, not {dt.name_of(self.dtype)} of shape {self.shape}: "
+                                            "another client has changed it")
+        step = self.dtype.itemsize
+        t = dl.Tensor(step * int(reply["offset"]), shape, tuple(step * int(s) for s in reply["strides"]), self.dtype, (dl.CPU, 0), False)
+        low, high = t.span()
+        if len(t.strides) != len(shape) or t.address + low < 0 or t.address + high > size:
+            raise ArraydError(0, "bad_reply", f"the array is said to be in bytes {t.address + low} to {t.address + high} of memory of {size}")
+        return t
 
     def _fetch(self, reply: Dict[str, Any]) -> Tuple[int, int]:
         s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         fds: List[int] = []
+        self._socket = s
+        self._x._client._transport.open.add(self)
         try:
             s.settimeout(WAIT_S)
             try:
@@ -164,7 +237,8 @@ class Exported:
                 if beside is None or reply["socket"] == beside + ".fd":
                     raise
                 s.connect(beside + ".fd")
-            s.sendall(reply["token"].encode() + b"\n")
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has closed, and has said why
+                s.sendall(reply["token"].encode() + b"\n")
             line, fds, _, _ = socket.recv_fds(s, 4096, 1, socket.MSG_CMSG_CLOEXEC)
             while line and not line.endswith(b"\n"):
                 more = s.recv(4096)
@@ -175,13 +249,12 @@ class Exported:
             if "status" in said or not fds:
                 raise error_of(said.get("status", 0), {}, line)
         except BaseException as e:
-            s.close()
+            self._hang_up()
             for fd in fds:
                 os.close(fd)
             if isinstance(e, (OSError, ValueError)) and not isinstance(e, ArraydError):
                 raise ConnectionLost(0, "connection_lost", f"the memory was not handed over: {type(e).__name__}: {e}") from e
             raise
-        self._socket = s
         return fds[0], int(said["size"])
 
     def _hang_up(self) -> None:
@@ -189,6 +262,11 @@ class Exported:
         s, self._socket = self._socket, None
         if s is not None:
             s.close()
+
+    def forsake(self) -> None:
+        """After a fork, in the child: the connection is the parent's, and the daemon is not told of the child's end of it."""
+        self._hang_up()
+        self.lease = None
 
     def _tell(self) -> None:
         """The orderly end: back when the daemon has ended the export."""
@@ -206,19 +284,34 @@ class Exported:
 
     def _end(self) -> None:
         """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered."""
+        if self._pid != os.getpid():
+            self._hang_up()
+            return
         memory, self._memory, self._root = self._memory, None, None
         if memory is None:
             return
         try:
             memory.synchronize()
-            used = memory.let_go()
+            left = memory.let_go()
+            self._tell()
         except BaseException:
             self._hang_up()
             raise
-        self._tell()
-        if used:
-            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: "
-                          "they keep the memory, which is no longer theirs to look at", ResourceWarning, stacklevel=3)
+        finally:
+            self._forget()
+        if left:
+            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: {left}",
+                          RuntimeWarning, stacklevel=3)
+
+    def _forget(self) -> None:
+        """The lease, and values that came here before others were written."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            self._x._client._transport.leases.pop(lease, None)
+        if self._handle.writer is self._x:
+            self._handle.writer = None
+            if self._x._node.handle is self._handle:
+                self._x._node.share()
 
     def __enter__(self) -> "Exported":
         self._take(self._x._client._run(self._asking()))

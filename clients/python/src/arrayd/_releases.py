@@ -100,6 +100,7 @@ class Releases:
         if not paths:
             return
         last = Transport(e.url, e.token, EXIT_S, e.context)
+        last.leases = e.leases
         try:
             while paths and time.monotonic() < until:
                 last.delete_all(paths)

@@ -40,6 +40,7 @@ class Request(NamedTuple):
     into: Optional[memoryview] = None  # where a successful reply's body goes
     safe: bool = False  # may be sent again where the connection broke before the reply began
     headers: Tuple[Tuple[str, str], ...] = ()
+    leased: bool = True  # with the leases that the client holds
 
 
 class Response(NamedTuple):
@@ -104,14 +105,16 @@ class Endpoint:
             self.always["Authorization"] = f"Bearer {token}"
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.closed = False
-        self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use
+        self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
+        self.leases: Dict[str, None] = {}  # of exports: each request is their holder's; any thread puts in and takes out
         _endpoints[self.key] = self
 
     def in_child(self) -> None:
-        """After a fork: the connections are the parent's. They end here without a word, and none is used again."""
+        """After a fork: the connections and the leases are the parent's. They end here without a word, and none is used again."""
         for wire in self.open:
             wire.forsake()
         self.open = weakref.WeakSet()
+        self.leases = {}
 
     @property
     def host(self) -> str:
@@ -128,6 +131,8 @@ class Endpoint:
             text += f"Content-Type: {r.content_type}\r\n"
         if r.accept:
             text += f"Accept: {r.accept}\r\n"
+        if r.leased and self.leases:
+            text += f"Arrayd-Lease: {', '.join(list(self.leases))}\r\n"
         for name, value in r.headers:
             text += f"{name}: {value}\r\n"
         if r.body is not None:
