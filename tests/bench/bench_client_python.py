@@ -132,11 +132,13 @@ def bulk(name, url, curl_url, more, options, folder):
             begin = time.perf_counter()
             x = xp.asarray(values).compute()
             best("up", 8 * n / (time.perf_counter() - begin))
-            begin = time.perf_counter()
-            got = xp.array(x.id).numpy()
-            best("down", 8 * n / (time.perf_counter() - begin))
-            assert k or np.array_equal(got, values)
-            del got, x
+            for _ in range(3):  # a virtual machine may have to ask its host for memory that it gave back, which is no client's doing
+                begin = time.perf_counter()
+                got = xp.array(x.id).numpy()
+                best("down", 8 * n / (time.perf_counter() - begin))
+                assert k or np.array_equal(got, values)
+                del got
+            del x
             xp.release()
             best("curl_up", curl(*more, "-X", "POST", "-T", file, "-H", "Content-Type: application/octet-stream", "-H", "Expect:", "-o", os.devnull,
                                  f"{curl_url}/v1/arrays?dtype=float64&shape={n}&name=by_curl"))
