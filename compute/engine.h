@@ -382,6 +382,8 @@ void download_free(struct download *d);
  * and as what it comes back (upload_finish_new, one axis, then array_view): DT_U8, or DT_BOOL where
  * its bools are known to be 0 and 1. */
 int64_t array_buffer_nbytes(const struct array *a);
+/* Whether it has all of that, its ghosts and padding counted: nothing else is in the memory. */
+bool array_is_whole(const struct array *a);
 enum dtype array_buffer_dtype(const struct array *a);
 enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
                               void *user, struct download **ret, struct err *e) must_check;

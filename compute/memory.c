@@ -451,6 +451,13 @@ int64_t array_buffer_nbytes(const struct array *a)
     return a->buffer->nbytes;
 }
 
+bool array_is_whole(const struct array *a)
+{
+    if (a->grid && a->grid->is_padded) /* no part of an array has that */
+        return true;
+    return array_nbytes(a) == a->buffer->nbytes && !view_self_overlaps(&a->view);
+}
+
 enum dtype array_buffer_dtype(const struct array *a)
 {
     return a->dtype == DT_BOOL && !atomic_load(&a->buffer->loose_bool) ? DT_BOOL : DT_U8;

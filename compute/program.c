@@ -536,3 +536,14 @@ const char *program_target(const struct program *p, uint32_t i, struct array **r
     *ret = p->targets[i].home;
     return p->targets[i].name;
 }
+
+uint32_t program_inputs(const struct program *p)
+{
+    return (uint32_t)p->n_known;
+}
+
+const struct array *program_input(const struct program *p, uint32_t i)
+{
+    const struct known *k = p->known[i];
+    return k->binding.kind == BINDING_ARRAY && !k->temporary ? k->binding.array : NULL;
+}

@@ -159,4 +159,8 @@ const void *program_values(const struct program *p, uint32_t series, enum dtype 
 uint32_t program_targets(const struct program *p);
 const char *program_target(const struct program *p, uint32_t i, struct array **ret);
 
+/* What the names in it mean that are only read; borrowed, NULL for one that is no array. */
+uint32_t program_inputs(const struct program *p);
+const struct array *program_input(const struct program *p, uint32_t i);
+
 #endif

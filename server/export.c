@@ -120,11 +120,6 @@ static bool orphaned(const struct offer *o)
     return o->who && o->life != atomic_load(&o->who->life);
 }
 
-static bool has_memory(const struct offer *o)
-{
-    return (o->state == TOLD || o->state == OPEN || o->state == HELD) && o->asked.export;
-}
-
 /* --- ends --- */
 
 static void close_descriptor(struct offer *o)
@@ -501,25 +496,23 @@ void exports_metrics(struct exports *t, struct strb *out)
 {
     if (!t)
         return;
-    unsigned long long n = 0, bytes = 0;
+    struct export_figures f;
+    engine_export_figures(t->config.engine, &f);
     pthread_mutex_lock(&t->lock);
-    for (const struct offer *o = t->first; o; o = o->next) {
-        n += has_memory(o);
-        bytes += has_memory(o) ? (unsigned long long)o->asked.exported.size : 0;
-    }
     strb_addf(out,
               "# HELP arrayd_exports Arrays' memories that clients have exported.\n"
               "# TYPE arrayd_exports gauge\n"
-              "arrayd_exports %llu\n"
-              "# HELP arrayd_exports_bytes How much memory that is.\n"
+              "arrayd_exports %lld\n"
+              "# HELP arrayd_exports_bytes How much memory that is, each counted once.\n"
               "# TYPE arrayd_exports_bytes gauge\n"
-              "arrayd_exports_bytes %llu\n"
+              "arrayd_exports_bytes %lld\n"
               "# HELP arrayd_exports_total Exports that were granted.\n"
               "# TYPE arrayd_exports_total counter\n"
               "arrayd_exports_total %llu\n"
               "# HELP arrayd_exports_ended_total Those that are over, by how they ended.\n"
               "# TYPE arrayd_exports_ended_total counter\n",
-              n, bytes, (unsigned long long)t->opened);
+              (long long)(f.readers + f.writers), (long long)f.bytes,
+              (unsigned long long)t->opened);
     for (int i = 0; i < OFFER_ENDS; i++)
         strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %llu\n", end_names[i],
                   (unsigned long long)t->ended[i]);

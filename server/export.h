@@ -25,6 +25,7 @@ struct principal;
 struct session;
 
 struct exports_config {
+    struct engine *engine;
     struct leases *leases;
     struct lease_uses *uses;
     double timeout; /* seconds until a token must have been presented */

@@ -59,6 +59,10 @@ static enum err_code read_mode(struct json body, bool *ret_write, struct err *e)
 static enum err_code may_export(const struct request *req, const struct handle *h, bool write,
                                 struct err *e)
 {
+    if (h->shared && !array_is_whole(h->array))
+        return err_set(e, ERR_FORBIDDEN,
+                       "only a part of its memory is shared: who has that has all of it; a copy "
+                       "can be shared");
     if (write)
         return handler_writable(h, e);
     if (h->read_only && !engine_in_host_memory(req->server->engine))

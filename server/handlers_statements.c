@@ -171,7 +171,7 @@ static void look_now(struct request *req)
         gate_arm(&s->gate);
         refusal = (struct err)ERR_INIT;
         jobs_publish_begin(req->server->jobs);
-        if (job_may_write(&s->body.job, &refusal) != ERR_OK)
+        if (job_may_use(&s->body.job, &refusal) != ERR_OK)
             program_discard(s->body.job.program);
         program_collect(s->body.job.program, &g);
         jobs_publish_end(req->server->jobs);

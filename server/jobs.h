@@ -34,8 +34,8 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
 /* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered, within
  * `patience`. */
 void jobs_stop(struct jobs *t);
-/* Around the question whether a program may write its arrays (job_may_write) and its writing them.
- */
+/* Around the question whether a program may use its arrays (job_may_use) and its writing
+ * them. */
 void jobs_publish_begin(struct jobs *t);
 void jobs_publish_end(struct jobs *t);
 /* After something was forbidden (an array made read-only, leased, no longer shared), before that is
@@ -64,7 +64,7 @@ struct job_spec {
     struct program *program;
     struct function_set *functions; /* that the program's text names */
     size_t n_functions;
-    struct lease_claim claim; /* under which its arrays are written */
+    struct lease_claim claim; /* under which its arrays are read and written */
     struct shares *shares;
     const struct job_target *targets; /* as many as the program has, in its order */
     int64_t steps, record_every;
@@ -75,10 +75,10 @@ struct job_spec {
     int64_t first_slice; /* its steps: program_first_slice */
 };
 
-/* Whether its program may write to all of its arrays at this moment: ERR_NOT_FOUND where the
- * session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was resized, or what
- * share_get says. */
-enum err_code job_may_write(const struct job_spec *spec, struct err *e) must_check;
+/* Whether its program may read what it reads and write to all of its arrays at this moment:
+ * ERR_NOT_FOUND where the session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was
+ * resized, or what share_get says. */
+enum err_code job_may_use(const struct job_spec *spec, struct err *e) must_check;
 
 /* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,

@@ -243,7 +243,7 @@ bool job_take_slice(struct user_job *j)
     struct job_end o;
     struct err refusal = ERR_INIT;
     jobs_publish_begin(t);
-    if (job_may_write(&j->spec, &refusal) != ERR_OK)
+    if (job_may_use(&j->spec, &refusal) != ERR_OK)
         program_discard(j->spec.program);
     program_collect(j->spec.program, &g);
     jobs_publish_end(t);
@@ -352,7 +352,7 @@ void job_begin_slice(struct user_job *j)
 {
     struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
-    enum err_code code = job_may_write(&j->spec, &o.err);
+    enum err_code code = job_may_use(&j->spec, &o.err);
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);
     enum beginning begin = code == ERR_OK ? may_begin(j) : BEGIN_NEVER;

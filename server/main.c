@@ -156,7 +156,8 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
     }
     enum err_code r = export_socket_open(&socket, &s->export_socket, e);
     s->uses = lease_uses_new();
-    struct exports_config exports = {.leases = s->leases,
+    struct exports_config exports = {.engine = s->engine,
+                                     .leases = s->leases,
                                      .uses = s->uses,
                                      .timeout = c->export_timeout,
                                      .max = (uint32_t)c->max_exports,

@@ -358,6 +358,32 @@ def test_a_program_ends_where_somebody_exports(c):
         assert np.array_equal(now, DATA + j["step"]) and np.array_equal(x.array(), now)
 
 
+@pytest.mark.parametrize("how", ["export", "lease"])
+def test_a_program_reads_nothing_that_somebody_writes(c, how):
+    c.upload(np.zeros(DATA.shape), "w")
+    job = c.expect(202, c.post("/v1/programs", {"body": ["u += w"], "steps": 10**7, "record": {"r": "sum(w)"},
+                                                "record_every": 10**6})).json()["id"]
+    lease = None if how == "export" else c.expect(201, c.post("/v1/arrays/w/lease", {"mode": "write"})).json()["token"]
+    with Export(c, "w", "write", lease=lease) as x:
+        x.array()[...] = 1
+        deadline = time.monotonic() + 20
+        while (j := c.get(f"/v1/jobs/{job}").json())["state"] in ("queued", "running"):
+            assert time.monotonic() < deadline
+        assert (j["state"], j["error"]["code"]) == ("failed", "locked")
+        assert np.array_equal(c.download("u"), DATA)  # what it had before
+        c.fails(409, "locked", c.post("/v1/programs", {"body": ["u += w"], "steps": 1}))
+    if lease:
+        c.expect(204, c.delete("/v1/arrays/w/lease", headers={"Arrayd-Lease": lease}))
+
+
+def test_figures(c):
+    """One memory counts once, as often as it is exported."""
+    with Export(c, "u") as x, Export(c, "u"), Export(c, "u", take=False) as y:
+        assert figures(c)["_bytes"] == x.reply["size"] and figures(c)[""] == 3
+        c.expect(204, c.delete("/v1/arrays/u/lease", headers=y.lease))
+    assert figures(c)["_bytes"] == 0
+
+
 def test_a_download_is_a_snapshot(c):
     """What is read before the memory is exported for writing is what there was."""
     a = np.zeros(1 << 20)

@@ -1,5 +1,5 @@
-/* Whether a program may write its arrays: asked before each slice, and before what it made becomes
- * theirs. */
+/* Whether a program may read and write its arrays: asked before each slice, and before what it made
+ * becomes theirs. */
 #include "server/handlers.h"
 #include "server/jobs.h"
 
@@ -23,7 +23,7 @@ static enum err_code may_write(const struct job_spec *spec, uint32_t target, str
     return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
 }
 
-enum err_code job_may_write(const struct job_spec *spec, struct err *e)
+enum err_code job_may_use(const struct job_spec *spec, struct err *e)
 {
     struct session *s;
     enum err_code code = session_get(spec->principal->sessions, spec->session->id, true, &s, e);
@@ -32,5 +32,9 @@ enum err_code job_may_write(const struct job_spec *spec, struct err *e)
     session_unref(s);
     for (uint32_t i = 0; i < program_targets(spec->program) && code == ERR_OK; i++)
         code = may_write(spec, i, e);
+    for (uint32_t i = 0; i < program_inputs(spec->program) && code == ERR_OK; i++) {
+        const struct array *a = program_input(spec->program, i);
+        code = a ? lease_check(&spec->claim, a, LEASE_READ, e) : ERR_OK;
+    }
     return code;
 }
