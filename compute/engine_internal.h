@@ -232,9 +232,6 @@ enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct 
 enum err_code fetch_submit(struct task *t, struct err *e) must_check;
 void fetch_undo(struct task *t);
 
-/* An array that was exported, and is not now, gets memory that nobody else has mapped; its contents
- * follow in the stream's order. ERR_OUT_OF_MEMORY, ERR_QUOTA: it stays as it is. (export.c) */
-enum err_code export_forget(struct engine_stream *s, struct array *a, struct err *e) must_check;
 struct mover *mover_new(struct engine *g); /* NULL without memory */
 void mover_stop(struct mover *m);          /* no more evictions; ends its thread */
 void mover_free(struct mover *m);

@@ -5,6 +5,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
+#include "compute/export.h"
 #include "compute/plan_cache.h"
 
 #define KEY_ROOM 1000 /* bytes that most keys have */
@@ -538,7 +539,7 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b, struct err *e)
 {
     enum err_code code = ERR_OK;
-    if (same_layout(a, b) && (code = export_forget(s, a, e)) == ERR_OK)
-        code = export_forget(s, b, e);
+    if (same_layout(a, b) && (code = engine_export_forget(s, a, e)) == ERR_OK)
+        code = engine_export_forget(s, b, e);
     return code == ERR_OK ? engine_exchange(s, &(struct exchange){a, b, 0}, 1, e) : code;
 }

@@ -238,6 +238,15 @@ static bool may_be_mapped(struct buffer *b)
     return atomic_load(&buffer_storage(b)->exported) && atomic_load(&b->exports) == 0;
 }
 
+bool array_may_be_mapped(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool may = may_be_mapped(a->buffer);
+    pthread_mutex_unlock(&g->lock);
+    return may;
+}
+
 /* Its contents go to memory that nobody has seen, in the order of the stream, unless somebody has
  * exported it meanwhile. */
 static enum err_code leave(struct task *take_t, struct buffer *b, struct storage *take_to,
@@ -265,7 +274,7 @@ static enum err_code leave(struct task *take_t, struct buffer *b, struct storage
                           : err_set(e, code, "the array could not be moved to memory of its own");
 }
 
-enum err_code export_forget(struct engine_stream *s, struct array *a, struct err *e)
+enum err_code engine_export_forget(struct engine_stream *s, struct array *a, struct err *e)
 {
     struct buffer *b = a->buffer;
     struct engine *g = b->engine;

@@ -24,6 +24,7 @@
 #include "server/auth.h"
 #include "server/lease_use.h"
 #include "server/session.h"
+#include "server/share.h"
 
 #define TICK_S  1.0  /* how often it is looked whether a principal is still there */
 #define STUCK_S 30.0 /* at the end, for the engine's answers */
@@ -41,6 +42,7 @@ struct offer {
     bool unwanted;
     enum offer_end how;
     char token[ID_SIZE], lease[ID_SIZE];
+    char shared[ID_SIZE]; /* another's array: its id */
     bool write;
     uint64_t buffer;
     uid_t uid;
@@ -56,7 +58,7 @@ struct exports {
     pthread_mutex_t lock;
     pthread_cond_t fewer; /* or one has come further */
     struct offer *first;
-    bool stopped;
+    _Atomic bool stopped;
     uint64_t opened, ended[OFFER_ENDS];
 };
 
@@ -134,12 +136,31 @@ static const char *const end_names[] = {[OFFER_RELEASED] = "released",
                                         [OFFER_EXPIRED] = "expired",
                                         [OFFER_REVOKED] = "revoked"};
 
+void exports_forget(struct exports *t, struct array *a)
+{
+    struct err e = ERR_INIT;
+    struct engine_stream *s = NULL;
+    if (!array_may_be_mapped(a))
+        return;
+    enum err_code r = engine_stream_new(t->config.engine, array_device(a), &s, &e);
+    if (r == ERR_OK)
+        r = engine_export_forget(s, a, &e);
+    if (r != ERR_OK)
+        log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
+                  "reason", e.message, NULL);
+    if (s)
+        engine_stream_unref(s);
+}
+
 static void finish(struct offer *o, enum offer_end how)
 {
     struct exports *t = o->table;
     bool there = o->asked.export;
     engine_export_end(o->asked.export);
     close_descriptor(o);
+    if (there && how == OFFER_REVOKED && !atomic_load(&t->stopped) &&
+        (atomic_load(&o->asked.array->refs) > 1 || array_buffer_shared(o->asked.array)))
+        exports_forget(t, o->asked.array);
     array_unref(o->asked.array);
     session_unref(o->session);
     lease_unpin(t->config.leases, o->buffer, o->lease);
@@ -209,7 +230,8 @@ static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, 
 /* --- for requests --- */
 
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
-                        bool write, uid_t uid, struct offer **ret, struct err *e)
+                        const char *shared, bool write, uid_t uid, struct offer **ret,
+                        struct err *e)
 {
     struct offer *o = mem_calloc(1, sizeof *o);
     if (!o)
@@ -221,6 +243,8 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     o->buffer = array_buffer_id(a);
     o->who = claim->who;
     o->life = claim->who ? atomic_load(&claim->who->life) : 0;
+    if (shared)
+        memcpy(o->shared, shared, ID_SIZE);
     o->asked.exported.fd = -1;
     o->asked.array = array_ref(a);
     o->asked.write = write;
@@ -417,6 +441,13 @@ static bool is_orphaned(const struct offer *o, const void *arg)
     return orphaned(o);
 }
 
+/* Its owner's session may expire. */
+static bool is_unshared(const struct offer *o, const void *arg)
+{
+    (void)arg;
+    return o->shared[0] && !share_lasts(o->table->config.shares, o->shared, o->who);
+}
+
 static bool is_unwanted(const struct offer *o, const void *arg)
 {
     (void)arg;
@@ -428,6 +459,7 @@ double exports_sweep(struct exports *t)
     uint64_t now = clock_ns();
     end_those(t, is_expired, &now, OFFER_EXPIRED);
     end_those(t, is_orphaned, NULL, OFFER_REVOKED);
+    end_those(t, is_unshared, NULL, OFFER_REVOKED);
     end_those(t, is_unwanted, NULL, OFFER_LOST);
     pthread_mutex_lock(&t->lock);
     double next = t->first ? TICK_S : -1;

@@ -28,6 +28,7 @@ struct exports_config {
     struct engine *engine;
     struct leases *leases;
     struct lease_uses *uses;
+    struct shares *shares;
     double timeout; /* seconds until a token must have been presented */
     uint32_t max;   /* offers of a principal */
     /* by any thread: there may be something to sweep, or an offer that somebody holds is over */
@@ -40,10 +41,12 @@ void exports_free(struct exports *t); /* after exports_stop_all; NULL allowed */
 
 /* --- for requests --- */
 
-/* The lease is taken. Every offer goes back with offer_close. ERR_LOCKED, ERR_QUOTA, ERR_DRAINING,
- * ERR_OUT_OF_MEMORY. */
+/* `shared`: the id of somebody else's array, which he shares; NULL: it is the claim's. The offer
+ * ends when he has it no more. The lease is taken. Every offer goes back with offer_close.
+ * ERR_LOCKED, ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
-                        bool write, uid_t uid, struct offer **ret, struct err *e) must_check;
+                        const char *shared, bool write, uid_t uid, struct offer **ret,
+                        struct err *e) must_check;
 /* When everybody who was before the lease has sent his work the engine makes the memory ready, in
  * the session's order: wake(user) is told once, by any thread, perhaps at once, but not after
  * offer_close. */
@@ -63,6 +66,9 @@ void exports_end(struct exports *t, const char *lease);
 /* As lease_end, for what the principal has exported of this memory. */
 void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
                     bool reading);
+/* What clients may still have mapped of it they will not see any more, nor change: the array gets
+ * other memory, unless it is exported now. Without room for that it stays, which is logged. */
+void exports_forget(struct exports *t, struct array *a);
 
 /* --- for the socket --- */
 
@@ -81,8 +87,8 @@ enum offer_end {
 };
 /* It is over, for the reason given where it was not before; the reference stays the caller's. */
 void offer_end(struct offer *o, enum offer_end how);
-/* Ends those that nobody came for, and of principals who have gone. Returns after how many seconds
- * to ask again; -1: when told. */
+/* Ends those that nobody came for, and of principals or shared arrays that have gone. Returns after
+ * how many seconds to ask again; -1: when told. */
 double exports_sweep(struct exports *t);
 
 /* --- for main --- */

@@ -108,8 +108,8 @@ static enum err_code begin(struct request *req, struct export_request *x, struct
     if (r == ERR_OK && !strb_reserve(&x->out, EXPORT_JSON_MAX))
         r = err_oom(e);
     if (r == ERR_OK)
-        r = offer_new(req->server->exports, &claim, x->handle.array, x->write, x->uid, &x->offer,
-                      e);
+        r = offer_new(req->server->exports, &claim, x->handle.array,
+                      x->handle.shared ? x->handle.id : NULL, x->write, x->uid, &x->offer, e);
     if (r == ERR_OK && x->handle.shared)
         r = still_shared(req, x->write, e);
     return r;

@@ -45,14 +45,17 @@ static void put_lease(struct json_writer *w, const struct lease *l)
 #define LEASE_JSON_MAX 256
 
 /* What he may not do with the memory any more he has no lease for and no export: outside host
- * memory who has it for reading could write. */
-static void end_leases(struct request *req, const struct array *a, const struct principal *who,
+ * memory who has it for reading could write.
+ * What he has mapped still is not the array's any more. */
+static void end_leases(struct request *req, struct array *a, const struct principal *who,
                        bool reading)
 {
     lease_end(req->server->leases, a, who, reading);
-    if (req->server->exports)
-        exports_revoke(req->server->exports, a, who,
-                       reading || !engine_in_host_memory(req->server->engine));
+    if (!req->server->exports)
+        return;
+    bool all = reading || !engine_in_host_memory(req->server->engine);
+    exports_revoke(req->server->exports, a, who, all);
+    exports_forget(req->server->exports, a);
 }
 
 /* What is taken back while a lease on it is taken ends the lease, whoever comes first. */

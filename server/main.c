@@ -159,6 +159,7 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
     struct exports_config exports = {.engine = s->engine,
                                      .leases = s->leases,
                                      .uses = s->uses,
+                                     .shares = s->shares,
                                      .timeout = c->export_timeout,
                                      .max = (uint32_t)c->max_exports,
                                      .changed = export_socket_wake,

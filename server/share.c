@@ -192,6 +192,30 @@ void share_each_of_all(struct shares *t,
     pthread_mutex_unlock(&t->lock);
 }
 
+/* The owner of what is shared with `who`; NULL: it is not. */
+static const struct principal *look_up(struct shares *t, const char *id,
+                                       const struct principal *who, bool *ret_write)
+{
+    struct share_key key = make_key(id, who);
+    const struct principal *owner = NULL;
+    pthread_mutex_lock(&t->lock);
+    const struct share *s = find(t, &key);
+    if (s) {
+        owner = s->owner;
+        *ret_write = s->write;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return owner;
+}
+
+bool share_lasts(struct shares *t, const char *id, const struct principal *who)
+{
+    bool write;
+    _cleanup_handle_ struct handle h = {0};
+    const struct principal *owner = look_up(t, id, who, &write);
+    return owner && handle_get_id(owner->handles, id, &h, NULL) == ERR_OK;
+}
+
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
                         struct err *e)
 {
@@ -199,16 +223,8 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
     enum err_code r = handle_get(in->space, ref, ret, e);
     if (r != ERR_NOT_FOUND || !t || !id_is('a', ref))
         return r;
-    struct share_key key = make_key(ref, in->who);
-    const struct principal *owner = NULL;
     bool write = false;
-    pthread_mutex_lock(&t->lock);
-    const struct share *s = find(t, &key);
-    if (s) {
-        owner = s->owner;
-        write = s->write;
-    }
-    pthread_mutex_unlock(&t->lock);
+    const struct principal *owner = look_up(t, ref, in->who, &write);
     if (!owner || handle_get_id(owner->handles, ref, ret, e) != ERR_OK)
         return r; /* as if it had never been */
     ret->shared = true;

@@ -27,6 +27,9 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
 enum err_code share_take_back(struct shares *t, const char *id, const char *who,
                               struct err *e) must_check;
 
+/* Whether `who` may still use the array, and it is there. */
+bool share_lasts(struct shares *t, const char *id, const struct principal *who);
+
 /* Calls visit for each share of the array, in the order they were given, with the lock held. */
 void share_each(struct shares *t, const char *id,
                 void (*visit)(void *user, const char *who, bool write), void *user);

@@ -1,9 +1,11 @@
 """Exports of arrays that others share: what may be had, and what is left of it when the share has gone."""
 import os
+import time
 
 import numpy as np
 import pytest
 
+from conftest import settle
 from exported import Export, figures
 from test_leases import DATA
 
@@ -70,3 +72,49 @@ def test_lowered_to_reading(ann, bob):
             assert figures(ann)[""] == 1
             share(ann, a, "write")
     assert figures(ann)[""] == 0
+
+
+@pytest.mark.parametrize("how", ["meanwhile", "afterwards", "lowered", "no account"])
+def test_what_he_has_mapped_is_not_the_arrays_any_more(d, accounts, ann, bob, how):
+    """Nobody who may write no longer does, whatever his process keeps."""
+    a = ann.upload(DATA, "a")["id"]
+    v = ann.expect(201, ann.post("/v1/arrays/a/views", {"index": "0"})).json()["id"]
+    share(ann, a, "write")
+    x = Export(bob, a, "write")
+    mine = x.array()
+    mine[0] = 7
+    want = DATA.copy()
+    want[0] = 7
+    if how == "afterwards":
+        x.finish()
+    if how == "lowered":
+        share(ann, a, "read")
+    elif how == "no account":
+        accounts.write("[ann]\n" + accounts.path.read_text().split("[ann]\n")[1].split("[")[0])
+        accounts.reload(d)
+    else:
+        ann.expect(204, ann.delete("/v1/arrays/a/shares/bob"))
+    if x.socket:
+        closed(x)
+        x.drop()
+    assert np.array_equal(ann.download(a), want)
+    mine[...] = -1
+    assert np.array_equal(ann.download(a), want) and np.array_equal(ann.download(v), want[0])
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))
+    assert np.array_equal(ann.download(a), want + 1) and np.all(mine == -1)
+
+
+def test_an_expired_sessions_memory_goes(ann, bob):
+    """Who reads does not keep another's memory for ever."""
+    before = settle(ann, -1, 0.1)
+    s = ann.expect(201, ann.post("/v1/sessions", {"ttl_s": 0.3})).json()["id"]
+    mine = ann.clone(session=s)
+    a = mine.upload(DATA)["id"]
+    share(mine, a, "read" if ann.device == "cpu" else "write")
+    begun = time.monotonic()
+    with Export(bob, a) as x:
+        mine.close()
+        closed(x)
+        x.drop()
+    assert time.monotonic() - begun < 10
+    assert settle(ann, before) == before

@@ -64,7 +64,8 @@ static int set_up(void **state)
                      ERR_OK);
     assert_int_equal(session_get(sessions, SESSION_DEFAULT, true, &session, &e), ERR_OK);
     assert_int_equal(export_socket_open(&sc, &listening, &e), ERR_OK);
-    struct exports_config ec = {.leases = leases,
+    struct exports_config ec = {.engine = engine,
+                                .leases = leases,
                                 .uses = uses,
                                 .timeout = 10,
                                 .max = 4,
@@ -170,7 +171,7 @@ static enum err_code export_it(bool write, bool orderly, bool *ret_presented)
     struct offered offered;
     _Atomic bool awake = false;
     *ret_presented = false;
-    enum err_code r = offer_new(exports, &claim, array, write, geteuid(), &o, &e);
+    enum err_code r = offer_new(exports, &claim, array, NULL, write, geteuid(), &o, &e);
     if (r != ERR_OK)
         return r;
     offer_ask(o, session, woken, (void *)&awake);
@@ -220,7 +221,7 @@ static void ends_in_between(void **state)
         struct offer *o;
         struct offered offered;
         _Atomic bool awake = false;
-        assert_int_equal(offer_new(exports, &claim, array, true, geteuid(), &o, &e), ERR_OK);
+        assert_int_equal(offer_new(exports, &claim, array, NULL, true, geteuid(), &o, &e), ERR_OK);
         struct lease_use use = lease_use_open(when == 1 ? uses : NULL); /* it has to wait */
         if (when == 0)
             exports_revoke(exports, array, NULL, false);
