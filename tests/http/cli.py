@@ -13,6 +13,7 @@ import pty
 import re
 import select
 import shlex
+import signal
 import struct
 import sys
 import termios
@@ -103,6 +104,11 @@ class Terminal:
         end = time.monotonic() + seconds
         while self.read(0.05) and time.monotonic() < end:
             pass
-        _, status = os.waitpid(self.pid, 0)
+        while (ended := os.waitpid(self.pid, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
+            time.sleep(0.01)
+        if ended == (0, 0):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         os.close(self.fd)
-        return os.waitstatus_to_exitcode(status), self.seen
+        assert ended != (0, 0), f"it does not end: {self.seen[-1000:]!r}"
+        return os.waitstatus_to_exitcode(ended[1]), self.seen

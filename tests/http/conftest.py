@@ -28,6 +28,9 @@ import pytest
 
 from client import REPO, Client, Contract
 
+# A shell that runs this in the background has it ignore interrupts, and with it what is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 START_TIMEOUT = 60
 STOP_TIMEOUT = 60
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:)")
