@@ -202,7 +202,9 @@ def test_top_as_data(run, api):
         assert 0.3 < t["interval_s"] < 20 and t["backend"] == "cpu" and t["you"]["name"] == "local"
         (session,) = [x for x in t["sessions"] if x["id"] == s]
         assert session["name"] == "busy" and session["bytes_in_use"] >= 720000 and session["arrays"] == 1
-        assert 0 < session["device"] <= t["principals"][0]["device"] * 1.5 and t["you"]["device_s"] >= session["device_s"] > 0
+        assert 0 < session["device"] <= t["principals"][0]["device"] * 1.5
+        # asked for one after the other, while the job goes on
+        assert 0 < session["device_s"] <= t["you"]["device_s"] + t["interval_s"] and t["you"]["device_s"] > 0
         (shown,) = [x for x in t["jobs"] if x["id"] == job]
         assert shown["state"] == "running" and shown["session"] == s and shown["device_s"] > 0
         assert t["metrics"]["requests_s"] > 0 and t["principals"][0]["name"] == "local"
