@@ -12,8 +12,8 @@ The whole load runs once for a while, so that caches, pools and threads are ther
 is taken: descriptors, threads, resident memory, arrays, bytes, sessions, requests, jobs. After the load has run for the time
 asked for, everything is deleted again and all of it must be what it was, resident memory no more than `slack` above.
 """
-import contextlib
 import argparse
+import contextlib
 import json
 import mmap
 import os
