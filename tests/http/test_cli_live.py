@@ -196,6 +196,8 @@ def test_top_as_data(run, api):
     mine = api.clone(session=s)
     mine.create(name="u", shape=[300, 300])
     job = mine.expect(202, mine.post("/v1/programs", {"body": ["u += 0.1*laplacian(u)"], "steps": 10**12})).json()["id"]
+    while mine.get(f"/v1/jobs/{job}").json()["step"] == 0:
+        time.sleep(0.01)
     found = [json.loads(line) for line in ok(run("top", "--json", "--count", "2", "--delay", "0.4")).out.splitlines()]
     assert len(found) == 2
     for t in found:

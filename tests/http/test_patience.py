@@ -22,7 +22,15 @@ def started(daemon, accounts=None):
     c = daemon.client()
     c.create(name="u", shape=[4], dtype="float64")
     c.job = c.expect(202, c.post("/v1/programs", SLOW)).json()["id"]
+    runs(c)
     return c
+
+
+def runs(c):
+    """Its job has left the queue."""
+    while (state := c.expect(200, c.get(f"/v1/jobs/{c.job}")).json()["state"]) == "queued":
+        time.sleep(0.001)
+    assert state == "running"
 
 
 def wait_for(job, *headers):
@@ -78,7 +86,7 @@ def test_the_job_of_a_closed_client_goes_on(daemon_with):
     c.close()
     reaped(d, 1)
     c.job = c.expect(200, c.get("/v1/jobs")).json()["jobs"][1]["id"]
-    assert c.expect(200, c.get(f"/v1/jobs/{c.job}")).json()["state"] == "running"
+    runs(c)
     ended(c)
 
 

@@ -260,6 +260,7 @@ def test_others_work_meanwhile(api):
 def test_others_wait_for_the_end(api):
     hold(api, "x", np.zeros(3))
     ref = start(api, ["x += 1"], steps=10**12)
+    until(lambda: job(api, ref)["step"] > 0)
     other, said = api.clone(), []
     watcher = threading.Thread(target=lambda: said.append(other.get(f"/v1/jobs/{ref}?wait=1")))
     watcher.start()
