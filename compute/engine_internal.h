@@ -87,6 +87,7 @@ struct engine_stream {
 /* See struct export_figures. */
 struct export_counts {
     _Atomic int64_t readers, writers, bytes, shareable;
+    _Atomic int64_t small; /* blocks for less than shareable_least, moved there for an export */
     _Atomic uint64_t total, moved;
 };
 
@@ -178,6 +179,9 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
  * which the payer pays. ERR_OUT_OF_MEMORY, ERR_QUOTA, ERR_FORBIDDEN, ERR_OVERLOADED. */
 enum err_code storage_shareable(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
+/* The same in memory as a new array's would be. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
+enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
+                              struct err *e) must_check;
 /* Exchanges what two storages of one size are charged for; with the lock held. */
 void storage_swap_charges(struct storage *a, struct storage *b);
 struct storage *storage_ref(struct storage *st);

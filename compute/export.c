@@ -13,6 +13,10 @@
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 
+/* Blocks for less than config.device.shareable_least: with more, arrays leave them as exports end.
+ */
+#define SMALL_MOST 64
+
 struct export
 {
     struct array *array;     /* a reference */
@@ -247,6 +251,13 @@ bool array_may_be_mapped(const struct array *a)
     return may;
 }
 
+bool array_crowds_exports(const struct array *a)
+{
+    const struct engine *g = a->buffer->engine;
+    return a->buffer->nbytes < g->config.device.shareable_least &&
+           atomic_load(&g->exports.small) > SMALL_MOST && array_may_be_mapped(a);
+}
+
 /* Its contents go to memory that nobody has seen, in the order of the stream, unless somebody has
  * exported it meanwhile. */
 static enum err_code leave(struct task *take_t, struct buffer *b, struct storage *take_to,
@@ -289,7 +300,7 @@ enum err_code engine_export_forget(struct engine_stream *s, struct array *a, str
     pthread_mutex_unlock(&g->lock);
     enum err_code code = engine_visit(&s, b->device, e);
     if (code == ERR_OK)
-        code = storage_shareable(st, payer, &to, e);
+        code = storage_renewed(st, payer, &to, e);
     struct task *t = code == ERR_OK ? task_new(s) : NULL;
     if (t)
         code = leave(t, b, to, e);

@@ -69,8 +69,9 @@ void engine_export(struct engine_stream *s, struct exporting *x);
 /* Takes the pin. What was exported for writing has another version from now on. */
 void engine_export_end(struct export *take_pin); /* NULL allowed */
 
-/* An array that was exported, and is not now, gets memory that nobody else has mapped; its contents
- * follow in the stream's order. ERR_OUT_OF_MEMORY, ERR_QUOTA: it stays as it is. */
+/* An array that was exported, and is not now, gets memory that nobody else has mapped, ordinary
+ * memory where it is smaller than shareable_least; its contents follow in the stream's order.
+ * ERR_OUT_OF_MEMORY, ERR_QUOTA: it stays as it is. */
 enum err_code engine_export_forget(struct engine_stream *s, struct array *a,
                                    struct err *e) must_check;
 
@@ -80,6 +81,9 @@ const char *engine_export_problem(const struct engine *g, int device);
 bool array_is_exported(const struct array *a); /* an export of its memory has not ended */
 /* There were exports of it, which have all ended, and it has not left that memory since. */
 bool array_may_be_mapped(const struct array *a);
+/* It may leave that memory and should: it is small, and there are many such, each of which takes a
+ * file descriptor or more bytes than it needs. */
+bool array_crowds_exports(const struct array *a);
 bool array_written_outside(const struct array *a); /* nor one for writing: there is no ETag */
 
 struct export_figures {

@@ -92,6 +92,11 @@ static int64_t padding(const struct storage *st)
     return st->share.data ? st->share.size - st->size : 0;
 }
 
+static bool is_small(const struct storage *st)
+{
+    return st->size < st->engine->config.device.shareable_least;
+}
+
 /* It is whole, and counts; the account pays for its padding, for the rest the caller has charged.
  * ERR_QUOTA: it is gone. */
 static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
@@ -109,6 +114,7 @@ static enum err_code storage_end(struct storage *take_st, struct account *accoun
         take_st->padded_by = account;
         account_ref(account);
         atomic_fetch_add(&g->exports.shareable, take_st->share.size);
+        atomic_fetch_add(&g->exports.small, is_small(take_st));
     }
     if (!take_st->host)
         atomic_fetch_add(&g->bytes, take_st->size + more);
@@ -203,16 +209,15 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     return ERR_OK;
 }
 
-enum err_code storage_shareable(const struct storage *of, struct account *payer,
-                                struct storage **ret, struct err *e)
+/* Uncharged but for the padding, in memory by `alloc`. */
+static enum err_code storage_beside(const struct storage *of, struct account *payer,
+                                    enum err_code (*alloc)(struct storage *st, struct err *e),
+                                    struct storage **ret, struct err *e)
 {
-    const char *problem = engine_export_problem(of->engine, of->device);
-    if (problem)
-        return err_set(e, ERR_FORBIDDEN, "%s", problem);
     struct storage *st = storage_begin(of->engine, of->device, of->size);
     if (!st)
         return err_oom(e);
-    enum err_code code = share_alloc(st, false, true, e);
+    enum err_code code = alloc(st, e);
     if (code != ERR_OK)
         mem_free(st);
     else
@@ -220,6 +225,31 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
     if (code == ERR_OK)
         *ret = st;
     return code;
+}
+
+static enum err_code alloc_for_export(struct storage *st, struct err *e)
+{
+    return share_alloc(st, false, true, e);
+}
+
+enum err_code storage_shareable(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e)
+{
+    const char *problem = engine_export_problem(of->engine, of->device);
+    if (problem)
+        return err_set(e, ERR_FORBIDDEN, "%s", problem);
+    return storage_beside(of, payer, alloc_for_export, ret, e);
+}
+
+static enum err_code alloc_as_new(struct storage *st, struct err *e)
+{
+    return array_alloc(st, false, e);
+}
+
+enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
+                              struct err *e)
+{
+    return storage_beside(of, payer, alloc_as_new, ret, e);
 }
 
 void storage_swap_charges(struct storage *a, struct storage *b)
@@ -251,6 +281,7 @@ static void storage_free(struct storage *st)
         account_discharge(st->padded_by, padding(st));
         account_unref(st->padded_by);
         atomic_fetch_sub(&g->exports.shareable, st->share.size);
+        atomic_fetch_sub(&g->exports.small, is_small(st));
     }
     if (st->host_payer) {
         account_discharge_host(st->host_payer, st->size);

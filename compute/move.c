@@ -40,7 +40,7 @@ struct mover {
     _Atomic uint64_t shares_back;       /* given back so far */
     struct storage *kept;               /* those that may be used again, the newest first */
     int n_kept;
-    int64_t kept_bytes, keep_most;
+    int64_t *keep_most; /* bytes, by device */
 };
 
 /* --- fetching --- */
@@ -356,19 +356,34 @@ static struct storage *unkeep(struct mover *m, struct storage **at)
     struct storage *st = *at;
     *at = st->next_dead;
     m->n_kept--;
-    m->kept_bytes -= st->share.size;
     return st;
 }
 
-/* With the lock held: the oldest go until at most so many bytes are kept. */
-static void keep_less(struct mover *m, int64_t most)
+static int64_t kept_bytes(const struct mover *m, int device)
 {
-    while (m->kept && (m->kept_bytes > most || m->n_kept > KEPT_MOST)) {
-        struct storage **at = &m->kept;
-        while ((*at)->next_dead)
-            at = &(*at)->next_dead;
-        push(&m->dead_shares, unkeep(m, at));
-    }
+    int64_t bytes = 0;
+    for (const struct storage *st = m->kept; st; st = st->next_dead)
+        bytes += st->device == device ? st->share.size : 0;
+    return bytes;
+}
+
+/* With the lock held: the oldest go, of any device or of this one. */
+static void keep_one_less(struct mover *m, const int *device)
+{
+    struct storage **oldest = NULL;
+    for (struct storage **at = &m->kept; *at; at = &(*at)->next_dead)
+        if (!device || (*at)->device == *device)
+            oldest = at;
+    push(&m->dead_shares, unkeep(m, oldest));
+}
+
+/* The same, until as much is kept as may be. */
+static void keep_less(struct mover *m, int device)
+{
+    while (kept_bytes(m, device) > m->keep_most[device])
+        keep_one_less(m, &device);
+    if (m->n_kept > KEPT_MOST)
+        keep_one_less(m, NULL);
 }
 
 void mover_bury(struct mover *m, struct storage *take_st)
@@ -377,8 +392,7 @@ void mover_bury(struct mover *m, struct storage *take_st)
     if (take_st->share.data && !atomic_load(&take_st->exported)) {
         push(&m->kept, take_st);
         m->n_kept++;
-        m->kept_bytes += take_st->share.size;
-        keep_less(m, m->keep_most);
+        keep_less(m, take_st->device);
     } else {
         push(take_st->share.data ? &m->dead_shares : &m->dead, take_st);
     }
@@ -404,10 +418,8 @@ bool mover_reuse(struct mover *m, int device, int64_t size, struct shared_block 
 
 int64_t mover_kept(struct mover *m, int device)
 {
-    int64_t bytes = 0;
     pthread_mutex_lock(&m->lock);
-    for (const struct storage *st = m->kept; st; st = st->next_dead)
-        bytes += st->device == device ? st->share.size : 0;
+    int64_t bytes = kept_bytes(m, device);
     pthread_mutex_unlock(&m->lock);
     return bytes;
 }
@@ -446,7 +458,8 @@ static void dig_dead(struct mover *m)
 static void keep_none(struct mover *m)
 {
     pthread_mutex_lock(&m->lock);
-    keep_less(m, 0);
+    while (m->kept)
+        keep_one_less(m, NULL);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -497,15 +510,23 @@ static void *mover_run(void *user)
 
 struct mover *mover_new(struct engine *g)
 {
+    const int n = engine_device_count(g);
     struct mover *m = mem_calloc(1, sizeof *m);
-    if (!m)
+    int64_t *keep_most = mem_calloc((size_t)n, sizeof *keep_most);
+    if (!m || !keep_most) {
+        mem_free(m);
+        mem_free(keep_most);
         return NULL;
+    }
     m->engine = g;
-    struct backend_device d;
-    engine_device_info(g, 0, &d);
-    m->keep_most = d.memory_total / KEPT_PART;
-    if (engine_in_host_memory(g) && m->keep_most > KEPT_HOST)
-        m->keep_most = KEPT_HOST;
+    m->keep_most = keep_most;
+    for (int i = 0; i < n; i++) {
+        struct backend_device d;
+        engine_device_info(g, i, &d);
+        keep_most[i] = d.memory_total / KEPT_PART;
+        if (engine_in_host_memory(g) && keep_most[i] > KEPT_HOST)
+            keep_most[i] = KEPT_HOST;
+    }
     pthread_mutex_init(&m->lock, NULL); /* none of these can fail here */
     pthread_mutex_init(&m->grave, NULL);
     pthread_mutex_init(&m->share_grave, NULL);
@@ -543,5 +564,6 @@ void mover_free(struct mover *m)
     pthread_mutex_destroy(&m->share_grave);
     pthread_mutex_destroy(&m->grave);
     pthread_mutex_destroy(&m->lock);
+    mem_free(m->keep_most);
     mem_free(m);
 }

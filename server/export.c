@@ -136,20 +136,34 @@ static const char *const end_names[] = {[OFFER_RELEASED] = "released",
                                         [OFFER_EXPIRED] = "expired",
                                         [OFFER_REVOKED] = "revoked"};
 
+static enum err_code leave(struct exports *t, struct array *a, struct err *e)
+{
+    struct engine_stream *s = NULL;
+    enum err_code r = engine_stream_new(t->config.engine, array_device(a), &s, e);
+    if (r != ERR_OK)
+        return r;
+    r = engine_export_forget(s, a, e);
+    engine_stream_unref(s);
+    return r;
+}
+
 void exports_forget(struct exports *t, struct array *a)
 {
     struct err e = ERR_INIT;
-    struct engine_stream *s = NULL;
-    if (!array_may_be_mapped(a))
-        return;
-    enum err_code r = engine_stream_new(t->config.engine, array_device(a), &s, &e);
-    if (r == ERR_OK)
-        r = engine_export_forget(s, a, &e);
-    if (r != ERR_OK)
+    if (array_may_be_mapped(a) && leave(t, a, &e) != ERR_OK)
         log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
                   "reason", e.message, NULL);
-    if (s)
-        engine_stream_unref(s);
+}
+
+/* An export of it is over, and it lives on. */
+static void tidy_up(struct exports *t, struct array *a, bool revoked)
+{
+    struct err e = ERR_INIT;
+    if (revoked)
+        exports_forget(t, a);
+    else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
+        log_event(LOG_DEBUG, "a small array stays in memory for exports", "reason", e.message,
+                  NULL);
 }
 
 static void finish(struct offer *o, enum offer_end how)
@@ -158,9 +172,9 @@ static void finish(struct offer *o, enum offer_end how)
     bool there = o->asked.export;
     engine_export_end(o->asked.export);
     close_descriptor(o);
-    if (there && how == OFFER_REVOKED && !atomic_load(&t->stopped) &&
+    if (there && !atomic_load(&t->stopped) &&
         (atomic_load(&o->asked.array->refs) > 1 || array_buffer_shared(o->asked.array)))
-        exports_forget(t, o->asked.array);
+        tidy_up(t, o->asked.array, how == OFFER_REVOKED);
     array_unref(o->asked.array);
     session_unref(o->session);
     lease_unpin(t->config.leases, o->buffer, o->lease);

@@ -76,6 +76,7 @@ struct export_socket {
     struct pollfd *polled;
     size_t n_conns, cap_conns;
     double accept_after;
+    bool starved; /* the last accept failed, which has been said */
 };
 
 static double now_s(void)
@@ -342,10 +343,13 @@ static void accept_all(struct export_socket *s, int listener)
     for (int i = 0; i < 64; i++) { /* then the others have their turn */
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
+            s->starved = false;
             take_conn(s, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            log_event(LOG_WARN, "no connection can be taken on an export socket", "reason",
-                      strerror(errno), NULL);
+            if (!s->starved)
+                log_event(LOG_WARN, "no connection can be taken on an export socket", "reason",
+                          strerror(errno), NULL);
+            s->starved = true;
             s->accept_after = now_s() + ACCEPT_PAUSE_S;
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {

@@ -7,7 +7,6 @@
  * daemon's side computes with them meanwhile and afterwards has to be right; a peer that is killed
  * leaves nothing behind; descriptors and bytes come back to where they were. With BYTES an array of
  * that size is exported and mapped, and how long that takes is printed as a line of JSON. */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,6 +22,7 @@
 #include "compute/cuda/cuda_api.h"
 #include "compute/export.h"
 #include "protocol/infix.h"
+#include "tests/descriptors.h"
 
 #define SKIPPED 77
 #define PEER_FD 9
@@ -329,16 +329,6 @@ static void settle(struct suite *t)
 {
     while (engine_jobs_in_flight(t->g) > 0)
         usleep(50);
-}
-
-static int descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 /* Memory goes back a moment after it was let go of, and its descriptor with it. */

@@ -278,6 +278,14 @@ def clean(c):
             assert r.status == 204, r
 
 
+def until(condition, seconds=20):
+    """Waits for what is about to be so."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def settle(c, want, seconds=5):
     """Waits until the bytes in use are `want`: work in flight may hold memory a moment longer."""
     deadline = time.monotonic() + seconds

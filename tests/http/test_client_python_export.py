@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
 import weakref
 
@@ -23,7 +22,7 @@ sys.path.insert(0, str(SOURCE))
 import arrayd  # noqa: E402
 from arrayd import _cuda, _dlpack  # noqa: E402
 
-from conftest import fake_gpu, settle  # noqa: E402
+from conftest import fake_gpu, settle, until  # noqa: E402
 
 CONSUMER = REPO / "tests" / "bench" / "export_consumer.py"
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
@@ -83,13 +82,6 @@ def exports(xp):
     """How many are open, by the daemon's metrics."""
     text = xp.api.get("/metrics").body.decode()
     return sum(float(line.split()[-1]) for line in text.splitlines() if re.match(r"arrayd_exports[{ ]", line))
-
-
-def until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def descriptors(pid):

@@ -13,7 +13,8 @@ import threading
 import numpy as np
 import pytest
 
-from test_client_python_export import SOURCE, backend, exports, start, until, view, xp  # noqa: F401
+from conftest import until
+from test_client_python_export import SOURCE, backend, exports, start, view, xp  # noqa: F401
 
 import arrayd
 from arrayd import _export

@@ -12,7 +12,6 @@ import time
 import traceback
 import weakref
 
-import numpy as np
 import pytest
 
 REPO = pathlib.Path(__file__).resolve().parents[2]
@@ -21,6 +20,8 @@ sys.path.insert(0, str(SOURCE))
 import arrayd  # noqa: E402
 from arrayd import _client  # noqa: E402
 from arrayd._transport import Transport  # noqa: E402
+
+from conftest import until  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -37,13 +38,6 @@ def xp(api, daemon):
 
 def ids(api, session=None):
     return {m["id"] for m in api.get("/v1/arrays?limit=1000", headers={"Arrayd-Session": session} if session else {}).json()["arrays"]}
-
-
-def until(true, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return true()
 
 
 def forked(work):
@@ -90,7 +84,7 @@ def test_a_forked_child_releases_its_own_alone(xp, api):
     def work():
         nonlocal parents
         (parents + 1).compute()  # nobody refers to it
-        assert until(lambda: ids(api) == {before}), "what the child has dropped stays"
+        until(lambda: ids(api) == {before})  # what the child has dropped does not stay
         del parents
         own = xp.ones(7).compute()
         assert len(ids(api)) == 2
@@ -104,7 +98,7 @@ def test_a_forked_child_releases_its_own_alone(xp, api):
     time.sleep(0.15)
     assert ids(api) == {before} and parents.numpy().tolist() == [0, 1, 2, 3, 4]
     del parents
-    assert until(lambda: not ids(api))
+    until(lambda: not ids(api))
 
 
 def test_a_session_is_not_its_owners_childs(xp, api):
@@ -312,4 +306,5 @@ def test_clients_go_with_their_last_user(daemon):
     gone = weakref.ref(xp)
     del xp
     gc.collect()
-    assert until(lambda: gone() is None) and key not in _client._clients
+    until(lambda: gone() is None)
+    assert key not in _client._clients

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from client import NPY, OCTETS
-from conftest import settle
-from exported import Export, figures, present
+from conftest import settle, until
+from exported import Export, descriptors, figures, present
 from test_leases import DATA, DELETES, FREE, READS, UNDOES, WRITES, prepare, send
 
 GET_SEALS, SIZE_SEALS, WRITE_SEALS = 1034, 2 | 4, 1 | 16  # F_GET_SEALS; SHRINK, GROW; SEAL, FUTURE_WRITE
@@ -261,6 +261,29 @@ def test_memory_is_given_back_and_cleared(c, d):
 
 
 # --- the lease ---
+
+def test_many_small_arrays_one_after_the_other(c, d):
+    """What was theirs for an export they leave when it ends, where there is much of the kind."""
+    before = descriptors(d.pid)
+    arrays = {f"s{k}": np.arange(k, k + 3.0) for k in range(150)}
+    for name, a in arrays.items():
+        c.upload(a, name)
+    for name, a in arrays.items():
+        with Export(c, name, "write") as x:
+            np.testing.assert_array_equal(x.array(), a)
+            x.array()[1] = -1
+            a[1] = -1
+    until(lambda: descriptors(d.pid) <= before + 64 + 8)
+    for name, a in arrays.items():
+        np.testing.assert_array_equal(c.download(name), a)
+    with Export(c, "s149") as x, Export(c, "s149") as y:
+        np.testing.assert_array_equal(x.array(), arrays["s149"])
+        x.finish()
+        np.testing.assert_array_equal(y.array(), arrays["s149"])
+    for name in arrays:
+        c.expect(204, c.delete(f"/v1/arrays/{name}"))
+    until(lambda: descriptors(d.pid) <= before + 8)
+
 
 def test_a_writer_keeps_all_others_out(c):
     prepare(c)

@@ -1,7 +1,8 @@
 """How long jobs that have ended are kept, and how much of them."""
 import numpy as np
 
-from test_programs import jobs, run, start, until
+from conftest import until
+from test_programs import jobs, run, start
 from test_reductions import hold
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from client import NPY, npy_bytes
+from conftest import until
 from test_reductions import hold
 
 
@@ -37,13 +38,6 @@ def start(api, body, steps=10**12, **fields):
 
 def job(api, ref):
     return api.expect(200, api.get(f"/v1/jobs/{ref}")).json()
-
-
-def until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def laplacian(u):

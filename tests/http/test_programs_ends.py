@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from test_programs import both, job, jobs, run, until  # noqa: F401
+from conftest import until
+from test_programs import both, job, jobs, run  # noqa: F401
 from test_reductions import hold
 
 

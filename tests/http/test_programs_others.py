@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from test_programs import both, job, start, until  # noqa: F401
+from conftest import until
+from test_programs import both, job, start  # noqa: F401
 from test_programs_random import Singles, bytes_of, differ, play_program, session
 from test_reductions import hold
 

@@ -3,11 +3,11 @@
 #ifndef ARRAYD_EXPORT_FRONT_H
 #define ARRAYD_EXPORT_FRONT_H
 
-#include <dirent.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "compute/export.h"
+#include "tests/descriptors.h"
 #include "tests/unit/engine_front.h"
 
 #define NBYTES ((int64_t)(N * sizeof(double)))
@@ -21,17 +21,6 @@ static inline void told(struct exporting *x)
 {
     assert_int_equal(atomic_load((_Atomic int *)x->user), WAITING);
     atomic_store((_Atomic int *)x->user, (int)x->code);
-}
-
-/* The number of descriptors that are open. */
-static inline int descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 static inline void begin_export(struct fixture *f, struct array *a, bool write, struct exporting *x,

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 #include "compute/export.h"
+#include "tests/descriptors.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_arrays.h"
 
@@ -111,16 +111,6 @@ static void end_export(struct exporting *x)
 {
     close(x->exported.fd);
     engine_export_end(x->export);
-}
-
-static int descriptors(void)
-{
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 /* What another process would see: the fake's descriptors can be mapped by anybody. */

@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "server/lease_use.h"
 #include "server/routes.c"
 #include "server/session.h"
+#include "tests/descriptors.h"
 
 static char folder[] = "/tmp/arrayd-offers-XXXXXX";
 static char path[64], fd_path[80];
@@ -97,16 +97,6 @@ static int tear_down(void **state)
     assert_int_equal(access(fd_path, F_OK), -1);
     assert_int_equal(mem_live(), 0);
     return rmdir(folder);
-}
-
-static int descriptors(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
 }
 
 static void woken(void *user)
