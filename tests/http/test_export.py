@@ -3,6 +3,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import threading
 import time
 
@@ -283,6 +284,29 @@ def test_many_small_arrays_one_after_the_other(c, d):
     for name in arrays:
         c.expect(204, c.delete(f"/v1/arrays/{name}"))
     until(lambda: descriptors(d.pid) <= before + 8)
+
+
+def test_each_device_keeps_its_own(gpu_with, tmp_path):
+    """Memory for arrays of the same size: an eighth of every device's."""
+    if os.environ.get("ARRAYD_REAL_GPU"):
+        pytest.skip("of two devices of 64 MiB")
+    d = gpu_with("--allow-export", "--export-threshold", "1MiB", "--listen", f"unix:{tmp_path}/s",
+                 environment={"ARRAYD_FAKE_DEVICES": "2", "ARRAYD_FAKE_MEMORY": str(64 << 20)})
+    c = d.client(unix=d.unix)
+
+    def kept():
+        return int(re.search(r"^arrayd_shareable_kept_bytes (\d+)", c.get("/metrics").body.decode(), re.M)[1]) >> 20
+
+    for device, most in enumerate((6, 12)):
+        s = c.expect(201, c.post("/v1/sessions", {"device": device})).json()["id"]
+        mine = c.clone(session=s)
+        for _ in range(2):  # the second makes the first's memory go back
+            both = [mine.create(shape=[n << 17])["id"] for n in (6, 4)]
+            for ref in both[::-1]:
+                mine.expect(204, mine.delete(f"/v1/arrays/{ref}"))
+        until(lambda: kept() == most)  # noqa: B023
+        mine.close()
+    c.close()
 
 
 def test_a_writer_keeps_all_others_out(c):
