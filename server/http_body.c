@@ -210,17 +210,29 @@ static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
     }
 }
 
+/* Ends the connection in the midst of a reply. An error, libmicrohttpd would take for the end of
+ * the request alone: it marks the connection as closed and looks at it again when its socket says
+ * something, which after a suspension is in no epoll set, or when no older connection is idle. Of a
+ * write that fails it lets go at once. */
+static int64_t hang_up(struct rq *q, char *buf)
+{
+    if (!q->conn)
+        return (int64_t)MHD_CONTENT_READER_END_WITH_ERROR;
+    shutdown(q->conn->fd, SHUT_RDWR);
+    *buf = 0; /* goes nowhere */
+    return 1;
+}
+
 int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct rq *q = cls;
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
     int64_t k = ok ? pull(q, pos, buf, max) : -1;
-    /* libmicrohttpd alone would close it only when something else happens on it */
-    if (k < 0 && k != SOURCE_END && q->conn)
-        shutdown(q->conn->fd, SHUT_RDWR);
+    if (k == SOURCE_END)
+        k = (int64_t)MHD_CONTENT_READER_END_OF_STREAM;
+    else if (k < 0)
+        k = hang_up(q, buf);
     http_leave(h, was);
-    return k >= 0            ? k
-           : k == SOURCE_END ? (int64_t)MHD_CONTENT_READER_END_OF_STREAM
-                             : (int64_t)MHD_CONTENT_READER_END_WITH_ERROR;
+    return k;
 }

@@ -170,6 +170,26 @@ def test_a_stream_of_events(daemon_with):
     kept.close()
 
 
+def test_streams_that_break_off_behind_an_idle_connection(daemon_with):
+    """An older connection on which nothing happens keeps nobody's place taken."""
+    d = daemon_with("--admin-listen", "127.0.0.1:0")
+    admin = type("Admin", (), {"host": d.host, "port": d.admin_port})
+    c = started(d)
+    with connect(d) as idle:
+        idle.sendall(request(GET, b"Host: localhost"))
+        assert read_reply(idle).status == 200
+        c.close()
+        for how in (reset, socket.socket.close) * 4:
+            held = [connect(d) for _ in range(30)]
+            for s in held:
+                s.sendall(request(b"GET /v1/jobs/%s/events HTTP/1.1" % c.job.encode(), b"Host: localhost"))
+                assert s.recv(100).startswith(b"HTTP/1.1 200")
+            for s in held:
+                how(s)
+            settles(admin, "arrayd_http_connections", 2)
+        ended(c)
+
+
 # --- evaluations ---
 
 OLD_OR_NEW = [0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 5]  # an `out`: whether its work had been queued by then or not
