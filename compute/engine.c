@@ -17,6 +17,7 @@
 #include "compute/base/mem.h"
 #include "compute/export.h"
 #include "compute/loop.h"
+#include "compute/reclaim.h"
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
@@ -47,6 +48,7 @@ static void engine_free(struct engine *g)
     plan_cache_free(g->plans);
     mem_free(g->visitors);
     mover_free(g->mover);
+    reclaim_free(g->reclaim);
     backend_close(g->backend);
     pthread_mutex_destroy(&g->buffers_lock);
     pthread_mutex_destroy(&g->lock);
@@ -77,10 +79,11 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
     g->loops = loop_kept_new();
     g->mover = mover_new(g);
+    g->reclaim = reclaim_new(g);
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
     pthread_mutex_init(&g->lock, NULL); /* neither can fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);
-    if (!g->plans || !g->loops || !g->visitors || !g->mover) {
+    if (!g->plans || !g->loops || !g->visitors || !g->mover || !g->reclaim) {
         engine_free(g);
         return err_oom(e);
     }
@@ -108,6 +111,7 @@ bool engine_close(struct engine *g)
     if (!g)
         return true;
     mover_stop(g->mover);
+    reclaim_stop(g->reclaim);
     /* the last copies of transfers let go of their memory by themselves, in a moment */
     double until = clock_ms() + g->config.close_wait_ms;
     while (atomic_load(&g->jobs) > 0 && clock_ms() < until)
@@ -144,8 +148,8 @@ int engine_device_count(const struct engine *g)
 void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
 {
     g->backend->ops->device_info(g->backend, device, ret);
-    if (g->mover)
-        ret->memory_free += mover_kept(g->mover, device);
+    if (g->reclaim)
+        ret->memory_free += reclaim_kept(g->reclaim, device);
 }
 
 int64_t engine_bytes_in_use(const struct engine *g)

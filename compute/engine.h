@@ -66,7 +66,8 @@ struct engine_config {
         .backend = "auto", .max_inputs = 64, .max_kernel_nodes = 400, .max_kernel_inputs = 64,     \
         .plan_cache = 512, .plan_cache_bytes = 32 << 20, .close_wait_ms = 10000,                   \
         .max_cost = INT64_MAX,                                                                     \
-        .device = {.inline_elements = 1 << 16, .shareable_least = 32 << 20},                       \
+        .device = {                                                                                \
+            .inline_elements = 1 << 16, .shareable_least = 32 << 20, .shareable_keep_s = 60},      \
     }
 
 enum err_code engine_open(const struct engine_config *config, struct engine **ret,

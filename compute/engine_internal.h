@@ -46,7 +46,8 @@ struct storage {
     _Atomic bool exported;     /* somebody may have it mapped */
     int device;
     bool host; /* in host memory that the device copies from and to, not in the device's */
-    struct storage *next_dead;
+    struct storage *next_dead; /* and when it was kept: reclaim.c */
+    uint64_t kept_ns;
     void *data; /* never NULL; not to be followed when size is 0 */
     int64_t size;
     struct mark writer;
@@ -105,6 +106,7 @@ struct engine {
     struct buffer *oldest, *newest;
     _Atomic uint64_t clock; /* of uses */
     struct mover *mover;
+    struct reclaim *reclaim;                 /* reclaim.h */
     int64_t host_limit;                      /* bytes */
     _Atomic int64_t bytes, host_bytes, jobs; /* bytes: on devices; in host memory */
     _Atomic uint64_t version, evaluations, kernels, failures;
@@ -239,19 +241,6 @@ void fetch_undo(struct task *t);
 struct mover *mover_new(struct engine *g); /* NULL without memory */
 void mover_stop(struct mover *m);          /* no more evictions; ends its thread */
 void mover_free(struct mover *m);
-bool mover_start(struct mover *m); /* where it is not running; false: it cannot be */
-/* Memory that nobody uses any more, the host's or what others could map, to be given back by the
- * mover's thread; taken. */
-void mover_bury(struct mover *m, struct storage *take_st);
-/* Does that now, which may take long. mover_dig_shares: with what others could map alone, which
- * waits for no work; whether any has come back since mover_shares_back said `since`. */
-void mover_dig(struct mover *m);
-bool mover_dig_shares(struct mover *m, uint64_t since);
-uint64_t mover_shares_back(const struct mover *m);
-/* Memory that others could map and nobody was given, of an array of that size: zeros behind that,
- * anything in it. */
-bool mover_reuse(struct mover *m, int device, int64_t size, struct shared_block *ret);
-int64_t mover_kept(struct mover *m, int device); /* bytes of such */
 /* With the lock held: the task, which is to be submitted, copies the buffer's contents to
  * `take_to`, which becomes its storage; false: without memory, nothing has happened and `take_to`
  * is gone. */

@@ -1,6 +1,7 @@
 /* The engine's figures as Prometheus text. */
 #include "compute/engine_internal.h"
 #include "compute/export.h"
+#include "compute/reclaim.h"
 
 /* What clients have is the server's to tell. */
 static void sharing_metrics(struct engine *g, struct strb *out)
@@ -9,7 +10,7 @@ static void sharing_metrics(struct engine *g, struct strb *out)
     int64_t kept = 0;
     engine_export_figures(g, &f);
     for (int i = 0; i < engine_device_count(g); i++)
-        kept += mover_kept(g->mover, i);
+        kept += reclaim_kept(g->reclaim, i);
     strb_addf(out,
               "# HELP arrayd_shareable_bytes Array memory that can be exported where it is.\n"
               "# TYPE arrayd_shareable_bytes gauge\n"

@@ -7,6 +7,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/export.h"
+#include "compute/reclaim.h"
 
 static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
 {
@@ -18,9 +19,9 @@ static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
 static enum err_code share_once(struct storage *st, bool zero, bool must, struct err *e)
 {
     struct backend *b = st->engine->backend;
-    if (!mover_start(st->engine->mover)) /* which gives it back */
+    if (!reclaim_start(st->engine->reclaim)) /* which gives it back */
         return err_oom(e);
-    bool kept = !zero && mover_reuse(st->engine->mover, st->device, st->size, &st->share);
+    bool kept = !zero && reclaim_reuse(st->engine->reclaim, st->device, st->size, &st->share);
     enum err_code code =
         kept ? ERR_OK : b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
     if (code == ERR_OK)
@@ -41,19 +42,19 @@ static enum err_code lacking(const struct storage *st, enum err_code code, struc
 /* Where there is no memory, what was let go of may not be back yet. */
 static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
 {
-    uint64_t back = mover_shares_back(st->engine->mover);
+    uint64_t back = reclaim_shares_back(st->engine->reclaim);
     enum err_code code = alloc_once(st, zero, e);
-    if (code == ERR_OUT_OF_MEMORY && mover_dig_shares(st->engine->mover, back))
+    if (code == ERR_OUT_OF_MEMORY && reclaim_dig_shares(st->engine->reclaim, back))
         code = alloc_once(st, zero, e);
     return lacking(st, code, e);
 }
 
 static enum err_code share_alloc(struct storage *st, bool zero, bool must, struct err *e)
 {
-    uint64_t back = mover_shares_back(st->engine->mover);
+    uint64_t back = reclaim_shares_back(st->engine->reclaim);
     enum err_code code = share_once(st, zero, must, e);
     bool again = code == ERR_OUT_OF_MEMORY || (must && code == ERR_OVERLOADED);
-    if (again && mover_dig_shares(st->engine->mover, back))
+    if (again && reclaim_dig_shares(st->engine->reclaim, back))
         code = share_once(st, zero, must, e);
     return lacking(st, code, e);
 }
@@ -105,7 +106,7 @@ static enum err_code storage_end(struct storage *take_st, struct account *accoun
     int64_t more = padding(take_st);
     enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
     if (code != ERR_OK) {
-        mover_bury(g->mover, take_st);
+        reclaim_bury(g->reclaim, take_st);
         return code;
     }
     take_st->account = account;
@@ -161,9 +162,9 @@ static bool host_book(struct engine *g, int64_t size)
 
 static enum err_code host_alloc(struct engine *g, int64_t size, void **ret, struct err *e)
 {
-    if (!mover_start(g->mover))
+    if (!reclaim_start(g->reclaim))
         return err_oom(e);
-    mover_dig(g->mover);
+    reclaim_dig(g->reclaim);
     if (!host_book(g, size))
         return err_set(e, ERR_OUT_OF_MEMORY,
                        "%lld bytes more would exceed the limit of %lld bytes of arrays in host "
@@ -294,7 +295,7 @@ static void storage_free(struct storage *st)
         engine_stream_unref(st->readers[i].stream);
     mem_free(st->readers);
     if (shared || (st->size > 0 && st->host))
-        mover_bury(g->mover, st);
+        reclaim_bury(g->reclaim, st);
     else
         mem_free(st);
 }

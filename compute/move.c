@@ -10,10 +10,8 @@
  * room for it is found, or not, together with the room for the result.
  *
  * Making room: the arrays that were used longest ago go to host memory until what is lacking would
- * fit. Host memory is pinned, which takes its time, and so does giving it back: a thread of its own
- * does both, started when first needed. It also gives back the memory that others can map; but what
- * nobody was ever given is kept for a while, for new arrays of the same size, as a pool does: fresh
- * pages cost ten times what it takes to write them. */
+ * fit. Host memory is pinned, which takes its time: a thread of its own does it, started when first
+ * needed. */
 #include "compute/engine_internal.h"
 
 #include <time.h>
@@ -22,25 +20,15 @@
 
 #define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
 #define LATER_NS   4000000 /* until what is in use now may have become free, */
-#define KEPT_PART  8       /* of a device's memory what others could map is kept for reuse, */
-#define KEPT_HOST  (INT64_C(2) << 30) /* but where that is the machine's no more than this; */
-#define KEPT_MOST  64                 /* so many blocks, each of which may have a descriptor */
-#define LATER_MOST 8                  /* or so many times that, where no work is over before */
+#define LATER_MOST 8       /* or so many times that, where no work is over before */
 
 struct mover {
     struct engine *engine;
-    pthread_mutex_t lock; /* the queues */
+    pthread_mutex_t lock; /* the queue */
     pthread_cond_t wake;
-    pthread_mutex_t grave; /* held while memory is given back */
     pthread_t thread;
     bool running, stop;
     struct eviction *first, *last;
-    pthread_mutex_t share_grave;        /* the same of what others could map */
-    struct storage *dead, *dead_shares; /* by next_dead */
-    _Atomic uint64_t shares_back;       /* given back so far */
-    struct storage *kept;               /* those that may be used again, the newest first */
-    int n_kept;
-    int64_t *keep_most; /* bytes, by device */
 };
 
 /* --- fetching --- */
@@ -325,13 +313,41 @@ static void evict(struct engine *g, struct eviction *v)
     moved_out(v, ERR_OK, 0);
 }
 
+/* --- the thread --- */
+
+static void *mover_run(void *user)
+{
+    struct mover *m = user;
+    pthread_mutex_lock(&m->lock);
+    while (!m->stop || m->first) {
+        struct eviction *v = m->first;
+        if (!v) {
+            pthread_cond_wait(&m->wake, &m->lock);
+            continue;
+        }
+        m->first = v->next;
+        if (!m->first)
+            m->last = NULL;
+        bool stop = m->stop;
+        pthread_mutex_unlock(&m->lock);
+        if (stop)
+            v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+        else
+            evict(m->engine, v);
+        pthread_mutex_lock(&m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
 void engine_evict(struct engine *g, struct eviction *v)
 {
     struct mover *m = g->mover;
     v->next = NULL;
-    bool started = mover_start(m);
     pthread_mutex_lock(&m->lock);
-    bool queued = started && !m->stop;
+    if (!m->running && !m->stop)
+        m->running = pthread_create(&m->thread, NULL, mover_run, m) == 0;
+    bool queued = m->running && !m->stop;
     if (queued) {
         *(m->last ? &m->last->next : &m->first) = v;
         m->last = v;
@@ -342,206 +358,15 @@ void engine_evict(struct engine *g, struct eviction *v)
         v->done(v->user, ERR_OUT_OF_MEMORY, 0);
 }
 
-/* --- the thread --- */
-
-static void push(struct storage **list, struct storage *st)
-{
-    st->next_dead = *list;
-    *list = st;
-}
-
-/* Takes what *at is out of those that are kept. */
-static struct storage *unkeep(struct mover *m, struct storage **at)
-{
-    struct storage *st = *at;
-    *at = st->next_dead;
-    m->n_kept--;
-    return st;
-}
-
-static int64_t kept_bytes(const struct mover *m, int device)
-{
-    int64_t bytes = 0;
-    for (const struct storage *st = m->kept; st; st = st->next_dead)
-        bytes += st->device == device ? st->share.size : 0;
-    return bytes;
-}
-
-/* With the lock held: the oldest go, of any device or of this one. */
-static void keep_one_less(struct mover *m, const int *device)
-{
-    struct storage **oldest = NULL;
-    for (struct storage **at = &m->kept; *at; at = &(*at)->next_dead)
-        if (!device || (*at)->device == *device)
-            oldest = at;
-    push(&m->dead_shares, unkeep(m, oldest));
-}
-
-/* The same, until as much is kept as may be. */
-static void keep_less(struct mover *m, int device)
-{
-    while (kept_bytes(m, device) > m->keep_most[device])
-        keep_one_less(m, &device);
-    if (m->n_kept > KEPT_MOST)
-        keep_one_less(m, NULL);
-}
-
-void mover_bury(struct mover *m, struct storage *take_st)
-{
-    pthread_mutex_lock(&m->lock);
-    if (take_st->share.data && !atomic_load(&take_st->exported)) {
-        push(&m->kept, take_st);
-        m->n_kept++;
-        keep_less(m, take_st->device);
-    } else {
-        push(take_st->share.data ? &m->dead_shares : &m->dead, take_st);
-    }
-    if (m->dead || m->dead_shares)
-        pthread_cond_signal(&m->wake);
-    pthread_mutex_unlock(&m->lock);
-}
-
-bool mover_reuse(struct mover *m, int device, int64_t size, struct shared_block *ret)
-{
-    pthread_mutex_lock(&m->lock);
-    struct storage **at = &m->kept, *st = NULL;
-    while (*at && ((*at)->device != device || (*at)->size != size))
-        at = &(*at)->next_dead;
-    if (*at)
-        st = unkeep(m, at);
-    pthread_mutex_unlock(&m->lock);
-    if (st)
-        *ret = st->share;
-    mem_free(st);
-    return st;
-}
-
-int64_t mover_kept(struct mover *m, int device)
-{
-    pthread_mutex_lock(&m->lock);
-    int64_t bytes = kept_bytes(m, device);
-    pthread_mutex_unlock(&m->lock);
-    return bytes;
-}
-
-/* Gives back what is listed; `grave` is for waiting for what another is giving back. */
-static void dig(struct mover *m, struct storage **dead, pthread_mutex_t *grave)
-{
-    struct engine *g = m->engine;
-    const struct backend_ops *ops = g->backend->ops;
-    pthread_mutex_lock(grave);
-    pthread_mutex_lock(&m->lock);
-    struct storage *st = *dead;
-    *dead = NULL;
-    pthread_mutex_unlock(&m->lock);
-    while (st) {
-        struct storage *next = st->next_dead;
-        if (st->share.data) {
-            ops->share_free(g->backend, st->device, &st->share);
-            atomic_fetch_add(&m->shares_back, 1);
-        } else {
-            ops->host_free(g->backend, st->data, st->size);
-            atomic_fetch_sub(&g->host_bytes, st->size);
-        }
-        mem_free(st);
-        st = next;
-    }
-    pthread_mutex_unlock(grave);
-}
-
-static void dig_dead(struct mover *m)
-{
-    dig(m, &m->dead_shares, &m->share_grave);
-    dig(m, &m->dead, &m->grave);
-}
-
-static void keep_none(struct mover *m)
-{
-    pthread_mutex_lock(&m->lock);
-    while (m->kept)
-        keep_one_less(m, NULL);
-    pthread_mutex_unlock(&m->lock);
-}
-
-void mover_dig(struct mover *m)
-{
-    keep_none(m);
-    dig_dead(m);
-}
-
-uint64_t mover_shares_back(const struct mover *m)
-{
-    return atomic_load(&m->shares_back);
-}
-
-bool mover_dig_shares(struct mover *m, uint64_t since)
-{
-    keep_none(m);
-    dig(m, &m->dead_shares, &m->share_grave);
-    return mover_shares_back(m) != since;
-}
-
-static void *mover_run(void *user)
-{
-    struct mover *m = user;
-    pthread_mutex_lock(&m->lock);
-    while (!m->stop || m->first) {
-        struct eviction *v = m->first;
-        if (v) {
-            m->first = v->next;
-            if (!m->first)
-                m->last = NULL;
-        } else if (!m->dead && !m->dead_shares) {
-            pthread_cond_wait(&m->wake, &m->lock);
-            continue;
-        }
-        bool stop = m->stop;
-        pthread_mutex_unlock(&m->lock);
-        dig_dead(m);
-        if (v && stop)
-            v->done(v->user, ERR_OUT_OF_MEMORY, 0);
-        else if (v)
-            evict(m->engine, v);
-        pthread_mutex_lock(&m->lock);
-    }
-    pthread_mutex_unlock(&m->lock);
-    return NULL;
-}
-
 struct mover *mover_new(struct engine *g)
 {
-    const int n = engine_device_count(g);
     struct mover *m = mem_calloc(1, sizeof *m);
-    int64_t *keep_most = mem_calloc((size_t)n, sizeof *keep_most);
-    if (!m || !keep_most) {
-        mem_free(m);
-        mem_free(keep_most);
+    if (!m)
         return NULL;
-    }
     m->engine = g;
-    m->keep_most = keep_most;
-    for (int i = 0; i < n; i++) {
-        struct backend_device d;
-        engine_device_info(g, i, &d);
-        keep_most[i] = d.memory_total / KEPT_PART;
-        if (engine_in_host_memory(g) && keep_most[i] > KEPT_HOST)
-            keep_most[i] = KEPT_HOST;
-    }
-    pthread_mutex_init(&m->lock, NULL); /* none of these can fail here */
-    pthread_mutex_init(&m->grave, NULL);
-    pthread_mutex_init(&m->share_grave, NULL);
+    pthread_mutex_init(&m->lock, NULL); /* neither can fail here */
     pthread_cond_init(&m->wake, NULL);
     return m;
-}
-
-bool mover_start(struct mover *m)
-{
-    pthread_mutex_lock(&m->lock);
-    if (!m->running && !m->stop)
-        m->running = pthread_create(&m->thread, NULL, mover_run, m) == 0;
-    bool ok = m->running;
-    pthread_mutex_unlock(&m->lock);
-    return ok;
 }
 
 void mover_stop(struct mover *m)
@@ -559,11 +384,7 @@ void mover_free(struct mover *m)
 {
     if (!m)
         return;
-    mover_dig(m);
     pthread_cond_destroy(&m->wake);
-    pthread_mutex_destroy(&m->share_grave);
-    pthread_mutex_destroy(&m->grave);
     pthread_mutex_destroy(&m->lock);
-    mem_free(m->keep_most);
     mem_free(m);
 }

@@ -16,6 +16,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
 #include "compute/export.h"
+#include "compute/reclaim.h"
 #include "tests/descriptors.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_arrays.h"
@@ -61,7 +62,7 @@ static void idle(struct fixture *f)
 static void settle(struct fixture *f)
 {
     idle(f);
-    mover_dig(f->g->mover);
+    reclaim_dig(f->g->reclaim);
 }
 
 static void close_fixture(struct fixture *f)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "compute/reclaim.h"
 #include "tests/unit/export_front.h"
 
 #define FUTURE_WRITE 16 /* F_SEAL_FUTURE_WRITE */
@@ -337,7 +338,7 @@ static void it_stays_where_it_is(void **state)
     holds(&f, f.b, 100);
     assert_int_equal(evict(&f), ERR_OK);
     assert_true(array_in_host_memory(f.a)); /* of the two the one used longest ago */
-    mover_dig(f.g->mover);
+    reclaim_dig(f.g->reclaim);
 
     /* and from there */
     assert_int_equal(export(&f, f.a, false, &x), ERR_OK);
@@ -346,7 +347,7 @@ static void it_stays_where_it_is(void **state)
     assert_true(p[0] == 0 && p[N - 1] == N - 1);
     unmap(&x, p);
     end_export(&x);
-    mover_dig(f.g->mover);
+    reclaim_dig(f.g->reclaim);
     assert_int_equal(engine_host_bytes(f.g), 0);
     assert_int_equal(account_used(f.account), 2 * PAGE);
     close_fixture(&f);

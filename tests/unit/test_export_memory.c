@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/reclaim.h"
 #include "tests/unit/export_front.h"
 
 /* Whoever keeps his mapping sees what he had, and nothing of anybody else. */
@@ -27,7 +29,7 @@ static void memory_is_not_given_to_others(void **state)
     double *p = map(&x, true);
     end_export(&x);
     array_unref(f.a);
-    mover_dig(f.g->mover);
+    reclaim_dig(f.g->reclaim);
     for (int i = 0; i < 50; i++)
         assert_int_equal(engine_full(f.s, f.account, secret, 1, (int64_t[]){N}, &others[i], NULL),
                          ERR_OK);
@@ -55,18 +57,18 @@ static void memory_is_used_again(void **state)
     open_fixture_sharing(&f, AT_ONCE);
     assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &c, NULL), ERR_OK);
     array_unref(c);
-    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
+    assert_int_equal(reclaim_kept(f.g->reclaim, 0), PAGE);
     int64_t bytes = engine_bytes_in_use(f.g);
     assert_int_equal(engine_zeros(f.s, f.account, DT_F64, 1, &n, &c, NULL), ERR_OK);
-    assert_int_equal(mover_kept(f.g->mover, 0), PAGE);
+    assert_int_equal(reclaim_kept(f.g->reclaim, 0), PAGE);
     holds(&f, c, 0);
     array_unref(c);
-    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
+    assert_int_equal(reclaim_kept(f.g->reclaim, 0), 2 * PAGE);
     assert_int_equal(engine_empty(f.s, f.account, DT_F64, 1, &less, &c, NULL), ERR_OK);
-    assert_int_equal(mover_kept(f.g->mover, 0), 2 * PAGE);
+    assert_int_equal(reclaim_kept(f.g->reclaim, 0), 2 * PAGE);
     array_unref(c);
-    mover_dig(f.g->mover);
-    assert_int_equal(mover_kept(f.g->mover, 0), 0);
+    reclaim_dig(f.g->reclaim);
+    assert_int_equal(reclaim_kept(f.g->reclaim, 0), 0);
     array_unref(f.b);
     const void *was = buffer_storage(f.a->buffer)->data;
     array_unref(f.a);
@@ -76,6 +78,44 @@ static void memory_is_used_again(void **state)
     f.b = NULL;
     assert_int_equal(engine_bytes_in_use(f.g), bytes - PAGE);
     close_fixture(&f);
+}
+
+/* But not for ever; every block has its own time. */
+static void memory_is_not_kept_for_ever(void **state)
+{
+    (void)state;
+    struct engine_config config = ENGINE_CONFIG_DEFAULT;
+    struct engine *g;
+    struct engine_stream *s;
+    struct account *account = account_new(0);
+    struct array *a[4];
+    const int64_t n = N;
+    const int open = descriptors();
+    config.backend = "cpu";
+    config.device.shareable = true;
+    config.device.shareable_least = AT_ONCE;
+    config.device.shareable_keep_s = 0.2;
+    assert_int_equal(engine_open(&config, &g, NULL), ERR_OK);
+    assert_int_equal(engine_stream_new(g, 0, &s, NULL), ERR_OK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(engine_empty(s, account, DT_F64, 1, &n, &a[i], NULL), ERR_OK);
+    assert_int_equal(descriptors(), open + 4);
+    double begun = clock_ms();
+    for (int i = 0; i < 3; i++)
+        array_unref(a[i]);
+    assert_true(reclaim_kept(g->reclaim, 0) == 3 * PAGE || clock_ms() - begun > 200);
+    while (reclaim_kept(g->reclaim, 0) > 0)
+        usleep(1000);
+    assert_true(clock_ms() - begun >= 200);
+    while (descriptors() > open + 1)
+        usleep(1000);
+    array_unref(a[3]); /* the thread sleeps by now */
+    while (descriptors() > open)
+        usleep(1000);
+    assert_true(clock_ms() - begun >= 400);
+    engine_stream_unref(s);
+    assert_true(engine_close(g));
+    account_unref(account);
 }
 
 static void every_allocation_fails_once(void **state)
@@ -222,7 +262,7 @@ static void nothing_leaks(void **state)
         }
         array_unref(c);
     }
-    mover_dig(f.g->mover);
+    reclaim_dig(f.g->reclaim);
     assert_int_equal(descriptors(), open);
     assert_int_equal(engine_bytes_in_use(f.g), 2 * NBYTES);
     close_fixture(&f);
@@ -235,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_not_given_to_others),
         cmocka_unit_test(memory_is_used_again),
+        cmocka_unit_test(memory_is_not_kept_for_ever),
         cmocka_unit_test(every_allocation_fails_once),
         cmocka_unit_test(refusals),
         cmocka_unit_test(descriptors_run_out),

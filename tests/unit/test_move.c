@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
+#include "compute/reclaim.h"
 #include "tests/unit/engine_front.h"
 
 #define NBYTES ((int64_t)(N * sizeof(double)))
@@ -35,7 +36,7 @@ static enum err_code move(struct fixture *f, struct array *a, bool host)
 
 static void dig(struct fixture *f)
 {
-    mover_dig(f->g->mover);
+    reclaim_dig(f->g->reclaim);
 }
 
 static void contents_and_books(void **state)
