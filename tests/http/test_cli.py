@@ -18,9 +18,10 @@ from client import npy_bytes
 from test_tls import make_certificate
 
 from arrayd._dtypes import BY_NAME  # noqa: E402  (cli.py has made it findable)
+from arrayd._numbers import DTYPES  # noqa: E402
 from arrayd.cli._context import human  # noqa: E402
 from arrayd.cli._streams import itemsize  # noqa: E402
-from arrayd.cli._values import DTYPES, pointed  # noqa: E402
+from arrayd.cli._values import pointed  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 

@@ -82,7 +82,7 @@ def test_one_deadline(xp, bars):
 class Silent(http.server.BaseHTTPRequestHandler):
     """A daemon whose job goes on, of which nothing is heard: a step may take long."""
     protocol_version = "HTTP/1.1"
-    status = {"id": "j-1", "state": "running", "step": 0, "steps": 10}
+    status = {"id": "j-1", "session": "s-1", "state": "running", "step": 0, "steps": 10, "steps_per_s": 0.0, "elapsed_s": 0.0, "device_s": 0.0}
 
     def do_GET(self):
         events = self.path.endswith("/events")
@@ -143,7 +143,7 @@ def test_cancelling_what_has_ended(xp):
         assert late.cancel().state == "done" and late.step == 3
     assert xp.job(job.id).state == "done"  # the daemon has it still
     job = xp.program(["u += 1"], steps=LONG, u=xp.ones(10))
-    look, running = job._request("GET"), Response(200, {}, json.dumps(job.status).encode())
+    look, running = job._request("GET"), Response(200, {}, json.dumps(job.status).encode(), job._request("GET"))
     xp.request("DELETE", f"/v1/jobs/{job.id}")
     for forgotten in (False, True):  # it ended after the look; somebody else had it forgotten, too
         steps = job._cancelling()

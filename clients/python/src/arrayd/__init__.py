@@ -10,7 +10,7 @@ What is listed here is loaded when it is first used: whoever needs no arrays, as
 import importlib
 from typing import TYPE_CHECKING, Any, List
 
-from ._errors import (ArraydError, BadIndex, BadType, BadValue, Busy, Conflict, ConnectionLost, Denied, DeviceError, NotFound,
+from ._errors import (ArraydError, BadIndex, BadReply, BadType, BadValue, Busy, Conflict, ConnectionLost, Denied, DeviceError, NotFound,
                       OutOfMemory)
 from ._version import __version__
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ._export import Exported
     from ._jobs import Job, JobFailed
 
-__all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadType", "BadValue", "Busy", "Client",
+__all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
            "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "NotFound", "OutOfMemory",
            "__version__", "aconnect", "connect"]
 

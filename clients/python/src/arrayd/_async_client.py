@@ -20,7 +20,8 @@ from ._export import Exported
 from ._graph import Node
 from ._jobs import Events, JobFailed, JobStatus, StepsBar
 from ._namespace import Bound, Namespace, Ref
-from ._transport import Steps
+from ._replies import INFO, JOB
+from ._transport import Response, Steps
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ class AsyncJob(JobStatus):
         self._client = client
 
     async def refresh(self) -> "AsyncJob":
-        self.status = (await self._client._transport.send(self._request("GET"))).json()
+        self.status = (await self._client._transport.send(self._request("GET"))).json(JOB)
         return self
 
     async def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "AsyncJob":
@@ -141,7 +142,7 @@ class AsyncJob(JobStatus):
         while not self.ended:
             request, pause = self._waiting(until)
             await asyncio.sleep(pause)
-            self.status = (await self._client._transport.send(request, beside=True)).json()
+            self.status = (await self._client._transport.send(request, beside=True)).json(JOB)
         if self.state == "failed":
             raise JobFailed(self)
         return self
@@ -154,8 +155,9 @@ class AsyncJob(JobStatus):
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""
-        events = Events()
-        async for line in self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream")):
+        request = self._request("GET", "/events", Accept="text/event-stream")
+        events = Events(request)
+        async for line in self._client._transport.stream(request):
             event = events.line(line)
             if event is not None:
                 self._said(event)
@@ -172,7 +174,7 @@ class AsyncJob(JobStatus):
 
     async def resume(self) -> "AsyncJob":
         """Goes on from the last whole step."""
-        self.status = await self._client.request("POST", f"/v1/jobs/{self.id}/resume") or (await self.refresh()).status
+        self.status = (await self._client._transport.send(self._request("POST", "/resume"))).json(JOB)
         return self
 
 
@@ -213,11 +215,14 @@ class AsyncClient(Namespace):
     async def _await(self, steps: Steps[Any]) -> Any:
         return await self._transport.run(steps)
 
+    async def _ask(self, method: str, path: str, value: Any = None) -> Response:
+        return await self._transport.send(self._engine.ask(method, path, value))
+
     # --- the daemon ---
 
     async def info(self) -> Dict[str, Any]:
         """Version, backend, devices, limits and operations."""
-        info: Dict[str, Any] = await self.request("GET", "/v1/info")
+        info: Dict[str, Any] = (await self._ask("GET", "/v1/info")).json(INFO)
         return info
 
     async def request(self, method: str, path: str, value: Any = None) -> Any:
@@ -319,7 +324,7 @@ class AsyncClient(Namespace):
 
     async def job(self, id_: str) -> AsyncJob:
         """A job of this user's, by its id."""
-        return AsyncJob(self, await self.request("GET", f"/v1/jobs/{id_}"), [])
+        return AsyncJob(self, (await self._ask("GET", f"/v1/jobs/{id_}")).json(JOB), [])
 
     # --- what is computed here ---
 

@@ -390,7 +390,7 @@ class AsyncTransport(Endpoint):
             await self._give(wire)
         else:
             await wire.close()
-        return Response(head.status, head.headers, content)
+        return Response(head.status, head.headers, content, r)
 
     async def send(self, r: Request, beside: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `beside` the others, without a turn, goes what waits for something

@@ -14,6 +14,7 @@ from ._graph import stored
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._releases import Releaser
+from ._replies import INFO, JOB, SESSION
 from ._transport import Steps, Transport, endpoint_of
 
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
@@ -56,7 +57,7 @@ class Client(Namespace):
 
     def info(self) -> Dict[str, Any]:
         """Version, backend, devices, limits and operations."""
-        info: Dict[str, Any] = self._ask("GET", "/v1/info").json()
+        info: Dict[str, Any] = self._ask("GET", "/v1/info").json(INFO)
         return info
 
     @property
@@ -64,7 +65,7 @@ class Client(Namespace):
         """Where the arrays are: "cpu", "cuda:0", …"""
         if self._device is None:
             session = self._engine.session
-            self._device = self._device_of(self.info(), self._ask("GET", f"/v1/sessions/{session}").json() if session else None)
+            self._device = self._device_of(self.info(), self._ask("GET", f"/v1/sessions/{session}").json(SESSION) if session else None)
         return self._device
 
     def request(self, method: str, path: str, value: Any = None) -> Any:
@@ -167,7 +168,7 @@ class Client(Namespace):
 
     def job(self, id_: str) -> Job:
         """A job of this user's, by its id."""
-        return Job(self, self._ask("GET", f"/v1/jobs/{id_}").json(), [])
+        return Job(self, self._ask("GET", f"/v1/jobs/{id_}").json(JOB), [])
 
     def __reduce__(self) -> Any:
         return again, (self._transport.url, self._engine.session, self._transport.key)

@@ -16,7 +16,6 @@ import numpy as np
 from ._dtypes import BY_NAME, DType, bfloat16, kind
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
-ON_HOST = (CPU, CUDA_HOST, CUDA_MANAGED)  # whose memory this process reads as it is
 VERSION = (1, 0)
 READ_ONLY, COPIED = 1, 2
 

@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Tuple, Union
 
 import numpy as np
 
+from ._numbers import DTYPES
+
 DType = np.dtype[Any]
 Scalar = Union[bool, int, float, complex]
 
@@ -18,10 +20,7 @@ try:
 except ImportError:
     bfloat16 = np.dtype([("bfloat16", "<u2")])
 
-NAMES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
-         "complex64", "complex128")
-BY_NAME: Dict[str, DType] = {name: np.dtype(name) for name in NAMES}
-BY_NAME["bfloat16"] = bfloat16
+BY_NAME: Dict[str, DType] = {name: bfloat16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}
 NAME_OF: Dict[DType, str] = {t: name for name, t in BY_NAME.items()}
 
 BOOL, INT64, UINT64 = BY_NAME["bool"], BY_NAME["int64"], BY_NAME["uint64"]

@@ -7,9 +7,10 @@ from typing import Any, Dict, Optional, Set
 import numpy as np
 
 from ._dtypes import DType, dtype_of, name_of
-from ._errors import ArraydError, ConnectionLost
+from ._errors import ArraydError, BadReply
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
 from ._releases import Releases
+from ._replies import MADE
 from ._transport import OCTETS, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
@@ -43,12 +44,12 @@ class Engine:
         path = f"/v1/arrays/{name}" if name else "/v1/arrays"
         r = yield Request("PUT" if name else "POST", f"{path}?dtype={name_of(dtype)}&shape={extents}", body, OCTETS,
                           headers=self.headers)
-        metadata: Dict[str, Any] = r.json()
+        metadata: Dict[str, Any] = r.json(MADE)
         return metadata
 
     def make(self, body: Dict[str, Any]) -> Steps[Handle]:
         """An array of the server's own making."""
-        return self.own((yield self.ask("POST", "/v1/arrays", body)).json())
+        return self.own((yield self.ask("POST", "/v1/arrays", body)).json(MADE))
 
     def place(self, node: Node) -> Steps[Handle]:
         """The node's memory on the server: uploaded, made or evaluated where it has none."""
@@ -65,7 +66,7 @@ class Engine:
             return (yield from self.place(node))
         else:
             written = yield from self.request_of(node)
-            node.set_handle(self.own((yield from self.evaluate(written)).json()))
+            node.set_handle(self.own((yield from self.evaluate(written)).json(MADE)))
         assert node.handle is not None
         return node.handle
 
@@ -121,7 +122,7 @@ class Engine:
             written = yield from self.request_of(node)
             if node.handle is None:
                 r = yield from self.evaluate(written, OCTETS)
-                node.set_value(from_bytes(r.body, node.shape, node.dtype))
+                node.set_value(from_bytes(r, node.shape, node.dtype))
                 assert node.value is not None
                 return node.value
         handle = yield from self.place(node)
@@ -159,7 +160,7 @@ class Engine:
         return stored(handle, node.shape, node.dtype)
 
     def copy(self, handle: Handle) -> Steps[Handle]:
-        return self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json())
+        return self.own((yield self.ask("POST", f"/v1/arrays/{handle.id}/copy", {})).json(MADE))
 
     def assign(self, user: Any, value: Node, index: Optional[str] = None) -> Steps[Node]:
         """The node of `user`, an array, with `value` in the region `index`, or everywhere: written in place where he shares or exports it, or
@@ -176,13 +177,13 @@ def bytes_of(value: "np.ndarray[Any, Any]") -> memoryview:
     return memoryview(value.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
-def from_bytes(body: bytes, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
-    if len(body) != math.prod(shape) * dtype.itemsize:
-        raise ConnectionLost(0, "connection_lost", f"the reply has {len(body)} bytes: not an array of shape {shape}")
-    return np.frombuffer(body, dtype).reshape(shape)
+def from_bytes(r: Response, shape: Shape, dtype: DType) -> "np.ndarray[Any, Any]":
+    if len(r.body) != math.prod(shape) * dtype.itemsize:
+        raise BadReply(r.status, "bad_reply", f"{r.request.method} {r.request.path}: the reply has {len(r.body)} bytes, not {name_of(dtype)} of shape {shape}")
+    return np.frombuffer(r.body, dtype).reshape(shape)
 
 
 def described(metadata: Dict[str, Any]) -> Any:
-    """Shape and dtype of metadata."""
+    """Shape and dtype of metadata (of the form LAID)."""
     return tuple(metadata["shape"]), dtype_of(metadata["dtype"])
 

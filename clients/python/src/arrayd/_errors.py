@@ -75,6 +75,11 @@ class ConnectionLost(ArraydError, ConnectionError):
     """The daemon is not there, or went away before it had answered."""
 
 
+class BadReply(ArraydError):
+    """A reply that cannot be understood: it is no JSON, or has not the members that it should have. It may have come from something else
+    than an arrayd daemon, or from one of another version."""
+
+
 class DeviceError(ArraydError, RuntimeError):
     """Memory of the GPU could not be taken into this process: what the CUDA driver said, or why it was not asked."""
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import mmap
 import os
 import socket
@@ -28,7 +27,8 @@ import numpy as np
 from . import _cuda
 from . import _dlpack as dl
 from . import _dtypes as dt
-from ._errors import ArraydError, Conflict, ConnectionLost, error_of
+from ._errors import ArraydError, BadReply, Conflict, ConnectionLost, error_of
+from ._replies import EXPORT, HANDED_OVER, parsed
 from ._transport import Steps
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Exported:
         if self.mode == "write":
             yield from self._x._owning()
         self._handle = handle = yield from engine.place(self._x._node)
-        reply: Dict[str, Any] = (yield engine.ask("POST", f"/v1/arrays/{handle.id}/export", {"mode": self.mode}, leased=False)).json()
+        reply: Dict[str, Any] = (yield engine.ask("POST", f"/v1/arrays/{handle.id}/export", {"mode": self.mode}, leased=False)).json(EXPORT)
         return reply
 
     def _take(self, reply: Dict[str, Any]) -> None:
@@ -220,7 +220,7 @@ class Exported:
         t = dl.Tensor(step * int(reply["offset"]), shape, tuple(step * int(s) for s in reply["strides"]), self.dtype, (dl.CPU, 0), False)
         low, high = t.span()
         if len(t.strides) != len(shape) or t.address + low < 0 or t.address + high > size:
-            raise ArraydError(0, "bad_reply", f"the array is said to be in bytes {t.address + low} to {t.address + high} of memory of {size}")
+            raise BadReply(0, "bad_reply", f"the array is said to be in bytes {t.address + low} to {t.address + high} of memory of {size}")
         return t
 
     def _fetch(self, reply: Dict[str, Any]) -> Tuple[int, int]:
@@ -245,14 +245,14 @@ class Exported:
                 line += more or b"\n"
             if not line.strip():
                 raise ConnectionLost(0, "connection_lost", "the daemon closed the connection before it had handed the memory over")
-            said = json.loads(line)
+            said = parsed(line, HANDED_OVER, f"the daemon's socket {reply['socket']}")
             if "status" in said or not fds:
                 raise error_of(said.get("status", 0), {}, line)
         except BaseException as e:
             self._hang_up()
             for fd in fds:
                 os.close(fd)
-            if isinstance(e, (OSError, ValueError)) and not isinstance(e, ArraydError):
+            if isinstance(e, OSError) and not isinstance(e, ArraydError):
                 raise ConnectionLost(0, "connection_lost", f"the memory was not handed over: {type(e).__name__}: {e}") from e
             raise
         return fds[0], int(said["size"])

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import ConnectionLost, NotFound
+from ._replies import EVENT, JOB, parsed
 from ._transport import Request, Steps
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class JobStatus:
     def _cancelling(self) -> Steps[None]:
         """DELETE, unless it has ended: then the daemon would forget it."""
         if not self.ended:
-            self.status = (yield self._request("GET")).json()
+            self.status = (yield self._request("GET")).json(JOB)
         if self.ended:
             return
         try:
@@ -87,26 +87,27 @@ class JobStatus:
         except NotFound:
             r = None
         # It may have ended in between: then it is forgotten, and nobody knows any more how it ended.
-        self.status = r.json() if r and r.body else {**self.status, "state": "cancelled"}
+        self.status = r.json(JOB) if r and r.body else {**self.status, "state": "cancelled"}
 
     def _said(self, status: Dict[str, Any]) -> None:
         self.status = {**self.status, **status}
 
 
 class Events:
-    """Server-Sent Events (the HTML standard's text/event-stream) of one kind: their data, as JSON."""
+    """Server-Sent Events (the HTML standard's text/event-stream) of a job: their data, as JSON."""
 
-    def __init__(self) -> None:
-        self._data: List[str] = []
+    def __init__(self, request: Request) -> None:
+        self._what = f"{request.method} {request.path}"
+        self._data: List[bytes] = []
 
     def line(self, raw: bytes) -> Optional[Dict[str, Any]]:
         """The event that this line ends, or None."""
-        text = raw.decode().rstrip("\r\n")
-        if text.startswith("data:"):
+        text = raw.rstrip(b"\r\n")
+        if text.startswith(b"data:"):
             self._data.append(text[5:].lstrip())
         elif not text and self._data:
-            event: Dict[str, Any] = json.loads("\n".join(self._data))
-            self._data = []
+            data, self._data = b"\n".join(self._data), []
+            event: Dict[str, Any] = parsed(data, EVENT, self._what)
             return event
         return None
 
@@ -145,7 +146,7 @@ class Job(JobStatus):
         self._client = client
 
     def refresh(self) -> "Job":
-        self.status = self._client.request("GET", f"/v1/jobs/{self.id}")
+        self.status = self._client._transport.send(self._request("GET")).json(JOB)
         return self
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
@@ -156,7 +157,7 @@ class Job(JobStatus):
         while not self.ended:
             request, pause = self._waiting(until)
             time.sleep(pause)
-            self.status = self._client._transport.send(request).json()
+            self.status = self._client._transport.send(request).json(JOB)
         if self.state == "failed":
             raise JobFailed(self)
         return self
@@ -175,8 +176,9 @@ class Job(JobStatus):
 
     def _events(self, until: Optional[float]) -> Iterator[Dict[str, Any]]:
         """`until`: when nobody waits for them any more, and they are a ConnectionLost or end."""
-        events = Events()
-        with self._client._transport.stream(self._request("GET", "/events", Accept="text/event-stream")) as reply:
+        request = self._request("GET", "/events", Accept="text/event-stream")
+        events = Events(request)
+        with self._client._transport.stream(request) as reply:
             if until is not None:
                 reply.within(until - time.monotonic())
             for raw in reply.lines():
@@ -197,5 +199,5 @@ class Job(JobStatus):
 
     def resume(self) -> "Job":
         """Goes on from the last whole step."""
-        self.status = self._client.request("POST", f"/v1/jobs/{self.id}/resume") or self.refresh().status
+        self.status = self._client._transport.send(self._request("POST", "/resume")).json(JOB)
         return self

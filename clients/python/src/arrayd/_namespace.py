@@ -16,6 +16,7 @@ from ._ns_host import Host
 from ._ns_inspection import Inspection
 from ._ns_statistics import Statistics
 from ._numbers import unwired, wire
+from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
 from ._transport import Endpoint, Response, Steps
 
 Ref = Union[Array, str]
@@ -49,19 +50,19 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     def _beginning_session(self, name: Optional[str], ttl_s: Optional[float], memory_limit: Optional[int],
                            device: Optional[int]) -> Steps[Dict[str, Any]]:
         spec = {"name": name, "ttl_s": ttl_s, "memory_limit": memory_limit, "device": device}
-        made: Dict[str, Any] = (yield from self._asking("POST", "/v1/sessions", {k: v for k, v in spec.items() if v is not None})).json()
+        made: Dict[str, Any] = (yield from self._asking("POST", "/v1/sessions", {k: v for k, v in spec.items() if v is not None})).json(SESSION)
         return made
 
     # --- arrays of the server ---
 
     def _finding(self, ref: str) -> Steps[Array]:
-        m = (yield from self._asking("GET", f"/v1/arrays/{ref}")).json()
+        m = (yield from self._asking("GET", f"/v1/arrays/{ref}")).json(ARRAY)
         shape, dtype = described(m)
         return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
 
     def _page(self, after: str) -> Steps[Tuple[List[Dict[str, Any]], str]]:
         """Metadata of some arrays of the session, and where the next page begins ("" behind the last)."""
-        page = (yield from self._asking("GET", "/v1/arrays?limit=1000" + (f"&after={after}" if after else ""))).json()
+        page = (yield from self._asking("GET", "/v1/arrays?limit=1000" + (f"&after={after}" if after else ""))).json(ARRAYS)
         return page["arrays"], page.get("next") or ""
 
     def _saving(self, name: str, x: Any) -> Steps[Array]:
@@ -71,7 +72,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:
-            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json()
+            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json(MADE)
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
 
     def _path(self, x: Ref) -> Steps[str]:
@@ -81,7 +82,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         yield self._engine.ask("DELETE", (yield from self._path(x)))
 
     def _describing(self, x: Ref) -> Steps[Dict[str, Any]]:
-        m: Dict[str, Any] = (yield self._engine.ask("GET", (yield from self._path(x)))).json()
+        m: Dict[str, Any] = (yield self._engine.ask("GET", (yield from self._path(x)))).json(OBJECT)
         return m
 
     # --- expressions as text ---
@@ -110,7 +111,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         if fast_math:
             body["fast_math"] = True
         try:
-            m = (yield from self._asking("POST", "/v1/evaluate", body)).json()
+            m = (yield from self._asking("POST", "/v1/evaluate", body)).json(RESULT)
         except ArraydError as e:
             raise e.with_expression(expr) if e.pointer == "/expr" else e from None
         shape, t = described(m)
@@ -130,7 +131,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(given, True))}
         spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
                      if v is not None and v is not False and v != {}})
-        return (yield from self._asking("POST", "/v1/programs", spec)).json(), assigned
+        return (yield from self._asking("POST", "/v1/programs", spec)).json(JOB), assigned
 
     # --- values ---
 

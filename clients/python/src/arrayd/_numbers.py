@@ -1,10 +1,11 @@
-"""Numbers as JSON has them. Needs no NumPy."""
+"""Numbers as JSON has them, and the names of their types. Needs no NumPy."""
 from __future__ import annotations
 
 import math
 from typing import Any
 
-
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
+          "complex64", "complex128")
 EXACT = 2**53  # JSON's numbers are exact up to that; what is beyond goes as text
 
 

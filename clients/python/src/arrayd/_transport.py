@@ -18,6 +18,7 @@ import weakref
 from typing import Any, Deque, Dict, Generator, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ._errors import ArraydError, ConnectionLost, error_of
+from ._replies import ANY, parsed
 from ._version import __version__
 from ._wire import BadReply, Head, Wire, length_of, lines_of
 
@@ -47,12 +48,11 @@ class Response(NamedTuple):
     status: int
     headers: Dict[str, str]  # names in lower case
     body: bytes
+    request: Request
 
-    def json(self) -> Any:
-        try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError) as e:
-            raise ArraydError(self.status, "bad_reply", f"the reply is no JSON: {e}") from e
+    def json(self, form: Any = ANY) -> Any:
+        """Of a form (see `_replies.py`), or it is a BadReply."""
+        return parsed(self.body, form, f"{self.request.method} {self.request.path}", self.status)
 
 
 Steps = Generator[Request, Response, T]
@@ -291,7 +291,7 @@ class Transport(Endpoint):
             self.give(c)
         else:
             c.close()
-        return Response(h.status, h.headers, body)
+        return Response(h.status, h.headers, body, r)
 
     def run(self, steps: Steps[T]) -> T:
         """What the steps come to, each request made and waited for."""

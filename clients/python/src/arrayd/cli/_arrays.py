@@ -8,6 +8,7 @@ import re
 from typing import Any, Dict, List
 
 from .._errors import ArraydError
+from .._replies import ABOUT, ARRAY, LISTED, OBJECT
 from .._transport import OCTETS, Request
 from ._context import Context, Failure, complain, count, human, table
 from ._streams import NPY, download, upload
@@ -42,7 +43,7 @@ def put(context: Context) -> int:
 
 def _region(context: Context, name: str, index: str) -> Any:
     """dtype and shape of a part of an array, which a view of it tells."""
-    view = context.ask("POST", path_of(name, "/views"), {"index": index})
+    view = context.ask("POST", path_of(name, "/views"), ARRAY, {"index": index})
     context.temporary(view["id"])
     return view["dtype"], ",".join(map(str, view["shape"]))
 
@@ -63,7 +64,7 @@ def rm(context: Context) -> int:
     status = 0
     for ref in context.args.ref:
         try:
-            context.ask("DELETE", path_of(ref))
+            context.delete(path_of(ref))
         except ArraydError as e:
             if e.code == "not_found" and context.args.force:
                 continue
@@ -79,7 +80,7 @@ def rm(context: Context) -> int:
 
 def ls(context: Context) -> int:
     args = context.args
-    arrays = context.pages("/v1/arrays", "arrays")
+    arrays = context.pages("/v1/arrays", "arrays", LISTED)
     status = 0
     if args.pattern:
         for p in args.pattern:
@@ -114,7 +115,7 @@ def shape_text(shape: List[int]) -> str:
 def _row(m: Dict[str, Any]) -> List[str]:
     notes = [text for there, text in ((m.get("view_of"), f"view of {m.get('view_of')}"), (m.get("read_only"), "read-only"),
                                       (any(m.get("ghost") or []), f"ghosts {shape_text(m.get('ghost') or [])}")) if there]
-    where = f"device {m['device']}" if m.get("location") == "device" else str(m.get("location"))
+    where = f"device {m.get('device')}" if m.get("location") == "device" else str(m.get("location"))
     return [m["name"] or m["id"], m["dtype"], shape_text(m["shape"]), human(m["nbytes"]), where,
             str(m["created"])[:19].replace("T", " "), ", ".join(notes)]
 
@@ -125,10 +126,10 @@ def _row(m: Dict[str, Any]) -> List[str]:
 def info(context: Context) -> int:
     args = context.args
     if args.ref:
-        found = [context.ask("GET", path_of(r)) for r in args.ref]
+        found = [context.ask("GET", path_of(r), OBJECT) for r in args.ref]
         print(json.dumps(found, indent=2) if args.json else "\n\n".join(_described(m) for m in found))
         return 0
-    all_ = context.ask("GET", "/v1/info")
+    all_ = context.ask("GET", "/v1/info", ABOUT)
     if args.json:
         print(json.dumps(all_, indent=2))
         return 0

@@ -17,6 +17,7 @@ from importlib import resources
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .._errors import ArraydError
+from .._replies import LISTED, LISTED_SESSION, OPERATIONS
 from ._context import Context, Failure
 
 SHELLS = ("bash", "zsh", "fish")
@@ -144,7 +145,7 @@ def _values(line: _Line, action: argparse.Action, word: str, before: str) -> Ite
         done = set(line.positionals) if action.nargs in ("*", "+") else set()
         yield from ((before + n, about) for n, about in _arrays(line) if n.startswith(word) and n not in done)
     elif kind == "session":
-        yield from ((before + s["id"], s["name"] or "") for s in _ask(line, lambda c: c.pages("/v1/sessions", "sessions"))
+        yield from ((before + s["id"], s["name"] or "") for s in _ask(line, lambda c: c.pages("/v1/sessions", "sessions", LISTED_SESSION))
                     if s["id"].startswith(word))
     elif kind == "bind":  # NAME=VALUE: an array or a file
         name, sep, value = word.partition("=")
@@ -173,14 +174,14 @@ def _expression(line: _Line, word: str) -> Iterator[Candidate]:
         if n.startswith(begun):
             yield front + n, about
     if begun:
-        for op in _ask(line, lambda c: c.ask("GET", "/v1/info")["operations"]):
+        for op in _ask(line, lambda c: c.ask("GET", "/v1/info", OPERATIONS)["operations"]):
             if op["name"].startswith(begun):
                 yield f"{front}{op['name']}(", str(op.get("signature", "function"))
 
 
 def _arrays(line: _Line) -> List[Candidate]:
     """Names first; ids of what has none after them."""
-    found = _ask(line, lambda c: c.ask("GET", "/v1/arrays?limit=1000")["arrays"])
+    found = _ask(line, lambda c: c.ask("GET", "/v1/arrays?limit=1000", {"arrays": [LISTED]})["arrays"])
     named = [(m["name"], f"{m['dtype']} {tuple(m['shape'])}") for m in found if m["name"]]
     return named + [(m["id"], f"{m['dtype']} {tuple(m['shape'])}") for m in found if not m["name"]]
 

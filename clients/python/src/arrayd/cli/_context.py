@@ -5,13 +5,13 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import ssl
 import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TextIO, Tuple
 
 from .._errors import ArraydError
+from .._replies import TEXT, Maybe
 from .._transport import Transport, ask
 
 if TYPE_CHECKING:
@@ -110,17 +110,19 @@ class Context:
             self._client = Client(self.transport, self.session)
         return self._client
 
-    def ask(self, method: str, path: str, value: Any = None) -> Any:
-        """The JSON reply, or None where there is none."""
-        r = self.transport.send(ask(method, path, value, headers=self.headers))
-        return json.loads(r.body) if r.body and "json" in r.headers.get("content-type", "") else None
+    def ask(self, method: str, path: str, form: Any, value: Any = None) -> Any:
+        """The JSON reply, which is of that form (see `_replies.py`)."""
+        return self.transport.send(ask(method, path, value, headers=self.headers)).json(form)
 
-    def pages(self, path: str, key: str) -> List[Dict[str, Any]]:
+    def delete(self, path: str) -> None:
+        self.transport.send(ask("DELETE", path, headers=self.headers))
+
+    def pages(self, path: str, key: str, form: Any) -> List[Dict[str, Any]]:
         """All entries of a list that comes in pages."""
         entries: List[Dict[str, Any]] = []
         after = ""
         while True:
-            page = self.ask("GET", f"{path}?limit={PAGE}{after}")
+            page = self.ask("GET", f"{path}?limit={PAGE}{after}", {key: [form], "next": Maybe(TEXT)})
             entries += page[key]
             if not page.get("next"):
                 return entries
@@ -137,7 +139,7 @@ class Context:
             return
         for id_ in self._temporary:
             try:
-                self.ask("DELETE", f"/v1/arrays/{id_}")
+                self.delete(f"/v1/arrays/{id_}")
             except ArraydError:
                 pass
         if self._client is not None:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 from typing import Any, Dict, Tuple
 
 from .._errors import ArraydError
 from .._numbers import unwired
+from .._replies import MADE, OBJECT, RESULT
 from .._transport import Request, ask
 from ._context import Context, Failure, human
 from ._streams import NPY, download
@@ -58,16 +60,17 @@ def _answer(context: Context, body: Dict[str, Any]) -> int:
         if args.output != "-":
             context.say(f"{args.output}: {human(n)}")
         return 0
-    if args.json and "name" not in body and "out" not in body:
+    stays = "name" in body or "out" in body
+    if args.json and not stays:
         body["inline"] = True
-    m = context.ask("POST", "/v1/evaluate", body)
-    if "name" in body or "out" in body:
+    m = context.ask("POST", "/v1/evaluate", MADE if stays else OBJECT if args.json else RESULT, body)
+    if stays:
         print(json.dumps(m) if args.json else m.get("name") or m["id"])
         return 0
     if args.json or "id" not in m:
         print(json.dumps(m) if args.json else _scalar(m))
         return 0
-    print(_text(context, context.temporary(m["id"]), int(m["size"]), args.full))
+    print(_text(context, context.temporary(m["id"]), math.prod(m["shape"]), args.full))
     return 0
 
 

@@ -9,10 +9,11 @@ import sys
 from typing import Any, List, Optional, Sequence
 
 from .._errors import ArraydError, Busy, Denied
+from .._numbers import DTYPES
 from .._version import __version__
 from . import _arrays, _complete, _eval, _run
 from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain, duration
-from ._values import DTYPES, counted, explained, extents, index, name, pair, ref, seconds, whole
+from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
 
 ABOUT = f"""\
 Arrays of an arrayd daemon, from the shell.

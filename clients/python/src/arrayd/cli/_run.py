@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 
 from .._errors import ArraydError
 from .._jobs import Job, JobFailed
+from .._replies import JOB
 from .._transport import Request
 from ._bar import Bar
 from ._context import Context, Failure, complain, count, duration, human
@@ -43,7 +44,7 @@ def run(context: Context) -> int:
         if n in bind and not isinstance(bind[n], str):
             raise Failure(f"run: --save {n}: a number is bound to it", 2)
     try:
-        job = Job(context.client, context.ask("POST", "/v1/programs", program.body), [])
+        job = Job(context.client, context.ask("POST", "/v1/programs", JOB, program.body), [])
     except ArraydError as e:
         raise located(e, program.places) from e
     if args.detach:

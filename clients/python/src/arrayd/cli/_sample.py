@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .._errors import ArraydError
 from .._jobs import ENDED
+from .._replies import ABOUT, JOBS, LISTED_SESSION
 from .._transport import Request
 from ._context import Context
 
@@ -28,7 +29,10 @@ def metrics(text: str) -> Tuple[Dict[str, float], Dict[str, Dict[str, float]]]:
     for name, labels, value in METRIC.findall(text):
         if name.endswith("_bucket"):
             continue
-        x = float(value)
+        try:
+            x = float(value)
+        except ValueError:  # no line of Prometheus'
+            continue
         total[name] = total.get(name, 0.0) + x
         if name.startswith(OF_PRINCIPAL):
             who = re.search(r'principal="([^"]*)"', labels)
@@ -50,7 +54,7 @@ class Watch:
     def look(self) -> Sample:
         """ArraydError where the daemon is not there or refuses."""
         context = self.context
-        info = context.ask("GET", "/v1/info")
+        info = context.ask("GET", "/v1/info", ABOUT)
         now = time.monotonic()
         hidden: List[str] = []
         totals: Dict[str, float] = {}
@@ -74,7 +78,7 @@ class Watch:
             "host_bytes_in_use": info["host_bytes_in_use"],
             "you": {"name": who["name"], "role": who["role"], "weight": who["weight"], "quotas": who["quotas"],
                     "device_s": who.get("device_s"), "requests": who.get("requests_total")},
-            "sessions": context.pages("/v1/sessions", "sessions"), "jobs": self._jobs(), "hidden": hidden, "metrics": None,
+            "sessions": context.pages("/v1/sessions", "sessions", LISTED_SESSION), "jobs": self._jobs(), "hidden": hidden, "metrics": None,
             "principals": None, "interval_s": None, "_at": now}
         if totals:
             sample["metrics"] = {k: totals.get(f"arrayd_{name}", 0.0) for k, name in (
@@ -97,7 +101,7 @@ class Watch:
         jobs: List[Dict[str, Any]] = []
         leading = True
         while True:
-            page = self.context.ask("GET", f"/v1/jobs?limit={PAGE}" + (f"&after={after}" if after else ""))
+            page = self.context.ask("GET", f"/v1/jobs?limit={PAGE}" + (f"&after={after}" if after else ""), JOBS)
             jobs += page["jobs"]
             leading = leading and all(j["state"] in ENDED for j in page["jobs"])
             after = page.get("next") or ""

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import math
 import os
 import re
@@ -15,6 +14,7 @@ from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
 from .._errors import ArraydError
+from .._replies import MADE, parsed
 from .._transport import OCTETS, Reply, Request
 from ._bar import TransferBar
 from ._context import Context, Failure, at_terminal
@@ -105,22 +105,20 @@ class Body:
             self.bar.add(n)
 
 
-def send(context: Context, method: str, path: str, body: Body, content_type: str) -> Any:
-    """The JSON reply, or None."""
+def send(context: Context, method: str, path: str, body: Body, content_type: str) -> bytes:
     r = Request(method, path, body, content_type, "application/json",
                 headers=context.headers)
     try:
         with context.transport.stream(r) as reply:
-            text = reply.read()
+            return reply.read()
     finally:
         body.bar.clear()
-    return json.loads(text) if text else None
 
 
 def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[str] = None, shape: Optional[str] = None,
            raw: bool = False, clobber: bool = True, into: Optional[str] = None) -> Dict[str, Any]:
     """Metadata of the array that a file (`-`: standard input) becomes, under a name or none; `into`: the path of data that it
-    is written to instead. raw: of `dtype` and `shape`, without a head."""
+    is written to instead, of which there is none. raw: of `dtype` and `shape`, without a head."""
     where = "standard input" if path == "-" else path
     f: BinaryIO = sys.stdin.buffer if path == "-" else open(os.path.expanduser(path), "rb")
     try:
@@ -140,13 +138,16 @@ def upload(context: Context, path: str, name: Optional[str], *, dtype: Optional[
             raise Failure(f"{where} is cut off: {npy.nbytes} bytes of data are expected, it has {there}")
         body = Body(npy.head, f, npy.nbytes, where, TransferBar(where, npy.nbytes, False if context.args.quiet else None))
         if into is not None:
-            return dict(send(context, "PUT", into, body, kind) or {})
+            send(context, "PUT", into, body, kind)
+            return {}
         if name is not None and clobber:
             method, target = "PUT", f"/v1/arrays/{quote(name)}"
         else:
             method, target = "POST", "/v1/arrays"
             query += [f"name={quote(name)}"] if name is not None else []
-        return dict(send(context, method, target + ("?" + "&".join(query) if query else ""), body, kind))
+        target += "?" + "&".join(query) if query else ""
+        made: Dict[str, Any] = parsed(send(context, method, target, body, kind), MADE, f"{method} {target}")
+        return made
     finally:
         if path != "-":
             f.close()

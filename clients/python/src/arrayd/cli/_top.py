@@ -17,6 +17,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .._errors import ArraydError
 from .._jobs import ENDED
+from .._replies import INFO
 from ._bar import Bar
 from ._context import Context, at_terminal, count, duration, human, table
 from ._sample import Sample, Watch, public
@@ -35,7 +36,7 @@ def top(context: Context) -> int:
     watch = Watch(context)
     sort = args.sort or SORTS[0]
     if not args.once and not args.json and args.count is None and at_terminal(sys.stdout) and at_terminal(sys.stdin):
-        context.ask("GET", "/v1/info")  # what is wrong with the address or the token is said before the screen is taken
+        context.ask("GET", "/v1/info", INFO)  # what is wrong with the address or the token is said before the screen is taken
         try:
             curses.wrapper(Screen(watch, args.delay or 1.0, sort).run)
             return 0
@@ -97,9 +98,10 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
                  f"out {human(m.get('bytes_out_s', 0.0))}/s; {m['connections']:.0f} connections, {m['in_flight']:.0f} in flight, "
                  f"{m['turns_waiting']:.0f} waiting for the device")
     out.append((text, ""))
-    memory = you["quotas"]["device_memory"]
-    most = "" if memory["limit"] is None else f" of {human(memory['limit'])}"
-    text = f"you: {you['name']} ({you['role']}, weight {you['weight']}), memory {human(memory['used'])}{most}"
+    text = f"you: {you['name']} ({you['role']}, weight {you['weight']})"
+    memory = you["quotas"].get("device_memory")
+    if memory is not None:
+        text += f", memory {human(memory['used'])}" + ("" if memory["limit"] is None else f" of {human(memory['limit'])}")
     if you.get("device_s") is not None:
         text += f", device {_time(you['device_s'])} s, {percent(you.get('device'))}"
     if you.get("requests_s") is not None:

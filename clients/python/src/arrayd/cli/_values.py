@@ -13,8 +13,6 @@ from .._numbers import wire
 from ._context import Context, Failure
 from ._streams import upload
 
-DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64",
-          "complex64", "complex128")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
 
