@@ -13,7 +13,7 @@ import pytest
 REPO = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPO / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
-from arrayd._transport import Response  # noqa: E402
+from arrayd._requests import Response  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 

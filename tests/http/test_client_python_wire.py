@@ -11,8 +11,9 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
 from arrayd._errors import error_of  # noqa: E402
-from arrayd._transport import Request, Transport  # noqa: E402
-from arrayd._wire import JOINED, ROOM  # noqa: E402
+from arrayd._http import JOINED, ROOM  # noqa: E402
+from arrayd._requests import Request  # noqa: E402
+from arrayd._transport import Transport  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 

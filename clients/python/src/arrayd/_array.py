@@ -9,7 +9,7 @@ from . import _dtypes as dt
 from ._export import Exported
 from ._graph import Node, Shape, host
 from ._indexing import Basic, basic_index, with_places
-from ._transport import Steps
+from ._requests import Steps
 
 if TYPE_CHECKING:
     from ._namespace import Namespace

@@ -21,7 +21,7 @@ from ._graph import Node
 from ._jobs import Events, JobFailed, JobStatus, StepsBar
 from ._namespace import Bound, Namespace, Ref
 from ._replies import INFO, JOB
-from ._transport import Response, Steps
+from ._requests import Response, Steps
 
 T = TypeVar("T")
 

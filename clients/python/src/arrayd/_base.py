@@ -10,7 +10,7 @@ from ._array import Array
 from ._engine import Engine
 from ._graph import Node, Shape, const, host
 from ._numbers import wire
-from ._transport import Steps
+from ._requests import Steps
 
 Axis = Union[None, int, Tuple[int, ...]]
 

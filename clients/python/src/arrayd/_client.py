@@ -8,6 +8,7 @@ import weakref
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from ._array import Array
+from ._endpoint import endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound
 from ._graph import stored
@@ -15,7 +16,8 @@ from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
-from ._transport import Steps, Transport, endpoint_of
+from ._requests import Steps
+from ._transport import Transport
 
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
 

@@ -1,4 +1,4 @@
-"""How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_transport.py`)."""
+"""How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_requests.py`)."""
 from __future__ import annotations
 
 import math
@@ -11,7 +11,7 @@ from ._errors import ArraydError, BadReply
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
 from ._releases import Releases
 from ._replies import MADE
-from ._transport import OCTETS, Request, Response, Steps, ask
+from ._requests import OCTETS, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is

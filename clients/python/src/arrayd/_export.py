@@ -29,7 +29,7 @@ from . import _dlpack as dl
 from . import _dtypes as dt
 from ._errors import ArraydError, BadReply, Conflict, ConnectionLost, error_of
 from ._replies import EXPORT, HANDED_OVER, parsed
-from ._transport import Steps
+from ._requests import Steps
 
 if TYPE_CHECKING:
     from ._array import Array

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
 
 from ._errors import ConnectionLost, NotFound
 from ._replies import EVENT, JOB, parsed
-from ._transport import Request, Steps
+from ._requests import Request, Steps
 
 if TYPE_CHECKING:
     from ._array import Array

@@ -1,5 +1,5 @@
 """What a client asks of a daemon, without I/O: the array namespace over a session, and its requests as generators of them
-(see `_transport.py`). `_client.py` waits for the replies, `_async_client.py` awaits them."""
+(see `_requests.py`). `_client.py` waits for the replies, `_async_client.py` awaits them."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
+from ._endpoint import Endpoint
 from ._engine import Engine, described
 from ._errors import ArraydError
 from ._graph import Handle, const, const_json, stored
@@ -17,7 +18,7 @@ from ._ns_inspection import Inspection
 from ._ns_statistics import Statistics
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
-from ._transport import Endpoint, Response, Steps
+from ._requests import Response, Steps
 
 Ref = Union[Array, str]
 Bound = Union[Array, bool, int, float, complex, "np.generic", "np.ndarray[Any, Any]", Sequence[Any]]

@@ -14,8 +14,9 @@ import time
 import weakref
 from typing import Any, Dict, List, Optional
 
+from ._endpoint import Endpoint
 from ._errors import ArraydError, ConnectionLost
-from ._transport import Endpoint, Transport
+from ._transport import Transport
 
 MOST = 64  # deletions sent at once
 PAUSE_S = 0.05  # between the first that is to be deleted and the deletions

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, LISTED, OBJECT
-from .._transport import OCTETS, Request
+from .._requests import OCTETS, Request
 from ._context import Context, Failure, complain, count, human, table
 from ._streams import NPY, download, upload
 from ._values import NAME, explained, path_of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, TextIO, T
 
 from .._errors import ArraydError
 from .._replies import TEXT, Maybe
-from .._transport import Transport, ask
+from .._requests import ask
+from .._transport import Transport
 
 if TYPE_CHECKING:
     from .._client import Client

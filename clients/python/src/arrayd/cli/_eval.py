@@ -10,7 +10,7 @@ from typing import Any, Dict, Tuple
 from .._errors import ArraydError
 from .._numbers import unwired
 from .._replies import MADE, OBJECT, RESULT
-from .._transport import Request, ask
+from .._requests import Request, ask
 from ._context import Context, Failure, human
 from ._streams import NPY, download
 from ._values import bound, explained

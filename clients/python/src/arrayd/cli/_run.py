@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 from .._errors import ArraydError
 from .._jobs import Job, JobFailed
 from .._replies import JOB
-from .._transport import Request
+from .._requests import Request
 from ._bar import Bar
 from ._context import Context, Failure, complain, count, duration, human
 from ._eval import located

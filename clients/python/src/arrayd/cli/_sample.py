@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .._errors import ArraydError
 from .._jobs import ENDED
 from .._replies import ABOUT, JOBS, LISTED_SESSION
-from .._transport import Request
+from .._requests import Request
 from ._context import Context
 
 Sample = Dict[str, Any]

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from .._errors import ArraydError
 from .._replies import MADE, parsed
-from .._transport import OCTETS, Reply, Request
+from .._requests import OCTETS, Request
+from .._transport import Reply
 from ._bar import TransferBar
 from ._context import Context, Failure, at_terminal
 

@@ -1,0 +1,55 @@
+"""What is asked, what is answered, and what is asked next: without I/O.
+
+What there is to ask a daemon for is written as generators that yield a `Request` and are sent its `Response` (`_engine.py`,
+`_namespace.py`). `Endpoint.running` goes through them.
+"""
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Generator, NamedTuple, Optional, Tuple, TypeVar
+
+from ._replies import ANY, parsed
+
+JSON = "application/json"
+OCTETS = "application/octet-stream"
+
+T = TypeVar("T")
+
+_json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    body: Any = None  # bytes, anything with the buffer protocol, or what yields such and has a length in bytes
+    content_type: Optional[str] = None
+    accept: Optional[str] = None
+    into: Optional[memoryview] = None  # where a successful reply's body goes
+    safe: bool = False  # may be sent again where the connection broke before the reply began
+    headers: Tuple[Tuple[str, str], ...] = ()
+    leased: bool = True  # with the leases that the client holds
+
+    @property
+    def again(self) -> bool:
+        return self.safe or self.method in ("GET", "PUT", "DELETE")
+
+
+class Response(NamedTuple):
+    status: int
+    headers: Dict[str, str]  # names in lower case
+    body: bytes
+    request: Request
+
+    def json(self, form: Any = ANY) -> Any:
+        """Of a form (see `_replies.py`), or it is a BadReply."""
+        return parsed(self.body, form, f"{self.request.method} {self.request.path}", self.status)
+
+
+Steps = Generator[Request, Response, T]
+
+
+def ask(method: str, path: str, value: Any = None, **more: Any) -> Request:
+    """A request with a JSON body, or none."""
+    if value is None:
+        return Request(method, path, **more)
+    return Request(method, path, _json(value).encode(), JSON, **more)
