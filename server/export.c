@@ -40,7 +40,6 @@ struct offer {
     uint32_t refs;
     enum offer_state state;
     bool unwanted;
-    enum offer_end how;
     char token[ID_SIZE], lease[ID_SIZE];
     char shared[ID_SIZE]; /* another's array: its id */
     bool write;
@@ -197,12 +196,10 @@ void offer_end(struct offer *o, enum offer_end how)
     struct exports *t = o->table;
     pthread_mutex_lock(&t->lock);
     bool mine = o->state != ASKED && o->state < ENDING;
-    if (mine) {
+    if (mine)
         o->state = ENDING;
-    } else if (o->state == ASKED && !o->unwanted) {
+    else if (o->state == ASKED)
         o->unwanted = true;
-        o->how = how;
-    }
     while (!mine && o->state == ENDING) /* somebody else's, soon done */
         pthread_cond_wait(&t->fewer, &t->lock);
     pthread_mutex_unlock(&t->lock);
@@ -224,10 +221,8 @@ static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, 
             if (o->state != ASKED && o->state != ENDING)
                 break;
             later++;
-            if (o->state == ASKED && !o->unwanted) {
+            if (o->state == ASKED)
                 o->unwanted = true;
-                o->how = how;
-            }
         }
         if (o)
             o->refs++;
