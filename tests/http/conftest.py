@@ -286,7 +286,7 @@ def until(condition, seconds=20):
         time.sleep(0.01)
 
 
-def settle(c, want, seconds=5):
+def settle(c, want, seconds=20):
     """Waits until the bytes in use are `want`: work in flight may hold memory a moment longer."""
     deadline = time.monotonic() + seconds
     while True:

@@ -72,7 +72,7 @@ with xp.array({x.id!r}).exported({mode!r}):
         assert exports(xp) == 1
         p.kill()
         p.wait()
-        until(lambda: exports(xp) == 0, seconds=4)
+        until(lambda: exports(xp) == 0, seconds=15)
         os.kill(child, 0)  # it is there still
     finally:
         os.kill(child, signal.SIGKILL)

@@ -55,7 +55,7 @@ def took(seconds, action):
     begun = time.monotonic()
     with pytest.raises(TimeoutError):
         action()
-    assert seconds <= time.monotonic() - begun < seconds + 0.6
+    assert seconds <= time.monotonic() - begun < seconds + 3
 
 
 @pytest.mark.alone
@@ -73,7 +73,7 @@ def test_one_deadline(xp, bars):
                 begun = time.monotonic()
                 with pytest.raises(TimeoutError):
                     await job.wait(0.3, progress=progress)
-                assert 0.3 <= time.monotonic() - begun < 0.9
+                assert 0.3 <= time.monotonic() - begun < 3.3
             await job.cancel()
 
     asyncio.run(steps())
@@ -115,7 +115,7 @@ def test_a_bar_while_nothing_happens(bars, timeout):
             begun = time.monotonic()
             with pytest.raises(TimeoutError):
                 await job.wait(0.7, progress=True)
-            assert 0.7 <= time.monotonic() - begun < 1.3
+            assert 0.7 <= time.monotonic() - begun < 3.7
 
     asyncio.run(steps())
     assert bars == ["closed"] * 2

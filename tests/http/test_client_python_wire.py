@@ -1,9 +1,9 @@
 """The Python client's connections, against servers that reply as they should not, or as they seldom do."""
 import pathlib
+import select
 import socket
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -60,6 +60,12 @@ class Server:
     def __exit__(self, *_):
         self.thread.join(10)
         self.listener.close()
+
+
+def heard(transport):
+    """Something has come on connections that are kept: bytes or their end."""
+    for wire, _ in transport._idle:
+        assert select.select([wire.sock], [], [], 10)[0]
 
 
 def reply(body, *lines, status=200, length=True):
@@ -135,7 +141,7 @@ def test_a_connection_that_was_closed_meanwhile():
     with Server([reply(b"1")], [reply(b"2"), b""], [reply(b"3"), b""], [reply(b"4")]) as server:
         t = Transport(server.url)
         assert t.send(Request("GET", "/x")).body == b"1"
-        time.sleep(0.05)  # it is seen to be closed
+        heard(t)  # it is closed
         assert t.send(Request("POST", "/x", b"{}")).body == b"2"
         assert t.send(Request("GET", "/x")).body == b"3"  # and not this one: it ends when it is used
         with pytest.raises(arrayd.ConnectionLost):
@@ -151,7 +157,7 @@ def test_what_nobody_asked_for(more):
     with Server([[reply(b"1"), more]], [reply(b"y" * 300_000) + more], [reply(b"3")]) as server:
         t = Transport(server.url)
         assert t.send(Request("GET", "/x")).body == b"1"
-        time.sleep(0.05)
+        heard(t)
         view = memoryview(bytearray(300_000))
         assert t.send(Request("GET", "/x", into=view)).body == b"" and bytes(view[-2:]) == b"yy"
         assert t.send(Request("GET", "/x")).body == b"3"

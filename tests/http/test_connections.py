@@ -101,7 +101,7 @@ def test_connections_of_a_user(daemon_with, accounts):
     assert read_reply(kept[0]).status == 200
     assert ask(d, info("ann", b"Connection: close")).status == 200
     ann = accounts.client(d, "ann")
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while ann.info()["principal"]["quotas"]["connections"] != {"limit": 2, "used": 2}:
         assert time.monotonic() < deadline
         time.sleep(0.01)

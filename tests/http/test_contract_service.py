@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from client import DTYPES, NPY, OCTETS, REPO, npy_bytes
+from conftest import settle
 from test_contract import ALLOWED
 
 
@@ -152,17 +153,30 @@ def test_bad_session_fields(api, field, value):
 
 
 def test_sessions_expire(api):
-    s = api.expect(201, api.post("/v1/sessions", {"ttl_s": 0.3})).json()
-    other = api.clone(session=s["id"])
     before = api.info()["bytes_in_use"]
-    other.create(name="u", shape=[1000])
-    for _ in range(4):  # a request keeps it alive
-        time.sleep(0.15)
-        other.meta("u")
-    time.sleep(1.2)
+
+    def kept_alive(ttl):
+        """A session that requests have kept alive for twice its time, or None where they came too late themselves."""
+        asked = time.monotonic()
+        other = api.clone(session=api.expect(201, api.post("/v1/sessions", {"ttl_s": ttl})).json()["id"])
+        for k in range(5):
+            last, asked = asked, time.monotonic()
+            r = other.get("/v1/arrays/u") if k else other.post("/v1/arrays", {"name": "u", "shape": [1000]})
+            if r.status == 404:
+                assert time.monotonic() - last >= ttl, r
+                return None
+            other.expect(200 if k else 201, r)
+            time.sleep(ttl / 2)
+        return other
+
+    other = kept_alive(0.3) or kept_alive(1) or kept_alive(3)
+    deadline = time.monotonic() + 10
+    while api.get(f"/v1/sessions/{other.session}").status == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     api.fails(404, "not_found", other.get("/v1/arrays/u"))
-    assert api.info()["bytes_in_use"] == before
-    assert s["id"] not in [x["id"] for x in api.list_all("/v1/sessions", "sessions")]
+    assert settle(api, before) == before
+    assert other.session not in [x["id"] for x in api.list_all("/v1/sessions", "sessions")]
     other.close()
 
 

@@ -73,7 +73,7 @@ def test_a_large_view_of_little_costs_nothing_to_read(api):
     part = api.expect(206, api.get("/v1/arrays/rows/data", accept=OCTETS, headers={"Range": "bytes=6-9"}))
     assert part.body == b"\x03\x04\x01\x02"
     assert int(head.headers["Content-Length"]) == 1 << 36
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5
 
 
 def test_an_empty_region_of_a_shift_taken_backwards(api):

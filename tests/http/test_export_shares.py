@@ -107,7 +107,7 @@ def test_what_he_has_mapped_is_not_the_arrays_any_more(d, accounts, ann, bob, ho
 def test_an_expired_sessions_memory_goes(ann, bob):
     """Who reads does not keep another's memory for ever."""
     before = settle(ann, -1, 0.1)
-    s = ann.expect(201, ann.post("/v1/sessions", {"ttl_s": 0.3})).json()["id"]
+    s = ann.expect(201, ann.post("/v1/sessions", {"ttl_s": 1})).json()["id"]
     mine = ann.clone(session=s)
     a = mine.upload(DATA)["id"]
     share(mine, a, "read" if ann.device == "cpu" else "write")

@@ -262,7 +262,7 @@ def test_what_waits_behind_long_work(users, accounts, removed):
 
 def test_the_end_does_not_wait_for_turns(users):
     """SIGTERM while work waits: it is answered, and the daemon ends."""
-    ann, bob = users("--device-window", "0", "--inline-elements", "0", "--drain-timeout", "10")
+    ann, bob = users("--device-window", "0", "--inline-elements", "0", "--drain-timeout", "30")
     daemon = users.daemon
     job(bob)
     statuses = []
@@ -282,7 +282,7 @@ def test_the_end_does_not_wait_for_turns(users):
     time.sleep(0.02)
     begun = time.monotonic()
     daemon.stop()
-    assert time.monotonic() - begun < 9
+    assert time.monotonic() - begun < 25
     for t in threads:
         t.join()
     assert set(statuses) <= {200, 503} and len(statuses) == 12

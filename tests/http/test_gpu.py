@@ -343,7 +343,7 @@ def test_more_than_the_device_has(gpu_with):
 
 # --- the device is lost ---
 
-def wait_for_end(d, began, most=5.0):
+def wait_for_end(d, began, most=8.0):
     d.expected = 75
     status = d.proc.wait(30)
     took = time.monotonic() - began
@@ -352,7 +352,7 @@ def wait_for_end(d, began, most=5.0):
     assert "CUDA_ERROR" in next(line for line in d.log().splitlines() if "device is lost" in line and " error " in line)
 
 
-def wait_until_unready(d, seconds=2):
+def wait_until_unready(d, seconds=20):
     """Asks only /readyz, which touches no device."""
     c = d.client()
     deadline = time.monotonic() + seconds
@@ -364,12 +364,11 @@ def wait_until_unready(d, seconds=2):
 
 
 def test_a_lost_device(gpu_with):
-    d = gpu_with()
+    d = gpu_with("--lost-exit-delay", 4)
     api = d.client()
     api.create(name="u", data=[1.0, 2.0])
     inline(api, "u + 1")
     d.fail("700")
-    began = time.monotonic()
     api.fails(503, "device_lost", inline(api, "u + 1"))
     r = api.get("/readyz")
     api.fails(503, "device_lost", r)
@@ -384,22 +383,25 @@ def test_a_lost_device(gpu_with):
     api.expect(200, api.get("/healthz"))
     assert b"arrayd_info" in api.get("/metrics").body
     api.close()
+    began = time.monotonic()
+    d.proc.send_signal(signal.SIGTERM)
     wait_for_end(d, began)
 
 
 def test_a_loss_that_no_request_meets(gpu_with):
-    d = gpu_with("--lost-exit-delay", 1)
+    d = gpu_with("--lost-exit-delay", 4)
     api = d.client()
     api.create(name="u", shape=[SIZE])
     api.expect(200, inline(api, "sum(u + 1)"))
     d.fail("719 async")
-    began = time.monotonic()
     r = api.post("/v1/evaluate", {"expr": "u + 2", "name": "v"})
     assert r.status in (201, 503)
     r = wait_until_unready(d)
     assert "LAUNCH_FAILED" in r.json()["detail"]
     api.fails(503, "device_lost", api.get("/v1/arrays/v/data"))
     api.close()
+    began = time.monotonic()
+    d.proc.send_signal(signal.SIGTERM)
     wait_for_end(d, began)
 
 
@@ -446,7 +448,7 @@ def test_nothing_open_holds_up_the_end(gpu_with, tmp_path):
     d.fail("700")
     began = time.monotonic()
     api.fails(503, "device_lost", inline(api, "sum(u)"))
-    wait_for_end(d, began, 4)
+    wait_for_end(d, began)
     assert not (tmp_path / "s").exists()
     for s in held:
         s.close()
@@ -462,7 +464,7 @@ def test_sigterm_after_the_loss(gpu_with):
     api.close()
     began = time.monotonic()
     d.proc.send_signal(signal.SIGTERM)
-    wait_for_end(d, began, 2)
+    wait_for_end(d, began, 3)
 
 
 def test_other_signals_do_not_end_it(gpu_with):

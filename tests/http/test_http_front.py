@@ -51,7 +51,7 @@ def metric(daemon, name):
     return float(re.search(rb"^%s (\S+)$" % name.encode(), r.body, re.M)[1])
 
 
-def settles(daemon, name, want, seconds=5):
+def settles(daemon, name, want, seconds=8):
     deadline = time.monotonic() + seconds
     while metric(daemon, name) != want:
         assert time.monotonic() < deadline, f"{name} is {metric(daemon, name)}, not {want}"
@@ -154,7 +154,7 @@ def test_idle_connections_are_closed(hasty):
 # --- clients that go away ---
 
 def test_abandoned_requests_are_reaped(daemon):
-    before = metric(daemon, "arrayd_http_connections")
+    settles(daemon, "arrayd_http_connections", 1)
     begun = [b"GET /heal", request(GET, b"Host: localhost")[:-2], post(b"Content-Length: 100", body=b"{"),
              post(b"Transfer-Encoding: chunked", body=b"ff\r\n{"),
              request(b"PUT /v1/arrays/gone?dtype=uint8&shape=100000 HTTP/1.1", b"Host: localhost",
@@ -166,7 +166,7 @@ def test_abandoned_requests_are_reaped(daemon):
             s.sendall(data)
             time.sleep(0.02)
             how(s)
-    settles(daemon, "arrayd_http_connections", before)
+    settles(daemon, "arrayd_http_connections", 1)
     settles(daemon, "arrayd_http_requests_in_flight", 1)
     r = ask(daemon, request(b"GET /v1/arrays/gone HTTP/1.1", b"Host: localhost", b"Connection: close"))
     assert r.status == 404
@@ -174,14 +174,14 @@ def test_abandoned_requests_are_reaped(daemon):
 
 def test_abandoned_downloads_are_reaped(daemon, api):
     api.post("/v1/arrays", {"shape": [32 << 20], "dtype": "uint8", "name": "big"})
-    before = metric(daemon, "arrayd_http_connections")
+    settles(daemon, "arrayd_http_connections", 2)
     for how in (reset, socket.socket.close):
         for _ in range(4):
             s = connect(daemon)
             s.sendall(request(b"GET /v1/arrays/big/data HTTP/1.1", b"Host: localhost"))
             s.recv(1000)
             how(s)
-    settles(daemon, "arrayd_http_connections", before)
+    settles(daemon, "arrayd_http_connections", 2)
 
 
 # --- replies before the body is read ---
@@ -254,7 +254,7 @@ def test_a_large_body_does_not_hold_up_others(daemon, api):
     api.post("/v1/arrays", {"shape": [4], "name": "v"})
     expr = json.dumps({"expr": "v" + " + v" * 4900, "name": "w"}).encode()
     body = expr[:-1] + b" " * (15_000_000 - len(expr)) + b"}"
-    slowest = []
+    slowest, took = [], []
 
     def small():
         with connect(daemon) as s:
@@ -269,14 +269,16 @@ def test_a_large_body_does_not_hold_up_others(daemon, api):
     t.start()
     try:
         for _ in range(3):
+            begin = time.monotonic()
             r = ask(daemon, post(b"Content-Length: %d" % len(body), b"Connection: close", body=body),
                     timeout=60)
+            took.append(time.monotonic() - begin)
             assert r.status in (200, 201), r.body[:300]
     finally:
         done.set()
         t.join()
     assert len(slowest) > 20
-    assert sorted(slowest)[-1] < 1.0
+    assert max(slowest) < max(1.0, 0.7 * max(took))
 
 
 def test_memory_stays_bounded(daemon, api):
@@ -373,6 +375,12 @@ def test_configuration_file(daemon_with, tmp_path):
     assert r.status == 200 and json.loads(r.body)["limits"]["max_inline"] == 12
 
 
+def drains(daemon):
+    deadline = time.monotonic() + 10
+    while ask(daemon, request(b"GET /readyz HTTP/1.1", b"Host: localhost", b"Connection: close")).status != 503:
+        assert time.monotonic() < deadline
+
+
 def test_probes_are_answered_while_draining(daemon_with):
     d = daemon_with("--drain-timeout", 20)
     d.client().create(name="u", shape=[4], dtype="uint8")
@@ -382,9 +390,7 @@ def test_probes_are_answered_while_draining(daemon_with):
     settles(d, "arrayd_http_requests_in_flight", 2)  # the upload and the question
     os.kill(d.pid, signal.SIGTERM)
     close = b"Connection: close"
-    deadline = time.monotonic() + 5
-    while ask(d, request(b"GET /readyz HTTP/1.1", b"Host: localhost", close)).status != 503:
-        assert time.monotonic() < deadline
+    drains(d)
     assert ask(d, request(b"GET /healthz HTTP/1.1", b"Host: localhost", close)).status == 200
     assert ask(d, request(b"GET /metrics HTTP/1.1", b"Host: localhost", close)).status == 200
     r = ask(d, request(b"GET /v1/info HTTP/1.1", b"Host: localhost", close))
@@ -487,9 +493,9 @@ def test_requests_under_way_are_finished(daemon_with):
     body = b'{"expr": "1 + 1"}'
     with connect(d) as s:
         s.sendall(post(b"Content-Length: %d" % len(body), body=body[:5]))
-        time.sleep(0.1)
+        settles(d, "arrayd_http_requests_in_flight", 2)
         os.kill(d.pid, signal.SIGTERM)
-        time.sleep(0.3)
+        drains(d)
         late = ask(d, request(b"GET /v1/info HTTP/1.1", b"Host: localhost", b"Connection: close"))
         check_problem(late, 503)
         s.sendall(body[5:])
@@ -535,15 +541,15 @@ def test_ends_under_load(daemon_with):
 
 
 def test_draining_is_told(daemon_with):
-    d = daemon_with("--drain-timeout", "3")
+    d = daemon_with("--drain-timeout", "20")
     other = connect(d)
     other.sendall(request(GET, b"Host: localhost"))
     assert read_reply(other).status == 200
     with connect(d) as s:
         s.sendall(post(b"Content-Length: 100", body=b"{"))  # keeps the daemon draining
-        time.sleep(0.1)
+        settles(d, "arrayd_http_requests_in_flight", 2)
         os.kill(d.pid, signal.SIGTERM)
-        time.sleep(0.2)
+        drains(d)
         other.sendall(request(b"GET /readyz HTTP/1.1", b"Host: localhost"))
         r = read_reply(other)
         assert r.status == 503 and r.headers["connection"] == "close"

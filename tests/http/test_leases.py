@@ -121,18 +121,40 @@ def test_read_leases_keep_writers_out(u):
     give(u, first)
 
 
+def free_after(c, seconds, begun, path="/v1/arrays/u/data"):
+    """Until then it is leased, whenever one looks, and not for long afterwards."""
+    while (status := c.get(path).status) == 409:
+        assert time.monotonic() - begun < seconds + 10
+        time.sleep(0.01)
+    assert status == 200 and time.monotonic() - begun >= seconds
+
+
 def test_expiry_frees(u):
+    begun = time.monotonic()
     token = lease(u, ttl_s=0.15)
-    u.fails(409, "locked", u.get("/v1/arrays/u/data"))
-    time.sleep(0.2)
-    u.expect(200, u.get("/v1/arrays/u/data"))
+    free_after(u, 0.15, begun)
     u.fails(404, "not_found", u.delete("/v1/arrays/u/lease", headers={"Arrayd-Lease": token}))
-    token = lease(u, ttl_s=0.3)
-    for _ in range(4):  # renewed
-        time.sleep(0.1)
-        assert lease(u, ttl_s=0.3, token=token, status=200) == token
-    u.fails(409, "locked", u.get("/v1/arrays/u/data"))
-    give(u, token)
+
+
+def test_renewal(u):
+    """Time runs anew from it, be it longer or shorter."""
+    token, begun = lease(u, ttl_s=2), time.monotonic()
+    for _ in range(4):
+        assert lease(u, ttl_s=30, token=token, status=200) == token
+    assert lease(u, ttl_s=0.3, token=token, status=200) == token
+    free_after(u, 0.3, begun)
+    for _ in range(5):
+        token, begun = lease(u, ttl_s=0.3), time.monotonic()
+        r = u.post("/v1/arrays/u/lease", {"mode": "write", "ttl_s": 30}, headers={"Arrayd-Lease": token})
+        if r.status == 201:  # too late: it is another
+            give(u, r.json()["token"])
+            continue
+        assert u.expect(200, r).json()["token"] == token
+        time.sleep(max(0, begun + 0.4 - time.monotonic()))
+        u.fails(409, "locked", u.get("/v1/arrays/u/data"))
+        give(u, token)
+        return
+    raise AssertionError("no lease lasts until it is renewed")
 
 
 def test_a_lease_taken_during_an_upload_counts(u):
@@ -172,11 +194,16 @@ def test_read_only_arrays_and_limits(daemon_with):
         c.upload(DATA, name)
     c.patch("/v1/arrays/c", {"read_only": True})
     c.fails(409, "read_only", c.post("/v1/arrays/c/lease", {"mode": "write"}))
-    lease(c, ref="a", ttl_s=0.1), lease(c, "read", "b", ttl_s=5)
+    first = lease(c, ref="a", ttl_s=5)
+    lease(c, "read", "b", ttl_s=5)
     c.fails(429, "quota_exceeded", c.post("/v1/arrays/c/lease", {"mode": "read"}))
     c.fails(422, "bad_field", c.post("/v1/arrays/b/lease", {"mode": "read", "ttl_s": 5.5}))
-    time.sleep(0.15)
-    token = c.expect(201, c.post("/v1/arrays/c/lease", {"mode": "read"})).json()["token"]  # the first has expired
+    begun = time.monotonic()
+    lease(c, ref="a", ttl_s=0.1, token=first, status=200)
+    while (r := c.post("/v1/arrays/c/lease", {"mode": "read"})).status == 429:
+        assert time.monotonic() - begun < 4
+        time.sleep(0.01)
+    token = c.expect(201, r).json()["token"]  # the first has expired
     give(c, token, "c")
     c.close()
 

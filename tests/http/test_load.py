@@ -238,9 +238,10 @@ def test_readyz_while_draining(daemon_with):
     busy.sendall(b"GET /v1/arrays/u/data HTTP/1.1\r\nHost: localhost\r\n\r\n")
     busy.recv(1000)
     d.proc.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    deadline = time.monotonic() + 10
     try:
-        r = c.get("/readyz")
+        while (r := c.get("/readyz")).status == 200:
+            assert time.monotonic() < deadline
         assert (r.status, r.code) == (503, "draining")
     except (ConnectionError, http.client.HTTPException):
         pass  # a daemon that has closed its idle connections is not ready either

@@ -80,7 +80,7 @@ def test_a_gpu_that_does_not_answer_holds_up_nobody(fake_with):
     for _ in range(3):
         begun = time.monotonic()
         assert "arrayd_gpu_temperature_celsius" not in metrics(c)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
     c.close()
 
 

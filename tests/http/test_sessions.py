@@ -147,7 +147,7 @@ def test_number_of_arrays(daemon_with):
 
 def test_expiry_frees_memory_by_itself(api):
     before = api.info()["bytes_in_use"]
-    s, c = new_session(api, ttl_s=0.2)
+    s, c = new_session(api, ttl_s=1)
     c.create(shape=[100000])
     assert api.info()["bytes_in_use"] > before
     assert settle(api, before, 8) == before
