@@ -28,7 +28,8 @@ struct statements {
     uint32_t n_made;
     int64_t items; /* that the reply has */
     int again;
-    bool large; /* to plan */
+    struct lease_use use; /* while it is to be made anew: until the engine has the work */
+    bool large;           /* to plan */
     bool waited;
 };
 
@@ -55,6 +56,7 @@ static void take_back(struct statements *s)
 static void statements_free(void *state)
 {
     struct statements *s = state;
+    lease_use_close(&s->use);
     forget_handles(s);
     strb_free(&s->reply);
     program_body_clear(&s->body);
@@ -158,7 +160,9 @@ static void look(struct request *req);
 
 static void make_anew(struct request *req)
 {
-    submit(req, req->state);
+    struct statements *s = req->state;
+    submit(req, s);
+    lease_use_close(&s->use);
     look(req);
 }
 
@@ -168,6 +172,7 @@ static void look_now(struct request *req)
     struct program_progress g;
     struct err refusal;
     do {
+        _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
         gate_arm(&s->gate);
         refusal = (struct err)ERR_INIT;
         jobs_publish_begin(req->server->jobs);
@@ -178,6 +183,8 @@ static void look_now(struct request *req)
         if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
             return;
         if (g.state != PROGRAM_WAITING && s->large) { /* it is planned once more */
+            s->use = use;
+            use.table = NULL;
             http_offload_long(req, make_anew);
             return;
         }

@@ -20,13 +20,14 @@ struct user_job;
 #define JOB_SLICE      0.008
 #define JOB_KEEP_ALIVE 15.0
 struct jobs_config {
-    uint32_t max_jobs;     /* a principal's; ended ones give way to new ones */
-    int64_t record_memory; /* bytes of values of a principal's jobs, likewise; 0: no limit */
-    double retention;      /* seconds that an ended job is kept */
-    double slice;          /* seconds of work that a job gets in turn */
-    double patience;       /* seconds that a slice under way is waited for when all are stopped */
-    double keep_alive;     /* seconds after which a watcher is woken in any case */
-    struct sched *sched;   /* which gives slices their turn; NULL: they have it */
+    uint32_t max_jobs;       /* a principal's; ended ones give way to new ones */
+    int64_t record_memory;   /* bytes of values of a principal's jobs, likewise; 0: no limit */
+    double retention;        /* seconds that an ended job is kept */
+    double slice;            /* seconds of work that a job gets in turn */
+    double patience;         /* seconds that a slice under way is waited for when all are stopped */
+    double keep_alive;       /* seconds after which a watcher is woken in any case */
+    struct sched *sched;     /* which gives slices their turn; NULL: they have it */
+    struct lease_uses *uses; /* NULL: nothing is exported */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,

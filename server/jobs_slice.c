@@ -8,6 +8,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/jobs_int.h"
+#include "server/lease_use.h"
 
 #define GROW_MOST 16 /* times the steps of the slice before */
 
@@ -352,6 +353,8 @@ void job_begin_slice(struct user_job *j)
 {
     struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
+    /* until the engine has all of it: an export is behind what it reads */
+    _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
     enum err_code code = job_may_use(&j->spec, &o.err);
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);

@@ -102,7 +102,10 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .patience = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE};
     struct accounts accounts = {0};
-    enum err_code rc = s->leases && s->shares ? ERR_OK : err_oom(e);
+    bool exports = exports_memory(c);
+    if (exports)
+        jobs.uses = s->uses = lease_uses_new();
+    enum err_code rc = s->leases && s->shares && (s->uses || !exports) ? ERR_OK : err_oom(e);
     if (!rc)
         rc = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
@@ -155,7 +158,6 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
             log_event(LOG_WARN, "a device's memory cannot be exported", "reason", why, NULL);
     }
     enum err_code r = export_socket_open(&socket, &s->export_socket, e);
-    s->uses = lease_uses_new();
     struct exports_config exports = {.engine = s->engine,
                                      .leases = s->leases,
                                      .uses = s->uses,
@@ -164,7 +166,7 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
                                      .max = (uint32_t)c->max_exports,
                                      .changed = export_socket_wake,
                                      .user = s->export_socket};
-    if (r == ERR_OK && (!s->uses || !(s->exports = exports_new(&exports))))
+    if (r == ERR_OK && !(s->exports = exports_new(&exports)))
         r = err_oom(e);
     return r == ERR_OK ? export_socket_start(s->export_socket, s->exports, e) : r;
 }
@@ -401,9 +403,9 @@ static int run(const struct config *config)
         }
     }
     exports_free(s.exports);
-    lease_uses_free(s.uses);
     export_socket_free(s.export_socket);
     jobs_free(s.jobs);
+    lease_uses_free(s.uses);
     state_close(s.state);
     if (s.auth)
         auth_free(s.auth);

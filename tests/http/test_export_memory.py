@@ -196,7 +196,6 @@ def late(c, size):
     c.expect(200, c.delete(f"/v1/jobs/{job['id']}"))
     job = c.expect(200, c.get(f"/v1/jobs/{job['id']}?wait=1")).json()
     assert job["state"] == "cancelled"
-
     yield "kept", np.zeros(n)
     if seen:
         c.fails(404, "not_found", c.get("/v1/arrays/never"))
