@@ -219,8 +219,9 @@ struct backend_ops {
     void (*transfer_free)(struct transfer *t, void (*released)(void *user), void *user);
 
     /* Makes a kernel ready to be submitted as far as that goes without waiting (code generation; a
-     * compilation is begun), outside of the engine's lock. NULL: nothing to do. */
-    void (*prepare)(struct backend *b, int device, struct ir_kernel *k);
+     * compilation is begun), outside of the engine's lock. What waits for a compilation has its
+     * turn by user, whom the address stands for (NULL: nobody's). NULL: nothing to do. */
+    void (*prepare)(struct backend *b, int device, struct ir_kernel *k, const void *user);
     /* What the backend keeps with a kernel (k->prepared) goes; no job with it is in flight. */
     void (*release)(struct backend *b, struct ir_kernel *k);
 

@@ -22,8 +22,9 @@ void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const 
                          uint32_t n)
 {
     struct backend *b = s->engine->backend;
+    const struct account *user = s->account ? account_owner(s->account) : NULL;
     for (uint32_t i = 0; b->ops->prepare && i < n; i++)
-        b->ops->prepare(b, s->device, kernels[i]);
+        b->ops->prepare(b, s->device, kernels[i], user);
 }
 
 enum err_code run_refused(struct task *t, enum err_code code, struct err *e)

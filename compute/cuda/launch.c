@@ -111,7 +111,7 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct flig
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (launch_is_empty(job->kernels[i]))
             continue;
-        struct prepared *p = cuda_prepare(d, job->kernels[i]);
+        struct prepared *p = cuda_prepare(d, job->kernels[i], NULL);
         if (!p)
             return ERR_OUT_OF_MEMORY;
         if (scratch_of(p->emitted) > most)

@@ -1,7 +1,8 @@
 /* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
  * memory cache by the text's hash; what is not there, or not loaded into this device, is compiled,
  * or read from disk, and loaded by a thread of the compiler, which then tells the streams
- * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not.
+ * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not. Users have
+ * their turns at that one after the other, a kernel each, however many somebody has waiting.
  *
  * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
  * the cache has forgotten the refusal. Code from disk that the driver refuses is compiled anew at
@@ -23,7 +24,7 @@
 struct compiler {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    struct prepared *head, *tail;
+    struct prepared *first; /* of the user whose turn it is */
     pthread_t *threads;
     int n_threads;
     bool stop;
@@ -182,22 +183,60 @@ static void compile(struct prepared *p)
     atomic_store(&p->state, (int)code);
 }
 
+/* --- the queue, with its lock held --- */
+
+static void insert_last(struct compiler *q, struct prepared *p)
+{
+    struct prepared **at = &q->first;
+    while (*at)
+        at = &(*at)->next;
+    p->next = NULL;
+    *at = p;
+}
+
+static void enqueue(struct compiler *q, struct prepared *p)
+{
+    struct prepared *first = q->first;
+    while (first && first->user != p->user)
+        first = first->next;
+    p->behind = NULL;
+    if (first) {
+        first->last->behind = p;
+        first->last = p;
+    } else {
+        p->last = p;
+        insert_last(q, p);
+    }
+}
+
+static struct prepared *dequeue(struct compiler *q)
+{
+    struct prepared *p = q->first;
+    if (!p)
+        return NULL;
+    q->first = p->next;
+    if (p->behind) {
+        p->behind->last = p->last;
+        insert_last(q, p->behind);
+    }
+    return p;
+}
+
+/* --- its threads --- */
+
 static void *compiler_run(void *arg)
 {
     struct cuda *c = arg;
     struct compiler *q = c->compiler;
     pthread_mutex_lock(&q->lock);
     for (;;) {
-        struct prepared *p = q->head;
+        struct prepared *p = dequeue(q);
         if (!p) {
             if (q->stop)
                 break;
             pthread_cond_wait(&q->wake, &q->lock);
             continue;
         }
-        q->head = p->next;
-        if (!q->head)
-            q->tail = NULL;
         pthread_mutex_unlock(&q->lock);
         compile(p);
         prepared_unref(p);
@@ -250,16 +289,12 @@ void cuda_compiler_close(struct cuda *c)
     c->compiler = NULL;
 }
 
-static void enqueue(struct compiler *q, struct prepared *p)
+static void begin(struct compiler *q, struct prepared *p, const void *user)
 {
     atomic_fetch_add(&p->refs, 1);
     pthread_mutex_lock(&q->lock);
-    p->next = NULL;
-    if (q->tail)
-        q->tail->next = p;
-    else
-        q->head = p;
-    q->tail = p;
+    p->user = user;
+    enqueue(q, p);
     pthread_cond_signal(&q->wake);
     pthread_mutex_unlock(&q->lock);
 }
@@ -291,7 +326,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     return p;
 }
 
-struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k)
+struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user)
 {
     struct prepared *p = atomic_load(&k->prepared);
     if (p)
@@ -305,11 +340,11 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k)
         return none;
     }
     if (atomic_load(&p->state) == PREPARED_COMPILING)
-        enqueue(d->cuda->compiler, p);
+        begin(d->cuda->compiler, p, user);
     return p;
 }
 
-void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
+void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user)
 {
     struct cuda *c = (struct cuda *)b;
     if (launch_is_empty(k))
@@ -317,10 +352,10 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k)
     struct prepared *p = atomic_load(&k->prepared);
     int state = p ? atomic_load(&p->state) : PREPARED_READY;
     if (!p)
-        (void)cuda_prepare(&c->devices[device], k);
+        (void)cuda_prepare(&c->devices[device], k, user);
     else if (state > ERR_OK && kcache_refusal(c->kcache, &p->key) == 0 &&
              atomic_compare_exchange_strong(&p->state, &state, PREPARED_COMPILING))
-        enqueue(c->compiler, p);
+        begin(c->compiler, p, user);
 }
 
 uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)

@@ -27,17 +27,20 @@ struct prepared {
     double compile_ms; /* what compiling it took, 0 when it was there; the first launch takes it */
     struct kcache_entry *entry;
     CUfunction function;
-    struct prepared *next; /* in the compiler's queue */
+    /* in the compiler's queue */
+    const void *user;
+    struct prepared *next;          /* user: who comes first, of every user one */
+    struct prepared *behind, *last; /* the same user's; `last` of the first alone */
 };
 
 /* Compilation threads. */
 enum err_code cuda_compiler_open(struct cuda *c, struct err *e) must_check;
 void cuda_compiler_close(struct cuda *c);
 
-/* k->prepared, made when it is not there yet; NULL without memory. */
-struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k);
+/* k->prepared, made when it is not there yet, for `user` (see backend.h); NULL without memory. */
+struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user);
 /* backend.h's */
-void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k);
+void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user);
 uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why);
 void cuda_release(struct backend *b, struct ir_kernel *k);
 void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,

@@ -77,6 +77,9 @@ void fake_cuda_on_violation(void (*handler)(const char *message));
 
 /* The nth compilation from now fails with NVRTC_ERROR_COMPILATION (code 0) or `code`. */
 void fake_nvrtc_fail(int nth, int code);
+/* The next compilations wait for fake_nvrtc_pass, which lets n of them go on; n < 0: all. */
+void fake_nvrtc_hold(void);
+void fake_nvrtc_pass(int n);
 /* Compilations asked for so far, and those that ran the compiler (not from ARRAYD_FAKE_CACHE). */
 long fake_nvrtc_calls(void);
 long fake_nvrtc_compiled(void);

@@ -6,6 +6,7 @@
 #include "tests/fake/nvrtc.h"
 
 #include <elf.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +37,42 @@ struct _nvrtcProgram {
 };
 
 static atomic_long calls;
+static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate = PTHREAD_COND_INITIALIZER;
+static int may_pass = -1; /* all */
 static atomic_int fail_at, fail_code;
 
 EXPORT void fake_nvrtc_fail(int nth, int code)
 {
     atomic_store(&fail_code, code ? code : NVRTC_ERROR_COMPILATION);
     atomic_store(&fail_at, nth);
+}
+
+static void open_gate(int n)
+{
+    pthread_mutex_lock(&gate_lock);
+    may_pass = n;
+    pthread_cond_broadcast(&gate);
+    pthread_mutex_unlock(&gate_lock);
+}
+
+EXPORT void fake_nvrtc_hold(void)
+{
+    open_gate(0);
+}
+
+EXPORT void fake_nvrtc_pass(int n)
+{
+    open_gate(n);
+}
+
+static void pass_gate(void)
+{
+    pthread_mutex_lock(&gate_lock);
+    while (may_pass == 0)
+        pthread_cond_wait(&gate, &gate_lock);
+    may_pass -= may_pass > 0;
+    pthread_mutex_unlock(&gate_lock);
 }
 
 EXPORT long fake_nvrtc_calls(void)
@@ -330,6 +361,7 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n_options, const char
         return NVRTC_ERROR_INVALID_INPUT;
     text_free(&p->log);
     atomic_fetch_add(&calls, 1);
+    pass_gate();
     if (atomic_load(&fail_at) > 0 && atomic_fetch_sub(&fail_at, 1) == 1) {
         text_addf(&p->log, "%s(1): error: failed on demand\n", p->name);
         return atomic_load(&fail_code);

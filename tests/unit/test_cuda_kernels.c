@@ -1,5 +1,5 @@
 /* Kernels on their way to the device, on the CUDA backend over the fake driver: code on disk that
- * the driver refuses, and failed kernels that are tried again just then. */
+ * the driver refuses, failed kernels that are tried again just then, and whose turn it is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,6 +150,21 @@ static CUresult record_while_tried_again(CUevent event, CUstream on)
     return spied.real->cuEventRecord(event, on);
 }
 
+/* N zeros of a dtype, each of which is a text of its own. */
+static void make_kernel(struct arena *arena, enum dtype dtype, struct ir_kernel *ret)
+{
+    struct ir_ctx c = {.rank = 1, .shape = {N}, .step = {1}};
+    struct ir_builder build;
+    *ret = (struct ir_kernel){.rank = 1, .shape = {N}};
+    ir_builder_init(&build, arena, ret);
+    ir_add_ctx(&build, &c);
+    struct ir_output o = {.node = ir_emit_const(&build, (struct scalar){.dtype = dtype}),
+                          .slot = 0,
+                          .dtype = dtype,
+                          .view = {.rank = 1, .shape = {N}, .strides = {1}}};
+    assert_true(ir_add_output(&build, &o));
+}
+
 static void job_done(struct job *job)
 {
     atomic_store((_Atomic bool *)job->user, true);
@@ -173,20 +188,11 @@ static void what_failed_is_told_for_what_it_was(void **state)
     assert_int_equal(b->ops->alloc(b, 0, 8 * N, false, &memory, &e), ERR_OK);
 
     struct arena *arena = arena_new(0);
-    struct ir_kernel k = {.rank = 1, .shape = {N}};
-    struct ir_ctx c = {.rank = 1, .shape = {N}, .step = {1}};
-    struct ir_builder build;
-    ir_builder_init(&build, arena, &k);
-    ir_add_ctx(&build, &c);
-    struct ir_output o = {.node =
-                              ir_emit_const(&build, (struct scalar){.dtype = DT_F64, .v.f64 = 4}),
-                          .slot = 0,
-                          .dtype = DT_F64,
-                          .view = {.rank = 1, .shape = {N}, .strides = {1}}};
-    assert_true(ir_add_output(&build, &o));
+    struct ir_kernel k;
+    make_kernel(arena, DT_F64, &k);
 
     fake_nvrtc_fail(1, 0);
-    b->ops->prepare(b, 0, &k);
+    b->ops->prepare(b, 0, &k, NULL);
     struct prepared *p = atomic_load(&k.prepared);
     while (atomic_load(&p->state) == PREPARED_COMPILING)
         pause_a_little(&tries);
@@ -218,11 +224,60 @@ static void what_failed_is_told_for_what_it_was(void **state)
     arena_free(arena);
 }
 
+/* --- turns --- */
+
+enum { FIRST, OTHERS = 4, NEWCOMER, LAST };
+
+static bool is_ready(struct ir_kernel *k)
+{
+    struct prepared *p = atomic_load(&k->prepared);
+    return atomic_load(&p->state) == PREPARED_READY;
+}
+
+/* Who has many compilations waiting keeps nobody else's from its turn; his own are in order. */
+static void users_have_their_turns(void **state)
+{
+    (void)state;
+    const enum dtype dtypes[] = {DT_F64, DT_F32, DT_I64, DT_I32, DT_U64, DT_I16, DT_U32};
+    const int order[] = {FIRST, 1, NEWCOMER, 2, LAST, 3, OTHERS};
+    struct backend_config config = {.slab_memory = 8 << 20, .compile_threads = 1};
+    struct backend *b = NULL;
+    struct err e = ERR_INIT;
+    struct ir_kernel k[LAST + 1];
+    struct arena *arena = arena_new(0);
+    char crowd, alone;
+    if (backend_open("cuda", &config, &b, NULL, 0, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    fake_nvrtc_hold();
+    const long before = fake_nvrtc_calls();
+    for (int i = 0; i <= LAST; i++) {
+        int tries = 0;
+        make_kernel(arena, dtypes[i], &k[i]);
+        b->ops->prepare(b, 0, &k[i], i < NEWCOMER ? &crowd : &alone);
+        while (i == FIRST && fake_nvrtc_calls() == before)
+            pause_a_little(&tries); /* the thread has it */
+    }
+    for (int i = 0; i <= LAST; i++) {
+        int tries = 0;
+        fake_nvrtc_pass(1);
+        while (!is_ready(&k[order[i]]))
+            pause_a_little(&tries);
+        for (int j = i + 1; j <= LAST; j++)
+            assert_false(is_ready(&k[order[j]]));
+    }
+    fake_nvrtc_pass(-1);
+    for (int i = 0; i <= LAST; i++)
+        b->ops->release(b, &k[i]);
+    backend_close(b);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(code_that_does_not_load_is_compiled_anew),
         cmocka_unit_test(what_failed_is_told_for_what_it_was),
+        cmocka_unit_test(users_have_their_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -541,7 +541,7 @@ static void random_lists_leave_the_same_bits_on_cuda(void **state)
             list_fuse(&d->l, &d->fused, &d->n);
             for (uint32_t i = 0; i < d->n; i++) {
                 several += d->fused[i]->n_outputs > 1;
-                b->ops->prepare(b, 0, d->fused[i]);
+                b->ops->prepare(b, 0, d->fused[i], NULL);
             }
         }
         for (int i = 0; i < n; i++)
