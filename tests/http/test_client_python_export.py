@@ -1,6 +1,7 @@
 """The Python client's arrays in this process' memory, without a copy: on the CPU backend, and on CUDA by the fake driver, whose
 device memory is the host's, so that what was mapped can be looked at."""
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
@@ -336,6 +337,54 @@ def test_the_cuda_array_interface(xp):
         t.close()
 
 
+class Taker:
+    """Holds what it read `__cuda_array_interface__` of, as CuPy, PyTorch and Numba do."""
+
+    def __init__(self, m):
+        self.interface, self.owner = m.__cuda_array_interface__, m
+
+
+@pytest.mark.parametrize("backend", ["cuda"], indirect=True)
+def test_who_took_the_interface_outlives_the_export(xp):
+    """Which is told; who has gone by then, or never was, is not."""
+    x = xp.arange(1000, dtype="float64").compute()
+
+    def ended(keeps):
+        with x.exported() as m:
+            taker = Taker(m)
+            if not keeps:
+                del taker
+        return locals().get("taker")
+
+    def from_a_stack():
+        with contextlib.ExitStack() as stack:
+            Taker(stack.enter_context(x.exported()))
+
+    async def asynchronously(keeps):
+        async with arrayd.aconnect(f"unix:{xp.daemon.unix}") as own:
+            async with (await own.array(x.id)).exported() as m:
+                taker = Taker(m)
+                if not keeps:
+                    del taker
+            return locals().get("taker")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ended(False)
+        from_a_stack()
+        asyncio.run(asynchronously(False))
+        with x.exported():  # without a name, and without a taker
+            pass
+    for f in (lambda: ended(True), lambda: asyncio.run(asynchronously(True))):
+        with pytest.warns(RuntimeWarning, match="__cuda_array_interface__ is in use"):
+            taker = f()
+        mapping = weakref.ref(taker.owner._held.map)
+        assert mapping().address == taker.interface["data"][0] and exports(xp) == 0
+        del taker
+        gc.collect()
+        assert mapping() is None
+
+
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
 def test_a_tensor_outlives_the_export(xp):
     """Its memory is there as long as it is, the lease is not; then the mapping goes."""
@@ -392,87 +441,6 @@ def test_the_gpu_is_another(xp, backend, monkeypatch):
     else:
         with pytest.raises(arrayd.DeviceError, match="CUDA_VISIBLE_DEVICES"):
             _cuda.device_of("GPU-00000000-0000-0000-0000-000000000000")
-
-
-# --- from others ---
-
-
-class Elsewhere:
-    """A producer of a later standard, or of an earlier; of memory of any kind that this process can read."""
-
-    def __init__(self, a, kind=1, old=False):
-        self.a, self.kind, self.old, self.asked = a, kind, old, []
-
-    def __dlpack_device__(self):
-        return (self.kind, 0)
-
-    def __dlpack__(self, **kw):
-        if self.old and "max_version" in kw:
-            raise TypeError("max_version")
-        self.asked.append(kw)
-        a = self.a
-        return _dlpack.capsule(a.ctypes.data, a.shape, tuple(s // a.itemsize for s in a.strides), a.dtype, (self.kind, 0), a,
-                               versioned=not self.old, read_only=not a.flags.writeable)
-
-
-def test_from_host_memory(xp):
-    a = np.arange(30, dtype="i4").reshape(5, 6)
-    frozen = a.copy()
-    frozen.flags.writeable = False
-    bf = np.arange(6, dtype="u2").view(arrayd._dtypes.bfloat16)
-    live = len(_dlpack._live)
-    for source, want in ((a, a), (frozen, frozen), (a[::-2, ::3].T, a[::-2, ::3].T), (Elsewhere(a[1:, ::-1]), a[1:, ::-1]),
-                         (Elsewhere(frozen, old=True), frozen), (Elsewhere(a, kind=3), a), (Elsewhere(bf), bf),
-                         (Elsewhere(np.zeros((0, 3))), np.zeros((0, 3))), (Elsewhere(np.asarray(2.5)), np.asarray(2.5)),
-                         (Elsewhere(a > 3), a > 3), (Elsewhere(a * 1j), a * 1j)):
-        got = xp.from_dlpack(source)
-        assert got.dtype == want.dtype and got.shape == want.shape and got.numpy().tobytes() == want.tobytes()
-    assert len(_dlpack._live) == live
-    x = xp.from_dlpack(a)
-    a[0, 0] = 99
-    assert int(x[0, 0]) == 0  # its values are those of then
-    with pytest.raises(BufferError):
-        xp.from_dlpack(Elsewhere(a, kind=10))
-    with pytest.raises(ValueError):
-        xp.from_dlpack(a, copy=False)
-    with pytest.raises(TypeError):
-        xp.from_dlpack([1, 2])
-
-
-def test_from_an_export(xp, backend, monkeypatch):
-    """Of the same daemon: on the device, from device memory to device memory; what is small or has gaps through the host."""
-    x = xp.random((300, 1000), seed=4).compute()
-    went = []
-    copy = _cuda.Device.copy
-    monkeypatch.setattr(_cuda.Device, "copy", lambda self, *a: (went.append(a[2]), copy(self, *a)))
-    with x.exported() as m:
-        y = xp.from_dlpack(m)
-        small = xp.from_dlpack(Part(m, (10, 10), m.strides))
-        turned = xp.from_dlpack(Part(m, (1000, 300), m.strides[::-1]))
-    assert np.array_equal(y.numpy(), x.numpy()) and np.array_equal(small.numpy(), x.numpy()[:10, :10])
-    assert np.array_equal(turned.numpy(), x.numpy().T)
-    assert went == ([] if backend == "cpu" else [x.nbytes, x.nbytes]) and exports(xp) == 0
-    if backend == "cuda":
-        off = arrayd.connect(f"http://127.0.0.1:{xp.daemon.port}")
-        with x.exported() as m:  # over TCP nothing is exported: through the host
-            y = off.from_dlpack(m)
-        assert np.array_equal(y.numpy(), x.numpy()) and len(went) == 2
-        off.close()
-
-
-class Part:
-    """A part of an export, as a library's view of it would be."""
-
-    def __init__(self, m, shape, strides):
-        self.m, self.shape, self.strides = m, shape, strides
-
-    def __dlpack_device__(self):
-        return self.m.__dlpack_device__()
-
-    def __dlpack__(self, **kw):
-        m = self.m
-        return _dlpack.capsule(m._address, self.shape, tuple(s // m.dtype.itemsize for s in self.strides), m.dtype,
-                               m.__dlpack_device__(), m, versioned=True)
 
 
 # --- ends ---

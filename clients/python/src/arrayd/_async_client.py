@@ -5,15 +5,17 @@ import asyncio
 import contextlib
 import os
 import ssl
+import sys
 import time
-from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Generator, Generic, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
-from ._async_transport import AsyncReleaser, AsyncTransport
+from ._async_transport import AsyncReleaser, AsyncTransport, done
 from ._client import again
+from ._endpoint import Moves
 from ._engine import Engine
 from ._errors import ArraydError, ConnectionLost, NotFound
 from ._export import Exported
@@ -98,16 +100,23 @@ class AsyncArray(Array):
 class AsyncExported:
     """`async with` around an `Exported`: what waits for the daemon's socket or for the device does so in a thread."""
 
-    def __init__(self, x: AsyncArray, mode: str):
+    def __init__(self, x: Array, mode: str):
+        assert isinstance(x, AsyncArray)
         self._client, self._memory = x._mine, Exported(x, mode)
 
     async def __aenter__(self) -> Exported:
         reply = await self._client._await(self._memory._asking())
-        await _in_thread(self._memory._take, reply, undo=self._memory._end)
+        await _in_thread(_call, [self._memory], "_take", reply, undo=self._memory._end)
         return self._memory
 
     async def __aexit__(self, *_: Any) -> None:
-        await _in_thread(self._memory._end)
+        held = sys.getrefcount(self._memory) > 3  # besides this object, the variable behind `as` and the counting
+        await _in_thread(self._memory._end, held)
+
+
+def _call(of: List[Any], method: str, *args: Any) -> None:
+    """A method of what the list has, and has no more: a pool's thread forgets its arguments some time later only."""
+    getattr(of.pop(), method)(*args)
 
 
 async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Callable[[], Any]] = None) -> None:
@@ -187,7 +196,7 @@ class AsyncClient(Namespace):
     """
 
     _transport: AsyncTransport
-    _lends = False  # from_dlpack of device memory goes through this process' memory: nothing here may wait
+    _waits = False  # from_dlpack of device memory goes through this process' memory: only `upload` waits
 
     def __init__(self, transport: AsyncTransport, device: str, session: Optional[str] = None, owns: str = ""):
         self._transport = transport
@@ -202,8 +211,8 @@ class AsyncClient(Namespace):
         assert isinstance(x, AsyncArray)
         return x
 
-    def _run(self, steps: Steps[Any]) -> Any:
-        """What needs no request is done."""
+    def _run(self, steps: Generator[Any, Any, Any]) -> Any:
+        """What needs no request, and no other move, is done."""
         try:
             next(steps)
         except StopIteration as end:
@@ -214,6 +223,19 @@ class AsyncClient(Namespace):
 
     async def _await(self, steps: Steps[Any]) -> Any:
         return await self._transport.run(steps)
+
+    _carry = _await
+
+    def _made(self, moves: Moves[T]) -> T:
+        result: T = self._run(moves)
+        return result
+
+    async def _aside(self, function: Callable[..., Any], *args: Any) -> None:
+        await _in_thread(function, *args)
+
+    def _borrowing(self, x: Array) -> Tuple[Any, Any]:
+        exported = AsyncExported(x, "write")
+        return exported.__aenter__, exported.__aexit__
 
     async def _ask(self, method: str, path: str, value: Any = None) -> Response:
         return await self._transport.send(self._engine.ask(method, path, value))
@@ -286,6 +308,19 @@ class AsyncClient(Namespace):
             for m in arrays:
                 yield m
             after = following or None
+
+    async def upload(self, x: Any, /) -> AsyncArray:
+        """An array on the server, as the functions `asarray` and `from_dlpack` of `Client` make one: of values of this process out of
+        the memory where they are, which nobody may change meanwhile; of a GPU's (of anything with `__dlpack__`) on the device alone,
+        where the daemon exports its memory. (This client's own `asarray` and `from_dlpack` wait for nothing: they copy.)"""
+        if isinstance(x, Array):
+            made = self.asarray(x)
+        elif isinstance(x, (np.ndarray, np.generic)) or not hasattr(x, "__dlpack_device__"):
+            made = await self._await(self._uploading(*self._values_of(x)))
+        else:
+            made = await done(self._taking(x, True))
+        assert isinstance(made, AsyncArray)
+        return await made.compute()
 
     async def save(self, name: str, x: Union[Array, Any]) -> AsyncArray:
         """Gives values a name on the server; a taken one is replaced. Named arrays stay until they are deleted."""

@@ -5,21 +5,22 @@ import contextlib
 import os
 import ssl
 import weakref
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ._array import Array
-from ._endpoint import endpoint_of
+from ._endpoint import Moves, endpoint_of
 from ._engine import Engine
 from ._errors import ArraydError, NotFound
-from ._graph import stored
 from ._jobs import Job
 from ._namespace import Bound, Namespace, Ref
 from ._releases import Releaser
 from ._replies import INFO, JOB, SESSION
 from ._requests import Steps
-from ._transport import Transport
+from ._transport import Transport, done
 
 LARGE = 1 << 20  # bytes: values that are not kept here until they are needed
+
+T = TypeVar("T")
 
 
 class Client(Namespace):
@@ -46,8 +47,21 @@ class Client(Namespace):
         """Large ones are uploaded at once, out of the memory where they are."""
         if value.nbytes < LARGE:
             return super()._given(value, dtype)
-        made = self._run(self._engine.upload(value, dtype))
-        return self._wrap(stored(self._engine.own(made), value.shape, dtype))
+        uploaded: Array = self._run(self._uploading(value, dtype))
+        return uploaded
+
+    def _made(self, moves: Moves[T]) -> T:
+        return done(moves)
+
+    def _carry(self, steps: Steps[T]) -> T:
+        return self._transport.run(steps)
+
+    def _aside(self, function: Callable[..., Any], *args: Any) -> None:
+        function(*args)
+
+    def _borrowing(self, x: Array) -> Tuple[Any, Any]:
+        exported = x.exported("write")
+        return exported.__enter__, exported.__exit__
 
     def _settled(self, x: Array) -> Array:
         return x.compute()

@@ -18,6 +18,7 @@ import ctypes
 import mmap
 import os
 import socket
+import sys
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
@@ -37,8 +38,10 @@ if TYPE_CHECKING:
 WAIT_S = 30.0  # for the daemon to hand a descriptor over, or to end an export
 
 
-OUTLIVED = "they keep the memory, which is no longer theirs to look at"
-COPIED = "they have a copy of this moment, and what is written to them stays here"
+OUTLIVED = "views or tensors of its memory are in use: they keep the memory, which is no longer theirs to look at"
+COPIED = "views or tensors of its memory are in use: they have a copy of this moment, and what is written to them stays here"
+HELD = ("somebody holds it still: what was made of its __cuda_array_interface__ is in use, it seems, and keeps the memory, which is no longer "
+        "its own to look at")
 
 _MREMAP_MAYMOVE, _MREMAP_FIXED = 1, 2  # <sys/mman.h> of Linux
 _MAP_FAILED = ctypes.c_void_p(-1).value
@@ -87,8 +90,9 @@ class HostMemory:
     def synchronize(self) -> None:
         pass
 
-    def let_go(self) -> str:
-        """Unmapped; where somebody still uses it, when the last of them goes, and then: what he has of it meanwhile."""
+    def let_go(self, held: bool) -> str:
+        """Unmapped; where somebody still uses it, when the last of them goes, and then: what he has of it meanwhile. `held`: others have
+        the export itself, which tells nothing here."""
         if self._root is not None and self._root() is not None:
             try:
                 self._put_copy_below()
@@ -129,10 +133,13 @@ class DeviceMemory:
     def synchronize(self) -> None:
         self.on.synchronize()
 
-    def let_go(self) -> str:
+    def let_go(self, held: bool) -> str:
+        """As above. Who has read the interface, and has the export no more, has gone."""
         if self.lent:
             return OUTLIVED
-        if not self.held and self.map is not None:
+        if self.held:
+            return HELD if held else ""
+        if self.map is not None:
             self.map.close()
             self.map = None
         return ""
@@ -282,8 +289,9 @@ class Exported:
         finally:
             s.close()
 
-    def _end(self) -> None:
-        """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered."""
+    def _end(self, held: bool = False) -> None:
+        """Waits for the device, unmaps, and tells the daemon; others may go on when it has answered. `held`: others than the `with` have
+        this object."""
         if self._pid != os.getpid():
             self._hang_up()
             return
@@ -292,7 +300,7 @@ class Exported:
             return
         try:
             memory.synchronize()
-            left = memory.let_go()
+            left = memory.let_go(held)
             self._tell()
         except BaseException:
             self._hang_up()
@@ -300,8 +308,7 @@ class Exported:
         finally:
             self._forget()
         if left:
-            warnings.warn(f"the export of an array of shape {self.shape} has ended, but views or tensors of its memory are in use: {left}",
-                          RuntimeWarning, stacklevel=3)
+            warnings.warn(f"the export of an array of shape {self.shape} has ended, but {left}", RuntimeWarning, stacklevel=3)
 
     def _forget(self) -> None:
         """The lease, and values that came here before others were written."""
@@ -318,7 +325,8 @@ class Exported:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._end()
+        references = sys.getrefcount(self)  # by itself, as in _Counted: a call under way would have another one
+        self._end(references > _references())
 
     # --- what others take ---
 
@@ -410,6 +418,25 @@ class Exported:
             return self._root.copy()
         t = dl.Tensor(self._address, self.shape, self.strides, self.dtype, self._memory.device, False)
         return device_values(t, self._memory.on)
+
+
+class _Counted:
+    """Counts the references that the end of a `with` sees."""
+
+    references = 0
+
+    def __enter__(self) -> "_Counted":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.references = sys.getrefcount(self)
+
+
+def _references() -> int:
+    """To what only a `with` and the variable behind its `as` have: another number in each version of Python."""
+    with _Counted() as counted:
+        pass
+    return counted.references
 
 
 def _elements(strides: Tuple[int, ...], dtype: dt.DType) -> Tuple[int, ...]:

@@ -76,6 +76,11 @@ class Namespace(Statistics, Host, Inspection, Exchange):
             m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json(MADE)
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
 
+    def _uploading(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Steps[Array]:
+        """At once, out of the memory where they are."""
+        made = yield from self._engine.upload(value, dtype)
+        return self._wrap(stored(self._engine.own(made), value.shape, dtype))
+
     def _path(self, x: Ref) -> Steps[str]:
         return f"/v1/arrays/{(yield from self._engine.place(x._node)).id if isinstance(x, Array) else x}"
 

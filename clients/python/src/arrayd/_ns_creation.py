@@ -30,6 +30,10 @@ class Creation(Base):
             return self._wrap(self._cast(self._check(obj)._node, t))
         if copy is False:
             raise ValueError("values of this process are copied to the server")
+        return self._given(*self._values_of(obj, t))
+
+    def _values_of(self, obj: Any, t: Optional[dt.DType] = None) -> Tuple["np.ndarray[Any, Any]", dt.DType]:
+        """Values of this process as NumPy's, in memory of theirs where that has them already, and their dtype: t, or their own."""
         if _holds_arrays(obj):
             obj = _fetched(obj)
         value = np.asarray(obj)
@@ -42,7 +46,7 @@ class Creation(Base):
         elif not isinstance(obj, (np.ndarray, np.generic)) and value.size and value.dtype.kind in "iu" and dt.is_integer(t):
             for extreme in (value.min(), value.max()):
                 self._number(int(extreme), t)
-        return self._given(dt.cast(value, t), t)
+        return dt.cast(value, t), t
 
     def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
         """`fill_value` everywhere."""
