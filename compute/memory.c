@@ -515,7 +515,8 @@ uint64_t array_buffer_id(const struct array *a)
 
 void array_take_place(struct array *a, const struct array *of)
 {
-    a->buffer->id = of->buffer->id;
+    if (a->buffer != of->buffer) /* else others look at it already */
+        a->buffer->id = of->buffer->id;
 }
 
 uint32_t array_buffer_refs(const struct array *a)

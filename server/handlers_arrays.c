@@ -130,6 +130,12 @@ static enum err_code read_resize(struct json body, const struct array *a, struct
     return r == ERR_OK ? r : err_prefix(e, "/shape");
 }
 
+/* Whoever has a lease since we looked keeps his memory; a handle_guard's check. */
+static enum err_code may_take_place(void *user, const struct array *now, struct err *e)
+{
+    return lease_check(user, now, LEASE_PLACE, e);
+}
+
 void array_resize(struct request *req)
 {
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
@@ -140,6 +146,8 @@ void array_resize(struct request *req)
     _cleanup_handle_ struct handle h = {0}, after = {0};
     _cleanup_array_ struct array *fresh = NULL;
     _cleanup_strb_ struct strb meta = {0};
+    struct lease_claim claim = handler_claim(req);
+    struct handle_guard guard = {may_take_place, &claim};
     enum err_code r = handler_plain(req, &e);
     if (r == ERR_OK && (r = handler_own_array(req, LEASE_PLACE, &s, &h, &e)) == ERR_OK &&
         (r = handler_body(req, false, &body, &e)) == ERR_OK &&
@@ -149,7 +157,7 @@ void array_resize(struct request *req)
     if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
         (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK) {
         array_take_place(fresh, h.array);
-        r = handle_set_array(s->handles, h.id, h.array, fresh, &after, &e);
+        r = handle_set_array(s->handles, h.id, h.array, fresh, &guard, &after, &e);
     }
     if (r != ERR_OK) {
         http_reply_error(req, &e);

@@ -86,13 +86,16 @@ static enum err_code find_socket(struct request *req, struct export_request *x, 
                : err_set(e, ERR_FORBIDDEN, "memory is exported to clients on a Unix socket only");
 }
 
-/* A share that is taken back ends exports, whoever comes first. */
-static enum err_code still_shared(struct request *req, bool write, struct err *e)
+/* Who takes a share back, or gives the array other memory, has ended the export, or sees its lease,
+ * whoever comes first. */
+static enum err_code still_there(struct request *req, const struct export_request *x, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
-    return r == ERR_OK ? may_export(req, &h, write, e) : r;
+    if (r == ERR_OK && !array_same_elements(h.array, x->handle.array))
+        return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    return r == ERR_OK ? may_export(req, &h, x->write, e) : r;
 }
 
 static enum err_code begin(struct request *req, struct export_request *x, struct err *e)
@@ -110,9 +113,7 @@ static enum err_code begin(struct request *req, struct export_request *x, struct
     if (r == ERR_OK)
         r = offer_new(req->server->exports, &claim, x->handle.array,
                       x->handle.shared ? x->handle.id : NULL, x->write, x->uid, &x->offer, e);
-    if (r == ERR_OK && x->handle.shared)
-        r = still_shared(req, x->write, e);
-    return r;
+    return r == ERR_OK ? still_there(req, x, e) : r;
 }
 
 static void put(struct json_writer *w, const struct export_request *x, const struct offered *o,

@@ -58,18 +58,27 @@ static void end_leases(struct request *req, struct array *a, const struct princi
     exports_forget(req->server->exports, a);
 }
 
-/* What is taken back while a lease on it is taken ends the lease, whoever comes first. */
-static enum err_code still_shared(struct request *req, const struct handle *had, bool write,
-                                  struct err *e)
+/* What is taken back, or replaced, while a lease on it is taken ends the lease, whoever comes
+ * first. */
+static enum err_code still_there(struct request *req, const struct handle *had,
+                                 const struct lease *taken, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
+    char export[ID_SIZE];
     enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
     bool reads = r == ERR_OK;
-    if (r == ERR_OK && write)
+    if (r == ERR_OK && taken->write)
         r = handler_writable(&h, e);
-    if (r != ERR_OK)
+    if (r == ERR_OK && array_buffer_id(h.array) != array_buffer_id(had->array))
+        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    if (r != ERR_OK && had->shared) {
         end_leases(req, had->array, req->principal, !reads);
+    } else if (r != ERR_OK) {
+        struct lease_claim claim = {req->server->leases, taken->token, req->principal};
+        struct err none = ERR_INIT; /* it may have ended by now */
+        (void)!lease_give(&claim, had->array, export, &none);
+    }
     return r;
 }
 
@@ -93,8 +102,8 @@ void array_lease_post(struct request *req)
         r = err_oom(&e);
     if (r == ERR_OK)
         r = lease_take(&claim, h.array, write, ttl, &lease, &again, &e);
-    if (r == ERR_OK && h.shared)
-        r = still_shared(req, &h, write, &e);
+    if (r == ERR_OK)
+        r = still_there(req, &h, &lease, &e);
     if (r != ERR_OK) {
         http_reply_error(req, &e);
         return;

@@ -472,7 +472,8 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
 }
 
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
-                               struct array *array, struct handle *ret, struct err *e)
+                               struct array *array, const struct handle_guard *guard,
+                               struct handle *ret, struct err *e)
 {
     struct entry *x;
     struct array *gone = NULL;
@@ -482,6 +483,8 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
         r = err_set(e, ERR_READ_ONLY, "the array is read-only");
     else if (r == ERR_OK && x->array != old)
         r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    else if (r == ERR_OK)
+        r = ask(guard, x, e);
     if (r == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);

@@ -121,9 +121,10 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
                             struct handle *ret, struct err *e) must_check;
 
 /* Puts `array` (a reference is taken) in the place of `old` under the id `id`. ERR_CONFLICT when
- * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND. */
+ * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, or what the guard says. */
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
-                               struct array *array, struct handle *ret, struct err *e) must_check;
+                               struct array *array, const struct handle_guard *guard,
+                               struct handle *ret, struct err *e) must_check;
 
 /* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
  * go). guard: NULL, or what must agree. */

@@ -37,10 +37,13 @@ def hear(s):
 
 
 class Export:
-    def __init__(self, c, ref, mode="read", lease=None, take=True):
+    def __init__(self, c, ref, mode="read", lease=None, take=True, reply=None):
+        """reply: to a request for an export, which has been made; otherwise it is made here."""
         headers = {"Arrayd-Lease": lease} if lease else {}
         self.c = c
-        self.reply = c.expect(201, c.post(f"/v1/arrays/{ref}/export", {"mode": mode}, headers=headers)).json()
+        reply = reply or c.post(f"/v1/arrays/{ref}/export", {"mode": mode}, headers=headers)
+        self.reply = c.expect(201, reply).json()
+        mode = self.reply["mode"]
         self.mode, self.lease = mode, {"Arrayd-Lease": self.reply["lease"]}
         self.socket = self.fd = self.map = None
         if take:

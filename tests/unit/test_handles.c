@@ -262,6 +262,12 @@ static void renaming(void **state)
     finish(t, s1);
 }
 
+static enum err_code refuse(void *user, const struct array *now, struct err *e)
+{
+    assert_ptr_equal(now, user);
+    return err_set(e, ERR_LOCKED, "not now");
+}
+
 static void views_know_their_origin_and_are_protected_with_it(void **state)
 {
     (void)state;
@@ -284,7 +290,7 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     struct array *a = new_array(1);
     struct handle before = {0};
     assert_int_equal(handle_get(s, "w", &before, &e), ERR_OK);
-    assert_int_equal(handle_set_array(s, w.id, before.array, a, &h, &e), ERR_READ_ONLY);
+    assert_int_equal(handle_set_array(s, w.id, before.array, a, NULL, &h, &e), ERR_READ_ONLY);
     /* a view of a read-only array can go, and what was made from it stays protected */
     assert_int_equal(handle_remove(s, "v", NULL, &e), ERR_OK);
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
@@ -296,8 +302,13 @@ static void views_know_their_origin_and_are_protected_with_it(void **state)
     assert_int_equal(lookup(s, "w", &h), ERR_OK);
     assert_false(h.read_only);
 
-    assert_int_equal(handle_set_array(s, w.id, a, a, &h, &e), ERR_CONFLICT);
-    assert_int_equal(handle_set_array(s, w.id, before.array, a, &h, &e), ERR_OK);
+    assert_int_equal(handle_set_array(s, w.id, a, a, NULL, &h, &e), ERR_CONFLICT);
+    const struct handle_guard no = {refuse, before.array};
+    assert_int_equal(handle_set_array(s, w.id, before.array, a, &no, &h, &e), ERR_LOCKED);
+    assert_int_equal(handle_get(s, "w", &h, &e), ERR_OK);
+    assert_ptr_equal(h.array, before.array);
+    handle_clear(&h);
+    assert_int_equal(handle_set_array(s, w.id, before.array, a, NULL, &h, &e), ERR_OK);
     assert_ptr_equal(h.array, a);
     handle_clear(&h);
     handle_clear(&before);
