@@ -87,7 +87,7 @@ class Terminal:
                 return False
         return True
 
-    def until(self, pattern, seconds=20):
+    def until(self, pattern, seconds=60):
         """Shows what is asked for; all that was shown up to then is forgotten afterwards."""
         end = time.monotonic() + seconds
         while True:
@@ -99,7 +99,7 @@ class Terminal:
             if not self.read(0.05):
                 assert re.search(pattern, ANSI.sub("", self.seen)), f"it has ended: {text[-1000:]!r}"
 
-    def end(self, seconds=20):
+    def end(self, seconds=60):
         """Its exit status, and what else it showed."""
         end = time.monotonic() + seconds
         while self.read(0.05) and time.monotonic() < end:

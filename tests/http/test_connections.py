@@ -3,7 +3,7 @@ import socket
 import time
 
 from test_framing import GET, ask, check_problem, request
-from test_http_front import connect, metric, read_reply, settles
+from test_http_front import connect, read_reply, settles
 
 INFO = request(b"GET /v1/info HTTP/1.1", b"Host: localhost")
 HEALTH = request(GET, b"Host: localhost")
@@ -111,4 +111,4 @@ def test_connections_of_a_user(daemon_with, accounts):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     ann.close()
-    assert metric(type("Admin", (), {"host": d.host, "port": d.admin_port}), "arrayd_http_requests_in_flight") == 1
+    settles(type("Admin", (), {"host": d.host, "port": d.admin_port}), "arrayd_http_requests_in_flight", 1)
