@@ -569,6 +569,8 @@ def play(api, make, n, seed):
         if job and "pass" in job:
             several += job["pass"]["steps"] > 1
             fused += job["pass"].get("kernels", 99) < len(case["body"])
+    for name in FUNCTIONS:
+        api.delete(f"/v1/functions/{name}")
     return ran, several, fused
 
 
