@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from client import OCTETS, REPO
-from conftest import find_binary
+from conftest import find_binary, until
 
 OPEN = {"/healthz", "/readyz", "/openapi.json"}
 
@@ -73,7 +73,7 @@ def test_who_one_is(house, accounts):
     assert p["quotas"]["arrays"] == {"limit": 100000, "used": 0}
     p = bob.info()["principal"]
     assert (p["name"], p["role"], p["weight"]) == ("bob", "user", 1)
-    assert " principal=bob" in house.log()
+    until(lambda: " principal=bob" in house.log())  # a line is written once the reply has gone
     ann.close()
     bob.close()
 

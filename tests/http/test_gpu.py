@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from client import NPY, OCTETS
-from conftest import Daemon, fake_gpu, find_binary, settle
+from conftest import Daemon, fake_gpu, find_binary, settle, until
 
 SIZE = 1 << 16
 
@@ -201,6 +201,7 @@ def test_a_kernel_cache_that_cannot_be_used_is_told_once(gpu_with, tmp_path):
     api.create(name="u", data=[1.0, 2.0])
     assert inline(api, "u + 1").json()["data"] == [2, 3]
     api.close()
+    until(lambda: " warn " in d.log())
     warnings = [line for line in d.log().splitlines() if " warn " in line]
     assert len(warnings) == 1 and "compiled kernels are not kept on disk" in warnings[0]
 
@@ -315,7 +316,7 @@ def test_an_array_that_failed_work_was_to_write_stays(gpu_with, expr):
     api.expect(200, api.post("/v1/sessions/default/sync", {}))
     assert api.download("u").tolist() == [1, 2]
     if r.status == 200:
-        assert "failed after its reply code=out_of_memory" in d.log()
+        until(lambda: "failed after its reply code=out_of_memory" in d.log())
         assert b"\narrayd_work_failed_total 1\n" in api.get("/metrics").body
     else:  # at once: then nobody has seen anything
         api.fails(507, "out_of_memory", r)
