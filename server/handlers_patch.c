@@ -105,12 +105,28 @@ static void patch_failed(struct request *req, const struct err *e)
     http_reply_error(req, e);
 }
 
+struct terms {
+    struct condition condition;
+    struct lease_claim claim;
+    enum lease_access access;
+};
+
+/* A lease may have come since we looked; a handle_guard's check. */
+static enum err_code agree(void *user, const struct array *now, struct err *e)
+{
+    struct terms *t = user;
+    enum err_code r = condition_guard(&t->condition, now, e);
+    return r == ERR_OK && now ? lease_check(&t->claim, now, t->access, e) : r;
+}
+
 static void apply(struct request *req)
 {
     struct patch *p = req->state;
     struct err e = ERR_INIT;
-    struct condition condition = condition_of(req);
-    struct handle_guard guard = {condition_guard, &condition};
+    struct terms terms = {.condition = condition_of(req),
+                          .claim = handler_claim(req),
+                          .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK};
+    struct handle_guard guard = {agree, &terms};
     struct handle_change change = {
         .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};
     _cleanup_handle_ struct handle after = {0};
