@@ -44,6 +44,7 @@ struct storage {
     struct shared_block share; /* data: NULL, or what another process can map (export.h) */
     struct account *padded_by; /* who pays for what that takes beyond the size; or NULL */
     _Atomic bool exported;     /* somebody may have it mapped */
+    bool outstayed;            /* who may not any more; under the engine's lock */
     int device;
     bool host; /* in host memory that the device copies from and to, not in the device's */
     struct storage *next_dead; /* and when it was kept: reclaim.c */

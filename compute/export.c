@@ -242,13 +242,25 @@ static bool may_be_mapped(struct buffer *b)
     return atomic_load(&buffer_storage(b)->exported) && atomic_load(&b->exports) == 0;
 }
 
-bool array_may_be_mapped(const struct array *a)
+static bool array_may_be_mapped(const struct array *a)
 {
     struct engine *g = a->buffer->engine;
     pthread_mutex_lock(&g->lock);
     bool may = may_be_mapped(a->buffer);
     pthread_mutex_unlock(&g->lock);
     return may;
+}
+
+bool array_outstays_exports(struct array *a, bool from_now)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    struct storage *st = buffer_storage(a->buffer);
+    if (from_now && atomic_load(&st->exported))
+        st->outstayed = true;
+    bool does = st->outstayed && may_be_mapped(a->buffer);
+    pthread_mutex_unlock(&g->lock);
+    return does;
 }
 
 bool array_crowds_exports(const struct array *a)

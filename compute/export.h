@@ -79,8 +79,9 @@ enum err_code engine_export_forget(struct engine_stream *s, struct array *a,
 const char *engine_export_problem(const struct engine *g, int device);
 
 bool array_is_exported(const struct array *a); /* an export of its memory has not ended */
-/* There were exports of it, which have all ended, and it has not left that memory since. */
-bool array_may_be_mapped(const struct array *a);
+/* Whether it may leave memory that exports, which have all ended, were of, and should, since
+ * somebody may have it mapped who may not see it any more: since this was asked with `from_now`. */
+bool array_outstays_exports(struct array *a, bool from_now);
 /* It may leave that memory and should: it is small, and there are many such, each of which takes a
  * file descriptor or more bytes than it needs. */
 bool array_crowds_exports(const struct array *a);

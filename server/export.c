@@ -149,7 +149,7 @@ static enum err_code leave(struct exports *t, struct array *a, struct err *e)
 void exports_forget(struct exports *t, struct array *a)
 {
     struct err e = ERR_INIT;
-    if (array_may_be_mapped(a) && leave(t, a, &e) != ERR_OK)
+    if (array_outstays_exports(a, true) && leave(t, a, &e) != ERR_OK)
         log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
                   "reason", e.message, NULL);
 }
@@ -158,7 +158,7 @@ void exports_forget(struct exports *t, struct array *a)
 static void tidy_up(struct exports *t, struct array *a, bool revoked)
 {
     struct err e = ERR_INIT;
-    if (revoked)
+    if (revoked || array_outstays_exports(a, false))
         exports_forget(t, a);
     else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
         log_event(LOG_DEBUG, "a small array stays in memory for exports", "reason", e.message,

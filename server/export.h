@@ -67,7 +67,8 @@ void exports_end(struct exports *t, const char *lease);
 void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
                     bool reading);
 /* What clients may still have mapped of it they will not see any more, nor change: the array gets
- * other memory, unless it is exported now. Without room for that it stays, which is logged. */
+ * other memory, at the end of the last export where it is exported now. Without room for that it
+ * stays, which is logged, until the end of another export. */
 void exports_forget(struct exports *t, struct array *a);
 
 /* --- for the socket --- */

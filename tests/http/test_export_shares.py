@@ -104,6 +104,30 @@ def test_what_he_has_mapped_is_not_the_arrays_any_more(d, accounts, ann, bob, ho
     assert np.array_equal(ann.download(a), want + 1) and np.all(mine == -1)
 
 
+def test_what_another_keeps_exported_is_left_at_his_end(ann, bob, d, accounts):
+    """Whoever has it no longer sees what comes afterwards, though the array could not leave its memory at once."""
+    a = ann.upload(DATA, "a")["id"]
+    eve = accounts.client(d, "eve")
+    access = "write" if bob.device == "gpu" else "read"
+    share(ann, a, access)
+    share(ann, a, access, "eve")
+    x, y = Export(bob, a), Export(eve, a)
+    mine, hers = x.array(), y.array()
+    ann.expect(204, ann.delete("/v1/arrays/a/shares/bob"))
+    closed(x)
+    x.drop()
+    moved = figures(ann)["_moved_total"]
+    y.finish()
+    ann.expect(200, ann.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))
+    assert np.array_equal(ann.download(a), DATA + 1) and np.array_equal(mine, DATA) and np.array_equal(hers, DATA)
+    with Export(eve, a) as y:  # the array leaves no memory that only those have who may
+        y.array()
+    with Export(eve, a):
+        pass
+    assert figures(ann)["_moved_total"] <= moved + 1
+    eve.close()
+
+
 def test_an_expired_sessions_memory_goes(ann, bob):
     """Who reads does not keep another's memory for ever."""
     before = settle(ann, -1, 0.1)
