@@ -220,11 +220,11 @@ static int process_of(int fd)
 
 static void close_conn(struct export_socket *s, struct conn *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
     if (c->process >= 0)
         close(c->process);
     offer_close(c->offer);
+    if (c->fd >= 0) /* last: who hears the end finds nothing left */
+        close(c->fd);
     *c = s->conns[--s->n_conns];
 }
 

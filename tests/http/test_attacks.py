@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from client import JSON, OCTETS
-from conftest import settle
+from conftest import settle, until
 from test_framing import GET, post, request
 from test_http_front import connect, read_reply, reset, resident, settles
 from test_tls import files, options, trusting  # noqa: F401 (a fixture)
@@ -325,7 +325,7 @@ def test_clients_that_drop_over_tls(daemon_with, files):  # noqa: F811
             drop(s, k)
     settles(admin, "arrayd_http_connections", 1, 30)
     settles(admin, "arrayd_http_requests_in_flight", 1)
-    assert descriptors(d) == before
+    until(lambda: descriptors(d) == before)
     c.expect(200, c.delete(f"/v1/jobs/{job}"))
     c.expect(204, c.delete(f"/v1/jobs/{job}"))
     for name in ("u", "x", "big"):
