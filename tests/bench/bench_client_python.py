@@ -6,7 +6,8 @@
 Prints one JSON line a measurement. A tiny lazy evaluation (an expression is built, sent, and its number comes back) beside the same
 request's bytes sent by http.client over a connection that stays and its reply parsed, both over TCP and over a Unix socket; the floor
 of both is a socket to which the bytes are written and from which the reply is read. One array up and down, beside curl doing so
-with a file in memory (/dev/shm) and, down, with nothing at its end (/dev/null). Results are checked before they are timed; contestants
+with a file in memory (/dev/shm) and, down, with nothing at its end (/dev/null), and beside a bare socket that receives into memory of its own,
+new each time or always the same. Results are checked before they are timed; contestants
 take turns, and the best of the rounds is taken: noise only ever adds. wall: as seen by the caller; cpu: of this process's processor
 time alone, which other work on the machine hardly changes.
 """
@@ -117,8 +118,24 @@ def curl(*arguments):
     return max(map(float, out.stdout.split()[-2:]))
 
 
-def bulk(name, url, curl_url, more, options, folder):
+def bare(connection, ref, view):
+    """Bytes a second of a socket from which an array is received."""
+    connection.connect()
+    with connection.sock as sock:
+        begin = time.perf_counter()
+        sock.sendall(b"GET /v1/arrays/%s/data HTTP/1.1\r\nHost: localhost\r\n\r\n" % ref.encode())
+        head, n = b"", len(view)
+        while not head.endswith(b"\r\n\r\n"):
+            head += sock.recv(1)
+        assert head.startswith(b"HTTP/1.1 200 ")
+        while view:
+            view = view[sock.recv_into(view):]
+        return n / (time.perf_counter() - begin)
+
+
+def bulk(name, url, curl_url, more, connection, options, folder):
     n = options.size // 8
+    reused = np.zeros(8 * n, np.uint8)
     values = np.random.default_rng(1).random(n)
     file, back = os.path.join(folder, "up"), os.path.join(folder, "down")
     values.tofile(file)
@@ -138,6 +155,8 @@ def bulk(name, url, curl_url, more, options, folder):
                 best("down", 8 * n / (time.perf_counter() - begin))
                 assert k or np.array_equal(got, values)
                 del got
+            best("bare_reused", bare(connection, x.id, memoryview(reused)))
+            best("bare_fresh", bare(connection, x.id, memoryview(np.empty(8 * n, np.uint8))))
             del x
             xp.release()
             best("curl_up", curl(*more, "-X", "POST", "-T", file, "-H", "Content-Type: application/octet-stream", "-H", "Expect:", "-o", os.devnull,
@@ -150,6 +169,7 @@ def bulk(name, url, curl_url, more, options, folder):
     gb = {who: rate / 1e9 for who, rate in rates.items()}
     show(bench=f"up_{name}", bytes=8 * n, gb_s=gb["up"], curl_gb_s=gb["curl_up"], ratio=gb["up"] / gb["curl_up"], wanted_at_least=0.8)
     show(bench=f"down_{name}", bytes=8 * n, gb_s=gb["down"], curl_gb_s=gb["curl_down"], curl_to_nothing_gb_s=gb["curl_nowhere"],
+         bare_fresh_gb_s=gb["bare_fresh"], bare_reused_gb_s=gb["bare_reused"],
          ratio=gb["down"] / max(gb["curl_down"], gb["curl_nowhere"]), wanted_at_least=0.8)
 
 
@@ -165,8 +185,8 @@ def main():
             tcp, unix = f"http://127.0.0.1:{daemon.port}", f"unix:{daemon.path}"
             tiny("tcp", tcp, http.client.HTTPConnection("127.0.0.1", daemon.port), options)
             tiny("unix", unix, UnixConnection(daemon.path), options)
-            bulk("tcp", tcp, tcp, [], options, folder)
-            bulk("unix", unix, "http://localhost", ["--unix-socket", daemon.path], options, folder)
+            bulk("tcp", tcp, tcp, [], http.client.HTTPConnection("127.0.0.1", daemon.port), options, folder)
+            bulk("unix", unix, "http://localhost", ["--unix-socket", daemon.path], UnixConnection(daemon.path), options, folder)
         finally:
             daemon.stop()
 

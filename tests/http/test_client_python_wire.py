@@ -4,6 +4,7 @@ import select
 import socket
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from arrayd._errors import error_of  # noqa: E402
 from arrayd._http import JOINED, ROOM  # noqa: E402
 from arrayd._requests import Request  # noqa: E402
 from arrayd._transport import Transport  # noqa: E402
+from arrayd._wire import AT_ONCE, Wire  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -125,6 +127,63 @@ def test_into_memory():
                     t.send(Request("GET", "/x", into=memoryview(into)))
                 assert not into.any()
             t.close()
+
+
+class Slow(Server):
+    """One connection, which stays open. Between the pieces of a reply some time passes."""
+
+    def __init__(self, *replies, pause=0.0):
+        self.done, self.pause = threading.Event(), pause
+        super().__init__(*replies)
+
+    def serve(self, replies):
+        s, _ = self.listener.accept()
+        with s:
+            s.settimeout(10)
+            for pieces in replies:
+                self.request(s)
+                for k, piece in enumerate(pieces):
+                    time.sleep(self.pause if k else 0)
+                    s.sendall(piece)
+            self.done.wait(10)
+
+    def __exit__(self, *_):
+        self.done.set()
+        super().__exit__()
+
+
+@pytest.mark.parametrize("timeout, pause", [(None, 0.02), (0.9, 0.25)])
+def test_a_large_body_that_comes_slowly(monkeypatch, timeout, pause):
+    """Its reader sleeps until there is much of it, but no longer than the timeout, and not where the rest is small."""
+    data = np.random.default_rng(1).integers(0, 255, 3 * AT_ONCE, np.uint8)
+    raw, step, woken, wake_at = reply(bytes(data)), AT_ONCE // 16, [], Wire._wake_at
+    slowly = [raw[:step], raw[step:2 * step], raw[2 * step:3 * step], raw[3 * step:4 * step], raw[4 * step:5 * step], raw[5 * step:-1], raw[-1:]]
+    monkeypatch.setattr(Wire, "_wake_at", lambda self, n: (wake_at(self, n), woken.append(n)))
+    with Slow(slowly, [reply(b"next")], [raw], pause=pause) as server:
+        t = Transport(server.url, timeout=timeout)
+        for k in range(3):
+            into = np.zeros(data.size, np.uint8)
+            r = t.send(Request("GET", "/x", into=None if k == 1 else memoryview(into)))
+            assert r.body == b"next" if k == 1 else np.array_equal(into, data)
+            assert all(w.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1 for w in t.open)
+        t.close()
+    assert len(server.asked) == 3 and (woken.count(1) == 2 if timeout is None else woken.count(1) > 2)
+
+
+@pytest.mark.parametrize("sent", [10, AT_ONCE // 2, 2 * AT_ONCE])
+def test_a_large_body_that_does_not_come(sent):
+    """Neither silence nor an end is waited for."""
+    raw = reply(bytes(3 * AT_ONCE))[:sent + 100]
+    into = memoryview(bytearray(3 * AT_ONCE))
+    began = time.monotonic()
+    with Slow([raw]) as server:
+        t = Transport(server.url, timeout=0.2)
+        with pytest.raises(arrayd.ConnectionLost) as e:
+            t.send(Request("GET", "/x", into=into))
+        assert isinstance(e.value.__cause__, TimeoutError) and time.monotonic() - began < 5
+    with Server([raw]) as server:
+        with pytest.raises(arrayd.ConnectionLost, match="before its time"):
+            Transport(server.url).send(Request("GET", "/x", into=into))
 
 
 def test_a_refusal_before_the_body_is_through():

@@ -150,6 +150,11 @@ class Inbox:
             self._why = str(why)
 
     @property
+    def wanted(self) -> int:
+        """Bytes that are sure to come before anybody looks at them."""
+        return 0 if self._into is None or self._over else len(self._into)
+
+    @property
     def ended(self) -> bool:
         return self._over
 
