@@ -394,7 +394,7 @@ def test_tags(c):
 
 
 def test_a_program_ends_where_somebody_exports(c):
-    body = {"body": ["u += 1"], "steps": 1000000}
+    body = {"body": ["u += 1"], "steps": 10**12}
     job = c.expect(202, c.post("/v1/programs", body)).json()["id"]
     with Export(c, "u") as x:
         deadline = time.monotonic() + 20
@@ -408,8 +408,8 @@ def test_a_program_ends_where_somebody_exports(c):
 @pytest.mark.parametrize("how", ["export", "lease"])
 def test_a_program_reads_nothing_that_somebody_writes(c, how):
     c.upload(np.zeros(DATA.shape), "w")
-    job = c.expect(202, c.post("/v1/programs", {"body": ["u += w"], "steps": 10**7, "record": {"r": "sum(w)"},
-                                                "record_every": 10**6})).json()["id"]
+    job = c.expect(202, c.post("/v1/programs", {"body": ["u += w"], "steps": 10**12, "record": {"r": "sum(w)"},
+                                                "record_every": 10**9})).json()["id"]
     lease = None if how == "export" else c.expect(201, c.post("/v1/arrays/w/lease", {"mode": "write"})).json()["token"]
     with Export(c, "w", "write", lease=lease) as x:
         x.array()[...] = 1
