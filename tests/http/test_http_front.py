@@ -377,9 +377,11 @@ def test_configuration_file(daemon_with, tmp_path):
 
 
 def drains(daemon):
+    """It says so, and a moment later it takes no more work."""
     deadline = time.monotonic() + 10
-    while ask(daemon, request(b"GET /readyz HTTP/1.1", b"Host: localhost", b"Connection: close")).status != 503:
-        assert time.monotonic() < deadline
+    for path in (b"readyz", b"v1/info"):
+        while ask(daemon, request(b"GET /%s HTTP/1.1" % path, b"Host: localhost", b"Connection: close")).status != 503:
+            assert time.monotonic() < deadline
 
 
 def test_probes_are_answered_while_draining(daemon_with):
