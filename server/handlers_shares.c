@@ -1,11 +1,15 @@
 /* /v1/arrays/{ref}/shares and /lease: who else may use an array, and who alone for some time. */
+#include <stddef.h>
+
 #include "protocol/json_writer.h"
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/export.h"
+#include "server/gate.h"
 #include "server/handlers.h"
 #include "server/jobs.h"
 #include "server/lease.h"
+#include "server/lease_use.h"
 #include "server/meta.h"
 #include "server/server.h"
 #include "server/share.h"
@@ -82,36 +86,77 @@ static enum err_code still_there(struct request *req, const struct handle *had,
     return r;
 }
 
-void array_lease_post(struct request *req)
+/* A lease that has been taken, while those are waited for who looked before. */
+struct lease_request {
+    struct gate gate;
+    struct lease_settling settling;
+    struct lease lease;
+    bool again;
+    struct strb out;
+};
+
+static void lease_request_free(void *state)
 {
-    struct err e = ERR_INIT;
+    struct lease_request *x = state;
+    strb_free(&x->out);
+}
+
+static void settled(struct lease_settling *s)
+{
+    struct lease_request *x =
+        (struct lease_request *)((char *)s - offsetof(struct lease_request, settling));
+    gate_wake(&x->gate);
+}
+
+static void lease_taken(struct request *req)
+{
+    struct lease_request *x = req->state;
+    struct json_writer w = JSON_WRITER(&x->out);
+    put_lease(&w, &x->lease);
+    http_reply_json(req, x->again ? 200 : 201, &x->out);
+}
+
+static enum err_code begin_lease(struct request *req, struct lease_request *x, struct err *e)
+{
     struct json body;
     struct lease_claim claim = handler_claim(req);
-    struct lease lease;
-    bool write, again;
+    bool write;
     double ttl;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    _cleanup_strb_ struct strb out = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
-        (r = read_lease(req, body, &write, &ttl, &e)) == ERR_OK && write)
-        r = handler_writable(&h, &e);
-    if (r == ERR_OK && !strb_reserve(&out, LEASE_JSON_MAX))
-        r = err_oom(&e);
+    enum err_code r = handler_plain(req, e);
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = read_lease(req, body, &write, &ttl, e)) == ERR_OK && write)
+        r = handler_writable(&h, e);
+    if (r == ERR_OK && !strb_reserve(&x->out, LEASE_JSON_MAX))
+        r = err_oom(e);
     if (r == ERR_OK)
-        r = lease_take(&claim, h.array, write, ttl, &lease, &again, &e);
-    if (r == ERR_OK)
-        r = still_there(req, &h, &lease, &e);
-    if (r != ERR_OK) {
+        r = lease_take(&claim, h.array, write, ttl, &x->lease, &x->again, e);
+    return r == ERR_OK ? still_there(req, &h, &x->lease, e) : r;
+}
+
+void array_lease_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct lease_request *x = arena_alloc(req->arena, sizeof *x);
+    if (!x) {
+        err_oom(&e);
         http_reply_error(req, &e);
         return;
     }
-    jobs_settle(req->server->jobs);
-    struct json_writer w = JSON_WRITER(&out);
-    put_lease(&w, &lease);
-    http_reply_json(req, again ? 200 : 201, &out);
+    *x = (struct lease_request){.settling.done = settled};
+    gate_init(&x->gate, req);
+    req->state = x;
+    req->state_free = lease_request_free;
+    if (begin_lease(req, x, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    jobs_settle(req->server->jobs); /* programs write nothing from here on */
+    gate_arm(&x->gate);
+    lease_uses_settle(req->server->uses, &x->settling); /* nor those who looked before */
+    gate_wait(&x->gate, lease_taken);
 }
 
 void array_lease_delete(struct request *req)

@@ -27,7 +27,7 @@ struct jobs_config {
     double patience;         /* seconds that a slice under way is waited for when all are stopped */
     double keep_alive;       /* seconds after which a watcher is woken in any case */
     struct sched *sched;     /* which gives slices their turn; NULL: they have it */
-    struct lease_uses *uses; /* NULL: nothing is exported */
+    struct lease_uses *uses; /* NULL: there are no leases */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,

@@ -102,10 +102,8 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .patience = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE};
     struct accounts accounts = {0};
-    bool exports = exports_memory(c);
-    if (exports)
-        jobs.uses = s->uses = lease_uses_new();
-    enum err_code rc = s->leases && s->shares && (s->uses || !exports) ? ERR_OK : err_oom(e);
+    jobs.uses = s->uses = lease_uses_new();
+    enum err_code rc = s->leases && s->shares && s->uses ? ERR_OK : err_oom(e);
     if (!rc)
         rc = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;

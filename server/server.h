@@ -30,7 +30,7 @@ struct server {
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;
     struct exports *exports; /* NULL: nothing can be exported */
-    struct lease_uses *uses; /* NULL as well */
+    struct lease_uses *uses;
     struct export_socket *export_socket;
     struct sched *sched; /* whose turn it is on the devices */
     struct jobs *jobs;   /* programs under way (server/jobs.h) */

@@ -1,4 +1,5 @@
 """Leases on arrays: what their holder may do, and what nobody else may."""
+import threading
 import time
 
 import numpy as np
@@ -242,3 +243,33 @@ def test_a_session_that_expires_takes_what_is_leased_along(u):
     while u.get(f"/v1/arrays/{i}").status == 200 and time.monotonic() < deadline:
         time.sleep(0.05)  # the session is not served any more; what it had goes a moment later
     u.fails(404, "not_found", u.get(f"/v1/arrays/{i}"))
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_who_looked_before_has_written(u, mode):
+    """Requests that found no lease and are still being planned have sent their work when one is given."""
+    over, said = threading.Event(), set()
+
+    def crowd(k):
+        mine = u.clone()
+        while not over.is_set():
+            body = {"expr": "+".join(f"0*u*{i}" for i in range(1500)) + f"+{k}", "out": "u"}
+            said.add(mine.post("/v1/evaluate", body).status)
+            k += 2
+        mine.close()
+
+    threads = [threading.Thread(target=crowd, args=(k,)) for k in range(2)]
+    for t in threads:
+        t.start()
+    changed = 0
+    for _ in range(40):
+        token = lease(u, mode)
+        had = [u.get("/v1/arrays/u/data", headers={"Arrayd-Lease": token}, accept=OCTETS).body]
+        time.sleep(0.02)
+        had.append(u.get("/v1/arrays/u/data", headers={"Arrayd-Lease": token}, accept=OCTETS).body)
+        changed += had[0] != had[1]
+        give(u, token)
+    over.set()
+    for t in threads:
+        t.join()
+    assert changed == 0 and said == {200, 409}
