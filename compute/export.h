@@ -20,7 +20,8 @@
  * (leases). Before engine_export_end the other process has to have ended its own work on the
  * memory.
  *
- * Thread-safe; nothing here waits for the device. */
+ * Thread-safe. Nothing here waits for work that was sent; making memory to move to takes as long as
+ * the system, or the driver, takes for that. */
 #ifndef ARRAYD_EXPORT_H
 #define ARRAYD_EXPORT_H
 

@@ -53,8 +53,8 @@ static enum err_code share_alloc(struct storage *st, bool zero, bool must, struc
 {
     uint64_t back = reclaim_shares_back(st->engine->reclaim);
     enum err_code code = share_once(st, zero, must, e);
-    bool again = code == ERR_OUT_OF_MEMORY || (must && code == ERR_OVERLOADED);
-    if (again && reclaim_dig_shares(st->engine->reclaim, back))
+    bool lacks = code == ERR_OUT_OF_MEMORY || code == ERR_OVERLOADED; /* memory, or descriptors */
+    if (lacks && reclaim_dig_shares(st->engine->reclaim, back))
         code = share_once(st, zero, must, e);
     return lacking(st, code, e);
 }
@@ -164,7 +164,7 @@ static enum err_code host_alloc(struct engine *g, int64_t size, void **ret, stru
 {
     if (!reclaim_start(g->reclaim))
         return err_oom(e);
-    reclaim_dig(g->reclaim);
+    reclaim_dig_host(g->reclaim);
     if (!host_book(g, size))
         return err_set(e, ERR_OUT_OF_MEMORY,
                        "%lld bytes more would exceed the limit of %lld bytes of arrays in host "

@@ -102,7 +102,7 @@ void reclaim_bury(struct reclaim *r, struct storage *take_st)
     pthread_mutex_lock(&r->lock);
     if (!take_st->share.data)
         push(&r->host.dead, take_st);
-    else if (atomic_load(&take_st->exported))
+    else if (atomic_load(&take_st->exported) || take_st->share.size > r->keep_most[take_st->device])
         push(&r->shares.dead, take_st);
     else
         keep(r, take_st);
@@ -146,6 +146,11 @@ static void keep_none(struct reclaim *r)
     while (r->kept)
         keep_one_less(r, NULL);
     pthread_mutex_unlock(&r->lock);
+}
+
+void reclaim_dig_host(struct reclaim *r)
+{
+    dig(r, &r->host);
 }
 
 void reclaim_dig(struct reclaim *r)

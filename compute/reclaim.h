@@ -27,10 +27,11 @@ void reclaim_free(struct reclaim *r);          /* gives everything back; NULL al
 bool reclaim_start(struct reclaim *r);
 void reclaim_bury(struct reclaim *r, struct storage *take_st);
 
-/* Gives everything back now, what is kept too, which may take long. reclaim_dig_shares: what others
- * could map alone, which waits for no work; whether any has come back since reclaim_shares_back
- * said `since`. */
+/* Gives everything back now, what is kept too, which may take long. reclaim_dig_host: the host's
+ * alone. reclaim_dig_shares: what others could map alone, which waits for no work; whether any has
+ * come back since reclaim_shares_back said `since`. */
 void reclaim_dig(struct reclaim *r);
+void reclaim_dig_host(struct reclaim *r);
 bool reclaim_dig_shares(struct reclaim *r, uint64_t since);
 uint64_t reclaim_shares_back(const struct reclaim *r);
 

@@ -58,6 +58,7 @@ struct exports {
     pthread_cond_t fewer; /* or one has come further */
     struct offer *first;
     _Atomic bool stopped;
+    bool deaf; /* whom `changed` tells has gone */
     uint64_t opened, ended[OFFER_ENDS];
 };
 
@@ -79,6 +80,14 @@ void exports_free(struct exports *t)
     pthread_cond_destroy(&t->fewer);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
+}
+
+static void tell(struct exports *t)
+{
+    pthread_mutex_lock(&t->lock);
+    if (!t->deaf)
+        t->config.changed(t->config.user);
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* --- with the lock held --- */
@@ -188,7 +197,7 @@ static void finish(struct offer *o, enum offer_end how)
     unref(o);
     pthread_cond_broadcast(&t->fewer);
     pthread_mutex_unlock(&t->lock);
-    t->config.changed(t->config.user);
+    tell(t);
 }
 
 void offer_end(struct offer *o, enum offer_end how)
@@ -289,7 +298,7 @@ static void answered(struct exporting *x)
     pthread_cond_broadcast(&t->fewer);
     pthread_mutex_unlock(&t->lock);
     if (unwanted)
-        t->config.changed(t->config.user);
+        tell(t);
 }
 
 /* Nobody sends anything more to the memory. */
@@ -353,7 +362,7 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
     pthread_mutex_unlock(&t->lock);
     session_unref(session);
     if (r == ERR_OK)
-        t->config.changed(t->config.user);
+        tell(t);
     return r;
 }
 
@@ -519,6 +528,9 @@ void exports_stop_all(struct exports *t)
             pthread_cond_timedwait(&t->fewer, &t->lock, &soon);
         pthread_mutex_unlock(&t->lock);
     }
+    pthread_mutex_lock(&t->lock);
+    t->deaf = true; /* what the engine has not answered by now it may answer later */
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* --- figures --- */

@@ -31,7 +31,8 @@ struct exports_config {
     struct shares *shares;
     double timeout; /* seconds until a token must have been presented */
     uint32_t max;   /* offers of a principal */
-    /* by any thread: there may be something to sweep, or an offer that somebody holds is over */
+    /* by any thread, not after exports_stop_all: there may be something to sweep, or an offer that
+     * somebody holds is over; must not block */
     void (*changed)(void *user);
     void *user;
 };

@@ -5,6 +5,7 @@
  * rest is done, which needs nothing any more. */
 #include <string.h>
 
+#include "compute/export.h"
 #include "server/condition.h"
 #include "server/gate.h"
 #include "server/grid_json.h"
@@ -109,6 +110,7 @@ struct terms {
     struct condition condition;
     struct lease_claim claim;
     enum lease_access access;
+    bool protects; /* makes it read-only */
 };
 
 /* A lease may have come since we looked; a handle_guard's check. */
@@ -116,7 +118,11 @@ static enum err_code agree(void *user, const struct array *now, struct err *e)
 {
     struct terms *t = user;
     enum err_code r = condition_guard(&t->condition, now, e);
-    return r == ERR_OK && now ? lease_check(&t->claim, now, t->access, e) : r;
+    if (r == ERR_OK && now)
+        r = lease_check(&t->claim, now, t->access, e);
+    if (r == ERR_OK && now && t->protects && array_written_outside(now))
+        r = err_set(e, ERR_LOCKED, "the array is exported for writing: end that first");
+    return r;
 }
 
 static void apply(struct request *req)
@@ -125,7 +131,8 @@ static void apply(struct request *req)
     struct err e = ERR_INIT;
     struct terms terms = {.condition = condition_of(req),
                           .claim = handler_claim(req),
-                          .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK};
+                          .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK,
+                          .protects = p->read_only > 0};
     struct handle_guard guard = {agree, &terms};
     struct handle_change change = {
         .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};

@@ -1,7 +1,7 @@
 /* Who has been told that he may use an array's memory and has not given his work to the engine yet.
  *
- * Who is given a lease, or an export, has the array as it is behind all work that was sent; so first
- * everybody who had looked before the lease was there (lease_check) must have sent his.
+ * Who is given a lease, or an export, has the array as it is behind all work that was sent; so
+ * first everybody who had looked before the lease was there (lease_check) must have sent his.
  * Handlers open a use before they look and close it when the engine has their work: some
  * microseconds later, or as long as a large expression is planned. Uses are of no memory in
  * particular. Thread-safe; without a table it does nothing. */

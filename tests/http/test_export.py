@@ -323,7 +323,8 @@ def test_a_writer_keeps_all_others_out(c):
         c.fails(409, "locked", c.delete("/v1/arrays/u"))
         for request in READS + WRITES:  # his own
             assert send(c, *request, token=x.reply["lease"]).status < 300, request
-        for request in [*UNDOES, ("POST", "/v1/arrays/u/resize", {"shape": [2, 3]}), ("PATCH", "/v1/arrays/u", {"location": "host"})]:
+        for request in [*UNDOES, ("POST", "/v1/arrays/u/resize", {"shape": [2, 3]}), ("PATCH", "/v1/arrays/u", {"location": "host"}),
+                        ("PATCH", "/v1/arrays/u", {"read_only": True})]:
             c.fails(409, "locked", send(c, *request, token=x.reply["lease"]))
         c.fails(409, "conflict", c.post("/v1/arrays/u/lease", {"mode": "read"}, headers=x.lease))
     for request in READS + WRITES:
