@@ -202,6 +202,7 @@ void array_copy(struct request *req)
 
 void array_swap(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct err e = ERR_INIT;
     struct json body, v;
     const char *ref;
