@@ -1,4 +1,7 @@
 """The Python client's connections, against servers that reply as they should not, or as they seldom do."""
+import asyncio
+import contextlib
+import io
 import pathlib
 import select
 import socket
@@ -11,11 +14,14 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
 import arrayd  # noqa: E402
+from arrayd._async_transport import AsyncTransport  # noqa: E402
 from arrayd._errors import error_of  # noqa: E402
 from arrayd._http import JOINED, ROOM  # noqa: E402
 from arrayd._requests import Request  # noqa: E402
 from arrayd._transport import Transport  # noqa: E402
 from arrayd._wire import AT_ONCE, Wire  # noqa: E402
+
+from cli import cli  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
 
@@ -39,8 +45,9 @@ class Server:
                 for pieces in replies:
                     if not self.request(s):
                         break
-                    for piece in pieces if isinstance(pieces, list) else [pieces]:
-                        s.sendall(piece)
+                    with contextlib.suppress(ConnectionError):  # a client that does not want all of it
+                        for piece in pieces if isinstance(pieces, list) else [pieces]:
+                            s.sendall(piece)
 
     def request(self, s):
         data = b""
@@ -127,6 +134,89 @@ def test_into_memory():
                     t.send(Request("GET", "/x", into=memoryview(into)))
                 assert not into.any()
             t.close()
+
+
+def chunks(body, *sizes, end=b"0\r\n\r\n"):
+    """A reply as a proxy may hand it on: without its length. The last chunk has what is left."""
+    out, at = [], 0
+    for n in (*sizes, len(body) - sum(sizes)):
+        out.append(b"%x\r\n%b\r\n" % (n, body[at:at + n]) if n else b"")
+        at += n
+    return reply(b"".join(out) + end, "Transfer-Encoding: chunked", length=False)
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 400_000, 3), (1 << 20, 2)])
+def test_into_memory_by_chunks(sizes):
+    """Both clients take an array whose length nobody said; it is waited for no more than what is sure to come, and never too much."""
+    data = np.random.default_rng(2).integers(0, 255, 3 << 20, np.uint8)
+    raw, began = chunks(data.tobytes(), *sizes), time.monotonic()
+    for n, said in ((data.size, None), (data.size + 1, f"has {data.size} bytes"), (data.size - 1, "more than")):
+        into = np.zeros(n, np.uint8)
+        with Slow([raw]) if said is None else Server([raw]) as server:
+            t = Transport(server.url, timeout=10)
+            if said is None:
+                assert t.send(Request("GET", "/x", into=memoryview(into))).body == b"" and np.array_equal(into, data) and len(t._idle) == 1
+            else:
+                with pytest.raises(arrayd.ConnectionLost, match=said):
+                    t.send(Request("GET", "/x", into=memoryview(into)))
+            t.close()
+
+    async def asynchronously(url):
+        t, into = AsyncTransport(url, timeout=10), np.zeros_like(data)
+        await t.send(Request("GET", "/x", into=memoryview(into)))
+        await t.close()
+        return into
+
+    with Server([raw]) as server:
+        assert np.array_equal(asyncio.run(asynchronously(server.url)), data)
+    assert time.monotonic() - began < 5
+
+
+def test_into_memory_to_the_end_of_the_connection():
+    data = np.arange(200_000, dtype=np.uint8)
+    for n, said in ((data.size, None), (data.size + 1, f"has {data.size} bytes"), (data.size - 1, "more than")):
+        into = np.zeros(n, np.uint8)
+        with Server([reply(data.tobytes(), length=False)]) as server:
+            with contextlib.nullcontext() if said is None else pytest.raises(arrayd.ConnectionLost, match=said):
+                assert Transport(server.url).send(Request("GET", "/x", into=memoryview(into))).body == b"" and np.array_equal(into, data)
+
+
+def npy(a):
+    f = io.BytesIO()
+    np.save(f, a)
+    return f.getvalue()
+
+
+FILE = npy(np.arange(300_000.0))
+HALF = FILE[:1_000_000]
+
+
+@pytest.mark.parametrize("raw, said", [
+    (reply(FILE), ""), (chunks(FILE), ""), (chunks(FILE, 3, 70, 1_000_000), ""), (reply(FILE, length=False), ""),
+    (reply(FILE)[:1_000_000], "closed the connection after"), (chunks(FILE, 1_000_000)[:1_100_000], "which are not all"),
+    (chunks(FILE, end=b""), "closed the connection"), (chunks(HALF), "the reply has 1000000 bytes where the array has 2400128"),
+    (reply(HALF, length=False), "the reply has 1000000 bytes where"), (reply(b"", length=False), "no .npy file"),
+    (chunks(b"<html>all is well</html>"), "no .npy file"), (reply(b""), "no .npy file")], ids=lambda x: x if isinstance(x, str) else "reply")
+@pytest.mark.parametrize("words", [["get", "f", "out"], ["eval", "f+1", "-o", "out"]])
+def test_files_of_the_command(tmp_path, monkeypatch, words, raw, said):
+    """Are whole, whether the reply says its length or not, or are what they were before."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("out").write_bytes(b"before")
+    with Server([raw]) as server:
+        done = cli(server.url)(*words)
+    assert done.status == bool(said) and said in done.err and "Traceback" not in done.err, done
+    assert pathlib.Path("out").read_bytes() == (b"before" if said else FILE) and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("raw, whole", [(chunks(b"z" * 24), True), (chunks(b"z" * 24, 8, end=b""), False), (chunks(b"z" * 24, 8, 2), True),
+                                        (reply(b"z" * 24, length=False), True), (reply(b"z" * 16, length=False), False)])
+def test_bytes_of_the_command(tmp_path, raw, whole):
+    """Where they could end anywhere, the daemon is asked how many there are."""
+    metadata = reply(b'{"id": "a-1", "name": "f", "shape": [3], "dtype": "float64"}')
+    (tmp_path / "out").write_bytes(b"before")
+    with Server([raw], *[[metadata]] * (b"chunked" not in raw)) as server:
+        done = cli(server.url)("get", "--raw", "f", tmp_path / "out")
+    assert done.status == (not whole) and (tmp_path / "out").read_bytes() == (b"z" * 24 if whole else b"before"), done
 
 
 class Slow(Server):

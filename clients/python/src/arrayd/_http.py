@@ -252,20 +252,30 @@ class Body:
         self._ended = not head.chunked and not head.length
         self._first = True  # no chunk has come yet
 
-    def some(self) -> Reading[bytes]:
-        """Some of it; b"" at its end."""
+    def left(self) -> Reading[int]:
+        """Bytes that come next with nothing between them: of the whole, or of a chunk; -1: all up to the end of the connection; 0: it has
+        ended. Who takes some of them says so (`took`)."""
         if self._chunked and not self._left and not self._ended:
             yield from self._next_chunk()
-        if self._ended:
-            return b""
-        data = yield from self._inbox.some(self._left if self._left > 0 else ROOM)
+        return 0 if self._ended else self._left
+
+    def took(self, n: int) -> None:
+        """So many of them; none at the end of the connection."""
         if self._left < 0:
-            self._ended = not data
-        elif not data:
+            self._ended = not n
+        elif not n:
             raise Garbled(CUT_OFF)
         else:
-            self._left -= len(data)
+            self._left -= n
             self._ended = not self._left and not self._chunked
+
+    def some(self) -> Reading[bytes]:
+        """Some of it; b"" at its end."""
+        left = yield from self.left()
+        if not left:
+            return b""
+        data = yield from self._inbox.some(left if left > 0 else ROOM)
+        self.took(len(data))
         return data
 
     def _next_chunk(self) -> Reading[None]:
@@ -280,13 +290,11 @@ class Body:
 
     def whole(self, into: Optional[memoryview] = None) -> Reading[bytes]:
         """All of it; b"" where it goes into the view, whose size it must have."""
-        if into is not None and (self._chunked or self._left != len(into)):
-            raise Garbled(f"the reply has {self.length} bytes where the array has {len(into)}")
+        if into is not None:
+            yield from self._fill(into)
+            return b""
         if self._left >= 0 and not self._chunked:
             self._ended = True
-            if into is not None:
-                yield from self._inbox.exactly(into)
-                return b""
             view = memoryview(bytearray(self._left))
             yield from self._inbox.exactly(view)
             return bytes(view)
@@ -296,6 +304,28 @@ class Body:
             if not data:
                 return b"".join(parts)
             parts.append(data)
+
+    def _fill(self, into: memoryview) -> Reading[None]:
+        """What it has to be is known here: too much is not waited for."""
+        if self.length not in (-1, len(into)):
+            raise Garbled(f"the reply has {self.length} bytes where the array has {len(into)}")
+        done = 0
+        while True:
+            left = yield from self.left()
+            if not left:
+                break
+            data = (yield from self._inbox.some(ROOM)) if left < 0 else b""  # nobody knows how many there are to come
+            n = left if left > 0 else len(data)
+            if n > len(into) - done:
+                raise Garbled(f"the reply has more than the {len(into)} bytes that the array has")
+            if left > 0:
+                yield from self._inbox.exactly(into[done:done + n])
+            else:
+                into[done:done + n] = data
+            self.took(n)
+            done += n
+        if done != len(into):
+            raise Garbled(f"the reply has {done} bytes where the array has {len(into)}")
 
 
 class Lines:

@@ -32,11 +32,12 @@ def done(moves: Moves[T]) -> T:
 
 
 class Reply:
-    """A reply that is read as it comes. `close()`, or the end of a `with`, closes its connection."""
+    """A reply that is read as it comes. `close()`, or the end of a `with`, closes its connection. `length` in bytes, -1 where it is not
+    known before; `ends`: it says itself where it ends, else the end of the connection may be that of half of it."""
 
     def __init__(self, wire: Wire, head: Head, body: Body):
-        self._wire, self._body, self._left = wire, body, head.length
-        self.headers = head.headers
+        self._wire, self._body, self._done = wire, body, 0
+        self.length, self.ends = head.length, head.chunked or head.length >= 0
 
     def __enter__(self) -> "Reply":
         return self
@@ -57,15 +58,17 @@ class Reply:
             return self._wire.read(self._body.whole())
 
     def readinto(self, view: memoryview) -> int:
-        """Some of a reply whose length is known: how many bytes, 0 at its end."""
-        if not self._left:
-            return 0
+        """Some of it: how many bytes, 0 at its end."""
         with told():
-            n = self._wire.readinto(view[:self._left])
-        if not n:
-            whole = self._body.length
-            raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {whole - self._left} of {whole} bytes")
-        self._left -= n
+            left = self._wire.read(self._body.left())
+            if not left:
+                return 0
+            n = self._wire.readinto(view[:left] if left > 0 else view)
+        if not n and left > 0:
+            of = f"{self._done} of {self.length} bytes" if self.length >= 0 else f"{self._done} bytes, which are not all"
+            raise ConnectionLost(0, "connection_lost", f"the daemon closed the connection after {of}")
+        self._body.took(n)
+        self._done += n
         return n
 
     def lines(self) -> Iterator[bytes]:

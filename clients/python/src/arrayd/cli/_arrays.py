@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import math
 import os
 import re
 from typing import Any, Dict, List
@@ -11,7 +12,7 @@ from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, LISTED, OBJECT
 from .._requests import OCTETS, Request
 from ._context import Context, Failure, complain, count, human, table
-from ._streams import NPY, download, upload
+from ._streams import NPY, download, itemsize, upload
 from ._values import NAME, explained, path_of
 
 
@@ -53,10 +54,20 @@ def get(context: Context) -> int:
     path = args.file or f"{args.ref}.{'bin' if args.raw else 'npy'}"
     r = Request("GET", path_of(args.ref, "/data", index=args.slice), accept=OCTETS if args.raw else NPY,
                 headers=context.headers)
-    n = download(context, r, path, args.ref)
+    n = download(context, r, path, args.ref, (lambda: _nbytes(context)) if args.raw else None)
     if path != "-":
         context.say(f"{path}: {human(n)}")
     return 0
+
+
+def _nbytes(context: Context) -> int:
+    """Of what `get` gets."""
+    args = context.args
+    if args.slice is not None:
+        dtype, shape = _region(context, args.ref, args.slice)
+        return itemsize(dtype) * math.prod(int(n) for n in shape.split(",") if n)
+    m: Dict[str, Any] = context.ask("GET", path_of(args.ref), ARRAY)
+    return itemsize(m["dtype"]) * int(math.prod(m["shape"]))
 
 
 def rm(context: Context) -> int:

@@ -75,6 +75,8 @@ class TransferBar(Bar):
         s = max(time.monotonic() - self.since, 1e-6)
         rate = self.done / s
         left = duration((self.total - self.done) / rate) if rate else "?"
+        if not self.total:  # nobody has said how much there is
+            return f"{self.label[:max(8, width // 3)]}  {human(self.done)}  {human(rate)}/s"
         text = f" {human(self.done)} of {human(self.total)}  {human(rate)}/s  {left}"
         head = f"{self.label[:max(8, width // 3)]} {100 * self.done // max(self.total, 1):3d} % "
         room = width - len(head) - len(text) - 2

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import math
 import os
 import re
@@ -10,7 +11,7 @@ import struct
 import sys
 import tempfile
 from types import TracebackType
-from typing import Any, BinaryIO, Dict, Iterator, NamedTuple, Optional, Type
+from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
 from .._errors import ArraydError
@@ -22,6 +23,7 @@ from ._context import Context, Failure, at_terminal
 
 NPY = "application/x-npy"
 BLOCK = 1 << 20
+HEAD = 1 << 16  # bytes: the head of a file that comes is no longer
 MAGIC = b"\x93NUMPY"
 
 
@@ -200,28 +202,43 @@ def _umask() -> int:
     return mask
 
 
-def download(context: Context, r: Request, path: str, label: str) -> int:
-    """Writes the reply's body to a file; how many bytes that is."""
+def download(context: Context, r: Request, path: str, label: str, nbytes: Optional[Callable[[], int]] = None) -> int:
+    """Writes the reply's body, an .npy file unless `nbytes` says how long it has to be, to a file; how many bytes that is."""
     out = Output(path)
     with context.transport.stream(r) as reply:
         try:
-            return _written(context, reply, out, label)
+            return _written(context, reply, out, label, nbytes)
         except (ArraydError, BrokenPipeError):
             raise
         except OSError as e:  # the disk is full, say
             raise Failure(f"{'standard output' if path == '-' else path}: {e.strerror or e}") from e
 
 
-def _written(context: Context, reply: Reply, out: Output, label: str) -> int:
-    total = int(reply.headers.get("content-length") or 0)
-    bar = TransferBar(label, total, False if context.args.quiet else None)
+def _written(context: Context, reply: Reply, out: Output, label: str, nbytes: Optional[Callable[[], int]]) -> int:
+    """What is between the daemon and here may leave the length out; an .npy file says it itself, and of bytes alone it is asked for where
+    the reply could have broken off unnoticed."""
+    bar = TransferBar(label, max(reply.length, 0), False if context.args.quiet else None)
     block = memoryview(bytearray(BLOCK))
+    first = bytearray()
     with out as f:
         try:
-            while bar.done < total:
+            while True:
                 n = reply.readinto(block)
+                if not n:
+                    break
+                first += block[:min(n, HEAD - len(first))]
                 f.write(block[:n])
                 bar.add(n)
         finally:
             bar.clear()
-    return total
+        whole = bar.done
+        if nbytes is None:
+            if not first.startswith(MAGIC):
+                raise Failure("the reply is no .npy file: it may have come from something else than an arrayd daemon")
+            npy = read_head(io.BytesIO(first), "the reply")
+            whole = len(npy.head) + npy.nbytes
+        elif not reply.ends:
+            whole = nbytes()
+        if bar.done != whole:
+            raise Failure(f"the reply has {bar.done} bytes where the array has {whole}")
+    return whole
