@@ -234,6 +234,47 @@ a[0] = 1
 
 
 @on_cpu
+def test_an_end_that_is_not_answered(start):  # noqa: F811
+    """Is told, unless something went wrong inside; with both clients."""
+    xp = start()
+    x = xp.zeros(10).compute()
+
+    def silent(m):
+        """In the place of the daemon's socket."""
+        theirs, (ours, other) = m._socket, socket.socketpair()
+        ours.settimeout(0.1)
+        m._socket = ours
+        kept.append(other)
+        theirs.close()
+
+    async def asynchronously(error):
+        async with arrayd.aconnect(f"unix:{xp.daemon.unix}") as axp:
+            y = await axp.zeros(10).compute()
+            async with y.exported() as m:
+                silent(m)
+                if error:
+                    raise error
+
+    kept = []
+    try:
+        with pytest.raises(arrayd.ConnectionLost, match="within 0.1 s that the export has ended"):
+            with x.exported() as m:
+                silent(m)
+        assert m.lease is None and m._memory is None
+        with pytest.raises(KeyError):
+            with x.exported() as m:
+                silent(m)
+                raise KeyError
+        with pytest.raises(arrayd.ConnectionLost, match="within 0.1 s"):
+            asyncio.run(asynchronously(None))
+        with pytest.raises(KeyError):
+            asyncio.run(asynchronously(KeyError()))
+    finally:
+        for other in kept:
+            other.close()
+
+
+@on_cpu
 def test_no_memory_for_a_copy(xp, monkeypatch):
     """Then it is said what they are."""
     def refused(self):

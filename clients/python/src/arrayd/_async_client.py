@@ -109,9 +109,13 @@ class AsyncExported:
         await _in_thread(_call, [self._memory], "_take", reply, undo=self._memory._end)
         return self._memory
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
         held = sys.getrefcount(self._memory) > 3  # besides this object, the variable behind `as` and the counting
-        await _in_thread(self._memory._end, held)
+        try:
+            await _in_thread(self._memory._end, held)
+        except ConnectionLost:
+            if kind is None:
+                raise
 
 
 def _call(of: List[Any], method: str, *args: Any) -> None:
@@ -127,7 +131,8 @@ async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Ca
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if undo is not None and not work.exception():
-            await asyncio.to_thread(undo)
+            with contextlib.suppress(ConnectionLost):
+                await asyncio.to_thread(undo)
         raise
 
 

@@ -206,7 +206,8 @@ class Exported:
             if isinstance(memory, HostMemory):
                 self._root = memory.root(t)
         except BaseException:  # nothing here has used it
-            self._tell()
+            with contextlib.suppress(ConnectionLost):
+                self._tell()
             raise
         finally:
             os.close(fd)
@@ -276,7 +277,8 @@ class Exported:
         self.lease = None
 
     def _tell(self) -> None:
-        """The orderly end: back when the daemon has ended the export."""
+        """The orderly end: back when the daemon has ended the export. ConnectionLost where it does not say so in time: it may go on, and
+        others may have to wait."""
         s, self._socket = self._socket, None
         if s is None:
             return
@@ -284,6 +286,8 @@ class Exported:
             s.shutdown(socket.SHUT_WR)
             while s.recv(4096):
                 pass
+        except socket.timeout as e:
+            raise ConnectionLost(0, "connection_lost", f"the daemon has not said within {s.gettimeout():g} s that the export has ended") from e
         except OSError:  # it has ended the export already
             pass
         finally:
@@ -324,9 +328,13 @@ class Exported:
         self._take(self._x._client._run(self._asking()))
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
         references = sys.getrefcount(self)  # by itself, as in _Counted: a call under way would have another one
-        self._end(references > _references())
+        try:
+            self._end(references > _references())
+        except ConnectionLost:
+            if kind is None:  # what went wrong inside says more
+                raise
 
     # --- what others take ---
 
