@@ -295,6 +295,8 @@ bool http_queue(struct rq *q)
     struct MHD_Response *m;
     if (q->src && q->src_length < 0) { /* it ends when it ends */
         m = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, http_pull, q, NULL);
+        if (m && q->head) /* of chunks, libmicrohttpd would send the last one */
+            MHD_set_response_options(m, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     } else if (q->src && q->src_length > 0) {
         size_t block = q->head ? 1 : SOURCE_BLOCK;
         if ((uint64_t)q->src_length < block)

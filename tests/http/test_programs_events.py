@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from client import JSON
+from test_framing import Reply, request, talk
 from test_programs import job, run, start
 from test_reductions import hold
 
@@ -40,6 +41,16 @@ def test_events(api):
     assert r.body.decode().startswith("event: end\nid: ")
     for accept, status in ((JSON, 406), ("text/event-stream", 200), ("text/*, application/json", 200)):
         api.expect(status, api.get(f"/v1/jobs/{ref}/events", accept=accept))
+
+
+def test_head_has_no_body(api):
+    """Nor the end of one that would come in chunks: what follows on a connection is the next reply."""
+    hold(api, "x", np.zeros(3))
+    ref = run(api, ["x += 1"])["id"]
+    raw, closed = talk(api, request(f"HEAD /v1/jobs/{ref}/events HTTP/1.1".encode(), b"Host: localhost"))
+    head = Reply(raw, True)
+    assert head.status == 200 and head.headers["content-type"] == "text/event-stream"
+    assert raw.endswith(b"\r\n\r\n") and raw.count(b"\r\n\r\n") == 1 and closed
 
 
 def events_of(text):
