@@ -26,6 +26,7 @@
 #include "server/config.h"
 #include "server/jobs.h"
 #include "server/lease.h"
+#include "server/lease_use.h"
 #include "server/metrics.h"
 #include "server/room.h"
 #include "server/routes.c"
@@ -58,6 +59,7 @@ static void stop(void)
     state_close(server.state);
     if (server.auth)
         auth_free(server.auth);
+    lease_uses_free(server.uses);
     leases_free(server.leases);
     shares_free(server.shares);
     if (server.engine)
@@ -126,12 +128,13 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
         .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
     if (!(server.metrics = metrics_new()) || !(server.leases = leases_new(1000)) ||
-        !(server.shares = shares_new(1000)))
+        !(server.shares = shares_new(1000)) || !(server.uses = lease_uses_new()))
         return err_oom(e);
     if ((c = engine_open(&ec, &server.engine, e)) != ERR_OK ||
         (c = sched_new(&sc, &server.sched, e)) != ERR_OK)
         return c;
     limits.sched = jc.sched = server.sched;
+    jc.uses = server.uses;
     if ((c = auth_new(server.engine, &limits, accounts, &server.auth, e)) != ERR_OK ||
         (c = jobs_new(&jc, &server.jobs, e)) != ERR_OK ||
         (c = state_open(&server, &server.state, e)) != ERR_OK ||
