@@ -1,5 +1,6 @@
 """clients/python against a live daemon, beside NumPy. What is a mistake there must be one here, and the same program must give
 the same numbers on both."""
+import asyncio
 import itertools
 import os
 import pathlib
@@ -265,8 +266,34 @@ def test_text_and_its_mistakes(xp):
             np.asarray(wrong)
         assert str(bad.value).splitlines()[1] == "    take(array(2; float64), array(2; int64), axis=0)", bad.value
     assert isinstance(pickle.loads(pickle.dumps(e.value)), arrayd.BadValue)
+    with pytest.raises(arrayd.BadValue) as e:
+        xp.evaluate("u +\n\t漢字() + 1", u=u)
+    assert "^" in str(e.value).splitlines()[2], e.value
     with pytest.raises(arrayd.NotFound):
         xp.array("nobody")
+
+
+@pytest.mark.parametrize("text, marked", [
+    ({"body": ["v = u*2", "u = v + nobody"]}, ["    u = v + nobody", "            ^"]),
+    ({"body": ["u += 1", "u = where(u > 0,\n  oh(u), 0)"]}, ["      oh(u), 0)", "      ^"]),
+    ({"record": {"most": "max(w)"}}, ["    max(w)", "        ^"]),
+    ({"until": "u[0, 0] > = 1"}, ["    u[0, 0] > = 1", "              ^"])])
+def test_mistakes_in_programs(xp, daemon, text, marked):
+    """Are pointed at as those in expressions are, by both clients."""
+    async def asynchronously():
+        async with arrayd.aconnect(f"http://127.0.0.1:{daemon.port}") as axp:
+            await axp.program(**{"body": ["u += 1"], "steps": 1, "u": axp.ones((4, 4)), **text})
+
+    for begin in (lambda: xp.program(**{"body": ["u += 1"], "steps": 1, "u": xp.ones((4, 4)), **text}), lambda: asyncio.run(asynchronously())):
+        with pytest.raises(arrayd.BadValue) as e:
+            begin()
+        assert str(e.value).splitlines()[1:] == marked and e.value.pointer, e.value
+
+
+def test_mistakes_in_functions(xp):
+    with pytest.raises(arrayd.BadValue) as e:
+        xp.define("twice", ["x"], "2*x + )")
+    assert str(e.value).splitlines()[1:] == ["    2*x + )", "          ^"]
 
 
 def test_programs(xp):

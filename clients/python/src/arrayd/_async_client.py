@@ -351,7 +351,7 @@ class AsyncClient(Namespace):
 
     async def define(self, name: str, params: Sequence[str], expr: str) -> None:
         """A function of the user's own, for expressions as text; a taken name is replaced."""
-        await self.request("PUT", f"/v1/functions/{name}", {"params": list(params), "expr": expr})
+        await self._await(self._defining(name, params, expr))
 
     async def program(self, body: Sequence[str], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                       record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,

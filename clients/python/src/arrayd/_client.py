@@ -167,7 +167,7 @@ class Client(Namespace):
 
     def define(self, name: str, params: Sequence[str], expr: str) -> None:
         """A function of the user's own, for expressions as text; a taken name is replaced."""
-        self._ask("PUT", f"/v1/functions/{name}", {"params": list(params), "expr": expr})
+        self._run(self._defining(name, params, expr))
 
     def program(self, body: Sequence[str], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                 record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
@@ -176,7 +176,8 @@ class Client(Namespace):
         """Begins a time loop on the server: statements that are done `steps` times.
 
         `client.program(["u += 0.1*laplacian(u)"], steps=1000, u=u).wait()` changes u's memory: an array that is bound to an
-        assigned name is written to. `record` collects values of expressions, `until` ends it.
+        assigned name is written to. `record` collects values of expressions, `until` ends it. A mistake in a statement or an
+        expression is shown with a mark below its place.
         """
         optional = {"record": record, "record_every": record_every, "snapshot": snapshot, "until": until, "until_every": until_every,
                     "stop_on_nan": stop_on_nan, "fast_math": fast_math}

@@ -2,7 +2,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Optional, Type
+import unicodedata
+from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
+
+T = TypeVar("T")
 
 
 class ArraydError(Exception):
@@ -25,9 +28,8 @@ class ArraydError(Exception):
         if self.pointer and not self.expression:
             text += f" at {self.pointer}"
         if self.expression:
-            text += f"\n    {self.expression}"
-            if self.offset is not None and 0 <= self.offset <= len(self.expression):
-                text += "\n    " + " " * self.offset + "^"
+            within = self.offset is not None and 0 <= self.offset <= len(self.expression)
+            text += "\n" + "\n".join(marked(self.expression, self.offset if within else None))
         return text
 
     def with_expression(self, expression: str) -> "ArraydError":
@@ -101,3 +103,32 @@ def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
     pointer, offset = p.get("pointer"), p.get("offset")
     return cls(status, code, detail, pointer if isinstance(pointer, str) else None, offset if isinstance(offset, int) else None, None,
                headers.get("x-request-id"), float(after) if after and after.isascii() and after.isdigit() else None)
+
+
+# --- mistakes in a text ---
+
+
+def place_of(e: ArraydError, places: Mapping[str, T]) -> Optional[T]:
+    """What the place in the request that the error is about is of; `places`: JSON pointers of its parts, and of what each is."""
+    pointer = e.pointer or ""
+    return next((what for place, what in places.items() if pointer == place or pointer.startswith(place + "/")), None)
+
+
+def wide(text: str) -> int:
+    """The columns that a text takes on a terminal."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def marked(text: str, offset: Optional[int], room: Optional[int] = None) -> List[str]:
+    """The line of the text that the offset, in characters, is in, and a caret below it; of a line longer than `room` what is around it."""
+    if offset is None:
+        return ["    " + line for line in text.strip().splitlines()[:5]]
+    offset = min(offset, len(text))
+    begin = text.rfind("\n", 0, offset) + 1
+    line, at = text[begin:].split("\n", 1)[0].replace("\t", " "), offset - begin
+    if room is not None and len(line) > room:
+        first = max(0, min(at - room // 2, len(line) - room))
+        line, at = line[first:first + room], at - first
+        line, at = ("…" + line, at + 1) if first else (line, at)
+        line += "…" if first + room < len(text) - begin else ""
+    return ["    " + line, "    " + " " * wide(line[:at]) + "^"]

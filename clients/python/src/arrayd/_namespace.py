@@ -10,7 +10,7 @@ from . import _dtypes as dt
 from ._array import Array
 from ._endpoint import Endpoint
 from ._engine import Engine, described
-from ._errors import ArraydError
+from ._errors import ArraydError, place_of
 from ._graph import Handle, const, const_json, stored
 from ._ns_exchange import Exchange
 from ._ns_host import Host
@@ -40,6 +40,14 @@ class Namespace(Statistics, Host, Inspection, Exchange):
 
     def _asking(self, method: str, path: str, value: Any = None, **more: Any) -> Steps[Response]:
         return (yield self._engine.ask(method, path, value, **more))
+
+    def _asking_about(self, method: str, path: str, value: Any, texts: Mapping[str, Any]) -> Steps[Response]:
+        """A refusal shows the one of these texts that it is about, with a mark below its place; by JSON pointers into the request."""
+        try:
+            return (yield from self._asking(method, path, value))
+        except ArraydError as e:
+            text = place_of(e, texts)
+            raise e.with_expression(text) if isinstance(text, str) else e from None
 
     def _requesting(self, method: str, path: str, value: Any = None) -> Steps[Any]:
         r = yield from self._asking(method, path, value)
@@ -116,14 +124,14 @@ class Namespace(Statistics, Host, Inspection, Exchange):
             body["dtype"] = dt.name_of(dt.dtype_of(dtype))
         if fast_math:
             body["fast_math"] = True
-        try:
-            m = (yield from self._asking("POST", "/v1/evaluate", body)).json(RESULT)
-        except ArraydError as e:
-            raise e.with_expression(expr) if e.pointer == "/expr" else e from None
+        m = (yield from self._asking_about("POST", "/v1/evaluate", body, {"/expr": expr})).json(RESULT)
         shape, t = described(m)
         if "id" in m:
             return self._wrap(stored(self._engine.own(m), shape, t))
         return self._wrap(const(unwired(m["value"]), t))
+
+    def _defining(self, name: str, params: Sequence[str], expr: str) -> Steps[None]:
+        yield from self._asking_about("PUT", f"/v1/functions/{name}", {"params": list(params), "expr": expr}, {"/expr": expr})
 
     def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
                            optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
@@ -137,7 +145,10 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         spec: Dict[str, Any] = {"body": list(body), "steps": steps, "bind": (yield from self._binding(given, True))}
         spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
                      if v is not None and v is not False and v != {}})
-        return (yield from self._asking("POST", "/v1/programs", spec)).json(JOB), assigned
+        texts = {f"/body/{k}": text for k, text in enumerate(spec["body"])}
+        texts.update({f"/record/{series.replace('~', '~0').replace('/', '~1')}": text for series, text in spec.get("record", {}).items()})
+        texts["/until"] = spec.get("until")
+        return (yield from self._asking_about("POST", "/v1/programs", spec, texts)).json(JOB), assigned
 
     # --- values ---
 

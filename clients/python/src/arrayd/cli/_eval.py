@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import Any, Dict, Tuple
 
-from .._errors import ArraydError
+from .._errors import ArraydError, place_of
 from .._numbers import unwired
 from .._replies import MADE, OBJECT, RESULT
 from .._requests import Request, ask
@@ -46,10 +46,8 @@ def evaluate(context: Context) -> int:
 
 def located(e: ArraydError, places: Places) -> Exception:
     """The refusal with the place of the command line that it is about."""
-    for pointer, (where, text) in places.items():
-        if e.pointer == pointer or (e.pointer or "").startswith(pointer + "/"):
-            return Failure(f"{explained(e, where, text)}")
-    return e
+    place = place_of(e, places)
+    return e if place is None else Failure(explained(e, *place))
 
 
 def _answer(context: Context, body: Dict[str, Any]) -> int:

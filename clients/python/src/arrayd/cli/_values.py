@@ -4,11 +4,10 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
-import unicodedata
 from typing import Any, List, Optional, Tuple
 from urllib.parse import quote
 
-from .._errors import ArraydError
+from .._errors import ArraydError, marked
 from .._numbers import wire
 from ._context import Context, Failure
 from ._streams import upload
@@ -127,25 +126,9 @@ def path_of(ref_: str, more: str = "", **query: Optional[str]) -> str:
 # --- mistakes in a text ---
 
 
-def wide(text: str) -> int:
-    """The columns that a text takes on a terminal."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
-
 def pointed(text: str, offset: Optional[int]) -> List[str]:
-    """The line of the text that the offset, in characters, is in, and a caret below it; of a long line what is around it."""
-    if offset is None:
-        return ["    " + line for line in text.strip().splitlines()[:5]]
-    offset = min(offset, len(text))
-    begin = text.rfind("\n", 0, offset) + 1
-    line, at = text[begin:].split("\n", 1)[0].replace("\t", " "), offset - begin
-    room = max(20, shutil.get_terminal_size().columns - 8)
-    if len(line) > room:
-        first = max(0, min(at - room // 2, len(line) - room))
-        line, at = line[first:first + room], at - first
-        line, at = ("…" + line, at + 1) if first else (line, at)
-        line += "…" if first + room < len(text) - begin else ""
-    return ["    " + line, "    " + " " * wide(line[:at]) + "^"]
+    """The text with a mark below its place, as wide as the terminal."""
+    return marked(text, offset, max(20, shutil.get_terminal_size().columns - 8))
 
 
 def explained(e: ArraydError, where: str = "", text: Optional[str] = None) -> str:
