@@ -90,7 +90,7 @@ def test_a_forked_child_releases_its_own_alone(xp, api):
         assert len(ids(api)) == 2
         xp.close()
         assert ids(api) == {before}
-        with pytest.raises(arrayd.NotFound):
+        with pytest.raises(arrayd.ConnectionLost, match="is closed"):
             own.numpy()
 
     before = parents.id
@@ -241,6 +241,42 @@ def test_a_session_that_has_expired(xp, api, daemon):
                 api.request("DELETE", f"/v1/sessions/{own._engine.session}")
 
     asyncio.run(steps())
+
+
+def test_a_closed_client(api, daemon):
+    """Asks for nothing more, and says why; what is known here is known still."""
+    before, sessions = ids(api), len(api.get("/v1/sessions").json()["sessions"])
+
+    def closed(ask):
+        with pytest.raises(arrayd.ConnectionLost, match="the client of http.* is closed") as e:
+            ask()
+        assert e.value.code == "client_closed"
+
+    xp = arrayd.connect(url(daemon))
+    known, x, own = xp.ones(3) + 1, xp.zeros(100_000).compute(), xp.session()
+    y = own.zeros(100_000).compute()
+    assert known.numpy().tolist() == [2, 2, 2]
+    endless = own.program(["y += 1"], steps=10**9, y=y)
+    for _ in range(2):
+        xp.close()
+    for ask in (x.numpy, (x + 1).compute, y.numpy, lambda: xp.ones(300_000).compute(), xp.info,
+                lambda: next(xp.arrays()), lambda: list(endless.events()), endless.cancel, lambda: xp.evaluate("1"), xp.session):
+        closed(ask)
+    assert known.numpy().tolist() == [2, 2, 2]
+    own.close()  # it can go still
+    assert ids(api) == before and len(api.get("/v1/sessions").json()["sessions"]) == sessions
+
+    async def steps():
+        xp = await arrayd.aconnect(url(daemon))
+        x, own = await xp.zeros(100_000).compute(), await xp.session()
+        await xp.close()
+        for asked in (x.numpy(), (x + 1).compute(), xp.info(), own.ones(300_000).compute(), xp.evaluate("1")):
+            with pytest.raises(arrayd.ConnectionLost, match="is closed"):
+                await asked
+        await own.close()
+
+    asyncio.run(steps())
+    assert ids(api) == before and len(api.get("/v1/sessions").json()["sessions"]) == sessions
 
 
 def test_a_mistake_inside_is_not_masked(daemon_with):

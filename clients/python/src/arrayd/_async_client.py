@@ -277,13 +277,14 @@ class AsyncClient(Namespace):
 
     async def close(self) -> None:
         """Ends a session of its own, if it has not expired; of a client that aconnect() made, deletes its arrays without a name and
-        closes the connections. In a forked child the session is the parent's."""
+        closes the connections: what then asks the daemon for something, its arrays' and its sessions' as well, is a ConnectionLost. In
+        a forked child the session is the parent's."""
         owns, self._owns = self._owns, ""
         if owns == "session":
             self._releaser.forget()
             if not self._releaser.inherited:
                 with contextlib.suppress(NotFound):
-                    await self.request("DELETE", f"/v1/sessions/{self._engine.session}")
+                    await self._transport.send(self._engine.ask("DELETE", f"/v1/sessions/{self._engine.session}"), last=True)
         elif owns:
             await self._releaser.close()
             await self._transport.close()

@@ -245,13 +245,13 @@ class AsyncTransport(Endpoint):
         self._close_all()
         await asyncio.sleep(0)  # the loop closes them
 
-    async def send(self, r: Request, beside: bool = False) -> Response:
+    async def send(self, r: Request, beside: bool = False, last: bool = False) -> Response:
         """The reply; an ArraydError where it is none of success. `beside` the others, without a turn, goes what waits for something
-        that they may have to bring about."""
+        that they may have to bring about; `last`: also where this is closed."""
         if beside:
-            return await done(self.sending(r))
+            return await done(self.sending(r, last))
         async with self._turns:
-            return await done(self.sending(r))
+            return await done(self.sending(r, last))
 
     async def run(self, steps: Steps[T], beside: bool = False) -> T:
         """What the steps come to, each request made and awaited."""

@@ -106,13 +106,14 @@ class Client(Namespace):
 
     def close(self) -> None:
         """Ends a session of its own, if it has not expired; of a client that connect() made, deletes its arrays without a name and
-        closes the connections. In a forked child the session is the parent's."""
+        closes the connections: what then asks the daemon for something, its arrays' and its sessions' as well, is a ConnectionLost. In
+        a forked child the session is the parent's."""
         owns, self._owns = self._owns, ""
         if owns == "session":
             self._releaser.forget()
             if not self._releaser.inherited:
                 with contextlib.suppress(NotFound):
-                    self._ask("DELETE", f"/v1/sessions/{self._engine.session}")
+                    self._transport.send(self._engine.ask("DELETE", f"/v1/sessions/{self._engine.session}"), last=True)
         elif owns:
             self._releaser.finish()
             self._transport.close()

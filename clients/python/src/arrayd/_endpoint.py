@@ -141,8 +141,14 @@ class Endpoint:
 
     # --- requests ---
 
-    def sending(self, r: Request) -> Moves[Response]:
-        """The reply; an ArraydError where it is none of success."""
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ConnectionLost(0, "client_closed", f"the client of {self.url} is closed")
+
+    def sending(self, r: Request, last: bool = False) -> Moves[Response]:
+        """The reply; an ArraydError where it is none of success. `last`: also where the client is closed."""
+        if not last:
+            self._check_open()
         while True:
             used = self._used()
             wire = used or (yield (self._connect,))
@@ -178,6 +184,7 @@ class Endpoint:
 
     def opening(self, r: Request) -> Moves[Tuple[Any, Head, Body]]:
         """A connection on which the body of a successful reply is next: one of its own."""
+        self._check_open()
         wire = yield (self._connect,)
         try:
             with told():

@@ -74,7 +74,7 @@ class OutOfMemory(ArraydError, MemoryError):
 
 
 class ConnectionLost(ArraydError, ConnectionError):
-    """The daemon is not there, or went away before it had answered."""
+    """The daemon is not there, or went away before it had answered; or the client is closed (`code` is "client_closed")."""
 
 
 class BadReply(ArraydError):

@@ -107,9 +107,9 @@ class Transport(Endpoint):
     def close(self) -> None:
         self._close_all()
 
-    def send(self, r: Request) -> Response:
-        """The reply; an ArraydError where it is none of success."""
-        return done(self.sending(r))
+    def send(self, r: Request, last: bool = False) -> Response:
+        """The reply; an ArraydError where it is none of success. `last`: also where this is closed."""
+        return done(self.sending(r, last))
 
     def run(self, steps: Steps[T]) -> T:
         """What the steps come to, each request made and waited for."""
