@@ -1,5 +1,6 @@
 """arrayd-cli: where options may stand on a command line, and numbers that JSON has not."""
 import json
+import shlex
 
 import numpy as np
 import pytest
@@ -48,6 +49,11 @@ def test_what_begins_with_a_minus(run):
     assert run("eval", "--", "-f[1]").out == "-1.0\n"
     assert run("eval", "-b", "k=2", "--", "-k").out == "-2\n"
     assert run("eval", "-3").out == "-3\n"
+    for expr in ("-1+2", "-f[1]", "-x", "-b**2", "-sum(f)*2", "--f"):
+        said = run.fails("eval", "-q", expr).err
+        assert "behind --: arrayd-cli eval -- " + shlex.quote(expr) + "\n" in said, said
+    for words in (["eval"], ["eval", "-q"], ["eval", "-bk=2"], ["eval", "--bind=k=2"], ["get", "--raw"], ["eval", "-q", "--", "-1", "2"]):
+        assert "behind --" not in run.fails(*words).err
 
 
 @pytest.mark.parametrize("words, said", [

@@ -4,9 +4,10 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import signal
 import sys
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence
 
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
@@ -47,12 +48,22 @@ class _CommandParser(argparse.ArgumentParser):
     """Of one command: its options may stand anywhere before `--`, also between others' places: `get f --raw out.bin`."""
 
     _inside = False
+    _words: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        """What was meant for an argument and taken for options is the likely mistake."""
+        known = self._option_string_actions
+        mistaken = [w for w in self._words if w.startswith("-") and len(w) > 1 and w.split("=")[0] not in known
+                    and not (w[:2] in known and w[2:].partition("=")[0].isalnum())]
+        if mistaken and "--" not in self._words:
+            message += f"\nwhat begins with - and is no option comes behind --: {self.prog} -- {shlex.quote(mistaken[0])}"
+        super().error(message)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = sys.argv[1:] if args is None else list(args)
         if self._inside or "--" in words:  # asked by the other; and that loses track of what `--` is for (Python 3.9 to 3.11)
             return super().parse_known_args(args, namespace)
-        self._inside = True
+        self._inside, self._words = True, words
         try:
             return self.parse_known_intermixed_args(words, namespace)
         finally:
