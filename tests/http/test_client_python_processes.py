@@ -262,7 +262,7 @@ def test_a_closed_client(api, daemon):
     for ask in (x.numpy, (x + 1).compute, y.numpy, lambda: xp.ones(300_000).compute(), xp.info,
                 lambda: next(xp.arrays()), lambda: list(endless.events()), endless.cancel, lambda: xp.evaluate("1"), xp.session):
         closed(ask)
-    assert known.numpy().tolist() == [2, 2, 2]
+    assert known.numpy().tolist() == [2, 2, 2] and repr(x) == "arrayd.array(…, shape=(100000,), dtype=float64)"
     own.close()  # it can go still
     assert ids(api) == before and len(api.get("/v1/sessions").json()["sessions"]) == sessions
 
