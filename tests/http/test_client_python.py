@@ -2,6 +2,7 @@
 the same numbers on both."""
 import asyncio
 import itertools
+import operator
 import os
 import pathlib
 import pickle
@@ -108,6 +109,20 @@ def test_numbers_take_the_dtype_beside_them(xp):
     assert xp.asarray([[2**63 + 5], [0]], dtype="uint64").tolist() == [[2**63 + 5], [0]]
     nan = xp.asarray(-float("nan"), dtype="float64")
     assert bool(xp.signbit(nan)) and not bool(xp.signbit(-nan))
+
+
+def test_negative_powers_of_integers(xp):
+    x = xp.asarray([1, -1, 2, 3])
+    for exponent in (-1, -3, np.int64(-1), np.int8(-2)):
+        for power in (lambda: x ** exponent, lambda: xp.pow(x, exponent), lambda: operator.ipow(x, exponent)):
+            with pytest.raises(ValueError, match="negative integer powers"):
+                power()
+    with pytest.raises(OverflowError):
+        xp.asarray([1], dtype="uint8") ** -1
+    assert x.tolist() == [1, -1, 2, 3] and (x ** 2).tolist() == [1, 1, 4, 9] and (x ** 0).tolist() == [1, 1, 1, 1]
+    assert (x ** -1.0).tolist() == [1, -1, 0.5, 1 / 3] and (xp.asarray([2.0, 4.0]) ** -1).tolist() == [0.5, 0.25]
+    assert ((-2) ** xp.abs(x)).tolist() == [-2, -2, 4, -8]
+    assert (x ** xp.asarray([-1, -1, -1, -1])).tolist() == [1, -1, 0, 0]
 
 
 # --- indexing ---
@@ -288,6 +303,28 @@ def test_mistakes_in_programs(xp, daemon, text, marked):
         with pytest.raises(arrayd.BadValue) as e:
             begin()
         assert str(e.value).splitlines()[1:] == marked and e.value.pointer, e.value
+
+
+def test_what_is_bound_and_named(xp):
+    """Is named where it cannot be."""
+    for wrong in (object(), None, {1}, len):
+        for ask in (lambda: xp.evaluate("u", u=wrong), lambda: xp.program(["u += 1"], steps=1, bind={"u": wrong})):
+            with pytest.raises(TypeError, match="^u: an array, a number, or the name or id of an array is bound, not"):
+                ask()
+    xp.save("v", xp.ones(2))
+    assert xp.evaluate("u + v", u="v").tolist() == [2, 2]
+    for name in ("f g", "f/g", "f?a=b", "", "\u00e4", "a\nb", "%20"):
+        for ask, said in ((lambda: xp.define(name, ["x"], "x"), "no name: "), (lambda: xp.save(name, xp.ones(2)), "no name: "),
+                          (lambda: xp.array(name), "neither an array's name nor its id"), (lambda: xp.delete(name), "neither an array's")):
+            with pytest.raises(ValueError, match=said) as e:
+                ask()
+            assert repr(name) in str(e.value)
+    xp.delete("v")
+
+
+def test_mistakes_in_names_of_records(xp):
+    with pytest.raises(arrayd.BadValue, match=r"at /record/a~1b$"):
+        xp.program(["u += 1"], steps=1, u=xp.ones(3), record={"a/b": "sum(u)"})
 
 
 def test_mistakes_in_functions(xp):

@@ -18,7 +18,7 @@ from ._ns_inspection import Inspection
 from ._ns_statistics import Statistics
 from ._numbers import unwired, wire
 from ._replies import ARRAY, ARRAYS, JOB, MADE, OBJECT, RESULT, SESSION
-from ._requests import Response, Steps
+from ._requests import Response, Steps, segment
 
 Ref = Union[Array, str]
 Bound = Union[Array, bool, int, float, complex, "np.generic", "np.ndarray[Any, Any]", Sequence[Any]]
@@ -65,7 +65,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     # --- arrays of the server ---
 
     def _finding(self, ref: str) -> Steps[Array]:
-        m = (yield from self._asking("GET", f"/v1/arrays/{ref}")).json(ARRAY)
+        m = (yield from self._asking("GET", (yield from self._path(ref)))).json(ARRAY)
         shape, dtype = described(m)
         return self._wrap(stored(Handle(m["id"], m.get("name")), shape, dtype), shared=True)
 
@@ -77,6 +77,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     def _saving(self, name: str, x: Any) -> Steps[Array]:
         if not isinstance(x, Array):
             x = self.asarray(x)
+        segment(name)
         node = self._check(x)._node
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
@@ -90,7 +91,8 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         return self._wrap(stored(self._engine.own(made), value.shape, dtype))
 
     def _path(self, x: Ref) -> Steps[str]:
-        return f"/v1/arrays/{(yield from self._engine.place(x._node)).id if isinstance(x, Array) else x}"
+        ref = (yield from self._engine.place(x._node)).id if isinstance(x, Array) else segment(x, "is neither an array's name nor its id")
+        return f"/v1/arrays/{ref}"
 
     def _deleting(self, x: Ref) -> Steps[None]:
         yield self._engine.ask("DELETE", (yield from self._path(x)))
@@ -103,6 +105,9 @@ class Namespace(Statistics, Host, Inspection, Exchange):
 
     def _to_bind(self, bind: Mapping[str, Bound]) -> Dict[str, Any]:
         """What is to be bound: arrays, which must be held until the server has done with them, and numbers."""
+        for k, v in bind.items():
+            if not isinstance(v, (Array, bool, int, float, complex, str, list, tuple, dict)) and not hasattr(v, "dtype"):
+                raise TypeError(f"{k}: an array, a number, or the name or id of an array is bound, not {type(v).__name__}")
         return {k: self.asarray(v) if isinstance(v, (np.ndarray, list, tuple)) else v for k, v in bind.items()}
 
     def _binding(self, bind: Mapping[str, Any], written: bool) -> Steps[Dict[str, Any]]:
@@ -131,7 +136,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         return self._wrap(const(unwired(m["value"]), t))
 
     def _defining(self, name: str, params: Sequence[str], expr: str) -> Steps[None]:
-        yield from self._asking_about("PUT", f"/v1/functions/{name}", {"params": list(params), "expr": expr}, {"/expr": expr})
+        yield from self._asking_about("PUT", f"/v1/functions/{segment(name)}", {"params": list(params), "expr": expr}, {"/expr": expr})
 
     def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
                            optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
@@ -146,7 +151,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         spec.update({k: dict(v) if isinstance(v, Mapping) else v for k, v in optional.items()
                      if v is not None and v is not False and v != {}})
         texts = {f"/body/{k}": text for k, text in enumerate(spec["body"])}
-        texts.update({f"/record/{series.replace('~', '~0').replace('/', '~1')}": text for series, text in spec.get("record", {}).items()})
+        texts.update({f"/record/{series}": text for series, text in spec.get("record", {}).items() if series.isidentifier()})
         texts["/until"] = spec.get("until")
         return (yield from self._asking_about("POST", "/v1/programs", spec, texts)).json(JOB), assigned
 

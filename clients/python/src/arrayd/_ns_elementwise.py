@@ -126,7 +126,7 @@ class Elementwise(Base):
     multiply = _binary("multiply", "biufc", _same, "x1 * x2.")
     nextafter = _binary("nextafter", "biuf", dt.floating, "The number after x1 towards x2.")
     not_equal = _binary("not_equal", "biufc", _bool, "x1 != x2.")
-    pow = _binary("pow", "iufc", _same, "x1 ** x2.")
+    _power = _binary("pow", "iufc", _same, "x1 ** x2.")
     remainder = _binary("remainder", "iuf", _same, "x1 % x2, with the sign of x2; integers by 0 give 0.")
     subtract = _binary("subtract", "iufc", _same, "x1 - x2.")
 
@@ -140,6 +140,14 @@ class Elementwise(Base):
     rsqrt = _unary("rsqrt", "biufc", dt.floating, "1/sqrt(x).")
     sigmoid = _unary("sigmoid", "biufc", dt.floating, "1/(1 + exp(-x)).")
     fmod = _binary("fmod", "iuf", _same, "Remainder with the sign of x1.")
+
+    def pow(self, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
+        """x1 ** x2. Integers to the power of a negative integer, a number, are a ValueError, as in NumPy; where the exponents are an array
+        they are 0, but for those of 1 and -1."""
+        power = self._power(x1, x2)
+        if dt.is_integer(power.dtype) and isinstance(x2, (int, np.integer)) and x2 < 0:
+            raise ValueError("integers to negative integer powers are no integers: astype makes floating numbers of them")
+        return power
 
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:
         """x, not below min and not above max; its dtype."""

@@ -6,6 +6,7 @@ What there is to ask a daemon for is written as generators that yield a `Request
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Dict, Generator, NamedTuple, Optional, Tuple, TypeVar
 
 from ._replies import ANY, parsed
@@ -46,6 +47,15 @@ class Response(NamedTuple):
 
 
 Steps = Generator[Request, Response, T]
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_.~-]+\Z")
+
+
+def segment(text: str, wrong: str = "is no name: letters, digits and _, 64 at most, no digit first") -> str:
+    """What a user wrote, as a part of a path. What could only be taken for something else is a ValueError; the rest the daemon judges."""
+    if not _SEGMENT.match(str(text)):
+        raise ValueError(f"{text!r} {wrong}")
+    return text
 
 
 def ask(method: str, path: str, value: Any = None, **more: Any) -> Request:
