@@ -120,7 +120,8 @@ async def asynchronously(url, ask):
 @pytest.mark.parametrize("change, where", [
     ({"shape": None}, "'/shape' of the reply is null, not a list"), ({"shape": [3, -1]}, "'/shape/1' of the reply is -1"),
     ({"shape": [True]}, "'/shape/0' of the reply is true"), ({"dtype": "float8"}, "'/dtype' of the reply is \"float8\", not a dtype"),
-    ({"dtype": ["float64"]}, "'/dtype'"), ({"id": None}, "'/id' of the reply is null, not a string"), ({"name": 5}, "'/name' of the reply is 5")])
+    ({"dtype": ["float64"]}, "'/dtype'"), ({"id": None}, "'/id' of the reply is null, not an id"),
+    ({"id": "a-1\r\nX: y"}, "not an id"), ({"id": "../a"}, "not an id"), ({"id": "a-1\n"}, "not an id"), ({"name": 5}, "'/name' of the reply is 5")])
 def test_the_member_is_named(other, change, where):
     other.said = {"/v1/arrays/u": {**ARRAY, **change}}
     with arrayd.connect(other.url) as xp:

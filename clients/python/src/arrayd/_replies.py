@@ -14,6 +14,7 @@ There may always be more: newer daemons tell more. Needs no NumPy.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional
 
 from ._errors import BadReply
@@ -44,6 +45,7 @@ def _is_value(v: Any) -> bool:
 ANY = Kind("anything", lambda v: True)
 OBJECT = Kind("an object", lambda v: isinstance(v, dict))
 TEXT = Kind("a string", lambda v: isinstance(v, str))
+ID = Kind("an id", lambda v: isinstance(v, str) and re.fullmatch("[A-Za-z0-9_-]+", v) is not None)  # it goes into paths and headers
 NULL = Kind("null", lambda v: v is None)
 FLAG = Kind("true or false", lambda v: isinstance(v, bool))
 NUMBER = Kind("a number", lambda v: type(v) in (int, float))
@@ -55,27 +57,27 @@ VALUE = Kind("the value of a number", _is_value)
 # --- of what, by the members that are used ---
 
 NAME = (TEXT, NULL)
-MADE = {"id": TEXT, "name": Maybe(NAME)}
+MADE = {"id": ID, "name": Maybe(NAME)}
 LAID = {"shape": [COUNT], "dtype": DTYPE}
 ARRAY = {**MADE, **LAID}
 RESULT = ({**LAID, **MADE}, {**LAID, "value": VALUE})
 ARRAYS = {"arrays": [OBJECT], "next": Maybe(NAME)}
-SESSION = {"id": TEXT, "device": Maybe(COUNT)}
+SESSION = {"id": ID, "device": Maybe(COUNT)}
 INFO = {"backend": TEXT}
-_EXPORT = {**LAID, "socket": TEXT, "token": TEXT, "lease": TEXT, "offset": COUNT, "strides": [WHOLE]}
+_EXPORT = {**LAID, "socket": TEXT, "token": TEXT, "lease": ID, "offset": COUNT, "strides": [WHOLE]}
 EXPORT = ({**_EXPORT, "kind": Kind("'memfd'", lambda v: v == "memfd")}, {**_EXPORT, "kind": Kind("'cuda'", lambda v: v == "cuda"), "uuid": TEXT})
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
 _JOB_AT_TIMES = {"eta_s": Maybe(NUMBER), "records_from": Maybe(COUNT), "records": Maybe(Each([ANY])), "record_every": Maybe(COUNT),
-                 "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": TEXT}]), "failed_step": Maybe(COUNT),
+                 "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": ID}]), "failed_step": Maybe(COUNT),
                  "error": Maybe({"status": Maybe(COUNT), "code": Maybe(TEXT), "detail": Maybe(TEXT)})}
-JOB = {"id": TEXT, "session": TEXT, "state": TEXT, **_JOB, **_JOB_AT_TIMES}
-EVENT = {"id": Maybe(TEXT), "state": Maybe(TEXT), **{k: Maybe(form) for k, form in _JOB.items()}, **_JOB_AT_TIMES}  # what has changed
+JOB = {"id": ID, "session": ID, "state": TEXT, **_JOB, **_JOB_AT_TIMES}
+EVENT = {"id": Maybe(ID), "state": Maybe(TEXT), **{k: Maybe(form) for k, form in _JOB.items()}, **_JOB_AT_TIMES}  # what has changed
 
 # and of what the command shows
 LISTED = {**MADE, "name": NAME, "dtype": TEXT, "shape": [COUNT], "nbytes": COUNT, "created": TEXT, "ghost": Maybe([COUNT])}
-LISTED_SESSION = {"id": TEXT, "name": NAME, "arrays": COUNT, "bytes_in_use": NUMBER, "memory_limit": (NUMBER, NULL), "ttl_s": (NUMBER, NULL),
+LISTED_SESSION = {"id": ID, "name": NAME, "arrays": COUNT, "bytes_in_use": NUMBER, "memory_limit": (NUMBER, NULL), "ttl_s": (NUMBER, NULL),
                   "device_s": Maybe(NUMBER)}
 JOBS = {"jobs": [JOB], "next": Maybe(NAME)}
 OPERATIONS = {"operations": [{"name": TEXT, "signature": Maybe(TEXT)}]}
