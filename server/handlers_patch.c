@@ -11,6 +11,7 @@
 #include "server/grid_json.h"
 #include "server/handlers.h"
 #include "server/jobs.h"
+#include "server/lease_use.h"
 #include "server/meta.h"
 
 /* The array under its new boundary and spacing; *ret stays NULL where the body has neither. */
@@ -179,10 +180,13 @@ static void moved(struct request *req)
 
 static void begin_move(struct request *req)
 {
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct patch *p = req->state;
     struct err e = ERR_INIT;
+    struct lease_claim claim = handler_claim(req);
     gate_arm(&p->gate);
-    if (engine_move(p->session->stream, p->handle.array, p->host, move_done, p, &e) != ERR_OK)
+    if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
+        engine_move(p->session->stream, p->handle.array, p->host, move_done, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else
         gate_wait(&p->gate, moved);

@@ -19,6 +19,7 @@ CUT_OFF = "the reply ended before its time"
 
 T = TypeVar("T")
 Reading = Generator[None, None, T]
+PROVISIONAL = 100  # replies of 1xx before the one that counts
 
 
 class Garbled(Exception):
@@ -232,15 +233,14 @@ class Inbox:
 
 
 def head_from(inbox: Inbox, method: str) -> Reading[Head]:
-    """The head of the next reply."""
-    while True:
-        raw = inbox.find(b"\r\n\r\n")
-        if raw is None:
+    """The head of the next reply, behind those that are for the time being."""
+    for _ in range(PROVISIONAL):
+        while (raw := inbox.find(b"\r\n\r\n")) is None:
             yield
-            continue
         head = head_of(raw, method)
         if head.status >= 200:
             return head
+    raise Garbled(f"{PROVISIONAL} replies, the last with status {head.status}, and none that is the last")
 
 
 class Body:
@@ -295,7 +295,10 @@ class Body:
             return b""
         if self._left >= 0 and not self._chunked:
             self._ended = True
-            view = memoryview(bytearray(self._left))
+            try:
+                view = memoryview(bytearray(self._left))
+            except (MemoryError, OverflowError):
+                raise Garbled(f"there is no memory for the reply of {self._left} bytes") from None
             yield from self._inbox.exactly(view)
             return bytes(view)
         parts: List[bytes] = []

@@ -72,8 +72,10 @@ class Wire:
 
     @property
     def usable(self) -> bool:
-        """Open, with nothing in it that nobody asked for: the next reply is the next request's. (A socket with TLS may hold something of
-        TLS's own.)"""
+        """Open, with nothing in it that nobody asked for: the next reply is the next request's. (Below TLS there may be something of TLS's
+        own.)"""
+        if isinstance(self.sock, ssl.SSLSocket) and self.sock.pending():
+            return False
         return self.inbox.empty and (self._arrived is None or not self._arrived.poll(0))
 
     def write(self, head: bytes, body: Any = None) -> None:
