@@ -41,8 +41,8 @@ struct backend_config {
     int compile_threads;          /* CUDA: 0 = one for two cores, at most 8 */
     bool shareable;               /* memory may be exported to other processes (export.h) */
     int64_t shareable_least; /* bytes: arrays of that size and more can be, from their creation */
-    double
-        shareable_keep_s; /* seconds that such memory is kept for which nobody uses (reclaim.h) */
+    /* seconds that such memory is kept for new arrays when nobody uses it any more (reclaim.h) */
+    double shareable_keep_s;
     /* Told once, from any thread, when a device is lost; must not block. NULL: not told. */
     void (*lost)(void *user, const char *why);
     void *lost_user;

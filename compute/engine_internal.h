@@ -47,9 +47,9 @@ struct storage {
     bool outstayed;            /* who may not any more; under the engine's lock */
     int device;
     bool host; /* in host memory that the device copies from and to, not in the device's */
-    struct storage *next_dead; /* and when it was kept: reclaim.c */
-    uint64_t kept_ns;
-    void *data; /* never NULL; not to be followed when size is 0 */
+    struct storage *next_dead; /* reclaim.c's own, */
+    uint64_t kept_ns;          /* as is this: when it was kept */
+    void *data;                /* never NULL; not to be followed when size is 0 */
     int64_t size;
     struct mark writer;
     struct mark *readers; /* since the last write, one a stream */
