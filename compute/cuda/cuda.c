@@ -202,8 +202,11 @@ static void device_close(struct cuda_device *d)
         cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
     if (d->opened >= 4)
         cuda_pack_close(d);
-    if (d->opened >= 2)
+    if (d->opened >= 2) {
+        if (d->cuda->config.shareable)
+            cuda_share_close(d);
         cuda_memory_close(d);
+    }
 }
 
 static void cuda_close(struct backend *b)

@@ -18,6 +18,7 @@
 #include "compute/backend.h"
 #include "compute/cuda/kcache.h"
 #include "compute/cuda/loader.h"
+#include "compute/cuda/share_fd.h"
 
 struct cuda;
 struct slabs;
@@ -43,6 +44,7 @@ struct cuda_device {
     /* share.c */
     int64_t share_grain;     /* sizes are multiples of it */
     char share_problem[192]; /* why there is no memory for sharing; "": there is */
+    struct share_fds share_fds;
 
     struct slabs *slabs;  /* slab.c: pinned host memory */
     CUmodule pack_module; /* pack.c */
@@ -126,6 +128,7 @@ enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *
 
 /* Looks whether there is memory for sharing: makes some, and a descriptor of it. */
 void cuda_share_open(struct cuda_device *d);
+void cuda_share_close(struct cuda_device *d); /* after its blocks have gone */
 /* backend.h's */
 const char *cuda_share_problem(struct backend *b, int device);
 enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,

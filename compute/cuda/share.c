@@ -6,7 +6,8 @@
  * unmapped at once. The engine gives back what no work uses any more, on a thread of its own,
  * because these calls take a fraction of a millisecond each and more for gigabytes. What of a block
  * lies behind what was asked for is zeroed: it goes to the other process with the rest, and the
- * driver may hand out memory again that this process has freed as it was.
+ * driver may hand out memory again that this process has freed as it was. Descriptors are made
+ * when they are first asked for, and kept (share_fd.h).
  *
  * Whether a machine can do this shows only when it is tried: containers and virtual GPUs may lack
  * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. What
@@ -147,6 +148,7 @@ void cuda_share_open(struct cuda_device *d)
     struct err e = ERR_INIT;
     size_t grain = 0;
     int fd;
+    share_fds_init(&d->share_fds);
     const char *lacks =
         !has(d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
             ? "has no virtual memory management"
@@ -173,6 +175,11 @@ void cuda_share_open(struct cuda_device *d)
     if (code != ERR_OK && code != ERR_OUT_OF_MEMORY)
         snprintf(d->share_problem, sizeof d->share_problem,
                  "device %d does not share memory here: %.120s", d->index, e.message);
+}
+
+void cuda_share_close(struct cuda_device *d)
+{
+    share_fds_free(&d->share_fds);
 }
 
 const char *cuda_share_problem(struct backend *b, int device)
@@ -233,12 +240,21 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
     (void)write; /* whoever maps it chooses his own access */
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    return export_block(d, share, ret_fd, e);
+    *ret_fd = share_fds_get(&d->share_fds, share->handle);
+    if (*ret_fd >= 0)
+        return ERR_OK;
+    enum err_code code = export_block(d, share, ret_fd, e);
+    if (code != ERR_OK && share_fds_drop_all(&d->share_fds))
+        code = export_block(d, share, ret_fd, e);
+    if (code == ERR_OK)
+        share_fds_keep(&d->share_fds, share->handle, *ret_fd);
+    return code;
 }
 
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    share_fds_drop(&d->share_fds, share->handle);
     if (cuda_enter(d))
         take_apart(d, share, true);
     cuda_memory_discharge(d, share->size);

@@ -266,6 +266,7 @@ def test_memory_is_given_back_and_cleared(c, d):
 def test_many_small_arrays_one_after_the_other(c, d):
     """What was theirs for an export they leave when it ends, where there is much of the kind."""
     before = descriptors(d.pid)
+    each = 2 if c.info()["backend"] == "cuda" else 1  # the fake driver has one for itself
     arrays = {f"s{k}": np.arange(k, k + 3.0) for k in range(150)}
     for name, a in arrays.items():
         c.upload(a, name)
@@ -274,7 +275,7 @@ def test_many_small_arrays_one_after_the_other(c, d):
             np.testing.assert_array_equal(x.array(), a)
             x.array()[1] = -1
             a[1] = -1
-    until(lambda: descriptors(d.pid) <= before + 64 + 8)
+    until(lambda: descriptors(d.pid) <= before + 64 * each + 8)
     for name, a in arrays.items():
         np.testing.assert_array_equal(c.download(name), a)
     with Export(c, "s149") as x, Export(c, "s149") as y:

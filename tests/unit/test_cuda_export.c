@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "compute/engine_internal.h"
@@ -156,11 +158,75 @@ static void books_and_identity(void **state)
     assert_int_equal(engine_bytes_in_use(f.g), 4 * GRAIN);
     assert_int_equal(account_used(f.account), 4 * GRAIN);
     assert_int_equal(fake_cuda_live(FAKE_MAPPINGS), 2);
-    assert_int_equal(descriptors(), open + 2); /* the fake's own, of what it has mapped */
+    assert_int_equal(descriptors(), open + 2 + 2); /* the fake's, of what it has mapped, and ours */
     holds(&f, large);
     holds(&f, small);
     array_unref(large);
     array_unref(small);
+    close_fixture(&f);
+}
+
+static void a_descriptor_is_made_once(void **state)
+{
+    (void)state;
+    static const char *const making = "cuMemExportToShareableHandle";
+    struct fixture f;
+    struct exporting x;
+    struct array *a, *b;
+    open_fixture(&f, GRAIN, 0);
+    assert_int_equal(put(&f, SOME / 4, &a), ERR_OK);
+    assert_int_equal(export(&f, a, false, &x), ERR_OK);
+    end_export(&x);
+    fake_cuda_fail_call(making, 1, 801);
+    for (int write = 0; write <= 1; write++) {
+        assert_int_equal(export(&f, a, write, &x), ERR_OK);
+        assert_int_equal(fcntl(x.exported.fd, F_GETFD), FD_CLOEXEC);
+        shows(&x, SOME / 4);
+        end_export(&x);
+    }
+    assert_null(fake_cuda_failed()); /* the driver was not asked */
+    assert_int_equal(put(&f, SOME / 4 - 1, &b), ERR_OK);
+    assert_int_equal(export(&f, b, false, &x), ERR_OK); /* the second time */
+    assert_string_equal(fake_cuda_failed(), making);
+    shows(&x, SOME / 4 - 1);
+    end_export(&x);
+    fake_cuda_reset();
+    array_unref(a);
+    array_unref(b);
+    close_fixture(&f);
+}
+
+/* What is kept makes way for what is wanted. */
+static void descriptors_run_out(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct exporting x;
+    struct array *a[3];
+    struct rlimit was, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    few = was;
+    open_fixture(&f, GRAIN, 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(put(&f, SOME / 4, &a[i]), ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(export(&f, a[i], false, &x), ERR_OK);
+        end_export(&x);
+    }
+    int holes[16];
+    for (int i = 0; i < 16; i++)
+        holes[i] = dup(0);
+    few.rlim_cur = (rlim_t)holes[15] + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    enum err_code code = export(&f, a[2], false, &x);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    for (int i = 0; i < 16; i++)
+        close(holes[i]);
+    assert_int_equal(code, ERR_OK);
+    shows(&x, SOME / 4);
+    end_export(&x);
+    for (int i = 0; i < 3; i++)
+        array_unref(a[i]);
     close_fixture(&f);
 }
 
@@ -402,10 +468,11 @@ static void room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(books_and_identity),    cmocka_unit_test(it_is_told_when_work_is_over),
+        cmocka_unit_test(books_and_identity),    cmocka_unit_test(a_descriptor_is_made_once),
+        cmocka_unit_test(descriptors_run_out),   cmocka_unit_test(it_is_told_when_work_is_over),
         cmocka_unit_test(every_call_fails_once), cmocka_unit_test(refusals_are_not_the_end),
         cmocka_unit_test(a_machine_that_cannot), cmocka_unit_test(room),
-        cmocka_unit_test(a_lost_device),
+        cmocka_unit_test(a_lost_device), /* last: what is lost with it is not counted */
     };
     for (size_t i = 0; i < sizeof ramp / sizeof *ramp; i++)
         ramp[i] = (float)i;
