@@ -2,7 +2,7 @@
 """How a device is shared: two users' parts of it by their weights, and what a small user's requests take beside a large
 one's.
 
-    bench_fair.py ARRAYD [--backend cuda|cpu] [--edge 512] [--seconds 5] [--part shares|victim …]
+    bench_fair.py ARRAYD [--backend cuda|cpu] [--edge 512] [--seconds 5] [--part shares|victim|compiler …]
 
 shares  ann of weight 1 and bob of weight 3, each with more work than the device can do: two programs (heat on a cube),
         a program of bob's and evaluations of ann's on 16 connections, and the other way round. bob's part of the device
@@ -11,6 +11,8 @@ victim  p50 and p99 of ann's requests, one after the other with a pause of a mil
         a program, and while he floods evaluations of the same cube besides; for an evaluation of a scalar, one of a
         plane (a result in place), and one that is as large as a step of bob's. Wanted: p99 3 x that alone beside the
         program
+compiler  p50 and p90 of ann's expressions that nobody has sent before, one after the other, alone and while bob has new
+        ones of his own compiled on 64 connections; wanted: p50 3 x that alone
 
 One JSON line a case, and one that begins with | for a reader.
 """
@@ -19,6 +21,7 @@ import http.client
 import json
 import multiprocessing
 import pathlib
+import random
 import re
 import subprocess
 import tempfile
@@ -29,7 +32,8 @@ from bench_gpu import Daemon
 
 HEAT = "u += 0.1*laplacian(u, boundary='wrap')"
 HEAVY = "tanh(sin(u)*exp(cos(u)) + sqrt(abs(u)))*sin(cos(u))"
-CROWD = 16
+CROWD, FLOOD = 16, 64
+UNARY = ("sin", "cos", "tanh", "exp", "sqrt", "abs", "log1p", "floor", "atan", "-")
 missed = []
 
 
@@ -51,8 +55,8 @@ class User:
         return json.loads(data) if reply.getheader("Content-Type", "").startswith("application/json") else data
 
     def field(self, name, *shape):
-        random = {"distribution": "uniform", "seed": 1}
-        self.ask("PUT", f"/v1/arrays/{name}", {"shape": shape, "dtype": "float32", "random": random})
+        values = {"distribution": "uniform", "seed": 1}
+        self.ask("PUT", f"/v1/arrays/{name}", {"shape": shape, "dtype": "float32", "random": values})
 
     def device_seconds(self):
         text = self.ask("GET", "/metrics").decode()
@@ -77,14 +81,28 @@ class Program:
         self.user.ask("DELETE", f"/v1/jobs/{self.id}")
 
 
+def new_expression(k):
+    """The k-th of a million, each a kernel of its own."""
+    text = "s"
+    for digit in f"{k:06}":
+        text = f"{UNARY[int(digit)]}({text})"
+    return {"expr": f"sum({text})"}
+
+
 def crowd(user, ending):
     """Evaluations of the cube into another, which are answered before they are done: as many as are taken."""
-    def run():
-        mine = user.clone()
-        while not ending.is_set():
-            mine.ask("POST", "/v1/evaluate", {"expr": HEAVY, "out": "w"})
+    while not ending.is_set():
+        user.ask("POST", "/v1/evaluate", {"expr": HEAVY, "out": "w"})
 
-    threads = [threading.Thread(target=run) for _ in range(CROWD)]
+
+def flood(user, ending):
+    """Expressions that nobody has sent, at random."""
+    while not ending.is_set():
+        user.ask("POST", "/v1/evaluate", new_expression(random.randrange(500_000, 1_000_000)))
+
+
+def at_once(work, n, user, ending):
+    threads = [threading.Thread(target=work, args=(user.clone(), ending)) for _ in range(n)]
     for t in threads:
         t.start()
     for t in threads:
@@ -94,10 +112,10 @@ def crowd(user, ending):
 class Crowd:
     """In a process of its own, so that its clients do not slow down those that are measured."""
 
-    def __init__(self, user):
+    def __init__(self, user, work=crowd, n=CROWD):
         fork = multiprocessing.get_context("fork")
         self.ending = fork.Event()
-        self.process = fork.Process(target=crowd, args=(user, self.ending))
+        self.process = fork.Process(target=at_once, args=(work, n, user, self.ending))
 
     def __enter__(self):
         self.process.start()
@@ -170,13 +188,38 @@ def victim(ann, bob, options):
              crowd_us=crowd, p99_ratio=x)
 
 
+def compiler(ann, bob, options):
+    for user in (ann, bob):
+        user.field("s", 1000)
+    ours = iter(random.sample(range(500_000), 500_000))
+
+    def first_times(seconds):
+        times, end = [], time.monotonic() + seconds
+        while time.monotonic() < end:
+            body = new_expression(next(ours))
+            begun = time.perf_counter()
+            ann.ask("POST", "/v1/evaluate", body)
+            times.append((time.perf_counter() - begun) * 1e3)
+        times.sort()
+        return times[len(times) // 2], times[int(len(times) * 0.9)]
+
+    first_times(0.5)
+    alone = first_times(options.seconds)
+    with Crowd(bob, flood, FLOOD):
+        time.sleep(1)
+        beside = first_times(2 * options.seconds)
+    x = beside[0] / alone[0]
+    show(f"a new expression: p50 {alone[0]:.1f}, p90 {alone[1]:.1f} ms alone; beside {FLOOD} at once of another's {beside[0]:.1f}, "
+         f"{beside[1]:.1f} ms, {x:.1f} x (wanted 3)", x <= 3, case="compiler", alone_ms=alone, flood_ms=beside, p50_ratio=x)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("arrayd")
     p.add_argument("--backend", default="cuda")
     p.add_argument("--edge", type=int, default=512)
     p.add_argument("--seconds", type=float, default=5)
-    p.add_argument("--part", nargs="*", default=["shares", "victim"])
+    p.add_argument("--part", nargs="*", default=["shares", "victim", "compiler"])
     p.add_argument("--option", action="append", default=[])
     options = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -193,6 +236,8 @@ def main():
             shares(ann, bob, options)
         if "victim" in options.part:
             victim(ann, bob, options)
+        if "compiler" in options.part:
+            compiler(ann, bob, options)
         d.proc.terminate()
         d.proc.wait()
     print(f"| missed: {'; '.join(missed) or 'nothing'}")
