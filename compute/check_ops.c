@@ -157,8 +157,26 @@ static bool is_mixed_pair(enum dtype a, enum dtype b)
     return (dtype_kind(a) == KIND_INT && b == DT_U64) || (a == DT_U64 && dtype_kind(b) == KIND_INT);
 }
 
-/* x ** literal. *ret_done false where it is an ordinary power. x ** 2 rounds no worse as a product
- * and is many times cheaper; so are 3 and 4 where they cost at most one more rounding. */
+/* x ** 0.5: the square root but for -0, whose power is 0, and -infinity, whose power is infinity.
+ */
+static enum err_code root(struct checker *c, uint32_t place, uint32_t x, enum dtype t,
+                          uint32_t *ret)
+{
+    struct cval infinite[2] = {{.weak = true, .place = place}, {.weak = true, .place = place}};
+    uint32_t root, plus, minus, below;
+    infinite[0].lit = (struct literal){.kind = LIT_FLOAT, .re = INFINITY};
+    infinite[1].lit = (struct literal){.kind = LIT_FLOAT, .re = -INFINITY};
+    TRY(ops_convert(c, &infinite[0], t, &plus));
+    TRY(ops_convert(c, &infinite[1], t, &minus));
+    TRY(graph_op(c, place, OP_SQRT, &x, &root));
+    TRY(graph_op(c, place, OP_ABS, &root, &root));
+    TRY(graph_op2(c, place, OP_EQUAL, x, minus, &below));
+    return graph_where(c, place, below, plus, root, ret);
+}
+
+/* x ** literal. *ret_done false where it is an ordinary power. x ** 2, x ** -1 and x ** 0.5 round
+ * no worse as a product, a quotient and a root and are several times cheaper; so are 3 and 4 where
+ * they cost at most one more rounding. */
 static enum err_code literal_power(struct checker *c, uint32_t place, const struct cval *args,
                                    enum dtype t, uint32_t *ret, bool *ret_done)
 {
@@ -172,12 +190,17 @@ static enum err_code literal_power(struct checker *c, uint32_t place, const stru
                         "or divide");
     double n = fold_double(p);
     bool cube = dtype_is_integer(t) || t == DT_F32 || t == DT_F64;
-    if (n != 2 && !(cube && (n == 3 || n == 4)))
+    bool real = dtype_is_real_float(t) && (n == -1 || n == 0.5);
+    if (n != 2 && !real && !(cube && (n == 3 || n == 4)))
         return ERR_OK;
     uint32_t x, sq;
     TRY(ops_convert(c, &args[0], t, &x));
-    TRY(graph_op(c, place, OP_SQUARE, &x, &sq));
     *ret_done = true;
+    if (n == 0.5)
+        return root(c, place, x, t, ret);
+    if (n == -1)
+        return graph_op(c, place, OP_RECIPROCAL, &x, ret);
+    TRY(graph_op(c, place, OP_SQUARE, &x, &sq));
     if (n == 2)
         *ret = sq;
     else if (n == 3)

@@ -123,6 +123,7 @@ def test_what_is_anothers_is_not_there(house, accounts):
     bob.fails(404, "not_found", bob.get("/v1/arrays", headers={"Arrayd-Session": session}))
     assert [a["name"] for a in bob.get("/v1/arrays").json()["arrays"]] == ["own"]
     assert bob.get("/v1/jobs").json()["jobs"] == [] and len(bob.get("/v1/sessions").json()["sessions"]) == 1
+    assert ann.get(f"/v1/jobs/{job}?wait=1").json()["state"] == "done"
     np.testing.assert_array_equal(inside.download("u"), np.full(5, 2.))
     for c in (ann, bob, inside):
         c.close()

@@ -15,8 +15,9 @@ I8 = np.array([-128, -3, -1, 0, 1, 2, 100, 127], "int8")
 U8 = np.array([0, 1, 2, 3, 7, 100, 200, 255], "uint8")
 B = np.array([True, False, True, True, False, False, True, False])
 C64 = np.array([1 + 2j, -1j, 0, 3, -2.5 + 1j, 1e3j, 1, -1], "complex64")
+SPECIAL = np.array([-np.inf, np.inf, np.nan, -0.0, 0, 4, 1e-40, 3e38], "float32")
 M = np.arange(12, dtype="float32").reshape(3, 4)
-ARRAYS = dict(f32=F32, f64=F64, i32=I32, i64=I64, i8=I8, u8=U8, b=B, c64=C64, m=M)
+ARRAYS = dict(f32=F32, f64=F64, i32=I32, i64=I64, i8=I8, u8=U8, b=B, c64=C64, m=M, special=SPECIAL)
 np_f32 = np.float32
 
 
@@ -44,6 +45,10 @@ with np.errstate(all="ignore"):
     INFIX = [
         ("f32 + f32", F32 + F32), ("2.0*f32", np_f32(2) * F32), ("f32 - 1", F32 - np_f32(1)), ("1/f32", np_f32(1) / F32),
         ("f32 // 2", F32 // np_f32(2)), ("f32 % 2", F32 % np_f32(2)), ("f32 ** 2", F32 * F32),
+        ("f32 ** -1", np_f32(1) / F32), ("f64 ** -1.0", 1 / F64), ("i32 ** -1.0", 1 / I32.astype("f8")), ("(f32 - 2) ** -1", 1 / (F32 - 2)),
+        ("f32 ** 0.5", np.power(F32, np_f32(0.5))), ("f64 ** 0.5", np.power(F64, 0.5)), ("i32 ** 0.5", np.power(I32, 0.5)),
+        ("pow(special, 0.5)", np.power(SPECIAL, np_f32(0.5))), ("special ** -1", np_f32(1) / SPECIAL),
+        ("1 / special ** 0.5", 1 / np.power(SPECIAL, np_f32(0.5))),
         ("-f32", -F32), ("+f32", F32), ("~i32", ~I32), ("~b", ~B), ("-2**2", np.int64(-4)), ("2**3**2", np.int64(512)),
         ("2**-1", np.float64(0.5)), ("-f32**2", -(F32 * F32)), ("(1 + 2) * 3", np.int64(9)), ("1 + 2*3", np.int64(7)),
         ("7 // 2", np.int64(3)), ("-7 // 2", np.int64(-4)), ("-7 % 3", np.int64(2)), ("7 / 2", np.float64(3.5)),

@@ -88,7 +88,7 @@ def test_worked_examples(page, daemon, daemon_with, api, tmp_path):  # api: what
     """The ```python blocks of a page are one program."""
     text = "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
     if "arrayd.sock" in text:
-        daemon_with("--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export")
+        daemon_with("--backend", "cpu", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export")
     text = text.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
     done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
                           env={**os.environ, "PYTHONPATH": str(REPO / "clients/python/src")})

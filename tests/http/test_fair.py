@@ -97,7 +97,7 @@ def test_a_program_and_a_crowd_share_by_weight(users):
     ann, bob = users()
     j = job(bob)
     for name in "vw":  # large enough that eight connections ask for more than many cores do
-        ann.expect(201, ann.put(f"/v1/arrays/{name}", {**FIELD, "shape": [1024, 1024]}))
+        ann.expect(201, ann.put(f"/v1/arrays/{name}", {**FIELD, "shape": [3072, 3072]}))
     with Crowd(ann, 8, {"expr": "sin(v)*cos(v)", "out": "w"}) as crowd:
         time.sleep(0.3)
         shares(ann, 2.6, 3.4)

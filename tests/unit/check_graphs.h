@@ -27,8 +27,20 @@ static const struct {
             "%1 = const float32 () 3\n"
             "%2 = divide float32 (4, 5) %0 %1\n"
             "return %2\n"},
-    {"u**0.5", "%0 = input float32 (4, 5) u\n"
-               "%1 = const float32 () 0.5\n"
+    {"u**-1", "%0 = input float32 (4, 5) u\n"
+              "%1 = reciprocal float32 (4, 5) %0\n"
+              "return %1\n"},
+    {"u**0.5", /* of -0: 0, of -infinity: infinity */
+     "%0 = input float32 (4, 5) u\n"
+     "%1 = const float32 () inf\n"
+     "%2 = const float32 () -inf\n"
+     "%3 = sqrt float32 (4, 5) %0\n"
+     "%4 = abs float32 (4, 5) %3\n"
+     "%5 = equal bool (4, 5) %0 %2\n"
+     "%6 = where float32 (4, 5) %5 %1 %4\n"
+     "return %6\n"},
+    {"u**1.5", "%0 = input float32 (4, 5) u\n"
+               "%1 = const float32 () 1.5\n"
                "%2 = pow float32 (4, 5) %0 %1\n"
                "return %2\n"},
     {"+floor(real(i8))", "%0 = input int8 (4, 5) i8\n"
