@@ -251,14 +251,21 @@ static bool array_may_be_mapped(const struct array *a)
     return may;
 }
 
-bool array_outstays_exports(struct array *a, bool from_now)
+void array_let_see_no_more(struct array *a)
 {
     struct engine *g = a->buffer->engine;
     pthread_mutex_lock(&g->lock);
     struct storage *st = buffer_storage(a->buffer);
-    if (from_now && atomic_load(&st->exported))
+    if (atomic_load(&st->exported))
         st->outstayed = true;
-    bool does = st->outstayed && may_be_mapped(a->buffer);
+    pthread_mutex_unlock(&g->lock);
+}
+
+bool array_outstays_exports(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool does = buffer_storage(a->buffer)->outstayed && may_be_mapped(a->buffer);
     pthread_mutex_unlock(&g->lock);
     return does;
 }

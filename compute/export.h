@@ -80,9 +80,10 @@ enum err_code engine_export_forget(struct engine_stream *s, struct array *a,
 const char *engine_export_problem(const struct engine *g, int device);
 
 bool array_is_exported(const struct array *a); /* an export of its memory has not ended */
-/* Whether it may leave memory that exports, which have all ended, were of, and should, since
- * somebody may have it mapped who may not see it any more: since this was asked with `from_now`. */
-bool array_outstays_exports(struct array *a, bool from_now);
+/* Somebody who may not see it any more may have its memory mapped, where it was exported. */
+void array_let_see_no_more(struct array *a);
+/* Whether it should leave its memory for that reason, and may: exports of it have all ended. */
+bool array_outstays_exports(const struct array *a);
 /* It may leave that memory and should: it is small, and there are many such, each of which takes a
  * file descriptor or more bytes than it needs. */
 bool array_crowds_exports(const struct array *a);

@@ -158,7 +158,8 @@ static enum err_code leave(struct exports *t, struct array *a, struct err *e)
 void exports_forget(struct exports *t, struct array *a)
 {
     struct err e = ERR_INIT;
-    if (array_outstays_exports(a, true) && leave(t, a, &e) != ERR_OK)
+    array_let_see_no_more(a);
+    if (array_outstays_exports(a) && leave(t, a, &e) != ERR_OK)
         log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
                   "reason", e.message, NULL);
 }
@@ -167,7 +168,7 @@ void exports_forget(struct exports *t, struct array *a)
 static void tidy_up(struct exports *t, struct array *a, bool revoked)
 {
     struct err e = ERR_INIT;
-    if (revoked || array_outstays_exports(a, false))
+    if (revoked || array_outstays_exports(a))
         exports_forget(t, a);
     else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
         log_event(LOG_DEBUG, "a small array stays in memory for exports", "reason", e.message,

@@ -24,6 +24,20 @@ enum err_code handler_plain(struct request *req, struct err *e)
     return r == ERR_OK ? handler_accepts_json(req, e) : r;
 }
 
+void *handler_begin(struct request *req, size_t size, void (*release)(void *state))
+{
+    void *state = arena_alloc(req->arena, size);
+    struct err e = ERR_INIT;
+    if (state) {
+        req->state = state;
+        req->state_free = release;
+    } else {
+        err_oom(&e);
+        http_reply_error(req, &e);
+    }
+    return state;
+}
+
 struct json_limits handler_json_limits(const struct request *req)
 {
     const struct config *c = req->server->config;

@@ -54,6 +54,10 @@ enum err_code handler_plain(struct request *req, struct err *e) must_check;
 /* The Accept half of it. */
 enum err_code handler_accepts_json(struct request *req, struct err *e) must_check;
 
+/* The request's state: `size` zeroed bytes, which `release` is called with when the request has
+ * been answered. NULL: there is no memory, and it has been answered so (ERR_OUT_OF_MEMORY). */
+void *handler_begin(struct request *req, size_t size, void (*release)(void *state));
+
 /* The buffered body as an object; `optional`: an empty body is an absent value. Errors as
  * media_require_json and json_parse; ERR_BAD_FIELD when it is not an object. */
 enum err_code handler_body(struct request *req, bool optional, struct json *ret,

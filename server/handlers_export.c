@@ -157,16 +157,10 @@ static void finish(struct request *req)
 void array_export_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct export_request *x = arena_alloc(req->arena, sizeof *x);
-    if (!x) {
-        err_oom(&e);
-        http_reply_error(req, &e);
+    struct export_request *x = handler_begin(req, sizeof *x, release);
+    if (!x)
         return;
-    }
-    *x = (struct export_request){0};
     gate_init(&x->gate, req);
-    req->state = x;
-    req->state_free = release;
     if (begin(req, x, &e) != ERR_OK) {
         fail(req, &e);
         return;

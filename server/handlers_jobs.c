@@ -74,12 +74,9 @@ static void look_late(struct request *req)
 static void reply_job(struct request *req, int status, int late, struct user_job *take_j,
                       bool at_end, uint64_t ends)
 {
-    struct answer *a = arena_alloc(req->arena, sizeof *a);
+    struct answer *a = handler_begin(req, sizeof *a, answer_free);
     if (!a) {
-        struct err e = ERR_INIT;
         job_unref(take_j);
-        err_oom(&e);
-        http_reply_error(req, &e);
         return;
     }
     a->job = take_j;
@@ -87,8 +84,6 @@ static void reply_job(struct request *req, int status, int late, struct user_job
     a->late = late;
     a->watching = at_end;
     a->ends = ends;
-    req->state = a;
-    req->state_free = answer_free;
     if (at_end) {
         http_may_end(req, look_late);
         if (!late)

@@ -224,16 +224,11 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
 void array_patch(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct patch *p = arena_alloc(req->arena, sizeof *p);
-    if (!p) {
-        err_oom(&e);
-        http_reply_error(req, &e);
+    struct patch *p = handler_begin(req, sizeof *p, patch_free);
+    if (!p)
         return;
-    }
     p->read_only = p->host = -1;
     gate_init(&p->gate, req);
-    req->state = p;
-    req->state_free = patch_free;
     if (check(req, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)

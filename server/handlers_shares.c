@@ -139,16 +139,11 @@ static enum err_code begin_lease(struct request *req, struct lease_request *x, s
 void array_lease_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct lease_request *x = arena_alloc(req->arena, sizeof *x);
-    if (!x) {
-        err_oom(&e);
-        http_reply_error(req, &e);
+    struct lease_request *x = handler_begin(req, sizeof *x, lease_request_free);
+    if (!x)
         return;
-    }
-    *x = (struct lease_request){.settling.done = settled};
+    x->settling.done = settled;
     gate_init(&x->gate, req);
-    req->state = x;
-    req->state_free = lease_request_free;
     if (begin_lease(req, x, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
