@@ -287,6 +287,7 @@ def test_capsules(xp, backend):
             giver.join()
             assert len(_dlpack._live) == live
         m.__dlpack__()  # nobody takes it
+        _dlpack.sweep()
         assert len(_dlpack._live) == live
         copied = _dlpack.Taken(m.__dlpack__(dl_device=(1, 0), copy=True, max_version=(1, 0)))
         assert copied.tensor.address != m._address and np.array_equal(copied.view(), np.arange(24).reshape(4, 6))
@@ -317,6 +318,30 @@ def test_capsules(xp, backend):
         else:
             m.__dlpack__()
     assert len(_dlpack._live) == live
+
+
+def test_a_consumer_that_refuses(xp):
+    """NumPy knows neither bfloat16 nor a GPU's memory. It says so, and what it was handed goes."""
+    x = xp.ones((10, 10), dtype="bfloat16")
+    live = len(_dlpack._live)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # that somebody uses the memory still
+        for _ in range(3):
+            with pytest.raises((RuntimeError, BufferError), match="Unsupported (dtype|device)"):
+                with x.exported("write") as m:
+                    np.from_dlpack(m)
+            assert len(_dlpack._live) == live
+    with x.exported("write") as m:
+        held = m.__dlpack__()  # for later: it stays as it is
+        for _ in range(3):
+            with pytest.raises((RuntimeError, BufferError), match="Unsupported (dtype|device)"):
+                np.from_dlpack(m)
+        _dlpack.sweep()
+        assert len(_dlpack._live) == live + 1
+        t = _dlpack.Taken(held)
+        assert t.tensor.address == m._address
+        t.close()
+        assert len(_dlpack._live) == live
 
 
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)

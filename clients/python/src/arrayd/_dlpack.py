@@ -4,10 +4,14 @@ Written with ctypes, as NumPy's own gives no bfloat16, no device and (before 2.1
 `DLManagedTensorVersioned` where the consumer says that it knows one (`max_version` of 1.0 or more), else a `DLManagedTensor`. The
 structure, and whatever `owner` it was made with, live until the consumer calls its deleter, which it may do on any thread, with or
 without the GIL, and as late as when the interpreter ends.
+
+A capsule that nobody takes has no destructor: a consumer that refuses a tensor drops the capsule while its exception is on the way,
+which such a function would have to put aside, and ctypes, which calls none with an exception pending, cannot. `sweep` finds it instead.
 """
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -49,7 +53,6 @@ class _Versioned(ctypes.Structure):
 _NAME, _NAME_VERSIONED = b"dltensor", b"dltensor_versioned"
 _USED, _USED_VERSIONED = b"used_dltensor", b"used_dltensor_versioned"
 
-_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # of a capsule: with the GIL. No object: its count is 0 by then
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # of a tensor: takes the GIL
 
 _new = ctypes.pythonapi.PyCapsule_New
@@ -58,26 +61,36 @@ _is = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCaps
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 
-_live: Dict[int, Any] = {}  # by address: a structure that a consumer may still use, its extents, and its owner
+_live: Dict[int, List[Any]] = {}  # by address: a structure that a consumer may still use, its extents, its owner, and the capsule
 
 
-# Both are called until the very end of the interpreter, when names of modules are gone: what they use are their defaults.
-def _delete(address: int, live: Dict[int, Any] = _live) -> None:
+# It is called until the very end of the interpreter, when names of modules are gone: what it uses are its defaults.
+def _delete(address: int, live: Dict[int, List[Any]] = _live) -> None:
     live.pop(address, None)
 
 
-def _destroy(capsule: int, is_: Any = _is, pointer: Any = _pointer, names: Tuple[bytes, ...] = (_NAME, _NAME_VERSIONED),
-             live: Dict[int, Any] = _live) -> None:
-    for name in names:  # a consumer renames what it has taken
-        if is_(capsule, name):
-            live.pop(pointer(capsule, name), None)
-
-
-_delete_c, _destroy_c = _Deleter(_delete), _Destructor(_destroy)
+_delete_c = _Deleter(_delete)
 _delete_address = ctypes.cast(_delete_c, ctypes.c_void_p).value
-_destroy_address = ctypes.cast(_destroy_c, ctypes.c_void_p).value
-for _kept in (_delete_c, _destroy_c, _NAME, _NAME_VERSIONED, _USED, _USED_VERSIONED):
+for _kept in (_delete_c, _NAME, _NAME_VERSIONED, _USED, _USED_VERSIONED):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept))  # capsules point to them, and may outlive this module
+
+
+def _references(entry: List[Any]) -> int:
+    return sys.getrefcount(entry[3])
+
+
+_ALONE = _references([None, None, None, object()])  # of what nobody but its entry has: another number in some versions of Python
+
+
+def sweep() -> None:
+    """Lets go of the capsules that nobody has taken and nobody has any more, and of what they were made of."""
+    for where, entry in list(_live.items()):
+        if entry[3] is None:
+            continue
+        if _is(id(entry[3]), _USED) or _is(id(entry[3]), _USED_VERSIONED):
+            entry[3] = None  # the deleter comes, or has come
+        elif _references(entry) == _ALONE:
+            _live.pop(where, None)
 
 
 def dtype_to(t: DType) -> Tuple[int, int]:
@@ -112,12 +125,10 @@ def capsule(address: int, shape: Tuple[int, ...], strides: Tuple[int, ...], dtyp
     else:
         managed = _Managed(tensor, None, _delete_address)
     where = ctypes.addressof(managed)
-    _live[where] = (managed, extents, owner)
-    try:
-        return _new(where, _NAME_VERSIONED if versioned else _NAME, _destroy_address)
-    except BaseException:
-        _live.pop(where, None)
-        raise
+    made = _new(where, _NAME_VERSIONED if versioned else _NAME, None)
+    sweep()
+    _live[where] = [managed, extents, owner, made]
+    return made
 
 
 class Tensor(NamedTuple):

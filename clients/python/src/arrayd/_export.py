@@ -304,6 +304,7 @@ class Exported:
             return
         try:
             memory.synchronize()
+            dl.sweep()
             left = memory.let_go(held)
             self._tell()
         except BaseException:
