@@ -352,7 +352,7 @@ export class Client {
     linspace(start: number, stop: number, num: number, options?: CreateOptions & { endpoint?: boolean }): Promise<RemoteArray>;
     /** Ones on diagonal `k` (0) of n rows and `m` (n) columns. */
     eye(n: number, options?: CreateOptions & { m?: number; k?: number }): Promise<RemoteArray>;
-    /** Philox numbers: uniform in [0, 1), normal, or integers from `low` below `high`; the same for the same `seed` (0). */
+    /** Philox numbers: uniform in [0, 1), normal, or integers from `low` below `high`; the same for the same `seed`, else others each time. */
     random(shape: Shape, options?: CreateOptions & {
         distribution?: "uniform" | "normal" | "integers"; seed?: Integer; low?: Integer; high?: Integer;
     }): Promise<RemoteArray>;

@@ -86,13 +86,13 @@ function stringify(value) {
         }
         if (typeof v === "number" && (!Number.isFinite(v) || Object.is(v, -0)))
             return v === 0 ? raw("-0.0") : String(v);
-        if (v instanceof RemoteArray)
-            return v.id;
-        return ArrayBuffer.isView(v) ? Array.from(v) : v;
+        return v instanceof RemoteArray ? v.id : ArrayBuffer.isView(v) ? Array.from(v) : v;
     });
     return marks ? text.replace(new RegExp(`"${MARK}([^"]*)"`, "g"), "$1") : text;
 }
 
+const freshSeed = () => // Node 18 has no global crypto
+    globalThis.crypto?.getRandomValues(new BigUint64Array(1))[0] ?? Math.floor(Math.random() * 2 ** 53);
 const isSafe = v => BigInt.asIntN(54, v) === v && v !== -(2n ** 53n);
 const mapValues = (object, f) => Object.fromEntries(Object.entries(object).map(([k, v]) => [k, f(v)]));
 const defined = object => Object.fromEntries(Object.entries(object).filter(([, v]) => v !== undefined));
@@ -334,8 +334,8 @@ export class Client {
     }
     /** Ones on diagonal `k` (0) of n rows and `m` (n) columns. */
     eye(n, { m, k, ...options } = {}) { return this.create({ ...options, eye: { n, m, k } }); }
-    /** `distribution` uniform (default), normal or integers from `low` below `high`; `seed`. */
-    random(shape, { distribution = "uniform", seed = 0, low, high, ...options } = {}) {
+    /** `distribution` uniform (default), normal or integers from `low` below `high`; others each time without `seed`. */
+    random(shape, { distribution = "uniform", seed = freshSeed(), low, high, ...options } = {}) {
         return this.create({ ...options, shape: asShape(shape), random: { distribution, seed, low, high } });
     }
     /** Zeros of another's shape, type, ghosts, boundary and spacing. */

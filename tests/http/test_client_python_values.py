@@ -305,6 +305,15 @@ def test_values_that_do_not_fit(xp):  # noqa: F811
     same(xp.asarray(np.array([300]), dtype="uint8"), np.array([300]).astype(np.uint8))  # as astype
 
 
+@pytest.mark.parametrize("more", [{}, {"distribution": "normal"}, {"distribution": "integers", "low": 0, "high": 2**62}])
+def test_random_numbers(xp, more):  # noqa: F811
+    fresh = [xp.random(8, **more) for _ in range(3)]
+    assert len({tuple(x.tolist()) for x in fresh}) == 3
+    assert fresh[0].tolist() == fresh[0].tolist()
+    for seed in (0, 7, 2**64 - 1):
+        assert xp.random(8, seed=seed, **more).tolist() == xp.random((8,), seed=seed, **more).tolist()
+
+
 def test_numbers_that_are_bound_keep_their_dtype(xp):  # noqa: F811
     f = xp.ones((2,), dtype="float32")
     assert xp.evaluate("f*k", f=f, k=xp.asarray(2.0)).dtype == xp.float64

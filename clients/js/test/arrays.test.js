@@ -137,6 +137,7 @@ live("creators", async c => {
     same(await list(c.eye(2, { m: 3, k: 1, dtype: "int8" })), [[0, 1, 0], [0, 0, 1]]);
     const r = await c.random([4], { seed: 2n ** 60n, name: "noise" });
     same(await list(c.random(4, { seed: 2n ** 60n })), await r.toList());
+    assert.notDeepEqual(await list(c.random(4)), await list(c.random(4)));
     same(r.name, "noise");
     const g = await c.zeros([4], { ghost: [1], boundary: ["periodic"], dtype: "float32" });
     await g.put(new Float32Array([1, 2, 3, 4]));

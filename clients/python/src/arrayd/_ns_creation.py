@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from typing import Any, List, Literal, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -126,12 +127,12 @@ class Creation(Base):
             return self._from_host(np.eye(n_rows, m, k), t)
         return self._wrap(create({"eye": {"n": n_rows, "m": m, "k": k}}, (n_rows, m), t))
 
-    def random(self, shape: Extents, *, distribution: str = "uniform", seed: int = 0, low: Optional[Number] = None,
+    def random(self, shape: Extents, *, distribution: str = "uniform", seed: Optional[int] = None, low: Optional[Number] = None,
                high: Optional[Number] = None, dtype: Any = None) -> Array:
-        """Philox4x32-10 numbers, the same for the same seed on every backend: uniform in [0, 1), normal, or integers in
-        [low, high)."""
+        """Philox4x32-10 numbers: uniform in [0, 1), normal, or integers in [low, high). The same for the same seed on every
+        backend; without one, others each time."""
         t = dt.dtype_of(dtype) if dtype is not None else dt.INT64 if distribution == "integers" else dt.FLOAT64
-        spec: Any = {"distribution": distribution, "seed": wire(seed)}
+        spec: Any = {"distribution": distribution, "seed": wire(secrets.randbits(64) if seed is None else seed)}
         spec.update({k: wire(v) for k, v in (("low", low), ("high", high)) if v is not None})
         s = self._shape(shape)
         return self._wrap(create({"shape": list(s), "random": spec}, s, t))
