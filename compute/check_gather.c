@@ -120,6 +120,14 @@ static enum err_code from_the_front(struct checker *c, uint32_t place, const str
     return with(c, place, OP_REMAINDER, j, t->extent, ret);
 }
 
+/* What is wrong with indices is said of them; of the taking where they stand in another text, as a
+ * program's temporary does that was written out (program_inline.c): it is the taking that fails. */
+static uint32_t blamed(const struct checker *c, uint32_t indices, const struct taking *t)
+{
+    const struct expr_node *i = &c->x->nodes[indices], *taking = &c->x->nodes[t->place];
+    return i->source != taking->source && !i->expansion && !taking->expansion ? t->place : indices;
+}
+
 static enum err_code add_guard(struct checker *c, uint32_t place, const struct taking *t,
                                uint32_t j, uint32_t gather)
 {
@@ -134,7 +142,7 @@ static enum err_code add_guard(struct checker *c, uint32_t place, const struct t
     if (arena_grow(c->arena, (void **)&c->guards, &c->cap_guards, c->n_guards, sizeof *c->guards))
         return err_oom(c->e);
     struct guard *g = &c->guards[c->n_guards++];
-    *g = (struct guard){.fault = fault, .gather = gather, .says.place = place};
+    *g = (struct guard){.fault = fault, .gather = gather, .says.place = blamed(c, place, t)};
     g->says.message = arena_printf(c->arena, "an index is out of range for axis %d of extent %lld",
                                    t->axis, (long long)t->extent);
     return g->says.message ? ERR_OK : err_oom(c->e);

@@ -2,6 +2,7 @@
  * took. What a job needs besides the arrays, room for values and the copies that are due, it has
  * before they get what the slice made: where that fails the slice has not been. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -208,11 +209,23 @@ static void adapt(struct user_job *j, const struct program_progress *g)
     j->again = again ? j->again + 1 : 0;
 }
 
+/* The statement that an error is in: the one of its place, which may have been written out in the
+ * one that was run. */
+static int32_t statement_of(const struct err *e, int32_t run)
+{
+    int k, end = 0;
+    bool known = sscanf(e->pointer, "/body/%d%n", &k, &end) == 1 && end > 0 &&
+                 (!e->pointer[end] || e->pointer[end] == '/');
+    return known ? k : run;
+}
+
 /* What the slice was, as far as it ends the job; false: it goes on. */
 static bool is_end(struct user_job *j, const struct program_progress *g, struct job_end *ret)
 {
-    *ret = (struct job_end){
-        .state = JOB_FAILED, .err = g->err, .failed_in = g->failed_in, .statement = g->statement};
+    *ret = (struct job_end){.state = JOB_FAILED,
+                            .err = g->err,
+                            .failed_in = g->failed_in,
+                            .statement = statement_of(&g->err, g->statement)};
     switch (g->state) {
     case PROGRAM_FAILED:
         return true;

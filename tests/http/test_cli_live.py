@@ -118,7 +118,8 @@ def test_a_program_as_json(run, api):
     ("{", ["--steps", "1"], 1, ["standard input: Expecting property name"]),
     ('{"body": 7}', ["--steps", "1"], 1, ["standard input: body is not a list"]),
     ('{"body": ["u += 1", "u -= who"]}', ["--steps", "1"], 1, ["standard input: statement 2: ", "\n    u -= who\n         ^"]),
-    ("v = take(u, astype(u*0, 'int64') + 9)\nu += v", ["--steps", "1"], 1, ["step 1", "out of range"]),
+    ("v = take(u, astype(u*0, 'int64') + 9)\nu += v", ["--steps", "1"], 1,
+     ["standard input:1: at step 1: an index is out of range", "\n    v = take(u, astype(u*0, 'int64') + 9)\n" + " "*37 + "^"]),
     ("u = u/0*0", ["--steps", "1", "--stop-on-nan"], 1, ["NaN"])])
 def test_programs_that_are_wrong(run, api, text, words, status, said):
     api.create(name="u", data=[1.0, 2.0])

@@ -3,6 +3,7 @@ import asyncio
 import http.server
 import json
 import pathlib
+import pickle
 import sys
 import threading
 import time
@@ -183,5 +184,32 @@ def test_waits_take_nobodys_turn(api, daemon):
                 await asyncio.wait_for((await xp.job(job.id)).cancel(), 5)
             assert [(await asyncio.wait_for(w, 5)).state for w in waits] == ["cancelled"] * 2
             assert len(xp._transport._idle) <= 1
+
+    asyncio.run(steps())
+
+
+def test_a_failed_job_names_its_statement(xp, daemon):
+    """As an error of the daemon's that points into the text: what was refused at the beginning looks the same."""
+    u = xp.ones((5,))
+    job = xp.program(["u += 1", "i = astype(u, 'int64') + 6", "u = u + take(u, i)"], steps=10, u=u)
+    with pytest.raises(arrayd.JobFailed) as failed:
+        job.wait(60)
+    e = failed.value
+    assert isinstance(e, arrayd.ArraydError) and isinstance(e, RuntimeError) and e.job is job
+    assert (e.code, e.status, e.pointer, e.offset) == ("bad_index", 422, "/body/2", 8)
+    assert str(e) == (f"job {job.id} failed at step 1: an index is out of range for axis 0 of extent 5 (bad_index)\n"
+                      "    u = u + take(u, i)\n            ^")
+    assert str(pickle.loads(pickle.dumps(e))) == str(e)
+    with pytest.raises(arrayd.JobFailed, match="at step 2: a NaN .*not_a_number") as failed:
+        xp.program(["u = sqrt(0*u - 1 + 2*(0*u + k))", "k -= 1"], steps=9, u=u, k=xp.ones(()), stop_on_nan=True).wait(60)
+    assert failed.value.code == "not_a_number"
+    with pytest.raises(arrayd.JobFailed, match="out of range.*at /body/2"):
+        xp.job(job.id).wait(60)  # whose text is not known here
+
+    async def steps():
+        async with arrayd.aconnect(url(daemon)) as axp:
+            bad = await axp.program(["v = take(v, astype(v + 3, 'int64'))"], steps=2, v=axp.ones(3))
+            with pytest.raises(arrayd.ArraydError, match=r"failed at step 1: .*\n    v = take\(v, astype\(v \+ 3"):
+                await bad.wait(60)
 
     asyncio.run(steps())

@@ -80,6 +80,20 @@ def test_an_index_out_of_range_stops_it(both):
     assert both.download("i")[0] == r["step"]
 
 
+@pytest.mark.parametrize("body, statement, offset", [
+    (["u += 0", "i = astype(u, 'int64') + 6", "u = u + take(u, i)"], 2, 8),  # i is written out there
+    (["v = u*2", "w = take(u, astype(u, 'int64') + 6)", "u = v + w"], 1, 31),  # w is, and what is wrong stands in it
+    (["i = astype(u, 'int64') + 6", "u = u + take(u, i) + 0*i"], 1, 8),
+    (["u += 1", "u = u + take(u, astype(u, 'int64') + 6)"], 1, 35),
+])
+def test_the_statement_is_that_of_the_place(both, body, statement, offset):
+    """Of temporaries that are written out where they are used, too."""
+    hold(both, "u", np.ones(5))
+    r = run(both, body, 20)
+    assert (r["state"], r["error"]["code"], r["failed_statement"]) == ("failed", "bad_index", statement)
+    assert (r["error"]["pointer"], r["error"]["offset"]) == (f"/body/{statement}", offset)
+
+
 def test_a_copy_that_cannot_be_made_stops_it_before_its_step(daemon_with):
     """And is made when the job goes on: none is left out."""
     api = daemon_with("--max-arrays", 4).client()

@@ -139,8 +139,8 @@ async def _in_thread(function: Callable[..., Any], *args: Any, undo: Optional[Ca
 class AsyncJob(JobStatus):
     """A program on its way: `await job.wait()`, or `async for status in job:` for its progress."""
 
-    def __init__(self, client: "AsyncClient", status: Dict[str, Any], arrays: List[Array]):
-        super().__init__(client, status, arrays)
+    def __init__(self, client: "AsyncClient", status: Dict[str, Any], arrays: List[Array], texts: Optional[Mapping[str, str]] = None):
+        super().__init__(client, status, arrays, texts)
         self._client = client
 
     async def refresh(self) -> "AsyncJob":

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from ._errors import ConnectionLost, NotFound
+from ._errors import ArraydError, ConnectionLost, NotFound, place_of
 from ._replies import EVENT, JOB, parsed
 from ._requests import Request, Steps
 
@@ -17,13 +17,37 @@ if TYPE_CHECKING:
 ENDED = ("done", "failed", "cancelled")
 
 
-class JobFailed(RuntimeError):
-    """A program that came to no good end; `job` has the step and the statement."""
+def failure_of(status: Dict[str, Any]) -> ArraydError:
+    """Why a job failed; its place is one of the program's request."""
+    p: Dict[str, Any] = status.get("error") or {}
+    statement = status.get("failed_statement")
+    pointer = p.get("pointer") or (None if statement is None else f"/body/{statement}")
+    return ArraydError(int(p.get("status", 0)), str(p.get("code", "unknown")), str(p.get("detail", "no reason was given")), pointer,
+                       p.get("offset"))
+
+
+def failed_at(status: Dict[str, Any]) -> str:
+    """How far a job came that failed, in words."""
+    return f"at step {status['failed_step']}" if status.get("failed_step") else f"after step {status.get('step', 0)}"
+
+
+class JobFailed(ArraydError, RuntimeError):
+    """A program that came to no good end: the daemon's `code` and `detail`, and the statement, with a mark below the place where that is
+    known. `job` has all that the daemon said: `job.status["failed_step"]`."""
 
     def __init__(self, job: "JobStatus"):
         self.job = job
-        error = job.status.get("error") or {}
-        super().__init__(f"job {job.id} {job.state} at step {job.step}: {error.get('detail', 'no reason was given')}")
+        e = failure_of(job.status)
+        super().__init__(e.status, e.code, e.detail, e.pointer, e.offset, place_of(e, job.texts))
+
+    def _text(self) -> str:
+        return f"job {self.job.id} {self.job.state} {failed_at(self.job.status)}: {super()._text()}"
+
+    def with_expression(self, expression: str) -> "ArraydError":
+        return self  # it has the statement
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.job,)
 
 
 class JobStatus:
@@ -32,9 +56,10 @@ class JobStatus:
     LONGEST = 30.0  # seconds that one request waits for its end, unless the transport's patience is shorter
     PAUSE_S = 0.05  # between requests where it waits for less than HTTP can say
 
-    def __init__(self, client: "Namespace", status: Dict[str, Any], arrays: List["Array"]):
+    def __init__(self, client: "Namespace", status: Dict[str, Any], arrays: List["Array"], texts: Optional[Mapping[str, str]] = None):
         self._namespace, self.status = client, status
         self._arrays = arrays  # they live as long as it may write to them
+        self.texts = texts or {}  # by JSON pointers: the statements and expressions, of a program that this client began
 
     def __repr__(self) -> str:
         return f"<arrayd.{type(self).__name__} {self.id}: {self.state}, step {self.step} of {self.status.get('steps')}>"
@@ -141,8 +166,8 @@ class StepsBar:
 class Job(JobStatus):
     """A program on its way."""
 
-    def __init__(self, client: "Client", status: Dict[str, Any], arrays: List["Array"]):
-        super().__init__(client, status, arrays)
+    def __init__(self, client: "Client", status: Dict[str, Any], arrays: List["Array"], texts: Optional[Mapping[str, str]] = None):
+        super().__init__(client, status, arrays, texts)
         self._client = client
 
     def refresh(self) -> "Job":

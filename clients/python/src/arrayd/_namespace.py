@@ -139,8 +139,8 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         yield from self._asking_about("PUT", f"/v1/functions/{segment(name)}", {"params": list(params), "expr": expr}, {"/expr": expr})
 
     def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
-                           optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array]]]:
-        """The job's status, and the arrays that it may write to."""
+                           optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array], Dict[str, str]]]:
+        """The job's status, the arrays that it may write to, and its texts by JSON pointers."""
         given = self._to_bind(bind)
         assigned: List[Array] = [v for v in given.values() if isinstance(v, Array)]
         for v in assigned:
@@ -153,7 +153,8 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         texts = {f"/body/{k}": text for k, text in enumerate(spec["body"])}
         texts.update({f"/record/{series}": text for series, text in spec.get("record", {}).items() if series.isidentifier()})
         texts["/until"] = spec.get("until")
-        return (yield from self._asking_about("POST", "/v1/programs", spec, texts)).json(JOB), assigned
+        texts = {place: text for place, text in texts.items() if isinstance(text, str)}
+        return (yield from self._asking_about("POST", "/v1/programs", spec, texts)).json(JOB), assigned, texts
 
     # --- values ---
 

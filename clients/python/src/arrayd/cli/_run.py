@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Any, Dict, List
 
-from .._errors import ArraydError
-from .._jobs import Job, JobFailed
+from .._errors import ArraydError, place_of
+from .._jobs import Job, JobFailed, failed_at, failure_of
 from .._replies import JOB
 from .._requests import Request
 from ._bar import Bar
@@ -178,9 +178,7 @@ def _ended(context: Context, job: Job, program: Program) -> int:
     if job.state == "cancelled":
         complain(f"{job.id} was cancelled by somebody else after step {job.step} of {s['steps']}")
         return 1
-    problem = s.get("error") or {}
-    where, text = program.places.get(f"/body/{s.get('failed_statement')}", ("", None))
-    e = ArraydError(int(problem.get("status", 0)), str(problem.get("code", "failed")), str(problem.get("detail", "it failed")))
-    at = f"step {s['failed_step']}" if s.get("failed_step") else f"after step {job.step}"
+    e, at = failure_of(s), failed_at(s)
+    where, text = place_of(e, program.places) or ("", None)
     complain(explained(e, f"{where}: {at}" if where else at, text))
     return 1
