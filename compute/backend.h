@@ -48,6 +48,13 @@ struct backend_config {
     void *lost_user;
 };
 
+/* What memory is handed out for, where the system can make that so. */
+enum share_mode {
+    SHARE_READ,   /* its descriptor is for reading */
+    SHARE_SEALED, /* so is every other that can be made of that */
+    SHARE_WRITE
+};
+
 /* Memory that another process can map. */
 struct shared_block {
     void *data;     /* as alloc's; NULL: none */
@@ -160,19 +167,19 @@ struct backend_ops {
      * `size` bytes. share_problem: why there is none on a device, static text for a person; NULL:
      * there is. share_alloc: ERR_OUT_OF_MEMORY; ERR_OVERLOADED where there are too many descriptors
      * (`must`: as long as the process may have any, else only while there are plenty).
-     * share_export: *ret_fd, the caller's to close, with CLOEXEC; not `write`: for reading alone
-     * where the system can make that so. It may be called while another thread does or work uses
-     * the memory. Where there is share_fits, memory is handed out for reading or for writing, not
-     * for both at once; share_fits: whether, after what it was handed out for, it can be.
+     * share_export: *ret_fd, the caller's to close, with CLOEXEC. It may be called while another
+     * thread does or work uses the memory. Where there is share_fits, memory is not handed out
+     * SHARE_SEALED and SHARE_WRITE at once; share_fits: whether, after what it was handed out for,
+     * it can be.
      * share_free takes as long as it takes to give pages back: not under a lock, nor on a thread
      * that serves; nothing may use the memory any more. */
     const char *(*share_problem)(struct backend *b, int device);
     enum err_code (*share_alloc)(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e);
     bool (*share_fits)(struct backend *b, int device, const struct shared_block *share,
-                       bool write); /* NULL: always */
+                       enum share_mode mode); /* NULL: always */
     enum err_code (*share_export)(struct backend *b, int device, const struct shared_block *share,
-                                  bool write, int *ret_fd, struct err *e);
+                                  enum share_mode mode, int *ret_fd, struct err *e);
     void (*share_free)(struct backend *b, int device, const struct shared_block *share);
     /* "GPU-…" as NVIDIA writes it; "" for what has none. */
     void (*uuid)(struct backend *b, int device, char ret[DEVICE_UUID]);

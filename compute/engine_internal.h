@@ -67,7 +67,7 @@ struct buffer {
     uint64_t id; /* array_buffer_id */
     _Atomic uint64_t version;
     /* not ended; with the lock held while the first comes: the storage stays until the last goes */
-    _Atomic uint32_t exports, exports_write;
+    _Atomic uint32_t exports, exports_write, exports_sealed;
     /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
     _Atomic bool loose_bool;
     /* in the order of their last use, under engine->buffers_lock */

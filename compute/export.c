@@ -21,7 +21,7 @@ struct export
 {
     struct array *array;     /* a reference */
     struct storage *storage; /* a reference: it is in use, so that nobody evicts it */
-    bool write;
+    bool write, sealed;
 };
 
 const char *engine_export_problem(const struct engine *g, int device)
@@ -69,6 +69,7 @@ static void pin(struct export *p, struct storage *st)
     if (atomic_fetch_add(&b->exports, 1) == 0)
         atomic_fetch_add(&c->bytes, st->share.size);
     atomic_fetch_add(p->write ? &c->writers : &c->readers, 1);
+    atomic_fetch_add(&b->exports_sealed, p->sealed);
     if (!p->write)
         return;
     if (p->array->dtype == DT_BOOL) /* who writes from outside may write any byte */
@@ -89,6 +90,7 @@ void engine_export_end(struct export *p)
         atomic_store(&b->version, engine_next_version(g));
         atomic_fetch_sub(&b->exports_write, 1);
     }
+    atomic_fetch_sub(&b->exports_sealed, p->sealed);
     if (atomic_fetch_sub(&b->exports, 1) == 1)
         atomic_fetch_sub(&c->bytes, p->storage->share.size);
     pthread_mutex_unlock(&g->lock);
@@ -135,14 +137,19 @@ static void worked(void *user, enum err_code result, double device_ms)
     arrive(x);
 }
 
-/* With the lock held: it is exported for the other of reading and writing, and its memory can be
- * handed out for one only. */
+static enum share_mode mode_of(const struct exporting *x)
+{
+    return x->write ? SHARE_WRITE : x->sealed ? SHARE_SEALED : SHARE_READ;
+}
+
+/* With the lock held: it is exported in a way that its memory cannot be handed out in beside this.
+ */
 static bool is_opposed(const struct exporting *x)
 {
     struct buffer *b = x->array->buffer;
-    uint32_t writers = atomic_load(&b->exports_write);
     return x->engine->backend->ops->share_fits &&
-           (x->write ? atomic_load(&b->exports) > writers : writers > 0);
+           ((x->write && atomic_load(&b->exports_sealed) > 0) ||
+            (x->sealed && atomic_load(&b->exports_write) > 0));
 }
 
 /* With the lock held: whether it cannot be exported as it is. Who writes from outside must not
@@ -151,7 +158,7 @@ static bool has_to_move(const struct exporting *x, const struct storage *st)
 {
     struct backend *b = x->engine->backend;
     return !st->share.data || (x->write && atomic_load(&st->pins) > 0) || is_opposed(x) ||
-           (b->ops->share_fits && !b->ops->share_fits(b, st->device, &st->share, x->write));
+           (b->ops->share_fits && !b->ops->share_fits(b, st->device, &st->share, mode_of(x)));
 }
 
 static enum err_code cannot_move(const struct exporting *x, struct err *e)
@@ -369,7 +376,7 @@ static void describe(struct exporting *x)
     r->offset = a->view.offset * (int64_t)dtype_size(a->dtype);
     r->device = st->device;
     b->ops->uuid(b, st->device, r->uuid);
-    x->code = b->ops->share_export(b, st->device, &st->share, x->write, &r->fd, &x->err);
+    x->code = b->ops->share_export(b, st->device, &st->share, mode_of(x), &r->fd, &x->err);
 }
 
 void engine_export(struct engine_stream *s, struct exporting *x)
@@ -384,6 +391,7 @@ void engine_export(struct engine_stream *s, struct exporting *x)
     if (x->export) {
         x->export->array = array_ref(x->array);
         x->export->write = x->write;
+        x->export->sealed = x->sealed && !x->write;
         buffer_touch(x->array->buffer);
         code = begin(s, x, &x->err);
     } else {

@@ -43,14 +43,15 @@ struct exported {
 struct exporting {
     struct array *array; /* the caller's reference, until done */
     bool write;
+    bool sealed; /* not write: who has the memory may not come to write to it */
     /* Told once, possibly before engine_export returns, from any thread; must not block. */
     void (*done)(struct exporting *x);
     void *user;
 
     /* When told: ERR_OK and the rest, or why not. ERR_FORBIDDEN: exports are off, or this device
      * cannot (engine_export_problem). ERR_CONFLICT: nothing there (size 0); an array
-     * that is exported already would have to move: on the CPU, as it is exported for the other of
-     * reading and writing; or (`write`) as a download is reading it.
+     * that is exported already would have to move: on the CPU, as it is exported `sealed` or for
+     * writing and this is the other; or (`write`) as a download is reading it.
      * ERR_OUT_OF_MEMORY, ERR_QUOTA: there is no room to move it. ERR_OVERLOADED: no descriptor is
      * left. Otherwise what the work said that the contents come from. The array is as it was. */
     enum err_code code;

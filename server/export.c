@@ -23,7 +23,6 @@
 #include "compute/base/mem.h"
 #include "server/auth.h"
 #include "server/lease_use.h"
-#include "server/session.h"
 #include "server/share.h"
 
 #define TICK_S  1.0  /* how often it is looked whether a principal is still there */
@@ -35,7 +34,6 @@ struct offer {
     struct exporting asked; /* first */
     struct exports *table;
     struct lease_settling settling;
-    struct session *session; /* in whose order the engine is asked; then NULL */
     struct offer *prev, *next;
     uint32_t refs;
     enum offer_state state;
@@ -185,7 +183,6 @@ static void finish(struct offer *o, enum offer_end how)
         (atomic_load(&o->asked.array->refs) > 1 || array_buffer_shared(o->asked.array)))
         tidy_up(t, o->asked.array, how == OFFER_REVOKED);
     array_unref(o->asked.array);
-    session_unref(o->session);
     lease_unpin(t->config.leases, o->buffer, o->lease);
     if (there)
         log_event(LOG_DEBUG, "an export has ended", "how", end_names[how], "mode",
@@ -249,7 +246,7 @@ static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, 
 /* --- for requests --- */
 
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
-                        const char *shared, bool write, uid_t uid, struct offer **ret,
+                        const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
                         struct err *e)
 {
     struct offer *o = mem_calloc(1, sizeof *o);
@@ -267,6 +264,7 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     o->asked.exported.fd = -1;
     o->asked.array = array_ref(a);
     o->asked.write = write;
+    o->asked.sealed = sealed;
     o->refs = 2;
     pthread_mutex_lock(&t->lock);
     if (t->stopped)
@@ -310,15 +308,22 @@ static void settled(struct lease_settling *s)
     pthread_mutex_lock(&t->lock);
     bool unwanted = o->unwanted;
     pthread_mutex_unlock(&t->lock);
-    if (!unwanted) {
-        engine_export(o->session->stream, &o->asked);
+    if (unwanted) {
+        o->asked.code = err_set(&o->asked.err, ERR_CONFLICT, "nobody waits for the export");
+        answered(&o->asked);
         return;
     }
-    o->asked.code = err_set(&o->asked.err, ERR_CONFLICT, "nobody waits for the export");
-    answered(&o->asked);
+    struct engine_stream *own = NULL; /* only what uses the memory is waited for */
+    o->asked.code =
+        engine_stream_new(t->config.engine, array_device(o->asked.array), &own, &o->asked.err);
+    if (own)
+        engine_export(own, &o->asked);
+    else
+        answered(&o->asked);
+    engine_stream_unref(own);
 }
 
-void offer_ask(struct offer *o, struct session *s, void (*wake)(void *user), void *user)
+void offer_ask(struct offer *o, void (*wake)(void *user), void *user)
 {
     struct exports *t = o->table;
     pthread_mutex_lock(&t->lock);
@@ -328,7 +333,6 @@ void offer_ask(struct offer *o, struct session *s, void (*wake)(void *user), voi
         o->refs++;
         o->wake = wake;
         o->user = user;
-        o->session = session_ref(s);
         o->settling.done = settled;
         o->asked.done = answered;
     }
@@ -343,7 +347,6 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
 {
     struct exports *t = o->table;
     enum err_code r = ERR_OK;
-    struct session *session = NULL; /* it may expire again */
     pthread_mutex_lock(&t->lock);
     if (o->asked.code != ERR_OK) {
         *e = o->asked.err;
@@ -352,8 +355,6 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
         r = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
     } else {
         o->state = OPEN;
-        session = o->session;
-        o->session = NULL;
         o->until_ns = clock_ns() + (uint64_t)(t->config.timeout * 1e9);
         id_make('x', o->token);
         t->opened++;
@@ -361,7 +362,6 @@ enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
         ret->memory.fd = -1;
     }
     pthread_mutex_unlock(&t->lock);
-    session_unref(session);
     if (r == ERR_OK)
         tell(t);
     return r;

@@ -22,7 +22,6 @@
 struct exports;
 struct offer; /* reference-counted */
 struct principal;
-struct session;
 
 struct exports_config {
     struct engine *engine;
@@ -43,15 +42,15 @@ void exports_free(struct exports *t); /* after exports_stop_all; NULL allowed */
 /* --- for requests --- */
 
 /* `shared`: the id of somebody else's array, which he shares; NULL: it is the claim's. The offer
- * ends when he has it no more. The lease is taken. Every offer goes back with offer_close.
- * ERR_LOCKED, ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
+ * ends when he has it no more. `sealed`: as in struct exporting. The lease is taken. Every offer
+ * goes back with offer_close. ERR_LOCKED, ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
-                        const char *shared, bool write, uid_t uid, struct offer **ret,
+                        const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
                         struct err *e) must_check;
-/* When everybody who was before the lease has sent his work the engine makes the memory ready, in
- * the session's order: wake(user) is told once, by any thread, perhaps at once, but not after
- * offer_close. */
-void offer_ask(struct offer *o, struct session *s, void (*wake)(void *user), void *user);
+/* When everybody who was before the lease has sent his work the engine makes the memory ready,
+ * behind what uses it and nothing else: wake(user) is told once, by any thread, perhaps at once,
+ * but not after offer_close. */
+void offer_ask(struct offer *o, void (*wake)(void *user), void *user);
 /* After that: from now on the token can be presented, by processes of the user `uid`. Or why not.
  */
 struct offered {

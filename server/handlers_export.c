@@ -112,7 +112,8 @@ static enum err_code begin(struct request *req, struct export_request *x, struct
         r = err_oom(e);
     if (r == ERR_OK)
         r = offer_new(req->server->exports, &claim, x->handle.array,
-                      x->handle.shared ? x->handle.id : NULL, x->write, x->uid, &x->offer, e);
+                      x->handle.shared ? x->handle.id : NULL, x->write,
+                      x->handle.shared || x->handle.read_only, x->uid, &x->offer, e);
     return r == ERR_OK ? still_there(req, x, e) : r;
 }
 
@@ -168,6 +169,6 @@ void array_export_post(struct request *req)
     jobs_settle(req->server->jobs); /* programs write nothing from here on */
     http_may_end(req, NULL);
     gate_arm(&x->gate);
-    offer_ask(x->offer, x->session, gate_wake, &x->gate);
+    offer_ask(x->offer, gate_wake, &x->gate);
     gate_wait(&x->gate, finish);
 }

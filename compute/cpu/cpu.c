@@ -111,17 +111,18 @@ static enum err_code share_alloc(struct backend *b, int device, int64_t size, bo
     return cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e);
 }
 
-static bool share_fits(struct backend *b, int device, const struct shared_block *share, bool write)
+static bool share_fits(struct backend *b, int device, const struct shared_block *share,
+                       enum share_mode mode)
 {
     (void)b, (void)device;
-    return cpu_share_fits(share, write);
+    return cpu_share_fits(share, mode);
 }
 
 static enum err_code share_export(struct backend *b, int device, const struct shared_block *share,
-                                  bool write, int *ret_fd, struct err *e)
+                                  enum share_mode mode, int *ret_fd, struct err *e)
 {
     (void)b, (void)device;
-    return cpu_share_export(share, write, ret_fd, e);
+    return cpu_share_export(share, mode, ret_fd, e);
 }
 
 static void share_free(struct backend *b, int device, const struct shared_block *share)

@@ -6,9 +6,9 @@
  *
  * Descriptors: each block keeps one, which is handed on for writing. For reading the file is opened
  * anew, read-only, by its name in /proc. Who has that descriptor, and runs as the same user, could
- * open it once more, for writing, in the same way: so the file is sealed against writing first. The
- * mapping that there is goes on being written, but nobody gets another, for ever: memory that was
- * handed out for reading is not what can be handed out for writing. A client that has it for
+ * open it once more, for writing, in the same way: for who may not write the file is sealed against
+ * that first. The mapping that there is goes on being written, but nobody gets another, for ever:
+ * memory that was so handed out is not what can be handed out for writing. A client that has it for
  * writing can set seals himself; what he can bring about is that the array has to move. Before
  * Linux 5.1, without that seal, only the file's mode (0600) keeps other users from writing. */
 #include "compute/cpu/share.h"
@@ -172,12 +172,12 @@ enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
     return code;
 }
 
-bool cpu_share_fits(const struct shared_block *share, bool write)
+bool cpu_share_fits(const struct shared_block *share, enum share_mode mode)
 {
     int seals = fcntl((int)share->handle, F_GET_SEALS);
-    if (write)
+    if (mode == SHARE_WRITE)
         return !(seals & F_SEAL_FUTURE_WRITE);
-    return (seals & F_SEAL_FUTURE_WRITE) || !(seals & F_SEAL_SEAL);
+    return mode == SHARE_READ || (seals & F_SEAL_FUTURE_WRITE) || !(seals & F_SEAL_SEAL);
 }
 
 /* For all who get a descriptor from here on. */
@@ -190,16 +190,16 @@ static enum err_code seal(int fd, struct err *e)
     return err_set(e, ERR_CONFLICT, "the array's memory has been sealed by who had it for writing");
 }
 
-enum err_code cpu_share_export(const struct shared_block *share, bool write, int *ret_fd,
+enum err_code cpu_share_export(const struct shared_block *share, enum share_mode mode, int *ret_fd,
                                struct err *e)
 {
     char path[64];
-    enum err_code code = write ? ERR_OK : seal((int)share->handle, e);
+    enum err_code code = mode == SHARE_SEALED ? seal((int)share->handle, e) : ERR_OK;
     if (code != ERR_OK)
         return code;
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)share->handle);
-    int fd =
-        write ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0) : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = mode == SHARE_WRITE ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0)
+                                 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return no_descriptor(e, "the array's memory cannot be handed out");
     *ret_fd = fd;

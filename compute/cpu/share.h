@@ -1,5 +1,5 @@
 /* Array memory that other processes can map: each block a memfd of its own, sealed so that nobody
- * can make it shorter under whoever has it mapped, and once it is handed out for reading, so that
+ * can make it shorter under whoever has it mapped, and once it is handed out SHARE_SEALED, so that
  * nobody else can write to it.
  *
  * Called by cpu.c. Thread-safe; backend.h's share_… functions say what each does. */
@@ -13,8 +13,8 @@ const char *cpu_share_problem(void);
 /* Counted as live memory of `m`. */
 enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
                               struct shared_block *ret, struct err *e) must_check;
-bool cpu_share_fits(const struct shared_block *share, bool write);
-enum err_code cpu_share_export(const struct shared_block *share, bool write, int *ret_fd,
+bool cpu_share_fits(const struct shared_block *share, enum share_mode mode);
+enum err_code cpu_share_export(const struct shared_block *share, enum share_mode mode, int *ret_fd,
                                struct err *e) must_check;
 void cpu_share_free(struct cpu_memory *m, const struct shared_block *share);
 

@@ -134,7 +134,7 @@ const char *cuda_share_problem(struct backend *b, int device);
 enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
                                struct shared_block *ret, struct err *e);
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                bool write, int *ret_fd, struct err *e);
+                                enum share_mode mode, int *ret_fd, struct err *e);
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share);
 
 /* --- slab.c, transfer.c, pack.c --- */

@@ -234,10 +234,10 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
 }
 
 enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
-                                bool write, int *ret_fd, struct err *e)
+                                enum share_mode mode, int *ret_fd, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    (void)write; /* whoever maps it chooses his own access */
+    (void)mode; /* whoever maps it chooses his own access */
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
     *ret_fd = share_fds_get(&d->share_fds, share->handle);

@@ -1,5 +1,4 @@
 """Exports: what clients see of the memory, and what the lease lets others do meanwhile."""
-import fcntl
 import json
 import mmap
 import os
@@ -14,8 +13,6 @@ from client import NPY, OCTETS
 from conftest import settle, until
 from exported import Export, descriptors, figures, present
 from test_leases import DATA, DELETES, FREE, READS, UNDOES, WRITES, prepare, send
-
-GET_SEALS, SIZE_SEALS, WRITE_SEALS = 1034, 2 | 4, 1 | 16  # F_GET_SEALS; SHRINK, GROW; SEAL, FUTURE_WRITE
 
 
 @pytest.fixture(params=["cpu", "gpu"])
@@ -69,41 +66,6 @@ def test_a_reader_sees_what_the_daemon_writes(c):
         c.expect(204, c.request("PUT", "/v1/arrays/u/data", DATA.tobytes(), x.lease, content_type=OCTETS))
         c.expect(200, c.get("/v1/arrays/u/data", headers=x.lease))
         assert np.array_equal(m, DATA)
-
-
-def test_a_readers_descriptor_is_for_reading(c):
-    with Export(c, "u") as x, Export(c, "u") as y:  # several at once
-        assert np.array_equal(x.array(), y.array())
-        if is_gpu(c):
-            pytest.skip("CUDA knows no such descriptors")
-        assert fcntl.fcntl(x.fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-        assert fcntl.fcntl(x.fd, GET_SEALS) & (SIZE_SEALS | WRITE_SEALS) == SIZE_SEALS | WRITE_SEALS
-        with pytest.raises(PermissionError):
-            mmap.mmap(x.fd, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        with pytest.raises(OSError):
-            os.write(x.fd, b"x")
-        again = os.open(f"/proc/self/fd/{x.fd}", os.O_RDWR)  # the file is of the same user
-        with pytest.raises(PermissionError):
-            mmap.mmap(again, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
-        with pytest.raises(PermissionError):
-            os.write(again, b"x")
-        os.close(again)
-        y.finish()
-        c.fails(409, "conflict", c.post("/v1/arrays/u/export", {"mode": "write"}, headers=x.lease))  # not both at once
-    with Export(c, "u", "write") as x:  # nor the same memory
-        x.array()[...] += 1
-    with Export(c, "u") as x:
-        assert np.array_equal(x.array(), DATA + 1)
-
-
-def test_nobody_changes_the_size(c):
-    with Export(c, "u", "write") as x:
-        if is_gpu(c):
-            pytest.skip("a handle of the driver's has no size")
-        assert fcntl.fcntl(x.fd, GET_SEALS) & SIZE_SEALS == SIZE_SEALS
-        for size in (0, 1 << 30):
-            with pytest.raises(OSError):
-                os.ftruncate(x.fd, size)
 
 
 def test_any_bytes_may_be_written(c):

@@ -1,4 +1,5 @@
 """Exports of arrays that others share: what may be had, and what is left of it when the share has gone."""
+import fcntl
 import os
 import time
 
@@ -8,6 +9,8 @@ import pytest
 from conftest import settle
 from exported import Export, figures
 from test_leases import DATA
+
+GET_SEALS, FUTURE_WRITE = 1034, 16  # <linux/fcntl.h>
 
 
 @pytest.fixture(params=["cpu", "gpu"])
@@ -70,6 +73,7 @@ def test_lowered_to_reading(ann, bob):
             x.drop()
         else:
             assert figures(ann)[""] == 1
+            assert fcntl.fcntl(x.fd, GET_SEALS) & FUTURE_WRITE  # opened anew neither
             share(ann, a, "write")
     assert figures(ann)[""] == 0
 

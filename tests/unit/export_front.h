@@ -23,19 +23,34 @@ static inline void told(struct exporting *x)
     atomic_store((_Atomic int *)x->user, (int)x->code);
 }
 
-static inline void begin_export(struct fixture *f, struct array *a, bool write, struct exporting *x,
-                                _Atomic int *done)
+static inline void begin_export_so(struct fixture *f, struct array *a, bool write, bool sealed,
+                                   struct exporting *x, _Atomic int *done)
 {
-    *x = (struct exporting){.array = a, .write = write, .done = told, .user = (void *)done};
+    *x = (struct exporting){
+        .array = a, .write = write, .sealed = sealed, .done = told, .user = (void *)done};
     atomic_store(done, WAITING);
     engine_export(f->s, x);
 }
 
-static inline enum err_code export(struct fixture *f, struct array *a, bool write,
-                                   struct exporting *x) {
-    _Atomic int done; begin_export(f, a, write, x, &done);
+/* For writing, or for who may not. */
+static inline void begin_export(struct fixture *f, struct array *a, bool write, struct exporting *x,
+                                _Atomic int *done)
+{
+    begin_export_so(f, a, write, !write, x, done);
+}
+
+static inline enum err_code export_so(struct fixture *f, struct array *a, bool write, bool sealed,
+                                      struct exporting *x)
+{
+    _Atomic int done;
+    begin_export_so(f, a, write, sealed, x, &done);
     assert_int_not_equal(atomic_load(&done), WAITING);
     return x->code;
+}
+
+static inline enum err_code export(struct fixture *f, struct array *a, bool write,
+                                   struct exporting *x) {
+    return export_so(f, a, write, !write, x);
 }
 
 static inline double *map(const struct exporting *x, bool write)

@@ -107,14 +107,19 @@ static void cannot_be_reopened(int fd)
 static void what_a_descriptor_can_do(void **state)
 {
     (void)state;
+    static const struct {
+        bool write, sealed;
+    } asked[] = {{false, false}, {false, true}, {true, false}};
     struct fixture f;
     struct exporting x;
     struct stat status;
     open_fixture_sharing(&f, AT_ONCE);
-    for (int write = 0; write <= 1; write++) {
-        assert_int_equal(export(&f, f.a, write, &x), ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        const bool write = asked[i].write;
+        assert_int_equal(export_so(&f, f.a, write, asked[i].sealed, &x), ERR_OK);
         int fd = x.exported.fd;
-        const int seals = F_SEAL_SHRINK | F_SEAL_GROW | (write ? 0 : FUTURE_WRITE | F_SEAL_SEAL);
+        const int seals =
+            F_SEAL_SHRINK | F_SEAL_GROW | (asked[i].sealed ? FUTURE_WRITE | F_SEAL_SEAL : 0);
         void *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         assert_int_equal(p != MAP_FAILED, write);
         assert_true(write || errno == EACCES);
@@ -129,36 +134,39 @@ static void what_a_descriptor_can_do(void **state)
         assert_int_equal(status.st_size, PAGE);
         if (write)
             munmap(p, PAGE);
-        else
+        if (asked[i].sealed)
             cannot_be_reopened(fd);
         end_export(&x);
     }
     close_fixture(&f);
 }
 
-/* Memory is moved where it was handed out for reading and is to be written, or where who had it for
+/* Memory is moved where it was handed out sealed and is to be written, or where who had it for
  * writing has sealed it; else it stays, and what is in it always does. */
 static void from_reading_to_writing(void **state)
 {
     (void)state;
     static const struct {
-        bool write, moves;
+        enum { SEALED, PLAIN, WRITE } how;
+        bool moves;
         int seals; /* that the client sets */
-    } turns[] = {{false, false, 0}, {false, false, 0}, {true, true, 0},
-                 {true, false, 0},  {false, false, 0}, {true, true, F_SEAL_SEAL},
-                 {true, false, 0},  {false, true, 0},  {true, true, FUTURE_WRITE},
-                 {true, true, 0}};
+    } turns[] = {{SEALED, false, 0},          {SEALED, false, 0}, {WRITE, true, 0},
+                 {WRITE, false, 0},           {PLAIN, false, 0},  {WRITE, false, 0},
+                 {SEALED, false, 0},          {PLAIN, false, 0},  {WRITE, true, F_SEAL_SEAL},
+                 {WRITE, false, 0},           {PLAIN, false, 0},  {SEALED, true, 0},
+                 {WRITE, true, FUTURE_WRITE}, {PLAIN, false, 0},  {WRITE, true, 0}};
     struct fixture f;
     struct exporting x;
     struct export_figures n;
     uint64_t moved = 0;
     open_fixture_sharing(&f, AT_ONCE);
     for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
-        assert_int_equal(export(&f, f.a, turns[i].write, &x), ERR_OK);
+        const bool write = turns[i].how == WRITE;
+        assert_int_equal(export_so(&f, f.a, write, turns[i].how == SEALED, &x), ERR_OK);
         engine_export_figures(f.g, &n);
         assert_int_equal(n.moved - moved, turns[i].moves);
         moved = n.moved;
-        double *p = map(&x, turns[i].write);
+        double *p = map(&x, write);
         for (int k = 0; k < N; k++)
             assert_true(p[k] == k);
         unmap(&x, p);

@@ -161,10 +161,10 @@ static enum err_code export_it(bool write, bool orderly, bool *ret_presented)
     struct offered offered;
     _Atomic bool awake = false;
     *ret_presented = false;
-    enum err_code r = offer_new(exports, &claim, array, NULL, write, geteuid(), &o, &e);
+    enum err_code r = offer_new(exports, &claim, array, NULL, write, true, geteuid(), &o, &e);
     if (r != ERR_OK)
         return r;
-    offer_ask(o, session, woken, (void *)&awake);
+    offer_ask(o, woken, (void *)&awake);
     while (!atomic_load(&awake))
         usleep(100);
     r = offer_open(o, &offered, &e);
@@ -196,6 +196,9 @@ static void every_allocation_fails(void **state)
         over();
         assert_true(nth < 1000);
     }
+    for (int write = 0; write <= 1; write++) /* what a move that failed has left is moved to */
+        assert_int_equal(export_it(write, true, &presented), ERR_OK);
+    over();
     for (int i = 0; i < 1000 && descriptors() != files; i++)
         usleep(1000);
     assert_int_equal(descriptors(), files);
@@ -211,11 +214,12 @@ static void ends_in_between(void **state)
         struct offer *o;
         struct offered offered;
         _Atomic bool awake = false;
-        assert_int_equal(offer_new(exports, &claim, array, NULL, true, geteuid(), &o, &e), ERR_OK);
+        assert_int_equal(offer_new(exports, &claim, array, NULL, true, true, geteuid(), &o, &e),
+                         ERR_OK);
         struct lease_use use = lease_use_open(when == 1 ? uses : NULL); /* it has to wait */
         if (when == 0)
             exports_revoke(exports, array, NULL, false);
-        offer_ask(o, session, woken, (void *)&awake);
+        offer_ask(o, woken, (void *)&awake);
         if (when == 1)
             exports_revoke(exports, array, NULL, false);
         lease_use_close(&use);

@@ -1,0 +1,90 @@
+"""What an export hands out: a descriptor, for reading or for writing, and when."""
+import fcntl
+import mmap
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from exported import Export
+from test_export import DATA, c, d, is_gpu  # noqa: F401
+
+GET_SEALS, SIZE_SEALS, WRITE_SEALS = 1034, 2 | 4, 1 | 16  # F_GET_SEALS; SHRINK, GROW; SEAL, FUTURE_WRITE
+
+
+def test_ones_own_reading_costs_no_copy(c):  # noqa: F811
+    """Who may write to an array exports it for reading and for writing in turn, and for both under one lease, where it is."""
+    with Export(c, "u", "write") as x:
+        mine = os.fstat(x.fd).st_ino
+    for mode in ("read", "write") * 2:
+        with Export(c, "u", mode) as x:
+            assert os.fstat(x.fd).st_ino == mine
+    with Export(c, "u", "write") as x, Export(c, "u", "read", lease=x.lease["Arrayd-Lease"]) as y:
+        x.array()[0, 0] = 77
+        assert y.array()[0, 0] == 77
+
+
+def test_a_readers_descriptor_is_for_reading(c):  # noqa: F811
+    with Export(c, "u") as x, Export(c, "u") as y:  # several at once
+        assert np.array_equal(x.array(), y.array())
+        if is_gpu(c):  # noqa: F811
+            pytest.skip("CUDA knows no such descriptors")
+        assert fcntl.fcntl(x.fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        with pytest.raises(PermissionError):
+            mmap.mmap(x.fd, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        with pytest.raises(OSError):
+            os.write(x.fd, b"x")
+
+
+def test_who_may_not_write_cannot_come_to(c):  # noqa: F811
+    if is_gpu(c):  # noqa: F811
+        pytest.skip("CUDA knows no such descriptors")
+    c.expect(200, c.patch("/v1/arrays/u", {"read_only": True}))
+    with Export(c, "u") as x, Export(c, "u") as y:
+        assert fcntl.fcntl(x.fd, GET_SEALS) & (SIZE_SEALS | WRITE_SEALS) == SIZE_SEALS | WRITE_SEALS
+        again = os.open(f"/proc/self/fd/{x.fd}", os.O_RDWR)  # the file is of the same user
+        with pytest.raises(PermissionError):
+            mmap.mmap(again, x.reply["size"], mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        with pytest.raises(PermissionError):
+            os.write(again, b"x")
+        os.close(again)
+        y.finish()
+        c.expect(200, c.patch("/v1/arrays/u", {"read_only": False}, headers=x.lease))
+        c.fails(409, "conflict", c.post("/v1/arrays/u/export", {"mode": "write"}, headers=x.lease))  # not both at once
+    with Export(c, "u", "write") as x:  # nor the same memory
+        x.array()[...] += 1
+    with Export(c, "u") as x:
+        assert np.array_equal(x.array(), DATA + 1)
+
+
+def test_nobody_changes_the_size(c):  # noqa: F811
+    with Export(c, "u", "write") as x:
+        if is_gpu(c):  # noqa: F811
+            pytest.skip("a handle of the driver's has no size")
+        assert fcntl.fcntl(x.fd, GET_SEALS) & SIZE_SEALS == SIZE_SEALS
+        for size in (0, 1 << 30):
+            with pytest.raises(OSError):
+                os.ftruncate(x.fd, size)
+
+
+def test_other_work_is_not_waited_for(c):  # noqa: F811
+    """Of the same session, which has much to do, but not with this memory; what reads it is in no reader's way either."""
+    n = 1 << (18 if is_gpu(c) else 22)  # the fake driver's has one thread
+    c.create(name="w", shape=[n], random={"distribution": "uniform", "seed": 1})
+    c.create(name="r", shape=list(DATA.shape))
+    with Export(c, "u"):
+        pass
+    c.create(name="v", shape=[n])
+    other, order = c.clone(), []
+    for k in range(40):
+        c.expect(200, c.post("/v1/evaluate", {"expr": "sin(exp(sin(exp(cos(sin(w + k))))))", "bind": {"k": k}, "out": "v"}))
+    c.expect(200, c.post("/v1/evaluate", {"expr": "u*2 + v[0]", "out": "r"}))  # behind them, and reads u
+    waits = threading.Thread(target=lambda: order.append(("sync", other.post("/v1/sessions/default/sync").status)))
+    waits.start()
+    with Export(c, "u") as x:
+        order.append("export")
+        assert np.array_equal(x.array(), DATA)
+    waits.join()
+    assert order == ["export", ("sync", 200)]
+    other.close()
