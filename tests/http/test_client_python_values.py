@@ -3,6 +3,7 @@ and indices. NumPy says what is right."""
 import asyncio
 import copy
 import math
+import operator
 import os
 import pickle
 import subprocess
@@ -321,6 +322,52 @@ def test_numbers_that_are_bound_keep_their_dtype(xp):  # noqa: F811
     assert xp.evaluate("k", k=xp.asarray(3, dtype="int8")).dtype == xp.int8
     assert np.isnan(float(xp.evaluate("k", k=xp.asarray(-math.nan))))
     assert complex(xp.evaluate("k", k=xp.asarray(1 + 2j))) == 1 + 2j
+
+
+REAL = ["int8", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", [*REAL, "complex64", "complex128"])
+def test_numpy_scalars_have_a_dtype(xp, dtype):  # noqa: F811
+    """As in NumPy 2, of whatever version is beside it here: what an array of one element would give."""
+    a = np.array([1, 2, 3], dtype)
+    for other in (*REAL, "complex64", "complex128"):
+        k = np.dtype(other).type(2)
+        one = np.array([2], other)
+        for f in (operator.add, operator.mul, operator.truediv, operator.eq, np.ndarray.__pow__):
+            g = operator.pow if f is np.ndarray.__pow__ else f
+            same(g(xp.asarray(a), k), g(a, one))
+            same(g(k, xp.asarray(a)), g(one, a))
+        condition = np.array([True, False, True])
+        same(xp.where(xp.asarray(condition), xp.asarray(a), k), np.where(condition, a, one))
+        same(xp.where(xp.asarray(condition), k, 1), np.where(condition, one, np.array([1], other)))
+        assert xp.full((2,), k).dtype == np.dtype(other) and xp.evaluate("x*k", x=xp.asarray(a), k=k).dtype == np.result_type(a, one)
+        if dtype in REAL and other in REAL:
+            same(xp.maximum(xp.asarray(a), k), np.maximum(a, one))
+            same(xp.clip(xp.asarray(a), k, np.dtype(other).type(3)), np.clip(a, one, one + one.dtype.type(1)))
+        x = xp.asarray(a)
+        if np.can_cast(np.result_type(a, one), dtype, "same_kind"):
+            x += k
+            same(x, (a + one).astype(dtype))
+            x[1:] = k
+            assert x.dtype == a.dtype and x[1:].tolist() == [2, 2]
+        else:
+            with pytest.raises(TypeError):
+                x += k
+            assert x.tolist() == a.tolist()
+
+
+def test_scalars_that_do_not_fit(xp):  # noqa: F811
+    x = xp.asarray([1, 200], dtype="uint8")
+    same(x + np.int64(300), np.array([301, 500]))
+    same(xp.clip(x, np.int64(0), np.int64(300)), np.array([1, 200]))
+    same(xp.lerp(xp.asarray([0.0], dtype="float32"), np.float64(1), 0.1), np.array([0.1]))
+    same(x + np.True_, np.array([2, 201], np.uint8))
+    assert xp.sum(xp.asarray([0.1], dtype="float32") == np.float64(0.1)).item() == 0
+    assert xp.sum(xp.asarray([0.1], dtype="float32") == 0.1).item() == 1
+    for bad in (np.longdouble(1), np.str_("a"), np.datetime64("2020-01-01")):
+        with pytest.raises(TypeError):
+            x + bad
 
 
 BRAINS = """

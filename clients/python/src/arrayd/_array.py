@@ -257,7 +257,7 @@ class Array:
         c = self._client
         mask = c._mask_of(key, self)
         index = None if mask is not None else basic_index(key, self.shape)
-        v = c._operand(value, self)
+        v = c._operand(value, self.dtype)
         if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
             raise TypeError(f"{dt.name_of(v.dtype)} is not assigned to {dt.name_of(self.dtype)}")
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
@@ -357,9 +357,9 @@ class Array:
             return r
         if r.shape != self.shape:
             raise ValueError(f"a result of shape {r.shape} does not fit into shape {self.shape}")
-        if r.dtype != self.dtype:
+        if not _goes_into(r.dtype, self.dtype):
             raise TypeError(f"a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}")
-        node = r._node
+        node = self._client._cast(r._node, self.dtype)
         del r
         self._client._run(self._becoming(node))
         return self
@@ -440,9 +440,14 @@ def _no(*given: None) -> None:
         raise TypeError("there is no `out` here, and no `dtype` but of sum and prod")
 
 
-def _same_kind(a: dt.DType, b: dt.DType) -> bool:
+def _goes_into(a: dt.DType, b: dt.DType) -> bool:
+    """As results of NumPy's operators in place do: its casting "same_kind"."""
     order = "buifc"
-    return order.index(dt.kind(a)) <= order.index(dt.kind(b)) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
+    return order.index(dt.kind(a)) <= order.index(dt.kind(b))
+
+
+def _same_kind(a: dt.DType, b: dt.DType) -> bool:
+    return _goes_into(a, b) or {dt.kind(a), dt.kind(b)} == {"i", "u"}
 
 
 def _tuple(key: Any) -> Tuple[Any, ...]:

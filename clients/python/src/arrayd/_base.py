@@ -66,14 +66,17 @@ class Base:
             raise ValueError("the array belongs to another daemon")
         return x
 
-    def _operand(self, value: Any, beside: Array) -> Node:
-        """An array's node, or a Python number in the dtype that it has beside the array."""
+    def _operand(self, value: Any, beside: dt.DType) -> Node:
+        """An array's node; a number of NumPy's, which has a dtype as in NumPy 2; or a Python number in the dtype that it has beside
+        another."""
         if isinstance(value, Array):
             return self._check(value)._node
+        if isinstance(value, np.bool_):  # whose dtype gives way in any case
+            value = bool(value)
         if isinstance(value, np.generic):
-            value = value.item()
+            return const(value, dt.dtype_of(value.dtype))
         if isinstance(value, (bool, int, float, complex)):
-            return self._number(value, dt.scalar_with(value, beside.dtype))
+            return self._number(value, dt.scalar_with(value, beside))
         if isinstance(value, (np.ndarray, list, tuple)):
             v = np.asarray(value)
             return self._given(v, dt.dtype_of(v.dtype))._node
@@ -95,10 +98,17 @@ class Base:
         return a, b
 
     def _operands(self, name: str, *given: Any) -> List[Node]:
-        """Arrays and numbers, which are of the dtype that they have beside the first of the arrays."""
-        beside = next((x for x in given if isinstance(x, Array)), None)
-        if beside is None:
+        """Arrays and numbers; Python's are of the dtype that they have beside the others."""
+        if not any(isinstance(x, Array) for x in given):
             raise TypeError(f"{name} wants an array, not {' and '.join(type(x).__name__ for x in given)}")
+        return self._beside(*given)
+
+    def _beside(self, *given: Any) -> List[Node]:
+        """Without any that has a dtype, Python's numbers are of that which they have together."""
+        given = tuple(np.asarray(x) if isinstance(x, (list, tuple)) else x for x in given)
+        typed = [x.dtype if isinstance(x, Array) else dt.dtype_of(x.dtype) for x in given
+                 if isinstance(x, (Array, np.ndarray, np.generic)) and not isinstance(x, np.bool_)]
+        beside = dt.result_type(typed, [] if typed else [*given])
         return [self._operand(x, beside) for x in given]
 
     def _cast(self, node: Node, dtype: dt.DType) -> Node:

@@ -114,7 +114,9 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         """`written`: the server may write to arrays; else those of rank 0 are constants."""
         out: Dict[str, Any] = {}
         for k, v in bind.items():
-            if not isinstance(v, Array):
+            if isinstance(v, np.generic) and not isinstance(v, np.bool_):
+                out[k] = const_json(np.asarray(v), dt.dtype_of(v.dtype))
+            elif not isinstance(v, Array):
                 out[k] = wire(v)
             elif v.ndim or written:
                 out[k] = (yield from self._engine.place(self._check(v)._node)).id

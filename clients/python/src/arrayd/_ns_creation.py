@@ -52,9 +52,9 @@ class Creation(Base):
     def full(self, shape: Extents, fill_value: Number, *, dtype: Any = None, device: Any = None) -> Array:
         """`fill_value` everywhere."""
         self._check_device(device)
-        if isinstance(fill_value, Array):
-            fill_value = fill_value.item()
-        if isinstance(fill_value, (np.generic, np.ndarray)):
+        if dtype is None and isinstance(fill_value, (Array, np.generic, np.ndarray)):
+            dtype = fill_value.dtype
+        if isinstance(fill_value, (Array, np.generic, np.ndarray)):
             fill_value = fill_value.item()
         t = dt.default_of(fill_value) if dtype is None else dt.dtype_of(dtype)
         s = self._shape(shape)

@@ -58,7 +58,7 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
 
 
 class Elementwise(Base):
-    """`xp.sin(x)` and so on. Numbers take the dtype of the array beside them; integers and bools in functions of reals give
+    """`xp.sin(x)` and so on. Python's numbers take the dtype of the array beside them, NumPy's have their own; integers and bools in functions of reals give
     float64."""
 
     acos = _unary("acos", "biufc", dt.floating, "Arc cosine, in radians.")
@@ -150,34 +150,30 @@ class Elementwise(Base):
         return power
 
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:
-        """x, not below min and not above max; its dtype."""
+        """x, not below min and not above max; its dtype, or with bounds that have another one the dtype that both have together."""
         self._check(x)
         _only("iuf", "clip", x.dtype)
         node = x._node
         for bound, op in ((min, "maximum"), (max, "minimum")):
             if bound is None:
                 continue
-            b = self._cast(self._bound(bound, x), x.dtype)
-            node = Node(op, (node, b), self._broadcast(node, b), x.dtype)
+            b = self._bound(bound, x)
+            if isinstance(bound, (bool, int, float, complex)) and not isinstance(bound, np.generic):
+                b = self._cast(b, x.dtype)
+            node = Node(op, (node, b), self._broadcast(node, b), dt.promote(node.dtype, b.dtype))
         return self._wrap(node) if node is not x._node else self.positive(x)
 
     def _bound(self, bound: Any, x: Array) -> Node:
         """A number beyond what an integer type holds bounds nothing on that side."""
         if isinstance(bound, int) and not isinstance(bound, bool) and dt.is_integer(x.dtype):
-            import numpy as np
-
             info = np.iinfo(x.dtype)
             bound = int(info.min) if bound < info.min else int(info.max) if bound > info.max else bound
-        return self._operand(bound, x)
+        return self._operand(bound, x.dtype)
 
     def where(self, condition: Array, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
         """x1 where the condition holds, else x2; the branch not taken is never seen."""
         self._check(condition)
-        if isinstance(x1, Array) or isinstance(x2, Array):
-            a, b = self._pair("where", x1, x2)
-        else:
-            t = dt.result_type([], [x1, x2])
-            a, b = self._number(x1, t), self._number(x2, t)
+        a, b = self._beside(x1, x2)
         return self._array("where", (condition._node, a, b), self._broadcast(condition._node, a, b), dt.promote(a.dtype, b.dtype))
 
     def lerp(self, a: Union[Array, Number], b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
