@@ -1,19 +1,24 @@
 """How a node gets a value or memory on the server. Written without I/O: generators of requests (see `_requests.py`)."""
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any, Dict, Optional, Set
+import weakref
+from collections import deque
+from typing import Any, Deque, Dict, List, Optional, Set
 
 import numpy as np
 
 from ._dtypes import DType, dtype_of, name_of
-from ._errors import ArraydError, BadReply
+from ._errors import ArraydError, BadReply, ConnectionLost
 from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
+from ._kept import met_again, settled_by
 from ._releases import Releases
 from ._replies import MADE
 from ._requests import OCTETS, Request, Response, Steps, ask
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
+LOOKED_AT = 32  # kept arrays, whether they can go, at a time
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
 
 
@@ -23,6 +28,7 @@ class Engine:
     def __init__(self, session: Optional[str], releaser: Releases, url: str):
         self.session, self.releaser, self.url = session, releaser, url
         self.headers = (("Arrayd-Session", session),) if session else ()
+        self._kept: "Deque[weakref.ref[Node]]" = deque()  # whose memory may have to go by computing others
 
     def ask(self, method: str, path: str, value: Any = None, **more: Any) -> Request:
         return ask(method, path, value, headers=self.headers, **more)
@@ -72,8 +78,9 @@ class Engine:
 
     # --- expressions ---
 
-    def request_of(self, node: Node) -> Steps[Written]:
-        """The expression, with every leaf on the server; what is more than a request takes is evaluated in parts."""
+    def request_of(self, node: Node, given: bool = True, keeps: bool = True) -> Steps[Written]:
+        """The expression, with every leaf on the server; what is more than a request takes is evaluated in parts, and with `keeps`
+        what is met again before it. `given`: the request gives the node's own values."""
         counted: Set[Node] = set()
         while True:
             order = postorder(node)
@@ -86,6 +93,10 @@ class Engine:
                 n.set_value(np.array((yield from self.fetch(n.args[0]))[n.key]))
             if again:
                 continue
+            if keeps:
+                keeps = False
+                if (yield from self.keep(order, given)):
+                    continue
             much = too_large(order)
             parts = [a for a in much.args if not a.is_leaf] if much is not None else []  # without any, the server says what is too much
             if parts:
@@ -101,11 +112,58 @@ class Engine:
         """`more`: further members of the request."""
         body = {**written.request, **more} if more else written.request
         try:
-            return (yield self.ask("POST", "/v1/evaluate", body, accept=accept, safe=accept is not None))
+            r: Response = yield self.ask("POST", "/v1/evaluate", body, accept=accept, safe=accept is not None)
         except ArraydError as e:
             if e.pointer and e.pointer.startswith(("/tree", "/let")):
                 raise e.with_expression(describe(written.node_at(e.pointer))) from None
             raise
+        for n, _ in written.order:
+            n.met = True
+        return r
+
+    def keep(self, order: List[Node], given: bool) -> Steps[bool]:
+        """Computes what is met again in an expression, given as its nodes in postorder (see `_kept.py`), and what lets go of what was
+        kept so. Whether it has changed."""
+        nodes = met_again(order, given)
+        if not nodes:
+            return False
+        try:
+            for n in nodes:
+                yield from self.give(n)
+            inside = set(order)
+            for ref in self._oldest():
+                kept = ref()
+                ends = [] if kept is None else settled_by(kept, inside)
+                if ends is None:
+                    self._kept.append(ref)
+                    continue
+                del kept
+                for n in ends:
+                    yield from self.give(n)
+        except ConnectionLost:
+            raise
+        except ArraydError:  # no memory for it, say: then it is computed again, and what is wrong with the expression itself is said of that
+            pass
+        return True
+
+    def _oldest(self) -> "List[weakref.ref[Node]]":
+        """Some of what was kept, which is looked at."""
+        some: "List[weakref.ref[Node]]" = []
+        with contextlib.suppress(IndexError):  # another thread may take them, too
+            while len(some) < LOOKED_AT:
+                some.append(self._kept.popleft())
+        return some
+
+    def give(self, node: Node) -> Steps[None]:
+        """Computes it for itself, and nothing in it."""
+        written = yield from self.request_of(node, keeps=False)
+        if not node.args:  # another has, meanwhile
+            return
+        if node.shape:
+            node.set_handle(self.own((yield from self.evaluate(written)).json(MADE)))
+            self._kept.append(weakref.ref(node))
+        else:
+            node.set_value(from_bytes((yield from self.evaluate(written, OCTETS)), node.shape, node.dtype))
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""
@@ -168,7 +226,7 @@ class Engine:
         target = yield from self.own_memory(user, value)
         assert target.handle is not None
         region = {} if index is None else {"index": index}
-        yield from self.evaluate((yield from self.request_of(value)), out=target.handle.id, **region)
+        yield from self.evaluate((yield from self.request_of(value, False)), out=target.handle.id, **region)
         return target
 
 

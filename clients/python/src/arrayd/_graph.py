@@ -59,7 +59,7 @@ class Handle:
 
 
 class Node:
-    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "__weakref__")
+    __slots__ = ("op", "args", "attrs", "shape", "dtype", "value", "handle", "users", "key", "picked", "met", "__weakref__")
     # compared and hashed by identity
 
     op: str
@@ -72,6 +72,7 @@ class Node:
         self.value, self.handle = None, None
         self.key: Any = None  # of a getitem, for NumPy
         self.picked = 0  # requests in which single elements of it were wanted
+        self.met = False  # it has been computed, as a part of others: see `_kept.py`
         self.users: List["weakref.ref[Any]"] = []
         for a in args:
             a.used_by(self)

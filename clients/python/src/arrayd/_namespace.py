@@ -82,7 +82,7 @@ class Namespace(Statistics, Host, Inspection, Exchange):
         if node.handle is None and node.value is not None:
             m = yield from self._engine.upload(node.value, node.dtype, name)
         else:
-            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node)), name=name)).json(MADE)
+            m = (yield from self._engine.evaluate((yield from self._engine.request_of(node, False)), name=name)).json(MADE)
         return self._wrap(stored(Handle(m["id"], name), node.shape, node.dtype), shared=True)
 
     def _uploading(self, value: "np.ndarray[Any, Any]", dtype: dt.DType) -> Steps[Array]:

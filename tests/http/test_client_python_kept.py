@@ -1,0 +1,276 @@
+"""clients/python: what an expression has in it is kept on the server when it is met a second time, so that a step of a loop that looks
+at a number costs the same however many there were. NumPy says what is right."""
+import asyncio
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from test_client_python import PACKAGE, arrayd, requests, same, xp  # noqa: F401
+
+sys.path.insert(0, str(PACKAGE / "examples"))
+from k_means import k_means  # noqa: E402
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
+FIELD = np.random.default_rng(1).random((48, 40))
+
+
+class Sent(list):
+    """The bodies of the evaluations that a client sends."""
+
+    def __init__(self, xp):  # noqa: F811
+        super().__init__()
+        send = xp._transport.send
+
+        def noting(request, *more, **named):
+            if request.path == "/v1/evaluate":
+                self.append(bytes(request.body))
+            return send(request, *more, **named)
+
+        xp._transport.send = noting
+
+    def look(self):
+        """How many operations there were in how many since the last look."""
+        found = sum(body.count(b'"op"') + body.count(b"(") for body in self), len(self)
+        self.clear()
+        return found
+
+
+def arrays(xp):  # noqa: F811
+    xp.release()
+    return len(list(xp.arrays()))
+
+
+def stencil(u, xp, look):  # noqa: F811
+    while True:
+        un = u + 0.1 * (xp.roll(u, 1, axis=0) + xp.roll(u, -1, axis=0) + xp.roll(u, 1, axis=1) + xp.roll(u, -1, axis=1) - 4 * u)
+        look(float(xp.max(xp.abs(un - u))))
+        u = un
+
+
+def conjugate_gradients(b, xp, look):  # noqa: F811
+    x = xp.zeros_like(b)
+    r = b - (4 * x - xp.roll(x, 1, axis=0))
+    p, rs = r, xp.sum(r * r)
+    while True:
+        ap = 4.1 * p - xp.roll(p, 1, axis=0) - xp.roll(p, -1, axis=0) - xp.roll(p, 1, axis=1) - xp.roll(p, -1, axis=1)
+        alpha = rs / xp.sum(p * ap)
+        x = x + alpha * p  # which nobody looks at: each p would stay for it
+        r = r - alpha * ap
+        rn = xp.sum(r * r)
+        look(float(rn))
+        p, rs = r + (rn / rs) * p, rn
+
+
+def one_name_for_both(u, xp, look):  # noqa: F811
+    """No variable has what was computed when it is met again, but for what is made of it."""
+    while True:
+        u = xp.sqrt(u + 1)
+        look(float(xp.sum(u)))
+        u = u / 2 + xp.roll(u, 1, axis=0)
+
+
+def only_rearranged(u, xp, look):  # noqa: F811
+    """What is read through comes to an end."""
+    while True:
+        u = xp.roll(u, 3, axis=0)
+        look(float(xp.sum(u[:3, 0])))
+
+
+class Enough(Exception):
+    pass
+
+
+def looked(loop, u, xp, steps, each=lambda: None):  # noqa: F811
+    seen = []
+
+    def look(value):
+        seen.append(value)
+        each()
+        if len(seen) == steps:
+            raise Enough
+
+    with pytest.raises(Enough):
+        loop(u, xp, look)
+    return seen
+
+
+@pytest.mark.parametrize("loop", [stencil, conjugate_gradients, one_name_for_both, only_rearranged])
+def test_a_step_costs_the_same_however_many_there_were(xp, loop):  # noqa: F811
+    sent, costs, before = Sent(xp), [], arrays(xp)
+    want = looked(loop, FIELD, np, 30)
+    got = looked(loop, xp.asarray(FIELD), xp, 30, lambda: costs.append((*sent.look(), arrays(xp))))
+    np.testing.assert_allclose(got, want, rtol=1e-9)
+    warm, late = costs[6:12], costs[24:]
+    for k in range(3):  # operations, requests, arrays on the server
+        assert max(c[k] for c in late) <= max(c[k] for c in warm), costs
+    assert max(c[2] for c in costs) <= before + 8
+    assert arrays(xp) == before
+
+
+def test_clusters(xp):  # noqa: F811
+    """examples/k_means.py, unchanged: a round is as much as another."""
+    points = np.random.default_rng(3).random((3000, 2))
+    sent, each = Sent(xp), []
+    for rounds in (4, 8, 24):
+        centres, nearest = k_means(xp.asarray(points), 16, rounds)
+        each.append(sent.look())
+    distances = ((points[:, None] - np.asarray(centres)) ** 2).sum(2)
+    assert np.mean(np.asarray(nearest) == distances.argmin(1)) > 0.95  # of the centres of a round before
+    for k in range(2):  # operations, requests
+        assert each[2][k] - each[1][k] <= 4 * (each[1][k] - each[0][k])
+
+
+def test_it_is_computed_twice_at_most(xp, api):  # noqa: F811
+    """First as part of another expression, then for itself; from then on it is only read."""
+    a = xp.asarray(FIELD).compute()
+    z = xp.exp(xp.sin(a) + 1) * a
+    want = np.exp(np.sin(FIELD) + 1) * FIELD
+    before = requests(api)
+    same(xp.sum(z), want.sum())
+    assert requests(api) == before + 1 and z._node.handle is None
+    same(xp.max(z), want.max())
+    assert requests(api) <= before + 3 and z._node.handle is not None
+    sent = Sent(xp)
+    for k in range(5):
+        same(xp.sum(z * k), (want * k).sum())
+    assert len(sent) == 5 and not any(b"exp" in body or b"sin" in body for body in sent)
+    same(z, want)
+
+
+def test_what_is_not_kept(xp, api):  # noqa: F811
+    """What nobody can ask for again; and what is read through."""
+    a = (xp.asarray(FIELD) + 0).compute()
+    had, before = arrays(xp), requests(api)
+    for k in range(4):
+        float(xp.sum((a - a.mean()) / a.std()))
+        same(xp.max(xp.sqrt(a + k) * 2), (np.sqrt(FIELD + k) * 2).max())
+    assert requests(api) - before <= 8 + 5 and arrays(xp) == had  # the five of arrays(), before and here
+    views = [a.T, a[3:, ::2], xp.astype(a, "float32"), xp.broadcast_to(xp.expand_dims(a, axis=0), (50, 48, 40)), xp.flip(xp.roll(a, 5, axis=0))]
+    views.append(kept := xp.sin(a))
+    for k in range(4):
+        for v in views:
+            float(xp.sum(v * k))
+    views.pop()
+    assert arrays(xp) == had + 1 and kept._node.handle is not None
+    del v, kept
+    assert arrays(xp) == had and all(v._node.handle is None for v in views)
+
+
+def test_what_nobody_has_any_more_goes(xp):  # noqa: F811
+    had = arrays(xp)
+    a = xp.asarray(FIELD).compute()
+    z = xp.sin(a) * 2 + a
+    later = z / 3  # it is not looked at before the end
+    for k in range(3):
+        float(xp.sum(z + k))
+    assert arrays(xp) == had + 2
+    del z
+    same(later, (np.sin(FIELD) * 2 + FIELD) / 3)
+    del later
+    assert arrays(xp) == had + 1
+    del a
+    assert arrays(xp) == had
+
+
+def test_assignments_between(xp):  # noqa: F811
+    """Kept values are an array's own: what is written to one is seen by nobody else, and is seen."""
+    n, a = FIELD.copy(), xp.asarray(FIELD)
+    v, u = n * n + n, a * a + a
+    w, y = v - n, u - a
+    for k in range(6):
+        same(xp.sum(u * k), (v * k).sum()), same(xp.max(y + u), (w + v).max())
+        u[k, 1:] = k
+        v[k, 1:] = k
+        same(xp.sum(u * k), (v * k).sum()), same(xp.max(y + u), (w + v).max())
+        a += 1
+        n = n + 1
+        u *= a
+        v = v * n
+        kept, of_then = u, v
+        u, v = xp.sqrt(xp.abs(u)) + y, np.sqrt(np.abs(v)) + w
+    assert y._node.handle is not None
+    for got, want in ((u, v), (kept, of_then), (y, w), (a, n)):
+        same(got, want)
+
+
+def test_assignments_to_what_others_see(xp):  # noqa: F811
+    """What was made of an array by a name before something is written to it has the values of then, kept or not."""
+    f = xp.save("field", FIELD)
+    try:
+        once, often = xp.sin(f) + f, xp.cos(f) * f
+        for k in range(3):
+            same(xp.sum(often + k), (np.cos(FIELD) * FIELD + k).sum())
+        assert often._node.handle is not None and once._node.handle is None
+        f[0, :] = 7.0
+        now = FIELD.copy()
+        now[0] = 7
+        same(once, np.sin(FIELD) + FIELD), same(often, np.cos(FIELD) * FIELD)
+        for _ in range(3):
+            same(xp.sum(xp.cos(f) * f), (np.cos(now) * now).sum())
+    finally:
+        xp.delete("field")
+
+
+def test_without_memory_for_it(xp):  # noqa: F811
+    """It is computed again, as before; and kept once there is some."""
+    with xp.session(memory_limit=5 << 19) as small:
+        a = small.asarray(np.full(1 << 17, 2.0)).compute()
+        filled = (a + 1).compute()
+        z = small.sqrt(a * 8) + a * 0
+        for k in range(4):
+            assert float(small.sum(z + k)) == (4 + k) * 2.0**17
+        assert z._node.handle is None
+        del filled
+        small.release()
+        assert float(small.max(z)) == 4.0 and z._node.handle is not None
+
+
+def test_loops_that_are_awaited(daemon):
+    async def steps():
+        async with arrayd.aconnect(f"http://127.0.0.1:{daemon.port}") as xp:  # noqa: F811
+            longest, send = [0], xp._transport.send
+
+            async def noting(request, *more, **named):
+                if request.path == "/v1/evaluate":
+                    longest[0] = max(longest[0], len(request.body))
+                return await send(request, *more, **named)
+
+            xp._transport.send = noting
+
+            async def loop(k, most):
+                u, n = xp.asarray(FIELD + k), FIELD + k
+                for _ in range(most):
+                    before, was = u, n
+                    u, n = xp.sqrt(u + xp.roll(u, 1, axis=0)) + k, np.sqrt(n + np.roll(n, 1, axis=0)) + k
+                    assert abs(await xp.max(xp.abs(u - before)).item() - np.abs(n - was).max()) < 1e-12
+
+            await loop(0, 5)
+            few = longest[0]
+            await asyncio.gather(*(loop(k, 25) for k in range(4)))
+            await xp.release()
+            assert longest[0] <= few + 100
+            return [m async for m in xp.arrays()]
+
+    assert not asyncio.run(steps())
+
+
+def test_threads_that_look_at_the_same(xp):  # noqa: F811
+    z = xp.sin(xp.asarray(FIELD)) * 3 + FIELD
+    want, wrong = np.sin(FIELD) * 3 + FIELD, []
+
+    def look(k):
+        for j in range(10):
+            if abs(float(xp.sum(z * (k + j))) - (want * (k + j)).sum()) > 1e-8:
+                wrong.append((k, j))
+
+    threads = [threading.Thread(target=look, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong and z._node.handle is not None
+    del z
+    assert arrays(xp) == 0
