@@ -4,6 +4,7 @@ import http.server
 import json
 import pathlib
 import pickle
+import re
 import sys
 import threading
 import time
@@ -78,6 +79,25 @@ def test_one_deadline(xp, bars):
             await job.cancel()
 
     asyncio.run(steps())
+
+
+def test_a_bar_without_tqdm(xp, monkeypatch, capsys):
+    """The package's own, on standard error; lines where that is no terminal."""
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    xp.program(["u += 1"], steps=400_000, u=xp.ones(10)).wait(60, progress=True)
+
+    async def steps():
+        async with arrayd.aconnect(xp._transport.url) as axp:
+            await (await axp.program(["u += 1"], steps=400_000, u=axp.ones(10))).wait(60, progress=True)
+
+    first = capsys.readouterr()
+    asyncio.run(steps())
+    second = capsys.readouterr()
+    for shown in (first, second):
+        assert not shown.out and re.search(r"\A(queued|running|done) +\d+ % ?\|.*\| [\d.]+( k)? of 400 k steps", shown.err), shown.err
+    xp.program(["u += 1"], steps=3, u=xp.ones(10)).wait(60)
+    assert not capsys.readouterr().err
 
 
 class Silent(http.server.BaseHTTPRequestHandler):

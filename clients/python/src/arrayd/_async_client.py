@@ -148,7 +148,8 @@ class AsyncJob(JobStatus):
         return self
 
     async def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "AsyncJob":
-        """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
+        """Until it ends, or TimeoutError; JobFailed if it failed. With `progress` a bar is shown on standard error: tqdm's, where that is
+        installed, else one of this package's own."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             with contextlib.suppress(asyncio.TimeoutError, ConnectionLost):  # as in `Job._show`
@@ -163,9 +164,8 @@ class AsyncJob(JobStatus):
 
     async def _show(self) -> None:
         with StepsBar(self.status.get("steps")) as bar:
-            if bar:
-                async for status in self.events():
-                    bar.show(status)
+            async for status in self.events():
+                bar.show(status)
 
     async def events(self) -> AsyncIterator[Dict[str, Any]]:
         """The job each time something has changed, to its end (Server-Sent Events)."""

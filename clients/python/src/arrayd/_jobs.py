@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._array import Array
     from ._client import Client
     from ._namespace import Namespace
+    from .cli._bar import Bar
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -138,28 +139,36 @@ class Events:
 
 
 class StepsBar:
-    """A progress bar: tqdm's, where that is installed."""
+    """A progress bar on standard error: tqdm's, where that is installed, else the one of arrayd-cli, which off a terminal is a line now
+    and then."""
 
     def __init__(self, steps: Any):
+        self._own: Optional["Bar"] = None
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
-            self._bar = None
+            from .cli._bar import Bar
+
+            self._own = Bar(True)
         else:
             self._bar = tqdm(total=steps, unit="step")
-
-    def __bool__(self) -> bool:
-        return self._bar is not None
 
     def __enter__(self) -> "StepsBar":
         return self
 
     def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
+        if self._own is not None:
+            self._own.clear()
+        else:
             self._bar.close()
 
     def show(self, status: Dict[str, Any]) -> None:
-        if self._bar is not None:
+        if self._own is not None:
+            from .cli._bar import steps_line
+
+            own = self._own
+            own.update(lambda width: steps_line(own, status, width))
+        else:
             self._bar.update(int(status.get("step", self._bar.n)) - self._bar.n)
 
 
@@ -175,7 +184,8 @@ class Job(JobStatus):
         return self
 
     def wait(self, timeout: Optional[float] = None, *, progress: bool = False) -> "Job":
-        """Until it ends, or TimeoutError. With `progress` a bar is shown (tqdm's, where that is installed). JobFailed if it failed."""
+        """Until it ends, or TimeoutError; JobFailed if it failed. With `progress` a bar is shown on standard error: tqdm's, where that is
+        installed, else one of this package's own."""
         until = None if timeout is None else time.monotonic() + timeout
         if progress and not self.ended:
             self._show(until)
@@ -189,8 +199,6 @@ class Job(JobStatus):
 
     def _show(self, until: Optional[float]) -> None:
         with StepsBar(self.status.get("steps")) as bar:
-            if not bar:
-                return
             with contextlib.suppress(ConnectionLost):  # nothing came for a while: then it is waited for without the bar
                 for status in self._events(until):
                     bar.show(status)

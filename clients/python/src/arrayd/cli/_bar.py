@@ -8,9 +8,9 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import Callable, Optional, TextIO
+from typing import Any, Callable, Dict, Mapping, Optional, TextIO
 
-from ._context import at_terminal, duration, human
+from ._context import at_terminal, count, duration, human
 
 FRAMES_S, LINES_S = 0.1, 2.0  # between two of them
 LATE_S = 0.4  # shorter things need no bar
@@ -58,6 +58,18 @@ class Bar:
         else:
             text = "#" * int(fraction * width)
         return f"|{text.ljust(width)}|"
+
+
+def steps_line(bar: Bar, status: Dict[str, Any], width: int, last: Mapping[str, Any] = {}) -> str:
+    """Of a job; `last`: values that were recorded, to stand beside it."""
+    step, steps = int(status.get("step", 0)), max(int(status["steps"]), 1)
+    text = f" {count(step)} of {count(steps)} steps  {count(float(status['steps_per_s']))}/s"
+    if status.get("eta_s") is not None:
+        text += f"  {duration(float(status['eta_s']))} left"
+    text += "".join(f"  {n} {v:.5g}" if isinstance(v, float) else f"  {n} {v}" for n, v in last.items())
+    head = f"{status['state']} {100 * step // steps:3d} % "
+    room = width - len(head) - len(text) - 2
+    return head + (bar.drawn(step / steps, min(room, 40)) if room >= 5 else "") + text
 
 
 class TransferBar(Bar):

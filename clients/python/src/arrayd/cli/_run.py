@@ -10,7 +10,7 @@ from .._errors import ArraydError, place_of
 from .._jobs import Job, JobFailed, failed_at, failure_of
 from .._replies import JOB
 from .._requests import Request
-from ._bar import Bar
+from ._bar import Bar, steps_line
 from ._context import Context, Failure, complain, count, duration, human
 from ._eval import located
 from ._program import Program, read
@@ -113,18 +113,6 @@ class Records:
         self.told = end
 
 
-def _line(bar: Bar, job: Job, records: Records, width: int) -> str:
-    s = job.status
-    step, steps = job.step, int(s["steps"])
-    text = f" {count(step)} of {count(steps)} steps  {count(float(s['steps_per_s']))}/s"
-    if s.get("eta_s") is not None:
-        text += f"  {duration(float(s['eta_s']))} left"
-    text += "".join(f"  {n} {v:.5g}" if isinstance(v, float) else f"  {n} {v}" for n, v in records.last.items())
-    head = f"{job.state} {100 * step // steps:3d} % "
-    room = width - len(head) - len(text) - 2
-    return head + (bar.drawn(step / steps, min(room, 40)) if room >= 5 else "") + text
-
-
 def _watched(context: Context, job: Job, program: Program) -> int:
     """To its end, or, where the user does not want to wait, to where he has ended it."""
     args = context.args
@@ -135,7 +123,7 @@ def _watched(context: Context, job: Job, program: Program) -> int:
         if not job.ended:
             for status in job.events():
                 records.take(status)
-                bar.update(lambda width: _line(bar, job, records, width))
+                bar.update(lambda width: steps_line(bar, job.status, width, records.last))
         try:
             job.wait()
         except JobFailed:
