@@ -7,8 +7,8 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._export import Exported
-from ._graph import Node, Shape, host
-from ._indexing import Basic, basic_index, with_places
+from ._graph import Node, Shape, describe, host
+from ._indexing import Basic, basic_index, broadcasts, with_places
 from ._requests import Steps
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class Array:
         index = None if mask is not None else basic_index(key, self.shape)
         v = c._operand(value, self.dtype)
         if dt.promote(v.dtype, self.dtype) != self.dtype and not _same_kind(v.dtype, self.dtype):
-            raise TypeError(f"{dt.name_of(v.dtype)} is not assigned to {dt.name_of(self.dtype)}")
+            raise TypeError(f"an assignment: values of {dt.name_of(v.dtype)} do not go into {dt.name_of(self.dtype)}\n    {describe(v)}")
         if mask is not None and mask.ndim == self.ndim and v.shape == ():
             if mask.shape == self.shape:
                 yield from self._becoming(Node("where", (mask._node, c._cast(v, self.dtype), self._node), self.shape, self.dtype))
@@ -273,9 +273,8 @@ class Array:
             values[tuple(at)] = dt.cast((yield from c._engine.fetch(v)), self.dtype)
             yield from self._becoming(host(values, self.dtype))
             return
-        np.broadcast_shapes(v.shape, index.shape)
-        if len(v.shape) > len(index.shape) and v.size != 1 or np.broadcast_shapes(v.shape, index.shape) != index.shape:
-            raise ValueError(f"values of shape {v.shape} do not fit a region of shape {index.shape}")
+        if not broadcasts(v.shape if v.size != 1 else (), index.shape):
+            raise ValueError(f"an assignment: values of shape {v.shape} do not fit a region of shape {index.shape}\n    {describe(v)}")
         yield from self._assigning_region(index, v)
 
     def _becoming(self, node: Node) -> Steps[None]:
@@ -356,9 +355,10 @@ class Array:
         if r is NotImplemented:
             return r
         if r.shape != self.shape:
-            raise ValueError(f"a result of shape {r.shape} does not fit into shape {self.shape}")
+            raise ValueError(f"{op} in place: a result of shape {r.shape} does not fit into shape {self.shape}\n    {describe(r._node)}")
         if not _goes_into(r.dtype, self.dtype):
-            raise TypeError(f"a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}")
+            raise TypeError(f"{op} in place: a result of {dt.name_of(r.dtype)} does not go into {dt.name_of(self.dtype)}\n"
+                            f"    {describe(r._node)}")
         node = self._client._cast(r._node, self.dtype)
         del r
         self._client._run(self._becoming(node))

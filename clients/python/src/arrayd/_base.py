@@ -8,7 +8,7 @@ import numpy as np
 from . import _dtypes as dt
 from ._array import Array
 from ._engine import Engine
-from ._graph import Node, Shape, const, host
+from ._graph import Node, Shape, const, describe, host
 from ._numbers import wire
 from ._requests import Steps
 
@@ -147,14 +147,31 @@ class Base:
         return s
 
     @staticmethod
-    def _broadcast(*nodes: Node) -> Shape:
+    def _broadcast(op: str, *nodes: Node) -> Shape:
         shapes = {n.shape for n in nodes}
         shapes.discard(())
-        return shapes.pop() if len(shapes) == 1 else tuple(np.broadcast_shapes(*shapes))
+        if len(shapes) == 1:
+            return shapes.pop()
+        try:
+            return tuple(np.broadcast_shapes(*shapes))
+        except ValueError:
+            together = " and ".join(str(n.shape) for n in nodes)
+            raise ValueError(refusal(op, nodes, f"shapes {together} do not broadcast together")) from None
 
     def _check_device(self, device: Any) -> None:
         if device is not None and device != self.device:
             raise ValueError(f"the device of this client's arrays is {self.device!r}, not {device!r}")
+
+
+def refusal(op: str, nodes: Sequence[Node], text: str) -> str:
+    """What is said of an operation that cannot be: as the daemon does, with the expression below."""
+    return f"{op}: {text}\n    {describe(Node(op, tuple(nodes), (), nodes[0].dtype))}"
+
+
+def only(kinds: str, op: str, *nodes: Node) -> None:
+    """TypeError for an operand of another kind of dtype than one of these."""
+    if any(dt.kind(n.dtype) not in kinds for n in nodes):
+        raise TypeError(refusal(op, nodes, f"not defined for {' and '.join(dt.name_of(n.dtype) for n in nodes)}"))
 
 
 def attribute(v: Any) -> Any:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any, Dict, List, Mapping, Optional, Type, TypeVar
 
@@ -54,7 +55,7 @@ class BadIndex(ArraydError, IndexError):
 
 
 class NotFound(ArraydError, LookupError):
-    """404: no such array, session, job or function; or another's."""
+    """404: no such array, session, job or function; or another's. Also an array in an expression that has gone meanwhile."""
 
 
 class Denied(ArraydError, PermissionError):
@@ -91,6 +92,9 @@ _BY_STATUS: Dict[int, Type[ArraydError]] = {400: BadValue, 401: Denied, 403: Den
                                             429: Busy, 503: Busy, 507: OutOfMemory}
 
 
+_ID = re.compile(r"'(a-[0-9A-Za-z]+)'\Z")  # no name has a hyphen
+
+
 def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
     """The exception that a reply is."""
     try:
@@ -100,6 +104,9 @@ def error_of(status: int, headers: Dict[str, str], body: bytes) -> ArraydError:
         p, code, detail = {}, "unknown", body[:200].decode("utf-8", "replace") or f"status {status}"
     after = headers.get("retry-after")
     cls = _BY_CODE.get(code) or _BY_STATUS.get(status, ArraydError)
+    gone = _ID.search(detail) if code == "unknown_name" else None
+    if gone:
+        cls, detail = NotFound, f"there is no array {gone[0]} any more: it was deleted, or its session or the daemon has ended"
     pointer, offset = p.get("pointer"), p.get("offset")
     return cls(status, code, detail, pointer if isinstance(pointer, str) else None, offset if isinstance(offset, int) else None, None,
                headers.get("x-request-id"), float(after) if after and after.isascii() and after.isdigit() else None)

@@ -84,3 +84,8 @@ def with_places(key: Any, shape: Shape) -> List[Any]:
     if any(getattr(k, "dtype", None) == np.bool_ or isinstance(k, (bool, np.bool_)) for k in keys):
         raise IndexError("a mask is an index by itself: beside others, nonzero(mask) has its positions")
     return keys
+
+
+def broadcasts(shape: Shape, to: Shape) -> bool:
+    """Whether values of one shape fill another."""
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to)))

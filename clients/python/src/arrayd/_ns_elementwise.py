@@ -7,18 +7,13 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
-from ._base import Base
+from ._base import Base, only
 from ._graph import Node, const
 
 Number = Union[bool, int, float, complex]
 Rule = Callable[[dt.DType], dt.DType]
 Unary = Callable[..., Array]
 Binary = Callable[..., Array]
-
-
-def _only(kinds: str, name: str, t: dt.DType) -> None:
-    if dt.kind(t) not in kinds:
-        raise TypeError(f"{name} is not for {dt.name_of(t)}")
 
 
 def _same(t: dt.DType) -> dt.DType:
@@ -31,8 +26,7 @@ def _bool(t: dt.DType) -> dt.DType:
 
 def _unary(name: str, kinds: str, rule: Rule, text: str, op: Optional[str] = None) -> Unary:
     def f(self: Base, x: Array, /) -> Array:
-        self._check(x)
-        _only(kinds, name, x.dtype)
+        only(kinds, name, self._check(x)._node)
         return self._array(op or name, (x._node,), x.shape, rule(x.dtype))
 
     f.__name__ = name
@@ -45,11 +39,10 @@ def _binary(name: str, kinds: str, rule: Rule, text: str) -> Binary:
     def f(self: Base, x1: Union[Array, Number], x2: Union[Array, Number], /) -> Array:
         a, b = self._pair(name, x1, x2)
         t = dt.promote(a.dtype, b.dtype)
-        _only(kinds, name, a.dtype)
-        _only(kinds, name, b.dtype)
+        only(kinds, name, a, b)
         if rule is _bool and a.op == b.op == "const" and a.dtype == b.dtype and a.value is not None and b.value is not None and t.kind != "V":
             return self._wrap(const(getattr(np, name)(a.value, b.value), dt.BOOL))  # of numbers that are known here
-        return self._array(name, (a, b), self._broadcast(a, b), rule(t))
+        return self._array(name, (a, b), self._broadcast(name, a, b), rule(t))
 
     f.__name__ = name
     f.__qualname__ = f"Client.{name}"
@@ -151,16 +144,15 @@ class Elementwise(Base):
 
     def clip(self, x: Array, /, min: Union[int, float, Array, None] = None, max: Union[int, float, Array, None] = None) -> Array:
         """x, not below min and not above max; its dtype, or with bounds that have another one the dtype that both have together."""
-        self._check(x)
-        _only("iuf", "clip", x.dtype)
-        node = x._node
+        node = self._check(x)._node
+        only("iuf", "clip", node)
         for bound, op in ((min, "maximum"), (max, "minimum")):
             if bound is None:
                 continue
             b = self._bound(bound, x)
             if isinstance(bound, (bool, int, float, complex)) and not isinstance(bound, np.generic):
                 b = self._cast(b, x.dtype)
-            node = Node(op, (node, b), self._broadcast(node, b), dt.promote(node.dtype, b.dtype))
+            node = Node(op, (node, b), self._broadcast("clip", node, b), dt.promote(node.dtype, b.dtype))
         return self._wrap(node) if node is not x._node else self.positive(x)
 
     def _bound(self, bound: Any, x: Array) -> Node:
@@ -174,10 +166,10 @@ class Elementwise(Base):
         """x1 where the condition holds, else x2; the branch not taken is never seen."""
         self._check(condition)
         a, b = self._beside(x1, x2)
-        return self._array("where", (condition._node, a, b), self._broadcast(condition._node, a, b), dt.promote(a.dtype, b.dtype))
+        return self._array("where", (condition._node, a, b), self._broadcast("where", condition._node, a, b), dt.promote(a.dtype, b.dtype))
 
     def lerp(self, a: Union[Array, Number], b: Union[Array, Number], t: Union[Array, Number], /) -> Array:
         """a + t*(b - a)."""
         x, y, w = self._operands("lerp", a, b, t)
         d = dt.floating(dt.promote(dt.promote(x.dtype, y.dtype), w.dtype))
-        return self._array("lerp", (x, y, w), self._broadcast(x, y, w), d)
+        return self._array("lerp", (x, y, w), self._broadcast("lerp", x, y, w), d)

@@ -7,8 +7,9 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
-from ._base import Axis
+from ._base import Axis, refusal
 from ._graph import Node
+from ._indexing import broadcasts
 from ._ns_creation import Creation, Number
 from ._ns_elementwise import Elementwise
 
@@ -46,13 +47,13 @@ class Manipulation(Elementwise, Creation):
     def broadcast_to(self, x: Array, /, shape: Tuple[int, ...]) -> Array:
         """x repeated along axes of extent 1 and new ones in front."""
         s = self._shape(shape)
-        if np.broadcast_shapes(self._check(x).shape, s) != s:
-            raise ValueError(f"{x.shape} is not broadcast to {s}")
+        if not broadcasts(self._check(x).shape, s):
+            raise ValueError(refusal("broadcast_to", (x._node,), f"shape {x.shape} does not broadcast to {s}"))
         return self._array("broadcast_to", (x._node,), s, x.dtype, shape=list(s)) if s != x.shape else self._wrap(x._node)
 
     def broadcast_arrays(self, *arrays: Array) -> List[Array]:
         """The arrays, broadcast together."""
-        shape = self._broadcast(*(self._check(a)._node for a in arrays))
+        shape = self._broadcast("broadcast_arrays", *(self._check(a)._node for a in arrays))
         return [self.broadcast_to(a, shape) for a in arrays]
 
     def permute_dims(self, x: Array, /, axes: Tuple[int, ...]) -> Array:
@@ -128,7 +129,7 @@ class Manipulation(Elementwise, Creation):
         k = self._axis(axis, self._check(arrays[0]).ndim)
         first = arrays[0].shape
         if any(self._check(a).ndim != len(first) or a.shape[:k] + a.shape[k + 1:] != first[:k] + first[k + 1:] for a in arrays):
-            raise ValueError(f"shapes differ elsewhere than along axis {k}: {[a.shape for a in arrays]}")
+            raise ValueError(f"concat: shapes differ elsewhere than along axis {k}: {[a.shape for a in arrays]}")
         t = dt.result_type([a.dtype for a in arrays], [])
         nodes = [self._cast(a._node, t) for a in arrays]
         return self._wrap(_joined("concat", nodes, k, t))
@@ -139,7 +140,7 @@ class Manipulation(Elementwise, Creation):
             raise ValueError("stack of nothing")
         k = self._axis(axis, self._check(arrays[0]).ndim + 1)
         if any(self._check(a).shape != arrays[0].shape for a in arrays):
-            raise ValueError(f"shapes differ: {[a.shape for a in arrays]}")
+            raise ValueError(f"stack: shapes differ: {[a.shape for a in arrays]}")
         return self.concat([self.expand_dims(a, axis=k) for a in arrays], axis=k)
 
     def unstack(self, x: Array, /, *, axis: int = 0) -> Tuple[Array, ...]:
@@ -191,10 +192,15 @@ class Manipulation(Elementwise, Creation):
         """x's elements at positions that differ from row to row."""
         k = self._axis(axis, self._check(x).ndim)
         if self._check(indices).ndim != x.ndim:
-            raise ValueError("indices have the rank of x")
+            raise ValueError(f"take_along_axis: indices have the rank of x: {x.shape} and {indices.shape}")
         a, b = list(x.shape), list(indices.shape)
         a[k] = b[k] = 1
-        shape = list(np.broadcast_shapes(tuple(a), tuple(b)))
+        try:
+            shape = list(np.broadcast_shapes(tuple(a), tuple(b)))
+        except ValueError:
+            both = (x._node, indices._node)
+            text = f"shapes {x.shape} and {indices.shape} do not broadcast together beside axis {k}"
+            raise ValueError(refusal("take_along_axis", both, text)) from None
         shape[k] = indices.shape[k]
         return self._array("take_along_axis", (x._node, indices._node), tuple(shape), x.dtype, axis=k)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import _dtypes as dt
 from ._array import Array
-from ._base import Axis
+from ._base import Axis, only
 from ._ns_manipulation import Manipulation
 
 
@@ -23,8 +23,7 @@ class Statistics(Manipulation):
         return self._array(op, (x._node,), shape, dtype, axis=axes if x.ndim else None, keepdims=bool(keepdims), **attrs)
 
     def _numbers(self, name: str, kinds: str, x: Array) -> None:
-        if dt.kind(self._check(x).dtype) not in kinds:
-            raise TypeError(f"{name} is not for {dt.name_of(x.dtype)}")
+        only(kinds, name, self._check(x)._node)
 
     def _sum(self, op: str, x: Array, axis: Axis, dtype: Any, keepdims: bool) -> Array:
         self._numbers(op, "biufc", x)
@@ -152,7 +151,7 @@ class Statistics(Manipulation):
         if not a.ndim or not b.ndim or not -min(a.ndim, b.ndim) <= axis < 0:
             raise ValueError("the axis is negative, and one of both arrays")
         if a.shape[axis] != b.shape[axis]:
-            raise ValueError(f"the extents along the axis differ: {a.shape} and {b.shape}")
+            raise ValueError(f"vecdot: the extents along the axis differ: {a.shape} and {b.shape}")
         self._numbers("vecdot", "iufc", a)
         self._numbers("vecdot", "iufc", b)
         t = dt.promote(a.dtype, b.dtype)

@@ -1,0 +1,61 @@
+"""clients/python: what is said of mistakes that the client finds by itself, and of arrays that are not there any more."""
+import re
+
+import numpy as np
+import pytest
+
+from test_client_python import xp  # noqa: F401
+
+import arrayd
+
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
+
+
+@pytest.mark.parametrize("mistake, kind, said", [
+    (lambda xp, a, b: (a*2 + xp.sin(b)) / 3, ValueError,
+     "add: shapes (4, 5) and (5, 4) do not broadcast together\n    ((array(4, 5; float64) * 2.0) + sin(array(5, 4; float64)))"),
+    (lambda xp, a, b: b - a, ValueError, "subtract: shapes (5, 4) and (4, 5) do not"),
+    (lambda xp, a, b: xp.where(a > 0, 1.0, b), ValueError, "where: shapes (4, 5) and () and (5, 4) do not"),
+    (lambda xp, a, b: xp.clip(a, 0, b), ValueError, "clip: shapes (4, 5) and (5, 4) do not"),
+    (lambda xp, a, b: xp.lerp(a, b, 0.5), ValueError, "lerp: shapes (4, 5) and (5, 4) and () do not"),
+    (lambda xp, a, b: xp.broadcast_arrays(b, a), ValueError, "broadcast_arrays: shapes (5, 4) and (4, 5) do not"),
+    (lambda xp, a, b: xp.broadcast_to(a, (4, 1)), ValueError, "broadcast_to: shape (4, 5) does not broadcast to (4, 1)"),
+    (lambda xp, a, b: xp.concat([a, b]), ValueError, "concat: shapes differ elsewhere than along axis 0: [(4, 5), (5, 4)]"),
+    (lambda xp, a, b: xp.take_along_axis(a, xp.ones((2, 2), dtype="int64"), axis=1), ValueError, "take_along_axis: shapes (4, 5) and (2, 2) do"),
+    (lambda xp, a, b: a & (b.T > 0), TypeError, "bitwise_and: not defined for float64 and bool\n    (array(4, 5; float64) & "),
+    (lambda xp, a, b: xp.sin(a) > 1j, TypeError, "greater: not defined for float64 and complex128"),
+    (lambda xp, a, b: xp.signbit(xp.astype(a, "int8")), TypeError, "signbit: not defined for int8"),
+    (lambda xp, a, b: xp.vecdot(a > 0, a), TypeError, "vecdot: not defined for bool"),
+    (lambda xp, a, b: a.__setitem__((0, slice(None)), b), ValueError, "an assignment: values of shape (5, 4) do not fit a region of shape (5,)"),
+    (lambda xp, a, b: a.__setitem__(0, np.ones(3)), ValueError, "an assignment: values of shape (3,) do not fit a region of shape (5,)"),
+    (lambda xp, a, b: a.__setitem__(0, 1j), TypeError, "an assignment: values of complex128 do not go into float64"),
+    (lambda xp, a, b: a[0].__iadd__(b.T), ValueError, "add in place: a result of shape (4, 5) does not fit into shape (5,)"),
+    (lambda xp, a, b: xp.astype(a, "int32").__imul__(0.5), TypeError,
+     "multiply in place: a result of float64 does not go into int32\n    (astype(array(4, 5; float64), dtype='int32') * 0.5)"),
+])
+def test_the_operation_and_its_operands_are_named(xp, mistake, kind, said):  # noqa: F811
+    """In the order in which they were given."""
+    a, b = xp.random((4, 5)), xp.random((5, 4))
+    with pytest.raises(kind, match="^" + re.escape(said)):
+        mistake(xp, a, b)
+
+
+def test_one_element_goes_anywhere(xp):  # noqa: F811
+    x = xp.zeros((2, 3))
+    x[0] = np.full((1, 1, 1), 7.0)
+    x[1] = [4.0]
+    assert x.tolist() == [[7] * 3, [4] * 3]
+
+
+@pytest.mark.parametrize("use", [
+    lambda xp, x: (x + 1).compute(), lambda xp, x: float(xp.sum(x)), lambda xp, x: xp.stack([x, x]).numpy(), lambda xp, x: x.numpy(),
+    lambda xp, x: xp.save("kept", x), lambda xp, x: xp.evaluate("x + 1", x=x), lambda xp, x: x.__setitem__(0, 1.0)])
+def test_an_array_that_has_gone(xp, use):  # noqa: F811
+    """In an expression as elsewhere."""
+    x = xp.random((100, 200)).compute()
+    id_ = x.id
+    xp.delete(id_)
+    with pytest.raises(arrayd.NotFound, match=f"there is no array '{id_}'"):
+        use(xp, x)
+    with pytest.raises(arrayd.BadValue, match="called 'nobody'"):
+        xp.evaluate("nobody + 1")
