@@ -455,14 +455,19 @@ def test_pages(page, count, daemon_with, tmp_path):
 
 def test_a_wheel_is_built(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "python", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
-    tool = subprocess.run([sys.executable, "-c", "import pip, setuptools, wheel; assert int(setuptools.__version__.split('.')[0]) >= 61"], capture_output=True)
+    stale = tmp_path / "python" / "build" / "lib" / "arrayd" / "_gone.py"  # of an earlier build
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    tool = subprocess.run([sys.executable, "-c", "import setuptools, wheel, pip; assert int(setuptools.__version__.split('.')[0]) >= 61"], capture_output=True)
     if tool.returncode:
         pytest.skip("pip, setuptools >= 61 and wheel are not here (Debian: python3-pip)")
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-build-isolation", "--no-deps", "-w", tmp_path, tmp_path / "python"],
                    check=True, capture_output=True)
     wheel, = tmp_path.glob("arrayd-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    assert "arrayd/__init__.py" in names and "arrayd/py.typed" in names
+    assert "arrayd/__init__.py" in names and "arrayd/py.typed" in names and "arrayd/_gone.py" not in names
+    licence, = (n for n in names if n.startswith("arrayd-") and n.endswith("/LICENSE"))
+    assert zipfile.ZipFile(wheel).read(licence) == (REPO / "LICENSE").read_bytes()
     subprocess.run([sys.executable, "-c", "import arrayd; print(arrayd.__version__)"], check=True, env={**os.environ, "PYTHONPATH": str(wheel)})
 
 
