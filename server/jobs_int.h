@@ -36,6 +36,7 @@ struct user_job {
     enum job_state state;
     bool cancel;
     bool blocked; /* until another job's slice on the same arrays is over */
+    bool leased;  /* until somebody's lease on its arrays is over: what `err` says */
     uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
@@ -70,7 +71,7 @@ struct jobs {
     struct user_job *ready, **last_ready;
     uint64_t seq;
     bool stopping;
-    size_t in_slice;
+    size_t in_slice, n_leased;
     /* from the question whether arrays may be written until they are; before the other lock */
     pthread_mutex_t publishing;
 };

@@ -5,8 +5,9 @@
 #include "compute/base/clock.h"
 #include "server/jobs_int.h"
 
-#define PATIENCE 1.0 /* seconds, at least: slices take some milliseconds */
-#define SWEEP    1.0 /* seconds after which ended jobs are looked at, whether they are kept */
+#define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
+#define SWEEP    1.0  /* seconds after which ended jobs are looked at, whether they are kept, */
+#define LEASED   0.02 /* and those that wait for the end of a lease */
 
 /* Those whose turn it is, now that a slice is over; whether there are any. */
 static bool unblock(struct jobs *t)
@@ -99,16 +100,26 @@ static void give_up(struct jobs *t)
             job_write_end(j, &end);
 }
 
+/* With the lock held. */
+static void look_at_leases(struct jobs *t)
+{
+    for (struct user_job *j = t->n_leased ? t->first : NULL; j; j = j->next)
+        if (j->leased)
+            job_make_ready(j);
+}
+
 void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
-    struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP), leave;
+    struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
+    struct timespec leases = clock_after(LEASED), leave;
     bool leaving = false;
     pthread_mutex_lock(&t->lock);
-    while (!t->stopping || t->in_slice || t->ready) {
+    while (!t->stopping || t->in_slice || t->ready || t->n_leased) {
         if (t->stopping && !leaving) {
             leaving = true;
             leave = clock_after(t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
+            look_at_leases(t); /* they end now */
         }
         if (leaving && !t->ready && is_past(&leave)) {
             give_up(t);
@@ -120,6 +131,9 @@ void *jobs_run(void *arg)
         } else if (is_past(&sweep)) {
             forget_old(t);
             sweep = clock_after(SWEEP);
+        } else if (is_past(&leases)) {
+            look_at_leases(t);
+            leases = clock_after(LEASED);
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
@@ -127,7 +141,7 @@ void *jobs_run(void *arg)
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {
-            pthread_cond_timedwait(&t->something, &t->lock, &sweep);
+            pthread_cond_timedwait(&t->something, &t->lock, t->n_leased ? &leases : &sweep);
         }
     }
     pthread_mutex_unlock(&t->lock);

@@ -127,6 +127,16 @@ enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err 
     return code;
 }
 
+/* With the lock held. */
+static void go_on(struct user_job *j)
+{
+    if (!j->leased)
+        return;
+    j->leased = false;
+    j->table->n_leased--;
+    j->err = (struct err)ERR_INIT;
+}
+
 /* --- the end --- */
 
 void job_write_end(struct user_job *j, const struct job_end *o)
@@ -160,6 +170,7 @@ static void finish(struct user_job *j, const struct job_end *o)
         program_rest(j->spec.program);
     }
     pthread_mutex_lock(&t->lock);
+    go_on(j);
     session_rest(j->spec.session, true); /* with what has ended a session may expire */
     job_write_end(j, o);
     bool orphan = !j->forgotten && job_is_orphan(j);
@@ -199,7 +210,7 @@ static bool has_turn(struct user_job *j)
 /* How many steps the next one has. */
 static void adapt(struct user_job *j, const struct program_progress *g)
 {
-    bool again = g->state == PROGRAM_AGAIN;
+    const bool again = g->state == PROGRAM_AGAIN;
     double took = g->device_ms; /* without what compiling took */
     j->step_ms = j->slice_steps > 0 ? took / (double)j->slice_steps : 0;
     double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
@@ -263,7 +274,8 @@ bool job_take_slice(struct user_job *j)
     jobs_publish_end(t);
     if (g.state == PROGRAM_WAITING)
         return false;
-    if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK) {
+    const bool leased = g.state == PROGRAM_AGAIN && refusal.code == ERR_LOCKED; /* it will wait */
+    if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK && !leased) {
         g.state = PROGRAM_FAILED;
         g.err = refusal;
         g.failed_in = g.steps + 1;
@@ -271,7 +283,8 @@ bool job_take_slice(struct user_job *j)
     bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
     if (!good)
         drop_snapshots(j);
-    adapt(j, &g);
+    if (!leased)
+        adapt(j, &g);
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->spec.program);
     j->device_ms += g.device_ms;
@@ -318,6 +331,28 @@ static bool must_wait(const struct user_job *j)
     return false;
 }
 
+/* Somebody else's lease is on the arrays: it waits for the end of that, unless it is to end itself.
+ */
+static bool rests(struct user_job *j, const struct err *why)
+{
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    if (!cancelled && !j->leased) {
+        j->leased = true;
+        t->n_leased++;
+        j->err = *why;
+        if (j->started > 0)
+            j->ran += clock_ms() - j->started;
+        j->started = 0;
+        job_changed(j);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!cancelled)
+        leave_turn(j);
+    return !cancelled;
+}
+
 enum beginning { BEGIN_NOW, BEGIN_LATER, BEGIN_NEVER };
 
 static enum beginning may_begin(struct user_job *j)
@@ -334,9 +369,10 @@ static enum beginning may_begin(struct user_job *j)
     if (j->blocked || !has_turn(j))
         return BEGIN_LATER;
     pthread_mutex_lock(&t->lock);
-    if (j->state == JOB_QUEUED) {
+    if (j->state == JOB_QUEUED || j->leased) {
         j->state = JOB_RUNNING;
         j->started = clock_ms();
+        go_on(j);
         job_changed(j);
     }
     t->in_slice++;
@@ -369,6 +405,11 @@ void job_begin_slice(struct user_job *j)
     /* until the engine has all of it: an export is behind what it reads */
     _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
     enum err_code code = job_may_use(&j->spec, &o.err);
+    if (code == ERR_LOCKED) {
+        if (rests(j, &o.err))
+            return;
+        code = ERR_OK; /* it is cancelled */
+    }
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);
     enum beginning begin = code == ERR_OK ? may_begin(j) : BEGIN_NEVER;

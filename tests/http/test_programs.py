@@ -400,12 +400,33 @@ def test_leases_bind_programs(api):
     assert r["state"] == "done"
     assert api.get("/v1/arrays/u/data", headers={**h, "Accept": NPY}).status == 200
     api.expect(204, api.delete("/v1/arrays/u/lease", headers=h))
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_a_leased_program_rests(api, mode):
+    """After a whole step, for as long as somebody else has the lease; it can be cancelled, and goes on with what is there then."""
+    hold(api, "u", np.zeros(4))
     ref = start(api, ["u += 1"])
-    until(lambda: job(api, ref)["step"] > 0)
-    lease = api.expect(201, api.post("/v1/arrays/u/lease", {"mode": "write", "ttl_s": 60})).json()["token"]
-    until(lambda: job(api, ref)["state"] == "failed")
-    assert job(api, ref)["error"]["code"] == "locked"
-    api.expect(204, api.delete("/v1/arrays/u/lease", headers={"Arrayd-Lease": lease}))
+    for turn in range(3):
+        until(lambda: job(api, ref)["step"] > 100 * turn)
+        h = {"Arrayd-Lease": api.expect(201, api.post("/v1/arrays/u/lease", {"mode": mode, "ttl_s": 60})).json()["token"]}
+        until(lambda: "waiting" in job(api, ref))
+        was = job(api, ref)
+        assert was["state"] == "running" and "leased for " + ("reading" if mode == "read" else "writing") in was["waiting"]
+        values = api.expect(200, api.get("/v1/arrays/u/data", headers={**h, "Accept": NPY})).npy()
+        assert values.tolist() == [was["step"] + 1000 * turn] * 4
+        time.sleep(0.1)
+        now = job(api, ref)
+        assert (now["step"], now["elapsed_s"]) == (was["step"], was["elapsed_s"])
+        if turn == 2:
+            break
+        api.expect(200, api.post("/v1/evaluate", {"expr": "u + 1000", "out": "u"}, headers=h))
+        api.expect(204, api.delete("/v1/arrays/u/lease", headers=h))
+        until(lambda: job(api, ref)["step"] > now["step"] and "waiting" not in job(api, ref))
+    end = api.expect(200, api.delete(f"/v1/jobs/{ref}")).json()
+    assert end["state"] == "cancelled" and end["step"] == was["step"] and "waiting" not in end
+    api.expect(204, api.delete("/v1/arrays/u/lease", headers=h))
+    assert api.download("u").tolist() == [was["step"] + 2000] * 4
 
 
 def test_no_memory_for_it(daemon_with):

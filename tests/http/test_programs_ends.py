@@ -114,6 +114,21 @@ def test_a_copy_that_cannot_be_made_stops_it_before_its_step(daemon_with):
     api.close()
 
 
+def test_a_program_that_rests_keeps_no_daemon(daemon_with):
+    d = daemon_with("--backend", "cpu")
+    api, other, replies = d.client(), d.client(), []
+    hold(api, "u", np.zeros(4))
+    t = threading.Thread(target=lambda: replies.append(other.post("/v1/programs?wait=1", {"body": ["u += 1"], "steps": 10**12})))
+    t.start()
+    until(lambda: [j for j in jobs(api) if j["state"] == "running"])
+    api.expect(201, api.post("/v1/arrays/u/lease", {"mode": "read", "ttl_s": 60}))
+    until(lambda: "waiting" in jobs(api)[0])
+    begun = time.monotonic()
+    d.stop()
+    t.join(20)
+    assert time.monotonic() - begun < 10 and replies[0].json()["state"] == "cancelled"
+
+
 @pytest.mark.release_only
 def test_a_step_that_does_not_end_keeps_no_daemon(daemon_with):
     """Who waits for the job is answered, and the process ends."""

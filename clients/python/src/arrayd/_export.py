@@ -149,6 +149,7 @@ class Exported:
     """An array's memory, for as long as the `with` lasts.
 
     `mode` is "read" (others read too) or "write" (nobody else touches the array); `shape`, `dtype`, `strides` (bytes), `nbytes`;
+    A program that writes to the array, or with "write" one that reads it, rests meanwhile.
     `lease`, while it lasts, the lease's token. This client gives it with its requests, so that they may use the array: in mode "write"
     all that they write to it is in this memory (in "read" where nothing else here has the same values, else x gets memory of its
     own), once `client.sync()` has waited for it; and what is written here they see, on a GPU once this process has waited for its own
