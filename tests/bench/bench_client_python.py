@@ -3,7 +3,7 @@
 
     bench_client_python.py ARRAYD [--rounds N] [--size BYTES]
 
-Prints one JSON line a measurement. A tiny lazy evaluation (an expression is built, sent, and its number comes back) beside the same
+Prints one JSON line a measurement. Loops that look at a number in each step, written for NumPy, beside NumPy itself. A tiny lazy evaluation (an expression is built, sent, and its number comes back) beside the same
 request's bytes sent by http.client over a connection that stays and its reply parsed, both over TCP and over a Unix socket; the floor
 of both is a socket to which the bytes are written and from which the reply is read. One array up and down, beside curl doing so
 with a file in memory (/dev/shm) and, down, with nothing at its end (/dev/null), and beside a bare socket that receives into memory of its own,
@@ -27,8 +27,10 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python" / "src"))
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"
+sys.path[:0] = [str(PACKAGE / "src"), str(PACKAGE / "examples")]
 import arrayd  # noqa: E402
+from k_means import k_means  # noqa: E402
 
 
 def show(**row):
@@ -109,6 +111,63 @@ def tiny(name, url, connection, options):
          wanted_at_most=1.5, lazy_cpu_us=us["lazy"][1], bare_cpu_us=us["bare"][1], floor_cpu_us=us["floor"][1])
 
 
+# --- loops ---
+
+
+def stencil(xp, u, steps):
+    for _ in range(steps):
+        un = u + 0.1 * (xp.roll(u, 1, axis=0) + xp.roll(u, -1, axis=0) + xp.roll(u, 1, axis=1) + xp.roll(u, -1, axis=1) - 4 * u)
+        change = float(xp.max(xp.abs(un - u)))
+        u = un
+    return change
+
+
+def clusters(xp, points, rounds):
+    """The sum of the centres."""
+    class Points(np.ndarray):
+        def __array_namespace__(self):
+            return Named
+
+    class Named:
+        astype, argmin = staticmethod(lambda x, dtype: x.astype(dtype)), staticmethod(np.argmin)
+        arange, sum, where, all, abs = np.arange, np.sum, np.where, np.all, np.abs
+
+    return float(xp.sum(k_means(points.view(Points) if xp is np else points, 8, rounds)[0]))
+
+
+def conjugate_gradients(xp, b, steps):
+    """Of a Laplacian, with something on its diagonal, so that it has an inverse; begun at 0."""
+    x, r = xp.zeros_like(b), b
+    p, rs = r, xp.sum(r * r)
+    for _ in range(steps):
+        ap = 4.01 * p - xp.roll(p, 1, axis=0) - xp.roll(p, -1, axis=0) - xp.roll(p, 1, axis=1) - xp.roll(p, -1, axis=1)
+        alpha = rs / xp.sum(p * ap)
+        x, r = x + alpha * p, r - alpha * ap
+        rn = xp.sum(r * r)
+        if float(rn) < 1e-30:
+            break
+        p, rs = r + (rn / rs) * p, rn
+    return float(xp.sum(x))
+
+
+def loops(name, url, options):
+    rng = np.random.default_rng(1)
+    for loop, values, steps in ((stencil, rng.random((512, 512)), 200), (clusters, rng.random((20000, 2)), 80),
+                                (conjugate_gradients, rng.random((512, 512)), 100)):
+        with arrayd.connect(url) as xp:
+            x = xp.asarray(values).compute()
+            best = {}
+            for _ in range(options.rounds):
+                for lib, given in ((np, values), (xp, x)):
+                    begin = time.perf_counter()
+                    result = loop(lib, given, steps)
+                    took = time.perf_counter() - begin
+                    best[lib] = (min(took, best.get(lib, (took,))[0]), result)
+                    xp.release()
+            assert abs(best[np][1] - best[xp][1]) <= 1e-6 * abs(best[np][1])
+        show(bench=f"{loop.__name__}_{name}", steps=steps, s=best[xp][0], numpy_s=best[np][0], ratio=best[xp][0] / best[np][0])
+
+
 # --- bulk ---
 
 
@@ -185,6 +244,7 @@ def main():
             tcp, unix = f"http://127.0.0.1:{daemon.port}", f"unix:{daemon.path}"
             tiny("tcp", tcp, http.client.HTTPConnection("127.0.0.1", daemon.port), options)
             tiny("unix", unix, UnixConnection(daemon.path), options)
+            loops("tcp", tcp, options)
             bulk("tcp", tcp, tcp, [], http.client.HTTPConnection("127.0.0.1", daemon.port), options, folder)
             bulk("unix", unix, "http://localhost", ["--unix-socket", daemon.path], UnixConnection(daemon.path), options, folder)
         finally:

@@ -9,15 +9,18 @@ from typing import Any, Deque, Dict, List, Optional, Set
 
 import numpy as np
 
-from ._dtypes import DType, dtype_of, name_of
-from ._errors import ArraydError, BadReply, ConnectionLost
-from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large
+from ._dtypes import DType, cast, dtype_of, name_of
+from ._errors import ArraydError, BadReply, BadValue, Busy, ConnectionLost, OutOfMemory
+from ._graph import Handle, Node, Shape, Written, describe, postorder, stored, too_large, union
 from ._kept import met_again, settled_by
+from ._numbers import unwired
 from ._releases import Releases
-from ._replies import MADE
+from ._replies import MADE, VALUE
 from ._requests import OCTETS, Request, Response, Steps, ask
+from ._statements import Statements
 
 SMALL = 1 << 16  # bytes: such results come with the reply and are kept here
+TOGETHER = 4 << 20  # bytes that are given in one request at most: statements copy their results, which takes longer than a request beyond
 LOOKED_AT = 32  # kept arrays, whether they can go, at a time
 TINY = 1 << 12  # bytes: of such an array all elements are fetched where one is asked for, of a small one where a second is
 
@@ -95,7 +98,7 @@ class Engine:
                 continue
             if keeps:
                 keeps = False
-                if (yield from self.keep(order, given)):
+                if (yield from self.keep(order, given)):  # a number itself comes with it
                     continue
             much = too_large(order)
             parts = [a for a in much.args if not a.is_leaf] if much is not None else []  # without any, the server says what is too much
@@ -128,18 +131,16 @@ class Engine:
         if not nodes:
             return False
         try:
-            for n in nodes:
-                yield from self.give(n)
             inside = set(order)
             for ref in self._oldest():
                 kept = ref()
-                ends = [] if kept is None else settled_by(kept, inside)
+                ends = [] if kept is None else settled_by(kept, inside, set(nodes))
                 if ends is None:
                     self._kept.append(ref)
-                    continue
+                else:
+                    nodes += [end for end in ends if end not in nodes]
                 del kept
-                for n in ends:
-                    yield from self.give(n)
+            yield from self.give(nodes + [order[-1]] if given and not order[-1].shape else nodes)
         except ConnectionLost:
             raise
         except ArraydError:  # no memory for it, say: then it is computed again, and what is wrong with the expression itself is said of that
@@ -154,16 +155,43 @@ class Engine:
                 some.append(self._kept.popleft())
         return some
 
-    def give(self, node: Node) -> Steps[None]:
-        """Computes it for itself, and nothing in it."""
-        written = yield from self.request_of(node, keeps=False)
-        if not node.args:  # another has, meanwhile
-            return
-        if node.shape:
-            node.set_handle(self.own((yield from self.evaluate(written)).json(MADE)))
-            self._kept.append(weakref.ref(node))
-        else:
-            node.set_value(from_bytes((yield from self.evaluate(written, OCTETS)), node.shape, node.dtype))
+    def give(self, nodes: List[Node]) -> Steps[None]:
+        """Computes each of them for itself, in this order, and nothing in them. Where a number is among them, which is waited for, and
+        they are not large, that is one request."""
+        if len(nodes) > 1 and any(not n.shape for n in nodes) and sum(n.nbytes for n in nodes) <= TOGETHER:
+            for leaf in union(nodes):
+                if not leaf.args and leaf.handle is None and leaf.op != "const":
+                    yield from self.place(leaf)
+            together = Statements.of([n for n in nodes if n.args])
+            if together is not None:
+                with contextlib.suppress(BadValue, Busy, OutOfMemory):  # some of it may go, and what is wrong is said of its own place
+                    yield from self.give_together(together)
+        for n in nodes:
+            if not n.args:  # done
+                continue
+            written = yield from self.request_of(n, keeps=False)
+            if not n.args:
+                continue
+            if n.shape:
+                self.placed(n, (yield from self.evaluate(written)).json(MADE))
+            else:
+                n.set_value(from_bytes((yield from self.evaluate(written, OCTETS)), n.shape, n.dtype))
+
+    def give_together(self, together: Statements) -> Steps[None]:
+        form = {"results": {name: {"value": VALUE} if n.shape == () else MADE for name, n in together.results.items()}}
+        results = (yield self.ask("POST", "/v1/evaluate", together.request)).json(form)["results"]
+        for n, _ in together.order:
+            n.met = True
+        for name, n in together.results.items():
+            if n.shape:
+                self.placed(n, results[name])
+            else:
+                n.set_value(cast(unwired(results[name]["value"]), n.dtype))
+
+    def placed(self, node: Node, metadata: Dict[str, Any]) -> None:
+        """It is kept, by this handle."""
+        node.set_handle(self.own(metadata))
+        self._kept.append(weakref.ref(node))
 
     def fetch(self, node: Node) -> Steps["np.ndarray[Any, Any]"]:
         """The values, in memory of this process (read-only where they are kept)."""
@@ -178,6 +206,8 @@ class Engine:
             of.picked += not of.args  # else it is counted below
         if node.handle is None and node.nbytes <= SMALL and node.op != "create":
             written = yield from self.request_of(node)
+            if node.value is not None:
+                return node.value
             if node.handle is None:
                 r = yield from self.evaluate(written, OCTETS)
                 node.set_value(from_bytes(r, node.shape, node.dtype))

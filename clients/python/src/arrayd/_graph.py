@@ -155,10 +155,15 @@ def create(body: Dict[str, Any], shape: Shape, dtype: DType) -> Node:
 
 
 def postorder(root: Node) -> List[Node]:
-    """Each node once, its arguments before it; without recursion, as graphs may be deep."""
+    """Each node once, its arguments before it."""
+    return union([root])
+
+
+def union(roots: List[Node]) -> List[Node]:
+    """All nodes of several expressions, so; without recursion, as graphs may be deep."""
     order: List[Node] = []
     seen = set()
-    stack: List[Optional[Node]] = [root]
+    stack: List[Optional[Node]] = [*roots[::-1]]
     while stack:
         node = stack.pop()
         if node is None:  # all arguments of the one below have been written
@@ -204,7 +209,7 @@ def const_json(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
     return {"op": "const", "value": wire(plain(value)), "dtype": name_of(dtype)}
 
 
-def _signed(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
+def signed(value: "np.ndarray[Any, Any]", dtype: DType) -> Dict[str, Any]:
     json = const_json(value, dtype)
     if json["value"] == "NaN" and np.signbit(plain(value)):
         return {"op": "negative", "args": [json]}
@@ -234,7 +239,7 @@ class Written:
                 json, d = n.handle.id, 0
             elif not n.args:
                 assert n.value is not None
-                json, d = _signed(n.value, n.dtype), 1
+                json, d = signed(n.value, n.dtype), 1
             else:
                 args: List[Any] = [written[a] for a in n.args]
                 json = {"op": n.op, "args": [args] if n.op in ("concat", "stack") else args, **n.attrs}

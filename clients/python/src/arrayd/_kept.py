@@ -12,14 +12,13 @@ Here is no I/O, see `Engine.keep`.
 """
 from __future__ import annotations
 
-from typing import AbstractSet, FrozenSet, List, Optional, Set
+from typing import AbstractSet, List, Optional, Set
 
 from ._graph import Node
 
 THROUGH = frozenset(("getitem", "permute_dims", "expand_dims", "squeeze", "reshape", "broadcast_to", "flip", "roll", "tile", "repeat", "astype"))
 STEPS = 3  # of these, one after the other: more cost more than to read the values themselves
 MOST = 4  # expressions that one array is let go for
-NONE: FrozenSet[Node] = frozenset()
 
 
 def met_again(order: List[Node], given: bool) -> List[Node]:
@@ -55,21 +54,21 @@ def _is_read_through(n: Node, kept: AbstractSet[Node]) -> bool:
     return False
 
 
-def settled_by(n: Node, inside: Set[Node]) -> Optional[List[Node]]:
+def settled_by(n: Node, inside: Set[Node], kept: AbstractSet[Node]) -> Optional[List[Node]]:
     """Of a kept node that no variable has any more, and only expressions still to be computed refer to, those of them to compute so that
-    it can go: nothing but values goes into them, and they take no more memory than it. None while a variable, or an expression that is
-    being computed (`inside`), has it."""
+    it can go: nothing but values, and what is just being `kept`, goes into them, and they take no more memory than it. None while a
+    variable, or an expression that is being computed (`inside`), has it."""
     later = n.dependents()
     if n.arrays() or any(d in inside for d in later):
         return None
-    ends = [end for end in (_end_of_chain(n, d) for d in later[:MOST]) if end is not None]
+    ends = [end for end in (_end_of_chain(n, d, kept) for d in later[:MOST]) if end is not None]
     return [end for end in dict.fromkeys(ends) if end.nbytes <= n.nbytes]
 
 
-def _end_of_chain(below: Node, d: Node) -> Optional[Node]:
+def _end_of_chain(below: Node, d: Node, kept: AbstractSet[Node]) -> Optional[Node]:
     """The last expression of values alone, from `d` upwards, that is an argument of one only."""
     end = None
-    while all(a is below or a.is_leaf or _is_read_through(a, NONE) for a in d.args):
+    while all(a is below or a.is_leaf or a in kept or _is_read_through(a, kept) for a in d.args):
         end = below = d
         later = d.dependents()
         if len(later) != 1 or d.arrays():
