@@ -247,6 +247,22 @@ def test_numpy_functions_that_call_methods(xp):  # noqa: F811
         np.sum(x, out=np.empty(()))
 
 
+def test_numpy_functions_that_download(xp, api):  # noqa: F811
+    """As the README says, which is a choice: they are not refused."""
+    x = xp.random((200, 100)).compute()
+    before = requests(api)
+    for f in (lambda: np.clip(x, 0, 1), lambda: np.where(x > 0, x, 0), lambda: np.concatenate([x, x]), lambda: np.cumsum(x),
+              lambda: np.zeros_like(x), lambda: np.linalg.norm(x), lambda: np.argmax(x)):
+        assert not isinstance(f(), arrayd.Array)
+        assert requests(api) > before
+        before = requests(api)
+    for f in (np.clip, xp.clip):
+        same(f(x, 0.25, 0.75), np.clip(x.numpy(), 0.25, 0.75))
+    for f in (np.sin, np.isnan, np.sqrt):
+        with pytest.raises(TypeError):
+            f(x)
+
+
 def test_numbers_as_text(xp):  # noqa: F811
     x = xp.mean(xp.asarray(N))
     assert f"{x:.3f}" == "5.500" and round(x, 2) == 5.5 and round(x) == 6 and f"{x:>8}" == "     5.5" and f"{x}" == str(x)

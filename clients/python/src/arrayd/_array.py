@@ -27,7 +27,7 @@ class Array:
     """
 
     __slots__ = ("_node", "_client", "_shared", "__weakref__")
-    __array_ufunc__ = None  # NumPy's arrays leave operators to these, and its functions do not fetch the values unasked
+    __array_ufunc__ = None  # NumPy's arrays leave operators to these, and its functions of elements do not fetch the values unasked
     _node: Node
     _client: "Namespace"
     _shared: bool
