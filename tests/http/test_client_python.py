@@ -401,7 +401,7 @@ def test_tokens(accounts, daemon_with):
     accounts.add("ann")
     d = daemon_with("--accounts", accounts.path)
     with pytest.raises(arrayd.Denied):
-        list(arrayd.connect(f"http://127.0.0.1:{d.port}", token="A" * 43).arrays())
+        arrayd.connect(f"http://127.0.0.1:{d.port}", token="A" * 43)
     token = accounts.client(d, "ann").always["Authorization"].split()[1]
     with arrayd.connect(f"http://127.0.0.1:{d.port}", token=token) as c:
         assert float(c.sum(c.ones((3,)))) == 3

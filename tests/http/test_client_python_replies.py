@@ -86,9 +86,11 @@ ASKS = {  # what needs a reply of JSON, and the request that is named where it i
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"17", b'"text"', b"", b"<html>gateway</html>", b'{"id": 5, "shape": "3", "dtype": []}'])
 def test_other_json(other, body):
-    """Each way of asking is a BadReply that names the request, with both clients."""
+    """Each way of asking is a BadReply that names the request, with both clients; connecting is one."""
+    xp = connected(other)
     other.said = body
-    xp = arrayd.connect(other.url)
+    with pytest.raises(arrayd.BadReply, match="GET /v1/info: the reply"):
+        arrayd.connect(other.url)
     for name, (ask, request) in ASKS.items():
         if name == "metadata" and json.loads(body if body.startswith(b"{") else b"null") is not None:
             continue  # an object is handed on as it is
@@ -111,6 +113,11 @@ def test_other_json(other, body):
                 asyncio.run(asynchronously(other.url, ask))
 
 
+def connected(other):
+    other.said = {"/v1/info": INFO}
+    return arrayd.connect(other.url)
+
+
 async def asynchronously(url, ask):
     async with arrayd.aconnect(url) as xp:
         asked = ask(xp)
@@ -123,8 +130,8 @@ async def asynchronously(url, ask):
     ({"dtype": ["float64"]}, "'/dtype'"), ({"id": None}, "'/id' of the reply is null, not an id"),
     ({"id": "a-1\r\nX: y"}, "not an id"), ({"id": "../a"}, "not an id"), ({"id": "a-1\n"}, "not an id"), ({"name": 5}, "'/name' of the reply is 5")])
 def test_the_member_is_named(other, change, where):
-    other.said = {"/v1/arrays/u": {**ARRAY, **change}}
-    with arrayd.connect(other.url) as xp:
+    with connected(other) as xp:
+        other.said = {"/v1/arrays/u": {**ARRAY, **change}}
         with pytest.raises(arrayd.BadReply) as e:
             xp.array("u")
         assert where in e.value.detail and e.value.detail.startswith("GET /v1/arrays/u: ")
@@ -138,8 +145,8 @@ def test_the_member_is_named(other, change, where):
 
 def test_a_job_that_changes_its_form(other):
     """Also in the stream of events."""
-    other.said = {"/v1/jobs/j-1": JOB}
-    with arrayd.connect(other.url) as xp:
+    with connected(other) as xp:
+        other.said = {"/v1/jobs/j-1": JOB}
         job = xp.job("j-1")
         for said in (b"data: {\n\n", b"data: \xff\n\n", b'data: {"step": "one"}\n\n', b"data: []\n\n", b'data: {"records": {"e": 5}}\n\n'):
             other.said = {"/v1/jobs/j-1": JOB, "/v1/jobs/j-1/events": said}

@@ -220,8 +220,13 @@ def connect(url: str = "http://127.0.0.1:7411", token: Optional[str] = None, *, 
     """A client of the daemon at http://host:port, https://host:port or unix:/path.
 
     `token` is the bearer token of an account (else the environment's ARRAYD_TOKEN, else none); `timeout` how many seconds a
-    request may take without a byte moving (none by itself); `context` what TLS is to trust.
+    request may take without a byte moving (none by itself); `context` what TLS is to trust. ConnectionLost where nobody is there, Denied
+    where the token is none of the daemon's, BadReply where it is something else than arrayd.
     """
     client = Client(Transport(url, token or os.environ.get("ARRAYD_TOKEN"), timeout, context), None, "transport")
-    client._ask("GET", "/healthz")
+    try:
+        client._device = client._device_of(client.info(), None)
+    except BaseException:
+        client._transport.close()
+        raise
     return client

@@ -70,8 +70,9 @@ HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
 _JOB_AT_TIMES = {"eta_s": Maybe(NUMBER), "records_from": Maybe(COUNT), "records": Maybe(Each([ANY])), "record_every": Maybe(COUNT),
-                 "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": ID}]), "failed_step": Maybe(COUNT),
-                 "error": Maybe({"status": Maybe(COUNT), "code": Maybe(TEXT), "detail": Maybe(TEXT)})}
+                 "snapshots": Maybe([{"name": TEXT, "step": COUNT, "id": ID}]), "failed_step": Maybe(COUNT), "failed_statement": Maybe(COUNT),
+                 "error": Maybe({"status": Maybe(COUNT), "code": Maybe(TEXT), "detail": Maybe(TEXT), "pointer": Maybe(TEXT),
+                                 "offset": Maybe(COUNT)})}
 JOB = {"id": ID, "session": ID, "state": TEXT, **_JOB, **_JOB_AT_TIMES}
 EVENT = {"id": Maybe(ID), "state": Maybe(TEXT), **{k: Maybe(form) for k, form in _JOB.items()}, **_JOB_AT_TIMES}  # what has changed
 
