@@ -2,13 +2,13 @@
 
 A request gives the values of the expression that it was sent for, and of nothing in it. In a loop that looks at a number each step
 what one step has computed is the next one's beginning, and would be computed again by each of the steps to come. So what has been in
-a request before, and is in another one now, is computed for itself first and stays on the server: each expression is computed twice at
-most, as part of others, and then for itself. Not kept are
+a request before, and is in another one now, is computed for itself first and stays on the server: what can be asked for again
+is computed twice at most, as part of others, and then for itself. Not kept are
 
 - what nobody can ask for any more, once the request is answered: no variable has it, and no expression that is still to be computed;
 - what only indexes, rearranges, repeats or casts values that are on the server: it is read through.
 
-Here is no I/O, see `Engine.keep`.
+What is kept goes with its last user, as every array does. Here is no I/O, see `Engine.keep`.
 """
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ def settled_by(n: Node, inside: Set[Node], kept: AbstractSet[Node]) -> Optional[
     """Of a kept node that no variable has any more, and only expressions still to be computed refer to, those of them to compute so that
     it can go: nothing but values, and what is just being `kept`, goes into them, and they take no more memory than it. None while a
     variable, or an expression that is being computed (`inside`), has it."""
+    if n.arrays():
+        return None
     later = n.dependents()
-    if n.arrays() or any(d in inside for d in later):
+    if any(d in inside for d in later):
         return None
     ends = [end for end in (_end_of_chain(n, d, kept) for d in later[:MOST]) if end is not None]
     return [end for end in dict.fromkeys(ends) if end.nbytes <= n.nbytes]

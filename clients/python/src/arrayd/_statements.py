@@ -23,7 +23,7 @@ class Statements:
         """Of expressions all of whose leaves are numbers or have handles. None where the text cannot say them (an attribute that is no
         plain number), or they are more than a request takes."""
         order = union(nodes)
-        if len(order) > MANY or sum(n.handle is not None for n in order) > INPUTS:
+        if not nodes or len(order) > MANY or sum(n.handle is not None for n in order) > INPUTS:
             return None
         held = [(n, n.handle) for n in order]
         uses: Dict[Node, int] = {}
