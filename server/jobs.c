@@ -528,6 +528,7 @@ enum err_code job_resume(struct user_job *j, struct err *e)
         j->cancel = false;
         j->slice_steps = 0;
         j->again = 0;
+        j->lacks = 0;
         job_changed(j);
         job_make_ready(j);
     }

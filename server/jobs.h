@@ -28,6 +28,8 @@ struct jobs_config {
     double keep_alive;       /* seconds after which a watcher is woken in any case */
     struct sched *sched;     /* which gives slices their turn; NULL: they have it */
     struct lease_uses *uses; /* NULL: there are no leases */
+    struct engine *engine;   /* which is asked for room, */
+    bool evict;              /* and may move arrays for it */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,

@@ -35,8 +35,10 @@ struct user_job {
     bool ready, forgotten;
     enum job_state state;
     bool cancel;
-    bool blocked; /* until another job's slice on the same arrays is over */
-    bool leased;  /* until somebody's lease on its arrays is over: what `err` says */
+    bool blocked;    /* until another job's slice on the same arrays is over */
+    bool makes_room; /* until the engine has */
+    int lacks;       /* how often since its last good slice */
+    bool leased;     /* until somebody's lease on its arrays is over: what `err` says */
     uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
@@ -59,6 +61,7 @@ struct user_job {
     double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;
     int64_t slice_steps; /* of the next one; 0: to be guessed */
+    struct eviction eviction;
     int again; /* slices before it that came to nothing, others having written to the arrays */
 };
 
@@ -103,6 +106,9 @@ void job_begin_slice(struct user_job *j);
 /* Takes what came of a slice. False while it is still to come to something, or when the job has
  * ended with it: j->in_slice says which. */
 bool job_take_slice(struct user_job *j);
+/* jobs_room.c: whether room is being made for what the error says is wanted; the job is made ready
+ * when there is an answer. */
+bool job_make_room(struct user_job *j, const struct err *e);
 /* Of its program, program_ready: room for the values, and the copies that are due. */
 enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
 

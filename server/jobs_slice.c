@@ -283,13 +283,15 @@ bool job_take_slice(struct user_job *j)
     bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
     if (!good)
         drop_snapshots(j);
-    if (!leased)
+    if (!leased && g.state != PROGRAM_FAILED)
         adapt(j, &g);
     pthread_mutex_lock(&t->lock);
     j->report = program_report(j->spec.program);
     j->device_ms += g.device_ms;
-    if (good)
+    if (good) {
         keep_values(j, g.n_values);
+        j->lacks = 0;
+    }
     j->n_snapshots = j->n_taken;
     j->step = g.steps;
     bool over = is_end(j, &g, &o);
@@ -298,7 +300,7 @@ bool job_take_slice(struct user_job *j)
     pthread_mutex_unlock(&t->lock);
     j->in_slice = false;
     leave_turn(j);
-    if (over)
+    if (over && !(g.state == PROGRAM_FAILED && job_make_room(j, &g.err)))
         finish(j, &o);
     pthread_mutex_lock(&t->lock);
     t->in_slice--;
@@ -398,10 +400,20 @@ static int64_t next_steps(struct user_job *j)
     return program_slice_limit(j->spec.program, j->step, n);
 }
 
+static bool makes_room(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = j->makes_room;
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
+}
+
 void job_begin_slice(struct user_job *j)
 {
     struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
     o.err = (struct err)ERR_INIT;
+    if (makes_room(j))
+        return;
     /* until the engine has all of it: an export is behind what it reads */
     _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
     enum err_code code = job_may_use(&j->spec, &o.err);
@@ -412,6 +424,10 @@ void job_begin_slice(struct user_job *j)
     }
     if (code == ERR_OK)
         code = program_wake(j->spec.program, &o.err);
+    if (code != ERR_OK && job_make_room(j, &o.err)) {
+        leave_turn(j);
+        return;
+    }
     enum beginning begin = code == ERR_OK ? may_begin(j) : BEGIN_NEVER;
     if (begin == BEGIN_LATER)
         return;

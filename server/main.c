@@ -100,7 +100,9 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .retention = c->job_retention,
                                .slice = JOB_SLICE,
                                .patience = c->drain_timeout,
-                               .keep_alive = JOB_KEEP_ALIVE};
+                               .keep_alive = JOB_KEEP_ALIVE,
+                               .engine = s->engine,
+                               .evict = c->evict};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
     enum err_code rc = s->leases && s->shares && s->uses ? ERR_OK : err_oom(e);

@@ -326,6 +326,29 @@ def test_the_least_recently_used_make_room(start):
     assert metric(api, "arrayd_arrays_fetched_total") == 1
 
 
+def test_programs_need_room(start):
+    """For arrays that were moved out, for what a slice makes, and for snapshots; where there is none, the job fails and says so."""
+    api = start("--memory-limit", "4MiB", "--evict").client()
+
+    def program(*body, **more):
+        return api.expect(200, api.post("/v1/programs?wait=1", {"body": body, **more})).json()
+
+    fill(api, 16)  # the first eight are out, and then others
+    r = program("a0 += a1", steps=5, snapshot={"a0": 2})
+    assert r["state"] == "done", r
+    assert (api.download("a0") == 5).all() and [s["step"] for s in r["snapshots"]] == [2, 4]
+    for s in r["snapshots"]:
+        assert (api.download(s["id"]) == s["step"]).all()
+    fill(api, 8, 8)
+    r = program("a2 += 1", "a3 += a2", steps=2)
+    assert r["state"] == "done", r
+    assert (api.download("a2") == 4).all() and (api.download("a3") == 3 + 3 + 4).all()
+    fill(api, 8, 8)
+    r = program("a4 = a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11 + a12")
+    assert (r["state"], r["error"]["code"], r["step"]) == ("failed", "out_of_memory", 0)
+    assert (api.download("a4") == 4).all()
+
+
 def test_every_way_to_need_room(start):
     api = start("--memory-limit", "2MiB", "--evict").client()
     fill(api, 12)

@@ -87,7 +87,8 @@ static void test_a_slice_is_waited_for(void **state)
                              .slice = JOB_SLICE,
                              .patience = 10,
                              .keep_alive = JOB_KEEP_ALIVE,
-                             .uses = uses};
+                             .uses = uses,
+                             .engine = engine};
     assert_int_equal(jobs_new(&jc, &jobs, &e), ERR_OK);
     int64_t shape[] = {100};
     assert_int_equal(engine_zeros(session->stream, session->account, DT_F32, 1, shape, &u, &e),

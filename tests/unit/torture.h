@@ -135,6 +135,7 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
         return c;
     limits.sched = jc.sched = server.sched;
     jc.uses = server.uses;
+    jc.engine = server.engine;
     if ((c = auth_new(server.engine, &limits, accounts, &server.auth, e)) != ERR_OK ||
         (c = jobs_new(&jc, &server.jobs, e)) != ERR_OK ||
         (c = state_open(&server, &server.state, e)) != ERR_OK ||
