@@ -274,6 +274,16 @@ def test_lines_of_top_fit():
                            for k in range(3)], "jobs": [], "hidden": ["x"]}
     for columns in (10, 40, 200):
         assert max(len(text) for text, _ in lines(sample, columns, "device")) <= columns
+    wide = {**sample, "url": "http://127.0.0.1:7411",
+            "devices": [{"index": 0, "name": "NVIDIA H200 of the other rack", "memory": 141 << 30, "free": 1 << 30}],
+            "metrics": {"uptime_s": 98765.0, "connections": 123, "in_flight": 45, "turns_waiting": 6},
+            "sessions": [{**x, "id": "s-" + "i" * 22, "name": "a name", "ttl_s": 3600, "memory_limit": 1 << 30, "device": 0.5}
+                         for x in sample["sessions"]]}
+    shown = [text for text, _ in lines(wide, 80, "device")]
+    assert max(map(len, shown)) <= 80
+    for text in (r"up 1 d 3 h", r"device 0: NVIDIA H200.* 140 GiB of 141 GiB$", r"\d+ connections", r"\b6 waiting for the device$",
+                 r"^SESSION +ID .* TTL$", r"^a name +s-i+…? .* 1:00:00$"):
+        assert re.search(text, "\n".join(shown), re.M), (text, shown)
     order = {sort: re.findall(r"s-\d", "".join(t for t, _ in lines(sample, 200, sort))) for sort in ("device", "memory", "name")}
     assert order == {"device": ["s-0", "s-1", "s-2"], "memory": ["s-2", "s-1", "s-0"], "name": ["s-0", "s-1", "s-2"]}
 

@@ -40,6 +40,24 @@ def test_the_operation_and_its_operands_are_named(xp, mistake, kind, said):  # n
         mistake(xp, a, b)
 
 
+def test_what_is_no_number(xp):  # noqa: F811
+    for wrong, name in ((None, "NoneType"), ([1, None], "NoneType"), (object(), "object"), ([{}], "dict")):
+        with pytest.raises(TypeError, match=f"^{name} is no number$"):
+            xp.asarray(wrong)
+    with pytest.raises(TypeError, match="no number: from_dlpack takes it"):
+        xp.asarray(type("Theirs", (), {"__dlpack__": None})())
+    with pytest.raises(OverflowError, match="an integer is too large"):
+        xp.asarray([2**64])
+
+
+def test_a_program_of_one_statement(xp):  # noqa: F811
+    u = xp.zeros(3)
+    xp.program("u += 1", steps=4, u=u).wait(60)
+    assert u.tolist() == [4] * 3
+    with pytest.raises(arrayd.BadValue, match=r"\n    u \+= who\n         \^"):
+        xp.program("u += who", steps=4, u=u)
+
+
 def test_one_element_goes_anywhere(xp):  # noqa: F811
     x = xp.zeros((2, 3))
     x[0] = np.full((1, 1, 1), 7.0)

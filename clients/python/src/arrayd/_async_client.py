@@ -354,7 +354,7 @@ class AsyncClient(Namespace):
         """A function of the user's own, for expressions as text; a taken name is replaced."""
         await self._await(self._defining(name, params, expr))
 
-    async def program(self, body: Sequence[str], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
+    async def program(self, body: Union[str, Sequence[str]], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                       record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
                       snapshot: Optional[Mapping[str, int]] = None, until: Optional[str] = None, until_every: Optional[int] = None,
                       stop_on_nan: bool = False, fast_math: bool = False, **named: Bound) -> AsyncJob:

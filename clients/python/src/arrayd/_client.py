@@ -170,11 +170,11 @@ class Client(Namespace):
         """A function of the user's own, for expressions as text; a taken name is replaced."""
         self._run(self._defining(name, params, expr))
 
-    def program(self, body: Sequence[str], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
+    def program(self, body: Union[str, Sequence[str]], *, steps: int, bind: Optional[Mapping[str, Bound]] = None,
                 record: Optional[Mapping[str, str]] = None, record_every: Optional[int] = None,
                 snapshot: Optional[Mapping[str, int]] = None, until: Optional[str] = None, until_every: Optional[int] = None,
                 stop_on_nan: bool = False, fast_math: bool = False, **named: Bound) -> Job:
-        """Begins a time loop on the server: statements that are done `steps` times.
+        """Begins a time loop on the server: statements, or one, that are done `steps` times.
 
         `client.program(["u += 0.1*laplacian(u)"], steps=1000, u=u).wait()` changes u's memory: an array that is bound to an
         assigned name is written to. `record` collects values of expressions, `until` ends it. A mistake in a statement or an

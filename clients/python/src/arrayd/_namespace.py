@@ -140,9 +140,11 @@ class Namespace(Statistics, Host, Inspection, Exchange):
     def _defining(self, name: str, params: Sequence[str], expr: str) -> Steps[None]:
         yield from self._asking_about("PUT", f"/v1/functions/{segment(name)}", {"params": list(params), "expr": expr}, {"/expr": expr})
 
-    def _beginning_program(self, body: Sequence[str], steps: int, bind: Mapping[str, Bound],
+    def _beginning_program(self, body: Union[str, Sequence[str]], steps: int, bind: Mapping[str, Bound],
                            optional: Mapping[str, Any]) -> Steps[Tuple[Dict[str, Any], List[Array], Dict[str, str]]]:
         """The job's status, the arrays that it may write to, and its texts by JSON pointers."""
+        if isinstance(body, str):
+            body = [body]
         given = self._to_bind(bind)
         assigned: List[Array] = [v for v in given.values() if isinstance(v, Array)]
         for v in assigned:

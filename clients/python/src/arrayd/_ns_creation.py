@@ -41,7 +41,10 @@ class Creation(Base):
         if t is not None and t.kind in "iu" and value.dtype.kind == "f" and not isinstance(obj, (np.ndarray, float)):
             value = np.asarray(obj, dtype=t)  # NumPy takes integers on both sides of 2**63 for floats
         if value.dtype == object:
-            raise OverflowError("an integer is too large, or these are no numbers")
+            wrong = [type(v).__name__ for v in value.flat if not isinstance(v, (int, float, complex))]
+            if wrong:
+                raise TypeError(f"{wrong[0]} is no number" + (": from_dlpack takes it" if hasattr(obj, "__dlpack__") else ""))
+            raise OverflowError("an integer is too large: more than 64 bits")
         if t is None:
             t = dt.dtype_of(value.dtype)
         elif not isinstance(obj, (np.ndarray, np.generic)) and value.size and value.dtype.kind in "iu" and dt.is_integer(t):

@@ -198,8 +198,16 @@ def duration(s: float) -> str:
     return f"{int(s // 86400)} d {int(s % 86400 // 3600)} h"
 
 
-def table(rows: List[List[str]], right: str = "") -> List[str]:
-    """Lines with columns below each other; `right`: the numbers of those that end flush, as digits."""
+def table(rows: List[List[str]], right: str = "", columns: Optional[int] = None) -> List[str]:
+    """Lines with columns below each other; `right`: the numbers of those that end flush, as digits. What is wider than `columns` is
+    closer together, and if need be its texts, which are the others, are cut."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return ["  ".join(cell.rjust(w) if str(k) in right else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip()
+    gap = "  "
+    if columns is not None and sum(widths) + 2 * len(widths) - 2 > columns:
+        gap = " "
+        texts = [k for k in range(len(widths)) if str(k) not in right]
+        while texts and sum(widths) + len(widths) - 1 > columns and max(widths[k] for k in texts) > 8:
+            widths[max(texts, key=lambda k: widths[k])] -= 1
+        rows = [[cell if len(cell) <= w else cell[:w - 1] + "…" for cell, w in zip(row, widths)] for row in rows]
+    return [gap.join(cell.rjust(w) if str(k) in right else cell.ljust(w) for k, (cell, w) in enumerate(zip(row, widths))).rstrip()
             for row in rows]

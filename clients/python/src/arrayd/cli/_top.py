@@ -84,42 +84,45 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
     """The screen's lines, none longer than so many columns."""
     out: List[Line] = []
     you, m = s["you"], s["metrics"]
-    up = f", up {duration(m['uptime_s'])}" if m else ""
-    out.append((f"arrayd {s['version']} ({s['backend']}) at {s['url']}{up}, {s['time'][11:19]} UTC", "title"))
+    parts = [f"arrayd {s['version']} ({s['backend']}) at {s['url']}", *([f"up {duration(m['uptime_s'])}"] if m else []),
+             f"{s['time'][11:19]} UTC"]
+    _listed(out, parts, columns, "title")
     for d in s["devices"]:
         used = (d["memory"] - d["free"]) / max(d["memory"], 1)
-        bar = Bar(False, sys.stdout).drawn(used, 20)
-        out.append((f"device {d['index']}: {d['name']}  memory {bar} {human(d['memory'] - d['free'])} of {human(d['memory'])}", ""))
-    text = f"arrays hold {human(s['bytes_in_use'])}"
+        head, tail = f"device {d['index']}: ", f" {human(d['memory'] - d['free'])} of {human(d['memory'])}"
+        bar = " memory " + Bar(False, sys.stdout).drawn(used, 20)
+        name = d["name"][:max(12, columns - len(head + bar + tail))]
+        out.append((head + name + (bar if len(head + name + bar + tail) <= columns else "") + tail, ""))
+    parts = [f"arrays hold {human(s['bytes_in_use'])}"]
     if s["host_bytes_in_use"]:
-        text += f", {human(s['host_bytes_in_use'])} in host memory"
+        parts.append(f"{human(s['host_bytes_in_use'])} in host memory")
     if m:
-        text += (f"; {count(m.get('requests_s', 0.0))} requests/s, in {human(m.get('bytes_in_s', 0.0))}/s, "
-                 f"out {human(m.get('bytes_out_s', 0.0))}/s; {m['connections']:.0f} connections, {m['in_flight']:.0f} in flight, "
-                 f"{m['turns_waiting']:.0f} waiting for the device")
-    out.append((text, ""))
-    text = f"you: {you['name']} ({you['role']}, weight {you['weight']})"
+        parts += [f"{count(m.get('requests_s', 0.0))} requests/s", f"in {human(m.get('bytes_in_s', 0.0))}/s",
+                  f"out {human(m.get('bytes_out_s', 0.0))}/s", f"{m['connections']:.0f} connections", f"{m['in_flight']:.0f} in flight",
+                  f"{m['turns_waiting']:.0f} waiting for the device"]
+    _listed(out, parts, columns)
+    parts = [f"you: {you['name']} ({you['role']}, weight {you['weight']})"]
     memory = you["quotas"].get("device_memory")
     if memory is not None:
-        text += f", memory {human(memory['used'])}" + ("" if memory["limit"] is None else f" of {human(memory['limit'])}")
+        parts.append(f"memory {human(memory['used'])}" + ("" if memory["limit"] is None else f" of {human(memory['limit'])}"))
     if you.get("device_s") is not None:
-        text += f", device {_time(you['device_s'])} s, {percent(you.get('device'))}"
+        parts += [f"device {_time(you['device_s'])} s", percent(you.get("device"))]
     if you.get("requests_s") is not None:
-        text += f", {count(you['requests_s'])} requests/s"
-    out.append((text, ""))
+        parts.append(f"{count(you['requests_s'])} requests/s")
+    _listed(out, parts, columns)
     if s["principals"] is not None:
-        _block(out, "USER", [["SESSIONS", "ARRAYS", "MEMORY", "DEVICE s", "DEVICE", "REQUESTS/s", "WAITING"]] + [
+        _block(out, columns, "USER", [["SESSIONS", "ARRAYS", "MEMORY", "DEVICE s", "DEVICE", "REQUESTS/s", "WAITING"]] + [
             [f"{p['sessions']:.0f}", count(p["arrays"]), human(p["memory_bytes"]), _time(p["device_s"]), percent(p.get("device")),
              count(p.get("requests_s", 0.0)), f"{p['turns_waiting']:.0f}"]
             for p in _sorted(s["principals"], sort, "memory_bytes")], [p["name"] for p in _sorted(s["principals"], sort, "memory_bytes")])
     sessions = _sorted(s["sessions"], sort, "bytes_in_use")
-    _block(out, "SESSION", [["ID", "ARRAYS", "MEMORY", "LIMIT", "DEVICE s", "DEVICE", "TTL"]] + [
+    _block(out, columns, "SESSION", [["ID", "ARRAYS", "MEMORY", "LIMIT", "DEVICE s", "DEVICE", "TTL"]] + [
         [x["id"], count(x["arrays"]), human(x["bytes_in_use"]), "-" if x["memory_limit"] is None else human(x["memory_limit"]),
          _time(x.get("device_s")), percent(x.get("device")), "-" if x["ttl_s"] is None else duration(x["ttl_s"])]
         for x in sessions], [x["name"] or "-" for x in sessions])
     names = {x["id"]: x["name"] or x["id"] for x in s["sessions"]}
     if s["jobs"]:
-        _block(out, "JOB", [["SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE"]] + [
+        _block(out, columns, "JOB", [["SESSION", "STATE", "STEP", "STEPS", "STEPS/s", "LEFT", "DEVICE s", "DEVICE"]] + [
             [str(names.get(j["session"], j["session"])), j["state"], count(j["step"]), count(j["steps"]), count(j["steps_per_s"]),
              duration(j["eta_s"]) if j.get("eta_s") is not None else "-", _time(j["device_s"]),
              percent(None if j["state"] in ENDED else j.get("device"))] for j in s["jobs"]], [j["id"] for j in s["jobs"]])
@@ -128,12 +131,24 @@ def lines(s: Sample, columns: int, sort: str) -> List[Line]:
     return [(text[:columns], how) for text, how in out]
 
 
-def _block(out: List[Line], title: str, rows: List[List[str]], first: List[str]) -> None:
+def _listed(out: List[Line], parts: List[str], columns: int, how: str = "") -> None:
+    """With commas between; what does not fit goes into a line below."""
+    text = parts[0]
+    for part in parts[1:]:
+        if len(text) + 2 + len(part) > columns:
+            out.append((text + ",", how))
+            text = "  " + part
+        else:
+            text += ", " + part
+    out.append((text, how))
+
+
+def _block(out: List[Line], columns: int, title: str, rows: List[List[str]], first: List[str]) -> None:
     """A table under a head of its own."""
     whole = [[name, *row] for name, row in zip([title, *first], rows)]
     right = "".join(str(k) for k, head in enumerate(whole[0]) if head not in (title, "ID", "SESSION", "STATE"))
     out.append(("", ""))
-    out += [(text, "" if k else "head") for k, text in enumerate(table(whole, right))]
+    out += [(text, "" if k else "head") for k, text in enumerate(table(whole, right, columns))]
 
 
 # --- the screen ---
