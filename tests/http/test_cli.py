@@ -20,7 +20,7 @@ from test_tls import make_certificate
 from arrayd._dtypes import BY_NAME  # noqa: E402  (cli.py has made it findable)
 from arrayd._numbers import DTYPES  # noqa: E402
 from arrayd.cli._context import human  # noqa: E402
-from arrayd.cli._streams import itemsize  # noqa: E402
+from arrayd.cli._streams import Output, itemsize  # noqa: E402
 from arrayd.cli._values import pointed  # noqa: E402
 
 pytestmark = pytest.mark.release_only  # it is the client that is tested here
@@ -177,6 +177,18 @@ def test_what_breaks_off_leaves_nothing_behind(run, tmp_path):
     thread.join()
     server.close()
     assert sorted(os.listdir(tmp_path)) == ["bin", "u.npy"] and target.read_bytes() == b"before"
+
+
+def test_a_signal_while_a_file_is_made(tmp_path, monkeypatch):
+    """It may come when the file is there and nobody has it yet."""
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "chmod", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        with Output(str(tmp_path / "u.npy")):
+            pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_upload_that_is_refused_or_cut_off(daemon_with, tmp_path):

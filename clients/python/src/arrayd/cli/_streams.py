@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import math
 import os
 import re
+import secrets
 import stat
 import struct
 import sys
-import tempfile
 from types import TracebackType
 from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
@@ -176,9 +177,14 @@ class Output:
         else:
             mode = stat.S_IMODE(os.stat(self.path).st_mode) if os.path.exists(self.path) else 0o666 & ~_umask()
             folder, name = os.path.split(self.path)
-            fd, self.temporary = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
-            self.file = os.fdopen(fd, "wb")
-            os.chmod(self.temporary, mode)
+            self.temporary = os.path.join(folder, f".{name}.{secrets.token_urlsafe(6)}.part")
+            try:  # a signal may come at any moment: the name is known before there is a file
+                self.file = os.fdopen(os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+                os.chmod(self.temporary, mode)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.temporary)
+                raise
         return self.file
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
