@@ -5,6 +5,7 @@
  */
 #include "server/lease.h"
 
+#include <nettle/memops.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -105,7 +106,7 @@ static bool has_token(const char *tokens, const char *token)
     for (const char *p = tokens; p && *p;) {
         p += strspn(p, " \t,");
         size_t n = strcspn(p, " \t,");
-        if (n == ID_SIZE - 1 && !memcmp(p, token, n))
+        if (n == ID_SIZE - 1 && memeql_sec(p, token, n))
             return true;
         p += n;
     }

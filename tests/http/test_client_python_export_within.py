@@ -114,6 +114,17 @@ def test_its_own_requests_use_the_array(xp):
     assert exports(xp) == 0
 
 
+def test_expressions_beside_host_writes(xp):
+    """Inside, nobody sees when something is written: what is evaluated after it has the new values."""
+    x = xp.zeros((5,)).compute()
+    before = x + 1
+    with x.exported("write") as m:
+        inside = x + 2
+        view(m)[:] = 7
+        assert inside.tolist() == [9] * 5 and before.tolist() == [1] * 5
+    assert x.tolist() == [7] * 5 and before.tolist() == [1] * 5
+
+
 def test_asynchronously_inside(start):  # noqa: F811
     xp = start()
 
