@@ -174,21 +174,32 @@ static enum err_code root(struct checker *c, uint32_t place, uint32_t x, enum dt
     return graph_where(c, place, below, plus, root, ret);
 }
 
-/* x ** literal. *ret_done false where it is an ordinary power. x ** 2, x ** -1 and x ** 0.5 round
- * no worse as a product, a quotient and a root and are several times cheaper; so are 3 and 4 where
- * they cost at most one more rounding. */
-static enum err_code literal_power(struct checker *c, uint32_t place, const struct cval *args,
-                                   enum dtype t, uint32_t *ret, bool *ret_done)
+/* A real number that is known now, as a literal or as a constant with a type. */
+static bool is_known(const struct checker *c, const struct cval *v, double *ret)
+{
+    if (v->weak) {
+        *ret = v->lit.kind == LIT_COMPLEX ? 0 : fold_double(&v->lit);
+        return v->lit.kind != LIT_COMPLEX;
+    }
+    const struct typed_node *n = &c->t->nodes[v->id];
+    if (n->kind != T_CONST || dtype_is_complex(n->dtype))
+        return false;
+    *ret = scalar_cast(n->value, DT_F64).v.f64;
+    return true;
+}
+
+/* x ** a known number. *ret_done false where it is an ordinary power. x ** 2, x ** -1 and x ** 0.5
+ * round no worse as a product, a quotient and a root and are several times cheaper; so are 3 and 4
+ * where they cost at most one more rounding. */
+static enum err_code known_power(struct checker *c, uint32_t place, const struct cval *args,
+                                 double n, enum dtype t, uint32_t *ret, bool *ret_done)
 {
     const struct literal *p = &args[1].lit;
     *ret_done = false;
-    if (p->kind == LIT_COMPLEX)
-        return ERR_OK;
-    if (p->kind <= LIT_INT && p->i < 0 && dtype_is_integer(t))
+    if (args[1].weak && p->kind <= LIT_INT && p->i < 0 && dtype_is_integer(t))
         return expr_err(c->x, args[1].place, c->e, ERR_LITERAL_RANGE,
                         "integers to a negative integer power: write a float exponent (x ** -1.0) "
                         "or divide");
-    double n = fold_double(p);
     bool cube = dtype_is_integer(t) || t == DT_F32 || t == DT_F64;
     bool real = dtype_is_real_float(t) && (n == -1 || n == 0.5);
     if (n != 2 && !real && !(cube && (n == 3 || n == 4)))
@@ -210,14 +221,14 @@ static enum err_code literal_power(struct checker *c, uint32_t place, const stru
     return ERR_OK;
 }
 
-/* Whether dividing by the literal is, to the bit, multiplying by its reciprocal: a power of two
+/* Whether dividing by the number is, to the bit, multiplying by its reciprocal: a power of two
  * whose reciprocal is a normal number of the type. */
-static bool exact_reciprocal(const struct literal *l, enum dtype t)
+static bool exact_reciprocal(double d, enum dtype t)
 {
-    if (l->kind == LIT_COMPLEX || !dtype_is_real_float(t))
+    if (!dtype_is_real_float(t))
         return false;
     int exp, most = t == DT_F16 ? 13 : t == DT_F64 ? 1020 : 124;
-    double m = frexp(fold_double(l), &exp);
+    double m = frexp(d, &exp);
     return fabs(m) == 0.5 && abs(exp) <= most;
 }
 
@@ -263,15 +274,16 @@ static enum err_code apply_typed(struct checker *c, uint32_t place, enum op op,
     t = rule_dtype(info->rule, t);
     if (!op_defined(op, t))
         return refuse(c, place, op, t);
-    if (op == OP_POW && args[1].weak) {
+    double n;
+    if (op == OP_POW && is_known(c, &args[1], &n)) {
         bool done;
-        TRY(literal_power(c, place, args, t, ret, &done));
+        TRY(known_power(c, place, args, n, t, ret, &done));
         if (done)
             return ERR_OK;
     }
-    if (op == OP_DIVIDE && args[1].weak && exact_reciprocal(&args[1].lit, t)) {
-        struct cval inverse = args[1];
-        inverse.lit = (struct literal){.kind = LIT_FLOAT, .re = 1 / fold_double(&args[1].lit)};
+    if (op == OP_DIVIDE && is_known(c, &args[1], &n) && exact_reciprocal(n, t)) {
+        struct cval inverse = {.weak = true, .place = args[1].place};
+        inverse.lit = (struct literal){.kind = LIT_FLOAT, .re = 1 / n};
         TRY(ops_convert(c, &args[0], t, &ids[0]));
         TRY(ops_convert(c, &inverse, t, &ids[1]));
         return graph_op(c, place, OP_MULTIPLY, ids, ret);

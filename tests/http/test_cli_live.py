@@ -215,7 +215,7 @@ def test_top_as_data(run, api):
     mine.expect(200, mine.delete(f"/v1/jobs/{job}"))
     text = ok(run("top", "--once", "--delay", "0.1", "--sort", "name")).out
     assert re.search(r"^busy +s-\w+ +1 +\S+ \w+ +1\.0 GiB +\d", text, re.M) and re.search(rf"^{job} +busy +cancelled ", text, re.M)
-    assert re.search(r"^device 0: CPU.* of [\d.]+ GiB$", text, re.M) and "not shown: sessions and jobs of other users" in text
+    assert re.search(r"^device 0: (CPU|NVIDIA).* of [\d.]+ GiB$", text, re.M) and "not shown: sessions and jobs of other users" in text
     mine.expect(204, mine.delete(f"/v1/jobs/{job}"))
     mine.close()
 

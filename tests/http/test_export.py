@@ -185,8 +185,10 @@ def test_who_does_not_wait_for_it(c):
     a = c.upload(np.zeros(1 << 19))["id"]
     url, mode = f"/v1/arrays/{a}/export", {"mode": "write"}
     body = {"expr": "+".join(["sin(a)"] + [f"cos(a*{k})" for k in range(30)]), "out": a, "bind": {"a": a}}
-    late = 0
-    for k in range(6):
+    late = k = 0
+    while late < 2:  # where the machine is busy the work may be over before it is asked
+        k += 1
+        assert k < 60
         c.expect(200, c.post("/v1/evaluate", body))
         if k % 2:
             r = c.post(url, mode, headers={"Prefer": "wait=0"})
@@ -202,8 +204,6 @@ def test_who_does_not_wait_for_it(c):
             assert time.monotonic() < deadline
         assert r.status == 201
         c.expect(204, c.delete(f"/v1/arrays/{a}/lease", headers={"Arrayd-Lease": r.json()["lease"]}))
-    assert late >= 2
-
 
 def test_memory_is_given_back_and_cleared(c, d):
     """What was exported is nobody else's later, and new memory holds nothing of it."""

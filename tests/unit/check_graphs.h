@@ -27,6 +27,14 @@ static const struct {
             "%1 = const float32 () 3\n"
             "%2 = divide float32 (4, 5) %0 %1\n"
             "return %2\n"},
+    {"u**astype(2, 'float32')", "%0 = input float32 (4, 5) u\n"
+                                "%1 = square float32 (4, 5) %0\n"
+                                "return %1\n"},
+    {"f16/astype(4, 'float32')", "%0 = input float16 (4, 5) f16\n"
+                                 "%1 = cast float32 (4, 5) %0\n"
+                                 "%2 = const float32 () 0.25\n"
+                                 "%3 = multiply float32 (4, 5) %1 %2\n"
+                                 "return %3\n"},
     {"u**-1", "%0 = input float32 (4, 5) u\n"
               "%1 = reciprocal float32 (4, 5) %0\n"
               "return %1\n"},
