@@ -205,6 +205,7 @@ def test_who_does_not_wait_for_it(c):
         assert r.status == 201
         c.expect(204, c.delete(f"/v1/arrays/{a}/lease", headers={"Arrayd-Lease": r.json()["lease"]}))
 
+
 def test_memory_is_given_back_and_cleared(c, d):
     """What was exported is nobody else's later, and new memory holds nothing of it."""
     before = settle(c, None, 0.1)
