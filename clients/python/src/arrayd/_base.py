@@ -15,6 +15,7 @@ from ._requests import Steps
 Axis = Union[None, int, Tuple[int, ...]]
 
 FITS = 65504.0  # into every floating dtype, that is, into float16
+PLAIN = (bool, int, float, complex)
 
 
 class Base:
@@ -99,12 +100,22 @@ class Base:
 
     def _operands(self, name: str, *given: Any) -> List[Node]:
         """Arrays and numbers; Python's are of the dtype that they have beside the others."""
-        if not any(isinstance(x, Array) for x in given):
-            raise TypeError(f"{name} wants an array, not {' and '.join(type(x).__name__ for x in given)}")
-        return self._beside(*given)
+        for x in given:
+            if isinstance(x, Array):
+                return self._beside(*given)
+        raise TypeError(f"{name} wants an array, not {' and '.join(type(x).__name__ for x in given)}")
 
     def _beside(self, *given: Any) -> List[Node]:
         """Without any that has a dtype, Python's numbers are of that which they have together."""
+        one: Optional[dt.DType] = None
+        for x in given:  # arrays of one dtype, and Python's numbers: nearly always, and quickly seen
+            if isinstance(x, Array) and one in (None, x.dtype):
+                one = x.dtype
+            elif type(x) not in PLAIN:
+                break
+        else:
+            if one is not None:
+                return [self._operand(x, one) for x in given]
         given = tuple(np.asarray(x) if isinstance(x, (list, tuple)) else x for x in given)
         typed = [x.dtype if isinstance(x, Array) else dt.dtype_of(x.dtype) for x in given
                  if isinstance(x, (Array, np.ndarray, np.generic)) and not isinstance(x, np.bool_)]
@@ -170,8 +181,9 @@ def refusal(op: str, nodes: Sequence[Node], text: str) -> str:
 
 def only(kinds: str, op: str, *nodes: Node) -> None:
     """TypeError for an operand of another kind of dtype than one of these."""
-    if any(dt.kind(n.dtype) not in kinds for n in nodes):
-        raise TypeError(refusal(op, nodes, f"not defined for {' and '.join(dt.name_of(n.dtype) for n in nodes)}"))
+    for n in nodes:
+        if dt.kind(n.dtype) not in kinds:
+            raise TypeError(refusal(op, nodes, f"not defined for {' and '.join(dt.name_of(n.dtype) for n in nodes)}"))
 
 
 def attribute(v: Any) -> Any:

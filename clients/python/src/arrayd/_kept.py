@@ -24,7 +24,10 @@ MOST = 4  # expressions that one array is let go for
 def met_again(order: List[Node], given: bool) -> List[Node]:
     """Of the nodes of an expression, in postorder, those that are to be kept, in that order. `given`: the last of them, the expression
     itself, has its values when it has been computed."""
-    if not any(n.met and n.args for n in order):
+    for n in order:
+        if n.met and n.args:
+            break
+    else:
         return []
     inside = set(order)
     wanted: Set[Node] = set()
