@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from ._client import Client, connect
     from ._export import Exported
     from ._jobs import Job, JobFailed
+    from ._lease import Lease
 
 __all__ = ["Array", "ArraydError", "AsyncArray", "AsyncClient", "AsyncJob", "BadIndex", "BadReply", "BadType", "BadValue", "Busy", "Client",
-           "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "NotFound", "OutOfMemory",
+           "Conflict", "ConnectionLost", "Denied", "DeviceError", "Exported", "Job", "JobFailed", "Lease", "NotFound", "OutOfMemory",
            "__version__", "aconnect", "connect"]
 
 if not TYPE_CHECKING:  # which knows them from above
     _HOME = {"Array": "_array", "AsyncArray": "_async_client", "AsyncClient": "_async_client", "AsyncJob": "_async_client",
-             "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "aconnect": "_async_client",
-             "connect": "_client"}
+             "Client": "_client", "Exported": "_export", "Job": "_jobs", "JobFailed": "_jobs", "Lease": "_lease",
+             "aconnect": "_async_client", "connect": "_client"}
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:

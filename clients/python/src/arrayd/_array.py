@@ -9,6 +9,7 @@ from . import _dtypes as dt
 from ._export import Exported
 from ._graph import Node, Shape, describe, host
 from ._indexing import Basic, basic_index, broadcasts, with_places
+from ._lease import Lease
 from ._requests import Steps
 
 if TYPE_CHECKING:
@@ -115,6 +116,10 @@ class Array:
         With "read" others may read meanwhile, and nobody writes; with "write" nobody else touches the array, and what is written
         is the array's when the `with` has ended. This client's own requests may use the array meanwhile. See `Exported`."""
         return Exported(self, mode)
+
+    def leased(self, mode: str = "write", ttl_s: float = 60.0) -> Lease:
+        """The array for this client alone, or with "read" unchanged, for some requests: `with x.leased():`. See `Lease`."""
+        return Lease(self, mode, ttl_s)
 
     @property
     def _stays(self) -> bool:

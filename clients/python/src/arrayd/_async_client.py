@@ -21,6 +21,7 @@ from ._errors import ArraydError, ConnectionLost, NotFound
 from ._export import Exported
 from ._graph import Node
 from ._jobs import Events, JobFailed, JobStatus, StepsBar
+from ._lease import Lease
 from ._namespace import Bound, Namespace, Ref
 from ._replies import INFO, JOB
 from ._requests import Response, Steps
@@ -91,10 +92,34 @@ class AsyncArray(Array):
         """The array's memory in this process, without a copy: `async with x.exported() as m:`. See `Array.exported`."""
         return AsyncExported(self, mode)
 
+    def leased(self, mode: str = "write", ttl_s: float = 60.0) -> "AsyncLease":
+        """The array for this client alone, or with "read" unchanged, for some requests: `async with x.leased():`. See `Lease`."""
+        return AsyncLease(self, mode, ttl_s)
+
     def __repr__(self) -> str:
         if self._node.value is not None:
             return super().__repr__()
         return f"arrayd.array(…, shape={self.shape}, dtype={dt.name_of(self.dtype)})"
+
+
+class AsyncLease(Lease):
+    """`async with` instead of `with`, and `await lease.renew()`."""
+
+    __enter__ = __exit__ = None  # type: ignore[assignment]
+
+    async def renew(self) -> None:  # type: ignore[override]
+        if self.token is None:
+            raise ValueError("the array is leased within `async with x.leased():` only")
+        await self._x._mine._await(self._taking())  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> "AsyncLease":
+        if self.token is not None:
+            raise ValueError("it is held already: x.leased() makes another one")
+        await self._x._mine._await(self._taking())  # type: ignore[attr-defined]
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self._x._mine._await(self._giving())  # type: ignore[attr-defined]
 
 
 class AsyncExported:

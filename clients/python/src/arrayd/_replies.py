@@ -66,6 +66,7 @@ SESSION = {"id": ID, "device": Maybe(COUNT)}
 INFO = {"backend": TEXT}
 _EXPORT = {**LAID, "socket": TEXT, "token": TEXT, "lease": ID, "offset": COUNT, "strides": [WHOLE]}
 EXPORT = ({**_EXPORT, "kind": Kind("'memfd'", lambda v: v == "memfd")}, {**_EXPORT, "kind": Kind("'cuda'", lambda v: v == "cuda"), "uuid": TEXT})
+LEASE = {"token": ID}
 HANDED_OVER = ({"size": COUNT}, {"status": COUNT})
 
 _JOB = {"step": COUNT, "steps": COUNT, "steps_per_s": NUMBER, "elapsed_s": NUMBER, "device_s": NUMBER}
