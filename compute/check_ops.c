@@ -163,15 +163,15 @@ static enum err_code root(struct checker *c, uint32_t place, uint32_t x, enum dt
                           uint32_t *ret)
 {
     struct cval infinite[2] = {{.weak = true, .place = place}, {.weak = true, .place = place}};
-    uint32_t root, plus, minus, below;
+    uint32_t y, plus, minus, below;
     infinite[0].lit = (struct literal){.kind = LIT_FLOAT, .re = INFINITY};
     infinite[1].lit = (struct literal){.kind = LIT_FLOAT, .re = -INFINITY};
     TRY(ops_convert(c, &infinite[0], t, &plus));
     TRY(ops_convert(c, &infinite[1], t, &minus));
-    TRY(graph_op(c, place, OP_SQRT, &x, &root));
-    TRY(graph_op(c, place, OP_ABS, &root, &root));
+    TRY(graph_op(c, place, OP_SQRT, &x, &y));
+    TRY(graph_op(c, place, OP_ABS, &y, &y));
     TRY(graph_op2(c, place, OP_EQUAL, x, minus, &below));
-    return graph_where(c, place, below, plus, root, ret);
+    return graph_where(c, place, below, plus, y, ret);
 }
 
 /* A real number that is known now, as a literal or as a constant with a type. */

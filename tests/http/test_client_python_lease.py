@@ -88,11 +88,13 @@ def test_its_time_is_over(xp, other, x):  # noqa: F811
             except arrayd.Conflict:
                 assert time.monotonic() < deadline
         lease.ttl_s = 60
+        was = lease.token
         lease.renew()  # a new one
+        assert lease.token != was and list(xp._transport.leases) == [lease.token]
         with pytest.raises(arrayd.Conflict):
             y[0] = 2.0
         xp.delete("shared")
-    assert lease.token is None
+    assert lease.token is None and not xp._transport.leases
     with pytest.raises(ValueError, match="mode"):
         xp.ones(3).leased("both")
     with pytest.raises(arrayd.ArraydError):

@@ -127,6 +127,13 @@ class Array:
         handle = self._node.handle
         return self._shared or (handle is not None and handle.writer is self)
 
+    def _written_no_more(self, handle: Any) -> None:
+        """The end of what made this the handle's writer."""
+        if handle.writer is self:
+            handle.writer = None
+            if self._node.handle is handle:
+                self._node.share()
+
     def _owning(self) -> Steps[None]:
         """Its memory is its own: nobody else's values change when it is written to."""
         self._set((yield from self._client._engine.own_memory(self)))

@@ -72,7 +72,7 @@ class Endpoint:
         self._fixed = "".join(f"{k}: {v}\r\n" for k, v in (("Host", self.host), *self.always.items()))
         self.closed = False
         self.open: "weakref.WeakSet[Any]" = weakref.WeakSet()  # its connections, idle or in use, and those of exports
-        self.leases: Dict[str, None] = {}  # of exports: each request is their holder's; any thread puts in and takes out
+        self.leases: Dict[str, None] = {}  # of exports, and taken: each request is their holder's; any thread puts in and takes out
         self._kept = kept
         self._idle: Deque[Tuple[Any, float]] = collections.deque()  # and since when
         _endpoints[self.key] = self

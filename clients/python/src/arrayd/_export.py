@@ -321,10 +321,7 @@ class Exported:
         lease, self.lease = self.lease, None
         if lease is not None:
             self._x._client._transport.leases.pop(lease, None)
-        if self._handle.writer is self._x:
-            self._handle.writer = None
-            if self._x._node.handle is self._handle:
-                self._x._node.share()
+        self._x._written_no_more(self._handle)
 
     def __enter__(self) -> "Exported":
         self._take(self._x._client._run(self._asking()))

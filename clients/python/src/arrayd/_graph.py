@@ -33,7 +33,7 @@ class Handle:
     def __init__(self, id_: str, name: Optional[str] = None, releases: Optional[Releases] = None):
         self.id, self.name, self._releases = id_, name, releases
         self.lent = False  # to the server, which may write to it
-        self.writer: Any = None  # the array whose memory this process has, and may write to
+        self.writer: Any = None  # the array whose memory this process has, or has leased, and may write to
         if releases is not None:
             releases.watch(self, self._path)
 

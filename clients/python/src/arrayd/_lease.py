@@ -51,8 +51,12 @@ class Lease:
                 yield from x._owning()
             self._handle = yield from x._client._engine.place(x._node)
             self._pid = os.getpid()
-        self.token = (yield self._request("POST", {"mode": self.mode, "ttl_s": self.ttl_s})).json(LEASE)["token"]
-        x._client._transport.leases[self.token] = None
+        token = (yield self._request("POST", {"mode": self.mode, "ttl_s": self.ttl_s})).json(LEASE)["token"]
+        leases = x._client._transport.leases
+        if self.token is not None and self.token != token:  # the time of the last was over
+            leases.pop(self.token, None)
+        self.token = token
+        leases[token] = None
         if self.mode == "write":
             self._handle.writer = x
 
@@ -68,12 +72,8 @@ class Lease:
         except NotFound:  # its time was over, or the array has gone
             pass
         finally:
-            x, handle = self._x, self._handle
-            x._client._transport.leases.pop(token, None)
-            if handle.writer is x:
-                handle.writer = None
-                if x._node.handle is handle:
-                    x._node.share()
+            self._x._client._transport.leases.pop(token, None)
+            self._x._written_no_more(self._handle)
 
     def renew(self) -> None:
         """It lasts another `ttl_s` seconds. `NotFound` where the array has gone; where its time was over, it is a new one."""
