@@ -154,12 +154,14 @@ static void emit_step(struct emitter *m)
         strb_addf(
             b,
             "    ar_index i[AR_RANK];\n    i[0] = ar_bounded<AR_WRAP_SLOW ? AR_WRAP : AR_CLAMP>(n, "
-            "(ar_index)p.%s);\n    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(%s, 0);\n",
-            deep ? "nz" : "ny", deep ? "s.x" : "s");
+            "(ar_index)p.%s);\n",
+            deep ? "nz" : "ny");
     if (deep)
         emit_beside(m);
     if (deep && place)
         strb_add(b, "    i[1] = ar_inner<AR_R, AR_WRAP_Y>(s.y, r);\n");
+    if (place) /* of each row anew: the loop over a row's elements leaves it at the last */
+        strb_addf(b, "    i[AR_FAST] = ar_inner<AR_E, AR_WRAP_X>(%s, 0);\n", deep ? "s.x" : "s");
     emit_vectors(m);
     strb_add(b, "#pragma unroll\n    for (int e = 0; e < AR_E; e++) {\n");
     if (place)
