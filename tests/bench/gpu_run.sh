@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http export consumers
+#                            values fair move http export consumers generated generated-checked
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -19,6 +19,12 @@
 #   SHARES    processes that share the HTTP tests in `suite`, which need pytest, PyYAML and jsonschema.
 #             Default 6
 #   SAMPLE    random expressions in `sanitize`. Default 60
+#   SEED      of `generated` and `generated-checked` (tests/generated/run.py): other programs and expressions.
+#             Default 1
+#   GENERATED  of each, at most, of elements of a field POINTS. Default 5000 and 4000000; under a checker 300
+#             and 20000
+#   TOOLS     checkers of `generated-checked`. Default memcheck
+#   DAEMONS   side by side in `generated`. Default as many as there are cores
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${OUT:-/tmp/arrayd-gpu}
@@ -125,19 +131,51 @@ step_sanitize() {
     return "$failed"
 }
 
-# Steps of all forms, on small arrays, through a daemon under a checker.
-sanitized_programs() { # SANITIZER TOOL
-    local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
-    # who ends the daemon ends the checker, which does not pass it on
-    cat >"$wrapper" <<END
+# A daemon under a checker, as a program: the checker does not pass on the signal that ends the daemon.
+under_checker() { # SANITIZER TOOL WRAPPER LOG
+    cat >"$3" <<END
 #!/bin/sh
-"$1" --tool "$2" --print-limit 20 --log-file "$log" "$checked/server/arrayd" "\$@" &
+"$1" --tool "$2" --print-limit 20 --log-file "$4" "$checked/server/arrayd" "\$@" &
 child=\$!
 trap 'pkill -TERM -P \$child' TERM
 wait \$child
 wait \$child
 END
-    chmod +x "$wrapper"
+    chmod +x "$3"
+}
+
+# Generated programs and expressions, by as many daemons as there are cores: compiling takes the time.
+generated() { # BINARY NUMBER POINTS DAEMONS SECONDS NAME
+    "$python" "$root/tests/generated/run.py" "$1" --backend cuda --daemon=--kernel-cache --daemon="$work/kernels" \
+        --seed "${SEED:-1}" --programs "${GENERATED:-$2}" --expressions "${GENERATED:-$2}" --points "${POINTS:-$3}" \
+        --jobs "$4" --numpy 0.25 --seconds "$5" --out "$out/$6.json"
+}
+
+step_generated() {
+    generated "$checked/server/arrayd" 5000 4000000 "${DAEMONS:-$jobs}" $(($(limit_of generated) - 60)) "generated-${SEED:-1}"
+}
+
+step_generated_checked() {
+    local tool failed=0 sanitizer tools=(${TOOLS:-memcheck})
+    sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+    for tool in "${tools[@]}"; do
+        rm -f "$work/$tool"-*.log
+        under_checker "$sanitizer" "$tool" "$work/under-$tool" "$work/$tool-%p.log"
+        generated "$work/under-$tool" 300 20000 "${DAEMONS:-$jobs}" \
+            $(($(limit_of generated-checked) / ${#tools[@]} - 40)) "$tool-${SEED:-1}" || failed=1
+        grep -h SUMMARY "$work/$tool"-*.log | sort | uniq -c | sed "s/^/| $tool:/"
+        if grep -h SUMMARY "$work/$tool"-*.log | grep -qv 'SUMMARY: 0'; then
+            failed=1
+            grep -hv Host "$work/$tool"-*.log | head -n 60
+        fi
+    done
+    return "$failed"
+}
+
+# Steps of all forms, on small arrays, through a daemon under a checker.
+sanitized_programs() { # SANITIZER TOOL
+    local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
+    under_checker "$1" "$2" "$wrapper" "$log"
     "$python" "$root/tests/bench/bench_gpu_program.py" "$wrapper" --no-peers --shrink 16 --rounds 1 \
         --cases "heat 512^3" "heat 509^3" "heat 8192^2" "wave 8192^2" "wave 512^3" "Gray-Scott 8192^2" \
         "heat 512^3 wrap" "heat 8192^2 wrap" || return 1
@@ -192,6 +230,8 @@ run_step() {
     fair) "$python" "$bench/bench_fair.py" "$arrayd" ;;
     move) "$python" "$bench/bench_move.py" "$arrayd" ;;
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
+    generated) step_generated ;;
+    generated-checked) step_generated_checked ;;
     esac
 }
 
@@ -214,6 +254,8 @@ limit_of() {
     fair) echo "${LIMIT_FAIR:-150}" ;;
     move) echo "${LIMIT_MOVE:-60}" ;;
     http) echo "${LIMIT_HTTP:-150}" ;;
+    generated) echo "${LIMIT_GENERATED:-300}" ;;
+    generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;
     esac
 }
 

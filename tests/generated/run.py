@@ -1,0 +1,173 @@
+"""Generated programs and expressions on a daemon, against single requests and NumPy.
+
+    run.py ARRAYD [--backend cpu|cuda] [--seed S] [--programs N] [--expressions N] [--points N] [--jobs N]
+           [--seconds T] [--numpy SHARE] [--out FILE] [--whole]
+    run.py --join FILE… [--whole]
+
+Prints three tables of which kernels were reached: form, rank and type; form, rank and fields; form, rank and boundary.
+What failed is shrunk, and printed with its seed and as curl lines. A case's numbers are its seed's alone: --seed 7
+--only 123 makes number 123 again. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
+form claims to serve.
+"""
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import cells
+import grow
+import play
+
+
+def case_of(seed, number, points, expressions):
+    """Programs and expressions are sequences of their own."""
+    rng = np.random.default_rng([seed, number, int(expressions)])
+    size = int(points * rng.choice([1, 1, 0.1, 0.01]))
+    if expressions:
+        case = grow.an_expression(rng, max(size, 1))
+    else:
+        case = (grow.a_system if rng.random() < 0.5 else grow.a_mixture)(rng, max(size, 1))
+    case["from"] = f"seed {seed} {'expression' if expressions else 'program'} {number}"
+    return case
+
+
+class Started:
+    """A daemon of its own."""
+
+    def __init__(self, binary, options):
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="arrayd-", suffix=".log")
+        self.process = subprocess.Popen([*os.environ.get("WRAP", "").split(), binary, "--listen", "127.0.0.1:0", *options],
+                                        stdout=self.log, stderr=self.log)
+        end = time.monotonic() + 120
+        while True:
+            found = re.search(r" ready\b.*?listen=127\.0\.0\.1:(\d+)", self.text())
+            if found:
+                break
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"the daemon did not start:\n{self.text()}")
+            time.sleep(0.02)
+        self.connection = play.Daemon("127.0.0.1", int(found[1]))
+
+    def text(self):
+        with open(self.log.name, errors="replace") as f:
+            return f.read()
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            return self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def worker(options, numbers, results):
+    daemon, share = None, options.numpy
+    arguments = ["--backend", options.backend, *options.daemon]
+    while True:
+        with numbers.get_lock():
+            number = numbers.value
+            numbers.value += 1
+        if options.only is not None and number > 0 or number >= options.programs + options.expressions or \
+                time.time() > options.until:
+            break
+        expressions = number >= options.programs
+        own = options.only if options.only is not None else number - (options.programs if expressions else 0)
+        case = case_of(options.seed, own, options.points, expressions or options.only_expression)
+        numpy = share >= 1 or np.random.default_rng([options.seed, own]).random() < share
+
+        def outcome(case):
+            nonlocal daemon
+            daemon = daemon or Started(options.binary, arguments)
+            try:
+                return play.play(daemon.connection, case, numpy)
+            except play.Lost as e:
+                daemon.stop()
+                log, daemon = daemon.text(), None
+                return play.Outcome(f"lost: {e}\n{log[-3000:]}")
+            except Exception as e:  # noqa: BLE001: whatever it is, the case is to be told
+                return play.Outcome(f"{type(e).__name__}: {e}")
+
+        o = outcome(case)
+        told = {"kernels": o.kernels, "error": o.error, "compared": o.compared, "expression": bool(case.get("expression"))}
+        if o.wrong:
+            def fails(smaller):
+                return bool(outcome(smaller).wrong) and time.time() < options.until + 60
+            small = play.shrunk(case, fails, 300 if options.shrink else 0)
+            told["wrong"] = (case["from"], o.wrong, small, outcome(small).wrong)
+        results.put(told)
+    status = daemon.stop() if daemon else 0
+    results.put({"end": status, "log": daemon.text()[-3000:] if status else ""})
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("binary", nargs="?")
+    p.add_argument("--backend", default="cpu")
+    p.add_argument("--daemon", action="append", default=[], help="an option of the daemon's")
+    p.add_argument("--seed", type=int, default=int(time.time()))
+    p.add_argument("--programs", type=int, default=100)
+    p.add_argument("--expressions", type=int, default=100)
+    p.add_argument("--only", type=int, help="this one number")
+    p.add_argument("--only-expression", action="store_true", help="--only is an expression's")
+    p.add_argument("--points", type=int, default=20000, help="elements of an array, at most")
+    p.add_argument("--jobs", type=int, default=1, help="daemons side by side")
+    p.add_argument("--seconds", type=float, default=1e9, help="no case begins later")
+    p.add_argument("--numpy", type=float, default=1, help="the share of cases that are compared with NumPy")
+    p.add_argument("--no-shrink", dest="shrink", action="store_false")
+    p.add_argument("--out", help="a file for the tables, and for --join")
+    p.add_argument("--join", nargs="+", help="tables of earlier runs")
+    p.add_argument("--whole", action="store_true", help="an empty cell fails")
+    options = p.parse_args()
+    options.until = time.time() + options.seconds
+    tables, counts, wrong = cells.Tables(), dict(programs=0, expressions=0, refused=0, numpy=0), []
+    if options.join:
+        for name in options.join:
+            with open(name) as f:
+                kept = json.load(f)
+            tables.join(kept["tables"])
+            for k, n in kept["counts"].items():
+                counts[k] += n
+            wrong += kept["wrong"]
+    else:
+        numbers, results = multiprocessing.Value("q", 0), multiprocessing.Queue()
+        workers = [multiprocessing.Process(target=worker, args=(options, numbers, results)) for _ in range(options.jobs)]
+        for w in workers:
+            w.start()
+        left = options.jobs
+        while left:
+            told = results.get()
+            if "end" in told:
+                left -= 1
+                if told["end"]:
+                    wrong.append(f"a daemon ended with {told['end']}:\n{told['log']}")
+                continue
+            counts["expressions" if told["expression"] else "programs"] += 1
+            counts["refused"] += told["error"] is not None
+            counts["numpy"] += told["compared"]
+            tables.add(told["kernels"])
+            if "wrong" in told:
+                origin, why, small, still = told["wrong"]
+                lines = "\n".join(play.curl(small))
+                wrong.append(f"{origin}: {why}\nshrunk: {still}\n{lines}\n{json.dumps(small)}")
+                print(f"FAILED {wrong[-1]}\n", flush=True)
+        for w in workers:
+            w.join()
+    tables.print(sys.stdout)
+    if options.out:
+        with open(options.out, "w") as f:
+            json.dump({"tables": tables.dump(), "counts": counts, "wrong": wrong, "seed": options.seed}, f)
+    print(f"| seed {options.seed}: {counts['programs']} programs, {counts['expressions']} expressions, of which "
+          f"{counts['refused']} were refused both ways and {counts['numpy']} compared with NumPy; {len(wrong)} failed |")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
