@@ -140,6 +140,7 @@ child=\$!
 trap 'pkill -TERM -P \$child' TERM
 wait \$child
 wait \$child
+exit 0
 END
     chmod +x "$3"
 }

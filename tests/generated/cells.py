@@ -5,19 +5,39 @@ import re
 MODES = ("self", "clamp", "wrap", "reflect", "symmetric", "constant", "ghost")
 
 
-def kernel(k):
-    """(form, rank, types, written, read only, boundary) of one of explain's kernels."""
+def kernel(k, assigned):
+    """(form, rank, types, written, read only, boundary) of one of explain's kernels. Read only are the operands that
+    the case does not assign."""
     ir = k["ir"]
-    inputs = dict(re.findall(r"^  in(\d+) = (slot\d+) ", ir, re.M))
     types = set(re.findall(r"^  in\d+ = slot\d+ (\w+) ", ir, re.M)) | set(re.findall(r"-> slot\d+ (\w+) ", ir))
-    outputs = re.findall(r"-> (slot\d+) .*?(?: feeds in(\d+))?$", ir, re.M)
-    fed = {inputs[number] for _, number in outputs if number}
-    still = set(inputs.values()) - fed - {slot for slot, _ in outputs}
+    outputs = re.findall(r"-> slot\d+ ", ir)
+    still = {x["name"] for x in k["inputs"]} - set(assigned)
     used = set(re.findall(r"^  %\d+ = (?:load in\d+ at|inside) (ctx\d+)", ir, re.M))
     modes = {mode for ctx, offsets, mode in re.findall(r"^  (ctx\d+) = .* shift \(([^)]*)\) (\w+)$", ir, re.M)
              if ctx in used and re.search(r"[1-9]", offsets)}
     boundary = "none" if not modes else modes.pop() if len(modes) == 1 else "mixed"
     return k["shape"], len(k["iteration"]), types, len(outputs), len(still), boundary
+
+
+# What forms are for. `ranks`, `types`, `written`, `still` and `boundaries` are a form's; on a CPU nothing makes several
+# steps in one pass, and what has no neighbours is walked flat or by rows.
+ALL = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64"
+       " complex128").split()
+ANY = (*MODES, "mixed")
+FORMS = {
+    "flat": dict(ranks=range(1, 6), types=ALL, written=range(1, 4), still=range(4), boundaries=["none"]),
+    "rows": dict(ranks=range(2, 6), types=ALL, written=range(1, 4), still=range(4), boundaries=["none"]),
+    "tile": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none"]),
+    "stencil": dict(ranks=range(1, 6), types=ALL, written=range(1, 4), still=range(4), boundaries=ANY),
+    "steps": dict(ranks=range(1, 4), types=[t for t in ALL if t != "complex128"], written=range(1, 7), still=range(6),
+                  boundaries=[m for m in ANY if m != "ghost"]),
+    "reduce-all": dict(ranks=range(1, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none", *ANY]),
+    "reduce-inner": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none", *ANY]),
+    "reduce-outer": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(1, 3), boundaries=["none", *ANY]),
+    "scan-inner": dict(ranks=range(1, 6), types=ALL, written=[1], still=range(2), boundaries=["none"]),
+    "scan-outer": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(2), boundaries=["none"]),
+}
+NEVER = set()
 
 
 class Tables:
@@ -26,15 +46,27 @@ class Tables:
     def __init__(self):
         self.types, self.fields, self.boundaries = (collections.Counter() for _ in range(3))
 
-    def add(self, kernels):
+    def add(self, kernels, assigned):
         for k in kernels:
             if 0 in k["iteration"]:
                 continue
-            form, rank, types, written, still, boundary = kernel(k)
+            form, rank, types, written, still, boundary = kernel(k, assigned)
             for t in types:
                 self.types[form, rank, t] += 1
             self.fields[form, rank, (written, still)] += 1
             self.boundaries[form, rank, boundary] += 1
+
+    def empty(self, backend):
+        """The cells of FORMS that were not reached."""
+        missing = []
+        for form, f in FORMS.items():
+            if form == "steps" and backend == "cpu":
+                continue
+            for rank in f["ranks"]:
+                fields = [(w, s) for w in f["written"] for s in f["still"]]
+                for table, columns in ((self.types, f["types"]), (self.fields, fields), (self.boundaries, f["boundaries"])):
+                    missing += [(form, rank, c) for c in columns if not table[form, rank, c]]
+        return [cell for cell in missing if cell not in NEVER]
 
     def dump(self):
         return [[[*key[:2], list(key[2]) if isinstance(key[2], tuple) else key[2], n] for key, n in table.items()]

@@ -128,6 +128,10 @@ def num(value):
     return ["num", value if isinstance(value, str) else repr(value)]
 
 
+# Functions of a user's own: name -> parameters, expression.
+OWN = {"blend": (["x", "y"], "0.5*x + 0.25*y"), "bump": (["x"], "where(x > 0, x, 0.5)")}
+
+
 class Grower:
     """Trees over the fields and temporaries that there are."""
 
@@ -205,7 +209,7 @@ class Grower:
         if region is not None and self.chance(0.2):
             x, dtype = self.grow_whole(depth - 1)
             return ["part", x, self.index(region)], dtype
-        makers = [self.arithmetic] * 7 + [self.choice] * 2 + [self.function] * 2 + [self.extreme, self.cast]
+        makers = [self.arithmetic] * 7 + [self.choice] * 2 + [self.function] * 2 + [self.extreme, self.cast, self.own]
         if region is None:
             makers += [self.moved] * 6 + [self.placed, self.reduced, self.rearranged, self.gathered, self.scanned]
         return self.some(makers)(region, depth - 1)
@@ -279,6 +283,15 @@ class Grower:
         if kind == "b":
             return ["sign", "~", x], dtype
         return call("abs", x), dtype
+
+    def own(self, region, depth):
+        (a, s), (b, t) = self.grow(region, depth), self.leaf(region)
+        if self.chance(0.5):
+            return call("blend", a, b), promote(promote(s, t), "weak f")
+        if s.startswith("weak") or kind_of(s) == "c":
+            return a, s
+        self.sharp = True
+        return call("bump", a), promote(s, "weak f")
 
     def extreme(self, region, depth):
         (a, s), (b, t) = self.grow(region, depth), self.grow(region, depth)
@@ -379,9 +392,12 @@ class Grower:
     def scanned(self, region, depth):
         x, dtype = self.held()
         kind = kind_of(dtype)
-        if kind == "b":
-            return x, dtype
-        to = {"i": "int64", "u": "uint64"}.get(kind, dtype)
+        if kind in "biu" and self.chance(0.3):
+            x, dtype = self.grow_whole(depth)
+            if kind_of(dtype) in "fc":
+                x, dtype = self.held()
+            kind = kind_of(dtype)
+        to = {"b": "int64", "i": "int64", "u": "uint64"}.get(kind, dtype)
         tree = call("cumulative_sum", x, axis=int(self.rng.integers(self.rank)))
         return (["op", "*", num(0.01), tree] if kind in "fc" else tree), to
 
@@ -424,10 +440,10 @@ class Maker:
 
     def __init__(self, rng, points, rank=None):
         self.rng = rng
-        self.rank = rank or int(rng.choice([1, 2, 2, 3, 3, 3, 4, 5]))
+        self.rank = rank or int(rng.choice([1, 2, 2, 3, 3, 3, 4, 4, 5]))
         self.g = Grower(rng, self.rank, True)
         self.case = {"seed": int(rng.integers(1 << 31)), "shape": a_shape(rng, self.rank, points), "fields": {},
-                     "views": {}, "bind": {"c": 0.3}, "body": []}
+                     "views": {}, "functions": OWN, "bind": {"c": 0.3}, "body": []}
         self.g.numbers.append("c")
 
     def field(self, name, dtype, how, **more):
@@ -485,6 +501,11 @@ class Maker:
         if real and g.chance(0.15):
             case["until"] = f"max({g.some(real)}*1.0) {g.some('<>')} {g.some(['0', '1', '3'])}"
             case["until_every"] = int(g.rng.integers(1, 4))
+        assigned = [s[0] for s in case["body"] if s[0] in g.full]
+        if assigned and g.chance(0.1):
+            case["snapshot"] = {g.some(assigned): int(g.rng.integers(1, 6))}
+        if g.chance(0.1):
+            case["stop_on_nan"] = True
 
 
 def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None):
@@ -492,7 +513,7 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     made in one pass. What is not given is chosen."""
     m = Maker(rng, points, rank or int(rng.choice([1, 2, 2, 3, 3, 3, 3, 4])))
     g, case = m.g, m.case
-    main = dtype or g.some(["float32"] * 4 + ["float64"] * 2 + DTYPES)
+    main = dtype or g.some(["float32"] * 6 + ["float64"] * 3 + DTYPES)
     written = written or int(rng.choice([1, 1, 1, 2, 2, 3, 4, 5, 6]))
     still = int(rng.choice([0, 1, 1, 2, 3, 4, 5])) if still is None else still
     kind = kind_of(main)
@@ -509,7 +530,8 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     stills = list(["k", "m", "f", "s", "h"][:still])
     one = mode or g.some(MODES)
     modes = {n: one if g.chance(0.7) else g.some(MODES) for n in fields}
-    far = int(g.some([1, 1, 1, 1, 2, 3, 4]))
+    far = int(g.some([1, 1, 1, 1, 1, 2, 3, 4]))
+    alone = mode is None and g.chance(0.15)  # no neighbours
 
     def dtype_of(n):
         return g.full.get(n) or g.thin.get(n)
@@ -517,6 +539,9 @@ def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=
     def around(n):
         named = {"boundary": modes[n], **({"value": 1} if modes[n] == "constant" and g.chance(0.5) else {})}
         x = ["name", n]
+        if alone:
+            return ["op", "^", x, x] if kind == "b" else ["op", "*", x, x] if kind in "iu" else call("sin", x) \
+                if kind_of(dtype_of(n)) == "f" else x
         if kind_of(dtype_of(n)) in "fc" and far == 1 and g.chance(0.5):
             return call("laplacian", x, **named)
         terms = []
@@ -655,7 +680,20 @@ def an_expression(rng, points):
     if g.chance(0.3):
         m.line("l")
     depth = int(rng.integers(1, 5))
-    if g.chance(0.06):
+    if g.turned and m.rank > 1 and g.chance(0.5):  # rows against columns, long enough for tiles
+        name = g.some(sorted(g.turned))
+        long = max(16, int(points ** (1 / m.rank)))
+        case["shape"] = [long if n < 16 and k >= m.rank - 2 or g.chance(0.3) else n for k, n in enumerate(case["shape"])]
+        while np.prod(case["shape"], dtype="float64") > max(points, 16 ** 2):
+            k = int(np.argmax(case["shape"][:-2])) if m.rank > 2 and max(case["shape"][:-2]) > 1 else int(np.argmax(case["shape"]))
+            case["shape"][k] = max(1, case["shape"][k] // 2)
+        x, s = g.held()
+        dtype, axes = g.turned[name]
+        tree, dtype = ["op", "&" if promote(s, dtype) == "bool" else "+", x,
+                       call("permute_dims", ["name", name], axes=axes)], promote(s, dtype)
+        for n in g.ghosts:
+            case["fields"][n]["ghost"] = min(case["fields"][n]["ghost"], *case["shape"])
+    elif g.chance(0.06):
         m.field("o", g.some(["float32", "float64"]), ["points", int(g.some([1, 5, 64, 1000]))], scale=True)
         tree, dtype = g.held()
         if kind_of(dtype) == "b":

@@ -203,6 +203,8 @@ FUNCTIONS = {
     **{name: reduced(name) for name in ("max", "min", "sum", "mean", "std", "any", "all", "prod", "argmax", "argmin",
                                          "count_nonzero", "norm")},
 }
+FUNCTIONS["blend"] = lambda x, y: np.add(*together(np.multiply(*together(0.5, x)), np.multiply(*together(0.25, y))))
+FUNCTIONS["bump"] = lambda x: where(np.greater(x, 0), x, 0.5)
 SIGNS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "&": np.bitwise_and, "|": np.bitwise_or,
          "^": np.bitwise_xor, "<": np.less, ">": np.greater, ">=": np.greater_equal, "<=": np.less_equal, "==": np.equal}
 
@@ -242,7 +244,8 @@ def index_of(text):
 def assign(names, types, name, index, op, tree):
     """One statement."""
     if not index and not op and name not in types:
-        names[name] = compute(tree, names)
+        value = compute(tree, names)
+        names[name] = value.copy() if isinstance(value, np.ndarray) else value
         return
     target = bare(names[name])
     value = compute(tree, names)

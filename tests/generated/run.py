@@ -5,8 +5,8 @@
     run.py --join FILE… [--whole]
 
 Prints three tables of which kernels were reached: form, rank and type; form, rank and fields; form, rank and boundary.
-What failed is shrunk, and printed with its seed and as curl lines. A case's numbers are its seed's alone: --seed 7
---only 123 makes number 123 again. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
+What failed is shrunk, and printed with its seed and as curl lines; a case follows from its seed and number alone:
+--seed 7 --only program:123 makes that one again. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
 form claims to serve.
 """
 import argparse
@@ -75,12 +75,10 @@ def worker(options, numbers, results):
         with numbers.get_lock():
             number = numbers.value
             numbers.value += 1
-        if options.only is not None and number > 0 or number >= options.programs + options.expressions or \
-                time.time() > options.until:
+        if number >= len(options.order) or time.time() > options.until:
             break
-        expressions = number >= options.programs
-        own = options.only if options.only is not None else number - (options.programs if expressions else 0)
-        case = case_of(options.seed, own, options.points, expressions or options.only_expression)
+        expressions, own = options.order[number]
+        case = case_of(options.seed, own, options.points, expressions)
         numpy = share >= 1 or np.random.default_rng([options.seed, own]).random() < share
 
         def outcome(case):
@@ -96,7 +94,7 @@ def worker(options, numbers, results):
                 return play.Outcome(f"{type(e).__name__}: {e}")
 
         o = outcome(case)
-        told = {"kernels": o.kernels, "error": o.error, "compared": o.compared, "expression": bool(case.get("expression"))}
+        told = {"kernels": o.kernels, "assigned": [s[0] for s in case["body"]], "error": o.error, "compared": o.compared, "expression": bool(case.get("expression"))}
         if o.wrong:
             def fails(smaller):
                 return bool(outcome(smaller).wrong) and time.time() < options.until + 60
@@ -115,8 +113,7 @@ def main():
     p.add_argument("--seed", type=int, default=int(time.time()))
     p.add_argument("--programs", type=int, default=100)
     p.add_argument("--expressions", type=int, default=100)
-    p.add_argument("--only", type=int, help="this one number")
-    p.add_argument("--only-expression", action="store_true", help="--only is an expression's")
+    p.add_argument("--only", help="this one: program:NUMBER or expression:NUMBER")
     p.add_argument("--points", type=int, default=20000, help="elements of an array, at most")
     p.add_argument("--jobs", type=int, default=1, help="daemons side by side")
     p.add_argument("--seconds", type=float, default=1e9, help="no case begins later")
@@ -127,6 +124,13 @@ def main():
     p.add_argument("--whole", action="store_true", help="an empty cell fails")
     options = p.parse_args()
     options.until = time.time() + options.seconds
+    if options.only:
+        what, number = options.only.split(":")
+        options.order = [(what == "expression", int(number))]
+    else:
+        both = max(options.programs, options.expressions)
+        options.order = [(e, k) for k in range(both) for e in (False, True)
+                         if k < (options.expressions if e else options.programs)]
     tables, counts, wrong = cells.Tables(), dict(programs=0, expressions=0, refused=0, numpy=0), []
     if options.join:
         for name in options.join:
@@ -152,7 +156,7 @@ def main():
             counts["expressions" if told["expression"] else "programs"] += 1
             counts["refused"] += told["error"] is not None
             counts["numpy"] += told["compared"]
-            tables.add(told["kernels"])
+            tables.add(told["kernels"], told["assigned"])
             if "wrong" in told:
                 origin, why, small, still = told["wrong"]
                 lines = "\n".join(play.curl(small))
@@ -161,12 +165,15 @@ def main():
         for w in workers:
             w.join()
     tables.print(sys.stdout)
+    empty = tables.empty(options.backend)
+    print(f"| {len(empty)} cells that a form serves were not reached{': ' if empty else ''}"
+          + "; ".join(" ".join(map(str, cell)) for cell in empty[:60]) + (" …" if len(empty) > 60 else "") + " |")
     if options.out:
         with open(options.out, "w") as f:
             json.dump({"tables": tables.dump(), "counts": counts, "wrong": wrong, "seed": options.seed}, f)
     print(f"| seed {options.seed}: {counts['programs']} programs, {counts['expressions']} expressions, of which "
           f"{counts['refused']} were refused both ways and {counts['numpy']} compared with NumPy; {len(wrong)} failed |")
-    sys.exit(bool(wrong))
+    sys.exit(bool(wrong or (options.whole and empty)))
 
 
 if __name__ == "__main__":

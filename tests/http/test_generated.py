@@ -1,0 +1,92 @@
+"""Generated programs and expressions (tests/generated): a program leaves the bits that its statements leave as
+requests of their own, an expression those of its operations one by one, and both are what NumPy has.
+
+Each run has another seed; ARRAYD_SEED names one. What failed once stays, in tests/generated/kept.json.
+"""
+import json
+import os
+import sys
+import time
+
+import pytest
+
+from client import REPO
+
+sys.path.insert(0, str(REPO / "tests/generated"))
+
+import cells  # noqa: E402
+import grow  # noqa: E402
+import play  # noqa: E402
+import run  # noqa: E402
+
+SEED = int(os.environ.get("ARRAYD_SEED") or time.time())
+TIMES = 20 if os.environ.get("ARRAYD_LONG") else 0.3 if os.environ.get("ARRAYD_SUBSET") else 1
+KEPT = json.loads((REPO / "tests/generated/kept.json").read_text())
+
+
+def connection(daemon):
+    return play.Daemon(daemon.host, daemon.port)
+
+
+def play_all(daemon, backend, programs, expressions, points):
+    c, tables, refused, n = connection(daemon), cells.Tables(), 0, 0
+    for count, expression in ((programs, False), (expressions, True)):
+        for k in range(int(count * TIMES)):
+            case = run.case_of(SEED, k, points, expression)
+            o = play.play(c, case)
+            assert o.wrong is None, f"{case['from']}: {o.wrong}\n" + "\n".join(play.curl(case)) + \
+                f"\nsmaller: tests/generated/run.py ARRAYD --backend {backend} --points {points} --seed {SEED} --only " + \
+                f"{'expression' if expression else 'program'}:{k}"
+            tables.add(o.kernels, [s[0] for s in case["body"]])
+            refused += o.error is not None
+            n += 1
+    tables.print(sys.stdout)
+    assert refused <= 0.05 * n + 2
+    return tables
+
+
+def test_on_this_backend(daemon):
+    tables = play_all(daemon, "cpu", 150, 250, 4000)
+    assert sum(tables.types.values())
+
+
+def test_on_a_device(gpu_with):
+    """Each is kernels that the host's compiler makes."""
+    tables = play_all(gpu_with(), "cuda", 10, 10, 20000)
+    assert sum(tables.types.values())
+
+
+@pytest.mark.parametrize("case", KEPT, ids=[case["from"] for case in KEPT])
+def test_kept(daemon, gpu_with, case):
+    for d in (daemon, gpu_with()):
+        o = play.play(connection(d), case)
+        assert o.wrong is None and o.error is None, f"{o.wrong or o.error}\n" + "\n".join(play.curl(case))
+
+
+def test_what_a_mistake_looks_like(daemon):
+    """A case that goes wrong is seen, and shrunk to what is wrong with it."""
+    case = {"seed": 1, "shape": [8, 12], "views": {}, "bind": {}, "steps": 3,
+            "fields": {n: {"dtype": "float32", "as": ["full"]} for n in "uv"},
+            "body": [["u", "", "", ["op", "+", ["name", "u"], grow.num(0.5)]],
+                     ["v", "", "", ["call", "shift", [["name", "v"]], {"offsets": [1, 0], "boundary": "wrap"}]]]}
+    c = connection(daemon)
+    assert play.play(c, case).wrong is None
+
+    def fails(smaller):  # as if only a shift went wrong
+        o = play.play(c, smaller)
+        return o.error is None and any(x[1] == "shift" for s in smaller["body"] for x in grow.walk(s[3]))
+
+    small = play.shrunk(case, fails)
+    assert len(small["body"]) == 1 and small["steps"] == 1 and small["shape"] == [1, 1] and list(small["fields"]) == ["v"]
+    assert any('"v = shift(v' in line for line in play.curl(small))
+
+    whole, alone = c.open(), c.open()
+    play.make(whole, case)
+    play.make(alone, case)
+    got, want = play.as_program(whole, case), play.one_by_one(alone, {**case, "steps": 2})
+    assert "step" in play.differ(case, got, want)
+    assert "elements" in play.differ(case, {**got, "step": 2}, {**want})
+    before = play.state_of(alone, case)  # two steps on
+    assert "NumPy" in play.far_off(case, got, *before)
+    for x in (whole, alone):
+        x.close()
