@@ -2,7 +2,7 @@
 # Everything that is measured and checked on a machine with an NVIDIA GPU, from a bare checkout.
 #
 #     gpu_run.sh STEP…       build unit backend arrays sanitize suite devices bench bench-quick sample program
-#                            values fair move http export consumers generated generated-checked
+#                            values fair move http export consumers generated generated-checked soak
 #
 # A step that fails or runs out of time does not stop the next; each has a log in $OUT and a line in
 # the summary, which comes last. Exit status: how many steps failed.
@@ -19,8 +19,8 @@
 #   SHARES    processes that share the HTTP tests in `suite`, which need pytest, PyYAML and jsonschema.
 #             Default 6
 #   SAMPLE    random expressions in `sanitize`. Default 60
-#   SEED      of `generated` and `generated-checked` (tests/generated/run.py): other programs and expressions.
-#             Default 1
+#   SEED      of `generated`, `generated-checked` (tests/generated/run.py) and `soak`: other programs and
+#             expressions. Default 1
 #   GENERATED  of each, at most, of elements of a field POINTS. Default 5000 and 4000000; under a checker 300
 #             and 20000
 #   TOOLS     checkers of `generated-checked`. Default memcheck
@@ -173,6 +173,14 @@ step_generated_checked() {
     return "$failed"
 }
 
+# Four users at once; what is not right, or not given back, fails. It warms up for 30 seconds.
+step_soak() {
+    ARRAYD_BIN=$checked/server/arrayd "$python" "$root/tests/http/soak.py" --real-gpu --seed "${SEED:-1}" --warm 30 \
+        --slack 256 --minutes "$(awk "BEGIN { print ($(limit_of soak) - 75) / 60 }")" | tee "$out/soak-${SEED:-1}.log" | tail -n 1 |
+        sed 's/^/| /'
+    return "${PIPESTATUS[0]}"
+}
+
 # Steps of all forms, on small arrays, through a daemon under a checker.
 sanitized_programs() { # SANITIZER TOOL
     local wrapper=$work/sanitized-$2 log=$work/sanitized-$2.log
@@ -233,6 +241,7 @@ run_step() {
     http) "$python" "$bench/bench_gpu_http.py" "$arrayd" "$release/tests/bench/http_bare" ;;
     generated) step_generated ;;
     generated-checked) step_generated_checked ;;
+    soak) step_soak ;;
     esac
 }
 
@@ -257,6 +266,7 @@ limit_of() {
     http) echo "${LIMIT_HTTP:-150}" ;;
     generated) echo "${LIMIT_GENERATED:-300}" ;;
     generated-checked) echo "${LIMIT_GENERATED_CHECKED:-300}" ;;
+    soak) echo "${LIMIT_SOAK:-480}" ;;
     esac
 }
 

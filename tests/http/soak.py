@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """A mixed load for as long as one likes; at its end the daemon must have what it had at the beginning.
 
-    tests/http/soak.py [--minutes 30] [--gpu] [--slack MIB]        ARRAYD_BIN says which build
+    tests/http/soak.py [--minutes 30] [--gpu | --real-gpu] [--seed S] [--slack MIB]        ARRAYD_BIN says which build
 
-Two principals at once, and accounts that come and go: sessions made and deleted, uploads and downloads whole, in parts and
+Four principals at once, and accounts that come and go: generated programs and expressions, whose results must be right
+(tests/generated), sessions made and deleted, uploads and downloads whole, in parts and
 cut off, evaluations of every kind of reply, programs that end, are cancelled, watched, resumed and forgotten, shares and
 leases, exports, moves to host memory, snapshots to disk, SIGHUP with other accounts, clients that send rubbish or go away in the middle.
-Every reply must be one that was expected; a 500 never is. `--gpu` is the CUDA backend on the fake driver.
+Every reply must be one that was expected; a 500 never is. `--gpu` is the CUDA backend on the fake driver, `--real-gpu` on
+this machine's GPU, with arrays of the sizes that people have.
 
 The whole load runs once for a while, so that caches, pools and threads are there; then everything is deleted and the baseline
 is taken: descriptors, threads, resident memory, arrays, bytes, sessions, requests, jobs. After the load has run for the time
@@ -33,8 +35,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from client import JSON, NPY, OCTETS, npy_bytes  # noqa: E402
 from conftest import Accounts, Daemon, clean, fake_gpu  # noqa: E402
 from exported import present  # noqa: E402
+from test_generated import play, run  # noqa: E402
 
 MIB = 1 << 20
+NAMES = ("ann", "bob", "cem", "dora")
 EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
 GAUGES = ["arrayd_" + name for name in (
     "arrays", "bytes_in_use", "host_bytes_in_use", "sessions", "jobs_in_flight", "http_connections", "http_requests_in_flight",
@@ -42,8 +46,8 @@ GAUGES = ["arrayd_" + name for name in (
 
 
 class Soak:
-    def __init__(self, daemon, accounts, gpu):
-        self.daemon, self.accounts, self.gpu = daemon, accounts, gpu
+    def __init__(self, daemon, accounts, gpu, seed=0, points=4000):
+        self.daemon, self.accounts, self.gpu, self.seed, self.points = daemon, accounts, gpu, seed, points
         self.ending = threading.Event()
         self.failures, self.counts, self.statuses = [], {}, {}
         self.lock = threading.Lock()
@@ -106,6 +110,20 @@ class Soak:
         self.ask(c, "DELETE", f"/v1/arrays/{i}")
         if view.status == 201:
             self.ask(c, "DELETE", f"/v1/arrays/{view.json()['id']}")
+
+    def generated(self, c, rng):
+        """Right to the last bit, whatever goes on beside it; where there is no room for it, refused."""
+        own = play.Daemon(self.daemon.host, self.daemon.port, c.always["Authorization"].split()[1])
+        case = run.case_of(self.seed, rng.randrange(1 << 30), self.points, rng.random() < 0.5)
+        try:
+            o = play.play(own, case, numpy=False)
+        except AssertionError as e:
+            if not re.search(r": (429|507) ", str(e)):
+                raise
+            return
+        if o.wrong and not re.search("quota|memory", o.wrong):
+            raise AssertionError(f"{case['from']}: {o.wrong}\n" + "\n".join(play.curl(case)))
+        own.conn.close()
 
     def programs(self, c, rng):
         name = f"p{rng.randrange(1 << 30)}"
@@ -252,6 +270,8 @@ class Soak:
         works = [self.evaluations, self.transfers, self.programs, self.broken, self.sharing, self.exporting]
         threads = [threading.Thread(target=self.worker, args=(name, w, (seed, name, w.__name__).__repr__(), until))
                    for name in ("ann", "bob") for w in works]
+        threads += [threading.Thread(target=self.worker, args=(name, self.generated, f"{seed} {name} {k}", until))
+                    for name in ("cem", "dora") for k in range(2)]
         threads.append(threading.Thread(target=self.worker, args=("ann", self.operator, seed, until)))
         for t in threads:
             t.start()
@@ -281,7 +301,7 @@ class Soak:
 
     def rested(self):
         """The same once everybody's things are deleted and nothing is under way."""
-        for name in ("ann", "bob"):
+        for name in NAMES:
             c = self.client(name)
             clean(c)
             c.close()
@@ -308,19 +328,24 @@ def differences(before, after, slack, threads=0):
     return wrong
 
 
-def soak(seconds, warm, slack, gpu=False, say=None):
+def soak(seconds, warm, slack, gpu=False, say=None, seed=2, real=False):
     """Runs it; returns what was seen. AssertionError where something is not as it was."""
     with tempfile.TemporaryDirectory(prefix="arrayd-soak-") as folder:
         accounts = Accounts(pathlib.Path(folder))
         accounts.add("ann", role="operator")
         accounts.add("bob", role="operator", device_memory="200MiB", requests=50)
+        for name in ("cem", "dora"):
+            accounts.add(name, role="operator", weight=2)
         args, environment = ["--backend", "cpu"], {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=0:quarantine_size_mb=16"}
         if gpu:
             args, environment = ["--backend", "cuda", "--kernel-cache", "none"], {**environment, **fake_gpu()}
-        d = Daemon(*args, "--accounts", str(accounts.path), "--state-dir", folder + "/state", "--memory-limit", "256MiB", "--evict",
+        if real:
+            args = ["--backend", "cuda"]
+        d = Daemon(*args, "--accounts", str(accounts.path), "--state-dir", folder + "/state", "--memory-limit",
+                   "8GiB" if real else "256MiB", "--evict",
                    "--job-retention", "5", "--allow-export", "--export-timeout", "2", "--export-threshold", "1MiB", "--listen", "127.0.0.1:0",
                    "--listen", f"unix:{folder}/s", environment=environment)
-        s = Soak(d, accounts, gpu)
+        s = Soak(d, accounts, gpu, seed, 2_000_000 if real else 4000)
         peak, samples = {}, []
 
         def sample():
@@ -333,10 +358,10 @@ def soak(seconds, warm, slack, gpu=False, say=None):
 
         try:
             begun = time.monotonic()
-            s.load(warm, 1)
+            s.load(warm, f"{seed} warm")
             before = s.rested()
             s.counts.clear(), s.statuses.clear()
-            s.load(seconds, 2, sample)
+            s.load(seconds, str(seed), sample)
             after = s.rested()
         finally:
             d.stop()
@@ -354,5 +379,7 @@ if __name__ == "__main__":
     p.add_argument("--warm", type=float, default=120, help="seconds before the baseline is taken")
     p.add_argument("--slack", type=float, default=48, help="MiB of resident memory")
     p.add_argument("--gpu", action="store_true")
+    p.add_argument("--real-gpu", action="store_true")
+    p.add_argument("--seed", type=int, default=2)
     a = p.parse_args()
-    print(json.dumps(soak(60 * a.minutes, a.warm, a.slack * MIB, a.gpu, lambda line: print(line, flush=True))))
+    print(json.dumps(soak(60 * a.minutes, a.warm, a.slack * MIB, a.gpu, lambda line: print(line, flush=True), a.seed, a.real_gpu)))
