@@ -511,7 +511,7 @@ class Maker:
 def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None):
     """Whole fields out of themselves, their neighbours, and fields that do not change: what several steps of are
     made in one pass. What is not given is chosen."""
-    m = Maker(rng, points, rank or int(rng.choice([1, 2, 2, 3, 3, 3, 3, 4])))
+    m = Maker(rng, points, rank or int(rng.choice([1, 1, 2, 2, 2, 3, 3, 3, 4, 5])))
     g, case = m.g, m.case
     main = dtype or g.some(["float32"] * 6 + ["float64"] * 3 + DTYPES)
     written = written or int(rng.choice([1, 1, 1, 2, 2, 3, 4, 5, 6]))
@@ -669,9 +669,9 @@ def a_mixture(rng, points):
 
 def an_expression(rng, points):
     """One expression: gathers, scans, ghosts and samples included."""
-    m = Maker(rng, points)
+    m = Maker(rng, points, int(rng.integers(1, 6)))
     g, case = m.g, m.case
-    main = g.some(["float32", "float32", "float64"] + DTYPES)
+    main = g.some(["float32", "float64"] + DTYPES)
     for name in ["u", "v", "w", "p", "q", "r"][:int(rng.choice([1, 2, 2, 3, 4, 6]))]:
         m.full(name, m.dtype(main), odd=g.chance(0.05), ghosts=int(rng.integers(1, 5)) if g.chance(0.2) else 0)
     for name, chance, add in (("k", 0.3, m.thin), ("h", 0.2, m.thin), ("x", 0.35, m.turned), ("y", 0.3, m.view)):
@@ -701,8 +701,8 @@ def an_expression(rng, points):
         tree = call("sample", tree, ["name", "o"], method=g.some(["linear", "nearest"]),
                     boundary=g.some(["clamp", "wrap", "reflect", "symmetric", "constant"]))
         g.sharp = True
-    elif g.chance(0.2):
-        tree, dtype = g.grow_whole(depth - 1)
+    elif g.chance(0.3):
+        tree, dtype = g.moved(None, 0) if g.chance(0.4) else g.grow_whole(depth - 1)
         kind = kind_of(dtype)
         names = {"b": ["any", "all", "count_nonzero"], "c": ["any"]}.get(kind, ["max", "min", "argmax", "any", "count_nonzero"])
         if tree[0] == "name":

@@ -54,6 +54,14 @@ class Started:
                 raise RuntimeError(f"the daemon did not start:\n{self.text()}")
             time.sleep(0.02)
         self.connection = play.Daemon("127.0.0.1", int(found[1]))
+        self.seen = 0
+
+    def reported(self):
+        """What a checker that the daemon runs under has said since: the first of it."""
+        text = self.text()
+        new, self.seen = text[self.seen:], len(text)
+        found = re.search(r"^========= (?!COMPUTE|.*SUMMARY)(.*\n(?:=========  .*\n){,3})", new, re.M)
+        return found and f"reported: {found[1]}"
 
     def text(self):
         with open(self.log.name, errors="replace") as f:
@@ -85,7 +93,9 @@ def worker(options, numbers, results):
             nonlocal daemon
             daemon = daemon or Started(options.binary, arguments)
             try:
-                return play.play(daemon.connection, case, numpy)
+                o = play.play(daemon.connection, case, numpy)
+                o.wrong = o.wrong or daemon.reported()
+                return o
             except play.Lost as e:
                 daemon.stop()
                 log, daemon = daemon.text(), None
@@ -167,7 +177,7 @@ def main():
     tables.print(sys.stdout)
     empty = tables.empty(options.backend)
     print(f"| {len(empty)} cells that a form serves were not reached{': ' if empty else ''}"
-          + "; ".join(" ".join(map(str, cell)) for cell in empty[:60]) + (" …" if len(empty) > 60 else "") + " |")
+          + "; ".join(" ".join(map(str, cell)) for cell in empty) + " |")
     if options.out:
         with open(options.out, "w") as f:
             json.dump({"tables": tables.dump(), "counts": counts, "wrong": wrong, "seed": options.seed}, f)
