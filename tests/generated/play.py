@@ -336,12 +336,9 @@ def off(case, dtype, a, b, bound):
         return ~((np.abs(x - y) <= bound * (1 + scale)) | ((x != x) & (y != y)) | (x == y))
 
 
-def nudged(arrays, types, eps, rng):
+def nudged(arrays, types, nudge):
     """The arrays, as rounding may have left them."""
-    def other(a):
-        with np.errstate(all="ignore"):
-            return a * (1 + eps * rng.uniform(-1, 1, a.shape))
-    return {n: a if grow.kind_of(types[n]) not in "fc" else (other(a[0]), a[1]) if isinstance(a, tuple) else other(a)
+    return {n: a if grow.kind_of(types[n]) not in "fc" else (nudge(a[0]), a[1]) if isinstance(a, tuple) else nudge(a)
             for n, a in arrays.items()}
 
 
@@ -354,8 +351,8 @@ def far_off(case, got, before, types):
     amount = 1 + sum(1 for s in case["body"] for _ in grow.walk(s[3]))
     bound = eps * amount * max(4, steps) * 16
 
-    def model_of(arrays):
-        names = model.steps(case, copy.deepcopy(arrays), types, steps)
+    def model_of(arrays, nudge=None):
+        names = model.steps(case, copy.deepcopy(arrays), types, steps, nudge)
         return {n: np.asarray(model.bare(names[n])) for n in got["arrays"]}
 
     want, others = model_of(before), None
@@ -370,7 +367,12 @@ def far_off(case, got, before, types):
             continue
         if others is None:
             rng = np.random.default_rng(case["seed"])
-            others = [model_of(nudged(before, types, 16 * eps, rng)) for _ in range(3)]
+
+            def nudge(x):
+                with np.errstate(all="ignore"):
+                    return x * (1 + 16 * eps * rng.uniform(-1, 1, np.shape(x)))
+
+            others = [model_of(nudged(before, types, nudge), nudge) for _ in range(3)]
         soft = sum((off(case, dtype, o[n], b, bound / 4) for o in others), np.zeros(b.shape, int)) > 0
         most = 3 * soft.sum() + (max(3, 0.03 * steps * a.size) if case.get("sharp") else 0)
         if wrong.sum() > most:

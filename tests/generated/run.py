@@ -22,7 +22,7 @@ import time
 import numpy as np
 
 import cells
-import grow
+import make
 import play
 
 
@@ -31,9 +31,9 @@ def case_of(seed, number, points, expressions):
     rng = np.random.default_rng([seed, number, int(expressions)])
     size = int(points * rng.choice([1, 1, 0.1, 0.01]))
     if expressions:
-        case = grow.an_expression(rng, max(size, 1))
+        case = make.an_expression(rng, max(size, 1))
     else:
-        case = (grow.a_system if rng.random() < 0.5 else grow.a_mixture)(rng, max(size, 1))
+        case = (make.a_system if rng.random() < 0.5 else make.a_mixture)(rng, max(size, 1))
     case["from"] = f"seed {seed} {'expression' if expressions else 'program'} {number}"
     return case
 

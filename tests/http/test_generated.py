@@ -5,12 +5,14 @@ Each run has another seed; ARRAYD_SEED names one. What failed once stays, in tes
 """
 import json
 import os
+import subprocess
 import sys
 import time
 
 import pytest
 
 from client import REPO
+from conftest import find_binary
 
 sys.path.insert(0, str(REPO / "tests/generated"))
 
@@ -48,6 +50,15 @@ def play_all(daemon, backend, programs, expressions, points):
 def test_on_this_backend(daemon):
     tables = play_all(daemon, "cpu", 150, 250, 4000)
     assert sum(tables.types.values())
+
+
+@pytest.mark.slow
+def test_every_cell():
+    """All that the forms of this backend are for."""
+    done = subprocess.run([sys.executable, str(REPO / "tests/generated/run.py"), find_binary(), "--backend", "cpu", "--seed", str(SEED),
+                           "--programs", "6000", "--expressions", "14000", "--points", "60000", "--numpy", "0.2", "--jobs", "2",
+                           "--whole"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]
 
 
 def test_on_a_device(gpu_with):
