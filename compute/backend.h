@@ -28,6 +28,30 @@ struct backend_device {
     int64_t memory_total, memory_free; /* bytes */
 };
 
+/* What was on a device when it was found lost: pieces of work with kernels launched that were not
+ * seen to have run. Each may be the one that did it; what only waited behind them did not. */
+struct fault_kernel {
+    char key[65];     /* as the kernel cache names it */
+    const char *form; /* kernel_explanation's */
+    bool refused;     /* it is not run any more: ERR_FAULTED */
+};
+struct fault_work {
+    void *asker;                        /* its job's */
+    const struct fault_kernel *kernels; /* each once; none: it had copies there */
+    uint32_t n_kernels;
+};
+struct backend_fault {
+    int device;
+    const struct fault_work *work;
+    uint32_t n_work;
+    bool launching; /* nothing was there: the work is what was just being launched */
+    bool forgotten; /* what is refused could not be written down: another process will run it */
+};
+
+/* In the folder of compiled kernels: a line for each kernel that was on a device when it faulted,
+ * "refused …" or "suspect …"; any of them, and the file, may be deleted at any time. */
+#define FAULTED_FILE "faulted"
+
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one a core this process may run on */
     int64_t memory_limit;       /* bytes on each device, scratch included; 0 = what it has */
@@ -45,6 +69,9 @@ struct backend_config {
     double shareable_keep_s;
     /* Told once, from any thread, when a device is lost; must not block. NULL: not told. */
     void (*lost)(void *user, const char *why);
+    /* Told once behind that, before any of the work that was on the device is: what was there. Any
+     * thread; must not call the backend. NULL: not told. */
+    void (*fault)(void *user, const struct backend_fault *fault);
     void *lost_user;
 };
 
@@ -115,16 +142,18 @@ struct job {
      */
     void (*measured)(struct job *job);
     void *user;
+    void *asker; /* whose work it is, for a fault (backend_fault): the submitter's own */
     struct transfer
-        *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
-    enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY */
-    int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
-    bool untouched;       /* it failed, and no kernel that writes what the last one does had begun:
-                           that memory is as it was */
-    bool in_submit;       /* done() is told inside submit() */
-    double device_ms;     /* time the device spent on it, set before done() */
-    double compile_ms;    /* time its kernels' compilation took, 0 when they were there */
-    uint64_t refusal;     /* for reason(): which kernel could not be compiled; 0: unknown */
+        *fetch; /* a download whose first bytes leave right behind the kernels, or NULL */
+    enum err_code
+        result;        /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_FAULTED */
+    int64_t wanted;    /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
+    bool untouched;    /* it failed, and no kernel that writes what the last one does had begun:
+                        that memory is as it was */
+    bool in_submit;    /* done() is told inside submit() */
+    double device_ms;  /* time the device spent on it, set before done() */
+    double compile_ms; /* time its kernels' compilation took, 0 when they were there */
+    uint64_t refusal;  /* for reason(): which kernel is not run; 0: unknown */
 
     /* the backend's own, zero on entry */
     struct job *next;
@@ -259,8 +288,9 @@ struct backend_ops {
     /* Whether everything up to the fence has run. */
     bool (*passed)(struct fence f);
 
-    /* What the compiler said (job->refusal), a line for a person; "" when that is not known, or no
-     * more. May be NULL. */
+    /* What the compiler said, or since when a kernel is refused (job->refusal), a line for a
+     * person;
+     * "" when that is not known, or no more. May be NULL. */
     void (*reason)(struct backend *b, uint64_t refusal, char *ret, size_t n);
 
     /* *ret is whole in any case; without memory its source has failed. Where kernels are compiled

@@ -278,6 +278,7 @@ struct task *task_new(struct engine_stream *s)
     }
     t->arena = arena;
     t->stream = s;
+    t->job.asker = s->engine->config.asker ? s->engine->config.asker() : NULL;
     stream_ref(s);
     return t;
 }
@@ -301,6 +302,8 @@ void task_free(struct task *t)
     release_own_kernels(t);
     for (int i = 0; i < LOOP_PASSES; i++)
         loop_kernels_unref(t->lent[i]);
+    if (t->job.asker)
+        t->stream->engine->config.asker_unref(t->job.asker);
     engine_stream_unref(t->stream);
     plan_entry_unref(t->entry);
     arena_free(t->arena);
@@ -393,13 +396,18 @@ static void job_measured(struct job *job)
             job_wrote(job, &t->uses[i]);
 }
 
-void engine_reason(const struct engine *g, uint64_t refusal, char ret[ENGINE_REASON])
+void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
+                   char ret[ENGINE_REASON])
 {
     char why[512] = "";
     if (refusal && g->backend->ops->reason)
         g->backend->ops->reason(g->backend, refusal, why, sizeof why);
-    snprintf(ret, ENGINE_REASON, "the kernels for this could not be compiled%s%s", *why ? ": " : "",
-             why);
+    if (code == ERR_FAULTED)
+        snprintf(ret, ENGINE_REASON, "a kernel of this is %s",
+                 *why ? why : "refused: it was on a device that faulted");
+    else
+        snprintf(ret, ENGINE_REASON, "the kernels for this could not be compiled%s%s",
+                 *why ? ": " : "", why);
 }
 
 static void job_done(struct job *job)

@@ -59,7 +59,11 @@ struct engine_config {
     int64_t max_cost;         /* operations on elements of an expression, of a program's step */
     uint32_t plan_cache;      /* plans kept for repeated expressions */
     int64_t plan_cache_bytes; /* that they take at most */
-    int close_wait_ms;        /* how long engine_close waits for work that is still running */
+    /* Who asks for the work that the calling thread has for the engine: kept with the work, a
+     * reference each, and named where a device faults (backend_config.fault). Both NULL: nobody. */
+    void *(*asker)(void);
+    void (*asker_unref)(void *asker);
+    int close_wait_ms; /* how long engine_close waits for work that is still running */
 };
 #define ENGINE_CONFIG_DEFAULT                                                                      \
     {                                                                                              \
@@ -371,10 +375,10 @@ uint64_t download_version(const struct download *d); /* array_version at the sna
  * before the download began, unless `own`: the caller had asked for that work itself. */
 double download_device_ms(const struct download *d, bool own);
 double download_compile_ms(const struct download *d, bool own); /* the same of compiling for it */
-/* Why pull() said -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, or ERR_INTERNAL for a kernel that could
- * not be compiled. */
+/* Why pull() said -1: ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL for a kernel that could not
+ * be compiled, ERR_FAULTED for one that is not run any more. */
 enum err_code download_result(const struct download *d);
-/* For a person, where that is ERR_INTERNAL. */
+/* For a person, where that is one of the last two. */
 #define DOWNLOAD_REASON 640
 void download_reason(const struct download *d, char ret[DOWNLOAD_REASON]);
 void download_free(struct download *d);

@@ -302,10 +302,11 @@ enum err_code require_version(const struct buffer *b, uint64_t version, struct e
 enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
                              struct err *e) must_check;
 
-/* What there is to say of work that failed with ERR_INTERNAL: job.refusal, and what the compiler
- * said where that is known. */
+/* What there is to say of work that failed with ERR_INTERNAL or ERR_FAULTED: job.refusal, and what
+ * the backend says of it where that is known. */
 #define ENGINE_REASON DOWNLOAD_REASON
-void engine_reason(const struct engine *g, uint64_t refusal, char ret[ENGINE_REASON]);
+void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
+                   char ret[ENGINE_REASON]);
 
 uint64_t engine_next_version(struct engine *g);
 #endif

@@ -106,8 +106,8 @@ static void finish(struct exporting *x)
 {
     if (x->code == ERR_OK && x->worked != ERR_OK) {
         char why[ENGINE_REASON] = "the work that the array's contents come from failed";
-        if (x->worked == ERR_INTERNAL)
-            engine_reason(x->engine, atomic_load(&x->export->storage->refusal), why);
+        if (x->worked == ERR_INTERNAL || x->worked == ERR_FAULTED)
+            engine_reason(x->engine, x->worked, atomic_load(&x->export->storage->refusal), why);
         x->code = err_set(&x->err, x->worked, "%s", why);
     }
     if (x->code == ERR_OK) {

@@ -61,8 +61,8 @@ static enum err_code say_why(struct program *p, enum err_code code)
     char why[ENGINE_REASON] = "the device failed during the work";
     if (code == ERR_OUT_OF_MEMORY)
         return err_oom(&p->err);
-    if (code == ERR_INTERNAL)
-        engine_reason(p->stream->engine, 0, why);
+    if (code == ERR_INTERNAL || code == ERR_FAULTED)
+        engine_reason(p->stream->engine, code, 0, why);
     return err_set(&p->err, code, "%s", why);
 }
 
@@ -180,7 +180,7 @@ static enum err_code conclude(struct program *p)
  * failed for want of memory may fail anywhere the next time. */
 static bool can_stop_before(struct program *p, enum err_code code)
 {
-    bool anywhere = code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL;
+    bool anywhere = code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL || code == ERR_FAULTED;
     if (code == ERR_DEVICE_LOST || (anywhere && !p->unready) || p->failed_in <= p->begin + 1)
         return false;
     p->stop_at = p->failed_in - 1;
@@ -209,9 +209,11 @@ void program_collect(struct program *p, struct program_progress *ret)
         if (code != ERR_OK)
             ret->state = code == ERR_PRECONDITION_FAILED ? PROGRAM_AGAIN : PROGRAM_FAILED;
     }
-    if (ret->state == PROGRAM_FAILED && code == ERR_INTERNAL && !p->plain) {
+    if (ret->state == PROGRAM_FAILED && (code == ERR_INTERNAL || code == ERR_FAULTED) &&
+        !p->plain) {
         p->never_loops = p->clears = true;
-        p->why = "the kernels of several statements could not be compiled";
+        p->why = code == ERR_INTERNAL ? "the kernels of several statements could not be compiled"
+                                      : "the kernels of several statements are refused";
         ret->state = PROGRAM_AGAIN;
     }
     if (ret->state == PROGRAM_FAILED && can_stop_before(p, code)) {

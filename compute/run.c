@@ -31,8 +31,8 @@ enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
 {
     char why[ENGINE_REASON];
     t->done = NULL; /* the caller hears of it from us */
-    if (code == ERR_INTERNAL) {
-        engine_reason(t->stream->engine, t->job.refusal, why);
+    if (code == ERR_INTERNAL || code == ERR_FAULTED) {
+        engine_reason(t->stream->engine, code, t->job.refusal, why);
         return err_set(e, code, "%s", why);
     }
     if (code != ERR_OUT_OF_MEMORY)

@@ -291,7 +291,7 @@ enum err_code download_result(const struct download *d)
 
 void download_reason(const struct download *d, char ret[DOWNLOAD_REASON])
 {
-    engine_reason(d->storage->engine, atomic_load(&d->storage->refusal), ret);
+    engine_reason(d->storage->engine, download_result(d), atomic_load(&d->storage->refusal), ret);
 }
 
 void download_free(struct download *d)

@@ -78,7 +78,8 @@ int64_t data_json_items(const struct view *v);
 /* JSON_EMPTY_MAX of the latter are said, no more. */
 #define JSON_EMPTY_MAX (1 << 24)
 
-/* Why a download failed, for its reply: ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_DEVICE_LOST. */
+/* Why a download failed, for its reply: ERR_OUT_OF_MEMORY, ERR_INTERNAL,
+ * ERR_FAULTED, ERR_DEVICE_LOST. */
 void data_error(const struct download *d, struct err *e);
 /* What its contents took, for Server-Timing; `own` as in download_device_ms. */
 void data_times(struct request *req, const struct download *d, bool own);

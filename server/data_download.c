@@ -118,8 +118,9 @@ void data_error(const struct download *d, struct err *e)
         err_set(e, ERR_OUT_OF_MEMORY, "no memory was left for the work on this array");
         break;
     case ERR_INTERNAL:
+    case ERR_FAULTED:
         download_reason(d, why);
-        err_set(e, ERR_INTERNAL, "%s", why);
+        err_set(e, download_result(d), "%s", why);
         break;
     default:
         err_set(e, ERR_DEVICE_LOST, "the device failed before the contents were there");

@@ -310,6 +310,24 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
     accounts_free(&a);
 }
 
+/* Kernels that are not run any more. */
+static void look_at_faulted(struct doctor *d, const struct config *c)
+{
+    char path[512], line[512], text[600];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/" FAULTED_FILE, c->kernel_cache);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        n += !strncmp(line, "refused ", 8);
+    if (f)
+        fclose(f);
+    snprintf(text, sizeof text, "%d kernels or plans are refused: %s", n, path);
+    if (n)
+        doctor_say(d, FINDING_WARN, "faulted", text,
+                   "they were on a device that faulted; delete a line, or the file, to allow what "
+                   "it names again");
+}
+
 static void look_at_gpu(struct doctor *d, const struct config *c)
 {
     if (!strcmp(c->backend, "cpu")) {
@@ -346,8 +364,10 @@ static void examine(struct doctor *d, const struct config *c)
     look_at_addresses(d, c);
     if (c->state_dir)
         doctor_folder(d, "state-dir", c->state_dir, false, FINDING_FAIL);
-    if (c->kernel_cache && d->without_gpu != FINDING_OK)
+    if (c->kernel_cache && d->without_gpu != FINDING_OK) {
         doctor_folder(d, "kernel-cache", c->kernel_cache, true, FINDING_WARN);
+        look_at_faulted(d, c);
+    }
     doctor_self_test(d, c, "cpu", FINDING_FAIL);
     look_at_gpu(d, c);
 }

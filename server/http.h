@@ -25,6 +25,7 @@
 #include "compute/base/arena.h"
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
+#include "server/asker.h"
 
 struct request;
 struct room;
@@ -79,6 +80,7 @@ struct request {
     bool abandon;
     handler_fn *late;
 
+    struct asking asking;            /* server/asker.h */
     struct room *room;               /* server/room.h */
     struct turn *turn;               /* server/turn.h */
     void *state;                     /* the handler's own, */
@@ -227,6 +229,8 @@ struct http_config {
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
     void (*room_free)(struct room *room); /* a request's, with it */
+    /* Says more of a handler's ERR_DEVICE_LOST, where it is known. NULL: nothing. */
+    void (*say_lost)(const struct request *req, struct err *e);
     /* Asked before a handler of a route that works runs, or end() of a sink: true: now; false: it
      * goes on in `then` (http_wait), or has been replied to. turn_leave: when it has. NULL: every
      * turn is now. */

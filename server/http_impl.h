@@ -258,6 +258,9 @@ enum run_result http_sink_end(struct rq *q); /* the whole body went into the sin
 bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
 int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source */
 
+/* http_asker.c: fn(&q->r), with the request as the one who asks. */
+void http_at_work(struct rq *q, handler_fn *fn);
+
 /* http_wait.c */
 bool http_done(const struct rq *q); /* replied, or took the body */
 /* Around every callback on the listener's thread: http_enter takes the request out of the count of

@@ -100,6 +100,7 @@ void rq_free(struct rq *q)
         q->http->config.room_free(q->r.room);
     if (q->r.turn) /* that went without a reply */
         q->http->config.turn_leave(&q->r);
+    asker_unref(q->r.asking.asker);
     strb_free(&q->body);
     mem_free(q->buf);
     arena_free(q->r.arena);
@@ -212,8 +213,15 @@ static bool may_repeat(const struct rq *q)
 void http_reply_error(struct request *req, const struct err *e)
 {
     struct rq *q = rq_of(req);
-    if (e->code == ERR_DEVICE_LOST)
+    struct err lost;
+    if (e->code == ERR_DEVICE_LOST) {
         atomic_store(&q->http->server->device_lost, true);
+        if (q->http->config.say_lost) {
+            lost = *e;
+            q->http->config.say_lost(req, &lost);
+            e = &lost;
+        }
+    }
     if (!q->replied && may_repeat(q) && q->http->config.make_room &&
         q->http->config.make_room(req, e))
         return;

@@ -170,7 +170,7 @@ static void work_on(struct rq *q)
         q->not_begun = false;
         if (!fn)
             fn = take_then(q); /* an orphan's */
-        fn(&q->r);
+        http_at_work(q, fn);
         if (q->work && !http_done(q)) {
             enqueue(q); /* others have their turn */
             return;
@@ -404,13 +404,13 @@ enum run_result http_continue(struct rq *q)
                 return RUN_PARKED;
             }
         }
-        take_then(q)(&q->r);
+        http_at_work(q, take_then(q));
     }
 }
 
 enum run_result http_run(struct rq *q, handler_fn *fn)
 {
-    fn(&q->r);
+    http_at_work(q, fn);
     return http_continue(q);
 }
 

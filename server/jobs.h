@@ -14,6 +14,7 @@
 #include "server/share.h"
 
 struct jobs;
+struct lost;
 struct sched;
 struct user_job;
 
@@ -28,6 +29,7 @@ struct jobs_config {
     double keep_alive;       /* seconds after which a watcher is woken in any case */
     struct sched *sched;     /* which gives slices their turn; NULL: they have it */
     struct lease_uses *uses; /* NULL: there are no leases */
+    struct lost *lost;       /* which is asked what was on a lost device; NULL: nobody is */
     struct engine *engine;   /* which is asked for room, */
     bool evict;              /* and may move arrays for it */
 };

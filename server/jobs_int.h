@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "server/asker.h"
 #include "server/jobs.h"
 #include "server/scheduler.h"
 
@@ -57,6 +58,7 @@ struct user_job {
     struct job_watch *watches;
 
     /* the thread's own */
+    struct asking asking;
     struct sched_turn turn; /* of the next slice, or of the one under way */
     double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;

@@ -137,7 +137,9 @@ void *jobs_run(void *arg)
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
+            asking_begin(&j->asking);
             work_on(j);
+            asking_end();
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {

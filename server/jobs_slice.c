@@ -10,6 +10,7 @@
 #include "compute/base/mem.h"
 #include "server/jobs_int.h"
 #include "server/lease_use.h"
+#include "server/lost.h"
 
 #define GROW_MOST 16 /* times the steps of the slice before */
 
@@ -169,10 +170,13 @@ static void finish(struct user_job *j, const struct job_end *o)
     } else {
         program_rest(j->spec.program);
     }
+    struct job_end end = *o;
+    if (end.err.code == ERR_DEVICE_LOST && t->config.lost)
+        lost_say(t->config.lost, j->asking.asker, &end.err);
     pthread_mutex_lock(&t->lock);
     go_on(j);
     session_rest(j->spec.session, true); /* with what has ended a session may expire */
-    job_write_end(j, o);
+    job_write_end(j, &end);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
         job_forget(j);

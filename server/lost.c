@@ -4,16 +4,31 @@
  * out already it may be the first to say what happened: that is said once, and always. */
 #include "server/lost.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "compute/backend.h"
+#include "compute/base/clock.h"
 #include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/base/strb.h"
+#include "server/asker.h"
 #include "server/server.h"
 
-#define STOP_S 1.0
+#define STOP_S  1.0
+#define NAMED_S 0.25 /* after the loss: by then it is known who had work on the device */
+
+/* One who had: NULL is the daemon itself. */
+struct named {
+    struct asker *asker; /* a reference */
+    struct strb kernels; /* "steps 1f3a… refused, flat 77ab…" */
+    bool refused;        /* one of them is */
+};
 
 struct lost {
     struct server *server;
@@ -22,6 +37,12 @@ struct lost {
     pthread_mutex_t lock; /* a loss is told before the end is decided, or not at all */
     bool closed;
     char why[160];
+    struct timespec told_until; /* when who had work on the device is told at the latest */
+    pthread_cond_t named_changed;
+    bool is_named,
+        launching; /* is_named: what follows is there, and stays; under the lock before */
+    struct named *named;
+    size_t n_named;
     pthread_mutex_t saying; /* held while it is said */
     bool said;
 };
@@ -67,9 +88,118 @@ void lost_told(void *lost, const char *why)
         snprintf(l->why, sizeof l->why, "%s", why);
         atomic_store(&l->server->lost_reason, l->why);
         atomic_store(&l->server->device_lost, true);
+        l->told_until = clock_after(NAMED_S);
         sem_post(&l->told);
     }
     pthread_mutex_unlock(&l->lock);
+}
+
+/* --- who had work on it --- */
+
+static struct named *find_named(const struct lost *l, const struct asker *asker)
+{
+    for (size_t i = 0; i < l->n_named; i++)
+        if (l->named[i].asker == asker)
+            return &l->named[i];
+    return NULL;
+}
+
+static void add_kernel(struct named *n, const struct fault_kernel *k)
+{
+    if (n->kernels.data && strstr(n->kernels.data, k->key))
+        return;
+    strb_addf(&n->kernels, "%s%s %s%s", n->kernels.len ? ", " : "", k->form, k->key,
+              k->refused ? " refused" : "");
+    n->refused |= k->refused;
+}
+
+/* Each once, with the kernels of all their work. */
+static void name_all(struct lost *l, const struct backend_fault *f)
+{
+    l->named = mem_calloc(f->n_work + 1, sizeof *l->named);
+    for (uint32_t i = 0; l->named && i < f->n_work; i++) {
+        const struct fault_work *w = &f->work[i];
+        struct named *n = find_named(l, w->asker);
+        if (!n) {
+            n = &l->named[l->n_named++];
+            n->asker = w->asker ? asker_ref(w->asker) : NULL;
+        }
+        for (uint32_t k = 0; k < w->n_kernels; k++)
+            add_kernel(n, &w->kernels[k]);
+    }
+}
+
+static void log_named(const struct lost *l, const struct backend_fault *f)
+{
+    static const struct asker nobody = {.text = "the daemon itself"};
+    char device[16];
+    snprintf(device, sizeof device, "%d", f->device);
+    for (size_t i = 0; i < l->n_named; i++) {
+        const struct named *n = &l->named[i];
+        const struct asker *a = n->asker ? n->asker : &nobody;
+        log_event(LOG_ERROR,
+                  f->launching ? "being launched when the device was lost"
+                               : "on the device when it was lost",
+                  "device", device, "job", a->job, "request", a->request, "principal", a->principal,
+                  "session", a->session, "asked", a->text, "kernels",
+                  n->kernels.data ? n->kernels.data : "none, but copies", NULL);
+    }
+    if (l->n_named == 0)
+        log_event(LOG_ERROR, "nothing that is known of was on the device when it was lost",
+                  "device", device, NULL);
+    if (f->forgotten)
+        log_event(LOG_ERROR,
+                  "what was on the device could not be written to the kernel cache's "
+                  "folder: it will be run again after the restart",
+                  NULL);
+}
+
+void lost_fault(void *lost, const struct backend_fault *f)
+{
+    struct lost *l = lost;
+    pthread_mutex_lock(&l->lock);
+    bool first = !l->is_named;
+    if (first) {
+        name_all(l, f);
+        l->launching = f->launching;
+        l->is_named = true;
+        pthread_cond_broadcast(&l->named_changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (first)
+        log_named(l, f);
+}
+
+static bool wait_for_names(struct lost *l)
+{
+    pthread_mutex_lock(&l->lock);
+    while (!l->is_named && *l->why &&
+           pthread_cond_timedwait(&l->named_changed, &l->lock, &l->told_until) != ETIMEDOUT)
+        ;
+    bool there = l->is_named;
+    pthread_mutex_unlock(&l->lock);
+    return there;
+}
+
+void lost_say(struct lost *l, const struct asker *asker, struct err *e)
+{
+    if (!asker || !wait_for_names(l))
+        return;
+    const struct named *n = find_named(l, asker);
+    const char *kernels = n && n->kernels.data ? n->kernels.data : "copies alone";
+    char others[64] = "nothing else was";
+    if (n && l->n_named > 1)
+        snprintf(others, sizeof others, "so was work of %zu other%s", l->n_named - 1,
+                 l->n_named > 2 ? "s" : "");
+    if (!n)
+        err_set(e, ERR_DEVICE_LOST,
+                "the device was lost (%s) while %s was on it, and none of this: it can be asked "
+                "for again when the device is back",
+                l->why, l->n_named ? "work of others" : "nothing that is known of");
+    else
+        err_set(e, ERR_DEVICE_LOST, "the device was lost (%s) while this was %s, and %s: %.600s%s",
+                l->why, l->launching ? "being launched" : "on it", others, kernels,
+                n->refused ? "; what is refused is not run any more" : "");
 }
 
 enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, struct err *e)
@@ -80,6 +210,7 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, st
     lost.delay_s = delay_s;
     sem_init(&lost.told, 0, 0);
     pthread_mutex_init(&lost.lock, NULL);
+    clock_cond_init(&lost.named_changed);
     pthread_mutex_init(&lost.saying, NULL);
     if (pthread_create(&thread, NULL, watch, &lost) != 0)
         return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");

@@ -11,6 +11,8 @@
 
 #include "compute/base/err.h"
 
+struct asker;
+struct backend_fault;
 struct lost;
 struct server;
 
@@ -23,6 +25,11 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret,
                          struct err *e) must_check;
 /* backend_config.lost: any thread, does not block. */
 void lost_told(void *lost, const char *why);
+/* backend_config.fault: a line of the log for each who had work on the device. */
+void lost_fault(void *lost, const struct backend_fault *fault);
+/* An error of ERR_DEVICE_LOST says in its message what that had to do with one who asks, as far as
+ * that is known, for which it waits a moment. NULL allowed as asker: nothing more is said. */
+void lost_say(struct lost *l, const struct asker *asker, struct err *e);
 
 /* With HTTP stopped: ends the process if the device is lost (nothing of the device is released, for
  * calls into a driver in that state may not return), and else hears of no loss any more. */

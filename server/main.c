@@ -16,6 +16,7 @@
 #include "compute/base/mem.h"
 #include "compute/engine.h"
 #include "server/accounts.h"
+#include "server/asker.h"
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/doctor.h"
@@ -54,6 +55,11 @@ static bool exports_memory(const struct config *c)
     return c->allow_export && local;
 }
 
+static void say_lost(const struct request *req, struct err *e)
+{
+    lost_say(req->server->lost, req->asking.asker, e);
+}
+
 static enum err_code open_engine(const struct config *c, struct lost *lost, struct engine **ret,
                                  struct err *e)
 {
@@ -71,6 +77,9 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.device.shareable = exports_memory(c);
     ec.device.shareable_least = c->export_threshold;
     ec.device.lost = lost_told;
+    ec.device.fault = lost_fault;
+    ec.asker = asker_now;
+    ec.asker_unref = asker_unref;
     ec.device.lost_user = lost;
     ec.max_inputs = (uint32_t)c->max_inputs;
     ec.max_kernel_nodes = (uint32_t)c->max_kernel_nodes;
@@ -101,6 +110,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .slice = JOB_SLICE,
                                .patience = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE,
+                               .lost = s->lost,
                                .engine = s->engine,
                                .evict = c->evict};
     struct accounts accounts = {0};
@@ -214,6 +224,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .stuck_s = STUCK_S,
         .make_room = room_make,
         .room_free = room_free,
+        .say_lost = say_lost,
         .turn_take = turn_take,
         .turn_leave = turn_leave,
     };
@@ -357,13 +368,12 @@ static int run(const struct config *config)
     s.started_us = clock_date_us();
 
     int status = EXIT_OK;
-    struct lost *lost = NULL;
     s.metrics = metrics_new();
     enum err_code rc = s.metrics ? ERR_OK : err_oom(&e);
     if (!rc)
-        rc = lost_watch(&s, config->lost_exit_delay, &lost, &e);
+        rc = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);
     if (!rc)
-        rc = open_engine(config, lost, &s.engine, &e);
+        rc = open_engine(config, s.lost, &s.engine, &e);
     /* What a machine lacks is no wrong option. */
     int failed = rc == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
     if (!rc)
@@ -396,7 +406,7 @@ static int run(const struct config *config)
             if (save_state(&s) != ERR_OK)
                 status = EXIT_FAILED;
         }
-        lost_leave(lost);
+        lost_leave(s.lost);
         if (!ended) {
             log_event(LOG_ERROR, "work does not end; leaving without it", NULL);
             _exit(EXIT_FAILED);

@@ -17,6 +17,7 @@ struct exports;
 struct http;
 struct jobs;
 struct lease_uses;
+struct lost;
 struct leases;
 struct shares;
 struct sched;
@@ -35,6 +36,7 @@ struct server {
     struct sched *sched; /* whose turn it is on the devices */
     struct jobs *jobs;   /* programs under way (server/jobs.h) */
     struct state *state; /* on disk; NULL: nothing is kept (server/state.h) */
+    struct lost *lost;   /* what becomes of it when the device is (server/lost.h) */
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */

@@ -16,6 +16,7 @@
 #include "compute/base/mem.h"
 #include "compute/cuda/health.h"
 #include "compute/cuda/prepare.h"
+#include "compute/cuda/refused.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
 #define MOST_COMPILE_THREADS 8
@@ -25,34 +26,45 @@ static struct cuda *cuda_of(struct backend *b)
     return (struct cuda *)b;
 }
 
+/* Of the calling thread; the device is −1 where it has entered none. */
+static _Thread_local CUcontext current;
+static _Thread_local int current_device = -1;
+
 bool cuda_enter(struct cuda_device *d)
 {
-    static _Thread_local CUcontext current;
     if (atomic_load_explicit(&d->cuda->lost, memory_order_relaxed))
         return false;
-    if (current == d->context)
+    if (current == d->context) {
+        current_device = d->index;
         return true;
+    }
     /* twice: who is told false takes the device for lost, which one refusal does not make it */
     for (int tries = 0; tries < 2; tries++)
         if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
                        NULL) == ERR_OK) {
             current = d->context;
+            current_device = d->index;
             return true;
         }
     return false;
 }
 
-/* Not before opening has succeeded: until then the caller of open is the one who hears. */
-static void tell_lost(struct cuda *c, const char *what)
+void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY])
 {
-    if (!c->config.lost || !atomic_load(&c->opened) || atomic_exchange(&c->told, true))
-        return;
-    char why[160];
     int code = atomic_load(&c->lost_code);
     const char *name = NULL;
     if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
         name = "unknown error";
-    snprintf(why, sizeof why, "%s failed: %s (%d)", what, name, code);
+    snprintf(ret, CUDA_WHY, "%s failed: %s (%d)", c->lost_what, name, code);
+}
+
+/* Not before opening has succeeded: until then the caller of open is the one who hears. */
+static void tell_lost(struct cuda *c)
+{
+    if (!c->config.lost || !atomic_load(&c->opened) || atomic_exchange(&c->told, true))
+        return;
+    char why[CUDA_WHY];
+    cuda_lost_why(c, why);
     c->config.lost(c->config.lost_user, why);
 }
 
@@ -78,10 +90,15 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     default:
         break;
     }
-    int none = 0;
-    atomic_compare_exchange_strong(&c->lost_code, &none, code);
+    pthread_mutex_lock(&c->fault_lock);
+    if (!atomic_load(&c->lost)) {
+        c->lost_what = what;
+        atomic_store(&c->lost_device, current_device);
+        atomic_store(&c->lost_code, code);
+    }
     atomic_store(&c->lost, true);
-    tell_lost(c, what);
+    pthread_mutex_unlock(&c->fault_lock);
+    tell_lost(c);
     return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
 }
 
@@ -93,7 +110,11 @@ static bool cuda_lost(struct backend *b)
 static void cuda_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
 {
     char why[KCACHE_REASON];
-    kcache_reason(cuda_of(b)->kcache, refusal, why);
+    _Static_assert(REFUSED_TEXT <= KCACHE_REASON, "room for either");
+    if (refusal & REFUSED_NUMBER)
+        refused_reason(cuda_of(b)->refused, refusal, why);
+    else
+        kcache_reason(cuda_of(b)->kcache, refusal, why);
     snprintf(ret, n, "%s", why);
 }
 
@@ -105,6 +126,12 @@ static void cuda_report(struct backend *b, struct backend_report *ret)
     if (*k.disk_problem)
         snprintf(ret->warning, sizeof ret->warning,
                  "compiled kernels are not kept on disk, or not all of them: %s", k.disk_problem);
+    size_t used = strlen(ret->warning);
+    if (refused_any(c->refused))
+        snprintf(ret->warning + used, sizeof ret->warning - used,
+                 "%s%d kernels or plans are refused, for they were on a device that faulted: "
+                 "`" FAULTED_FILE "` in the kernel cache's folder names them",
+                 used ? "; " : "", refused_count(c->refused));
     memcpy(ret->timings, c->timings, sizeof ret->timings);
 }
 
@@ -216,10 +243,12 @@ static void cuda_close(struct backend *b)
     cuda_compiler_close(c);
     for (int i = 0; i < c->n_devices; i++)
         device_close(&c->devices[i]);
+    refused_close(c->refused);
     kcache_free(c->kcache);
     for (int i = 0; i < c->n_devices; i++)
         if (c->devices[i].opened >= 1)
             (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
+    pthread_mutex_destroy(&c->fault_lock);
     mem_free(c->devices);
     mem_free(c);
 }
@@ -301,6 +330,8 @@ static enum err_code open_all(struct cuda *c, struct err *e)
         .user_free = cuda_modules_free,
     };
     code = kcache_new(&k, c->nvrtc, &c->kcache, e);
+    if (code == ERR_OK && !(c->refused = refused_open(kcache_folder(c->kcache))))
+        code = err_oom(e);
     if (code == ERR_OK)
         code = cuda_compiler_open(c, e);
     return code == ERR_OK ? open_devices(c, e) : code;
@@ -314,6 +345,8 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
         return err_oom(e);
     c->base.ops = &backend_cuda_ops;
     c->config = *config;
+    pthread_mutex_init(&c->fault_lock, NULL);
+    atomic_init(&c->lost_device, -1);
     if (c->config.compile_threads <= 0)
         c->config.compile_threads = default_compile_threads();
     enum err_code code = open_all(c, e);
@@ -328,7 +361,7 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
     *ret = &c->base;
     atomic_store(&c->opened, true);
     if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
-        tell_lost(c, "opening");
+        tell_lost(c);
     return ERR_OK;
 }
 
@@ -415,6 +448,8 @@ static void cuda_metrics(struct backend *b, struct strb *out)
     strb_addf(out, "arrayd_cuda_kernel_compile_failures_total %lld\n", (long long)k.failed);
     line(out, "kernel_compile_seconds_total", "counter", "Time spent compiling.");
     strb_addf(out, "arrayd_cuda_kernel_compile_seconds_total %.6f\n", k.compile_ms * 1e-3);
+    line(out, "kernels_refused", "gauge", "Kernels and plans refused since a device faulted.");
+    strb_addf(out, "arrayd_cuda_kernels_refused %d\n", refused_count(c->refused));
     line(out, "kernel_cache_entries", "gauge", "Compiled kernels in memory.");
     strb_addf(out, "arrayd_cuda_kernel_cache_entries %lld\n", (long long)k.entries);
     line(out, "kernel_cache_disk_bytes", "gauge", "Size of the kernel cache on disk.");

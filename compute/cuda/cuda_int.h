@@ -24,6 +24,8 @@ struct cuda;
 struct slabs;
 struct flight;
 struct compiler;
+struct fault;
+struct refused;
 
 struct cuda_device {
     struct cuda *cuda;
@@ -62,6 +64,7 @@ struct cuda_device {
     bool retry;              /* for the completion thread: try those again */
     pthread_t completion;
     bool completion_started, stop;
+    bool looked; /* fault.c: what was there when the device was lost is known */
 };
 
 struct cuda {
@@ -74,10 +77,15 @@ struct cuda {
     struct health *health; /* NULL: no figures of the GPUs' sensors */
     struct cuda_device *devices;
     int n_devices;
-    _Atomic bool lost;         /* a sticky error: every later call fails */
-    _Atomic int lost_code;     /* the CUresult */
-    _Atomic bool opened, told; /* config.lost is to be told, has been */
-    char timings[256];         /* of opening, for a person */
+    _Atomic bool lost;           /* a sticky error: every later call fails */
+    _Atomic int lost_code;       /* the CUresult, */
+    _Atomic int lost_device;     /* on which device, −1: not known, */
+    const char *lost_what;       /* and of which call; static text */
+    struct refused *refused;     /* kernels that are not run any more */
+    struct fault *_Atomic fault; /* that is still to be told */
+    pthread_mutex_t fault_lock;  /* held while it is */
+    _Atomic bool opened, told;   /* config.lost is to be told, has been */
+    char timings[256];           /* of opening, for a person */
 };
 
 /* --- cuda.c --- */
@@ -89,6 +97,18 @@ bool cuda_enter(struct cuda_device *d);
  * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST.
  * `what` names the call. e may be NULL. */
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e);
+
+/* "cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)", of what lost the device. */
+#define CUDA_WHY 160
+void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY]);
+
+/* --- fault.c --- */
+
+/* With device->lock held, the device being lost: notes what was on it, once. Before any of that
+ * leaves its stream. */
+void cuda_fault_look(struct cuda_device *d);
+/* Without it, before any work is told: what was noted is written down and told (config.fault). */
+void cuda_fault_tell(struct cuda *c);
 
 /* --- memory.c --- */
 

@@ -541,3 +541,8 @@ void kcache_get_stats(struct kcache *c, struct kcache_stats *ret)
     memcpy(ret->disk_problem, c->disk.problem, sizeof ret->disk_problem);
     pthread_mutex_unlock(&c->disk.lock);
 }
+
+int kcache_folder(const struct kcache *c)
+{
+    return c->disk.fd;
+}

@@ -30,6 +30,9 @@ struct kcache_config {
 struct kcache_key {
     uint8_t sha[32];
 };
+/* In hexadecimal: as files of the folder, the log and the list of refused kernels name it. */
+#define KCACHE_KEY_TEXT 65
+void kcache_key_text(const struct kcache_key *key, char ret[KCACHE_KEY_TEXT]);
 
 /* Constant but for `user`, which is NULL at first and for the backend to set (compare and swap: two
  * threads may come at once). */
@@ -93,5 +96,7 @@ struct kcache_entry *kcache_ref(struct kcache_entry *entry);
 void kcache_unref(struct kcache_entry *entry); /* NULL is fine */
 
 void kcache_get_stats(struct kcache *c, struct kcache_stats *ret);
+/* A descriptor of the folder, the cache's; −1: there is none that can be used. */
+int kcache_folder(const struct kcache *c);
 
 #endif

@@ -27,7 +27,7 @@
 
 #include "compute/base/mem.h"
 
-#define NAME_LEN         64         /* the key in hexadecimal */
+#define NAME_LEN         (KCACHE_KEY_TEXT - 1)
 #define MAX_FILE         (64 << 20) /* a larger one is none of ours */
 #define STORES_A_LOOK    64
 #define TOUCH_AFTER      60   /* seconds: a hit within them leaves the time as it is */
@@ -64,7 +64,7 @@ static bool trusted(const struct stat *st)
     return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-static void name_of(const struct kcache_key *key, char ret[NAME_LEN + 1])
+void kcache_key_text(const struct kcache_key *key, char ret[KCACHE_KEY_TEXT])
 {
     for (size_t i = 0; i < sizeof key->sha; i++)
         snprintf(ret + 2 * i, 3, "%02x", key->sha[i]);
@@ -279,7 +279,7 @@ bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void 
     char name[NAME_LEN + 1];
     if (d->fd < 0)
         return false;
-    name_of(key, name);
+    kcache_key_text(key, name);
     /* O_NONBLOCK: somebody's pipe of that name must not hold us up */
     int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
@@ -340,7 +340,7 @@ void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, cons
     memcpy(h.magic, magic, sizeof magic);
     sha_of(bytes, n, h.sha);
     char name[NAME_LEN + 1];
-    name_of(key, name);
+    kcache_key_text(key, name);
     if (!write_file(d, name, &h, bytes)) {
         problem(d, "cannot write %s: %s", name, strerror(errno));
         return;
@@ -360,7 +360,7 @@ void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key)
     char name[NAME_LEN + 1];
     if (d->fd < 0)
         return;
-    name_of(key, name);
+    kcache_key_text(key, name);
     problem(d, "the driver refuses the code in %s", name);
     unlinkat(d->fd, name, 0); /* d->bytes is put right by the next look */
 }

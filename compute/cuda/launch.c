@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/cuda/refused.h"
 
 #define GRAPH_LAUNCHES 64 /* of a graph, about; a loop of twice as many gets one */
 
@@ -103,6 +104,42 @@ static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, siz
     return ERR_OK;
 }
 
+/* Whether one of the job's kernels, or all of them, were on a device that faulted. */
+static enum err_code look_for_refused(struct cuda_device *d, const struct job *job,
+                                      struct flight *f)
+{
+    struct kcache_key *keys;
+    uint32_t n;
+    if (!refused_any(d->cuda->refused))
+        return ERR_OK;
+    keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
+    if (!keys)
+        return ERR_OUT_OF_MEMORY;
+    n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+    f->refusal = refused_find(d->cuda->refused, keys, n);
+    mem_free(keys);
+    return f->refusal ? ERR_FAULTED : ERR_OK;
+}
+
+uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
+                     const char **forms)
+{
+    uint32_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        const struct prepared *p =
+            launch_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
+        uint32_t at = 0;
+        while (p && at < n && memcmp(&keys[at], &p->key, sizeof p->key) != 0)
+            at++;
+        if (!p || at < n)
+            continue;
+        if (forms)
+            forms[n] = form_name(p->emitted->form);
+        keys[n++] = p->key;
+    }
+    return n;
+}
+
 /* One block of device memory for all the job's kernels that need some: they run one by one. */
 static enum err_code reserve(struct cuda_device *d, struct job *job, struct flight *f)
 {
@@ -118,7 +155,9 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct flig
             most = scratch_of(p->emitted);
         params += p->emitted->indirect ? p->emitted->params_size : 0;
     }
-    enum err_code code = params > f->pinned_size ? reserve_pinned(d, f, params) : ERR_OK;
+    enum err_code code = look_for_refused(d, job, f);
+    if (code == ERR_OK && params > f->pinned_size)
+        code = reserve_pinned(d, f, params);
     if (code == ERR_OK && most > 0) {
         code = cuda_alloc(&d->cuda->base, d->index, most, false, &f->scratch, NULL);
         f->scratch_size = code == ERR_OK ? most : 0;
@@ -241,6 +280,10 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
                                                 s->cu, params, NULL),
                       "cuLaunchKernel", NULL);
     f->launched |= code == ERR_OK;
+    if (code != ERR_OK)
+        f->failing = i + 1;
+    else if (f->reached <= i)
+        f->reached = i + 1;
     /* the first to run it is who waited for it; d->lock is held */
     f->compile_ms += p->compile_ms;
     p->compile_ms = 0;

@@ -16,6 +16,8 @@ struct flight {
     size_t pinned_size;
     enum err_code result;
     uint64_t refusal; /* kcache.h's, of a kernel that did not compile */
+    uint32_t reached; /* kernels up to that number were launched, */
+    uint32_t failing; /* 1 + that of the one whose launch failed; 0: none */
     bool launched;    /* a kernel, a copy or a filling of memory was */
     bool touched;     /* a kernel that writes what the last one does was launched */
     bool timed;       /* both events are recorded */
@@ -43,6 +45,11 @@ struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum er
 /* Back to the others, without device->lock; nothing of it is in use. */
 void launch_flight_put(struct cuda_device *d, struct flight *f);
 void launch_flight_free(struct cuda_device *d, struct flight *f); /* for good */
+
+/* Kernels [from, to) of a job that are prepared, each once; returns how many. `keys` has room for
+ * them, as has `forms`, which may be NULL. */
+uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
+                     const char **forms);
 
 /* Nothing is to be written by it. */
 bool launch_is_empty(const struct ir_kernel *k);

@@ -17,6 +17,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/cuda/launch.h"
+#include "compute/cuda/refused.h"
 
 #define SLOT_ALIGNMENT 256   /* of device memory */
 #define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
@@ -358,6 +359,27 @@ void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const v
         begin(c->compiler, p, user);
 }
 
+/* Whether one of the kernels of so many steps, of half as many and so on, was on a device that
+ * faulted, if not alone: single steps do as well. Text is made of them only where anything was. */
+static bool steps_are_suspect(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
+                              uint32_t steps)
+{
+    const struct cuda *c = d->cuda;
+    for (; !refused_is_empty(c->refused) && steps > 1; steps /= 2) {
+        struct ir_kernel *x = arena_dup(arena, k, sizeof *k);
+        if (!x)
+            return true;
+        x->steps = steps;
+        const struct emitted *m = emit_kernel(arena, x, SLOT_ALIGNMENT);
+        if (!m)
+            return true;
+        struct kcache_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
+        if (refused_suspects(c->refused, &key))
+            return true;
+    }
+    return false;
+}
+
 uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
 {
     struct cuda *c = (struct cuda *)b;
@@ -369,6 +391,10 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
         shared = SHARED_UNASKED;
     struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
     uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
+    if (n > 1 && steps_are_suspect(&c->devices[device], arena, k, n)) {
+        *ret_why = "the kernel of several steps was on a device that faulted";
+        n = 1;
+    }
     arena_free(arena);
     return n;
 }
@@ -411,6 +437,18 @@ static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *
     }
 }
 
+/* That it is not run, as a comment before its text. */
+static void put_refusal(struct strb *out, const struct prepared *p)
+{
+    char why[REFUSED_TEXT];
+    struct kcache_key key = p->key;
+    uint64_t number = refused_any(p->cuda->refused) ? refused_find(p->cuda->refused, &key, 1) : 0;
+    if (number == 0)
+        return;
+    refused_reason(p->cuda->refused, number, why);
+    strb_addf(out, "// %s\n", why);
+}
+
 /* Why it cannot run, as comments before its text. */
 static void put_failure(struct strb *out, const struct prepared *p, enum err_code code)
 {
@@ -436,6 +474,7 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
     }
     ret->form = form_name(p->emitted->form);
     describe(&ret->source, p->emitted->form);
+    put_refusal(&ret->source, p);
     struct err e = ERR_INIT;
     enum err_code code =
         atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);

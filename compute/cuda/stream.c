@@ -131,6 +131,8 @@ static void launch_queue(struct stream *s)
         s->under_way_tail = job;
         s->n_under_way++;
         add_busy(s);
+        if (atomic_load(&c->lost))
+            cuda_fault_look(d);
     }
 }
 
@@ -139,6 +141,7 @@ static void tell(struct cuda_device *d, struct job *job)
 {
     struct flight *f = job->private_data;
     struct stream *s = job->stream;
+    cuda_fault_tell(d->cuda);
     if (f)
         launch_flight_put(d, f);
     job->private_data = NULL;
@@ -179,15 +182,18 @@ static bool failed_at_once(struct stream *s, struct job *job)
     return true;
 }
 
-/* Where the memory a job needs could not be had it never was in the queue: its submitter is told at
- * once, whatever is before it. (Not with a fetch, as above.) */
+/* Where the memory a job needs could not be had, or a kernel of it is not run any more, it never
+ * was in the queue: its submitter is told at once, whatever is before it. (Not with a fetch, as
+ * above.)
+ */
 static bool refused(struct cuda_device *d, struct job *job)
 {
     struct flight *f = job->private_data;
     enum err_code code = f ? f->result : job->result;
-    if (code != ERR_OUT_OF_MEMORY || job->fetch)
+    if ((code != ERR_OUT_OF_MEMORY && code != ERR_FAULTED) || job->fetch)
         return false;
     job->result = code;
+    job->refusal = f ? f->refusal : 0;
     job->untouched = job->in_submit = true;
     if (f)
         launch_flight_put(d, f);
@@ -271,6 +277,8 @@ static struct job *take_finished(struct stream *s)
     for (uint32_t i = 0; i < job->n_waits; i++)
         if (!cuda_passed(job->waits[i]))
             return NULL;
+    if (atomic_load(&c->lost))
+        cuda_fault_look(d);
     if (f && f->timed && !atomic_load(&c->lost)) {
         CUresult r = c->driver->cuEventQuery(f->end);
         /* a failure that leaves the device alive says nothing of the work: ask again */
@@ -281,6 +289,8 @@ static struct job *take_finished(struct stream *s)
         if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, f->begin, f->end),
                                          "cuEventElapsedTime", NULL) == ERR_DEVICE_LOST)
             code = ERR_DEVICE_LOST; /* that it cannot be measured is no failure of the work */
+        if (atomic_load(&c->lost))
+            cuda_fault_look(d);
         job->device_ms = (double)ms;
         job->result = f->result != ERR_OK ? f->result : code;
     } else if (f) {

@@ -165,6 +165,8 @@ double fake_now(void);      /* ms */
 /* The code a launch is to fail with at the call (returned) or in the stream (*ret_later); with the
  * lock. */
 int fake_launch_failure(int *ret_later);
+/* In the stream, without the lock: what a launch fails with; "held", when p.go is there. */
+int fake_held_failure(int code);
 
 /* stream.c; with the lock held */
 struct CUstream_st *stream_of(CUstream s); /* the context's own for NULL; NULL when not one */

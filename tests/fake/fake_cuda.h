@@ -14,9 +14,10 @@
  *   ARRAYD_FAKE_DELAY=us      each piece of queued work waits so long first: missing order shows
  *   ARRAYD_FAKE_FAIL=N:CODE   as fake_cuda_fail(N, CODE), or N:CODE:async as fake_cuda_fail_launch
  *   ARRAYD_FAKE_FAIL_FILE=p   when file p is there at a launch, that launch fails with the code in
- *                             it ("719", or "719 async": in the stream) and the file is removed;
- *                             "2 call 7": of whatever calls, the seventh from now fails, and then
- * it goes ARRAYD_FAKE_TRACE=1       every call on standard error, with its number
+ *                             it ("719", "719 async": in the stream, or "719 held": there, when
+ *                             p.go is there) and the file is removed; "2 call 7": of whatever
+ *                             calls, the seventh from now fails, and then it goes
+ *   ARRAYD_FAKE_TRACE=1       every call on standard error, with its number
  *   ARRAYD_FAKE_CACHE=dir     compiled modules are kept in this directory (made if it is not there)
  *   ARRAYD_FAKE_CXX=c++       host compiler */
 #ifndef ARRAYD_FAKE_CUDA_H

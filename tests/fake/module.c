@@ -186,7 +186,7 @@ static int run_launch(struct work *w)
     struct CUmod_st *m = f->module;
     char why[512] = "";
     if (w->launch.fail)
-        return w->launch.fail;
+        return fake_held_failure(w->launch.fail);
     pthread_mutex_lock(&m->running);
     int failed = fiber_launch(m->module, f->kernel, m->threads, fake.reverse, w->launch.params,
                               w->launch.grid, w->launch.block, w->launch.shared, why, sizeof why);

@@ -191,10 +191,24 @@ static int from_file(int *ret_later)
         return CUDA_SUCCESS;
     unlink(fake.fail_file);
     fake.failed = "cuLaunchKernel";
-    if (strcmp(how, "async"))
+    bool held = !strcmp(how, "held");
+    if (!held && strcmp(how, "async"))
         return code;
-    *ret_later = code;
+    *ret_later = held ? -code : code;
     return CUDA_SUCCESS;
+}
+
+int fake_held_failure(int code)
+{
+    char go[4096];
+    snprintf(go, sizeof go, "%s.go", fake.fail_file ? fake.fail_file : "");
+    for (bool waits = code < 0; waits;) {
+        usleep(1000);
+        pthread_mutex_lock(&fake.lock);
+        waits = !fake.sticky && access(go, F_OK) != 0;
+        pthread_mutex_unlock(&fake.lock);
+    }
+    return code < 0 ? -code : code;
 }
 
 int fake_launch_failure(int *ret_later)

@@ -70,6 +70,16 @@ def test_the_gpu(tmp_path):
     assert [c["text"].split(":")[0] for c in find(found, "self-test")] == [
         "cpu, device 0", "cuda, device 0", "cuda, device 1"]
     assert find(found, "kernel-cache")[0]["status"] == "ok" and not (tmp_path / "k").exists()
+    assert find(found, "faulted") == []
+
+
+def test_kernels_that_are_refused(tmp_path):
+    fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
+    (tmp_path / "k").mkdir(mode=0o700)
+    (tmp_path / "k" / "faulted").write_text("# a heading\nrefused 1\nsuspect 2\nrefused 3\n")
+    found = checks("--backend", "cuda", "--kernel-cache", tmp_path / "k", environment=fake, status=None)
+    warning, = find(found, "faulted")
+    assert warning["status"] == "warn" and "2 kernels" in warning["text"]
 
 
 def test_a_compiler_that_is_missing_does_not_hide_the_gpu(tmp_path):
