@@ -8,6 +8,8 @@
 
 #include "compute/base/mem.h"
 
+#define MOST_LOOKED 4096 /* bytes: array data may follow, without end */
+
 static _Thread_local struct asking *now;
 
 void asking_begin(struct asking *a)
@@ -70,8 +72,9 @@ void asker_put_body(struct asker *to, const char *body, size_t n)
 {
     static const char *const members[] = {"\"expr\"", "\"statements\"", "\"body\""};
     const char *from = NULL;
+    size_t looked = n < MOST_LOOKED ? n : MOST_LOOKED;
     for (size_t i = 0; i < sizeof members / sizeof *members && !from && body; i++)
-        from = memmem(body, n, members[i], strlen(members[i]));
+        from = memmem(body, looked, members[i], strlen(members[i]));
     if (!from)
         return;
     n -= (size_t)(from - body);

@@ -227,6 +227,7 @@ void lost_leave(struct lost *l)
     pthread_mutex_unlock(&l->lock);
     if (!lost)
         return;
+    (void)wait_for_names(l); /* what is to be refused by the next process is written by then */
     say(l);
     log_event(LOG_INFO, "stopped", "reason", "the device is lost", NULL);
     _exit(LOST_EXIT);

@@ -82,16 +82,17 @@ void cuda_fault_look(struct cuda_device *d)
         f->kernels = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->kernels);
     }
     bool ok = f && f->work && f->kernels && add_all(f, d, false);
-    f->told.launching = ok && f->told.n_work == 0;
-    if (ok && f->told.launching)
+    if (ok && f->told.n_work == 0) {
+        f->told.launching = true;
         ok = add_all(f, d, true);
+    }
     if (ok)
         atomic_store(&c->fault, f);
     else
         arena_free(arena);
 }
 
-/* As the backend's own kernels are no concern of others: by name. */
+/* As others are told of them. */
 static bool name_kernels(struct fault *f)
 {
     for (uint32_t w = 0; w < f->told.n_work; w++) {
@@ -116,7 +117,8 @@ static void settle(struct cuda *c, struct fault *f)
     char why[CUDA_WHY];
     cuda_lost_why(c, why);
     if (is_a_kernels(atomic_load(&c->lost_code)))
-        f->told.forgotten = !refused_fault(c->refused, why, f->kernels, f->told.n_work);
+        f->told.forgotten =
+            !refused_fault(c->refused, why, f->kernels, f->told.n_work, !f->told.launching);
     if (name_kernels(f) && c->config.fault)
         c->config.fault(c->config.lost_user, &f->told);
 }

@@ -287,7 +287,8 @@ static void note_plan(struct refused *r, const struct refused_work *w, const cha
     mem_free(keys);
 }
 
-bool refused_fault(struct refused *r, const char *why, struct refused_work *works, uint32_t n)
+bool refused_fault(struct refused *r, const char *why, struct refused_work *works, uint32_t n,
+                   bool sure)
 {
     const time_t now = time(NULL);
     uint32_t n_works;
@@ -299,14 +300,14 @@ bool refused_fault(struct refused *r, const char *why, struct refused_work *work
     for (uint32_t w = 0; w < n; w++)
         for (uint32_t k = 0; k < works[w].n_kernels; k++) {
             struct refused_kernel *x = &works[w].kernels[k];
-            x->refused = different == 1 || was_there(r, &x->key, now);
+            x->refused = (sure && different == 1) || was_there(r, &x->key, now);
         }
     for (uint32_t w = 0; w < n; w++)
         for (uint32_t k = 0; k < works[w].n_kernels; k++) {
             const struct refused_kernel *x = &works[w].kernels[k];
             note(r, &x->key, x->form, why, x->refused, now);
         }
-    for (uint32_t w = 0; w < n && n_works == 1 && different > 1; w++)
+    for (uint32_t w = 0; w < n && sure && n_works == 1 && different > 1; w++)
         if (works[w].n_kernels)
             note_plan(r, &works[w], why, now);
     count(r);

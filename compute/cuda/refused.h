@@ -41,9 +41,11 @@ struct refused_work {
     struct refused_kernel *kernels;
     uint32_t n_kernels;
 };
-/* They were there, and nothing else, when the device faulted; why: one line. Writes the file.
- * False: that failed, and the next process will know nothing of it. */
-bool refused_fault(struct refused *r, const char *why, struct refused_work *works, uint32_t n);
+/* They were there, and nothing else, when the device faulted; why: one line. Not `sure`: they may
+ * not have been, and are under suspicion at most. Writes the file. False: that failed, and the next
+ * process will know nothing of it. */
+bool refused_fault(struct refused *r, const char *why, struct refused_work *works, uint32_t n,
+                   bool sure);
 
 /* Whether anything is refused, and whether nothing is on the list; neither locks. */
 bool refused_any(const struct refused *r);

@@ -113,6 +113,11 @@ def test_a_kernel_that_was_alone_is_refused_from_then_on(gpu_with, tmp_path):
                  {"expr": "u*3 - u/7", "out": "u"}):
         detail = api.fails(422, "kernel_faulted", api.post("/v1/evaluate", body))["detail"]
         assert "the flat kernel" in detail and "LAUNCH_FAILED" in detail and "operator" in detail
+    job = api.expect(200, api.post("/v1/programs?wait=1", {"body": ["u = u*3 - u/7"], "steps": 5})).json()
+    assert job["state"] == "failed" and job["step"] == 0 and job["failed_step"] == 1
+    assert job["error"]["code"] == "kernel_faulted" and "the flat kernel" in job["error"]["detail"]
+    body = {"statements": ["v = u*3 - u/7"], "results": ["v"]}
+    assert "the flat kernel" in api.fails(422, "kernel_faulted", api.post("/v1/evaluate", body))["detail"]
     assert api.download("u").tolist() == u.tolist()
     k, = api.expect(200, api.post("/v1/explain", {"expr": "u*3 - u/7"})).json()["kernels"]
     assert "\n// refused: the flat kernel" in k["source"]
@@ -199,4 +204,5 @@ def test_a_launch_that_fails_at_once_is_named(gpu_with, tmp_path):
     r, d = fails_once(gpu_with, tmp_path, ask_of("u*3 - u/7"), how="716")
     assert "being launched" in r.json()["detail"]
     line, = lines(d, "being launched when the device was lost")
-    assert "u*3 - u/7" in line and " refused" in line
+    assert "u*3 - u/7" in line and " refused" not in line
+    assert "\nsuspect " in (tmp_path / "kernels" / "faulted").read_text()

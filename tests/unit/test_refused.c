@@ -75,14 +75,14 @@ static void fault_of_two(struct refused *r, int a, int b)
 {
     struct refused_kernel x = kernel(a), y = kernel(b);
     struct refused_work works[] = {{&x, 1}, {&y, 1}};
-    assert_true(refused_fault(r, WHY, works, 2));
+    assert_true(refused_fault(r, WHY, works, 2, true));
 }
 
 static void fault_of_one(struct refused *r, int a)
 {
     struct refused_kernel x = kernel(a);
     struct refused_work work = {&x, 1};
-    assert_true(refused_fault(r, WHY, &work, 1));
+    assert_true(refused_fault(r, WHY, &work, 1, true));
     assert_true(x.refused);
 }
 
@@ -136,12 +136,25 @@ static void test_one_of_several(void **state)
     refused_close(r);
 }
 
+/* What was just being launched. */
+static void test_one_that_may_not_have_been_there(void **state)
+{
+    struct refused *r = open_in(*state);
+    for (int again = 0; again < 2; again++) {
+        struct refused_kernel x = kernel(1);
+        struct refused_work work = {&x, 1};
+        assert_true(refused_fault(r, WHY, &work, 1, false));
+        assert_int_equal(x.refused, again);
+    }
+    refused_close(r);
+}
+
 static void test_kernels_of_one_plan(void **state)
 {
     struct refused *r = open_in(*state);
     struct refused_kernel two[] = {kernel(1), kernel(2)};
     struct refused_work works[] = {{two, 2}, {NULL, 0}}; /* another copied */
-    assert_true(refused_fault(r, WHY, works, 2));
+    assert_true(refused_fault(r, WHY, works, 2, true));
     assert_false(two[0].refused || two[1].refused);
     assert_true(are_refused(r, 1, 2) && are_refused(r, 2, 1));
     assert_false(is_refused(r, 1) || is_refused(r, 2) || are_refused(r, 1, 3));
@@ -213,7 +226,7 @@ static void test_there_is_a_most(void **state)
             kernels[k] = kernel(k + 1);
             works[k] = (struct refused_work){&kernels[k], 1};
         }
-        assert_true(refused_fault(r, WHY, works, MANY));
+        assert_true(refused_fault(r, WHY, works, MANY, true));
         assert_true(is_refused(r, 0)); /* those under suspicion give way */
         assert_int_equal(refused_count(r), again ? REFUSED_MOST : 1);
     }
@@ -233,7 +246,7 @@ static void test_without_a_folder(void **state)
     struct refused_kernel x = kernel(1);
     struct refused_work work = {&x, 1};
     assert_non_null(r);
-    assert_false(refused_fault(r, WHY, &work, 1));
+    assert_false(refused_fault(r, WHY, &work, 1, true));
     assert_true(is_refused(r, 1));
     refused_close(r);
     refused_close(NULL);
@@ -245,6 +258,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_that_was_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_of_several_works, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_one_of_several, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_one_that_may_not_have_been_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_kernels_of_one_plan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_suspicion_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_file_is_the_operators, set_up, tear_down),
