@@ -56,14 +56,13 @@ void *asker_now(void)
 struct asker *asker_of_job(const char *id, const char *session)
 {
     struct asker *by = asker_now(), *a = asker_new();
-    if (a && by) {
-        *a = *by;
-        atomic_init(&a->refs, 1);
-    }
-    if (a)
+    const size_t words = offsetof(struct asker, request); /* others count its references */
+    if (a && by)
+        memcpy((char *)a + words, (const char *)by + words, sizeof *a - words);
+    if (a) {
         snprintf(a->job, sizeof a->job, "%s", id);
-    if (a)
         snprintf(a->session, sizeof a->session, "%s", session);
+    }
     asker_unref(by);
     return a;
 }

@@ -97,8 +97,8 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
         atomic_store(&c->lost_code, code);
     }
     atomic_store(&c->lost, true);
-    pthread_mutex_unlock(&c->fault_lock);
     tell_lost(c);
+    pthread_mutex_unlock(&c->fault_lock);
     return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
 }
 

@@ -183,9 +183,8 @@ static bool failed_at_once(struct stream *s, struct job *job)
 }
 
 /* Where the memory a job needs could not be had, or a kernel of it is not run any more, it never
- * was in the queue: its submitter is told at once, whatever is before it. (Not with a fetch, as
- * above.)
- */
+ * was in the queue: its submitter is told at once, whatever is before it (but for a fetch, as
+ * above). */
 static bool refused(struct cuda_device *d, struct job *job)
 {
     struct flight *f = job->private_data;
