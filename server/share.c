@@ -220,13 +220,18 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
                         struct err *e)
 {
     struct shares *t = in->shares;
-    enum err_code r = handle_get(in->space, ref, ret, e);
-    if (r != ERR_NOT_FOUND || !t || !id_is('a', ref))
-        return r;
-    bool write = false;
-    const struct principal *owner = look_up(t, ref, in->who, &write);
-    if (!owner || handle_get_id(owner->handles, ref, ret, e) != ERR_OK)
+    struct err own = ERR_INIT; /* *e is told what comes of it in the end, no more */
+    enum err_code r = handle_get(in->space, ref, ret, &own);
+    if (r == ERR_OK)
+        return ERR_OK;
+    bool write;
+    const struct principal *owner =
+        r == ERR_NOT_FOUND && t && id_is('a', ref) ? look_up(t, ref, in->who, &write) : NULL;
+    if (!owner || handle_get_id(owner->handles, ref, ret, NULL) != ERR_OK) {
+        if (e)
+            *e = own;
         return r; /* as if it had never been */
+    }
     ret->shared = true;
     ret->read_only |= !write;
     return ERR_OK;

@@ -1,4 +1,6 @@
 """Arrays of one principal that another uses: what sharing lets him do, and what stays the owner's."""
+import threading
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,28 @@ def test_read(two):
     bob.expect(204, bob.request("PUT", f"/v1/arrays/{u}/data", (DATA + 1).tobytes(), content_type=OCTETS))
     bob.expect(200, bob.post("/v1/evaluate", {"expr": "x*2", "bind": {"x": u}, "out": u}))
     np.testing.assert_array_equal(ann.download("u"), 2 * (DATA + 1))
+
+
+def test_statements_beside_an_owner_who_writes_all_the_time(two):
+    """A step that comes to nothing, since the owner has written meanwhile, is made anew."""
+    ann, bob, ids = two
+    u = ann.upload(np.zeros(100_000), "w")["id"]
+    share(ann, u, "write")
+    stop, owner = threading.Event(), ann.clone()
+
+    def write():
+        while not stop.is_set():
+            owner.expect(200, owner.post("/v1/evaluate", {"expr": "w + 1", "out": "w"}))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        replies = [bob.post("/v1/evaluate", {"statements": ["u += 1"], "bind": {"u": u}}) for _ in range(30)]
+    finally:
+        stop.set()
+        thread.join()
+        owner.close()
+    assert {r.status for r in replies} <= {200, 409}, [r for r in replies if r.status != 200][:1]
 
 
 def test_others_arrays_as_models(two):

@@ -72,6 +72,7 @@ static int his(struct shares *t, const char *ref)
         assert_int_equal(e.code, ERR_NOT_FOUND);
         return -1;
     }
+    assert_int_equal(e.code, ERR_OK);
     assert_true(h.shared);
     handle_clear(&h);
     return !h.read_only;
