@@ -26,6 +26,14 @@ void eval_body_clear(struct eval_body *b)
     b->session = NULL;
 }
 
+enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e)
+{
+    enum err_code c = resolver_ask_again(&b->resolver, e);
+    if (!c && b->has_out && b->out.shared)
+        c = share_again(&b->resolver.scope, b->out.id, b->out.array, true, e);
+    return c;
+}
+
 enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
                              uint32_t *ret, struct err *e)
 {

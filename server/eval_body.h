@@ -46,6 +46,9 @@ struct eval_body {
 enum err_code eval_body_read(struct request *req, struct json body, bool explain,
                              struct eval_body *ret, struct err *e) must_check;
 void eval_body_clear(struct eval_body *b);
+/* Whether others' arrays in it may still be used as they may have been when it was read: errors as
+ * share_again. */
+enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e) must_check;
 
 /* One expression in either spelling, from the place `pointer` of the body. Strings are infix,
  * unless `tree` says otherwise. */

@@ -182,6 +182,19 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     return c;
 }
 
+static void go_on(struct request *req);
+
+/* On a worker, for whom it has waited. */
+static void go_on_later(struct request *req)
+{
+    struct evaluation *v = req->state;
+    struct err e = ERR_INIT;
+    if (eval_body_ask_again(&v->body, &e) != ERR_OK)
+        fail(req, v, &e);
+    else
+        go_on(req);
+}
+
 /* With the body read. */
 static void go_on(struct request *req)
 {
@@ -192,7 +205,7 @@ static void go_on(struct request *req)
     } else if (!v->result) {
         const size_t n = v->body.expr.n_nodes;
         v->body.request.most_nodes = 0;
-        (n > EVAL_NODES_SHORT ? http_offload_long : http_offload)(req, go_on);
+        (n > EVAL_NODES_SHORT ? http_offload_long : http_offload)(req, go_on_later);
     } else if (!v->watch.guards) {
         reply(req, v);
     } else {

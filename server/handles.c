@@ -322,6 +322,14 @@ enum err_code handle_get_id(struct handles *t, const char *id, struct handle *re
     return x ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
 }
 
+bool handle_exists(struct handles *t, const char *id)
+{
+    pthread_mutex_lock(&t->lock);
+    bool there = handles_find(t, id);
+    pthread_mutex_unlock(&t->lock);
+    return there;
+}
+
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                 struct err *e)
 {

@@ -96,6 +96,9 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
 enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret,
                             struct err *e) must_check;
 
+/* Whether there is one. */
+bool handle_exists(struct handles *t, const char *id);
+
 /* Whether handle_add with this name and policy would go through now: asked before costly work. */
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                 struct err *e) must_check;

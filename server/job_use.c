@@ -3,11 +3,16 @@
 #include "server/handlers.h"
 #include "server/jobs.h"
 
+static struct array_scope scope_of(const struct job_spec *spec)
+{
+    return (struct array_scope){spec->shares, spec->principal, spec->session->handles};
+}
+
 /* An array of its own that was deleted has nobody to mind. */
 static enum err_code may_write(const struct job_spec *spec, uint32_t target, struct err *e)
 {
     const struct job_target *t = &spec->targets[target];
-    const struct array_scope scope = {spec->shares, spec->principal, spec->session->handles};
+    const struct array_scope scope = scope_of(spec);
     _cleanup_handle_ struct handle h = {0};
     struct array *a;
     const char *name = program_target(spec->program, target, &a);
@@ -23,6 +28,29 @@ static enum err_code may_write(const struct job_spec *spec, uint32_t target, str
     return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
 }
 
+static enum err_code may_read(const struct job_spec *spec, const struct job_read *r, struct err *e)
+{
+    const struct array_scope scope = scope_of(spec);
+    return share_again(&scope, r->id, program_input(spec->program, r->input), false, e);
+}
+
+bool job_has_lost(const struct job_spec *spec)
+{
+    const struct array_scope scope = scope_of(spec);
+    struct array *a;
+    struct err e = ERR_INIT;
+    for (uint32_t i = 0; i < program_targets(spec->program); i++) {
+        const struct job_target *t = &spec->targets[i];
+        program_target(spec->program, i, &a);
+        if (t->shared && share_again(&scope, t->id, a, false, &e) != ERR_OK)
+            return true;
+    }
+    for (uint32_t i = 0; i < spec->n_reads; i++)
+        if (may_read(spec, &spec->reads[i], &e) != ERR_OK)
+            return true;
+    return false;
+}
+
 enum err_code job_may_use(const struct job_spec *spec, struct err *e)
 {
     struct session *s;
@@ -32,6 +60,8 @@ enum err_code job_may_use(const struct job_spec *spec, struct err *e)
     session_unref(s);
     for (uint32_t i = 0; i < program_targets(spec->program) && code == ERR_OK; i++)
         code = may_write(spec, i, e);
+    for (uint32_t i = 0; i < spec->n_reads && code == ERR_OK; i++)
+        code = may_read(spec, &spec->reads[i], e);
     for (uint32_t i = 0; i < program_inputs(spec->program) && code == ERR_OK; i++) {
         const struct array *a = program_input(spec->program, i);
         code = a ? lease_check(&spec->claim, a, LEASE_READ, e) : ERR_OK;

@@ -18,15 +18,29 @@ static const char *const state_names[] = {"queued", "running", "done", "failed",
 
 /* --- references --- */
 
+struct job_work job_take_work(struct user_job *j)
+{
+    struct job_work w = {j->spec.program, j->spec.functions, j->spec.n_functions};
+    j->spec.program = NULL; /* whose memory has the text of all the specification */
+    j->spec.n_functions = 0;
+    return w;
+}
+
+void job_work_free(struct job_work *w)
+{
+    for (size_t i = 0; i < w->n_functions; i++)
+        functions_release(&w->functions[i]);
+    program_free(w->program);
+}
+
 static void job_free(struct user_job *j)
 {
-    for (size_t i = 0; i < j->spec.n_functions; i++)
-        functions_release(&j->spec.functions[i]);
+    struct job_work work = job_take_work(j);
+    job_work_free(&work);
     for (uint32_t i = 0; i < j->spec.n_series; i++)
         mem_free(j->series[i].bytes);
     mem_free(j->series);
     mem_free(j->snapshots);
-    program_free(j->spec.program);
     if (job_is_over(j))
         session_rest(j->spec.session, false);
     session_unref(j->spec.session);
@@ -524,6 +538,9 @@ enum err_code job_resume(struct user_job *j, struct err *e)
         code = err_set(e, ERR_CONFLICT,
                        "a job that is %s is not resumed: only one that was cancelled or has failed",
                        state_names[j->state]);
+    else if (!j->spec.program)
+        code = err_set(e, ERR_CONFLICT,
+                       "the job is not resumed: an array that it uses is not shared any more");
     if (code == ERR_OK) {
         session_rest(j->spec.session, false);
         j->state = JOB_QUEUED;

@@ -61,6 +61,12 @@ struct job_target {
     bool shared; /* somebody else's, who may take it back */
 };
 
+/* An array of somebody else's that is only read. */
+struct job_read {
+    char id[ID_SIZE];
+    uint32_t input; /* of the program */
+};
+
 /* What a job is made of. Its text lives in the program's arena; program, session and functions are
  * the job's once it has begun. */
 struct job_spec {
@@ -72,6 +78,8 @@ struct job_spec {
     struct lease_claim claim; /* under which its arrays are read and written */
     struct shares *shares;
     const struct job_target *targets; /* as many as the program has, in its order */
+    const struct job_read *reads;
+    uint32_t n_reads;
     int64_t steps, record_every;
     const char *const *series; /* names */
     uint32_t n_series;
@@ -84,6 +92,8 @@ struct job_spec {
  * ERR_NOT_FOUND where the session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was
  * resized, or what share_get says. */
 enum err_code job_may_use(const struct job_spec *spec, struct err *e) must_check;
+/* Whether an array of somebody else's that its program uses is not there for it any more. */
+bool job_has_lost(const struct job_spec *spec);
 
 /* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
 enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,

@@ -102,6 +102,15 @@ struct job_end {
 void job_write_end(struct user_job *j, const struct job_end *o);
 /* Whether its session is there no more. */
 bool job_is_orphan(const struct user_job *j);
+/* What it cannot go on without: its program, and the functions that the program's text names. Taken
+ * from one that will not go on, by the thread, and freed without the lock. */
+struct job_work {
+    struct program *program;
+    struct function_set *functions;
+    size_t n_functions;
+};
+struct job_work job_take_work(struct user_job *j);
+void job_work_free(struct job_work *w);
 
 /* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);

@@ -91,6 +91,27 @@ static void forget_old(struct jobs *t)
     }
 }
 
+/* With the lock held: one that has ended and cannot go on, as an array of somebody else's is not
+ * there for it any more. */
+static struct user_job *find_lost(struct jobs *t)
+{
+    struct user_job *j = t->first;
+    while (j && !(job_is_over(j) && j->spec.program && job_has_lost(&j->spec)))
+        j = j->next;
+    return j;
+}
+
+/* The same: it keeps nobody's memory. */
+static void let_go_of_lost(struct jobs *t)
+{
+    for (struct user_job *j; (j = find_lost(t));) {
+        struct job_work work = job_take_work(j);
+        pthread_mutex_unlock(&t->lock);
+        job_work_free(&work);
+        pthread_mutex_lock(&t->lock);
+    }
+}
+
 /* With the lock held: nobody waits any longer for slices that do not end. */
 static void give_up(struct jobs *t)
 {
@@ -130,6 +151,7 @@ void *jobs_run(void *arg)
             alive = clock_after(t->config.keep_alive);
         } else if (is_past(&sweep)) {
             forget_old(t);
+            let_go_of_lost(t);
             sweep = clock_after(SWEEP);
         } else if (is_past(&leases)) {
             look_at_leases(t);

@@ -161,12 +161,9 @@ void job_write_end(struct user_job *j, const struct job_end *o)
 static void finish(struct user_job *j, const struct job_end *o)
 {
     struct jobs *t = j->table;
-    if (o->state == JOB_DONE) {
-        for (size_t i = 0; i < j->spec.n_functions; i++)
-            functions_release(&j->spec.functions[i]);
-        j->spec.n_functions = 0;
-        program_free(j->spec.program); /* and the memory of the specification's text */
-        j->spec.program = NULL;
+    if (o->state == JOB_DONE || job_has_lost(&j->spec)) {
+        struct job_work work = job_take_work(j);
+        job_work_free(&work);
     } else {
         program_rest(j->spec.program);
     }

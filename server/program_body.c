@@ -30,8 +30,9 @@ struct reading {
     size_t n_functions;
     struct json bind;
     struct job_target *targets;
+    struct job_read *reads;
     struct program_result *results;
-    uint32_t n_targets;
+    uint32_t n_targets, n_reads;
 };
 
 static void start_expr(const struct reading *r, struct expr *x)
@@ -287,6 +288,26 @@ static enum err_code find_target(void *user, const char *name, struct array **re
     return ERR_OK;
 }
 
+/* Which of the arrays that are read are others', who may take them back. */
+static enum err_code find_reads(struct reading *r, struct arena *arena, const struct program *p,
+                                struct err *e)
+{
+    const uint32_t n = program_inputs(p);
+    r->reads = arena_alloc_array(arena, n ? n : 1, sizeof *r->reads);
+    if (!r->reads)
+        return err_oom(e);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct array *a = program_input(p, i);
+        const char *id = a ? resolver_shared(&r->resolver, a) : NULL;
+        if (!id)
+            continue;
+        struct job_read *to = &r->reads[r->n_reads++];
+        memcpy(to->id, id, sizeof to->id);
+        to->input = i;
+    }
+    return ERR_OK;
+}
+
 static enum err_code make_program(struct reading *r, struct program **ret, struct err *e)
 {
     struct check_env env = {.resolve = resolver_resolve,
@@ -312,9 +333,12 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
             c = program_new(background ? background->stream : r->session->stream,
                             r->session->account, &r->spec, ret, e);
     }
-    resolver_clear(&r->resolver);
-    if (!c)
+    struct arena *arena = r->arena;
+    if (!c) {
         r->arena = NULL; /* the program's now */
+        c = find_reads(r, arena, *ret, e);
+    }
+    resolver_clear(&r->resolver);
     return c;
 }
 
@@ -411,6 +435,8 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     job->claim = (struct lease_claim){r->req->server->leases, tokens};
     job->shares = r->req->server->shares;
     job->targets = r->targets;
+    job->reads = r->reads;
+    job->n_reads = r->n_reads;
     job->series = names;
     return c;
 }

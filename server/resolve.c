@@ -26,16 +26,16 @@ void resolver_clear(struct resolver *r)
     r->n_bound = r->n_seen = 0;
 }
 
-static void bind_array(struct binding *b, struct array *take_a)
+static void bind_array(struct resolved *to, const struct handle *h)
 {
-    *b = (struct binding){.kind = BINDING_ARRAY,
-                          .array = take_a,
-                          .dtype = take_a->dtype,
-                          .view = take_a->view,
-                          .grid = take_a->grid};
+    struct array *a = array_ref(h->array);
+    to->binding = (struct binding){
+        .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+    if (h->shared)
+        memcpy(to->shared, h->id, sizeof to->shared);
 }
 
-static enum err_code get_array(struct resolver *r, const char *ref, struct binding *ret,
+static enum err_code get_array(struct resolver *r, const char *ref, struct resolved *ret,
                                struct err *e)
 {
     struct handle h;
@@ -44,7 +44,7 @@ static enum err_code get_array(struct resolver *r, const char *ref, struct bindi
         return c;
     c = lease_check(&r->claim, h.array, LEASE_READ, e);
     if (!c)
-        bind_array(ret, array_ref(h.array));
+        bind_array(ret, &h);
     handle_clear(&h);
     return c;
 }
@@ -80,19 +80,19 @@ static bool is_number(const char *s)
            !strcmp(s, "Infinity");
 }
 
-static enum err_code bind_value(struct resolver *r, struct json v, struct binding *ret,
+static enum err_code bind_value(struct resolver *r, struct json v, struct resolved *ret,
                                 struct err *e)
 {
     struct err inner = ERR_INIT;
     enum json_kind kind = json_kind(v);
     if (kind == JSON_OBJECT)
-        return bind_const(r, v, ret, e);
+        return bind_const(r, v, &ret->binding, e);
     if (kind == JSON_STRING && !is_number(json_text(v, NULL))) {
         enum err_code c = get_array(r, json_text(v, NULL), ret, &inner);
         return c ? json_err(v, e, c, "%s", inner.message) : ERR_OK;
     }
-    *ret = (struct binding){.kind = BINDING_LITERAL};
-    return json_get_literal(v, &ret->lit, e);
+    ret->binding = (struct binding){.kind = BINDING_LITERAL};
+    return json_get_literal(v, &ret->binding.lit, e);
 }
 
 static int by_name(const void *a, const void *b)
@@ -113,17 +113,43 @@ enum err_code resolver_bind(struct resolver *r, struct json bind, struct err *e)
     for (struct json v = json_first(bind); json_present(v); v = json_next(v)) {
         struct resolved *to = &r->bound[r->n_bound];
         struct err inner = ERR_INIT;
-        to->name = json_key(v);
+        *to = (struct resolved){.name = json_key(v)};
         enum err_code c = name_check(to->name, &inner);
         if (c)
             return json_err(v, e, c, "%s", inner.message);
-        c = bind_value(r, v, &to->binding, e);
+        c = bind_value(r, v, to, e);
         if (c)
             return c;
         r->n_bound++;
     }
     qsort(r->bound, r->n_bound, sizeof *r->bound, by_name);
     return ERR_OK;
+}
+
+const char *resolver_shared(const struct resolver *r, const struct array *a)
+{
+    for (size_t i = 0; i < r->n_bound; i++)
+        if (r->bound[i].shared[0] && r->bound[i].binding.array == a)
+            return r->bound[i].shared;
+    for (size_t i = 0; i < r->n_seen; i++)
+        if (r->seen[i].shared[0] && r->seen[i].binding.array == a)
+            return r->seen[i].shared;
+    return NULL;
+}
+
+static enum err_code ask_again(const struct resolver *r, const struct resolved *x, struct err *e)
+{
+    return x->shared[0] ? share_again(&r->scope, x->shared, x->binding.array, false, e) : ERR_OK;
+}
+
+enum err_code resolver_ask_again(const struct resolver *r, struct err *e)
+{
+    enum err_code c = ERR_OK;
+    for (size_t i = 0; i < r->n_bound && !c; i++)
+        c = ask_again(r, &r->bound[i], e);
+    for (size_t i = 0; i < r->n_seen && !c; i++)
+        c = ask_again(r, &r->seen[i], e);
+    return c;
 }
 
 enum err_code resolver_resolve(void *user, const char *name, struct binding *ret, struct err *e)
@@ -139,7 +165,7 @@ enum err_code resolver_resolve(void *user, const char *name, struct binding *ret
         *ret = found->binding;
         return ERR_OK;
     }
-    enum err_code c = get_array(r, name, &key.binding, e);
+    enum err_code c = get_array(r, name, &key, e);
     if (c == ERR_NOT_FOUND) {
         *ret = (struct binding){.kind = BINDING_NONE};
         return ERR_OK;

@@ -21,6 +21,7 @@ struct request;
 struct resolved {
     const char *name;
     struct binding binding; /* arrays: one reference is held */
+    char shared[ID_SIZE];   /* another's array: its id; else "" */
 };
 
 struct resolver {
@@ -42,6 +43,12 @@ void resolver_clear(struct resolver *r);
  * may be absent. ERR_BAD_FIELD, ERR_BAD_NAME, ERR_NOT_FOUND (no such array), ERR_INEXACT_NUMBER …,
  * with the pointer. */
 enum err_code resolver_bind(struct resolver *r, struct json bind, struct err *e) must_check;
+
+/* The id of an array that it gave, where it is another's; NULL: it is not. */
+const char *resolver_shared(const struct resolver *r, const struct array *a);
+
+/* Whether all others' arrays that it gave are still shared: share_again. */
+enum err_code resolver_ask_again(const struct resolver *r, struct err *e) must_check;
 
 /* check_env.resolve; `user` is the resolver. */
 enum err_code resolver_resolve(void *user, const char *name, struct binding *ret,

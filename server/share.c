@@ -81,8 +81,7 @@ static void sweep(struct shares *t)
 {
     struct share *s, *tmp;
     HASH_ITER (hh, t->table, s, tmp) {
-        _cleanup_handle_ struct handle h = {0};
-        if (is_void(s) || handle_get_id(s->owner->handles, s->key.id, &h, NULL) != ERR_OK)
+        if (is_void(s) || !handle_exists(s->owner->handles, s->key.id))
             drop(t, s);
     }
 }
@@ -211,9 +210,8 @@ static const struct principal *look_up(struct shares *t, const char *id,
 bool share_lasts(struct shares *t, const char *id, const struct principal *who)
 {
     bool write;
-    _cleanup_handle_ struct handle h = {0};
     const struct principal *owner = look_up(t, id, who, &write);
-    return owner && handle_get_id(owner->handles, id, &h, NULL) == ERR_OK;
+    return owner && handle_exists(owner->handles, id);
 }
 
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
@@ -234,5 +232,19 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
     }
     ret->shared = true;
     ret->read_only |= !write;
+    return ERR_OK;
+}
+
+enum err_code share_again(const struct array_scope *in, const char *id, const struct array *a,
+                          bool write, struct err *e)
+{
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = share_get(in, id, &h, e);
+    if (r != ERR_OK)
+        return r;
+    if (write && h.read_only)
+        return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", id);
+    if (!array_same_buffer(h.array, a))
+        return err_set(e, ERR_CONFLICT, "the array '%s' was resized meanwhile", id);
     return ERR_OK;
 }

@@ -27,7 +27,7 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
 enum err_code share_take_back(struct shares *t, const char *id, const char *who,
                               struct err *e) must_check;
 
-/* Whether `who` may still use the array, and it is there. */
+/* Whether `who` may still use the array, and it is there. Any thread. */
 bool share_lasts(struct shares *t, const char *id, const struct principal *who);
 
 /* Calls visit for each share of the array, in the order they were given, with the lock held. */
@@ -51,5 +51,9 @@ struct array_scope {
  * (ret->shared; read-only where it is shared for reading). ERR_NOT_FOUND. */
 enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
                         struct err *e) must_check;
+/* The same of a shared array that was found before: whether its id still means that memory to them.
+ * ERR_NOT_FOUND, ERR_READ_ONLY where it is to be written, ERR_CONFLICT: it was resized. */
+enum err_code share_again(const struct array_scope *in, const char *id, const struct array *a,
+                          bool write, struct err *e) must_check;
 
 #endif
