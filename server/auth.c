@@ -19,8 +19,9 @@
 struct auth {
     struct engine *engine;
     struct session_limits limits;
-    struct principal *local; /* NULL: there are accounts */
-    pthread_mutex_t opening; /* of a principal; taken before the other */
+    struct principal *local;  /* NULL: there are accounts */
+    pthread_mutex_t opening;  /* of a principal, and its end; taken before the other */
+    _Atomic uint64_t edition; /* of the accounts: how often they were put in the place of others */
 
     pthread_rwlock_t lock; /* all below */
     struct principal *list;
@@ -31,10 +32,11 @@ struct auth {
 
 /* --- principals --- */
 
-static struct principal *find_any(struct auth *a, const char *name)
+/* With the lock held. */
+static struct principal *find(struct auth *a, const char *name)
 {
     struct principal *p = a->list;
-    while (p && strcmp(p->name, name) != 0)
+    while (p && (atomic_load(&p->gone) || strcmp(p->name, name) != 0))
         p = p->next;
     return p;
 }
@@ -50,7 +52,6 @@ static struct principal *principal_new(const struct user *u)
         return NULL;
     }
     memcpy(p->name, u->name, sizeof p->name);
-    p->gone = true;
     return p;
 }
 
@@ -78,7 +79,6 @@ static void set_bounds(struct auth *a, struct principal *p)
 /* The same. */
 static void set_user(struct auth *a, struct principal *p, const struct user *u)
 {
-    p->gone = false;
     p->quotas = u->quotas;
     atomic_store(&p->role, u->role);
     atomic_store(&p->weight, u->weight);
@@ -117,31 +117,54 @@ static enum err_code open_principal(struct auth *a, struct principal *p, struct 
 {
     if (atomic_load(&p->open))
         return ERR_OK;
+    enum err_code r = ERR_OK;
     pthread_mutex_lock(&a->opening);
-    enum err_code r = atomic_load(&p->open) ? ERR_OK : open_tables(a, p, e);
+    if (atomic_load(&p->gone))
+        r = err_set(e, ERR_NOT_FOUND, "there is no principal '%s' any more", p->name);
+    else if (!atomic_load(&p->open))
+        r = open_tables(a, p, e);
     pthread_mutex_unlock(&a->opening);
     return r;
 }
 
+/* Of one that is gone: what it had goes, and nothing can be added any more. */
+static void close_principal(struct auth *a, struct principal *p)
+{
+    pthread_mutex_lock(&a->opening);
+    if (atomic_load(&p->open)) {
+        sessions_close(p->sessions);
+        functions_clear(p->functions);
+    }
+    pthread_mutex_unlock(&a->opening);
+}
+
 /* --- the accounts --- */
 
-/* Principals for those who have none; nobody sees them before they have tokens. */
+/* Principals for those who have none, chained in *ret_made. */
 static bool make_principals(struct auth *a, const struct accounts *accounts,
-                            struct principal **users)
+                            struct principal **users, struct principal **ret_made)
 {
     bool ok = true;
-    pthread_rwlock_wrlock(&a->lock);
+    pthread_rwlock_rdlock(&a->lock);
     for (size_t i = 0; ok && i < accounts->n_users; i++) {
-        struct principal *p = find_any(a, accounts->users[i].name);
+        struct principal *p = find(a, accounts->users[i].name);
         if (!p && (p = principal_new(&accounts->users[i]))) {
-            p->next = a->list;
-            a->list = p;
+            p->next = *ret_made;
+            *ret_made = p;
         }
         users[i] = p;
         ok = p != NULL;
     }
     pthread_rwlock_unlock(&a->lock);
     return ok;
+}
+
+static void free_principals(struct principal *p)
+{
+    for (struct principal *next; p; p = next) {
+        next = p->next;
+        principal_free(p);
+    }
 }
 
 static bool is_among(const struct principal *p, struct principal *const *users, size_t n)
@@ -155,15 +178,10 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
 {
     /* one more than there are, so that none is no failure */
     struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
-    struct principal **gone = NULL;
+    struct principal *made = NULL;
     struct token *tokens = mem_calloc(accounts->n_tokens + 1, sizeof *tokens);
-    size_t n = 0, n_gone = 0;
-    if (users && tokens && make_principals(a, accounts, users)) {
-        for (struct principal *p = a->list; p; p = p->next) /* only this function adds to it */
-            n++;
-        gone = mem_calloc(n + 1, sizeof(struct principal *));
-    }
-    if (!gone) {
+    if (!users || !tokens || !make_principals(a, accounts, users, &made)) {
+        free_principals(made);
         mem_free(users);
         mem_free(tokens);
         return err_oom(e);
@@ -172,12 +190,16 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
         memcpy(tokens, accounts->tokens, accounts->n_tokens * sizeof *tokens);
 
     pthread_rwlock_wrlock(&a->lock);
-    for (struct principal *p = a->list; p; p = p->next)
-        if (!p->gone && p != a->local && !is_among(p, users, accounts->n_users)) {
-            p->gone = true;
-            atomic_fetch_add(&p->life, 1);
-            gone[n_gone++] = p;
-        }
+    struct principal *before = a->list;
+    for (struct principal *p = before; p; p = p->next)
+        if (p != a->local && !is_among(p, users, accounts->n_users))
+            atomic_store(&p->gone, true);
+    while (made) {
+        struct principal *p = made;
+        made = p->next;
+        p->next = a->list;
+        a->list = p;
+    }
     for (size_t i = 0; i < accounts->n_users; i++)
         set_user(a, users[i], &accounts->users[i]);
     struct token *old_tokens = a->tokens;
@@ -185,12 +207,12 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
     a->tokens = tokens;
     a->users = users;
     a->n_tokens = accounts->n_tokens;
+    atomic_fetch_add(&a->edition, 1);
     pthread_rwlock_unlock(&a->lock);
 
-    for (size_t i = 0; i < n_gone; i++)
-        if (atomic_load(&gone[i]->open))
-            sessions_clear(gone[i]->sessions);
-    mem_free(gone);
+    for (struct principal *p = before; p; p = p->next) /* nobody else changes the list */
+        if (atomic_load(&p->gone))
+            close_principal(a, p);
     mem_free(old_tokens);
     mem_free(old_users);
     return ERR_OK;
@@ -230,10 +252,7 @@ void auth_free(struct auth *a)
 {
     if (!a)
         return;
-    for (struct principal *p = a->list, *next; p; p = next) {
-        next = p->next;
-        principal_free(p);
-    }
+    free_principals(a->list);
     mem_free(a->tokens);
     mem_free(a->users);
     pthread_rwlock_destroy(&a->lock);
@@ -273,12 +292,33 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     pthread_rwlock_rdlock(&a->lock);
     size_t i = token_find(a->tokens, a->n_tokens, token, strlen(token));
     struct principal *p = i < a->n_tokens ? a->users[a->tokens[i].user] : NULL;
-    pthread_rwlock_unlock(&a->lock);
-    if (!p) {
-        return auth_refuse(req, "nobody has this token", e);
+    if (p) {
+        memcpy(req->token, a->tokens[i].hash, sizeof req->token);
+        atomic_store(&req->edition, atomic_load(&a->edition));
     }
+    pthread_rwlock_unlock(&a->lock);
+    if (!p)
+        return auth_refuse(req, "nobody has this token", e);
     *ret = p;
     return ERR_OK;
+}
+
+/* Most requests end in the edition that let them in. */
+bool auth_lasts(struct request *req)
+{
+    struct auth *a = req->server->auth;
+    const struct principal *p = req->principal;
+    if (!p || p == a->local || atomic_load(&req->edition) == atomic_load(&a->edition))
+        return true;
+    bool lasts = false;
+    pthread_rwlock_rdlock(&a->lock);
+    for (size_t i = 0; i < a->n_tokens && !lasts; i++)
+        lasts = a->users[a->tokens[i].user] == p &&
+                !memcmp(a->tokens[i].hash, req->token, sizeof req->token);
+    if (lasts)
+        atomic_store(&req->edition, atomic_load(&a->edition));
+    pthread_rwlock_unlock(&a->lock);
+    return lasts;
 }
 
 /* One more of what the quota bounds; 0: there is none. */
@@ -298,8 +338,8 @@ enum err_code auth_identify(struct request *req, struct err *e)
     struct auth *a = req->server->auth;
     struct principal *p = a->local;
     enum err_code r = p ? ERR_OK : find_bearer(a, req, &p, e);
-    if (r == ERR_OK)
-        r = open_principal(a, p, e);
+    if (r == ERR_OK && (r = open_principal(a, p, e)) == ERR_NOT_FOUND)
+        r = auth_refuse(req, "nobody has this token", e);
     if (r != ERR_OK)
         return r;
     r = count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests", e);
@@ -351,9 +391,7 @@ int64_t auth_max_body(const struct principal *p)
 struct principal *auth_find(struct auth *a, const char *name)
 {
     pthread_rwlock_rdlock(&a->lock);
-    struct principal *p = find_any(a, name);
-    if (p && p->gone)
-        p = NULL;
+    struct principal *p = find(a, name);
     pthread_rwlock_unlock(&a->lock);
     return p;
 }
@@ -389,7 +427,7 @@ void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), v
 {
     pthread_rwlock_rdlock(&a->lock);
     for (struct principal *p = a->list; p; p = p->next)
-        if (atomic_load(&p->open))
+        if (atomic_load(&p->open) && !atomic_load(&p->gone))
             visit(user, p);
     pthread_rwlock_unlock(&a->lock);
 }

@@ -4,9 +4,10 @@
  * with accounts (server/accounts.h) those of the file, and a request is whose token it carries.
  * http.c calls auth_identify before the handler runs and auth_leave when the request has ended;
  * handlers read req->principal. main.c makes the table and gives it the file's accounts, at the
- * start and again on SIGHUP. The table owns its principals, which live as long as it does: one who
- * is no more in the file has lost his tokens and all his sessions, and is himself again, without
- * them, when he comes back. Thread-safe. */
+ * start and again on SIGHUP. The table owns its principals, which live as long as it does: one that
+ * is no more in the file is gone for good, with its tokens, its sessions and all that they had. An
+ * account of that name which is added later is another principal: nothing that was let in for the
+ * first can reach it. Thread-safe. */
 #ifndef ARRAYD_SERVER_AUTH_H
 #define ARRAYD_SERVER_AUTH_H
 
@@ -32,12 +33,11 @@ struct principal {
     _Atomic uint32_t weight; /* of his work beside others' */
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */
-    _Atomic uint32_t life; /* how often he has gone: what others granted him is void then */
-    double worked;         /* http_wait.c's: time of workers for him, by his weight, ns */
+    _Atomic bool gone;                                /* for good: what others granted it is void */
+    double worked; /* http_wait.c's: time of workers for him, by his weight, ns */
     /* auth.c's own */
-    _Atomic bool open; /* the tables are there */
-    bool gone;         /* in no file any more; this and below under the table's lock */
-    struct quotas quotas;
+    _Atomic bool open;        /* the tables are there */
+    struct quotas quotas;     /* under the table's lock */
     _Atomic int64_t requests; /* in flight */
     _Atomic int64_t connections;
     _Atomic int64_t max_requests, max_connections, max_body;
@@ -57,6 +57,9 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
  * WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
 void auth_leave(struct principal *p);
+/* Whether what let the request in, its token and the account, still does. From any thread, once it
+ * has been identified (true of one that need not be). */
+bool auth_lasts(struct request *req);
 /* ERR_UNAUTHORIZED for a token that is not valid, or no more. */
 enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
 /* The connection is req->principal's from now on: *whose is whose it was before. ERR_QUOTA: he has

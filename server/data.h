@@ -84,9 +84,10 @@ void data_error(const struct download *d, struct err *e);
 /* What its contents took, for Server-Timing; `own` as in download_device_ms. */
 void data_times(struct request *req, const struct download *d, bool own);
 
-/* Replies 200 with the array's contents as of now in C order, as `type` (one of data_offers).
- * `resource`: this is GET …/data, with ETag and Range. Uses req->state. */
+/* Replies 200 with the array's contents as of now in C order, as `type` (one of data_offers). `of`:
+ * this is GET …/data of that handle, with ETag and Range, and ends when it is shared no longer;
+ * NULL: a fresh result. Uses req->state. */
 void data_reply(struct request *req, struct engine_stream *stream, struct array *take_a,
-                enum media type, bool resource);
+                enum media type, const struct handle *of);
 
 #endif

@@ -22,6 +22,7 @@
 #include "server/data.h"
 #include "server/gate.h"
 #include "server/server.h"
+#include "server/share.h"
 
 #define FIRST_BLOCK 65536 /* contents up to this are answered from memory */
 #define TEXT_BLOCK  32768 /* JSON text made at a time */
@@ -47,6 +48,7 @@ struct data_source {
     struct request *req;
     struct gate gate;
     bool resource;          /* an array's own data, not a fresh result */
+    char shared[ID_SIZE];   /* of another's: its id; else "" */
     bool written_outside;   /* it is exported for writing */
     _Atomic bool streaming; /* wakes go to the source, else to the gate */
     struct download *download;
@@ -134,6 +136,25 @@ void data_times(struct request *req, const struct download *d, bool own)
     req->t_device = download_device_ms(d, own);
     if (compile > 0)
         req->t_compile = (req->t_compile > 0 ? req->t_compile : 0) + compile;
+}
+
+/* Whether its owner lets it be read still. */
+static bool lasts(const struct http_source *src)
+{
+    const struct data_source *s = (const struct data_source *)src;
+    const struct request *req = s->req;
+    return !s->shared[0] || share_lasts(req->server->shares, s->shared, req->principal);
+}
+
+/* Before the reply began: true where it has been taken back, which is the reply then. */
+static bool taken_back(struct data_source *s)
+{
+    if (lasts(&s->source))
+        return false;
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_NOT_FOUND, "there is no array '%s'", s->shared);
+    http_reply_error(s->req, &e);
+    return true;
 }
 
 /* pull() said -1 before the reply began. */
@@ -328,6 +349,8 @@ static void stream(struct data_source *s, int64_t length);
 static void json_count(struct request *req)
 {
     struct data_source *s = req->state;
+    if (taken_back(s))
+        return;
     for (uint64_t begun = 0;;) {
         if (http_slice_over(&begun)) {
             json_count_on(req);
@@ -386,6 +409,7 @@ static void stream(struct data_source *s, int64_t length)
     req->state_free = NULL;
     s->source.pull = s->type == MEDIA_JSON ? json_pull : bytes_pull;
     s->source.free = source_free;
+    s->source.lasts = lasts;
     atomic_store(&s->streaming, true);
     http_reply_source(req, s->status, media_name(s->type), length, &s->source);
 }
@@ -415,6 +439,8 @@ static void reply_small(struct data_source *s)
 static void first_block(struct request *req)
 {
     struct data_source *s = req->state;
+    if (taken_back(s))
+        return;
     while (s->first_have < s->first_want) {
         gate_arm(&s->gate);
         uint64_t begun = http_now_ns();
@@ -521,7 +547,7 @@ static enum err_code prepare(struct data_source *s, struct engine_stream *engine
 }
 
 void data_reply(struct request *req, struct engine_stream *engine_stream, struct array *take_a,
-                enum media type, bool resource)
+                enum media type, const struct handle *of)
 {
     struct err e = ERR_INIT;
     struct data_source *s = arena_alloc(req->arena, sizeof *s);
@@ -529,14 +555,16 @@ void data_reply(struct request *req, struct engine_stream *engine_stream, struct
     if (!c) {
         s->req = req;
         s->type = type;
-        s->resource = resource;
+        s->resource = of;
+        if (of && of->shared)
+            memcpy(s->shared, of->id, sizeof s->shared);
         s->status = 200;
         gate_init(&s->gate, req);
         req->state = s;
         req->state_free = state_free;
         c = prepare(s, engine_stream, take_a, &e);
     }
-    bool replied = !c && resource && conditions(s, take_a);
+    bool replied = !c && of && conditions(s, take_a);
     array_unref(take_a);
     if (!c && !replied) {
         s->first_want = s->count < FIRST_BLOCK ? (size_t)s->count : FIRST_BLOCK;

@@ -44,7 +44,6 @@ struct offer {
     uint64_t buffer;
     uid_t uid;
     const struct principal *who;
-    uint32_t life; /* his, when he asked */
     uint64_t until_ns;
     void (*wake)(void *user);
     void *user;
@@ -125,7 +124,7 @@ static size_t count(const struct exports *t, const struct principal *who)
 
 static bool orphaned(const struct offer *o)
 {
-    return o->who && o->life != atomic_load(&o->who->life);
+    return o->who && atomic_load(&o->who->gone);
 }
 
 /* --- ends --- */
@@ -258,7 +257,6 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     o->uid = uid;
     o->buffer = array_buffer_id(a);
     o->who = claim->who;
-    o->life = claim->who ? atomic_load(&claim->who->life) : 0;
     if (shared)
         memcpy(o->shared, shared, ID_SIZE);
     o->asked.exported.fd = -1;

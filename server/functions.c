@@ -146,17 +146,26 @@ static enum err_code check_calls(struct functions *t, const struct definition *d
 
 /* --- the module's functions --- */
 
+void functions_clear(struct functions *t)
+{
+    for (;;) {
+        pthread_mutex_lock(&t->lock);
+        struct node *n = t->list;
+        if (n)
+            take_out(t, n);
+        pthread_mutex_unlock(&t->lock);
+        if (!n)
+            return;
+        function_unref(n->d->function);
+        mem_free(n);
+    }
+}
+
 void functions_free(struct functions *t)
 {
     if (!t)
         return;
-    struct node *n, *tmp;
-    DL_FOREACH_SAFE(t->list, n, tmp)
-    {
-        take_out(t, n);
-        function_unref(n->d->function);
-        mem_free(n);
-    }
+    functions_clear(t);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }

@@ -27,6 +27,7 @@ struct definition {
 
 struct functions *functions_new(uint32_t max); /* NULL without memory */
 void functions_free(struct functions *t);      /* NULL allowed */
+void functions_clear(struct functions *t);     /* deletes them all */
 
 /* Enters a definition, whose function's reference is taken on success. `replace`: a taken name gets
  * the new definition, *ret_replaced says whether it had one (else ERR_CONFLICT). What it calls must

@@ -113,8 +113,9 @@ static enum err_code only_region(struct request *req, struct err *e)
     return http_query_only(req, allowed, e);
 }
 
+/* *ret_a: the elements that are wanted of *ret_h. */
 static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
-                                 struct array **ret_a, struct err *e)
+                                 struct handle *ret_h, struct array **ret_a, struct err *e)
 {
     enum err_code c = only_region(req, e);
     if (!c)
@@ -122,21 +123,13 @@ static enum err_code prepare_get(struct request *req, enum media *ret_type, stru
                             sizeof data_offers / sizeof *data_offers, ret_type, e);
     if (c)
         return c;
-    _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0};
-    c = handler_array(req, LEASE_READ, &s, &h, e);
-    if (c)
-        return c;
     struct view v;
-    c = region_of(req, h.array, &v, e);
-    if (c)
-        return c;
-    struct array *a = array_view(h.array, h.array->dtype, &v);
-    if (!a)
-        return err_oom(e);
-    *ret_a = a;
-    *ret_s = session_ref(s);
-    return ERR_OK;
+    c = handler_array(req, LEASE_READ, ret_s, ret_h, e);
+    if (!c)
+        c = region_of(req, ret_h->array, &v, e);
+    if (!c && !(*ret_a = array_view(ret_h->array, ret_h->array->dtype, &v)))
+        c = err_oom(e);
+    return c;
 }
 
 void data_get(struct request *req)
@@ -145,12 +138,13 @@ void data_get(struct request *req)
     struct err e = ERR_INIT;
     enum media type;
     _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
     struct array *a = NULL;
     http_may_end(req, NULL);
-    if (prepare_get(req, &type, &s, &a, &e))
+    if (prepare_get(req, &type, &s, &h, &a, &e))
         http_reply_error(req, &e);
     else
-        data_reply(req, s->stream, a, type, true);
+        data_reply(req, s->stream, a, type, &h);
 }
 
 void data_put(struct request *req)

@@ -81,7 +81,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
     if (b->name)
         return reply_handle(req, v, a, e);
     if (b->reply != MEDIA_JSON) {
-        data_reply(req, b->session->stream, array_ref(a), b->reply, false);
+        data_reply(req, b->session->stream, array_ref(a), b->reply, NULL);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)

@@ -166,16 +166,22 @@ static enum err_code admit(struct rq *q, struct err *e)
     return ERR_OK;
 }
 
+/* Its body, its turn or a worker may have been long in coming. */
+static void call_handler(struct request *r)
+{
+    (auth_lasts(r) ? r->route->handler : rq_refuse)(r);
+}
+
 static void run_handler(struct request *r)
 {
     bool offload = r->body_len > rq_of(r)->http->config.offload_bytes;
     rq_of(r)->not_begun = offload;
     if (offload && r->body_len > LONG_BODY)
-        http_offload_long(r, r->route->handler);
+        http_offload_long(r, call_handler);
     else if (offload)
-        http_offload(r, r->route->handler);
+        http_offload(r, call_handler);
     else
-        r->route->handler(r);
+        call_handler(r);
 }
 
 static void run_in_turn(struct request *r)

@@ -17,6 +17,7 @@
 #ifndef ARRAYD_SERVER_HTTP_H
 #define ARRAYD_SERVER_HTTP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -72,6 +73,8 @@ struct request {
     int64_t content_length;      /* of a streamed body, -1 when chunked */
     char id[40];                 /* X-Request-Id */
     struct principal *principal; /* who asks (server/auth.h); NULL: the route is open to all */
+    uint8_t token[32];           /* auth.c's: what let it in, by its hash, */
+    _Atomic uint64_t edition;    /* and the accounts that last did */
 
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
@@ -118,13 +121,16 @@ void http_reply_empty(struct request *req, int status);
  * of all it had, and nothing has changed. */
 void http_reply_error(struct request *req, const struct err *e);
 
-/* A body produced on demand. pull() writes up to n bytes of the body from `offset` on (offsets rise
- * without gaps) and returns how many; 0: none ready, http.c suspends until http_source_wake; -1:
- * the reply cannot be completed, the connection is cut. free() is called once at the end, also
- * after a disconnect. pull() runs on an HTTP thread and must take at most about a millisecond. */
+/* A body produced on demand, as long as what let its request in lasts. pull() writes up to n bytes
+ * of the body from `offset` on (offsets rise without gaps) and returns how many; 0: none ready,
+ * http.c suspends until http_source_wake; -1: the reply cannot be completed, the connection is cut.
+ * free() is called once at the end, also after a disconnect. pull() runs on an HTTP thread and must
+ * take at most about a millisecond. lasts() (NULL: it does): whether the rest may still be told;
+ * asked before each pull(), and a few times a second by another thread. */
 struct http_source {
     int64_t (*pull)(struct http_source *src, int64_t offset, char *buf, size_t n);
     void (*free)(struct http_source *src);
+    bool (*lasts)(const struct http_source *src);
     struct request *req; /* set by http_reply_source; valid until free() */
 };
 #define SOURCE_OPEN (-1) /* as length: nobody knows, the body ends where pull() returns */
@@ -161,7 +167,8 @@ void http_wake(struct request *req);
 /* A request that waits is woken, and one whose client has gone still gets `then`, unless the
  * handler allows otherwise. From this call on
  *  - it ends without a reply when its client has gone (req->abandon, which the handler may take
- *    back where something has begun that it has to bring to its end);
+ *    back where something has begun that it has to bring to its end), and with ERR_UNAUTHORIZED,
+ *    the state freed, when the token that let it in is nobody's any more;
  *  - it goes on in `late` when its time is over (Prefer: wait=SECONDS of the client's, and
  *    max_wait_s), which replies or offloads and does not wait again; NULL: ERR_DEADLINE, the
  *    state freed. The time runs from the first call on.

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "compute/base/mem.h"
+#include "server/auth.h"
 #include "server/http_impl.h"
 
 #define BLOCK_SHARED (128u << 10) /* of a download while others are served: their tail latency */
@@ -25,6 +26,7 @@ static void refuse(struct rq *q, enum err_code code, const char *detail)
 {
     struct err e = ERR_INIT;
     err_set(&e, code, "%s", detail);
+    rq_let_go(q);
     http_reply_error(&q->r, &e);
     q->stage = STAGE_DRAIN;
     http_phase(q, PHASE_BODY, PHASE_DRAIN);
@@ -35,6 +37,13 @@ enum err_code http_body_quota(const struct rq *q, struct err *e)
     return err_set(e, ERR_QUOTA,
                    "the body is larger than %lld bytes, the most allowed (quota body)",
                    (long long)q->max_body);
+}
+
+/* Whether `n` bytes more are allowed. */
+static enum err_code check_quota(const struct rq *q, size_t n, struct err *e)
+{
+    int64_t received = atomic_load_explicit(&q->received, memory_order_relaxed);
+    return q->max_body && received + (int64_t)n > q->max_body ? http_body_quota(q, e) : ERR_OK;
 }
 
 /* Grows by doubling, but never past what was announced: a client that claims much and sends little
@@ -70,6 +79,10 @@ static bool buffer(struct rq *q, const char *bytes, size_t n)
 static void call_end(struct request *r)
 {
     struct rq *q = rq_of(r);
+    if (!auth_lasts(r)) {
+        rq_refuse(r);
+        return;
+    }
     q->sink_done = true;
     q->sink->end(q->sink, r);
 }
@@ -134,9 +147,10 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
     if (q->stage == STAGE_BODY && atomic_load(&q->phase) != PHASE_CUT) {
         size_t had = *n;
         struct err e = ERR_INIT;
-        if (q->max_body &&
-            atomic_load_explicit(&q->received, memory_order_relaxed) + (int64_t)had > q->max_body &&
-            http_body_quota(q, &e) != ERR_OK) {
+        enum err_code rc = check_quota(q, had, &e);
+        if (!auth_lasts(&q->r))
+            rc = auth_refuse(&q->r, HTTP_REVOKED, &e);
+        if (rc) {
             refuse(q, e.code, e.message);
             return http_body_bytes(q, bytes, n);
         }
@@ -193,6 +207,11 @@ bool http_alone(const struct request *req)
     return !others_active(rq_of_const(req));
 }
 
+bool http_source_lasts(struct rq *q)
+{
+    return auth_lasts(&q->r) && (!q->src->lasts || q->src->lasts(q->src));
+}
+
 static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
 {
     if (max > BLOCK_SHARED && others_active(q))
@@ -228,7 +247,10 @@ int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
     struct rq *q = cls;
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
-    int64_t k = ok ? pull(q, pos, buf, max) : -1;
+    bool lasts = http_source_lasts(q);
+    int64_t k = ok && lasts ? pull(q, pos, buf, max) : -1;
+    if (!lasts && q->conn)
+        http_reset(q->conn);
     if (k == SOURCE_END)
         k = (int64_t)MHD_CONTENT_READER_END_OF_STREAM;
     else if (k < 0)

@@ -240,6 +240,9 @@ void http_route(struct rq *q);
 /* http_reply.c */
 struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);
 void rq_let_go(struct rq *q); /* of what its handler and its sink have */
+/* Instead of the handler, the sink or what goes on: one that is let in no more. */
+void rq_refuse(struct request *r);
+#define HTTP_REVOKED "the token that the request came with is nobody's any more"
 void rq_free(struct rq *q);
 void rq_end(struct rq *q); /* counts, logs and frees it */
 /* Hands the reply to libmicrohttpd; false: the connection must be closed. */
@@ -256,7 +259,8 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
 enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
 enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
 bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
-int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source */
+int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source, */
+bool http_source_lasts(struct rq *q);                              /* which may still be told */
 
 /* http_asker.c: fn(&q->r), with the request as the one who asks. */
 void http_at_work(struct rq *q, handler_fn *fn);
@@ -294,6 +298,7 @@ void http_unhold(struct rq *q, bool end);
 void http_watch_waiting(const struct conn *c, struct rq *q);
 void http_watch_source(const struct conn *c, struct rq *q);
 bool http_is_late(const struct rq *q); /* and may be ended */
+bool http_is_revoked(struct rq *q);    /* the same of one that is let in no more */
 
 /* http_peers.c; the first two under http->lock */
 void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *address);
@@ -307,6 +312,9 @@ bool http_is_length(const char *value, size_t n, bool *ret_huge);
 
 /* http_watch.c */
 bool http_received_any(int fd); /* the client has sent something; TCP only */
+/* Cuts the connection: what was sent already would stay with the kernel until the client takes it.
+ */
+void http_reset(const struct conn *c);
 enum err_code http_watch_start(struct http *h, struct err *e) must_check;
 void http_watch_stop(struct http *h);
 

@@ -1,4 +1,5 @@
-/* How long a request that waits goes on waiting: until its client has gone, or its time is over.
+/* How long a request that waits goes on waiting: until its client has gone, its time is over, or
+ * the token that let it in is nobody's any more.
  *
  * libmicrohttpd does not look at a connection that is suspended. So the watch thread does, a few
  * times a second, and wakes those that have come to an end; it holds a request meanwhile, so that
@@ -15,6 +16,7 @@
 #include <poll.h>
 
 #include "protocol/prefer.h"
+#include "server/auth.h"
 #include "server/http_impl.h"
 
 enum presence { PRESENT, SILENT /* it will send no more */, GONE };
@@ -42,6 +44,11 @@ bool http_is_late(const struct rq *q)
     return q->r.late && q->deadline_ns && http_now_ns() >= q->deadline_ns;
 }
 
+bool http_is_revoked(struct rq *q)
+{
+    return q->r.abandon && !auth_lasts(&q->r);
+}
+
 void http_watch_waiting(const struct conn *c, struct rq *q)
 {
     if (!http_hold(q)) {
@@ -49,15 +56,20 @@ void http_watch_waiting(const struct conn *c, struct rq *q)
         return;
     }
     bool left = q->r.abandon && presence(c) != PRESENT, late = !left && http_is_late(q);
+    bool revoked = !left && http_is_revoked(q);
     if (left)
         atomic_store(&q->dropped, true);
     if (late)
         atomic_store(&q->is_late, true);
-    http_unhold(q, left || late);
+    http_unhold(q, left || late || revoked);
 }
 
 void http_watch_source(const struct conn *c, struct rq *q)
 {
+    if (!http_source_lasts(q)) {
+        http_io_drop(q);
+        return;
+    }
     switch (presence(c)) {
     case PRESENT:
         break;

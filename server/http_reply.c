@@ -16,6 +16,7 @@
 
 #include "compute/base/mem.h"
 #include "protocol/problem.h"
+#include "server/auth.h"
 #include "server/http_impl.h"
 
 #define STREAM_BLOCK   4096 /* of a body whose length nobody knows */
@@ -105,6 +106,15 @@ void rq_free(struct rq *q)
     mem_free(q->buf);
     arena_free(q->r.arena);
     mem_free(q);
+}
+
+void rq_refuse(struct request *r)
+{
+    struct err e = ERR_INIT;
+    rq_let_go(rq_of(r));
+    r->late = NULL; /* nobody's patience is over */
+    auth_refuse(r, HTTP_REVOKED, &e);
+    http_reply_error(r, &e);
 }
 
 const char *http_header(struct request *req, const char *name)

@@ -144,7 +144,9 @@ static handler_fn *take_then(struct rq *q)
 {
     handler_fn *then = q->then;
     q->then = NULL;
-    if (atomic_load(&q->is_late) && q->r.late) {
+    if (http_is_revoked(q)) {
+        then = rq_refuse;
+    } else if (atomic_load(&q->is_late) && q->r.late) {
         then = q->r.late;
         q->r.late = NULL;
     }
@@ -170,6 +172,8 @@ static void work_on(struct rq *q)
         q->not_begun = false;
         if (!fn)
             fn = take_then(q); /* an orphan's */
+        else if (http_is_revoked(q))
+            fn = rq_refuse;
         http_at_work(q, fn);
         if (q->work && !http_done(q)) {
             enqueue(q); /* others have their turn */

@@ -16,6 +16,7 @@
 
 #include "compute/base/clock.h"
 
+#include "server/auth.h"
 #include "server/http_impl.h"
 
 #define TICK_S 0.2
@@ -162,8 +163,7 @@ static bool read_slowly(const struct conn *c, struct rq *q, const struct http_co
     return too_slow(q, (int64_t)info.tcpi_bytes_acked, cfg->idle_timeout_s, cfg, now);
 }
 
-/* What has been sent already would stay with the kernel until the client takes it. */
-static void reset(const struct conn *c)
+void http_reset(const struct conn *c)
 {
     struct linger none = {.l_onoff = 1};
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
@@ -193,7 +193,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         if (parked) { /* it is we who keep the client waiting */
             restart_rate(q);
             atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
-            if (gone(c->fd))
+            if (gone(c->fd) || !auth_lasts(&q->r))
                 http_io_drop(q);
         } else {
             why = sent_slowly(q, cfg, now);
@@ -214,8 +214,8 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         if (parked) {
             restart_rate(q);
             http_watch_source(c, q);
-        } else if (read_slowly(c, q, cfg, now)) {
-            reset(c);
+        } else if ((q->src && !http_source_lasts(q)) || read_slowly(c, q, cfg, now)) {
+            http_reset(c);
         }
         break;
     case PHASE_CUT:

@@ -19,7 +19,6 @@ struct holder {
     bool pinned;  /* an export's: over when that says so */
     double until; /* monotonic seconds */
     const struct principal *who;
-    uint32_t life; /* his, when he took it */
     struct holder *next;
 };
 
@@ -63,7 +62,7 @@ static bool over(const struct holder *h, double now)
 {
     if (h->pinned)
         return false;
-    return h->until <= now || (h->who && h->life != atomic_load(&h->who->life));
+    return h->until <= now || (h->who && atomic_load(&h->who->gone));
 }
 
 /* Takes out who is over at `now`; the entry goes with its last holder. NULL then. */
@@ -243,7 +242,6 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
     }
     id_make('l', h->lease.token);
     h->who = who;
-    h->life = who ? atomic_load(&who->life) : 0;
     h->next = l->holders;
     l->holders = h;
     atomic_fetch_add(&t->n, 1);

@@ -45,7 +45,7 @@ struct sessions {
     struct node *dflt;
     uint64_t next_seq;
     pthread_cond_t changed; /* a session that may expire came, or the end */
-    bool stop;
+    bool closed;            /* nothing is added any more; the sweeper has ended, or is about to */
     pthread_t sweeper;
 };
 
@@ -223,7 +223,7 @@ static struct node *lookup(struct sessions *t, const char *id)
 {
     struct node *n = NULL;
     if (strcmp(id, SESSION_DEFAULT) == 0)
-        return t->dflt;
+        return t->dflt; /* NULL: closed */
     if (id_is('s', id))
         HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, n);
     return n && !expired(n, now_s()) ? n : NULL;
@@ -266,11 +266,11 @@ static void *sweeper(void *arg)
 {
     struct sessions *t = arg;
     pthread_mutex_lock(&t->lock);
-    while (!t->stop) {
+    while (!t->closed) {
         pthread_mutex_unlock(&t->lock);
         double wait = sessions_sweep(t);
         pthread_mutex_lock(&t->lock);
-        if (t->stop)
+        if (t->closed)
             break;
         /* The bounds keep a request that just began from spinning the loop, and a session made
          * between sweep and wait from being overlooked for long. */
@@ -323,21 +323,33 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     return ERR_OK;
 }
 
+void sessions_close(struct sessions *t)
+{
+    struct node *gone = NULL, *n, *tmp;
+    pthread_mutex_lock(&t->lock);
+    bool before = t->closed;
+    t->closed = true;
+    t->dflt = NULL;
+    DL_FOREACH_SAFE(t->list, n, tmp)
+    {
+        table_remove(t, n);
+        DL_APPEND(gone, n);
+    }
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    if (!before)
+        pthread_join(t->sweeper, NULL);
+    DL_FOREACH_SAFE(gone, n, tmp)
+    {
+        node_retire(n);
+    }
+}
+
 void sessions_free(struct sessions *t)
 {
     if (!t)
         return;
-    pthread_mutex_lock(&t->lock);
-    t->stop = true;
-    pthread_cond_signal(&t->changed);
-    pthread_mutex_unlock(&t->lock);
-    pthread_join(t->sweeper, NULL);
-    struct node *n, *tmp;
-    DL_FOREACH_SAFE(t->list, n, tmp)
-    {
-        table_remove(t, n);
-        node_retire(n);
-    }
+    sessions_close(t);
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
@@ -402,7 +414,9 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
     if (r != ERR_OK)
         return r;
     pthread_mutex_lock(&t->lock);
-    if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
+    if (t->closed)
+        r = err_set(e, ERR_UNAUTHORIZED, "the account was removed");
+    else if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
         r = err_set(e, ERR_QUOTA,
                     "there are %u sessions already, the most allowed (quota sessions)",
                     t->limits.max_sessions);
@@ -434,7 +448,7 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
         fresh->s.is_default = true;
         pthread_mutex_lock(&t->lock);
         n = lookup(t, id); /* another request may have been faster */
-        if (n != t->dflt) {
+        if (!n || n != t->dflt) {
             pthread_mutex_unlock(&t->lock);
             node_retire(fresh);
             return no_session(id, e);

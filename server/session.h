@@ -80,7 +80,8 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
                            struct handles *handles, struct account *owner,
                            const _Atomic uint32_t *weight, struct sessions **ret,
                            struct err *e) must_check;
-void sessions_free(struct sessions *t);  /* deletes every session; no request is left */
+void sessions_free(struct sessions *t);  /* as sessions_close; no request is left */
+void sessions_close(struct sessions *t); /* deletes every session; there will be none any more */
 void sessions_clear(struct sessions *t); /* the same, but for a default session without arrays */
 void sessions_set_max(struct sessions *t, uint32_t max_sessions); /* those there are stay */
 int64_t sessions_count(struct sessions *t);
@@ -101,7 +102,7 @@ struct session_spec {
 };
 #define SESSION_ANY_DEVICE (-1)
 /* A new session, a new reference. ERR_QUOTA (too many), ERR_BAD_FIELD (no such device),
- * ERR_OUT_OF_MEMORY. */
+ * ERR_UNAUTHORIZED (the table is closed), ERR_OUT_OF_MEMORY. */
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
                           struct err *e) must_check;
 

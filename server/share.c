@@ -18,7 +18,6 @@ struct share {
     struct share_key key;
     const struct principal *owner;
     bool write;
-    uint32_t life; /* of who may, when he was allowed */
     UT_hash_handle hh;
 };
 
@@ -67,7 +66,7 @@ static struct share_key make_key(const char *id, const struct principal *who)
 
 static bool is_void(const struct share *s)
 {
-    return s->life != atomic_load(&s->key.who->life);
+    return atomic_load(&s->key.who->gone);
 }
 
 static void drop(struct shares *t, struct share *s)
@@ -121,7 +120,6 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         return err_oom(e);
     fresh->key = key;
     fresh->owner = owner;
-    fresh->life = atomic_load(&who->life);
     enum err_code r = ERR_OK;
     pthread_mutex_lock(&t->lock);
     struct share *s = find(t, &key);

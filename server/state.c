@@ -135,14 +135,9 @@ static void log_report(const char *what, const struct state_report *r)
 /* What a restore that failed half-way has made goes again. */
 static void forget(void *user, struct principal *p)
 {
-    struct definition *d;
-    bool more;
     (void)user;
     sessions_clear(p->sessions);
-    while (functions_list(p->functions, LIST_FROM_TOP, 1, &d, &more) == 1) {
-        (void)!functions_delete(p->functions, d->function->name, NULL);
-        function_unref(d->function);
-    }
+    functions_clear(p->functions);
 }
 
 static enum err_code refuse(struct state *t, struct err *e)

@@ -1,6 +1,6 @@
 /* The lane is that of the session which the request names, which does not expire while its request
- * waits; nothing is done for a user who has gone meanwhile. Where there is none the handler says
- * so: it goes on without a turn. A request that runs again (http_repeat) has its turn still. */
+ * waits. Where there is none the handler says so: it goes on without a turn. A request that runs
+ * again (http_repeat) has its turn still. */
 #include "server/turn.h"
 
 #include "server/auth.h"
@@ -11,7 +11,6 @@ struct turn {
     struct sched_turn turn;
     struct gate gate;
     struct session *session; /* a reference */
-    uint32_t life;           /* the user's, when it was asked for */
     handler_fn *then;
 };
 
@@ -20,13 +19,7 @@ static void turn_came(struct request *req)
     struct turn *t = req->turn;
     req->abandon = false; /* from here on it is the handler's to say */
     req->late = NULL;
-    if (t->life == atomic_load(&req->principal->life)) {
-        t->then(req);
-        return;
-    }
-    struct err e = ERR_INIT;
-    auth_refuse(req, "the account was removed while the request waited for its turn", &e);
-    http_reply_error(req, &e);
+    t->then(req);
 }
 
 static enum err_code ask(struct request *req, struct session *s, handler_fn *then, bool *ret_now,
@@ -35,9 +28,7 @@ static enum err_code ask(struct request *req, struct session *s, handler_fn *the
     struct turn *t = req->turn ? req->turn : arena_alloc(req->arena, sizeof *t);
     if (!t)
         return err_oom(e);
-    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate},
-                       .then = then,
-                       .life = atomic_load(&req->principal->life)};
+    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate}, .then = then};
     gate_init(&t->gate, req);
     req->turn = t;
     enum err_code code = sched_ask(s->lane, 0, &t->turn, ret_now, e);

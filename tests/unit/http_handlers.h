@@ -37,6 +37,16 @@ enum err_code auth_identify(struct request *req, struct err *e)
     (void)req, (void)e;
     return ERR_OK;
 }
+bool auth_lasts(struct request *req)
+{
+    (void)req;
+    return true;
+}
+enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
+{
+    (void)req;
+    return err_set(e, ERR_UNAUTHORIZED, "%s", why);
+}
 void auth_leave(struct principal *p)
 {
     (void)p;

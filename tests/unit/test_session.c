@@ -286,6 +286,33 @@ static int64_t settled(void)
     return mem_live();
 }
 
+/* Of an account that is gone: a request that was let in before finds nothing and leaves nothing. */
+static void closed_for_good(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct session *held, *s = NULL;
+    struct handle h;
+    begin(10, 0);
+    assert_int_equal(session_get(who->sessions, SESSION_DEFAULT, true, &held, &e), ERR_OK);
+    session_unref(make(&(struct session_spec){.name = "other"}));
+    int64_t shape[] = {4};
+    struct array *a;
+    assert_int_equal(engine_zeros(held->stream, held->account, DT_U8, 1, shape, &a, &e), ERR_OK);
+    sessions_close(who->sessions);
+    sessions_close(who->sessions);
+    assert_int_equal(sessions_count(who->sessions), 0);
+    assert_int_equal(session_get(who->sessions, SESSION_DEFAULT, true, &s, &e), ERR_NOT_FOUND);
+    assert_int_equal(session_new(who->sessions, &(struct session_spec){0}, &s, &e),
+                     ERR_UNAUTHORIZED);
+    assert_int_equal(session_delete(who->sessions, SESSION_DEFAULT, NULL, &e), ERR_NOT_FOUND);
+    struct handle_spec spec = {.policy = NAME_NEW};
+    assert_int_equal(handle_add(held->handles, a, &spec, &h, NULL, &e), ERR_NOT_FOUND);
+    array_unref(a);
+    session_unref(held);
+    end();
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -340,6 +367,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(expiry),
         cmocka_unit_test(lists),
+        cmocka_unit_test(closed_for_good),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

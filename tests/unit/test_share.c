@@ -140,7 +140,7 @@ static void void_when_the_array_goes(void **state)
     assert_int_equal(share_give(t, &ann, id[1], &ann, true, &again, &e), ERR_OK); /* swept */
     assert_int_equal(share_give(t, &ann, "a-x", &bob, true, &again, &e), ERR_QUOTA);
     assert_int_equal(share_give(t, &bob, "a-x", &ann, true, &again, &e), ERR_OK); /* his own */
-    atomic_fetch_add(&bob.life, 1);
+    atomic_store(&bob.gone, true);
     assert_int_equal(his(t, id[1]), -1); /* he is another now */
     assert_int_equal(share_give(t, &ann, "a-x", &bob, true, &again, &e), ERR_OK);
     shares_free(t);
