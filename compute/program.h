@@ -134,7 +134,8 @@ enum program_state {
     PROGRAM_AGAIN,
     PROGRAM_FAILED
 };
-/* Slices that come to nothing, one after the other: who runs the program gives up then. */
+/* Slices that come to nothing, one after the other: who runs the program gives up then, or tries
+ * less often. */
 #define PROGRAM_AGAIN_MOST 100
 struct program_progress {
     enum program_state state;

@@ -492,7 +492,7 @@ int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writ
         json_put_member_string(w, "stopped_by", j->stopped);
     if (j->spec.n_snapshots && from != JOB_NO_VALUES)
         put_snapshots(j, w);
-    if (j->leased && !job_is_over(j))
+    if (j->resting && !job_is_over(j))
         json_put_member_string(w, "waiting", j->err.message);
     if (j->state == JOB_FAILED)
         put_failure(j, w);

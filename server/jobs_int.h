@@ -39,7 +39,7 @@ struct user_job {
     bool blocked;    /* until another job's slice on the same arrays is over */
     bool makes_room; /* until the engine has */
     int lacks;       /* how often since its last good slice */
-    bool leased;     /* until somebody's lease on its arrays is over: what `err` says */
+    bool resting;    /* while somebody's lease, or writing, is in its way: what `err` says */
     uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
@@ -76,7 +76,7 @@ struct jobs {
     struct user_job *ready, **last_ready;
     uint64_t seq;
     bool stopping;
-    size_t in_slice, n_leased;
+    size_t in_slice, n_resting;
     /* from the question whether arrays may be written until they are; before the other lock */
     pthread_mutex_t publishing;
 };
@@ -115,7 +115,7 @@ void job_work_free(struct job_work *w);
 /* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);
 /* Takes what came of a slice. False while it is still to come to something, or when the job has
- * ended with it: j->in_slice says which. */
+ * ended with it, or rests: j->in_slice says whether it is the first. */
 bool job_take_slice(struct user_job *j);
 /* jobs_room.c: whether room is being made for what the error says is wanted; the job is made ready
  * when there is an answer. */

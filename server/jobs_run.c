@@ -7,7 +7,7 @@
 
 #define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
 #define SWEEP    1.0  /* seconds after which ended jobs are looked at, whether they are kept, */
-#define LEASED   0.02 /* and those that wait for the end of a lease */
+#define RESTING  0.02 /* and those that others are in the way of */
 
 /* Those whose turn it is, now that a slice is over; whether there are any. */
 static bool unblock(struct jobs *t)
@@ -122,10 +122,10 @@ static void give_up(struct jobs *t)
 }
 
 /* With the lock held. */
-static void look_at_leases(struct jobs *t)
+static void look_at_resting(struct jobs *t)
 {
-    for (struct user_job *j = t->n_leased ? t->first : NULL; j; j = j->next)
-        if (j->leased)
+    for (struct user_job *j = t->n_resting ? t->first : NULL; j; j = j->next)
+        if (j->resting)
             job_make_ready(j);
 }
 
@@ -133,14 +133,14 @@ void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
     struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
-    struct timespec leases = clock_after(LEASED), leave;
+    struct timespec resting = clock_after(RESTING), leave;
     bool leaving = false;
     pthread_mutex_lock(&t->lock);
-    while (!t->stopping || t->in_slice || t->ready || t->n_leased) {
+    while (!t->stopping || t->in_slice || t->ready || t->n_resting) {
         if (t->stopping && !leaving) {
             leaving = true;
             leave = clock_after(t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
-            look_at_leases(t); /* they end now */
+            look_at_resting(t); /* they end now */
         }
         if (leaving && !t->ready && is_past(&leave)) {
             give_up(t);
@@ -153,9 +153,9 @@ void *jobs_run(void *arg)
             forget_old(t);
             let_go_of_lost(t);
             sweep = clock_after(SWEEP);
-        } else if (is_past(&leases)) {
-            look_at_leases(t);
-            leases = clock_after(LEASED);
+        } else if (is_past(&resting)) {
+            look_at_resting(t);
+            resting = clock_after(RESTING);
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
@@ -165,7 +165,7 @@ void *jobs_run(void *arg)
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {
-            pthread_cond_timedwait(&t->something, &t->lock, t->n_leased ? &leases : &sweep);
+            pthread_cond_timedwait(&t->something, &t->lock, t->n_resting ? &resting : &sweep);
         }
     }
     pthread_mutex_unlock(&t->lock);

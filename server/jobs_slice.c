@@ -131,10 +131,10 @@ enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err 
 /* With the lock held. */
 static void go_on(struct user_job *j)
 {
-    if (!j->leased)
+    if (!j->resting)
         return;
-    j->leased = false;
-    j->table->n_leased--;
+    j->resting = false;
+    j->table->n_resting--;
     j->err = (struct err)ERR_INIT;
 }
 
@@ -248,18 +248,47 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
         ret->failed_in = g->steps + 1;
         return true;
     case PROGRAM_AGAIN:
-        if (j->again < PROGRAM_AGAIN_MOST)
-            return false;
-        err_set(&ret->err, ERR_CONFLICT,
-                "others write to the arrays more often than a step of the program ends");
-        ret->failed_in = g->steps + 1;
-        return true;
+        return false;
     default:
         break;
     }
     ret->state = JOB_DONE;
     ret->stopped = g->state == PROGRAM_UNTIL ? "until" : NULL;
     return ret->stopped || g->steps >= j->spec.steps;
+}
+
+/* Somebody else is in its way: it waits, and looks again from time to time, unless it is to end
+ * itself. */
+static bool rests(struct user_job *j, const struct err *why)
+{
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    if (!cancelled && !j->resting) {
+        j->resting = true;
+        t->n_resting++;
+        j->err = *why;
+        if (j->started > 0)
+            j->ran += clock_ms() - j->started;
+        j->started = 0;
+        job_changed(j);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!cancelled)
+        leave_turn(j);
+    return !cancelled;
+}
+
+/* Where others write to the arrays more often than a step ends, nobody's steps may end the job: it
+ * tries less often, with one step at a time, until one falls between two of theirs. */
+static bool is_crowded_out(struct user_job *j)
+{
+    struct err why = ERR_INIT;
+    if (j->again < PROGRAM_AGAIN_MOST)
+        return false;
+    err_set(&why, ERR_CONFLICT,
+            "others write to the arrays more often than a step of the program ends");
+    return rests(j, &why);
 }
 
 bool job_take_slice(struct user_job *j)
@@ -303,11 +332,12 @@ bool job_take_slice(struct user_job *j)
     leave_turn(j);
     if (over && !(g.state == PROGRAM_FAILED && job_make_room(j, &g.err)))
         finish(j, &o);
+    bool goes_on = !over && !is_crowded_out(j);
     pthread_mutex_lock(&t->lock);
     t->in_slice--;
     pthread_cond_signal(&t->something);
     pthread_mutex_unlock(&t->lock);
-    return !over;
+    return goes_on;
 }
 
 /* Whether two programs assign to the same memory. */
@@ -334,28 +364,6 @@ static bool must_wait(const struct user_job *j)
     return false;
 }
 
-/* Somebody else's lease is on the arrays: it waits for the end of that, unless it is to end itself.
- */
-static bool rests(struct user_job *j, const struct err *why)
-{
-    struct jobs *t = j->table;
-    pthread_mutex_lock(&t->lock);
-    bool cancelled = j->cancel || t->stopping;
-    if (!cancelled && !j->leased) {
-        j->leased = true;
-        t->n_leased++;
-        j->err = *why;
-        if (j->started > 0)
-            j->ran += clock_ms() - j->started;
-        j->started = 0;
-        job_changed(j);
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (!cancelled)
-        leave_turn(j);
-    return !cancelled;
-}
-
 enum beginning { BEGIN_NOW, BEGIN_LATER, BEGIN_NEVER };
 
 static enum beginning may_begin(struct user_job *j)
@@ -372,7 +380,7 @@ static enum beginning may_begin(struct user_job *j)
     if (j->blocked || !has_turn(j))
         return BEGIN_LATER;
     pthread_mutex_lock(&t->lock);
-    if (j->state == JOB_QUEUED || j->leased) {
+    if (j->state == JOB_QUEUED || j->resting) {
         j->state = JOB_RUNNING;
         j->started = clock_ms();
         go_on(j);

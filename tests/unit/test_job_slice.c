@@ -1,5 +1,6 @@
 /* A slice of a job counts as one who has looked, from the question whether the program may use its
- * arrays until the engine has all of the slice: an export that is asked for in between waits. */
+ * arrays until the engine has all of the slice: an export that is asked for in between waits. And
+ * slices that come to nothing, as others have written to the arrays, do not end a job. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 
 #include <cmocka.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #include "compute/base/mem.h"
@@ -60,21 +62,41 @@ void __wrap_program_submit(struct program *p, int64_t step, int64_t n, void (*wa
     early |= first && atomic_load(&export.told);
 }
 
-static void test_a_slice_is_waited_for(void **state)
+/* --- others, who write to the arrays all the time --- */
+
+static _Atomic bool crowded;
+static _Atomic int in_vain;
+
+void __wrap_program_collect(struct program *p, struct program_progress *ret);
+void __real_program_collect(struct program *p, struct program_progress *ret);
+
+void __wrap_program_collect(struct program *p, struct program_progress *ret)
+{
+    if (atomic_load(&crowded))
+        program_discard(p);
+    __real_program_collect(p, ret);
+    if (ret->state == PROGRAM_AGAIN)
+        atomic_fetch_add(&in_vain, 1);
+}
+
+/* --- a job of 20 steps --- */
+
+static struct engine *engine;
+static struct principal p;
+static struct session *session;
+static struct jobs *jobs;
+static struct array *u;
+
+static struct user_job *start(void)
 {
     static const _Atomic uint32_t weight = 1;
-    (void)state;
     struct err e = ERR_INIT;
     struct engine_config config = ENGINE_CONFIG_DEFAULT;
     config.backend = "cpu";
     config.device.threads = 1;
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
-    struct principal p = {.name = "local"};
-    struct engine *engine;
-    struct session *session;
-    struct jobs *jobs;
-    struct array *u;
     struct user_job *job;
+    p = (struct principal){.name = "local"};
     assert_int_equal(engine_open(&config, &engine, &e), ERR_OK);
     p.handles = handles_new(10);
     p.account = account_new(0);
@@ -99,16 +121,33 @@ static void test_a_slice_is_waited_for(void **state)
                                 .account = session->account,
                                 .arrays = arrays,
                                 .body = (const char *const[]){"u += 1", NULL}};
-    struct job_spec spec = {.principal = &p, .session = session, .steps = 20};
+    static const struct job_target target; /* the session's own */
+    struct job_spec spec = {.principal = &p, .session = session, .targets = &target, .steps = 20};
     assert_int_equal(program_of_text(&text, &spec.program, &e), ERR_OK);
     assert_int_equal(jobs_start(jobs, &spec, &job, &e), ERR_OK);
-    for (int i = 0; i < 20000 && !job_ended(job); i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    assert_true(job_ended(job));
-    assert_true(atomic_load(&submitted) > 0);
-    assert_false(early);
-    assert_true(atomic_load(&export.told));
+    return job;
+}
 
+/* Whether what is told of the job has this text. */
+static bool says(struct user_job *job, const char *text)
+{
+    _cleanup_strb_ struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    job_put(job, 0, INT64_MAX, &w, NULL);
+    assert_false(out.failed);
+    return strstr(out.data, text);
+}
+
+static void until_it_says(struct user_job *job, const char *text)
+{
+    bool said = false;
+    for (int i = 0; i < 20000 && !(said = says(job, text)); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_true(said);
+}
+
+static void end(struct user_job *job)
+{
     job_unref(job);
     jobs_free(jobs);
     array_unref(u);
@@ -120,8 +159,55 @@ static void test_a_slice_is_waited_for(void **state)
     assert_int_equal(mem_live(), 0);
 }
 
+static void test_a_slice_is_waited_for(void **state)
+{
+    (void)state;
+    struct user_job *job = start();
+    until_it_says(job, "\"done\"");
+    assert_true(atomic_load(&submitted) > 0);
+    assert_false(early);
+    assert_true(atomic_load(&export.told));
+    end(job);
+}
+
+/* It says what it waits for, looks again, and goes on when they leave it the time of a step. */
+static void test_others_that_write_all_the_time_do_not_end_it(void **state)
+{
+    (void)state;
+    atomic_store(&crowded, true);
+    struct user_job *job = start();
+    until_it_says(job, "others write to the arrays more often");
+    assert_true(says(job, "\"running\"") && says(job, "\"step\":0"));
+    const int tries = atomic_load(&in_vain);
+    assert_true(tries >= PROGRAM_AGAIN_MOST);
+    for (int i = 0; i < 20000 && atomic_load(&in_vain) == tries; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    assert_true(atomic_load(&in_vain) > tries);
+    atomic_store(&crowded, false);
+    until_it_says(job, "\"done\"");
+    assert_true(says(job, "\"step\":20"));
+    end(job);
+}
+
+/* One that waits so is stopped like any other. */
+static void test_it_can_be_stopped_meanwhile(void **state)
+{
+    (void)state;
+    atomic_store(&crowded, true);
+    struct user_job *job = start();
+    until_it_says(job, "others write to the arrays more often");
+    job_cancel(job);
+    until_it_says(job, "\"cancelled\"");
+    atomic_store(&crowded, false);
+    end(job);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_slice_is_waited_for)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_slice_is_waited_for),
+        cmocka_unit_test(test_others_that_write_all_the_time_do_not_end_it),
+        cmocka_unit_test(test_it_can_be_stopped_meanwhile),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
