@@ -158,6 +158,8 @@ bool array_same_buffer(const struct array *a, const struct array *b);
 bool array_same_elements(const struct array *a, const struct array *b);
 /* Names the memory that an array and its views share: for locks. Never repeats in a process. */
 uint64_t array_buffer_id(const struct array *a);
+/* The same, but that what takes another's place has one of its own: for what is known of bytes. */
+uint64_t array_memory_id(const struct array *a);
 /* A new array, unseen by others yet, is to take the place of another: its memory gets that id. */
 void array_take_place(struct array *a, const struct array *of);
 uint32_t array_buffer_refs(const struct array *a); /* arrays on its buffer, itself among them */
@@ -392,6 +394,8 @@ bool array_is_whole(const struct array *a);
 enum dtype array_buffer_dtype(const struct array *a);
 enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
                               void *user, struct download **ret, struct err *e) must_check;
+/* Whether the work that was to write to it is over, so that a download need not wait. */
+bool array_is_settled(const struct array *a);
 
 /* Bytes on their way into an array: staged, then published whole by one of the finishes. Aborting,
  * or failing half-way, changes nothing. */

@@ -64,7 +64,7 @@ struct buffer {
     struct storage *storage;
     int64_t nbytes;
     int device;
-    uint64_t id; /* array_buffer_id */
+    uint64_t id, made; /* array_buffer_id, array_memory_id */
     _Atomic uint64_t version;
     /* not ended; with the lock held while the first comes: the storage stays until the last goes */
     _Atomic uint32_t exports, exports_write, exports_sealed;

@@ -344,7 +344,7 @@ struct array *array_over(struct engine *g, struct storage *take_st, enum dtype d
     b->storage = take_st;
     b->nbytes = nbytes;
     b->device = take_st->device;
-    b->id = engine_next_version(g);
+    b->id = b->made = engine_next_version(g);
     atomic_init(&b->version, b->id);
     atomic_init(&a->refs, 1);
     a->buffer = b;
@@ -511,6 +511,11 @@ bool array_same_elements(const struct array *a, const struct array *b)
 uint64_t array_buffer_id(const struct array *a)
 {
     return a->buffer->id;
+}
+
+uint64_t array_memory_id(const struct array *a)
+{
+    return a->buffer->made;
 }
 
 void array_take_place(struct array *a, const struct array *of)

@@ -111,6 +111,15 @@ static bool settled(const struct storage *st)
            ops->passed((struct fence){st->writer.stream->stream, st->writer.ticket});
 }
 
+bool array_is_settled(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool is = settled(buffer_storage(a->buffer));
+    pthread_mutex_unlock(&g->lock);
+    return is;
+}
+
 /* With the lock held: what the storage's contents are read through. */
 static enum err_code open_storage(struct download *d, struct storage *st, struct err *e)
 {

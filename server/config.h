@@ -43,6 +43,7 @@ struct config {
     /* state */
     char *state_dir;      /* NULL: nothing is kept */
     double state_timeout; /* seconds, 0: as long as it takes */
+    double state_wait;    /* seconds */
     bool state_ignore;
 
     /* sessions */

@@ -9,6 +9,7 @@
 struct snapshot {
     struct gate gate;
     struct state_report report;
+    struct state_gaps gaps;
     enum err_code code;
     struct err e;
 };
@@ -18,6 +19,22 @@ static void taken(void *user, enum err_code code)
     struct snapshot *s = user;
     s->code = code;
     gate_wake(&s->gate);
+}
+
+static void put_gaps(struct json_writer *w, const struct state_gaps *gaps)
+{
+    json_put_key(w, "gaps");
+    json_open_list(w);
+    for (size_t i = 0; i < gaps->n; i++) {
+        const struct state_gap *g = &gaps->items[i];
+        json_open_object(w);
+        json_put_member_string(w, "id", g->id);
+        json_put_member_string(w, "principal", g->principal);
+        json_put_member_string(w, "contents", g->earlier ? "earlier" : "none");
+        json_put_member_string(w, "reason", g->reason);
+        json_close_object(w);
+    }
+    json_close_list(w);
 }
 
 static void finish(struct request *req)
@@ -33,7 +50,9 @@ static void finish(struct request *req)
     json_open_object(&w);
     meta_put_time(&w, "taken", r->taken_us);
     json_put_member_i64(&w, "arrays", r->arrays);
+    json_put_member_i64(&w, "earlier", r->earlier);
     json_put_member_i64(&w, "left_out", r->left_out);
+    put_gaps(&w, &s->gaps);
     json_put_member_i64(&w, "bytes", r->bytes);
     json_put_member_i64(&w, "reused", r->reused);
     json_put_member_double(&w, "seconds", r->seconds);
@@ -55,7 +74,7 @@ static enum err_code begin(struct request *req, struct err *e)
     *s = (struct snapshot){.e = ERR_INIT};
     gate_init(&s->gate, req);
     req->state = s;
-    return state_snapshot(state, &s->report, &s->e, taken, s, e);
+    return state_snapshot(state, &s->report, &s->gaps, &s->e, taken, s, e);
 }
 
 void snapshot_post(struct request *req)

@@ -134,16 +134,19 @@ static enum err_code open_state(struct server *s, struct err *e)
     return r == ERR_OK && s->state ? state_restore(s->state, e) : r;
 }
 
-/* With no request and no job left, or none but those that do not end. */
-static enum err_code save_state(struct server *s)
+/* With no request and no job left, or none but those that do not end. False where not all is there
+ * as it is now: the log says what. */
+static bool save_state(struct server *s)
 {
     struct state_report report;
     struct err e = ERR_INIT;
     enum err_code r = s->state ? state_save(s->state, &report, &e) : ERR_OK;
-    if (r != ERR_OK)
+    if (r != ERR_OK) {
         log_event(LOG_ERROR, "the state was not written; the last snapshot is as it was", "reason",
                   e.message, NULL);
-    return r;
+        return false;
+    }
+    return !s->state || report.missing + report.earlier == 0;
 }
 
 /* Before HTTP: requests look for it. */
@@ -403,7 +406,7 @@ static int run(const struct config *config)
         if (!atomic_load(&s.device_lost)) {
             jobs_free(ended ? s.jobs : NULL);
             s.jobs = ended ? NULL : s.jobs;
-            if (save_state(&s) != ERR_OK)
+            if (!save_state(&s))
                 status = EXIT_FAILED;
         }
         lost_leave(s.lost);

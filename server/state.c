@@ -120,14 +120,16 @@ int64_t state_restored_us(const struct state *t)
 
 static void log_report(const char *what, const struct state_report *r)
 {
-    char arrays[24], bytes[24], reused[24], seconds[24], left_out[24];
+    char arrays[24], bytes[24], reused[24], seconds[24], earlier[24], left_out[24];
     snprintf(arrays, sizeof arrays, "%lld", (long long)r->arrays);
     snprintf(bytes, sizeof bytes, "%lld", (long long)r->bytes);
     snprintf(reused, sizeof reused, "%lld", (long long)r->reused);
     snprintf(seconds, sizeof seconds, "%.3f", r->seconds);
+    snprintf(earlier, sizeof earlier, "%lld", (long long)r->earlier);
     snprintf(left_out, sizeof left_out, "%lld", (long long)r->left_out);
-    log_event(r->left_out ? LOG_WARN : LOG_INFO, what, "arrays", arrays, "bytes", bytes, "reused",
-              reused, "seconds", seconds, r->left_out ? "left_out" : NULL, left_out, NULL);
+    bool gaps = r->earlier || r->left_out;
+    log_event(gaps ? LOG_WARN : LOG_INFO, what, "arrays", arrays, "bytes", bytes, "reused", reused,
+              "seconds", seconds, gaps ? "earlier" : NULL, earlier, "left_out", left_out, NULL);
 }
 
 /* --- restoring --- */
@@ -167,12 +169,17 @@ enum err_code state_restore(struct state *t, struct err *e)
     if (r == ERR_OK && !there)
         return ERR_OK;
     if (r == ERR_OK) {
+        if (reader.without_pointer)
+            log_event(LOG_WARN,
+                      "the state's 'current' is missing: the last whole snapshot is taken",
+                      "folder", t->server->config->state_dir, NULL);
         r = state_read_all(t->server, &reader, &t->kept, &report, e);
         state_read_close(&reader);
     }
     if (r != ERR_OK)
         return refuse(t, e);
-    state_dir_tidy(t->dir);
+    if (!reader.without_pointer)
+        state_dir_tidy(t->dir, (uint64_t)report.beside);
     t->restored_us = report.taken_us;
     report.seconds = 1e-9 * (double)(clock_ns() - begun);
     log_report("restored", &report);
@@ -182,11 +189,12 @@ enum err_code state_restore(struct state *t, struct err *e)
 /* --- snapshots --- */
 
 static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic bool *stop,
-                          struct state_report *ret, struct err *e)
+                          struct state_report *ret, struct state_gaps *gaps, struct err *e)
 {
     uint64_t begun = clock_ns();
     struct state_report r = {0};
-    enum err_code code = state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &r, e);
+    enum err_code code =
+        state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &r, gaps, e);
     r.seconds = 1e-9 * (double)(clock_ns() - begun);
     pthread_mutex_lock(&t->lock);
     t->taken += code == ERR_OK;
@@ -204,6 +212,7 @@ static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic b
 struct order {
     struct state *state;
     struct state_report *report;
+    struct state_gaps *gaps;
     struct err *e;
     void (*done)(void *user, enum err_code code);
     void *user;
@@ -222,7 +231,7 @@ static void *on_demand(void *arg)
 {
     struct order o = *(struct order *)arg;
     mem_free(arg);
-    enum err_code code = take(o.state, 0, &o.state->stop, o.report, o.e);
+    enum err_code code = take(o.state, 0, &o.state->stop, o.report, o.gaps, o.e);
     rest(o.state);
     o.done(o.user, code);
     return NULL;
@@ -242,9 +251,9 @@ static enum err_code may_begin(struct state *t, struct err *e)
     return r;
 }
 
-enum err_code state_snapshot(struct state *t, struct state_report *ret, struct err *ret_e,
-                             void (*done)(void *user, enum err_code code), void *user,
-                             struct err *e)
+enum err_code state_snapshot(struct state *t, struct state_report *ret, struct state_gaps *gaps,
+                             struct err *ret_e, void (*done)(void *user, enum err_code code),
+                             void *user, struct err *e)
 {
     pthread_t thread;
     enum err_code r = may_begin(t, e);
@@ -252,7 +261,7 @@ enum err_code state_snapshot(struct state *t, struct state_report *ret, struct e
         return r;
     struct order *o = mem_alloc(sizeof *o);
     if (o) {
-        *o = (struct order){t, ret, ret_e, done, user};
+        *o = (struct order){t, ret, gaps, ret_e, done, user};
         if (pthread_create(&thread, NULL, on_demand, o) == 0) {
             pthread_detach(thread);
             return ERR_OK;
@@ -279,7 +288,7 @@ enum err_code state_save(struct state *t, struct state_report *ret, struct err *
     static const _Atomic bool never;
     double most = t->server->config->state_timeout;
     state_stop(t);
-    return take(t, most > 0 ? clock_ns() + (uint64_t)(most * 1e9) : 0, &never, ret, e);
+    return take(t, most > 0 ? clock_ns() + (uint64_t)(most * 1e9) : 0, &never, ret, NULL, e);
 }
 
 /* --- figures --- */
@@ -309,5 +318,7 @@ void state_metrics(struct state *t, struct strb *out)
           1e-6 * (double)r.taken_us);
     gauge(out, "arrayd_snapshot_bytes", "Size of that.", (double)r.bytes);
     gauge(out, "arrayd_snapshot_seconds", "What it took.", r.seconds);
+    gauge(out, "arrayd_snapshot_earlier", "Arrays that it has earlier contents of.",
+          (double)r.earlier);
     gauge(out, "arrayd_snapshot_left_out", "Arrays that are not in it.", (double)r.left_out);
 }

@@ -15,6 +15,8 @@
 
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
+#include "server/accounts.h"
+#include "server/handles.h"
 
 struct server;
 struct state;
@@ -22,10 +24,25 @@ struct state;
 struct state_report {
     int64_t taken_us; /* microseconds since 1970: the moment that it shows, more or less */
     int64_t arrays;   /* handles */
-    int64_t left_out; /* of them; each has been logged */
+    int64_t earlier;  /* of them, with the contents of an earlier snapshot; each has been logged */
+    int64_t left_out; /* not among them, as well */
+    int64_t missing;  /* of those: somebody could have read them */
     int64_t bytes;    /* of data and manifest */
     int64_t reused;   /* of them: in files that the last snapshot had already */
+    int64_t beside;   /* restored: an older snapshot that stays; 0: none */
     double seconds;
+};
+
+/* The first of what a snapshot has earlier contents of, or none. */
+#define STATE_GAPS 100
+struct state_gap {
+    char id[ID_SIZE], principal[PRINCIPAL_SIZE];
+    const char *reason;
+    bool earlier;
+};
+struct state_gaps {
+    struct state_gap items[STATE_GAPS];
+    size_t n;
 };
 
 /* The folder of the server's configuration; *ret is NULL where it names none. Errors as
@@ -43,12 +60,12 @@ int64_t state_restored_us(const struct state *t);
 /* Prometheus text; t may be NULL: nothing is said. */
 void state_metrics(struct state *t, struct strb *out);
 
-/* A snapshot while requests go on, by a thread of its own; `done` is told at the end, with *ret
- * written or e set, unless this call fails: ERR_CONFLICT while there is another, ERR_DRAINING,
- * ERR_OUT_OF_MEMORY. */
-enum err_code state_snapshot(struct state *t, struct state_report *ret, struct err *ret_e,
-                             void (*done)(void *user, enum err_code code), void *user,
-                             struct err *e) must_check;
+/* A snapshot while requests go on, by a thread of its own; `done` is told at the end, with *ret and
+ * *gaps written or e set, unless this call fails: ERR_CONFLICT while there is another,
+ * ERR_DRAINING, ERR_OUT_OF_MEMORY. */
+enum err_code state_snapshot(struct state *t, struct state_report *ret, struct state_gaps *gaps,
+                             struct err *ret_e, void (*done)(void *user, enum err_code code),
+                             void *user, struct err *e) must_check;
 /* From here on there are no such snapshots; one that is under way is given up. */
 void state_stop(struct state *t); /* NULL allowed */
 

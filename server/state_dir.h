@@ -4,9 +4,11 @@
  *     lock                 held by the process that uses the folder
  *     current              the pointer: format, folder, SHA-256 of the manifest
  *     snapshot-N/manifest.json
+ *     snapshot-N/current         what the pointer to it is
  *     snapshot-N/data            small memories
  *     snapshot-N/memory-M-K      a large one; first written in snapshot M, a hard link since
- *     refused-N/, current.refused   put aside by --state-ignore; never touched again
+ *     refused-N/, current.refused, current.refused-K   put aside by --state-ignore; never touched
+ *                                again
  *
  * Called by state*.c, one thread at a time. Blocks on the disk. Errors: ERR_DISK_FULL where there
  * is no room (ENOSPC, EDQUOT, EFBIG), else ERR_STATE, with what the system said of which file. */
@@ -48,10 +50,16 @@ enum err_code state_write_close(struct state_writer *w, char ret[STATE_DIGEST],
 enum err_code state_write_drop(struct state_writer *w, struct err *e) must_check;
 /* A file of the last snapshot is one of this too: false where it cannot be. */
 bool state_write_again(struct state_writer *w, const char *file);
-/* The snapshot is complete, on the disk, and the one that counts from now on; all older ones go.
- * The writer is over in any case; where it fails, the last snapshot is as it was. */
+/* Between open and close, instead of what is written: n bytes of a file of the last snapshot, with
+ * their sum. *ret_there: they are as that says; else nothing of it is there, as by drop. */
+enum err_code state_write_copy(struct state_writer *w, const char *file, int64_t at, int64_t n,
+                               const char *digest, bool *ret_there, struct err *e) must_check;
+/* The older snapshot that stays where this one is not complete; 0: there is none. */
+uint64_t state_write_beside(const struct state_writer *w);
+/* The snapshot is whole, on the disk, and the one that counts from now on; older ones go, but for
+ * that one. The writer is over in any case; where it fails, the last snapshot is as it was. */
 enum err_code state_write_commit(struct state_writer *take_w, const char *manifest, size_t n,
-                                 struct err *e) must_check;
+                                 bool complete, struct err *e) must_check;
 void state_write_abort(struct state_writer *take_w);
 
 /* --- the last complete one --- */
@@ -64,16 +72,19 @@ struct state_reader {
     char name[STATE_FILE];
     char *manifest; /* of n bytes, held against its sum; mem_free */
     size_t n;
+    bool without_pointer; /* `current` is missing: by the snapshot's own */
 };
-/* *ret_there: there is one. ERR_STATE for anything but a sound one of this format. */
+/* *ret_there: there is one. ERR_STATE for anything but a sound one of this format; and where there
+ * are snapshots without any pointer, which may be whole. */
 enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
                               struct err *e) must_check;
 enum err_code state_read(struct state_reader *r, const char *file, int64_t at, void *to, size_t n,
                          struct err *e) must_check;
 void state_read_close(struct state_reader *r);
 
-/* Removes what a process that ended too early has left behind. Only where there is a snapshot. */
-void state_dir_tidy(struct state_dir *d);
+/* The last snapshot, which has been read, stays, as does the one of that number (0: none). What a
+ * process that ended too early has left behind is removed. */
+void state_dir_tidy(struct state_dir *d, uint64_t beside);
 /* Puts what there is aside, sound or not: afterwards there is no snapshot. */
 enum err_code state_dir_refuse(struct state_dir *d, struct err *e) must_check;
 

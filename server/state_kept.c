@@ -5,26 +5,26 @@
 #include "server/table.h"
 
 struct state_kept {
-    uint64_t version;
+    uint64_t memory;
     struct state_kept_file file;
     UT_hash_handle hh;
 };
 
-const struct state_kept_file *state_kept_find(struct state_kept *const *t, uint64_t version)
+const struct state_kept_file *state_kept_find(struct state_kept *const *t, uint64_t memory)
 {
     struct state_kept *x;
-    HASH_FIND(hh, *t, &version, sizeof version, x);
+    HASH_FIND(hh, *t, &memory, sizeof memory, x);
     return x ? &x->file : NULL;
 }
 
-void state_kept_add(struct state_kept **t, uint64_t version, const struct state_kept_file *file)
+void state_kept_add(struct state_kept **t, uint64_t memory, const struct state_kept_file *file)
 {
-    struct state_kept *x = state_kept_find(t, version) ? NULL : mem_calloc(1, sizeof *x);
+    struct state_kept *x = state_kept_find(t, memory) ? NULL : mem_calloc(1, sizeof *x);
     if (!x)
         return;
-    x->version = version;
+    x->memory = memory;
     x->file = *file;
-    HASH_ADD(hh, *t, version, sizeof version, x);
+    HASH_ADD(hh, *t, memory, sizeof memory, x);
     if (!x->hh.tbl)
         mem_free(x);
 }

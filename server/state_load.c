@@ -190,6 +190,13 @@ static enum err_code move_out(struct loader *l, struct engine_stream *s, struct 
     return ERR_OK;
 }
 
+/* When the contents were these: that may be an earlier snapshot's time. */
+static enum err_code taken(struct loader *l, struct json v, int64_t *ret_us)
+{
+    *ret_us = l->taken_us;
+    return json_present(json_member(v, "taken_us")) ? get_i64(l, v, "taken_us", ret_us) : ERR_OK;
+}
+
 static enum err_code load_memory(struct loader *l, size_t number, struct account *account)
 {
     struct json v = l->memories[number], x;
@@ -203,6 +210,7 @@ static enum err_code load_memory(struct loader *l, size_t number, struct account
     TRY(get_text(l, v, "file", file.name, sizeof file.name));
     TRY(get_i64(l, v, "at", &at));
     TRY(get_i64(l, v, "bytes", &nbytes));
+    TRY(taken(l, v, &file.taken_us));
     TRY(get_text(l, v, "sha256", file.digest, sizeof file.digest));
     TRY(json_require(v, "dtype", &x, l->e));
     TRY(json_get_dtype(x, &dtype, l->e));
@@ -223,8 +231,11 @@ static enum err_code load_memory(struct loader *l, size_t number, struct account
     }
     TRY(upload_finish_new(u, dtype, 1, &nbytes, false, &l->bases[number], l->e));
     l->report.bytes += nbytes;
-    if (strcmp(file.name, "data") != 0)
-        state_kept_add(l->kept, array_version(l->bases[number]), &file);
+    file.at = at;
+    file.nbytes = nbytes;
+    file.dtype = dtype;
+    file.version = array_version(l->bases[number]);
+    state_kept_add(l->kept, array_memory_id(l->bases[number]), &file);
     return host ? move_out(l, s, l->bases[number]) : ERR_OK;
 }
 
@@ -296,8 +307,10 @@ static enum err_code enter(struct loader *l, struct json v, struct session *s,
 {
     if (!l->bases[number])
         TRY(load_memory(l, (size_t)number, s->account));
+    int64_t of_us;
+    TRY(taken(l, l->memories[number], &of_us));
     TRY(make_array(l, v, l->bases[number], &h->array));
-    enum err_code r = handle_restore(s->handles, h, l->taken_us, l->e);
+    enum err_code r = handle_restore(s->handles, h, of_us, l->e);
     array_unref(h->array);
     l->report.arrays++;
     return r;
@@ -416,6 +429,8 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
         return err_set(l->e, ERR_STATE, "the snapshot is of format %lld, this version knows %d",
                        (long long)version, STATE_VERSION);
     TRY(get_i64(l, doc, "taken_us", &l->taken_us));
+    if (json_present(json_member(doc, "beside")))
+        TRY(get_i64(l, doc, "beside", &l->report.beside));
     TRY(get_list(l, doc, "memories", &list));
     l->n_memories = json_count(list);
     l->memories = arena_alloc_array(arena, l->n_memories, sizeof *l->memories);

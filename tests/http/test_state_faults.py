@@ -136,6 +136,52 @@ def test_foreign_and_newer(sound, folder):
     pointer.unlink()
     pointer.mkdir()
     assert "is not restored" in refused(folder)
+    pointer.rmdir()
+    os.mkfifo(pointer)
+    assert "not a file" in refused(folder)
+    data = sound() / "data"
+    data.unlink()
+    os.mkfifo(data)
+    assert "not a file" in refused(folder)
+
+
+def test_without_current(sound, folder, kept):
+    """The last whole snapshot has a pointer of its own, and is taken, with a word; one that never counted is not."""
+    snapshot = sound()
+    torn = folder / "snapshot-7"
+    shutil.copytree(snapshot, torn)
+    (torn / "manifest.json").write_bytes((snapshot / "manifest.json").read_bytes()[:-1])
+    shutil.copytree(snapshot, folder / "snapshot-5")  # whose pointer is another's
+    (folder / "current").unlink()
+    d, c = kept()
+    assert names(c) == ["a", "v", "g", "large"] and "'current' is missing" in d.log()
+    assert (folder / "snapshot-1").exists()
+    assert c.expect(200, c.post("/v1/snapshot")).json()["reused"] == 1 << 20
+    assert [p.name for p in folder.glob("snapshot-*")] == ["snapshot-8"]
+    killed(d, c)
+    d, c = kept()
+    assert names(c) == ["a", "v", "g", "large"] and "missing" not in d.log()
+    killed(d, c)
+    # an older version's has none: whether it is whole nobody can say
+    snapshot = sound()
+    (folder / "current").unlink()
+    (snapshot / "current").unlink()
+    assert "current is missing, and there is snapshot-1" in refused(folder) and snapshot.exists()
+    d, c = kept("--state-ignore")
+    assert names(c) == [] and (folder / "refused-1" / "manifest.json").exists()
+    c.close()
+
+
+def test_a_first_snapshot_that_was_not_finished(folder, kept):
+    """It is nothing to start with, and no reason not to start."""
+    (folder / "snapshot-1").mkdir(parents=True)
+    (folder / "snapshot-1" / "data").write_bytes(b"some")
+    (folder / "current.new").write_text("arrayd")
+    d, c = kept()
+    c.upload(np.arange(3), "a")
+    c.expect(200, c.post("/v1/snapshot"))
+    assert [p.name for p in folder.glob("snapshot-*")] == ["snapshot-2"]
+    c.close()
 
 
 def test_put_aside(sound, folder, kept):
@@ -158,6 +204,19 @@ def test_put_aside(sound, folder, kept):
         d.stop()
         aside = folder / "current.refused" if damage == "current" else next(folder.glob("refused-*")) / "data"
         assert aside.read_bytes() == bad and (next(folder.glob("refused-*")) / "manifest.json").exists()
+
+
+def test_put_aside_again(sound, folder, kept):
+    """What was put aside is not overwritten by what is."""
+    sound()
+    for k in ("", "-2", "-3"):
+        (next(folder.glob("snapshot-*")) / "manifest.json").write_text("damaged")
+        bad = (folder / "current").read_bytes()
+        d, c = kept("--state-ignore")
+        c.close()
+        d.stop()
+        assert (folder / f"current.refused{k}").read_bytes() == bad
+    assert len(list(folder.glob("refused-*"))) == 3 and len({p.read_bytes() for p in folder.glob("current*")}) == 4
 
 
 def test_one_process_at_a_time(kept, folder):
@@ -293,8 +352,10 @@ def test_a_small_file_system(kept, folder, tmp_path):
 
 
 def test_no_time(kept):
-    """What does not fit --state-timeout is left out, and named; the smallest come first."""
+    """What does not fit --state-timeout is left out, and named, and the exit status says so; what has not changed
+    fits always, and what the last snapshot has stays."""
     d, c = kept("--state-timeout", "0.000001")
+    d.expected = 1
     a = c.create(shape=[10], name="a")
     v = c.expect(201, c.post("/v1/arrays/a/views", {"index": "1:", "name": "v"})).json()
     c.close()
@@ -306,10 +367,44 @@ def test_no_time(kept):
     d, c = kept("--state-timeout", "0")
     assert names(c) == [] and c.info()["limits"]["state_timeout"] == 0
     c.create(shape=[1 << 20], name="large")
+    c.create(shape=[1 << 20], name="changed")
+    c.create(shape=[10], name="small")
     c.close()
     d.stop()
+    d, c = kept("--state-timeout", "0.000001")
+    assert names(c) == ["large", "changed", "small"]
+    was = c.info()["state"]["restored_from"]
+    for name in ("changed", "small"):
+        c.expect(200, c.post("/v1/evaluate", {"expr": f"{name} + 1", "out": name}))
+    c.create(shape=[10], name="new")
+    c.close()
+    d.expected = 1
+    d.stop()
+    assert "earlier=2 left_out=1" in d.log() and d.log().count('reason="no time"') == 3
     d, c = kept()
-    assert names(c) == ["large"]
+    assert names(c) == ["large", "changed", "small"]
+    assert c.meta("large")["restored_from"] > was == c.meta("changed")["restored_from"] == c.meta("small")["restored_from"]
+    assert not c.download("changed").any() and not c.download("small").any()
+    c.close()
+
+
+def test_link_or_copy(kept, folder):
+    """What stands in is held against its sum where it is copied: damaged meanwhile, it does not, and the snapshot
+    that had it stays."""
+    d, c = kept("--state-timeout", "0.000001")
+    c.create(shape=[10], name="a", fill=1)
+    c.expect(200, c.post("/v1/snapshot"))
+    c.expect(200, c.post("/v1/evaluate", {"expr": "a + 1", "out": "a"}))
+    data = folder / "snapshot-1" / "data"
+    data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
+    c.close()
+    d.expected = 1
+    d.stop()
+    assert "left_out=1" in d.log() and data.exists()
+    d, c = kept()
+    assert names(c) == [] and data.exists()
+    c.expect(200, c.post("/v1/snapshot"))
+    assert not data.exists()
     c.close()
 
 
