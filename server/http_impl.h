@@ -34,6 +34,7 @@ struct listener {
     struct MHD_Daemon *mhd;
     int fd;
     char *unix_path; /* NULL: TCP */
+    bool removed;    /* the path */
     bool loopback;   /* nobody reaches it from elsewhere */
     bool tls;
     bool admin;    /* health and metrics only */

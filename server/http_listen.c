@@ -155,15 +155,17 @@ enum err_code http_listen(struct http *h, struct err *e)
     return ERR_OK;
 }
 
+/* A path is removed while its socket is there, and once: afterwards it may be another daemon's. */
 void http_listen_close(struct http *h)
 {
     for (size_t i = 0; i < h->n_listeners; i++) {
         struct listener *l = &h->listeners[i];
+        if (l->unix_path && !l->removed)
+            unlink(l->unix_path);
+        l->removed = true;
         if (l->fd >= 0)
             close(l->fd);
         l->fd = -1;
-        if (l->unix_path)
-            unlink(l->unix_path);
     }
 }
 

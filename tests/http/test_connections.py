@@ -1,7 +1,11 @@
 """How many connections one address, and one user, may have."""
 import socket
+import threading
 import time
 
+import numpy as np
+
+from conftest import until
 from test_framing import GET, ask, check_problem, request
 from test_http_front import connect, read_reply, settles
 
@@ -112,3 +116,21 @@ def test_connections_of_a_user(daemon_with, accounts):
         time.sleep(0.01)
     ann.close()
     settles(type("Admin", (), {"host": d.host, "port": d.admin_port}), "arrayd_http_requests_in_flight", 1)
+
+
+def test_the_next_daemon_may_have_the_path(daemon_with, tmp_path):
+    """A daemon that ends removes its socket's path once: another has it while the last request is still at work."""
+    path = tmp_path / "s"
+    first = daemon_with("--listen", f"unix:{path}", "--drain-timeout", "0")
+    c = first.client()
+    c.upload(np.ones(1000), "s")
+    work = threading.Thread(target=c.post, args=("/v1/evaluate", {"expr": "sum(sin(broadcast_to(s, [300000, 1000])))"}))
+    work.start()
+    until(lambda: "\narrayd_http_requests_waiting 1\n" in first.client().get("/metrics").body.decode())
+    first.proc.terminate()
+    until(lambda: not path.exists())
+    second = daemon_with(listen=f"unix:{path}")
+    first.stop()
+    work.join()
+    assert path.exists()
+    second.client().info()
