@@ -19,6 +19,11 @@ struct config_list {
     size_t n;
 };
 
+/* Of max-function-size, max-nodes and max-nesting. */
+#define MOST_FUNCTION_SIZE 16777216
+#define MOST_NODES         10000000
+#define MOST_NESTING       4000
+
 struct config {
     struct config_list listen, admin_listen;
     char *backend;

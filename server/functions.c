@@ -234,8 +234,10 @@ enum err_code functions_restore(struct functions *t, struct definition *take_d, 
     const char *name = take_d->function->name;
     fresh->d = take_d;
     pthread_mutex_lock(&t->lock);
-    if (find(t, name) || take_d->seq < t->next_seq)
-        r = err_set(e, ERR_CONFLICT, "the function '%s' is there already, or out of turn", name);
+    if (find(t, name))
+        r = err_set(e, ERR_CONFLICT, "there is a function '%s' already", name);
+    if (take_d->seq < t->next_seq)
+        take_d->seq = t->next_seq;
     if (r == ERR_OK) {
         HASH_ADD_KEYPTR(hh, t->by_name, name, strlen(name), fresh);
         r = fresh->hh.tbl ? ERR_OK : err_oom(e);

@@ -35,8 +35,9 @@ void functions_clear(struct functions *t);     /* deletes them all */
  * ERR_RECURSION, with the place in the definition; ERR_QUOTA for one too many. */
 enum err_code functions_define(struct functions *t, struct definition *take_d, bool replace,
                                bool *ret_replaced, struct err *e) must_check;
-/* The same of a definition of an earlier process (state.h), in its order and whatever it calls:
- * what was deleted since it was defined may be among that. ERR_CONFLICT for a taken name. */
+/* The same of a definition of an earlier process (state.h), in its order (one that comes later is
+ * younger) and whatever it calls: what was deleted since it was defined may be among that.
+ * ERR_CONFLICT for a taken name. */
 enum err_code functions_restore(struct functions *t, struct definition *take_d,
                                 struct err *e) must_check;
 enum err_code functions_delete(struct functions *t, const char *name, struct err *e) must_check;

@@ -146,9 +146,9 @@ struct handle_image {
 /* All handles of the principal, in the order they were made (mem_free). ERR_OUT_OF_MEMORY. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
                              struct err *e) must_check;
-/* One of them, in the table of a process that has just begun: in their order, whatever number is
- * allowed. A reference to the array is taken. ERR_CONFLICT for an id, name or number out of turn.
- */
+/* One of them, in the table of a process that has just begun: in their order (one that comes later
+ * is younger), whatever number is allowed. A reference to the array is taken. ERR_CONFLICT for a
+ * taken id or name. */
 enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
                              int64_t restored_us, struct err *e) must_check;
 

@@ -15,13 +15,14 @@
 #include "server/auth.h"
 #include "server/config.h"
 #include "server/server.h"
-#include "server/state_int.h"
+#include "server/state_passed.h"
 
 struct state {
     struct server *server;
     struct state_dir *dir;
     int64_t restored_us;
-    struct state_kept *kept; /* main's, then of who takes a snapshot */
+    struct state_kept *kept;    /* main's, then of who takes a snapshot, */
+    struct state_passed passed; /* as is this */
     _Atomic bool stop;
     pthread_mutex_t lock;
     pthread_cond_t idle;
@@ -109,6 +110,7 @@ void state_close(struct state *t)
     pthread_cond_destroy(&t->idle);
     pthread_mutex_destroy(&t->lock);
     state_kept_free(&t->kept);
+    passed_free(&t->passed);
     state_dir_close(t->dir);
     mem_free(t);
 }
@@ -156,6 +158,7 @@ static enum err_code refuse(struct state *t, struct err *e)
               NULL);
     auth_each(t->server->auth, forget, NULL);
     state_kept_free(&t->kept);
+    passed_free(&t->passed);
     return state_dir_refuse(t->dir, e);
 }
 
@@ -173,7 +176,7 @@ enum err_code state_restore(struct state *t, struct err *e)
             log_event(LOG_WARN,
                       "the state's 'current' is missing: the last whole snapshot is taken",
                       "folder", t->server->config->state_dir, NULL);
-        r = state_read_all(t->server, &reader, &t->kept, &report, e);
+        r = state_read_all(t->server, &reader, &t->kept, &t->passed, &report, e);
         state_read_close(&reader);
     }
     if (r != ERR_OK)
@@ -194,7 +197,7 @@ static enum err_code take(struct state *t, uint64_t deadline_ns, const _Atomic b
     uint64_t begun = clock_ns();
     struct state_report r = {0};
     enum err_code code =
-        state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &r, gaps, e);
+        state_write_all(t->server, t->dir, deadline_ns, stop, &t->kept, &t->passed, &r, gaps, e);
     r.seconds = 1e-9 * (double)(clock_ns() - begun);
     pthread_mutex_lock(&t->lock);
     t->taken += code == ERR_OK;

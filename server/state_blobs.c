@@ -192,23 +192,16 @@ static void finish(struct blobs *t, struct blob *b, bool there)
 
 /* --- what the last snapshot has --- */
 
-static bool link_again(struct blobs *t, struct blob *b, const struct state_kept_file *file)
-{
-    if (b->nbytes < APART || !state_write_again(t->writer, file->name))
-        return false;
-    b->file = *file;
-    t->report->reused += b->nbytes;
-    return true;
-}
-
 /* It has not changed since; but what is written outside changes without its version. */
 static void reuse(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
-    if (!file || file->version != array_version(b->array) || array_written_outside(b->array) ||
-        !link_again(t, b, file))
+    if (b->nbytes < APART || !file || file->version != array_version(b->array) ||
+        array_written_outside(b->array) || !state_write_again(t->writer, file->name))
         return;
+    b->file = *file;
     b->file.taken_us = t->report->taken_us;
+    t->report->reused += b->nbytes;
     finish(t, b, true);
 }
 
@@ -216,15 +209,12 @@ static void reuse(struct blobs *t, struct blob *b)
 static enum err_code stand_in(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
-    bool there = file && file->nbytes == b->nbytes;
+    bool there = false, linked = false;
     enum err_code r = ERR_OK;
-    if (there && !link_again(t, b, file)) {
-        b->file = *file;
-        r = state_write_open(t->writer, b->nbytes >= APART, b->file.name, &b->file.at, t->e);
-        if (r == ERR_OK)
-            r = state_write_copy(t->writer, file->name, file->at, b->nbytes, file->digest, &there,
-                                 t->e);
-    }
+    if (file && file->nbytes == b->nbytes)
+        r = state_kept_again(t->writer, file, &b->file, &there, &linked, t->e);
+    if (linked)
+        t->report->reused += b->nbytes;
     if (there) {
         b->file.version = 0; /* of no contents that it has now */
         b->dtype = file->dtype;

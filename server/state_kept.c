@@ -29,6 +29,21 @@ void state_kept_add(struct state_kept **t, uint64_t memory, const struct state_k
         mem_free(x);
 }
 
+enum err_code state_kept_again(struct state_writer *w, const struct state_kept_file *file,
+                               struct state_kept_file *ret, bool *ret_there, bool *ret_linked,
+                               struct err *e)
+{
+    const bool apart = strcmp(file->name, "data") != 0;
+    *ret = *file;
+    *ret_there = *ret_linked = apart && state_write_again(w, file->name);
+    if (*ret_there)
+        return ERR_OK;
+    enum err_code r = state_write_open(w, apart, ret->name, &ret->at, e);
+    if (r == ERR_OK)
+        r = state_write_copy(w, file->name, file->at, file->nbytes, file->digest, ret_there, e);
+    return r;
+}
+
 void state_kept_free(struct state_kept **t)
 {
     struct state_kept *x, *tmp;

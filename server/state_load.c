@@ -20,7 +20,7 @@
 #include "server/grid_json.h"
 #include "server/server.h"
 #include "server/share.h"
-#include "server/state_int.h"
+#include "server/state_passed.h"
 
 #define PIECE (1 << 20)
 
@@ -33,6 +33,9 @@ struct loader {
     struct engine_stream **streams; /* by device */
     struct state_bell bell;
     struct state_kept **kept;
+    struct state_passed *passed;
+    struct passed_memory **without; /* by number: there is no room for it */
+    struct config widest;           /* what a function may have been when it was defined */
     int64_t taken_us;
     struct state_report report;
     struct err *e;
@@ -197,46 +200,69 @@ static enum err_code taken(struct loader *l, struct json v, int64_t *ret_us)
     return json_present(json_member(v, "taken_us")) ? get_i64(l, v, "taken_us", ret_us) : ERR_OK;
 }
 
-static enum err_code load_memory(struct loader *l, size_t number, struct account *account)
-{
-    struct json v = l->memories[number], x;
-    int64_t at, nbytes, device;
-    bool host;
-    enum dtype dtype;
+/* A memory's entry. */
+struct stored {
     struct state_kept_file file;
+    int device;
+    bool host;
+};
+
+static enum err_code read_entry(struct loader *l, struct json v, struct stored *ret)
+{
+    struct state_kept_file *file = &ret->file;
+    struct json x;
+    int64_t device;
+    TRY(get_text(l, v, "file", file->name, sizeof file->name));
+    TRY(get_i64(l, v, "at", &file->at));
+    TRY(get_i64(l, v, "bytes", &file->nbytes));
+    TRY(taken(l, v, &file->taken_us));
+    TRY(get_text(l, v, "sha256", file->digest, sizeof file->digest));
+    TRY(json_require(v, "dtype", &x, l->e));
+    TRY(json_get_dtype(x, &file->dtype, l->e));
+    TRY(get_i64(l, v, "device", &device));
+    TRY(get_bool(l, v, "host", &ret->host));
+    ret->device = device_of(l, device);
+    return dtype_size(file->dtype) == 1 && file->at <= INT64_MAX - file->nbytes
+               ? ERR_OK
+               : json_err(v, l->e, ERR_STATE, "this memory cannot be");
+}
+
+static bool is_room(const struct loader *l, const struct stored *m)
+{
+    struct backend_device d;
+    engine_device_info(l->server->engine, m->device, &d);
+    return d.memory_free >= m->file.nbytes;
+}
+
+/* *ret_room: there is any for it. */
+static enum err_code load_memory(struct loader *l, size_t number, struct stored *m,
+                                 struct account *account, bool *ret_room)
+{
+    struct state_kept_file *file = &m->file;
     char is[STATE_DIGEST];
     struct engine_stream *s;
     struct upload *u;
-    TRY(get_text(l, v, "file", file.name, sizeof file.name));
-    TRY(get_i64(l, v, "at", &at));
-    TRY(get_i64(l, v, "bytes", &nbytes));
-    TRY(taken(l, v, &file.taken_us));
-    TRY(get_text(l, v, "sha256", file.digest, sizeof file.digest));
-    TRY(json_require(v, "dtype", &x, l->e));
-    TRY(json_get_dtype(x, &dtype, l->e));
-    TRY(get_i64(l, v, "device", &device));
-    TRY(get_bool(l, v, "host", &host));
-    if (dtype_size(dtype) != 1 || at > INT64_MAX - nbytes)
-        return json_err(v, l->e, ERR_STATE, "this memory cannot be");
-    TRY(stream_of(l, device_of(l, device), &s));
-    TRY(upload_new(s, account, nbytes, state_bell_ring, &l->bell, &u, l->e));
-    enum err_code r = fill(l, u, file.name, at, nbytes, is);
-    if (r == ERR_OK && strcmp(is, file.digest) != 0)
-        r = json_err(v, l->e, ERR_STATE,
-                     "data: damaged: the SHA-256 of %lld bytes at %lld is wrong", (long long)nbytes,
-                     (long long)at);
+    *ret_room = true;
+    TRY(stream_of(l, m->device, &s));
+    enum err_code r = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, l->e);
+    if (r != ERR_OK) {
+        *ret_room = r != ERR_OUT_OF_MEMORY || is_room(l, m);
+        return *ret_room ? r : ERR_OK;
+    }
+    r = fill(l, u, file->name, file->at, file->nbytes, is);
+    if (r == ERR_OK && strcmp(is, file->digest) != 0)
+        r = json_err(l->memories[number], l->e, ERR_STATE,
+                     "data: damaged: the SHA-256 of %lld bytes at %lld is wrong",
+                     (long long)file->nbytes, (long long)file->at);
     if (r != ERR_OK) {
         upload_abort(u);
         return r;
     }
-    TRY(upload_finish_new(u, dtype, 1, &nbytes, false, &l->bases[number], l->e));
-    l->report.bytes += nbytes;
-    file.at = at;
-    file.nbytes = nbytes;
-    file.dtype = dtype;
-    file.version = array_version(l->bases[number]);
-    state_kept_add(l->kept, array_memory_id(l->bases[number]), &file);
-    return host ? move_out(l, s, l->bases[number]) : ERR_OK;
+    TRY(upload_finish_new(u, file->dtype, 1, &file->nbytes, false, &l->bases[number], l->e));
+    l->report.bytes += file->nbytes;
+    file->version = array_version(l->bases[number]);
+    state_kept_add(l->kept, array_memory_id(l->bases[number]), file);
+    return m->host ? move_out(l, s, l->bases[number]) : ERR_OK;
 }
 
 /* --- handles --- */
@@ -302,15 +328,30 @@ static enum err_code make_array(struct loader *l, struct json v, struct array *b
     return ERR_OK;
 }
 
-static enum err_code enter(struct loader *l, struct json v, struct session *s,
-                           struct handle_image *h, int64_t number)
+static enum err_code pass_array(struct loader *l, struct principal *p, struct json v,
+                                const struct handle_image *h, size_t number,
+                                const struct state_kept_file *file)
 {
-    if (!l->bases[number])
-        TRY(load_memory(l, (size_t)number, s->account));
-    int64_t of_us;
-    TRY(taken(l, l->memories[number], &of_us));
+    log_event(LOG_WARN, "there is no room for an array: it is not restored, and stays in the state",
+              "id", h->id, "principal", p->name, NULL);
+    return passed_add_array(l->passed, p, h->session, v, &l->without[number], l->memories[number],
+                            file, l->e);
+}
+
+static enum err_code enter(struct loader *l, struct principal *p, struct json v, struct session *s,
+                           struct handle_image *h, size_t number)
+{
+    struct stored m;
+    bool room = !l->without[number];
+    TRY(read_entry(l, l->memories[number], &m));
+    if (room && !l->bases[number])
+        TRY(load_memory(l, number, &m, s->account, &room));
+    if (!room)
+        return pass_array(l, p, v, h, number, &m.file);
     TRY(make_array(l, v, l->bases[number], &h->array));
-    enum err_code r = handle_restore(s->handles, h, of_us, l->e);
+    if (h->name[0] && handle_check_name(s->handles, h->name, NAME_NEW, NULL) != ERR_OK)
+        h->name[0] = '\0'; /* it was passed over before, and another has the name by now */
+    enum err_code r = handle_restore(s->handles, h, m.file.taken_us, l->e);
     array_unref(h->array);
     l->report.arrays++;
     return r;
@@ -337,25 +378,43 @@ static enum err_code restore_handle(struct loader *l, struct principal *p, struc
     _cleanup_session_ struct session *s = NULL;
     if (session_get(p->sessions, h.session, false, &s, NULL) != ERR_OK)
         return ERR_OK; /* deleted while the snapshot was begun */
-    return enter(l, v, s, &h, number);
+    return enter(l, p, v, s, &h, (size_t)number);
 }
 
 /* --- functions and shares --- */
+
+/* One that this version reads otherwise than the one that took it: its name may mean an operation
+ * by now. */
+static enum err_code pass_function(struct loader *l, struct principal *p, struct json v,
+                                   struct json definition, const struct err *why)
+{
+    struct json name = json_member(definition, "name");
+    log_event(LOG_WARN, "a function is not restored, and stays in the state", "name",
+              json_kind(name) == JSON_STRING ? json_text(name, &(size_t){0}) : "", "principal",
+              p->name, "reason", why->message, NULL);
+    return passed_add_function(l->passed, p, v, l->e);
+}
 
 static enum err_code restore_function(struct loader *l, struct principal *p, struct json v)
 {
     struct definition *d;
     struct json x;
+    struct err why = ERR_INIT;
     int64_t seq, created_us;
     TRY(get_i64(l, v, "seq", &seq));
     TRY(get_i64(l, v, "created_us", &created_us));
     TRY(json_require(v, "definition", &x, l->e));
-    TRY(function_json_read(l->server->config, x, NULL, &d, l->e));
-    d->seq = (uint64_t)seq;
-    d->created_us = created_us;
-    enum err_code r = functions_restore(p->functions, d, l->e);
-    if (r != ERR_OK)
-        function_unref(d->function);
+    enum err_code r = function_json_read(&l->widest, x, NULL, &d, &why);
+    if (r == ERR_OK) {
+        d->seq = (uint64_t)seq;
+        d->created_us = created_us;
+        r = functions_restore(p->functions, d, &why);
+        if (r != ERR_OK)
+            function_unref(d->function);
+    }
+    if (r != ERR_OUT_OF_MEMORY)
+        return r == ERR_OK ? r : pass_function(l, p, v, x, &why);
+    *l->e = why;
     return r;
 }
 
@@ -416,6 +475,10 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     TRY(each(l, p, v, "sessions", restore_session));
     TRY(each(l, p, v, "arrays", restore_handle));
     TRY(each(l, p, v, "functions", restore_function));
+    if (json_present(x = json_member(v, "passed_over"))) {
+        TRY(each(l, p, x, "arrays", restore_handle));
+        TRY(each(l, p, x, "functions", restore_function));
+    }
     limit_sessions(l, p);
     return ERR_OK;
 }
@@ -435,8 +498,10 @@ static enum err_code read_head(struct loader *l, struct arena *arena, struct jso
     l->n_memories = json_count(list);
     l->memories = arena_alloc_array(arena, l->n_memories, sizeof *l->memories);
     l->bases = mem_calloc(l->n_memories, sizeof(struct array *));
-    if (!l->memories || !l->bases)
+    l->without = arena_alloc_array(arena, l->n_memories, sizeof *l->without);
+    if (!l->memories || !l->bases || !l->without)
         return err_oom(l->e);
+    memset(l->without, 0, l->n_memories * sizeof *l->without);
     size_t i = 0;
     for (struct json x = json_first(list); json_present(x); x = json_next(x))
         l->memories[i++] = x;
@@ -474,9 +539,13 @@ static enum err_code settle(struct loader *l)
 }
 
 enum err_code state_read_all(struct server *s, struct state_reader *r, struct state_kept **kept,
-                             struct state_report *ret, struct err *e)
+                             struct state_passed *passed, struct state_report *ret, struct err *e)
 {
-    struct loader l = {.server = s, .reader = r, .kept = kept, .e = e};
+    struct loader l = {
+        .server = s, .reader = r, .kept = kept, .passed = passed, .widest = *s->config, .e = e};
+    l.widest.max_function_size = MOST_FUNCTION_SIZE;
+    l.widest.max_nodes = MOST_NODES;
+    l.widest.max_nesting = MOST_NESTING;
     int devices = engine_device_count(s->engine);
     _cleanup_arena_ struct arena *arena = arena_new(0);
     enum err_code code = arena ? state_bell_init(&l.bell, e) : err_oom(e);

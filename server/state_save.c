@@ -19,6 +19,7 @@
 #include "server/server.h"
 #include "server/share.h"
 #include "server/state_blobs.h"
+#include "server/state_passed.h"
 
 /* A handle: its text in saver.text. */
 struct entry {
@@ -41,6 +42,7 @@ struct saver {
     struct strb text; /* of all handles */
     struct blobs blobs;
     struct state_report report;
+    struct state_passed *passed;
     struct state_gaps *gaps; /* or NULL */
     enum err_code code;      /* of what a visit met */
     struct err *e;
@@ -243,6 +245,7 @@ static void put_owner(struct saver *v, struct json_writer *w, const struct owner
         v->report.arrays++;
     }
     json_close_list(w);
+    passed_put(v->passed, o->principal, w);
     json_close_object(w);
 }
 
@@ -271,6 +274,7 @@ static void put_manifest(struct saver *v, struct strb *out)
     HASH_ITER (hh, v->blobs.table, b, tmp) {
         put_blob(&w, b);
     }
+    passed_put_memories(v->passed, &w);
     json_close_list(&w);
     json_put_key(&w, "principals");
     json_open_list(&w);
@@ -308,6 +312,9 @@ static enum err_code write_snapshot(struct saver *v, struct state_dir *dir,
     if (r != ERR_OK)
         return r;
     r = blobs_write(&v->blobs);
+    if (r == ERR_OK)
+        r = passed_write(v->passed, v->blobs.writer, HASH_COUNT(v->blobs.table), &v->report.missing,
+                         v->e);
     if (r == ERR_OK) {
         put_manifest(v, &manifest);
         r = manifest.failed ? err_oom(v->e) : blobs_stopped(&v->blobs);
@@ -319,16 +326,19 @@ static enum err_code write_snapshot(struct saver *v, struct state_dir *dir,
     v->report.bytes += (int64_t)manifest.len;
     r = state_write_commit(v->blobs.writer, manifest.data, manifest.len, v->report.missing == 0,
                            v->e);
-    if (r == ERR_OK)
+    if (r == ERR_OK) {
         blobs_keep(&v->blobs, kept);
+        passed_written(v->passed);
+    }
     return r;
 }
 
 enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
                               const _Atomic bool *stop, struct state_kept **kept,
-                              struct state_report *ret, struct state_gaps *gaps, struct err *e)
+                              struct state_passed *passed, struct state_report *ret,
+                              struct state_gaps *gaps, struct err *e)
 {
-    struct saver v = {.server = s, .gaps = gaps, .e = e};
+    struct saver v = {.server = s, .passed = passed, .gaps = gaps, .e = e};
     v.blobs = (struct blobs){.engine = s->engine,
                              .kept = kept,
                              .deadline_ns = deadline_ns,

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "server/state_int.h"
+#include "server/state_passed.h"
 #include "tests/fuzz/fuzz_server.h"
 
 static char folder[] = "/tmp/arrayd-fuzz-XXXXXX";
@@ -94,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct session_limits limits = SESSION_LIMITS_DEFAULT;
     struct state_report report;
     struct state_kept *kept = NULL;
+    struct state_passed passed = {0};
     if (!server.engine)
         begin();
     struct state_reader r = {.dir = dir, .data = -1, .n = size};
@@ -103,12 +104,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK((r.folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) >= 0);
     FUZZ_CHECK((server.shares = shares_new(10)) != NULL);
     MUST(auth_new(server.engine, &limits, &accounts, &server.auth, &e));
-    enum err_code err = state_read_all(&server, &r, &kept, &report, &e);
+    enum err_code err = state_read_all(&server, &r, &kept, &passed, &report, &e);
     if (err)
         FUZZ_CHECK(e.code == err && *e.message && err != ERR_INTERNAL);
     else
         auth_each(server.auth, read_back, NULL);
     state_kept_free(&kept);
+    passed_free(&passed);
     state_read_close(&r);
     auth_free(server.auth);
     shares_free(server.shares);

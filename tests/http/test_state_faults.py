@@ -236,16 +236,6 @@ def test_no_folder(daemon_with, tmp_path):
     assert "No such file" in refused(tmp_path / "none" / "state")
 
 
-def test_limits_lowered(sound, kept, folder):
-    """What does not fit the device any more is no reason to lose it: the start fails, and nothing changes."""
-    sound()
-    said = refused(folder, "--memory-limit", "100")
-    assert "is not restored" in said and ("No memory" in said or "would exceed the limit of 100 bytes" in said)
-    d, c = kept()
-    assert names(c) == ["a", "v", "g", "large"]
-    c.close()
-
-
 def test_killed_at_any_moment(kept, folder):
     """Every restart has a snapshot that was complete: all arrays of one generation or a later one, each whole.
     a2 has a file of its own, which is linked into every second snapshot."""

@@ -1,0 +1,137 @@
+"""What a start cannot restore does not keep the rest from coming back, and is not lost: it stays in the state."""
+import hashlib
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def start(daemon_with, tmp_path):
+    """again(d, c, *options) ends a daemon and starts the next one on the same state; None: the first."""
+
+    def again(d, c, *args, **kw):
+        if d:
+            c.close()
+            d.stop()
+        d = daemon_with("--state-dir", tmp_path / "state", *args, **kw)
+        return d, d.client()
+
+    return again
+
+
+def names(c, what="arrays"):
+    return [x["name"] for x in c.list_all(f"/v1/{what}", what)]
+
+
+def change_manifest(tmp_path, old, new):
+    """As an older version would have written it."""
+    path, = tmp_path.glob("state/snapshot-*/manifest.json")
+    text = path.read_text()
+    assert old in text
+    text = text.replace(old, new)
+    path.write_text(text)
+    pointer = tmp_path / "state" / "current"
+    words = pointer.read_text().split()
+    pointer.write_text(" ".join(words[:3] + [hashlib.sha256(text.encode()).hexdigest()]) + "\n")
+
+
+def test_limits_of_functions_lowered(start):
+    """They hold for what comes later and for what is computed, not for what has been defined."""
+    d, c = start(None, None)
+    define = lambda name, expr: c.post("/v1/functions", {"name": name, "params": ["x"], "expr": expr})
+    c.expect(201, define("wide", "+".join(["x"] * 200)))
+    c.expect(201, define("deep", "(" * 100 + "x" + ")" * 100))
+    c.expect(201, define("plain", "x + 1"))
+    c.upload(np.arange(3.0), "a")
+    before = c.list_all("/v1/functions", "functions")
+    for option in (("--max-function-size", "64"), ("--max-nodes", "100"), ("--max-nesting", "20")):
+        d, c = start(d, c, *option)
+        assert c.list_all("/v1/functions", "functions") == before and c.evaluate("plain(a)").tolist() == [1, 2, 3]
+        which = "deep" if option[0] == "--max-nesting" else "wide"
+        c.fails(422, "expression_too_large", c.put(f"/v1/functions/{which}", {"params": ["x"], "expr": before[which == "deep"]["expr"]}))
+    d, c = start(d, c)
+    assert c.evaluate("wide(deep(a))").tolist() == [0, 200, 400]
+    c.close()
+
+
+def test_a_function_named_like_an_operation(start, tmp_path):
+    """A later version may have an operation of that name: the function stays in the state, for one that has none."""
+    d, c = start(None, None)
+    for name, expr in (("f", "x*2"), ("mine", "x + 1"), ("g", "mine(x)*3")):
+        c.expect(201, c.post("/v1/functions", {"name": name, "params": ["x"], "expr": expr}))
+    c.upload(np.arange(3.0), "a")
+    c.close()
+    d.stop()
+    change_manifest(tmp_path, '"mine"', '"sin"')
+    d, c = start(None, None)
+    assert names(c) == ["a"] and names(c, "functions") == ["f", "g"]
+    assert any("a function is not restored" in line and "name=sin" in line and "operation" in line for line in d.log().splitlines())
+    c.expect(200, c.post("/v1/snapshot"))
+    for _ in range(2):
+        d, c = start(d, c)
+        assert names(c, "functions") == ["f", "g"]
+    c.expect(201, c.post("/v1/functions", {"name": "later", "params": ["x"], "expr": "x"}))
+    c.close()
+    d.stop()
+    change_manifest(tmp_path, '"sin"', '"mine"')
+    d, c = start(None, None)
+    assert names(c, "functions") == ["f", "g", "later", "mine"] and "not restored" not in d.log()
+    assert c.evaluate("g(a)").tolist() == [3, 6, 9]
+    c.close()
+
+
+def test_no_room(start, tmp_path):
+    """Arrays that do not fit the device any more stay in the state, through snapshots and ends, until they do."""
+    d, c = start(None, None)
+    c.upload(np.arange(100.0), "small")
+    large = c.upload(np.arange(float(1 << 17)), "large")["id"]
+    c.expect(201, c.post("/v1/arrays/large/views", {"index": "::2", "name": "half"}))
+    middle = c.upload(np.full(10000, 3.0), "middle")["id"]
+    s = c.expect(201, c.post("/v1/sessions", {"name": "gone"})).json()["id"]
+    mine = c.clone(session=s)
+    mine.upload(np.ones(20000), "of_a_session")
+    mine.close()
+    tight = "--memory-limit", "20KiB"
+    d, c = start(d, c, *tight)
+    assert names(c) == ["small"] and c.info()["bytes_in_use"] == 800
+    assert sum("there is no room for an array" in line for line in d.log().splitlines()) == 4
+    c.fails(404, "not_found", c.get(f"/v1/arrays/{large}"))
+    c.upload(np.ones(3), "large")  # another one takes the name
+    for _ in range(2):
+        c.expect(200, c.post("/v1/snapshot"))
+    c.expect(204, c.delete(f"/v1/sessions/{s}"))
+    d, c = start(d, c, *tight)
+    assert names(c) == ["small", "large"]
+    assert sum("there is no room for an array" in line for line in d.log().splitlines()) == 3
+    d, c = start(d, c)
+    assert [a["name"] for a in c.list_all("/v1/arrays", "arrays") if "name" in a and a["name"]] == ["small", "large", "half", "middle"]
+    assert (c.download(large) == np.arange(float(1 << 17))).all() and (c.download("half") == np.arange(0, 1 << 17, 2)).all()
+    assert (c.download(middle) == 3).all() and (c.download("large") == 1).all()
+    assert c.meta("half")["view_of"] == large and "no room" not in d.log()
+    assert c.expect(200, c.post("/v1/snapshot")).json()["arrays"] == 5
+    assert len(list(tmp_path.glob("state/snapshot-*"))) == 1
+    c.close()
+
+
+def test_whose_account_has_gone(daemon_with, accounts, tmp_path):
+    """What an account had in the state goes with it, as what it had in memory does."""
+    for name in ("ann", "bob"):
+        accounts.add(name, role="operator")
+    run = lambda *args: daemon_with("--state-dir", tmp_path / "state", "--accounts", accounts.path, *args)
+    d = run()
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+    ann.upload(np.ones(5000), "a")
+    bob.upload(np.ones(5000), "b")
+    ann.close(), bob.close()
+    d.stop()
+    d = run("--memory-limit", "1KiB")
+    text = accounts.path.read_text()
+    accounts.write(text.replace("[bob]", "[other]"))
+    accounts.reload(d)
+    accounts.write(text)
+    accounts.reload(d)
+    d.stop()
+    d = run()
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+    assert names(ann) == ["a"] and names(bob) == []
+    ann.close(), bob.close()
