@@ -73,7 +73,7 @@ static enum err_code add(struct state_passed *t, const struct principal *p, stru
     struct passed_item *x = mem_calloc(1, sizeof *x);
     if (!x)
         return err_oom(e);
-    *x = (struct passed_item){.principal = p, .life = atomic_load(&p->life), .memory = memory};
+    *x = (struct passed_item){.principal = p, .memory = memory};
     if (memory)
         memcpy(x->session, session, ID_SIZE);
     enum err_code r = keep_text(&x->text, v, "memory", "", e);
@@ -129,7 +129,7 @@ void passed_free(struct state_passed *t)
 /* It is still somebody's. */
 static bool is_wanted(const struct passed_item *x)
 {
-    if (x->life != atomic_load(&x->principal->life))
+    if (atomic_load(&x->principal->gone))
         return false;
     _cleanup_session_ struct session *s = NULL;
     return !x->memory || session_get(x->principal->sessions, x->session, false, &s, NULL) == ERR_OK;

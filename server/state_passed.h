@@ -24,7 +24,6 @@ struct passed_memory {
 struct passed_item {
     struct passed_item *next;
     const struct principal *principal;
-    uint32_t life;                /* the principal's */
     struct passed_memory *memory; /* NULL: a function */
     char session[ID_SIZE];
     struct strb text; /* its members, but for the memory */
