@@ -1,10 +1,8 @@
 /* The accounts file, read and rewritten.
  *
- * The reader is the daemon's own and small: inih, which reads the configuration, cuts lines at 200
- * bytes, takes what it does not understand for something else and keeps no comments, and here every
- * mistake must be told with its line, because the answer to one is that the old accounts go on. The
- * same walk over lines serves the command that adds and removes tokens, so whatever an operator has
- * written in the file stays as it is.
+ * Every mistake is told with its line, because the answer to one is that the old accounts go on.
+ * The walk over lines (ini.c) that reads the file also serves the command that adds and removes
+ * tokens, so whatever an operator has written in the file stays as it is.
  *
  * Tokens are kept as plain SHA-256: they are 192 bits from the kernel's generator, not something a
  * person made up, so there is no dictionary to try and a slow, salted hash would guard nothing but
@@ -25,8 +23,7 @@
 
 #include "compute/base/mem.h"
 #include "server/config.h"
-
-#define TEXT_MAX (4u << 20)
+#include "server/ini.h"
 
 const struct quota_info quota_table[] = {
     {"device_memory", offsetof(struct quotas, device_memory), true},
@@ -88,79 +85,6 @@ size_t token_find(const struct token *tokens, size_t n, const char *token, size_
     return found;
 }
 
-/* --- lines --- */
-
-enum line_kind { LINE_EMPTY, LINE_SECTION, LINE_VALUE, LINE_BAD };
-
-/* Parts of a line, without the blanks around them. */
-struct part {
-    const char *at;
-    size_t n;
-};
-
-struct line {
-    const char *at; /* as it stands, */
-    size_t n;       /* its end included */
-    size_t number;  /* from 1 */
-    enum line_kind kind;
-    struct part name, value; /* of a section: the name */
-};
-
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-static struct part trim(const char *from, const char *to)
-{
-    while (from < to && blank(*from))
-        from++;
-    while (to > from && blank(to[-1]))
-        to--;
-    return (struct part){from, (size_t)(to - from)};
-}
-
-/* A comment begins a line or comes after a blank. */
-static const char *before_comment(const char *from, const char *to)
-{
-    for (const char *p = from; p < to; p++)
-        if ((*p == '#' || *p == ';') && (p == from || blank(p[-1])))
-            return p;
-    return to;
-}
-
-/* The next line of the text that ends at `end`; false: there is none. */
-static bool next_line(const char *end, struct line *l)
-{
-    const char *at = l->at + l->n;
-    if (at >= end)
-        return false;
-    const char *stop = memchr(at, '\n', (size_t)(end - at));
-    const char *to = stop ? stop : end;
-    *l = (struct line){
-        .at = at, .n = (size_t)((stop ? stop + 1 : end) - at), .number = l->number + 1};
-    struct part all = trim(at, before_comment(at, to));
-    const char *equals = memchr(all.at, '=', all.n);
-    if (!all.n) {
-        l->kind = LINE_EMPTY;
-    } else if (all.at[0] == '[') {
-        l->kind = all.at[all.n - 1] == ']' && all.n > 2 ? LINE_SECTION : LINE_BAD;
-        l->name = trim(all.at + 1, all.at + all.n - 1);
-    } else if (equals) {
-        l->kind = LINE_VALUE;
-        l->name = trim(all.at, equals);
-        l->value = trim(equals + 1, all.at + all.n);
-    } else {
-        l->kind = LINE_BAD;
-    }
-    return true;
-}
-
-static bool is(struct part p, const char *text)
-{
-    return p.n == strlen(text) && !memcmp(p.at, text, p.n);
-}
-
 /* --- values --- */
 
 enum err_code principal_name_check(const char *name, struct err *e)
@@ -192,7 +116,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool parse_hash(struct part v, uint8_t ret[TOKEN_HASH_SIZE])
+static bool parse_hash(struct ini_part v, uint8_t ret[TOKEN_HASH_SIZE])
 {
     if (v.n != 2 * TOKEN_HASH_SIZE)
         return false;
@@ -241,7 +165,7 @@ static enum err_code once(struct parse *p, unsigned bit, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code add_user(struct parse *p, struct part name, struct err *e)
+static enum err_code add_user(struct parse *p, struct ini_part name, struct err *e)
 {
     struct user u = {.role = ROLE_USER, .weight = 1};
     snprintf(u.name, sizeof u.name, "%.*s", (int)name.n, name.at);
@@ -262,7 +186,7 @@ static enum err_code add_user(struct parse *p, struct part name, struct err *e)
     return ERR_OK;
 }
 
-static enum err_code add_token(struct parse *p, struct part value, struct err *e)
+static enum err_code add_token(struct parse *p, struct ini_part value, struct err *e)
 {
     struct token t = {.user = p->a.n_users - 1};
     if (!parse_hash(value, t.hash))
@@ -285,7 +209,7 @@ static enum err_code add_token(struct parse *p, struct part value, struct err *e
 }
 
 /* "device-memory" for device_memory. */
-static bool is_quota(struct part p, const char *name)
+static bool is_quota(struct ini_part p, const char *name)
 {
     if (p.n != strlen(name))
         return false;
@@ -295,7 +219,7 @@ static bool is_quota(struct part p, const char *name)
     return true;
 }
 
-static enum err_code set_value(struct parse *p, const struct line *l, struct err *e)
+static enum err_code set_value(struct parse *p, const struct ini_line *l, struct err *e)
 {
     if (!p->a.n_users)
         return err_set(e, ERR_BAD_FIELD, "a value before the first [name]");
@@ -303,14 +227,14 @@ static enum err_code set_value(struct parse *p, const struct line *l, struct err
     char text[64];
     int64_t weight;
     enum err_code r = ERR_OK;
-    if (is(l->name, "token"))
+    if (ini_is(l->name, "token"))
         return add_token(p, l->value, e);
     snprintf(text, sizeof text, "%.*s", (int)l->value.n, l->value.at);
     if (l->value.n >= sizeof text)
         return err_set(e, ERR_BAD_FIELD, "a value of %zu characters is too long", l->value.n);
-    if (is(l->name, "role"))
+    if (ini_is(l->name, "role"))
         return (r = once(p, 0, e)) != ERR_OK ? r : role_parse(text, &u->role, e);
-    if (is(l->name, "weight")) {
+    if (ini_is(l->name, "weight")) {
         r = once(p, 1, e);
         if (r == ERR_OK && (r = parse_count(text, WEIGHT_MAX, &weight, e)) == ERR_OK)
             u->weight = (uint32_t)weight;
@@ -332,17 +256,15 @@ enum err_code accounts_parse(const char *text, size_t n, const char *name, struc
                              struct err *e)
 {
     struct parse p = {0};
-    struct line l = {.at = text};
+    struct ini_line l = {.at = text};
     struct err why = ERR_INIT;
     enum err_code r = ERR_OK;
-    while (r == ERR_OK && next_line(text + n, &l)) {
-        if (memchr(l.at, '\0', l.n))
-            r = err_set(&why, ERR_BAD_FIELD, "there is a NUL character");
-        else if (l.kind == LINE_BAD)
-            r = err_set(&why, ERR_BAD_FIELD, "this is neither [name] nor 'name = value'");
-        else if (l.kind == LINE_SECTION)
+    while (r == ERR_OK && ini_next(text + n, &l)) {
+        if (l.kind == INI_MISTAKE)
+            r = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
+        else if (l.kind == INI_SECTION)
             r = add_user(&p, l.name, &why);
-        else if (l.kind == LINE_VALUE)
+        else if (l.kind == INI_VALUE)
             r = set_value(&p, &l, &why);
     }
     if (r != ERR_OK) {
@@ -363,28 +285,17 @@ void accounts_free(struct accounts *a)
 
 /* --- files --- */
 
-static enum err_code read_all(int fd, const char *path, struct strb *ret, struct err *e)
+/* Whether a file is what accounts may be read from. */
+static enum err_code check_file(int fd, const char *path, struct err *e)
 {
     struct stat st;
-    char block[4096];
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", path);
     if (st.st_mode & S_IWOTH)
         return err_set(e, ERR_BAD_FIELD,
                        "%s: everybody may write to it and so give himself an account: chmod o-w",
                        path);
-    for (;;) {
-        ssize_t n = read(fd, block, sizeof block);
-        if (n == 0)
-            return ret->failed ? err_oom(e) : ERR_OK;
-        if (n < 0 && errno != EINTR)
-            return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-        if (n > 0)
-            strb_addn(ret, block, (size_t)n);
-        if (ret->len > TEXT_MAX)
-            return err_set(e, ERR_BAD_FIELD, "%s: the file is larger than %u bytes", path,
-                           TEXT_MAX);
-    }
+    return ERR_OK;
 }
 
 enum err_code accounts_text(const char *path, struct strb *ret, struct err *e)
@@ -393,7 +304,9 @@ enum err_code accounts_text(const char *path, struct strb *ret, struct err *e)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-    enum err_code r = read_all(fd, path, &text, e);
+    enum err_code r = check_file(fd, path, e);
+    if (r == ERR_OK)
+        r = ini_read(fd, path, &text, e);
     close(fd);
     if (r != ERR_OK)
         strb_free(&text);
@@ -416,12 +329,12 @@ enum err_code accounts_add(const char *text, const char *name, enum role role,
 {
     const char *end = text + strlen(text);
     char digits[2 * TOKEN_HASH_SIZE + 1];
-    struct line l = {.at = text};
+    struct ini_line l = {.at = text};
     struct strb out = {0};
     bool found = false;
     token_hash_text(hash, digits);
-    while (next_line(end, &l)) {
-        bool begin = l.kind == LINE_SECTION && is(l.name, name);
+    while (ini_next(end, &l)) {
+        bool begin = l.kind == INI_SECTION && ini_is(l.name, name);
         strb_addn(&out, l.at, l.n);
         if (begin) { /* on the line behind it */
             found = true;
@@ -448,14 +361,14 @@ enum err_code accounts_remove(const char *text, const char *name, const char *id
                               size_t *ret_n, struct err *e)
 {
     const char *end = text + strlen(text);
-    struct line l = {.at = text};
+    struct ini_line l = {.at = text};
     struct strb out = {0};
     size_t n = 0, id_len = strlen(id);
     bool inside = false;
-    while (next_line(end, &l)) {
-        if (l.kind == LINE_SECTION)
-            inside = is(l.name, name);
-        if (inside && l.kind == LINE_VALUE && is(l.name, "token") && l.value.n >= id_len &&
+    while (ini_next(end, &l)) {
+        if (l.kind == INI_SECTION)
+            inside = ini_is(l.name, name);
+        if (inside && l.kind == INI_VALUE && ini_is(l.name, "token") && l.value.n >= id_len &&
             !memcmp(l.value.at, id, id_len))
             n++;
         else

@@ -7,13 +7,14 @@
 #include "server/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
-#include <ini.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "compute/base/mem.h"
 #include "compute/call.h"
@@ -25,6 +26,7 @@
 #include "server/data.h"
 #include "server/handles.h"
 #include "server/http.h"
+#include "server/ini.h"
 
 enum kind { SET_TEXT, SET_LIST, SET_FLAG, SET_LEVEL, SET_COUNT, SET_SIZE, SET_OCTAL, SET_SECONDS };
 
@@ -382,54 +384,53 @@ static enum err_code defaults(struct config *c, bool lists, struct err *e)
 
 /* --- the file --- */
 
-struct reader {
-    struct config *c;
-    const char *path;
-    bool seen[N_SETTINGS];
-    struct err *e;
-    enum err_code rc;
-};
-
-static int on_line(void *user, const char *section, const char *name, const char *value)
+static enum err_code on_value(struct config *c, const struct ini_line *l, bool seen[N_SETTINGS],
+                              struct err *e)
 {
-    struct reader *r = user;
-    if (r->rc)
-        return 0; /* the first mistake is the one told */
-    if (*section) {
-        r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: there are no sections, but found [%.64s]",
-                        r->path, section);
-        return 0;
-    }
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &settings[i];
-        if (strcmp(s->name, name) != 0 || !strcmp(name, "config"))
+        if (!ini_is(l->name, s->name) || s->offset == AT(file))
             continue;
-        if (r->seen[i] && s->kind != SET_LIST) {
-            r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: '%s' is set twice", r->path, name);
-            return 0;
-        }
-        r->seen[i] = true;
-        struct err e = ERR_INIT;
-        r->rc = set_value(r->c, s, value, &e);
-        if (r->rc)
-            err_set(r->e, r->rc, "%s: %s", r->path, e.message);
-        return r->rc == ERR_OK;
+        if (seen[i] && s->kind != SET_LIST)
+            return err_set(e, ERR_BAD_FIELD, "'%s' is set twice", s->name);
+        seen[i] = true;
+        _cleanup_free_ char *value = mem_strndup(l->value.at, l->value.n);
+        return value ? set_value(c, s, value, e) : err_oom(e);
     }
-    r->rc = err_set(r->e, ERR_BAD_FIELD, "%s: unknown setting '%.64s'", r->path, name);
-    return 0;
+    return err_set(e, ERR_BAD_FIELD, "unknown setting '%.*s'",
+                   (int)(l->name.n > 64 ? 64 : l->name.n), l->name.at);
+}
+
+static enum err_code read_text(struct config *c, const struct strb *text, const char *path,
+                               struct err *e)
+{
+    struct ini_line l = {.at = text->data};
+    struct err why = ERR_INIT;
+    bool seen[N_SETTINGS] = {0};
+    enum err_code rc = ERR_OK;
+    while (!rc && text->len && ini_next(text->data + text->len, &l)) {
+        if (l.kind == INI_MISTAKE)
+            rc = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
+        else if (l.kind == INI_SECTION)
+            rc = err_set(&why, ERR_BAD_FIELD, "there are no sections, but found [%.*s]",
+                         (int)(l.name.n > 64 ? 64 : l.name.n), l.name.at);
+        else if (l.kind == INI_VALUE)
+            rc = on_value(c, &l, seen, &why);
+    }
+    return rc == ERR_BAD_FIELD ? err_set(e, rc, "%s: line %zu: %s", path, l.number, why.message)
+           : rc                ? err_oom(e)
+                               : ERR_OK;
 }
 
 static enum err_code read_file(struct config *c, const char *path, struct err *e)
 {
-    struct reader r = {.c = c, .path = path, .e = e};
-    int line = ini_parse(path, on_line, &r);
-    if (r.rc)
-        return r.rc;
-    if (line < 0)
+    _cleanup_strb_ struct strb text = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-    if (line > 0)
-        return err_set(e, ERR_BAD_FIELD, "%s: line %d is not 'name = value'", path, line);
-    return ERR_OK;
+    enum err_code rc = ini_read(fd, path, &text, e);
+    close(fd);
+    return rc ? rc : read_text(c, &text, path, e);
 }
 
 /* --- the command line --- */

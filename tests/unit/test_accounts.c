@@ -86,15 +86,15 @@ static void mistakes_are_told_with_their_line(void **state)
     (void)state;
     refused("weight = 1\n", "file: line 1: a value before");
     refused("[ann]\n[bob]\n\n[ann]\n", "file: line 4: there is a section");
-    refused("[ann\n", "file: line 1: this is neither");
-    refused("[]\n", "file: line 1: this is neither");
-    refused("[ ]\n", "file: line 1: a name is");
+    refused("[ann\n", "file: line 1: a section is");
+    refused("[]\n", "file: line 1: there is no name");
+    refused("[ ]\n", "file: line 1: there is no name");
     refused("[a b]\n", "file: line 1: a name is");
     refused("[-a]\n", "file: line 1: a name is");
     refused("[a/b]\n", "file: line 1: a name is");
     refused("[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n",
             "file: line 1: a name is");
-    refused("[ann]\nwhat\n", "file: line 2: this is neither");
+    refused("[ann]\nwhat\n", "file: line 2: this is not");
     refused("[ann]\ncolour = red\n", "file: line 2: there is no setting 'colour'");
     refused("[ann]\ndevice_memory = 1\n", "file: line 2: there is no setting");
     refused("[ann]\nrole = root\n", "file: line 2: a role is");

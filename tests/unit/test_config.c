@@ -136,6 +136,44 @@ static void file_is_read_and_the_command_line_wins(void **state)
     unlink(path);
 }
 
+/* What is behind the 199th byte of a line is of that line, too. */
+static void long_lines_are_one(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err e = ERR_INIT;
+    char text[4096], folder[1001] = "/";
+    memset(folder + 1, 'f', sizeof folder - 2);
+    snprintf(text, sizeof text,
+             "# %0197d evict = true\n# %0197devict = true\n; %0300d\n"
+             "state-dir = %s\nthreads = 3\n",
+             0, 0, 0, folder);
+    char *path = temp_file(text);
+    if (load(ARGS("--config", path), &c, &e) != ERR_OK)
+        fail_msg("%s", e.message);
+    assert_false(c.evict);
+    assert_string_equal(c.state_dir, folder);
+    assert_int_equal(c.threads, 3);
+    config_free(&c);
+    unlink(path);
+}
+
+static void files_of_other_systems(void **state)
+{
+    (void)state;
+    struct config c;
+    struct err e = ERR_INIT;
+    char *path = temp_file("\xef\xbb\xbfthreads = 3\r\n\r\n# a comment\r\n"
+                           "listen = 127.0.0.1:1\r\n  backend = cpu # here\r\n");
+    assert_int_equal(load(ARGS("--config", path), &c, &e), ERR_OK);
+    assert_int_equal(c.threads, 3);
+    assert_int_equal(c.listen.n, 1);
+    assert_string_equal(c.listen.items[0], "127.0.0.1:1");
+    assert_string_equal(c.backend, "cpu");
+    config_free(&c);
+    unlink(path);
+}
+
 static void mistakes_are_named(void **state)
 {
     (void)state;
@@ -156,12 +194,16 @@ static void mistakes_are_named(void **state)
     refused(ARGS("--config", "/nonexistent/arrayd.conf"), "/nonexistent/arrayd.conf");
 
     static const char *const files[][2] = {
-        {"color = blue\n", "unknown setting 'color'"},
-        {"[server]\nthreads = 1\n", "[server]"},
-        {"threads = 1\nthreads = 2\n", "set twice"},
-        {"threads = one\n", "'one'"},
-        {"threads = 1\nwhat is this\n", "line 2"},
-        {"config = /etc/other\n", "unknown setting 'config'"},
+        {"color = blue\n", ": line 1: unknown setting 'color'"},
+        {"[server]\nthreads = 1\n", ": line 1: there are no sections, but found [server]"},
+        {"threads = 1\n\nthreads = 2\n", ": line 3: 'threads' is set twice"},
+        {"threads = one\n", ": line 1: threads: 'one'"},
+        {"threads = 1\nwhat is this\n", ": line 2: this is not 'name = value'"},
+        {"threads: 1\n", ": line 1: this is not 'name = value'"},
+        {"config = /etc/other\n", ": line 1: unknown setting 'config'"},
+        {"# a comment\rthreads = 1\n", ": line 1: there is a CR"},
+        {"# a comment\nlisten =\n", ": line 2: listen: '' is not a value"},
+        {"= 1\n", ": line 1: unknown setting ''"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = temp_file(files[i][0]);
@@ -275,6 +317,8 @@ int main(void)
         cmocka_unit_test(defaults_are_the_contract),
         cmocka_unit_test(command_line_sets_every_kind),
         cmocka_unit_test(file_is_read_and_the_command_line_wins),
+        cmocka_unit_test(long_lines_are_one),
+        cmocka_unit_test(files_of_other_systems),
         cmocka_unit_test(mistakes_are_named),
         cmocka_unit_test(help_and_version),
         cmocka_unit_test(every_option_of_the_help_is_taken),
