@@ -9,18 +9,24 @@
 #include "server/auth.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/http.h"
 #include "server/server.h"
 
+#define REFUSED_NS 60000000000u /* between lines about tokens that were refused */
+
 struct auth {
     struct engine *engine;
     struct session_limits limits;
-    struct principal *local;  /* NULL: there are accounts */
-    pthread_mutex_t opening;  /* of a principal, and its end; taken before the other */
+    _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and when it was */
+    struct principal *local;           /* NULL: there are accounts */
+    pthread_mutex_t opening;           /* of a principal, and its end; taken before the other */
     _Atomic uint64_t edition; /* of the accounts: how often they were put in the place of others */
 
     pthread_rwlock_t lock; /* all below */
@@ -248,11 +254,21 @@ enum err_code auth_new(struct engine *engine, const struct session_limits *limit
     return ERR_OK;
 }
 
+static void tell_rest(struct auth *a)
+{
+    char count[24];
+    uint64_t n = atomic_load(&a->refused);
+    snprintf(count, sizeof count, "%llu", (unsigned long long)n);
+    if (n)
+        log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, NULL);
+}
+
 void auth_free(struct auth *a)
 {
     if (!a)
         return;
     free_principals(a->list);
+    tell_rest(a);
     mem_free(a->tokens);
     mem_free(a->users);
     pthread_rwlock_destroy(&a->lock);
@@ -261,6 +277,21 @@ void auth_free(struct auth *a)
 }
 
 /* --- requests --- */
+
+/* A line at once, then one a minute at most, which says how many there were since. */
+static void note_refused(struct auth *a, const struct request *req)
+{
+    char count[24], address[HTTP_PEER_SIZE];
+    uint64_t now = clock_ns(), told = atomic_load(&a->told_ns);
+    atomic_fetch_add(&a->refused, 1);
+    if ((told && now - told < REFUSED_NS) ||
+        !atomic_compare_exchange_strong(&a->told_ns, &told, now))
+        return;
+    snprintf(count, sizeof count, "%llu", (unsigned long long)atomic_exchange(&a->refused, 0));
+    http_peer_name(req, address);
+    log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, "last_from", address,
+              NULL);
+}
 
 /* The token of "Bearer TOKEN"; NULL: it is none. */
 static const char *bearer(const char *value)
@@ -297,8 +328,10 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
         atomic_store(&req->edition, atomic_load(&a->edition));
     }
     pthread_rwlock_unlock(&a->lock);
-    if (!p)
+    if (!p) {
+        note_refused(a, req);
         return auth_refuse(req, "nobody has this token", e);
+    }
     *ret = p;
     return ERR_OK;
 }

@@ -37,8 +37,9 @@
 #define LEAST_HEADER  (64u << 10)
 #define BESIDE_HEADER (16u << 10)
 /* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
-#define UNSENT    (512 << 10)
-#define LONG_BODY (128u << 10) /* parsing more is long work */
+#define UNSENT      (512 << 10)
+#define PATH_LOGGED 200          /* bytes of a path in the log */
+#define LONG_BODY   (128u << 10) /* parsing more is long work */
 
 uint64_t http_now_ns(void)
 {
@@ -321,13 +322,16 @@ void rq_end(struct rq *q)
         snprintf(i, sizeof i, "%lld", (long long)in);
         snprintf(o, sizeof o, "%lld", (long long)out);
         snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
+        /* of requests that nobody was asked about, too: not to fill the disk with */
+        char path[PATH_LOGGED + 4];
+        if (snprintf(path, sizeof path, "%s", q->r.path) > PATH_LOGGED)
+            memcpy(path + PATH_LOGGED, "\xe2\x80\xa6", 4);
         if (q->r.t_device >= 0)
             snprintf(device, sizeof device, "%.3f", q->r.t_device);
         log_event(level, "request", "id", q->r.id, "traceparent",
                   q->traceparent ? q->traceparent : "", "principal",
-                  q->r.principal ? q->r.principal->name : "", "method", q->r.method, "path",
-                  q->r.path, "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms",
-                  device, NULL);
+                  q->r.principal ? q->r.principal->name : "", "method", q->r.method, "path", path,
+                  "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms", device, NULL);
     }
     if (q->r.principal)
         auth_leave(q->r.principal);

@@ -193,6 +193,10 @@ bool http_slice_over(uint64_t *begun_ns); /* 0 at first: starts the clock */
 
 uint64_t http_now_ns(void); /* monotonic */
 
+/* Where the client is: "192.0.2.1", "::1", or "unix". */
+#define HTTP_PEER_SIZE 64
+void http_peer_name(const struct request *req, char ret[HTTP_PEER_SIZE]);
+
 /* Adds the time since begun_ns (http_now_ns) to one of the fields of Server-Timing. */
 static inline void http_took(double *field, uint64_t begun_ns)
 {

@@ -5,7 +5,9 @@
  * once, before they have asked, so that one address cannot take what the others are to have. An
  * IPv6 client usually has a whole network of 2^64 addresses, which counts as one. Unix sockets have
  * no address, and admin listeners no limit. */
+#include <netdb.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -56,6 +58,16 @@ void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *addr
     c->peer = p;
     c->crowded = p->n > most;
     c->turned_away = p->n > most + PEER_RESERVE;
+}
+
+void http_peer_name(const struct request *req, char ret[HTTP_PEER_SIZE])
+{
+    const struct conn *c = rq_of_const(req)->conn;
+    struct sockaddr_storage a = {.ss_family = AF_UNIX};
+    socklen_t n = sizeof a;
+    if (!c || getpeername(c->fd, (struct sockaddr *)&a, &n) != 0 || a.ss_family == AF_UNIX ||
+        getnameinfo((struct sockaddr *)&a, n, ret, HTTP_PEER_SIZE, NULL, 0, NI_NUMERICHOST) != 0)
+        snprintf(ret, HTTP_PEER_SIZE, "unix");
 }
 
 void http_peer_leave(struct http *h, struct conn *c)

@@ -1,5 +1,6 @@
 /* A line is put together in one buffer and written with one write(2), so that lines of several
- * threads never mix. A value that does not fit is cut. */
+ * threads never mix. Every line is whole: a long value is shortened, which an ellipsis at its end
+ * shows, and a member for which there is no room is left out. What is no UTF-8 is replaced. */
 #include "compute/base/log.h"
 
 #include <stdarg.h>
@@ -12,16 +13,20 @@
 static _Atomic int threshold = LOG_INFO;
 static _Atomic bool as_json;
 
+#define VALUE_MOST 1024 /* bytes of a value, as it is written */
+#define ELLIPSIS   "\xe2\x80\xa6"
+
 struct line {
     size_t len;
-    char text[4096];
+    bool full; /* something did not fit */
+    char text[16384];
 };
 
 static void put(struct line *l, const char *s, size_t n)
 {
-    size_t room = sizeof l->text - 2 - l->len; /* keeps a place for the newline */
-    if (n > room)
-        n = room;
+    l->full |= n > sizeof l->text - 2 - l->len; /* keeps places for the end */
+    if (l->full)
+        return;
     memcpy(l->text + l->len, s, n);
     l->len += n;
 }
@@ -31,31 +36,54 @@ static void puts_(struct line *l, const char *s)
     put(l, s, strlen(s));
 }
 
+/* Bytes of the character that s begins with; 0: it is none. */
+static size_t character(const char *s)
+{
+    const unsigned char *u = (const unsigned char *)s;
+    size_t n = u[0] < 0x80   ? 1
+               : u[0] < 0xc2 ? 0
+               : u[0] < 0xe0 ? 2
+               : u[0] < 0xf0 ? 3
+               : u[0] < 0xf5 ? 4
+                             : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((u[i] & 0xc0) != 0x80)
+            return 0;
+    bool none = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) ||
+                (u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f);
+    return none ? 0 : n;
+}
+
 static void put_quoted(struct line *l, const char *s)
 {
     puts_(l, "\"");
-    for (; *s; s++) {
+    for (size_t most = l->len + VALUE_MOST, n; *s; s += n ? n : 1) {
         unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') {
-            char e[2] = {'\\', (char)c};
-            put(l, e, 2);
-        } else if (c < 0x20 || c == 0x7f) {
-            char e[8];
-            snprintf(e, sizeof e, "\\u%04x", c);
-            puts_(l, e);
-        } else {
-            put(l, s, 1);
+        char e[8] = {'\\', (char)c};
+        n = character(s);
+        if (l->len + 6 + strlen(ELLIPSIS) > most) { /* with the longest that may come */
+            puts_(l, ELLIPSIS);
+            break;
         }
+        if (n == 0)
+            puts_(l, "\xef\xbf\xbd");
+        else if (c == '"' || c == '\\')
+            put(l, e, 2);
+        else if (c < 0x20 || c == 0x7f)
+            put(l, e, (size_t)snprintf(e, sizeof e, "\\u%04x", c));
+        else
+            put(l, s, n);
     }
     puts_(l, "\"");
 }
 
 static bool plain(const char *s)
 {
-    if (!*s)
+    if (!*s || strlen(s) > VALUE_MOST - 16)
         return false;
-    for (; *s; s++)
-        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '\\' || *s == '=' || *s == 0x7f)
+    for (size_t n; *s; s += n)
+        if ((unsigned char)*s <= ' ' || *s == '"' || *s == '\\' || *s == '=' || *s == 0x7f ||
+            !(n = character(s)))
             return false;
     return true;
 }
@@ -80,7 +108,9 @@ void log_event(enum log_level level, const char *message, ...)
     if (!log_enabled(level))
         return;
     static const char *const names[] = {"error", "warn", "info", "debug"};
-    struct line l = {0};
+    struct line l;
+    l.len = 0;
+    l.full = false;
     struct timespec now;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -110,6 +140,7 @@ void log_event(enum log_level level, const char *message, ...)
         const char *value = va_arg(ap, const char *);
         if (!value)
             value = "";
+        size_t before = l.len;
         puts_(&l, json ? "," : " ");
         if (json)
             put_quoted(&l, key);
@@ -120,10 +151,13 @@ void log_event(enum log_level level, const char *message, ...)
             puts_(&l, value);
         else
             put_quoted(&l, value);
+        if (l.full)
+            l.len = before;
+        l.full = false;
     }
     va_end(ap);
     if (json)
-        puts_(&l, "}");
+        l.text[l.len++] = '}';
     l.text[l.len++] = '\n';
     ssize_t written = write(STDERR_FILENO, l.text, l.len);
     (void)written; /* nowhere left to complain */

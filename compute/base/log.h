@@ -13,7 +13,8 @@ void log_set_json(bool on);
 bool log_enabled(enum log_level level);
 
 /* `message` is a constant sentence; then key, value pairs of strings, ended by NULL:
- * log_event(LOG_INFO, "ready", "listen", "127.0.0.1:7411", NULL). Values are quoted as needed. */
+ * log_event(LOG_INFO, "ready", "listen", "127.0.0.1:7411", NULL). Values are quoted as needed, and
+ * shortened past about a thousand bytes. */
 void log_event(enum log_level level, const char *message, ...) __attribute__((sentinel));
 
 #endif

@@ -8,6 +8,7 @@ import pytest
 
 from client import Client
 from conftest import CONTRACT
+from test_framing import ask, request
 
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)')
 
@@ -243,3 +244,40 @@ def test_a_line_for_every_request(daemon_with):
     assert int(put["bytes_in"]) == 8000 and int(put["bytes_out"]) > 0
     assert line["id"] == r.headers["X-Request-Id"] and int(line["bytes_out"]) == len(r.body)
     assert int(line["bytes_in"]) > 20 and 0 <= float(line["device_ms"]) <= float(line["ms"])
+
+
+def test_every_line_is_whole(daemon_with):
+    """However long what a client sends is: what is shortened shows it, and nothing behind it is lost."""
+    d = daemon_with("--log-json", "--log-requests")
+    n = 0
+    for length in (10, 199, 200, 201, 3900, 4000, 4096, 60000):
+        for what in (b"A", b'"', b"\\", b"%C3%A9"):
+            path = b"/" + what * (length // len(what))
+            for line in (b"GET %s HTTP/1.1" % path, b"POST %s HTTP/1.1" % path):
+                extra = () if line.startswith(b"GET") else (b"Transfer-Encoding: x",)
+                ask(d, request(line, b"Host: localhost", b"Connection: close", *extra))
+                n += 1
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    lines = [entry for entry in lines if entry["message"] == "request"]
+    assert len(lines) == n and all(entry["status"].isdigit() and "device_ms" in entry for entry in lines)
+    assert all((len(entry["path"]) == 201) == entry["path"].endswith("\u2026") for entry in lines)
+    assert {entry["path"][-1] for entry in lines if entry["path"].startswith("/AAA")} == {"A", "\u2026"}
+    assert max(map(len, d.log().splitlines())) < 1000
+
+
+def test_tokens_that_nobody_has_leave_a_line(daemon_with, accounts):
+    """One, whoever tries how often; those since are counted in the next."""
+    accounts.add("ann")
+    d = daemon_with("--accounts", accounts.path, "--log-json")
+    c = d.client(always={"Authorization": "Bearer arrayd_" + "A" * 32})
+    for _ in range(20):
+        c.fails(401, "unauthorized", c.get("/v1/info"))
+    c.close()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    line, = (entry for entry in lines if "tokens" in entry["message"])
+    assert (line["level"], line["count"], line["last_from"]) == ("info", "1", "127.0.0.1")
+    d.stop()
+    lines = [json.loads(line) for line in d.log().splitlines()]
+    assert [entry["count"] for entry in lines if "tokens" in entry["message"]] == ["1", "19"]
+    assert "arrayd_AAA" not in d.log()
