@@ -141,19 +141,24 @@ struct job {
     /* Told just before the job's fence passes, result and device_ms set; as done(), must not block.
      */
     void (*measured)(struct job *job);
+    /* Whether nobody wants what the job makes any more, nor minds in what state its memory is left.
+     * May be asked often, from any thread, but under no lock of the backend's, until done() is
+     * told. A backend that asks gives such a job up, which then has failed: ERR_NOT_FOUND. NULL: it
+     * is wanted in any case. */
+    bool (*unwanted)(struct job *job);
     void *user;
     void *asker; /* whose work it is, for a fault (backend_fault): the submitter's own */
     struct transfer
-        *fetch; /* a download whose first bytes leave right behind the kernels, or NULL */
-    enum err_code
-        result;        /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_FAULTED */
-    int64_t wanted;    /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
-    bool untouched;    /* it failed, and no kernel that writes what the last one does had begun:
-                        that memory is as it was */
-    bool in_submit;    /* done() is told inside submit() */
-    double device_ms;  /* time the device spent on it, set before done() */
-    double compile_ms; /* time its kernels' compilation took, 0 when they were there */
-    uint64_t refusal;  /* for reason(): which kernel is not run; 0: unknown */
+        *fetch;           /* a download whose first bytes leave right behind the kernels, or NULL */
+    enum err_code result; /* ERR_OK, ERR_DEVICE_LOST, ERR_OUT_OF_MEMORY, ERR_INTERNAL, ERR_FAULTED,
+                             ERR_NOT_FOUND */
+    int64_t wanted;       /* ERR_OUT_OF_MEMORY: bytes of device memory it lacked; 0: other memory */
+    bool untouched;       /* it failed, and no kernel that writes what the last one does had begun:
+                           that memory is as it was */
+    bool in_submit;       /* done() is told inside submit() */
+    double device_ms;     /* time the device spent on it, set before done() */
+    double compile_ms;    /* time its kernels' compilation took, 0 when they were there */
+    uint64_t refusal;     /* for reason(): which kernel is not run; 0: unknown */
 
     /* the backend's own, zero on entry */
     struct job *next;
@@ -272,6 +277,9 @@ struct backend_ops {
      * why it is not more. May be NULL: always 1. */
     uint32_t (*steps)(struct backend *b, int device, const struct ir_kernel *k,
                       const char **ret_why);
+
+    int64_t max_cost; /* operations on elements that one piece of work may ask for, unless the
+                         operator says otherwise */
 
     /* Weighted nodes (fuse.h) that a shifted subexpression may repeat before a temporary is
      * cheaper: what arithmetic costs here beside memory. */

@@ -50,6 +50,7 @@ static void engine_free(struct engine *g)
     mover_free(g->mover);
     reclaim_free(g->reclaim);
     backend_close(g->backend);
+    pthread_mutex_destroy(&g->flight.lock);
     pthread_mutex_destroy(&g->buffers_lock);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
@@ -70,6 +71,8 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
         return code;
     }
     g->fuse.recompute = g->backend->ops->recompute;
+    if (!g->config.max_cost)
+        g->config.max_cost = g->backend->ops->max_cost;
     g->plans = plan_cache_new(
         &(struct plan_cache_config){.capacity = config->plan_cache,
                                     .bytes = (size_t)config->plan_cache_bytes,
@@ -81,8 +84,9 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     g->mover = mover_new(g);
     g->reclaim = reclaim_new(g);
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
-    pthread_mutex_init(&g->lock, NULL); /* neither can fail here */
+    pthread_mutex_init(&g->lock, NULL); /* none can fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);
+    pthread_mutex_init(&g->flight.lock, NULL);
     if (!g->plans || !g->loops || !g->visitors || !g->mover || !g->reclaim) {
         engine_free(g);
         return err_oom(e);
@@ -185,6 +189,11 @@ int engine_roomiest_device(const struct engine *g)
         }
     }
     return best;
+}
+
+int64_t engine_max_cost(const struct engine *g)
+{
+    return g->config.max_cost;
 }
 
 void engine_report(const struct engine *g, struct backend_report *ret)
@@ -330,6 +339,7 @@ static void task_deliver(struct task *t)
     for (int i = 0; i < LOOP_PASSES && t->lent[i] && result == ERR_OK; i++)
         loop_kernels_took(t->lent[i], ms, t->lent_steps);
     const struct engine_stream *s = t->stream;
+    flight_remove(t);
     account_worked(s->account, s->watch ? s->watch->ended(s->watcher, ms) : ms);
     task_free(t);
     atomic_fetch_sub(&g->jobs, 1);
@@ -389,7 +399,7 @@ static void job_measured(struct job *job)
         if (job->result != ERR_OK)
             job->refusal = atomic_load(&u->storage->refusal);
     }
-    if (job->result != ERR_OK)
+    if (job->result != ERR_OK && job->result != ERR_NOT_FOUND)
         atomic_fetch_add(&t->stream->engine->failures, 1);
     for (uint32_t i = 0; i < t->n_uses; i++)
         if (t->uses[i].write)
@@ -545,6 +555,8 @@ enum err_code task_submit(struct task *t)
 
 static void task_tell(struct task *t)
 {
+    if (atomic_load(&t->state) != TASK_DONE)
+        flight_add(t);
     if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
         task_deliver(t);
 }

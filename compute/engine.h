@@ -10,6 +10,9 @@
  * nothing changed. A write never disturbs a reader in flight: while a download holds the storage,
  * the writer gets new memory (copy on write).
  *
+ * Work whose result nobody can ever read, because all who had it have let it go, is given up where
+ * the backend asks for that (the CPU's).
+ *
  * Where work fails later, what it was to make cannot be read: who asks is told why. An array that
  * it was to write has its old contents as long as nothing of it was written: what had been asked
  * of the array by then fails too, what is asked after that sees the old contents. */
@@ -56,8 +59,9 @@ struct engine_config {
     /* past these a kernel is cut by materialising a temporary; never an error */
     uint32_t max_kernel_nodes;
     uint32_t max_kernel_inputs;
-    int64_t max_cost;         /* operations on elements of an expression, of a program's step */
-    uint32_t plan_cache;      /* plans kept for repeated expressions */
+    int64_t max_cost;    /* operations on elements of an expression, of a program's step; 0: the
+                            backend says */
+    uint32_t plan_cache; /* plans kept for repeated expressions */
     int64_t plan_cache_bytes; /* that they take at most */
     /* Who asks for the work that the calling thread has for the engine: kept with the work, a
      * reference each, and named where a device faults (backend_config.fault). Both NULL: nobody. */
@@ -92,6 +96,7 @@ int64_t engine_host_limit(const struct engine *g);   /* bytes that these may tak
 int64_t engine_jobs_in_flight(const struct engine *g);
 /* The device with most free memory, the first of equals. */
 int engine_roomiest_device(const struct engine *g);
+int64_t engine_max_cost(const struct engine *g);
 void engine_report(const struct engine *g, struct backend_report *ret);
 void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
 
@@ -302,6 +307,10 @@ struct eval_request {
     int64_t out_at; /* elements of `out` by which the region lies further on than out_view says: one
                        plan serves all. For an array of the caller's own that no download holds */
     struct eval_watch *watch; /* who asks whether there are faults, or NULL */
+    /* NULL, or what says, once true, that nobody wants what is written any more, although the
+     * arrays are still held: the work may end at any time, having written what it has. It outlives
+     * the work. */
+    const _Atomic bool *given_up;
     size_t most_nodes; /* an expression of more is put off where its plan is still to be made; 0:
                           none is */
 };
@@ -372,6 +381,10 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
  * (never at the end: the caller knows the length), -1: the device failed. Takes about a millisecond
  * at most for n ≤ 1 MiB. One thread at a time. */
 int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n);
+/* From when that is true on nobody wants the contents, as in eval_request. It outlives the
+ * download.
+ */
+void download_given_up(struct download *d, const _Atomic bool *given_up);
 uint64_t download_version(const struct download *d); /* array_version at the snapshot */
 /* Device time of the work that made the contents, once pull() has given bytes; 0 when it was over
  * before the download began, unless `own`: the caller had asked for that work itself. */

@@ -54,6 +54,9 @@ struct storage {
     struct mark writer;
     struct mark *readers; /* since the last write, one a stream */
     uint32_t n_readers, cap_readers;
+    bool scratch;       /* STORAGE_SCRATCH */
+    bool awaited;       /* by work that is wanted; this and below as flight_look last saw it */
+    uint32_t in_flight; /* references that are of tasks in flight */
 };
 
 /* Identity of contents: what views share. */
@@ -93,6 +96,13 @@ struct export_counts {
     _Atomic uint64_t total, moved;
 };
 
+/* Tasks that have been submitted and are not over (flight.c). */
+struct flight {
+    pthread_mutex_t lock; /* takes none of the engine's others */
+    struct task *oldest, *newest;
+    _Atomic uint64_t looked_ns;
+};
+
 struct engine {
     struct backend *backend;
     char note[512];
@@ -102,6 +112,7 @@ struct engine {
     struct loop_kept *loops; /* loop.h */
     pthread_mutex_t lock;
     _Atomic uint64_t submissions;
+    struct flight flight;
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
     pthread_mutex_t buffers_lock;            /* taken after `lock` */
     struct buffer *oldest, *newest;
@@ -146,6 +157,10 @@ struct task {
     struct answer *answer; /* who reads what its guards say, or NULL */
     engine_done *done;
     void *user;
+    const _Atomic bool *given_up; /* see eval_request; or NULL */
+    struct task *older, *newer;   /* flight.c's own, */
+    bool in_flight;               /* as is this, */
+    _Atomic bool unwanted;        /* and what it found */
     double device_ms;
     enum err_code result;
     _Atomic int state;
@@ -229,6 +244,17 @@ enum err_code task_submit(struct task *t);
 void task_unlock(struct task *t);
 /* task_unlock where only t->fetch may have been submitted, not the task, which goes. */
 void task_unlock_unsubmitted(struct task *take_t);
+
+/* flight.c: which work nobody wants any more. A task is there from its submission until just before
+ * it lets go of what it uses. */
+void flight_add(struct task *t);
+void flight_remove(struct task *t); /* no harm where it was not added */
+/* For job.unwanted, of work that makes elements of arrays. */
+bool flight_unwanted(struct job *job);
+/* The storage that a download of the task's holds although nobody reads it any more; or NULL. */
+struct storage *download_left(const struct task *t);
+/* Whether all that the task is for is a download that nobody wants any more. */
+bool task_is_idle_download(const struct task *t);
 
 /* With the lock held, before task_reserve: where the buffer's contents are in host memory, there is
  * room for them on the device, where they are for all later work: brought by t->fetch, which

@@ -21,6 +21,7 @@ struct loop {
     struct run_temporaries temporaries;
     const char *refusal;
     bool for_now;
+    const _Atomic bool *given_up; /* the evaluations' */
 };
 
 struct loop *loop_new(struct engine_stream *s, struct account *account)
@@ -175,6 +176,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
     struct eval_times times = {0};
     if (l->refusal)
         return ERR_OK;
+    l->given_up = req->given_up;
     enum err_code code = evaluate_begin(l->stream, req, &t, &typed, &times, e);
     if (code != ERR_OK)
         return code;
@@ -405,6 +407,8 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
         lend(t, l, steps);
         t->done = done;
         t->user = user;
+        t->given_up = l->given_up;
+        t->job.unwanted = flight_unwanted;
         code = submit(t, e);
     } else if (t) {
         t->job.n_kernels = 0;

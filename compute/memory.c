@@ -145,6 +145,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
         return code;
     }
     st->charged = size;
+    st->scratch = how & STORAGE_SCRATCH;
     *ret = st;
     return ERR_OK;
 }

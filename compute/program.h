@@ -152,6 +152,8 @@ void program_collect(struct program *p, struct program_progress *ret);
 
 /* What the slice under way makes is thrown away: PROGRAM_AGAIN at best. */
 void program_discard(struct program *p);
+/* Nobody wants the program any more: the slice under way may fail, at any time. Any thread. */
+void program_give_up(struct program *p);
 
 /* The values of a series that the last slice made, until the next. */
 const void *program_values(const struct program *p, uint32_t series, enum dtype *ret_dtype);

@@ -192,6 +192,11 @@ void program_discard(struct program *p)
     p->discards = true;
 }
 
+void program_give_up(struct program *p)
+{
+    atomic_store(&p->given_up, true);
+}
+
 void program_collect(struct program *p, struct program_progress *ret)
 {
     *ret = (struct program_progress){.state = PROGRAM_WAITING, .steps = p->begin, .statement = -1};

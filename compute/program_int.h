@@ -107,6 +107,7 @@ struct program {
     int64_t begin, end; /* steps before it, and with it */
     uint32_t n_values, n_answers;
     bool discards, unready;
+    _Atomic bool given_up;
     struct ticket *tickets;
     struct asked_guards *guards; /* as many */
     size_t n_tickets, cap_tickets, n_guards, seen_guards;

@@ -141,7 +141,8 @@ static enum err_code put_at(struct program *p, const struct expr *x, int dtype, 
                                .out = out,
                                .out_view = region,
                                .out_at = at,
-                               .watch = &watch};
+                               .watch = &watch,
+                               .given_up = &p->given_up};
     if (p->explains)
         return program_explain_put(p, &req, statement);
     if (p->loop) {
@@ -356,7 +357,12 @@ static enum err_code fetch(struct program *p, struct watched *w, size_t n)
 {
     w->have = 0;
     w->want = n * dtype_size(w->array->dtype);
-    return w->want ? download_new(p->stream, w->array, woken, p, &w->download, &p->err) : ERR_OK;
+    if (!w->want)
+        return ERR_OK;
+    enum err_code code = download_new(p->stream, w->array, woken, p, &w->download, &p->err);
+    if (code == ERR_OK)
+        download_given_up(w->download, &p->given_up);
+    return code;
 }
 
 static enum err_code look_at_all(struct program *p)

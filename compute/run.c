@@ -144,6 +144,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
     }
     assert(loads_inside(r));
     r->task->job.slots = r->slots;
+    r->task->job.unwanted = flight_unwanted;
     atomic_fetch_add(&g->evaluations, 1);
     atomic_fetch_add(&g->kernels, r->plan->n_kernels);
     if (renamed)

@@ -27,8 +27,10 @@ struct download {
     pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
     void (*wake)(void *user);  /* NULL once freed */
     void *user;
-    bool waited;       /* the contents were not there when it began */
-    engine_done *then; /* download_of_task: the task's own */
+    bool waited;                          /* the contents were not there when it began */
+    _Atomic bool left;                    /* its owner has freed it */
+    const _Atomic bool *_Atomic given_up; /* download_given_up; or NULL */
+    engine_done *then;                    /* download_of_task: the task's own */
     void *then_user;
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
@@ -102,6 +104,26 @@ static void download_done(void *user, enum err_code result, double device_ms)
     atomic_fetch_sub(&g->jobs, 1);
     if (then)
         then(then_user, result, device_ms);
+}
+
+void download_given_up(struct download *d, const _Atomic bool *given_up)
+{
+    atomic_store(&d->given_up, given_up);
+}
+
+bool task_is_idle_download(const struct task *t)
+{
+    if (t->done != download_done || t->n_uses != 1 || t->uses[0].write)
+        return false;
+    const struct download *d = t->user;
+    const _Atomic bool *given_up = atomic_load(&d->given_up);
+    return atomic_load(&d->left) || (given_up && atomic_load(given_up));
+}
+
+struct storage *download_left(const struct task *t)
+{
+    const struct download *d = t->done == download_done ? t->user : NULL;
+    return d && atomic_load(&d->left) ? d->storage : NULL;
 }
 
 static bool settled(const struct storage *st)
@@ -311,6 +333,7 @@ void download_free(struct download *d)
     d->wake = NULL;
     pthread_mutex_unlock(&d->wake_lock);
     download_unpin(d);
+    atomic_store(&d->left, true);
     download_drop(d);
 }
 

@@ -91,8 +91,9 @@ static const struct setting settings[] = {
     {"max-nesting", SET_COUNT, true, AT(max_nesting), "400", 1, MOST_NESTING, "N",
      "brackets, calls, unary operators and ** within each other"},
     {"max-inputs", SET_COUNT, true, AT(max_inputs), "64", 1, 4096, "N", "arrays of an expression"},
-    {"max-cost", SET_COUNT, true, AT(max_cost), "4000000000000000", 1, 9e15, "N",
-     "operations on elements (nodes times elements) of an expression, and of a step of a program"},
+    {"max-cost", SET_COUNT, true, AT(max_cost), "0", 0, 9e15, "N",
+     "operations on elements (nodes times elements) of an expression, and of a step of a program; "
+     "0: 4000000000000000 on GPUs, 40000000000000 on the CPU"},
     {"max-inline", SET_COUNT, true, AT(max_inline), "65536", 0, 1e9, "N",
      "elements of a result that is returned inline"},
     {"max-statements", SET_COUNT, true, AT(max_statements), "256", 1, 100000, "N",

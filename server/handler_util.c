@@ -63,11 +63,11 @@ enum err_code handler_body(struct request *req, bool optional, struct json *ret,
     return ERR_OK;
 }
 
-/* A lost device is told once, by lost.c. */
+/* A lost device is told once, by lost.c; and who has deleted the array minds nothing. */
 void handler_work_done(void *user, enum err_code result, double device_ms)
 {
     (void)user, (void)device_ms;
-    if (result != ERR_OK && result != ERR_DEVICE_LOST)
+    if (result != ERR_OK && result != ERR_DEVICE_LOST && result != ERR_NOT_FOUND)
         log_event(LOG_WARN, "work that was to write to an array failed after its reply", "code",
                   err_name(result), NULL);
 }

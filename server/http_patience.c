@@ -1,9 +1,9 @@
 /* How long a request that waits goes on waiting: until its client has gone, its time is over, or
  * the token that let it in is nobody's any more.
  *
- * libmicrohttpd does not look at a connection that is suspended. So the watch thread does, a few
- * times a second, and wakes those that have come to an end; it holds a request meanwhile, so that
- * nobody wakes it and changes what is looked at.
+ * libmicrohttpd does not look at a connection that is suspended. So the watch thread does, some
+ * tens of times a second, and wakes those that have come to an end; it holds a request meanwhile,
+ * so that nobody wakes it and changes what is looked at.
  *
  * A client that has closed its connection and one that has only ended its sending side look alike
  * over TCP: a FIN came. Who waits is taken for gone then, as by nginx and Go's net/http: the first

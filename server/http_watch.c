@@ -2,10 +2,11 @@
  *
  * libmicrohttpd knows one timeout, of idleness, which a slow drip of bytes keeps at bay and which
  * does not run while a connection is suspended. So one thread looks at every connection a few times
- * a second: has the header come in time, does the body come at all and fast enough, is the reply
- * taken fast enough, is the socket of a suspended upload or download still connected. It never
- * touches a request's own state: it writes the 408 to the socket by hand, after winning the
- * request's phase, and shuts the socket down, which libmicrohttpd then sees as a close. */
+ * a second, and oftener at those whose requests wait, since work is done for them: has the header
+ * come in time, does the body come at all and fast enough, is the reply taken fast enough, is the
+ * socket of a suspended upload or download still connected. It never touches a request's own state:
+ * it writes the 408 to the socket by hand, after winning the request's phase, and shuts the socket
+ * down, which libmicrohttpd then sees as a close. */
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -20,6 +21,7 @@
 #include "server/http_impl.h"
 
 #define TICK_S 0.2
+#define WAIT_S 0.02 /* for requests that wait */
 
 /* Over TLS it is only cut: the session is the listener's thread's. */
 static void timeout_reply(struct conn *c, const char *id, const char *detail)
@@ -230,25 +232,46 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         timeout_reply(c, phase == PHASE_HEADERS ? NULL : q->r.id, why);
 }
 
+static void look_at_all(struct http *h)
+{
+    double now = http_now();
+    for (struct conn *c = h->conns; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq)
+            watch_request(c, c->rq, &h->config, now);
+        else
+            watch_idle(c, &h->config, now);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+static void look_at_waiting(struct http *h)
+{
+    for (struct conn *c = atomic_load(&h->suspended) ? h->conns : NULL; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq && atomic_load(&c->rq->phase) == PHASE_WORK)
+            http_watch_waiting(c, c->rq);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
 static void *watch(void *arg)
 {
     struct http *h = arg;
+    double next = 0;
     pthread_mutex_lock(&h->lock);
     while (!h->watch_stop) {
         if (!h->conns) {
             pthread_cond_wait(&h->watch_wake, &h->lock);
             continue;
         }
-        double now = http_now();
-        for (struct conn *c = h->conns; c; c = c->next) {
-            pthread_mutex_lock(&c->lock);
-            if (c->rq)
-                watch_request(c, c->rq, &h->config, now);
-            else
-                watch_idle(c, &h->config, now);
-            pthread_mutex_unlock(&c->lock);
+        if (http_now() >= next) {
+            look_at_all(h);
+            next = http_now() + TICK_S;
+        } else {
+            look_at_waiting(h);
         }
-        struct timespec until = clock_after(TICK_S);
+        struct timespec until = clock_after(WAIT_S);
         while (!h->watch_stop && pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
             ;
     }

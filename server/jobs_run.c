@@ -7,7 +7,7 @@
 
 #define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
 #define SWEEP    1.0  /* seconds after which ended jobs are looked at, whether they are kept, */
-#define RESTING  0.02 /* and those that others are in the way of */
+#define LOOK     0.02 /* and those that others are in the way of, or that have lost their session */
 
 /* Those whose turn it is, now that a slice is over; whether there are any. */
 static bool unblock(struct jobs *t)
@@ -121,6 +121,15 @@ static void give_up(struct jobs *t)
             job_write_end(j, &end);
 }
 
+/* With the lock held: nobody will see what the slice of one makes whose session is there no more.
+ */
+static void give_up_orphans(struct jobs *t)
+{
+    for (struct user_job *j = t->in_slice ? t->first : NULL; j; j = j->next)
+        if (j->in_slice && job_is_orphan(j))
+            program_give_up(j->spec.program);
+}
+
 /* With the lock held. */
 static void look_at_resting(struct jobs *t)
 {
@@ -133,7 +142,7 @@ void *jobs_run(void *arg)
 {
     struct jobs *t = arg;
     struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
-    struct timespec resting = clock_after(RESTING), leave;
+    struct timespec look = clock_after(LOOK), leave;
     bool leaving = false;
     pthread_mutex_lock(&t->lock);
     while (!t->stopping || t->in_slice || t->ready || t->n_resting) {
@@ -153,9 +162,10 @@ void *jobs_run(void *arg)
             forget_old(t);
             let_go_of_lost(t);
             sweep = clock_after(SWEEP);
-        } else if (is_past(&resting)) {
+        } else if (is_past(&look)) {
             look_at_resting(t);
-            resting = clock_after(RESTING);
+            give_up_orphans(t);
+            look = clock_after(LOOK);
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
@@ -165,7 +175,8 @@ void *jobs_run(void *arg)
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {
-            pthread_cond_timedwait(&t->something, &t->lock, t->n_resting ? &resting : &sweep);
+            bool often = t->n_resting || t->in_slice;
+            pthread_cond_timedwait(&t->something, &t->lock, often ? &look : &sweep);
         }
     }
     pthread_mutex_unlock(&t->lock);

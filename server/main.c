@@ -356,7 +356,7 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
         pthread_detach(t);
 }
 
-static int run(const struct config *config)
+static int run(struct config *config)
 {
     struct err e = ERR_INIT;
     static struct server s; /* static: see wait_for_signal */
@@ -377,6 +377,8 @@ static int run(const struct config *config)
         rc = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);
     if (!rc)
         rc = open_engine(config, s.lost, &s.engine, &e);
+    if (!rc)
+        config->max_cost = engine_max_cost(s.engine); /* where it is for the backend to say */
     /* What a machine lacks is no wrong option. */
     int failed = rc == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
     if (!rc)

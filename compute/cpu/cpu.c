@@ -244,6 +244,7 @@ const struct backend_ops backend_cpu_ops = {
     .host_free = cpu_host_free,
     .host = cpu_host,
     .recompute = 32,
+    .max_cost = 40000000000000, /* an hour of ten cores, about */
     .stream_new = cpu_stream_new,
     .stream_free = pool_stream_free,
     .submit = pool_submit,

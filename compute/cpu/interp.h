@@ -10,6 +10,7 @@
 #ifndef ARRAYD_CPU_INTERP_H
 #define ARRAYD_CPU_INTERP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,6 +34,17 @@ void interp_free(struct interp_run *r);
 /* The run will be rewound many times: what each of `n` scratches, numbered from 0 on, has bound for
  * it stays with the run, as far as there is memory and it is not out of proportion. */
 void interp_keep(struct interp_run *r, int n);
+
+/* Whether runs are to come to nothing. `ask` is asked now and then while units run, from any of
+ * their threads; from true on `is_over`, and units and what comes after them return as soon as they
+ * can: what they have written is not to be read. */
+struct interp_watch {
+    bool (*ask)(void *user);
+    void *user;
+    _Atomic bool is_over;
+};
+/* To be called before the first unit; the watch is borrowed. */
+void interp_set_watch(struct interp_run *r, struct interp_watch *w);
 
 /* How many units there are (0: nothing to do but interp_finish). */
 int64_t interp_units(const struct interp_run *r);

@@ -66,7 +66,8 @@ static void eat(struct interp_run *r, struct bound *b, struct best *states, int6
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t item = dtype_size(r->reduce_dtype);
     struct block blk;
-    for (; f < end; f += blk.n) {
+    blk.n = 0;
+    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
@@ -121,10 +122,11 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
     size_t item = dtype_size(r->reduce_dtype), rank_size = item <= 4 ? 4 : 8;
     bool whole = l1 - l0 == lanes; /* rows follow each other */
     struct block blk;
-    for (int64_t row = from; row < to;) {
+    blk.n = 0;
+    for (int64_t row = from; row < to && !interp_over(b, 0);) {
         int64_t f = (outer * reduced + row) * lanes + l0;
         int64_t left = whole ? (to - row) * lanes : l1 - l0;
-        for (int64_t done = 0; done < left; done += blk.n) {
+        for (int64_t done = 0; done < left && !interp_over(b, blk.n); done += blk.n) {
             interp_locate(b, f + done, &blk);
             blk.n = interp_block_size(b, f + done, left - done);
             interp_eval(b, &blk, false);
@@ -186,7 +188,7 @@ void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_
         outer_unit(r, at, i, s);
 }
 
-/* The partial results of one state or tile, merged in place into the first. */
+/* The partial results of one state or tile, merged in place into the first. NULL: it is over. */
 static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, size_t lanes)
 {
     char *first = NULL;
@@ -197,6 +199,8 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
         interp_reduce_sizes(r, ext, &outer, &reduced, &n_lanes);
         int64_t chunks = (reduced + r->unit_size - 1) / r->unit_size;
         for (int64_t c = 0; c < chunks; c++) {
+            if (c % ASK_PARTIALS == ASK_PARTIALS - 1 && interp_ask(r))
+                return NULL;
             char *cur = r->partials + (r->first_unit[box] + cell * chunks + c) * r->partial_size;
             if (!first)
                 first = cur;
@@ -219,6 +223,8 @@ void interp_arg_finish(struct interp_run *r)
         if (r->mode == MODE_INNER) {
             for (int64_t kept = 0; kept < outer; kept++) {
                 struct best *s = (struct best *)(void *)merge_partials(r, group, kept, 0);
+                if (!s)
+                    return;
                 interp_reduce_write(r, lo, ext, kept, (char *)&s->at, 1);
             }
             continue;
@@ -228,6 +234,8 @@ void interp_arg_finish(struct interp_run *r)
             int64_t l0 = cell % tiles * REDUCE_TILE;
             int64_t l1 = l0 + REDUCE_TILE < lanes ? l0 + REDUCE_TILE : lanes;
             char *acc = merge_partials(r, group, cell, (size_t)(l1 - l0));
+            if (!acc)
+                return;
             interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, acc + r->partial_size / 2,
                                 l1 - l0);
         }

@@ -261,7 +261,8 @@ void interp_store_range(struct bound *b, int64_t f, int64_t end)
 {
     const bool direct = !b->run->stream, stored = direct && b->stores;
     struct block blk;
-    for (const int64_t from = f; f < end; f += blk.n) {
+    blk.n = 0;
+    for (const int64_t from = f; f < end && !interp_over(b, blk.n); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (f == from && blk.n == b->blk && blk.n < end - f)
@@ -310,7 +311,8 @@ static void prefetch_tile(const struct bound *b, int64_t tile)
 void interp_store_tiles(struct bound *b, int64_t from, int64_t to)
 {
     struct block blk;
-    for (int64_t tile = from; tile < to; tile++) {
+    blk.n = 0;
+    for (int64_t tile = from; tile < to && !interp_over(b, blk.n); tile++) {
         place_tile(b, tile, &blk);
         if (tile + 1 < to)
             prefetch_tile(b, tile + 1);

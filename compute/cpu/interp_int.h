@@ -8,10 +8,9 @@
  *
  *   interp_new  interp_plan.c   operands, cuts, axis order, way of running, units
  *               interp_cuts.c   where contexts break
- *   interp_unit interp_store.c, interp_reduce.c   walk a unit's part of a box, block by block
- *               interp_keep.c   the programs at hand
- *               interp_bind.c   a box → program: instructions, registers, operand classes
- *               interp_eval.c   runs the program on one block
+ *   interp_unit interp_run.c, interp_store.c, interp_reduce.c   walk a unit's part of a box, block
+ * by block interp_keep.c   the programs at hand interp_bind.c   a box → program: instructions,
+ * registers, operand classes interp_eval.c   runs the program on one block
  *
  * Points of a box are numbered linearly, f = 0 … in the run's axis order (outermost first); blocks
  * and units are ranges of f. */
@@ -111,7 +110,24 @@ struct interp_run {
     int64_t n_programs; /* of each scratch */
     int n_keepers;      /* scratches */
     uint64_t pass;      /* rewinds so far */
+
+    struct interp_watch *watch; /* NULL: it is never over */
+    int64_t point_cost;         /* of all nodes */
 };
+
+/* Points of the axes at these positions in the order, of a box of extents `ext`. */
+static inline int64_t product(const struct interp_run *r, const int64_t *ext, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++)
+        n *= ext[r->order[i]];
+    return n;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
 
 /* ---- geometry of a box ---- */
 
@@ -205,6 +221,8 @@ struct bound {
     bool stores;           /* and all are, at once, where blocks are evaluated to their places */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
+    int64_t unasked; /* cost of what was done since interp_over asked */
+
     void *memory; /* everything above */
     size_t memory_size;
     void *registers; /* all of them, or the pinned ones of a program that is kept */
@@ -261,6 +279,26 @@ int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c);
 void interp_eval(struct bound *b, const struct block *blk, bool direct);
 /* Stores a block of the only output's values from `from`, wherever they go. */
 void interp_put(const struct bound *b, const struct block *blk, char *from);
+/* Whether there is no point in going on. */
+bool interp_ask(const struct interp_run *r);
+/* The same, `points` having been done since the last call: it asks after some tenths of a
+ * millisecond's work. */
+#define ASK_COST (1 << 18)
+static inline bool interp_over(struct bound *b, int64_t points)
+{
+    struct interp_watch *w = b->run->watch;
+    if (!w)
+        return false;
+    if (atomic_load_explicit(&w->is_over, memory_order_relaxed))
+        return true;
+    if ((b->unasked += points * b->run->point_cost) < ASK_COST)
+        return false;
+    b->unasked = 0;
+    return interp_ask(b->run);
+}
+/* Partial results that are merged between two askings. */
+#define ASK_PARTIALS 1024
+
 /* How many points from f the next block may take, at most `left`. */
 int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
 /* By how many points a block had better be shorter, so that the first output's next one begins with
@@ -270,6 +308,9 @@ int64_t interp_block_over(const struct bound *b, const struct block *blk);
 /* Runs points [f, end), or tiles [from, to), of a storing kernel. */
 void interp_store_range(struct bound *b, int64_t f, int64_t end);
 void interp_store_tiles(struct bound *b, int64_t from, int64_t to);
+
+/* Which of n parts, boxes or groups, a unit belongs to. */
+int64_t interp_part(const struct interp_run *r, int64_t n, int64_t unit);
 
 /* Cutting and running reductions (interp_reduce.c). */
 #define REDUCE_TILE 1024 /* lanes, at most */

@@ -539,6 +539,7 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
         goto fail;
     interp_size_programs(r);
     r->small = cost_of(r) < SMALL_COST;
+    r->point_cost = point_cost(k);
     return r;
 fail:
     arena_free(arena);
@@ -551,43 +552,6 @@ void interp_free(struct interp_run *r)
         return;
     interp_forget(r);
     arena_free(r->arena);
-}
-
-int64_t interp_units(const struct interp_run *r)
-{
-    return r->n_units;
-}
-
-void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
-{
-    if (r->scan)
-        interp_scan_unit(r, unit, s);
-    else if (r->reduces)
-        interp_reduce_unit(r, unit, s);
-    else
-        interp_store_unit(r, unit, s);
-}
-
-bool interp_is_small(const struct interp_run *r)
-{
-    return r->small;
-}
-
-bool interp_again(struct interp_run *r, struct interp_scratch *s)
-{
-    return r->rounds && interp_scan_again(r, s);
-}
-
-void interp_finish(struct interp_run *r, struct interp_scratch *s)
-{
-    if (r->reduces)
-        interp_reduce_finish(r, s);
-}
-
-void interp_rewind(struct interp_run *r)
-{
-    r->pass++;
-    r->round = 0;
 }
 
 int64_t interp_cost(const struct ir_kernel *k)

@@ -26,19 +26,12 @@
 #define SHORT_RUN   16
 #define STATE_MAX   64
 #define LEVELS      64
+#define PARTIALS    (INT64_C(64) << 20) /* bytes of partial results, about */
 #define ARG_STATE   16
 
 static bool is_reduced(const struct interp_run *r, int axis)
 {
     return r->k->outputs[0].axes >> axis & 1;
-}
-
-static int64_t product(const struct interp_run *r, const int64_t *ext, int from, int to)
-{
-    int64_t n = 1;
-    for (int i = from; i < to; i++)
-        n *= ext[r->order[i]];
-    return n;
 }
 
 void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer,
@@ -115,11 +108,6 @@ static int64_t chunk_rows(int64_t lanes)
     return 2 * UNIT_POINTS / (lanes < REDUCE_TILE ? lanes : REDUCE_TILE);
 }
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* Accumulators that are merged pairwise as they come, of rows in all. */
 static int tower_levels(const struct interp_run *r, int64_t rows)
 {
@@ -132,6 +120,15 @@ static int tower_levels(const struct interp_run *r, int64_t rows)
 static size_t tower_step(const struct interp_run *r, size_t lanes)
 {
     return (lanes * r->reduce->acc_size + 63) & ~(size_t)63;
+}
+
+/* Longer stretches where there would be too many of them, whole ways where those alone are many. */
+static void bound_partials(struct interp_run *r, int64_t cells, int64_t reduced)
+{
+    while (r->split && cells * ceil_div(reduced, r->unit_size) > PARTIALS / r->partial_size) {
+        r->split = r->unit_size < reduced;
+        r->unit_size = r->split ? 2 * r->unit_size : 1;
+    }
 }
 
 /* Of the whole shape; boxes have no more of anything. */
@@ -185,6 +182,7 @@ bool interp_reduce_plan(struct interp_run *r)
     }
     if (r->unit_size < 1)
         r->unit_size = 1;
+    bound_partials(r, outer * (r->mode == MODE_INNER ? 1 : ceil_div(lanes, REDUCE_TILE)), reduced);
     plan_scratch(r, reduced, lanes);
 
     int64_t n = r->split ? r->n_boxes : r->n_groups;
@@ -261,7 +259,8 @@ static void eat(struct interp_run *r, struct bound *b, void *state, int64_t f, i
 {
     uint32_t node = b->alias[r->k->outputs[0].node];
     struct block blk;
-    while (f < end) {
+    blk.n = 0;
+    while (f < end && !interp_over(b, blk.n)) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         interp_eval(b, &blk, false);
@@ -277,7 +276,8 @@ static void eat_many(struct interp_run *r, struct bound *b, char *states, int64_
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t item = dtype_size(r->reduce_dtype), state_size = r->reduce->state_size;
     struct block blk;
-    for (int64_t f = from * run, end = to * run; f < end; f += blk.n) {
+    blk.n = 0;
+    for (int64_t f = from * run, end = to * run; f < end && !interp_over(b, blk.n); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         if (!b->cut && blk.n > run)
@@ -398,8 +398,10 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t step = r->reduce->acc_step;
     struct block blk;
-    for (int64_t row = from; row < to;) {
+    int64_t done = 0;
+    for (int64_t row = from; row < to && !interp_over(b, done);) {
         int64_t f = (outer * reduced + row) * lanes + l0;
+        done = at_once > 1 ? at_once * lanes : l1 - l0;
         if (at_once > 1) {
             int64_t rows = to - row < at_once ? to - row : at_once;
             blk.n = interp_block_size(b, f, rows * lanes);
@@ -486,26 +488,19 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
 
 void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    int64_t lo = 0, hi = r->split ? r->n_boxes : r->n_groups;
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (r->first_unit[mid] <= unit)
-            lo = mid;
-        else
-            hi = mid;
-    }
+    int64_t at = interp_part(r, r->split ? r->n_boxes : r->n_groups, unit);
     if (r->arg)
-        interp_arg_unit(r, lo, unit - r->first_unit[lo], s);
+        interp_arg_unit(r, at, unit - r->first_unit[at], s);
     else if (r->mode == MODE_INNER)
-        inner_unit(r, lo, unit - r->first_unit[lo], s);
+        inner_unit(r, at, unit - r->first_unit[at], s);
     else
-        outer_unit(r, lo, unit - r->first_unit[lo], s);
+        outer_unit(r, at, unit - r->first_unit[at], s);
 }
 
 /* ---- merging partial results ---- */
 
 /* Visits the partial results of one state or tile in order and merges them as a tower does; they
- * are merged in place, so that no further memory is needed. */
+ * are merged in place, so that no further memory is needed. NULL: it is over. */
 static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, size_t lanes)
 {
     char *level[LEVELS] = {0};
@@ -517,6 +512,8 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
         interp_reduce_sizes(r, ext, &outer, &reduced, &n_lanes);
         int64_t chunks = ceil_div(reduced, r->unit_size);
         for (int64_t c = 0; c < chunks; c++) {
+            if (c % ASK_PARTIALS == ASK_PARTIALS - 1 && interp_ask(r))
+                return NULL;
             char *cur = r->partials + (r->first_unit[box] + cell * chunks + c) * r->partial_size;
             int l = 0;
             for (; count >> l & 1; l++) {
@@ -579,9 +576,12 @@ void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
         interp_box(r, group * r->boxes_per_group, lo, ext);
         interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
         if (r->mode == MODE_INNER) {
-            for (int64_t kept = 0; kept < outer; kept++)
-                r->reduce->finish(merge_partials(r, group, kept, 0),
-                                  kept_address(r, lo, ext, kept, &run, &stride), r->divisor);
+            for (int64_t kept = 0; kept < outer; kept++) {
+                char *acc = merge_partials(r, group, kept, 0);
+                if (!acc)
+                    return;
+                r->reduce->finish(acc, kept_address(r, lo, ext, kept, &run, &stride), r->divisor);
+            }
             continue;
         }
         int64_t tiles = ceil_div(lanes, REDUCE_TILE);
@@ -590,6 +590,8 @@ void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
             l1 = l1 < lanes ? l1 : lanes;
             char *acc = merge_partials(r, group, cell, (size_t)(l1 - l0));
             size_t n = (size_t)(l1 - l0);
+            if (!acc)
+                return;
             r->reduce->vfinish(s->staging, acc, n, n, r->divisor);
             interp_reduce_write(r, lo, ext, cell / tiles * lanes + l0, s->staging, l1 - l0);
         }

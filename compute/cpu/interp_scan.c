@@ -13,14 +13,6 @@
 #define UNIT_POINTS 65536
 #define FEW_CELLS   64
 
-static int64_t product(const struct interp_run *r, const int64_t *ext, int from, int to)
-{
-    int64_t n = 1;
-    for (int i = from; i < to; i++)
-        n *= ext[r->order[i]];
-    return n;
-}
-
 /* Of a box of these extents. An axis of extent 1 is not walked: all points are lanes then. */
 static void sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer, int64_t *length,
                   int64_t *lanes)
@@ -30,11 +22,6 @@ static void sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer
     *outer = product(r, ext, 0, at);
     *length = there ? ext[r->order[at]] : 1;
     *lanes = product(r, ext, at + there, r->n_order);
-}
-
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
 }
 
 void interp_scan_open(struct interp_run *r)
@@ -149,7 +136,8 @@ static void walk_range(struct walk *w, int64_t f, int64_t end)
     uint32_t node = b->alias[w->r->k->outputs[0].node], out = w->r->n_operands - 1;
     bool direct = b->class_of[out] == CLASS_DIRECT;
     struct block blk;
-    for (; f < end; f += blk.n) {
+    blk.n = 0;
+    for (; f < end && !interp_over(b, blk.n); f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         interp_eval(b, &blk, false);
@@ -225,18 +213,11 @@ static void cells(struct interp_run *r, int64_t group, int64_t i, struct interp_
 
 void interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    int64_t lo = 0, hi = r->split ? r->n_boxes : r->n_groups;
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (r->first_unit[mid] <= unit)
-            lo = mid;
-        else
-            hi = mid;
-    }
+    int64_t at = interp_part(r, r->split ? r->n_boxes : r->n_groups, unit);
     if (r->split)
-        stretch(r, lo, unit - r->first_unit[lo], s);
+        stretch(r, at, unit - r->first_unit[at], s);
     else
-        cells(r, lo, unit - r->first_unit[lo], s);
+        cells(r, at, unit - r->first_unit[at], s);
 }
 
 /* Each stretch's total becomes that of all stretches before it. */
@@ -261,6 +242,8 @@ bool interp_scan_again(struct interp_run *r, struct interp_scratch *s)
                 sizes(r, ext, &outer, &length, &lanes);
                 int64_t stretches = ceil_div(length, r->unit_size);
                 for (int64_t i = 0; i < stretches; i++) {
+                    if (i % ASK_PARTIALS == ASK_PARTIALS - 1 && interp_ask(r))
+                        return false;
                     char *at =
                         r->partials + (r->first_unit[box] + cell * stretches + i) * r->partial_size;
                     memcpy(own, at, (size_t)r->partial_size);

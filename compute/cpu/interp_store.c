@@ -15,19 +15,6 @@
 #include "compute/cpu/interp_int.h"
 #include "compute/cpu/rows.h"
 
-static int64_t box_of(const struct interp_run *r, int64_t unit)
-{
-    int64_t lo = 0, hi = r->n_boxes;
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (r->first_unit[mid] <= unit)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 static void copy_item(char *to, const char *from, size_t size)
 {
     switch (size) {
@@ -69,7 +56,9 @@ static void collect(struct bound *b, const struct ends *e, int64_t column, int64
 {
     const struct interp_run *r = b->run;
     struct block blk;
-    for (int64_t f = e->from * width, end = f + e->rows * width; f < end; f += blk.n) {
+    blk.n = 0;
+    for (int64_t f = e->from * width, end = f + e->rows * width; f < end && !interp_over(b, blk.n);
+         f += blk.n) {
         interp_locate(b, f, &blk);
         blk.n = interp_block_size(b, f, end - f);
         interp_eval(b, &blk, false);
@@ -162,7 +151,8 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
     const int64_t left = e->columns - e->right;
     struct ends own;
     struct block blk;
-    for (int64_t at = 0; at < end; at += blk.n) {
+    blk.n = 0;
+    for (int64_t at = 0; at < end && !interp_over(b, blk.n); at += blk.n) {
         interp_locate(b, f + at, &blk);
         blk.n = interp_block_size(b, f + at, end - at);
         if (at + blk.n < end)
@@ -236,7 +226,7 @@ static void grouped(struct interp_run *r, int64_t box, int64_t from, int64_t to,
 
 void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
 {
-    int64_t box = box_of(r, unit);
+    int64_t box = interp_part(r, r->n_boxes, unit);
     int64_t from = (unit - r->first_unit[box]) * r->unit_size, to = from + r->unit_size;
     if (r->mode == MODE_GROUPED) {
         int64_t lo[MAX_RANK], ext[MAX_RANK], rows = 1;

@@ -27,6 +27,9 @@
  * Small jobs are run by submit() itself when nothing stands before them: waking a thread costs more
  * than they do.
  *
+ * Now and then the workers ask whether anybody still wants what a job makes. Where nobody does, no
+ * more of its units are given, those under way return, and it is over.
+ *
  * A freed stream is kept for reuse with its tickets going on, so that a fence that outlives its
  * stream still reads as passed. */
 #include "compute/cpu/pool.h"
@@ -39,13 +42,9 @@
 #include "compute/base/mem.h"
 #include "compute/cpu/idle.h"
 #include "compute/cpu/interp.h"
+#include "compute/cpu/lanes.h"
 
 #define MOST_LANES 64
-
-struct lane {
-    _Alignas(64) _Atomic int64_t next;
-    int64_t end;
-};
 
 struct scratch_node {
     struct interp_scratch *scratch;
@@ -59,10 +58,10 @@ struct task {
     uint32_t passes; /* of the job's loop that are over */
     bool is_open;
     struct scratch_node *scratch; /* fits all of them; NULL where there are none */
-    int64_t n_units;
-    struct lane *lanes;    /* the stream's, pool->n_lanes of them */
-    _Atomic int64_t given; /* units taken */
-    int users;             /* workers inside, under the lock */
+    struct interp_watch watch;    /* of the job: whether anybody wants it */
+    bool has_begun;               /* something may have been written */
+    struct lanes units;           /* the lanes are the stream's, pool->n_lanes of them */
+    int users;                    /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
     struct timespec start;
@@ -163,6 +162,17 @@ static void consider_head(struct pool *p, struct stream *s)
     }
 }
 
+static bool is_over(const struct task *t)
+{
+    return atomic_load_explicit(&t->watch.is_over, memory_order_relaxed);
+}
+
+static bool job_unwanted(void *user)
+{
+    struct job *job = user;
+    return job->unwanted && job->unwanted(job);
+}
+
 static double elapsed_ms(const struct timespec *from)
 {
     struct timespec now;
@@ -172,16 +182,17 @@ static double elapsed_ms(const struct timespec *from)
 
 /* The head is done, or could not be opened: whoever waited for it may start. Ends with done(),
  * outside of the lock. */
-static void complete(struct pool *p, struct stream *s, bool in_line, enum err_code result)
+static void complete(struct pool *p, struct stream *s, bool in_line, bool opened)
 {
     struct task *t = &s->task;
+    enum err_code result = !opened ? ERR_OUT_OF_MEMORY : is_over(t) ? ERR_NOT_FOUND : ERR_OK;
     struct job *job = s->head;
     struct scratch_node *scratch = t->scratch;
     while (t->n_runs > 0)
         interp_free(t->runs[--t->n_runs]);
     job->result = result;
     job->in_submit = in_line;
-    job->untouched = result != ERR_OK;
+    job->untouched = result != ERR_OK && !t->has_begun;
     job->device_ms = elapsed_ms(&t->start);
     if (job->measured)
         job->measured(job);
@@ -200,7 +211,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line, enum err_co
     s->head = job->next;
     if (!s->head)
         s->tail = NULL;
-    *t = (struct task){.lanes = t->lanes, .runs = t->runs, .cap_runs = t->cap_runs};
+    *t = (struct task){.units = t->units, .runs = t->runs, .cap_runs = t->cap_runs};
     atomic_store(&s->passed, job->ticket);
     consider_head(p, s);
     for (struct stream **at = &p->blocked; *at;) {
@@ -260,9 +271,12 @@ static bool reserve_runs(struct task *t, uint32_t n)
 /* All the memory of the head's kernels. False: there is not so much, and nothing has been done. */
 static bool open_job(struct pool *p, struct task *t, bool in_line)
 {
-    const struct job *job = stream_of(t)->head;
+    struct job *job = stream_of(t)->head;
     t->is_open = true;
-    if (job->n_kernels == 0)
+    t->watch.ask = job_unwanted;
+    t->watch.user = job;
+    atomic_store(&t->watch.is_over, !in_line && job_unwanted(job));
+    if (job->n_kernels == 0 || is_over(t))
         return true;
     t->scratch = take_scratch(p);
     if (!t->scratch || !reserve_runs(t, job->n_kernels))
@@ -270,6 +284,8 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
     while (t->n_runs < job->n_kernels) {
         struct interp_run *r = interp_new(job->kernels[t->n_runs], job_slots(job, t->n_runs),
                                           in_line ? 1 : p->n_lanes);
+        if (r && !in_line)
+            interp_set_watch(r, &t->watch);
         if (r && job->repeats > 1 && t->n_runs - job->loop_from < job->loop_n)
             interp_keep(r, p->n_workers + 1);
         if (r)
@@ -288,10 +304,12 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
 static bool advance(struct task *t, bool done, bool in_line)
 {
     struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* no kernels */
-    const int n_lanes = stream_of(t)->pool->n_lanes;
+    if (is_over(t))
+        return false;
+    t->has_begun = true;
     if (t->at == 0 && !done)
         copy_blocks(stream_of(t)->head);
-    while (t->at < t->n_runs) {
+    while (t->at < t->n_runs && !is_over(t)) {
         struct interp_run *run = t->runs[t->at];
         if (done && !interp_again(run, scratch)) {
             interp_finish(run, scratch);
@@ -300,17 +318,12 @@ static bool advance(struct task *t, bool done, bool in_line)
             done = false;
             continue;
         }
-        t->n_units = interp_units(run);
-        if (!in_line && t->n_units > 1 && !interp_is_small(run)) {
-            for (int i = 0; i < n_lanes; i++) {
-                atomic_store_explicit(&t->lanes[i].next, t->n_units * i / n_lanes,
-                                      memory_order_relaxed);
-                t->lanes[i].end = t->n_units * (i + 1) / n_lanes;
-            }
-            atomic_store(&t->given, 0);
+        const int64_t n = interp_units(run);
+        if (!in_line && n > 1 && !interp_is_small(run)) {
+            lanes_deal(&t->units, n);
             return true;
         }
-        for (int64_t u = 0; u < t->n_units; u++)
+        for (int64_t u = 0; u < n && !is_over(t); u++)
             interp_unit(run, u, scratch);
         done = true;
     }
@@ -319,25 +332,6 @@ static bool advance(struct task *t, bool done, bool in_line)
 
 /* ---- workers ---- */
 
-/* A unit from the worker's own lane, else from the next that has one; -1. */
-static int64_t take_unit(const struct pool *p, struct task *t, int *lane)
-{
-    if (atomic_load_explicit(&t->given, memory_order_relaxed) >= t->n_units)
-        return -1;
-    for (int i = 0; i < p->n_lanes; i++) {
-        struct lane *l = &t->lanes[*lane];
-        int64_t u = -1;
-        if (atomic_load_explicit(&l->next, memory_order_relaxed) < l->end)
-            u = atomic_fetch_add(&l->next, 1);
-        if (u >= 0 && u < l->end) {
-            atomic_fetch_add(&t->given, 1);
-            return u;
-        }
-        *lane = (*lane + 1) % p->n_lanes;
-    }
-    return -1;
-}
-
 /* Takes units until there are none left or others wait for their turn. */
 static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *own, int lane)
 {
@@ -345,7 +339,7 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
     bool borrows = !interp_fit(run, own);
     int64_t n = 0;
     do {
-        int64_t u = take_unit(p, t, &lane);
+        int64_t u = is_over(t) ? -1 : lanes_take(&t->units, &lane);
         if (u < 0)
             break;
         n++;
@@ -394,7 +388,7 @@ static void *work(void *user)
             int64_t n = run_units(p, t, w->scratch, w->lane);
             pthread_mutex_lock(&p->lock);
             p->stats.units += n;
-            bool empty = atomic_load(&t->given) >= t->n_units;
+            bool empty = lanes_empty(&t->units) || is_over(t);
             if (empty)
                 ring_remove(p, t);
             if (--t->users || !empty)
@@ -403,7 +397,7 @@ static void *work(void *user)
         }
         bool goes_on = opened && advance(t, was_open, false);
         if (!goes_on)
-            complete(p, stream_of(t), false, opened ? ERR_OK : ERR_OUT_OF_MEMORY);
+            complete(p, stream_of(t), false, opened);
         pthread_mutex_lock(&p->lock);
         if (goes_on) {
             ring_add(p, t);
@@ -465,7 +459,7 @@ uint64_t pool_submit(struct stream *s, struct job *job)
         assert(!goes_on);
         (void)goes_on;
     }
-    complete(p, s, true, opened ? ERR_OK : ERR_OUT_OF_MEMORY);
+    complete(p, s, true, opened);
     return ticket;
 }
 
@@ -476,12 +470,13 @@ bool pool_passed(struct fence f)
 
 /* ---- life ---- */
 
-/* The lanes lie behind the stream, on cache lines of their own. */
+/* The lanes lie behind the stream. */
 static struct stream *stream_alloc(int n_lanes)
 {
     struct stream *s = mem_calloc(1, sizeof *s + (size_t)(n_lanes + 1) * sizeof(struct lane));
     if (s)
-        s->task.lanes = (struct lane *)(((uintptr_t)(s + 1) + 63) & ~(uintptr_t)63);
+        s->task.units = (struct lanes){
+            .all = (struct lane *)(((uintptr_t)(s + 1) + 63) & ~(uintptr_t)63), .n = n_lanes};
     return s;
 }
 
