@@ -90,8 +90,8 @@ static void reply_late(struct request *req)
     struct err e = ERR_INIT;
     rq_let_go(rq_of(req));
     err_set(&e, ERR_DEADLINE,
-            "what was asked for was not there in the time there was for it; work that has been "
-            "queued is done all the same");
+            "what was asked for was not there in the time there was for it; what has been queued "
+            "to write an array is done all the same");
     http_reply_error(req, &e);
 }
 
