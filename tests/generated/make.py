@@ -307,7 +307,7 @@ def an_expression(rng, points):
     elif g.chance(0.08):
         tree, dtype = g.scanned(None, depth - 1)
     elif g.chance(0.3):
-        tree, dtype = g.moved(None, 0) if g.chance(0.4) else g.grow_whole(depth - 1)
+        tree, dtype = g.moved(None, int(g.chance(0.3))) if g.chance(0.5) else g.grow_whole(depth - 1)
         kind = kind_of(dtype)
         names = {"b": ["any", "all", "count_nonzero"], "c": ["any"]}.get(kind, ["max", "min", "argmax", "any", "count_nonzero"])
         if tree[0] == "name":
@@ -317,7 +317,7 @@ def an_expression(rng, points):
         if name == "cumulative_sum":
             tree = call(name, tree, axis=int(rng.integers(m.rank)))
         else:
-            axis = g.some([None, *range(m.rank)])
+            axis = m.rank - 1 if g.chance(0.4) else g.some([None, *range(m.rank)])
             if axis is not None and m.rank > 1 and g.chance(0.3) and not name.startswith("arg"):
                 axis = sorted({axis, int(rng.integers(m.rank))})
             tree = call(name, tree, axis=axis)
