@@ -194,15 +194,16 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
     if (size > INT64_MAX - GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
-    size = rounded(size);
-    enum err_code code = cuda_memory_charge(d, size, e);
+    const int64_t whole = rounded(size);
+    enum err_code code = cuda_memory_charge(d, whole, e);
     if (code != ERR_OK)
         return code;
+    /* what was asked for and no more, so that a tool that checks accesses knows its end */
     code = obtain(d, size, zero, ret, e);
     if (code == ERR_OK)
         cuda_memory_count(d);
     else
-        cuda_memory_discharge(d, size);
+        cuda_memory_discharge(d, whole);
     return code;
 }
 
