@@ -13,6 +13,7 @@
  * Renaming storage at submission is safe because every earlier task holds the storage it was bound
  * to. All memory is allocated before anything is queued or renamed. The new storage remembers the
  * old one until it is written, so that a failure can be undone (buffer_storage). */
+#include <assert.h>
 #include <string.h>
 
 #include "compute/run_int.h"
@@ -226,8 +227,8 @@ static enum err_code bind_copied_back(struct run *r, struct storage *old, struct
     return ERR_OK;
 }
 
-enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
-                              struct err *e)
+static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
+                                 struct err *e)
 {
     struct ir_plan *p = r->plan;
     for (uint32_t i = 0; i < p->n_slots; i++) {
@@ -284,6 +285,44 @@ enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storag
         return err_oom(e);
     r->slots[before] = old->data;
     return ERR_OK;
+}
+
+#ifndef NDEBUG
+/* No load reads outside of its storage, and nothing is written there: sizes are known here, not
+ * where kernels are verified. What a temporary handed on is the next one's to look at. */
+static bool all_is_inside(const struct run *r)
+{
+    for (uint32_t i = 0; i < r->plan->n_kernels; i++) {
+        const struct ir_kernel *k = r->plan->kernels[i];
+        int64_t lo, hi;
+        for (uint32_t n = 0; n < k->n_nodes; n++) {
+            if (k->nodes[n].kind != IR_LOAD)
+                continue;
+            const struct ir_input *in = &k->inputs[k->nodes[n].input];
+            const struct storage *st = r->storages[in->slot];
+            ir_load_extent(k, n, &lo, &hi);
+            if (lo < 0 || (st && hi * (int64_t)dtype_size(in->dtype) > st->size))
+                return false;
+        }
+        for (uint32_t n = 0; n < k->n_outputs; n++) {
+            const struct ir_output *o = &k->outputs[n];
+            const struct storage *st = r->storages[o->slot];
+            int64_t at = o->slot == r->plan->result_slot ? r->task->result_at : 0;
+            view_extent(&o->view, &lo, &hi);
+            if (lo < 0 || (st && at + hi * (int64_t)dtype_size(o->dtype) > st->size))
+                return false;
+        }
+    }
+    return true;
+}
+#endif
+
+enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
+                              struct err *e)
+{
+    enum err_code code = bind_arrays(r, mode, ret_renamed, e);
+    assert(code != ERR_OK || all_is_inside(r));
+    return code;
 }
 
 /* A plan through a temporary of the result's shape and a copy to the target. */

@@ -87,27 +87,6 @@ static enum err_code open_answer(struct run *r, struct err *e)
                             &to->download, e);
 }
 
-#ifndef NDEBUG
-/* No load reads outside of its storage: sizes are known here, not where kernels are verified. */
-static bool loads_inside(const struct run *r)
-{
-    for (uint32_t i = 0; i < r->plan->n_kernels; i++) {
-        const struct ir_kernel *k = r->plan->kernels[i];
-        for (uint32_t n = 0; n < k->n_nodes; n++) {
-            if (k->nodes[n].kind != IR_LOAD)
-                continue;
-            const struct ir_input *in = &k->inputs[k->nodes[n].input];
-            const struct storage *st = r->storages[in->slot];
-            int64_t lo, hi;
-            ir_load_extent(k, n, &lo, &hi);
-            if (lo < 0 || (st && hi * (int64_t)dtype_size(in->dtype) > st->size))
-                return false;
-        }
-    }
-    return true;
-}
-#endif
-
 static enum err_code run_now(struct run *r, enum write_mode mode, struct array **ret, struct err *e)
 {
     struct engine *g = r->g;
@@ -142,7 +121,6 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         array_unref(result);
         return code;
     }
-    assert(loads_inside(r));
     r->task->job.slots = r->slots;
     r->task->job.unwanted = flight_unwanted;
     atomic_fetch_add(&g->evaluations, 1);

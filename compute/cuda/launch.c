@@ -8,6 +8,7 @@
  * the host more than a small kernel takes, and a stream takes about a thousand before it blocks. */
 #include "compute/cuda/launch.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -177,6 +178,23 @@ struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum er
 
 /* --- launching; device->lock is held --- */
 
+#ifndef NDEBUG
+/* The kernel's form was chosen for addresses like these; one number is stored anywhere. */
+static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if ((uintptr_t)slots[k->inputs[i].slot] % SLOT_ALIGNMENT != 0)
+            return false;
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        size_t alignment = view_size(&o->view) == 1 ? dtype_size(o->dtype) : SLOT_ALIGNMENT;
+        if ((uintptr_t)slots[o->slot] % alignment != 0)
+            return false;
+    }
+    return true;
+}
+#endif
+
 /* The parameters with the addresses of now, in `to`. */
 static void fill_params(unsigned char *to, const struct stream *s, const struct emitted *m,
                         void *const *slots, void *scratch)
@@ -267,6 +285,7 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
     struct cuda *c = d->cuda;
     struct prepared *p = atomic_load(&job->kernels[i]->prepared);
     const struct emitted *m = p->emitted;
+    assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
     enum err_code code = make_params(s, m, job, f, i, first);
     if (code == ERR_OK)
         code = zero_scratch(s, m, f);

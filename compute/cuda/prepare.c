@@ -19,7 +19,6 @@
 #include "compute/cuda/launch.h"
 #include "compute/cuda/refused.h"
 
-#define SLOT_ALIGNMENT 256   /* of device memory */
 #define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
 
 struct compiler {

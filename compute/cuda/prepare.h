@@ -10,6 +10,9 @@
 #include "compute/cuda/cuda_int.h"
 #include "compute/cuda/emit.h"
 
+/* Of a slot's address in device memory; of one number's, its own size. */
+#define SLOT_ALIGNMENT 256
+
 /* prepared->state; what is neither is the enum err_code it failed with. */
 enum { PREPARED_COMPILING = -1, PREPARED_READY = ERR_OK };
 
