@@ -147,12 +147,27 @@ AR_FN void ar_patch_bend(bool front, bool back, ar_patch<T> &a, const ar_patch<T
 struct ar_barrier {
     ar_u64 state[2];
 };
-#if defined(ARRAYD_FAKE_DEVICE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 AR_FN void ar_open(ar_barrier &) {}
 AR_FN void ar_reach(ar_barrier &, int) {}
 AR_FN void ar_meet(ar_barrier &, int, int)
 {
     __syncthreads();
+}
+#elif defined(ARRAYD_FAKE_DEVICE)
+AR_FN void ar_open(ar_barrier &b)
+{
+    if (threadIdx.x < 2)
+        fake_phase_op(FAKE_PHASE_OPEN, &b.state[threadIdx.x], AR_BLOCK);
+    __syncthreads();
+}
+AR_FN void ar_reach(ar_barrier &b, int half)
+{
+    fake_phase_op(FAKE_PHASE_REACH, &b.state[half], 0);
+}
+AR_FN void ar_meet(ar_barrier &b, int half, int side)
+{
+    fake_phase_op(FAKE_PHASE_WAIT, &b.state[half], (unsigned)side);
 }
 #else
 AR_FN ar_u32 ar_place_of(ar_barrier &b, int half)

@@ -56,6 +56,7 @@ AR_FN void ar_post(ar_u64 *to, const ar_carry &c)
 AR_FN void ar_peek(const ar_u64 *from, ar_u64 &a, ar_u64 &b)
 {
 #if defined(ARRAYD_FAKE_DEVICE)
+    fake_access(from, 16, FAKE_READS);
     a = *(const volatile ar_u64 *)from;
     b = *(const volatile ar_u64 *)(from + 1);
 #else

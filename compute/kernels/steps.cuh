@@ -11,13 +11,29 @@
 
 /* --- asynchronous copies into shared memory --- */
 
-#if defined(ARRAYD_FAKE_DEVICE) || !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 800
 template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
 {
     *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
 }
 AR_FN void ar_sent(void) {}
 template <int LEFT> AR_FN void ar_arrived(void) {}
+#elif defined(ARRAYD_FAKE_DEVICE)
+template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
+{
+    if constexpr (BYTES == 16 || BYTES == 8 || BYTES == 4)
+        fake_copy<BYTES>(to, from);
+    else
+        *(ar_vec<ar_u8, BYTES> *)to = *(const ar_vec<ar_u8, BYTES> *)from;
+}
+AR_FN void ar_sent(void)
+{
+    fake_copies_sent();
+}
+template <int LEFT> AR_FN void ar_arrived(void)
+{
+    fake_copies_arrived(LEFT);
+}
 #else
 template <int BYTES> AR_FN void ar_copy(void *to, const void *from)
 {

@@ -3,8 +3,9 @@
  * One process a compilation and no header but the prelude, which is part of the text: some 30 ms.
  * -O1 because it takes no longer than -O0 and the result runs several times faster; the C library
  * is not linked (the program that loads the module has it), only its mathematics, so that symbol
- * versions are the present ones. Alignment and array bounds are checked: the GPU traps a misaligned
- * vector access, which the host's CPU would let through.
+ * versions are the present ones. Alignment and array bounds are checked, and every access to memory
+ * is told to the driver (device_access.h): the GPU traps a misaligned vector access and one outside
+ * of an allocation, which the host's CPU would let through.
  *
  * With ARRAYD_FAKE_CACHE a module is kept under a hash of all that goes into it. */
 #include "tests/fake/nvrtc.h"
@@ -43,8 +44,11 @@ static const char *const flags[] = {"-x",
                                     "-fno-stack-protector",
                                     "-fno-threadsafe-statics",
                                     "-fvisibility=hidden",
-                                    "-fsanitize=alignment,bounds",
+                                    "-fsanitize=alignment,bounds,thread",
                                     "-fno-sanitize-recover=all",
+                                    "--param",
+                                    "tsan-instrument-func-entry-exit=0",
+                                    "-g1",
                                     "-fdiagnostics-color=never",
                                     "-fmax-errors=20",
                                     NULL};
@@ -127,6 +131,24 @@ static unsigned __int128 hash_more(unsigned __int128 h, const char *s, size_t n)
     return (h ^ 0xff) * prime;
 }
 
+/* What is linked into each module. */
+static struct text calls;
+
+static void read_calls(void)
+{
+    if (!text_read(&calls, FAKE_DEVICE_CALLS)) {
+        fputs("fake nvrtc: " FAKE_DEVICE_CALLS " is missing\n", stderr);
+        abort();
+    }
+}
+
+static const struct text *device_calls(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_calls);
+    return &calls;
+}
+
 static const char *compiler(void)
 {
     const char *name = getenv("ARRAYD_FAKE_CXX");
@@ -143,6 +165,7 @@ static char *cached_path(const struct unit *u)
     h = hash_more(h, compiler(), strlen(compiler()));
     for (int i = 0; flags[i]; i++)
         h = hash_more(h, flags[i], strlen(flags[i]));
+    h = hash_more(h, device_calls()->s, device_calls()->n);
     for (int i = 0; u->options[i]; i++)
         h = hash_more(h, u->options[i], strlen(u->options[i]));
     h = hash_more(h, u->main.s, u->main.n);
@@ -258,6 +281,8 @@ static int run_compiler(const struct unit *u, const char *dir, struct text *ret_
     for (int i = 0; u->options[i] && n < 120; i++)
         argv[n++] = u->options[i];
     argv[n++] = source;
+    argv[n++] = "-xnone";
+    argv[n++] = FAKE_DEVICE_CALLS;
     argv[n++] = "-o";
     argv[n++] = object;
     argv[n++] = "-lm";

@@ -41,10 +41,11 @@ typedef unsigned long size_t;
 typedef long ptrdiff_t;
 typedef unsigned long long cudaTextureObject_t;
 
-#define FAKE_FN static inline __attribute__((unused))
+#define FAKE_FN     static inline __attribute__((unused))
+#define FAKE_UNSEEN __attribute__((no_sanitize("thread"))) /* accesses are not the kernel's */
 
 static fake_dim threadIdx, blockIdx, blockDim, gridDim;
-static const fake_host *fake_host_;
+extern "C" __attribute__((visibility("hidden"))) const fake_host *fake_host_;
 static const int warpSize = 32;
 
 typedef fake_dim uint3;
@@ -58,18 +59,19 @@ struct dim3 {
 
 /* Barriers */
 
-FAKE_FN __attribute__((noinline)) unsigned fake_barrier(int line, int predicate, int reduction)
+FAKE_FN FAKE_UNSEEN __attribute__((noinline)) unsigned fake_barrier(int line, int predicate,
+                                                                    int reduction)
 {
     asm volatile(".weak fake_uses_threads\n\t.set fake_uses_threads, 1");
     return fake_host_->barrier(line, predicate, reduction);
 }
-FAKE_FN __attribute__((noinline)) unsigned long long
+FAKE_FN FAKE_UNSEEN __attribute__((noinline)) unsigned long long
 fake_warp_op(fake_warp kind, unsigned mask, unsigned long long value, int source, int line)
 {
     asm volatile(".weak fake_uses_threads\n\t.set fake_uses_threads, 1");
     return fake_host_->warp(kind, mask, value, source, line);
 }
-FAKE_FN __attribute__((noinline)) unsigned __activemask()
+FAKE_FN FAKE_UNSEEN __attribute__((noinline)) unsigned __activemask()
 {
     asm volatile(".weak fake_uses_threads\n\t.set fake_uses_threads, 1");
     return fake_host_->active();
@@ -170,20 +172,8 @@ static inline unsigned __match_any_sync(unsigned mask, T v, int line = __builtin
     return same;
 }
 
-FAKE_FN void __threadfence()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-FAKE_FN void __threadfence_block()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-FAKE_FN void __threadfence_system()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
 FAKE_FN void __nanosleep(unsigned) {}
-FAKE_FN long long clock64()
+FAKE_FN FAKE_UNSEEN long long clock64()
 {
     static long long ticks;
     return ticks += 32;
@@ -196,8 +186,13 @@ FAKE_FN unsigned long long __globaltimer()
 {
     return (unsigned long long)clock64();
 }
-#define __trap()    (fake_host_->trap(719, "__trap()", __FILE__, __LINE__), __builtin_unreachable())
-#define assert(x)   ((x) ? (void)0 : fake_host_->trap(710, #x, __FILE__, __LINE__))
+FAKE_FN FAKE_UNSEEN __attribute__((noinline)) void fake_trap(int code, const char *why,
+                                                             const char *file, int line)
+{
+    fake_host_->trap(code, why, file, line);
+}
+#define __trap()    (fake_trap(719, "__trap()", __FILE__, __LINE__), __builtin_unreachable())
+#define assert(x)   ((x) ? (void)0 : fake_trap(710, #x, __FILE__, __LINE__))
 #define __assume(x) ((x) ? (void)0 : __builtin_unreachable())
 #define __brkpt()   __trap()
 extern "C" int printf(const char *, ...);
@@ -226,72 +221,12 @@ FAKE_STORE(__stcg)
 FAKE_STORE(__stwb)
 FAKE_STORE(__stwt)
 
-/* Atomics: two launches may run at once, so they are. */
-
-template <class T, class F> static inline T fake_atomic(T *p, F next)
-{
-    T old, want;
-    __atomic_load(p, &old, __ATOMIC_SEQ_CST);
-    do
-        want = next(old);
-    while (!__atomic_compare_exchange(p, &old, &want, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
-    return old;
-}
-template <class T> struct fake_same {
-    typedef T type;
-};
-#define FAKE_ATOMIC(name, expression)                                                              \
-    template <class T> static inline T name(T *p, typename fake_same<T>::type b)                   \
-    {                                                                                              \
-        return fake_atomic(p, [b](T a) -> T { return expression; });                               \
-    }                                                                                              \
-    template <class T> static inline T name##_block(T *p, typename fake_same<T>::type b)           \
-    {                                                                                              \
-        return name(p, b);                                                                         \
-    }                                                                                              \
-    template <class T> static inline T name##_system(T *p, typename fake_same<T>::type b)          \
-    {                                                                                              \
-        return name(p, b);                                                                         \
-    }
-FAKE_ATOMIC(atomicAdd, a + b)
-FAKE_ATOMIC(atomicSub, a - b)
-FAKE_ATOMIC(atomicExch, b)
-FAKE_ATOMIC(atomicMin, a < b ? a : b)
-FAKE_ATOMIC(atomicMax, a > b ? a : b)
-FAKE_ATOMIC(atomicAnd, a &b)
-FAKE_ATOMIC(atomicOr, a | b)
-FAKE_ATOMIC(atomicXor, a ^ b)
-FAKE_ATOMIC(atomicInc, a >= b ? 0 : a + 1)
-FAKE_ATOMIC(atomicDec, a == 0 || a > b ? b : a - 1)
-template <class T>
-static inline T atomicCAS(T *p, typename fake_same<T>::type expected,
-                          typename fake_same<T>::type want)
-{
-    static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "2, 4 or 8 bytes");
-    __atomic_compare_exchange(p, &expected, &want, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-    return expected;
-}
-
+#include "tests/fake/device_access.h"
 #include "tests/fake/device_math.h"
 
-/* What the compiler's checks call (-fsanitize=alignment,bounds): the GPU's own answer is a sticky
- * error, and so is ours, with the place. Hidden, so that a program's own run-time is not meant. */
-struct fake_place {
-    const char *file;
-    unsigned line, column;
-};
 extern "C" {
-__attribute__((used, visibility("hidden"))) void
-__ubsan_handle_type_mismatch_v1_abort(fake_place *place, unsigned long)
-{
-    fake_host_->trap(716, "misaligned address", place->file, (int)place->line);
-}
-__attribute__((used, visibility("hidden"))) void
-__ubsan_handle_out_of_bounds_abort(fake_place *place, unsigned long)
-{
-    fake_host_->trap(700, "index out of an array's bounds", place->file, (int)place->line);
-}
 extern __attribute__((weak)) char __start_fake_shared[], __stop_fake_shared[];
+extern __attribute__((visibility("hidden"))) char __ehdr_start[], _end[];
 }
 
 /* Kernels: their parameters' sizes and a way to call them, for any number of parameters. */
@@ -308,16 +243,17 @@ template <class... P, void (*f)(P...)> struct fake_entry<void(P...), f> {
     static constexpr unsigned sizes[sizeof...(P) + 1] = {sizeof(P)..., 0};
     static constexpr unsigned count = sizeof...(P);
     template <int... I>
-    static __attribute__((always_inline)) inline void call(void *const *p, fake_list<int, I...>)
+    FAKE_UNSEEN static __attribute__((always_inline)) inline void call(void *const *p,
+                                                                       fake_list<int, I...>)
     {
         f(*(P *)p[I]...);
     }
-    static __attribute__((always_inline)) inline void run(void *const *p)
+    FAKE_UNSEEN static __attribute__((always_inline)) inline void run(void *const *p)
     {
         call(p, FAKE_COUNT(sizeof...(P))());
     }
-    static void thread(void *const *p) { run(p); }
-    static void block(void *const *p, int backwards)
+    FAKE_UNSEEN static void thread(void *const *p) { run(p); }
+    FAKE_UNSEEN static void block(void *const *p, int backwards)
     {
         unsigned n = blockDim.x * blockDim.y * blockDim.z;
         if (backwards) {
@@ -351,18 +287,24 @@ static constexpr int fake_bound(int threads = 0, int = 0, int = 0)
      fake_entry<decltype(f), f>::count,                                                            \
      fake_bound bounds},
 #define FAKE_DYNAMIC_SHARED                                                                        \
-    extern "C" __attribute__((                                                                     \
-        aligned(1024),                                                                             \
-        visibility("hidden"))) char fake_dynamic[FAKE_SHARED_ASKED + FAKE_GUARD] = {};
+    extern "C" __attribute__((aligned(1024),                                                       \
+                              visibility("hidden"))) char fake_dynamic[FAKE_SHARED_ASKED] = {};
 #define FAKE_DYNAMIC_NAME(name)                                                                    \
     asm(".globl " #name "\n.hidden " #name "\n.set " #name ", fake_dynamic");
 #define FAKE_MODULE(dynamic)                                                                       \
-    extern "C" __attribute__((visibility("default"))) const fake_module fake_module_ = {           \
-        FAKE_ABI,          sizeof fake_kernels / sizeof *fake_kernels - 1,                         \
-        fake_kernels,      &threadIdx,                                                             \
-        &blockIdx,         &blockDim,                                                              \
-        &gridDim,          &fake_host_,                                                            \
-        dynamic,           __start_fake_shared,                                                    \
-        __stop_fake_shared};
+    extern "C" __attribute__((visibility("default")))                                              \
+    const fake_module fake_module_ = {FAKE_ABI,                                                    \
+                                      sizeof fake_kernels / sizeof *fake_kernels - 1,              \
+                                      fake_kernels,                                                \
+                                      &threadIdx,                                                  \
+                                      &blockIdx,                                                   \
+                                      &blockDim,                                                   \
+                                      &gridDim,                                                    \
+                                      &fake_host_,                                                 \
+                                      dynamic,                                                     \
+                                      __start_fake_shared,                                         \
+                                      __stop_fake_shared,                                          \
+                                      __ehdr_start,                                                \
+                                      _end};
 
 #endif

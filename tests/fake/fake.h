@@ -40,6 +40,7 @@ struct fake {
     bool holding;                               /* those that are wait */
     const char *fail_file, *failed, *fail_name; /* fail_at counts calls of that name; NULL: all */
     bool armed;                                 /* fail_at is of that file */
+    bool excused;                               /* fake_cuda_excuse */
     void (*handler)(const char *message);
     struct CUstream_st *streams; /* with a thread */
     bool has_ended;
@@ -68,6 +69,7 @@ struct allocation {
     struct CUmemPoolHandle_st *pool; /* NULL: pinned host memory, or: */
     bool is_mapped;                  /* by cuMemMap; its pages are vmm.c's */
     bool freeing;                    /* its release is queued */
+    unsigned char *written;          /* a bit a byte; NULL: not followed */
 };
 
 struct CUevent_st {
@@ -85,6 +87,8 @@ struct CUmod_st {
     int refs; /* the handle's, and those of queued launches */
     void *handle;
     const struct fake_module *module;
+    char *image; /* the shared object that was loaded, for a place's file and line */
+    size_t n_image;
     bool threads; /* it has barriers or shuffles */
     pthread_mutex_t running;
     struct CUfunc_st *functions;
@@ -159,6 +163,8 @@ bool fake_sticky_code(int code);
 void fake_break(int code); /* with the lock: becomes sticky */
 /* Something no correct program does: tells the handler, or ends the process. Without the lock. */
 void fake_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Something that the driver has an error for: tells the handler, or standard error. Likewise. */
+void fake_mistake(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void fake_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *fake_alloc(size_t n); /* zeroed; ends the process when there is none */
 double fake_now(void);      /* ms */
@@ -182,21 +188,73 @@ void event_unref(struct CUevent_st *e);
  * `executing`: one whose release is queued counts too. */
 struct allocation *memory_find(const void *p, size_t n, bool executing, const char *who);
 bool memory_owned(const void *p); /* inside a live allocation, pinned host memory too */
+/* Where n bytes at p are, for a message. Takes the lock. */
+void memory_describe(const void *p, size_t n, char *text, size_t n_text);
 
 /* Pages that are somebody else's become an allocation, or are none any more. */
-void memory_add_mapped(char *start, size_t size);
+void memory_add_mapped(char *start, size_t size, unsigned char *written);
 void memory_drop_mapped(char *start);
 bool memory_fits(int device, size_t bytes); /* beside what pools and others have reserved */
 
 /* vmm.c */
 bool vmm_is_there(void);
 
-/* fiber.c: runs a launch; 0, the error it trapped with, or FIBER_VIOLATION. `why` gets a text when
- * not 0. */
+/* access.c: what kernels do to memory. */
+enum fault { FAULT_NONE, FAULT_OUTSIDE, FAULT_UNWRITTEN, FAULT_SHARED, FAULT_SHARED_UNWRITTEN };
+struct access {
+    const struct fake_module *module;
+    const char *stack; /* of the launch's threads: theirs to use */
+    size_t n_stack, n_static, n_dynamic, dynamic_at;
+    unsigned char *written; /* of shared memory: static, then (at dynamic_at) dynamic */
+    /* the access that was at fault, and the code that made it */
+    const char *at;
+    size_t n;
+    int how;
+    const void *from;
+};
+/* An allocation becomes a kernel's to use, and is no more; with the lock. */
+void access_add(struct allocation *a);
+void access_drop(struct allocation *a);
+/* For n bytes, none of which is written; NULL without memory. */
+unsigned char *access_written_new(size_t n);
+void access_written_free(unsigned char *written, size_t n);
+/* The bytes have been written; copied, from another allocation or (NULL) the host. */
+void access_wrote(const struct allocation *a, const void *p, size_t n);
+void access_copied(const struct allocation *to, const void *p, const struct allocation *from,
+                   const void *q, size_t n);
+bool access_is_written(const struct allocation *a, const void *p, size_t n);
+/* This thread runs a launch from now on; a block of it. */
+void access_begin(struct access *a, const struct fake_module *m, const char *stack, size_t n_stack,
+                  size_t shared);
+void access_begin_block(struct access *a);
+void access_check(const void *p, unsigned long n, int how, const void *from); /* fake_host's */
+/* Shared memory that something is on its way to: not written until then. */
+void access_forget(const void *p, unsigned long n);
+
+/* copies.c: a thread's copies that are on their way. */
+struct copies {
+    struct copy {
+        char *to;
+        const char *from;
+        unsigned n, batch;
+        const void *code;
+    } * list;
+    unsigned n, capacity, batch; /* batch: what is being filled */
+};
+void copies_add(struct copies *c, void *to, const void *from, unsigned n, const void *code);
+void copies_arrived(struct copies *c, unsigned left);
+
+/* fiber.c: runs a launch; 0, the error it trapped with, or FIBER_VIOLATION. */
 enum { FIBER_VIOLATION = -1 };
+struct failure {
+    char why[512];
+    enum fault fault;     /* FAULT_NONE: `why` tells all */
+    struct access access; /* that was at fault */
+};
 int fiber_launch(const struct fake_module *module, const struct fake_kernel *kernel, bool threads,
                  bool reverse, void *const *params, struct fake_dim grid, struct fake_dim block,
-                 unsigned shared, char *why, size_t n_why);
+                 unsigned shared, struct failure *ret);
+void fiber_fault(enum fault fault); /* ends the launch of this thread; does not return */
 
 /* module.c; with the lock */
 void module_unref(struct CUmod_st *m);

@@ -39,6 +39,9 @@ void fake_cuda_fail_call(const char *name, int nth, int code);
 void fake_cuda_fail_launch(int nth, int code);
 /* The nth kernel launch from now returns `code` and does nothing. */
 void fake_cuda_refuse_launch(int nth, int code);
+/* Reads of memory that nobody wrote are no mistake from now on, until the reset: something is going
+ * to be missing. So it is, without this, once a call or a compilation has failed. */
+void fake_cuda_excuse(void);
 /* The next n kernel launches do not run, nor what is behind them in their streams, until
  * fake_cuda_release. */
 void fake_cuda_hold(int n);
@@ -72,8 +75,10 @@ long fake_cuda_live(enum fake_kind kind);
 /* Memory per device from now on. */
 void fake_cuda_set_memory(size_t bytes);
 
-/* A broken guard, a barrier some threads never reach and the like end the process with a message;
- * with a handler it gets the message and the launch ends with a sticky 719. NULL: the default. */
+/* A broken guard, a barrier some threads never reach, a read of memory nobody wrote and the like
+ * end the process with a message; with a handler it gets the message and the launch ends with a
+ * sticky 719. It also gets those of what a GPU has an error for, which go to standard error else.
+ * NULL: the default. */
 void fake_cuda_on_violation(void (*handler)(const char *message));
 
 /* The nth compilation from now fails with NVRTC_ERROR_COMPILATION (code 0) or `code`. */

@@ -8,8 +8,8 @@
  * ucontext's makes two system calls each time. A module without barriers needs none of that and
  * runs as a loop.
  *
- * This file is compiled without sanitizers: they follow one stack a thread. Modules are not
- * instrumented either, so none of the instrumented code ever runs on a fiber. */
+ * This file is compiled without sanitizers: they follow one stack a thread. Modules call no
+ * sanitizer's run-time either, so none of the instrumented code ever runs on a fiber. */
 #include "tests/fake/fake.h"
 
 #include <setjmp.h>
@@ -23,7 +23,7 @@
 #include <ucontext.h>
 #endif
 
-enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BARRIER, AT_WARP, AT_PHASE, ENDED };
 enum { STACK = 256 << 10, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / 32, CANARY = 0x5ac0ffee };
 
 /* From one stack to the next: were it a power of two, the tops of all would fight for the same few
@@ -40,6 +40,8 @@ struct fiber {
     unsigned mask;
     int source, reduction;
     unsigned long long value, result;
+    const void *phase; /* it waits for the end of one of parity `value` */
+    struct copies copies;
 };
 
 struct launch {
@@ -55,8 +57,8 @@ struct launch {
     unsigned waiting[MAX_WARPS], ended[MAX_WARPS]; /* lanes AT_WARP, lanes that are no more */
     jmp_buf abandon;
     int failed;
-    char *why;
-    size_t n_why;
+    struct failure *failure;
+    struct access access;
     struct launch *next; /* unused ones are kept for their stacks */
 };
 
@@ -129,7 +131,7 @@ static void report(struct launch *l, int code, const char *format, ...)
     l->failed = code;
     va_list args;
     va_start(args, format);
-    vsnprintf(l->why, l->n_why, format, args);
+    vsnprintf(l->failure->why, sizeof l->failure->why, format, args);
     va_end(args);
 }
 
@@ -231,6 +233,90 @@ static unsigned barrier(int line, int predicate, int reduction)
     return (unsigned)f->result;
 }
 
+static const char *name_of(const struct fiber *f)
+{
+    static const char *const kinds[] = {"__syncwarp", "a shuffle", "a vote"};
+    return f->state == AT_BARRIER ? "__syncthreads"
+           : f->state == AT_PHASE ? "a phase's end"
+                                  : kinds[f->kind];
+}
+
+/* A barrier in two halves: how many are still to come, of how many, and what number the phase has.
+ */
+struct phase {
+    uint16_t missing, all;
+    uint32_t number;
+};
+
+static void reach(struct launch *l, void *state)
+{
+    struct phase p;
+    memcpy(&p, state, sizeof p);
+    if (--p.missing == 0) {
+        p.missing = p.all;
+        p.number++;
+        for (int i = 0; i < l->n; i++)
+            if (l->fiber[i].state == AT_PHASE && l->fiber[i].phase == state &&
+                l->fiber[i].value != (p.number & 1))
+                l->fiber[i].state = READY;
+    }
+    memcpy(state, &p, sizeof p);
+}
+
+static void phase(enum fake_phase what, void *state, unsigned number, int line)
+{
+    struct launch *l = running;
+    struct fiber *f = &l->fiber[l->current];
+    struct phase p = {(uint16_t)number, (uint16_t)number, 0};
+    access_check(state, sizeof p,
+                 what == FAKE_PHASE_OPEN   ? FAKE_WRITES
+                 : what == FAKE_PHASE_WAIT ? FAKE_READS
+                                           : FAKE_READS | FAKE_WRITES,
+                 __builtin_return_address(0));
+    if (what == FAKE_PHASE_OPEN) {
+        memcpy(state, &p, sizeof p);
+        return;
+    }
+    if (what == FAKE_PHASE_REACH) {
+        reach(l, state);
+        return;
+    }
+    memcpy(&p, state, sizeof p);
+    if ((p.number & 1) != number)
+        return;
+    f->line = line;
+    f->phase = state;
+    f->value = number;
+    f->state = AT_PHASE;
+    pass_on(l);
+}
+
+static void copy(void *to, const void *from, unsigned n, const void *code)
+{
+    struct launch *l = running;
+    struct copies now = {0}, *c = l->fibers ? &l->fiber[l->current].copies : &now;
+    copies_add(c, to, from, n, code);
+    if (l->fibers)
+        return;
+    now.batch++;
+    copies_arrived(&now, 0);
+    free(now.list);
+}
+
+static void copies_are_sent(void)
+{
+    struct launch *l = running;
+    if (l->fibers)
+        l->fiber[l->current].copies.batch++;
+}
+
+static void copies_have_arrived(unsigned left)
+{
+    struct launch *l = running;
+    if (l->fibers)
+        copies_arrived(&l->fiber[l->current].copies, left);
+}
+
 /* Nobody can run: everyone stands at one barrier, or never will. */
 static void open_barrier(struct launch *l)
 {
@@ -241,17 +327,14 @@ static void open_barrier(struct launch *l)
         if (f->state == ENDED)
             continue;
         first = first ? first : f;
-        if (f->state != first->state || f->state == AT_WARP || f->line != first->line) {
-            const struct fiber *w = f->state == AT_WARP ? f : first;
+        if (f->state != first->state || f->state != AT_BARRIER || f->line != first->line) {
+            const struct fiber *w = f->state != AT_BARRIER ? f : first;
             struct fake_dim a = place(l, (int)(first - l->fiber)), b = place(l, i);
-            static const char *const kinds[] = {"__syncwarp", "a shuffle", "a vote"};
             report(
                 l, FIBER_VIOLATION,
                 "threads wait for each other for ever: (%u,%u,%u) at %s of line %d, (%u,%u,%u) at "
                 "%s of line %d%s",
-                a.x, a.y, a.z, first->state == AT_BARRIER ? "__syncthreads" : kinds[first->kind],
-                first->line, b.x, b.y, b.z,
-                f->state == AT_BARRIER ? "__syncthreads" : kinds[f->kind], f->line,
+                a.x, a.y, a.z, name_of(first), first->line, b.x, b.y, b.z, name_of(f), f->line,
                 w->state == AT_WARP ? ", whose mask names a lane that never comes" : "");
             return;
         }
@@ -267,18 +350,39 @@ static void open_barrier(struct launch *l)
     }
 }
 
+/* Never comes back. */
+static void abandon(struct launch *l)
+{
+    if (!l->fibers)
+        longjmp(l->abandon, 1);
+    leave_fiber(l);
+}
+
 static void trap(int code, const char *why, const char *file, int line)
 {
     struct launch *l = running;
     struct fake_dim t = *l->module->thread_idx, b = *l->module->block_idx;
     report(l, code, "%s:%d: %s in thread (%u,%u,%u) of block (%u,%u,%u)", file, line, why, t.x, t.y,
            t.z, b.x, b.y, b.z);
-    if (!l->fibers)
-        longjmp(l->abandon, 1);
-    leave_fiber(l); /* never to come back */
+    abandon(l);
 }
 
-static const struct fake_host host = {barrier, warp, active, trap};
+void fiber_fault(enum fault fault)
+{
+    struct launch *l = running;
+    struct fake_dim t = *l->module->thread_idx, b = *l->module->block_idx;
+    bool outside = fault == FAULT_OUTSIDE || fault == FAULT_SHARED;
+    if (!l->failed) {
+        l->failure->fault = fault;
+        l->failure->access = l->access;
+    }
+    report(l, outside ? CUDA_ERROR_ILLEGAL_ADDRESS : FIBER_VIOLATION,
+           "in thread (%u,%u,%u) of block (%u,%u,%u)", t.x, t.y, t.z, b.x, b.y, b.z);
+    abandon(l);
+}
+
+static const struct fake_host host = {
+    barrier, warp, active, phase, copy, copies_are_sent, copies_have_arrived, access_check, trap};
 
 /* Blocks */
 
@@ -338,6 +442,7 @@ static void run_fibers(struct launch *l, bool reverse)
     for (int i = 0; i < l->n; i++) {
         l->fiber[i].state = READY;
         l->fiber[i].place = place(l, i);
+        l->fiber[i].copies.n = l->fiber[i].copies.batch = 0;
         l->fiber[i].sp = fresh(l->stacks + (size_t)i * STRIDE + STACK, entry);
         *canary(l, i) = CANARY;
     }
@@ -358,6 +463,7 @@ static void run_fibers(struct launch *l, bool reverse)
 static void run_block(struct launch *l, unsigned shared, bool reverse)
 {
     const struct fake_module *m = l->module;
+    access_begin_block(&l->access);
     if (m->shared)
         memset(m->shared, FAKE_POISON, (size_t)(m->shared_end - m->shared));
     if (m->dynamic)
@@ -399,9 +505,30 @@ static void put_launch(struct launch *l)
     pthread_mutex_unlock(&spare_lock);
 }
 
+/* The threads' stacks: theirs, or that of this thread, which runs them all. */
+static void begin_access(struct launch *l, unsigned shared)
+{
+    static _Thread_local char *own;
+    static _Thread_local size_t n_own;
+    if (l->fibers) {
+        access_begin(&l->access, l->module, l->stacks, (size_t)STRIDE * MAX_THREADS, shared);
+        return;
+    }
+    if (!own) {
+        pthread_attr_t attr;
+        void *start = NULL;
+        if (pthread_getattr_np(pthread_self(), &attr) ||
+            pthread_attr_getstack(&attr, &start, &n_own))
+            abort();
+        pthread_attr_destroy(&attr);
+        own = start;
+    }
+    access_begin(&l->access, l->module, own, n_own, shared);
+}
+
 int fiber_launch(const struct fake_module *module, const struct fake_kernel *kernel, bool threads,
                  bool reverse, void *const *params, struct fake_dim grid, struct fake_dim block,
-                 unsigned shared, char *why, size_t n_why)
+                 unsigned shared, struct failure *ret)
 {
     struct launch *l = take_launch(threads);
     l->module = module;
@@ -412,14 +539,13 @@ int fiber_launch(const struct fake_module *module, const struct fake_kernel *ker
     l->reverse = reverse;
     l->n = (int)(block.x * block.y * block.z);
     l->failed = 0;
-    l->why = why;
-    l->n_why = n_why;
+    l->failure = ret;
+    ret->fault = FAULT_NONE;
     running = l;
+    begin_access(l, shared);
     *module->host = &host;
     *module->grid_dim = grid;
     *module->block_dim = block;
-    if (module->dynamic)
-        memset(module->dynamic + shared, FAKE_POISON, FAKE_GUARD);
     unsigned long n = (unsigned long)grid.x * grid.y * grid.z;
     for (unsigned long i = 0; i < n && !l->failed; i++) {
         unsigned long at = reverse ? n - 1 - i : i;
@@ -428,10 +554,6 @@ int fiber_launch(const struct fake_module *module, const struct fake_kernel *ker
                               (unsigned)(at / grid.x / grid.y)};
         run_block(l, shared, reverse);
     }
-    for (int i = 0; module->dynamic && i < FAKE_GUARD; i++)
-        if ((unsigned char)module->dynamic[shared + (unsigned)i] != FAKE_POISON)
-            report(l, FIBER_VIOLATION, "written %d bytes behind %u bytes of dynamic shared memory",
-                   i + 1, shared);
     running = NULL;
     int failed = l->failed;
     put_launch(l);

@@ -1,8 +1,8 @@
 /* Device memory: host memory whose misuse shows.
  *
- * An allocation lies at the end of its own mapping, between two pages nobody may touch, so that a
- * kernel that runs off its end (or uses it after it is gone) faults at once; what rounding to 256
- * bytes leaves on either side is a pattern that is checked when it is freed. It starts as a pattern
+ * An allocation lies at the end of its own mapping, between two pages nobody may touch; what
+ * rounding to 256 bytes leaves on either side is a pattern that is checked when it is freed, for
+ * those who use it from the host. Kernels are checked as they go (access.c). It starts as a pattern
  * too: freshly allocated device memory is not zero. A copy is checked against the live allocations
  * when it is asked for and when it is run. Freeing is a piece of the stream's work; an allocation
  * that does not fit waits for what its own stream has still to free, as the real pool would reuse
@@ -51,6 +51,7 @@ static void enlist(struct allocation *a)
     size_t at = position(a->start);
     memmove(live.list + at + 1, live.list + at, (live.n++ - at) * sizeof *live.list);
     live.list[at] = a;
+    access_add(a);
 }
 
 static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
@@ -73,6 +74,11 @@ static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
     memset(map + page, GUARD, (size_t)(a->start - map) - page);
     memset(a->start, FAKE_POISON, size < poisoned ? size : poisoned);
     memset(a->start + size, GUARD, (size_t)(map + page + body - a->start) - size);
+    if (pool && !(a->written = access_written_new(size))) {
+        munmap(map, a->mapped);
+        free(a);
+        return NULL;
+    }
     enlist(a);
     return a;
 }
@@ -80,6 +86,7 @@ static struct allocation *add(size_t size, struct CUmemPoolHandle_st *pool)
 static void delist(struct allocation *a)
 {
     size_t i = position(a->start) - 1;
+    access_drop(a);
     memmove(live.list + i, live.list + i + 1, (--live.n - i) * sizeof *live.list);
     free(a);
 }
@@ -109,6 +116,7 @@ static void drop(struct allocation *a)
         pthread_mutex_lock(&fake.lock);
         fake_break(CUDA_ERROR_LAUNCH_FAILED);
     }
+    access_written_free(a->written, a->size);
     munmap(a->map, a->mapped);
     delist(a);
 }
@@ -120,11 +128,12 @@ static struct allocation *holding(const void *p)
     return a && (const char *)p <= a->start + a->size ? a : NULL;
 }
 
-void memory_add_mapped(char *start, size_t size)
+void memory_add_mapped(char *start, size_t size, unsigned char *written)
 {
     struct allocation *a = fake_alloc(sizeof *a);
     a->start = start;
     a->size = size;
+    a->written = written;
     a->is_mapped = true;
     enlist(a);
 }
@@ -155,21 +164,52 @@ struct allocation *memory_find(const void *p, size_t n, bool executing, const ch
     return NULL;
 }
 
+void memory_describe(const void *p, size_t n, char *text, size_t n_text)
+{
+    pthread_mutex_lock(&fake.lock);
+    size_t i = position(p);
+    const struct allocation *a = i ? live.list[i - 1] : NULL;
+    const struct allocation *next = i < live.n ? live.list[i] : NULL;
+    const char *at = p;
+    if (a && at < a->start + a->size)
+        snprintf(text, n_text, "at %zu, of an allocation of %zu bytes", (size_t)(at - a->start),
+                 a->size);
+    else if (a && (!next || at - (a->start + a->size) <= next->start - (at + n)))
+        snprintf(text, n_text, "%zu bytes behind an allocation of %zu bytes",
+                 (size_t)(at - (a->start + a->size)), a->size);
+    else if (next)
+        snprintf(text, n_text, "%zu bytes before an allocation of %zu bytes",
+                 (size_t)(next->start - at), next->size);
+    else
+        snprintf(text, n_text, "at %p", p);
+    pthread_mutex_unlock(&fake.lock);
+}
+
 /* Copies */
 
 static int run_copy(struct work *w)
 {
+    const struct allocation *to = NULL, *from = NULL;
     pthread_mutex_lock(&fake.lock);
     bool fine =
-        (!w->copy.to_owned || memory_find(w->copy.to, w->copy.n, true, "a queued copy")) &&
-        (!w->copy.from_owned || memory_find(w->copy.from, w->copy.n, true, "a queued copy"));
+        (!w->copy.to_owned || (to = memory_find(w->copy.to, w->copy.n, true, "a queued copy"))) &&
+        (!w->copy.from_owned ||
+         (from = memory_find(w->copy.from, w->copy.n, true, "a queued copy")));
     pthread_mutex_unlock(&fake.lock);
     if (!fine)
         return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (from && !(to && to->written) && !access_is_written(from, w->copy.from, w->copy.n)) {
+        fake_violation("a copy to the host of %zu bytes, of an allocation of %zu, takes bytes that "
+                       "nobody wrote",
+                       w->copy.n, from->size);
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
     if (w->copy.from)
         memmove(w->copy.to, w->copy.from, w->copy.n);
     else
         memset(w->copy.to, w->copy.value, w->copy.n);
+    if (to)
+        access_copied(to, w->copy.to, from, w->copy.from, w->copy.n);
     return CUDA_SUCCESS;
 }
 

@@ -26,7 +26,7 @@ static void unique_path(char *path, int fd)
     sprintf(p, "%d", fd);
 }
 
-static void *load(const void *image)
+static void *load(const void *image, char **ret_copy, size_t *ret_n)
 {
     struct fake_cubin head;
     memcpy(&head, image, sizeof head.magic);
@@ -49,6 +49,11 @@ static void *load(const void *image)
             fake_warn("a module is not loaded: %s", dlerror());
     }
     close(fd);
+    if (handle) {
+        *ret_n = head.size;
+        *ret_copy = fake_alloc(head.size);
+        memcpy(*ret_copy, (const char *)image + sizeof head, head.size);
+    }
     return handle;
 }
 
@@ -61,17 +66,22 @@ EXPORT CUresult cuModuleLoadData(CUmodule *ret_module, const void *image)
         return r;
     if (!ret_module || !image)
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
-    void *handle = load(image);
+    char *copy = NULL;
+    size_t n_copy = 0;
+    void *handle = load(image, &copy, &n_copy);
     const struct fake_module *module = handle ? dlsym(handle, "fake_module_") : NULL;
     if (!module || module->abi != FAKE_ABI) {
         if (handle)
             dlclose(handle);
+        free(copy);
         return fake_leave(CUDA_ERROR_INVALID_IMAGE);
     }
     struct CUmod_st *m = fake_alloc(sizeof *m);
     m->magic = MAGIC_MODULE;
     m->refs = 1;
     m->handle = handle;
+    m->image = copy;
+    m->n_image = n_copy;
     m->module = module;
     m->threads = dlsym(handle, "fake_uses_threads") != NULL;
     pthread_mutex_init(&m->running, NULL);
@@ -98,6 +108,7 @@ void module_unref(struct CUmod_st *m)
     dlclose(m->handle);
     pthread_mutex_destroy(&m->running);
     free(m->functions);
+    free(m->image);
     free(m);
 }
 
@@ -180,27 +191,80 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return fake_leave(CUDA_SUCCESS);
 }
 
+/* Appends where in the text a module's code at `from` is, the innermost call first. Without the
+ * tool for that, where in the module. */
+static void add_place(const struct CUmod_st *m, const void *from, char *text, size_t n_text)
+{
+    size_t offset = (size_t)((const char *)from - m->module->image) - 1, n = strlen(text);
+    char command[128], line[512];
+    int fd = memfd_create("fake-module", MFD_CLOEXEC);
+    ssize_t wrote = fd < 0 ? -1 : write(fd, m->image, m->n_image);
+    snprintf(command, sizeof command, "addr2line -i -s -e /proc/%d/fd/%d 0x%zx 2>/dev/null",
+             (int)getpid(), fd, offset);
+    FILE *f = wrote == (ssize_t)m->n_image ? popen(command, "re") : NULL;
+    bool any = false;
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, " \n")] = 0;
+        if (*line == '?' || n + strlen(line) + 8 > n_text)
+            continue;
+        n += (size_t)sprintf(text + n, "%s%s", any ? " < " : ", ", line);
+        any = true;
+    }
+    if (f)
+        pclose(f);
+    if (fd >= 0)
+        close(fd);
+    if (!any)
+        snprintf(text + n, n_text - n, ", at 0x%zx of its module", offset);
+}
+
+static void describe(const struct CUmod_st *m, const struct failure *f, char *text, size_t n)
+{
+    const struct access *a = &f->access;
+    char where[200];
+    const char *how = a->how == FAKE_READS ? "reads" : a->how == FAKE_WRITES ? "writes" : "changes";
+    bool dynamic = m->module->dynamic && a->at >= m->module->dynamic &&
+                   a->at < m->module->dynamic + FAKE_SHARED_ASKED;
+    const char *start = dynamic ? m->module->dynamic : m->module->shared;
+    size_t size = dynamic ? a->n_dynamic : a->n_static;
+    if (f->fault == FAULT_NONE) {
+        snprintf(text, n, "%s", f->why);
+        return;
+    }
+    if (f->fault == FAULT_SHARED || f->fault == FAULT_SHARED_UNWRITTEN)
+        snprintf(where, sizeof where, "at %zu, of %zu bytes of %s shared memory",
+                 (size_t)(a->at - start), size, dynamic ? "dynamic" : "static");
+    else
+        memory_describe(a->at, a->n, where, sizeof where);
+    snprintf(text, n, "%s %zu bytes %s%s, %s", how, a->n, where,
+             f->fault == FAULT_UNWRITTEN || f->fault == FAULT_SHARED_UNWRITTEN
+                 ? ", that nobody wrote"
+                 : "",
+             f->why);
+    add_place(m, a->from, text, n);
+}
+
 static int run_launch(struct work *w)
 {
     struct CUfunc_st *f = w->launch.function;
     struct CUmod_st *m = f->module;
-    char why[512] = "";
+    struct failure failure = {.why = ""};
+    char text[1000];
     if (w->launch.fail)
         return fake_held_failure(w->launch.fail);
     pthread_mutex_lock(&m->running);
     int failed = fiber_launch(m->module, f->kernel, m->threads, fake.reverse, w->launch.params,
-                              w->launch.grid, w->launch.block, w->launch.shared, why, sizeof why);
+                              w->launch.grid, w->launch.block, w->launch.shared, &failure);
     pthread_mutex_unlock(&m->running);
     pthread_mutex_lock(&fake.lock);
     fake.live[FAKE_LAUNCHES]++;
     pthread_mutex_unlock(&fake.lock);
-    if (failed == FIBER_VIOLATION) {
-        fake_violation("kernel %s: %s", f->kernel->name, why);
-        return CUDA_ERROR_LAUNCH_FAILED;
-    }
-    if (failed)
-        fake_warn("kernel %s: %s", f->kernel->name, why);
-    return failed;
+    if (!failed)
+        return CUDA_SUCCESS;
+    describe(m, &failure, text, sizeof text);
+    (failed == FIBER_VIOLATION ? fake_violation : fake_mistake)("kernel %s: %s", f->kernel->name,
+                                                                text);
+    return failed == FIBER_VIOLATION ? CUDA_ERROR_LAUNCH_FAILED : failed;
 }
 
 static void dispose_launch(struct work *w)

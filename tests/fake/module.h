@@ -4,15 +4,19 @@
 #ifndef ARRAYD_FAKE_MODULE_H
 #define ARRAYD_FAKE_MODULE_H
 
-#define FAKE_ABI          4
+#define FAKE_ABI          6
 #define FAKE_SHARED       49152  /* bytes of shared memory a block may have unasked */
 #define FAKE_SHARED_ASKED 232448 /* and when it has asked (cuFuncSetAttribute) */
-#define FAKE_GUARD        256    /* bytes behind the dynamic that must stay as they were */
 #define FAKE_CUBIN        "FAKECUBN"
 
 struct fake_dim {
     unsigned x, y, z;
 };
+
+enum fake_access { FAKE_READS = 1, FAKE_WRITES = 2 };
+
+/* A barrier in shared memory: made for so many threads, reached by one, waited for. */
+enum fake_phase { FAKE_PHASE_OPEN, FAKE_PHASE_REACH, FAKE_PHASE_WAIT };
 
 enum fake_warp { FAKE_WARP_SYNC, FAKE_WARP_SHUFFLE, FAKE_WARP_BALLOT };
 
@@ -26,6 +30,16 @@ struct fake_host {
     unsigned long long (*warp)(enum fake_warp kind, unsigned mask, unsigned long long value,
                                int source, int line);
     unsigned (*active)(void); /* lanes of the warp that have not ended */
+    /* `number`: of the threads; the parity of the phase that has to be over. */
+    void (*phase)(enum fake_phase what, void *state, unsigned number, int line);
+    /* The thread's copies into shared memory, made when they are waited for and no sooner: n bytes;
+     * those since the last call are a batch; all but the last `left` batches have to be there. */
+    void (*copy)(void *to, const void *from, unsigned n, const void *code);
+    void (*copies_sent)(void);
+    void (*copies_arrived)(unsigned left);
+    /* n bytes at p are going to be read, written or both (enum fake_access) by the code at `from`.
+     */
+    void (*access)(const void *p, unsigned long n, int how, const void *from);
     /* Ends the launch with this driver error; does not return. */
     void (*trap)(int code, const char *why, const char *file, int line);
 };
@@ -44,8 +58,9 @@ struct fake_module {
     const struct fake_kernel *kernels;
     struct fake_dim *thread_idx, *block_idx, *block_dim, *grid_dim;
     const struct fake_host **host;
-    char *dynamic; /* FAKE_SHARED_ASKED + FAKE_GUARD bytes, or NULL */
+    char *dynamic; /* FAKE_SHARED_ASKED bytes, or NULL */
     char *shared, *shared_end;
+    const char *image, *image_end; /* the whole module */
 };
 
 /* A cubin of the fake: this, then a shared object of `size` bytes. */

@@ -85,6 +85,19 @@ void fake_warn(const char *format, ...)
     fprintf(stderr, "fake cuda: %s\n", text);
 }
 
+/* Whether there is a handler, which it was told. */
+static bool told(const char *text)
+{
+    pthread_mutex_lock(&fake.lock);
+    void (*handler)(const char *) = fake.handler;
+    pthread_mutex_unlock(&fake.lock);
+    if (handler)
+        handler(text);
+    else
+        fprintf(stderr, "fake cuda: %s\n", text);
+    return handler != NULL;
+}
+
 void fake_violation(const char *format, ...)
 {
     char text[1024];
@@ -92,15 +105,18 @@ void fake_violation(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    pthread_mutex_lock(&fake.lock);
-    void (*handler)(const char *) = fake.handler;
-    pthread_mutex_unlock(&fake.lock);
-    if (handler) {
-        handler(text);
-        return;
-    }
-    fprintf(stderr, "fake cuda: %s\n", text);
-    abort();
+    if (!told(text))
+        abort();
+}
+
+void fake_mistake(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)told(text);
 }
 
 bool fake_sticky_code(int code)
@@ -261,6 +277,13 @@ EXPORT void fake_cuda_refuse_launch(int nth, int code)
     pthread_mutex_unlock(&fake.lock);
 }
 
+EXPORT void fake_cuda_excuse(void)
+{
+    pthread_mutex_lock(&fake.lock);
+    fake.excused = true;
+    pthread_mutex_unlock(&fake.lock);
+}
+
 EXPORT void fake_cuda_hold(int n)
 {
     pthread_mutex_lock(&fake.lock);
@@ -307,6 +330,7 @@ EXPORT void fake_cuda_reset(void)
     fake.fail_at = fake.fail_launch_at = fake.refuse_at = 0;
     fake.sticky = 0;
     fake.failed = NULL;
+    fake.excused = false;
     pthread_mutex_unlock(&fake.lock);
 }
 

@@ -1,4 +1,4 @@
-// Kernels of tests/unit/test_fake_cuda.c that never wait.
+// Kernels of tests/unit/test_fake_*.c that never wait.
 #include "params.h"
 
 extern "C" __global__ void __launch_bounds__(256) root(const __grid_constant__ struct params p)
@@ -24,7 +24,6 @@ template <class T> static __device__ __forceinline__ T twice(T x)
     return x + x;
 }
 static __constant__ int table[2] = {3, 4};
-static __device__ int counter;
 
 #define NAME language
 extern "C" __global__ void
@@ -43,18 +42,38 @@ NAME(const __grid_constant__ struct params p, int more)
     }
     atomicAdd((int *)p.b + 1, 1);
     atomicMax((int *)p.b + 8, (int)blockIdx.x);
-    atomicInc((unsigned *)&counter, 1000u);
     p.b[9] = __fadd_rn(__fmaf_rn(2, 3, 4), __fdiv_rn(1, 4)) + (float)__float2int_rz(-1e20f);
 }
 
-extern "C" __global__ void misaligned(const __grid_constant__ struct params p)
+#define MOVE(name, type)                                                                           \
+    extern "C" __global__ void name(const __grid_constant__ struct params p)                       \
+    {                                                                                              \
+        *(type *)((char *)p.b + p.n) = *(const type *)p.a;                                         \
+    }
+MOVE(move_2, short)
+MOVE(move_4, float)
+MOVE(move_8, float2)
+MOVE(move_12, float3)
+MOVE(move_16, float4)
+
+extern "C" __global__ void count(const __grid_constant__ struct params p)
 {
-    *(float4 *)p.b = *(const float4 *)(p.a + p.n);
+    atomicAdd((int *)((char *)p.b + p.n), 1);
 }
 
-extern "C" __global__ void past_the_end(const __grid_constant__ struct params p)
+extern "C" __global__ void hold(const __grid_constant__ struct params p)
+{
+    atomicCAS((unsigned long long *)((char *)p.b + p.n), 0ull, 1ull);
+}
+
+extern "C" __global__ void write_at(const __grid_constant__ struct params p)
 {
     p.b[p.n] = 1;
+}
+
+extern "C" __global__ void read_at(const __grid_constant__ struct params p)
+{
+    p.b[0] = p.a[p.n];
 }
 
 extern "C" __global__ void trap(const __grid_constant__ struct params p)

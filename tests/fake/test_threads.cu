@@ -1,4 +1,4 @@
-// Kernels of tests/unit/test_fake_cuda.c whose threads wait for each other.
+// Kernels of tests/unit/test_fake_*.c whose threads wait for each other.
 #include "params.h"
 
 // A sum of 250 in static and dynamic shared memory; the last threads of a block leave early.
@@ -67,10 +67,19 @@ extern "C" __global__ void lonely(const __grid_constant__ struct params p)
         __syncthreads();
 }
 
-extern "C" __global__ void too_much_shared(const __grid_constant__ struct params p)
+extern "C" __global__ void dynamic_at(const __grid_constant__ struct params p)
 {
     extern __shared__ float sums[];
-    sums[p.n] = 1;
+    if (threadIdx.x == 0)
+        sums[p.n] = 1;
+    __syncthreads();
+}
+
+extern "C" __global__ void static_behind(const __grid_constant__ struct params p)
+{
+    __shared__ float t[32];
+    for (int i = 0; i < 12288; i++) /* behind all the text's arrays */
+        (&t[0])[i + p.n] = 1;
     __syncthreads();
 }
 
@@ -80,4 +89,41 @@ extern "C" __global__ void out_of_bounds(const __grid_constant__ struct params p
     t[p.n] = 1;
     __syncthreads();
     p.b[0] = t[0];
+}
+
+// Copies that go on by themselves, of a's floats: read when all but p.n batches are there, two sent.
+extern "C" __global__ void copies(const __grid_constant__ struct params p)
+{
+    __shared__ __align__(16) float t[256];
+    int i = 4 * threadIdx.x;
+    t[i] = -1;
+    fake_copy<4>(t + i + 1, p.a + i + 1);
+    fake_copies_sent();
+    fake_copy<8>(t + i + 2, p.a + i + 2);
+    fake_copies_sent();
+    fake_copies_arrived(1);
+    p.b[i] = t[i];
+    p.b[i + 1] = t[i + 1];
+    fake_copies_arrived(p.n);
+    p.b[i + 2] = t[i + 2];
+    p.b[i + 3] = t[i + 3];
+    __syncthreads();
+}
+
+// A barrier in two halves: what is written before it is read behind it; p.n: who does not come.
+extern "C" __global__ void phases(const __grid_constant__ struct params p)
+{
+    __shared__ unsigned long long state;
+    __shared__ float t[2][64];
+    int i = threadIdx.x;
+    if (i == 0)
+        fake_phase_op(FAKE_PHASE_OPEN, &state, 64);
+    __syncthreads();
+    for (int round = 0; round < 4; round++) {
+        t[round & 1][i] = (float)(100 * round + i);
+        if (i != p.n)
+            fake_phase_op(FAKE_PHASE_REACH, &state, 0);
+        fake_phase_op(FAKE_PHASE_WAIT, &state, round & 1);
+        p.b[i] = t[round & 1][63 - i];
+    }
 }

@@ -19,6 +19,7 @@ struct physical {
     size_t size;
     int fd, device; /* device -1: imported, another process's to count */
     int handles, mappings;
+    unsigned char *written; /* as an allocation's; NULL: other processes have it */
 };
 
 /* Addresses; mapped as a whole or not at all. */
@@ -55,11 +56,15 @@ static struct range *find_range(CUdeviceptr start, size_t size)
     return r && r->size == size ? r : NULL;
 }
 
-static struct physical *add(int fd, size_t size, int device)
+static struct physical *add(int fd, size_t size, int device, unsigned char *written)
 {
     struct physical *p = fake_alloc(sizeof *p);
-    *p = (struct physical){
-        .next = all_physical, .size = size, .fd = fd, .device = device, .handles = 1};
+    *p = (struct physical){.next = all_physical,
+                           .size = size,
+                           .fd = fd,
+                           .device = device,
+                           .handles = 1,
+                           .written = written};
     all_physical = p;
     fake.live[FAKE_HANDLES]++;
     if (device >= 0) {
@@ -82,6 +87,7 @@ static void let_go(struct physical *p)
         fake.live[FAKE_BYTES] -= (long)p->size;
     }
     close(p->fd);
+    access_written_free(p->written, p->size);
     free(p);
 }
 
@@ -133,7 +139,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
     int fd = memory_fits(props->location.id, bytes) ? make_file(bytes) : -1;
     if (fd < 0)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
-    *handle = (uintptr_t)add(fd, bytes, props->location.id);
+    *handle = (uintptr_t)add(fd, bytes, props->location.id, access_written_new(bytes));
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -165,6 +171,8 @@ EXPORT CUresult cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHa
     if (fd < 0)
         return fake_leave(CUDA_ERROR_OPERATING_SYSTEM);
     memcpy(ret, &fd, sizeof fd);
+    if (p->written) /* who has it may write it: nobody here knows what */
+        memset(p->written, 0xff, p->size / 8);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -186,7 +194,7 @@ EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret
             close(fd);
         return fake_leave(CUDA_ERROR_INVALID_VALUE);
     }
-    *ret = (uintptr_t)add(fd, (size_t)status.st_size, -1);
+    *ret = (uintptr_t)add(fd, (size_t)status.st_size, -1, NULL);
     return fake_leave(CUDA_SUCCESS);
 }
 
@@ -263,7 +271,7 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDes
     if (mprotect(a->start, bytes, PROT_READ | PROT_WRITE) != 0)
         return fake_leave(CUDA_ERROR_OUT_OF_MEMORY);
     if (!a->has_access)
-        memory_add_mapped(a->start, bytes);
+        memory_add_mapped(a->start, bytes, a->mapped->written);
     a->has_access = true;
     return fake_leave(CUDA_SUCCESS);
 }

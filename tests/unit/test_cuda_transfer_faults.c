@@ -16,7 +16,8 @@ static void aborted(void **state)
         for (int kind = 0; kind < 4; kind++) {
             struct client c = {0};
             int64_t at = 0;
-            void *p = device_memory(N);
+            void *p = NULL;
+            assert_int_equal(cuda_alloc(&cuda.base, 0, N, true, &p, &e), ERR_OK);
             if (kind == 0) {
                 assert_int_equal(cuda_upload_new(&cuda.base, 0, p, N, woken, &c, &c.t, &e), ERR_OK);
                 assert_int_equal(push(&c, bytes, &at, until[i], 500000), ERR_OK);

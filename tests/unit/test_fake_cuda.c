@@ -1,179 +1,6 @@
-/* The fake driver and NVRTC themselves: that they compute, keep a stream's order and no more, fail
- * on demand, and find the mistakes they are there to find. Its kernels are tests/fake/test_*.cu. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "compute/cuda/loader.h"
-#include "tests/fake/fake_cuda.h"
-
-static const struct driver *d;
-static const struct nvrtc *rtc;
-static CUcontext context;
-static CUmemoryPool pool;
-static CUstream stream, other;
-static CUmodule plain, threads;
-
-#define ok(call)    assert_int_equal(d->call, CUDA_SUCCESS)
-#define is(call, r) assert_int_equal(d->call, r)
-
-struct params {
-    CUdeviceptr a, b;
-    long n;
-};
-static const char params_h[] = "struct params { float *a, *b; long n; };\n";
-
-static char *file(const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", FAKE_KERNELS, name);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    char *text = calloc(1, 1 << 16);
-    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
-    fclose(f);
-    return text;
-}
-
-/* The cubin (NULL unless `expected` is success) and, in `log`, what the compiler said. */
-static char *compile(const char *source, const char *arch, int expected, char *log, size_t n_log)
-{
-    const char *options[] = {arch, "--fmad=false", "-default-device", "--std=c++17", "-DSOME=1"};
-    const char *headers[] = {params_h}, *names[] = {"params.h"};
-    nvrtcProgram p = NULL;
-    size_t n = 0;
-    assert_int_equal(rtc->nvrtcCreateProgram(&p, source, "k.cu", 1, headers, names), NVRTC_SUCCESS);
-    int result = rtc->nvrtcCompileProgram(p, 5, options);
-    assert_int_equal(rtc->nvrtcGetProgramLogSize(p, &n), NVRTC_SUCCESS);
-    char *text = malloc(n);
-    assert_int_equal(rtc->nvrtcGetProgramLog(p, text), NVRTC_SUCCESS);
-    if (result != expected)
-        print_error("%s", text);
-    if (log)
-        snprintf(log, n_log, "%s", text);
-    free(text);
-    assert_int_equal(result, expected);
-    assert_int_equal(rtc->nvrtcGetCUBINSize(p, &n), NVRTC_SUCCESS);
-    char *cubin = n ? malloc(n) : NULL;
-    if (cubin)
-        assert_int_equal(rtc->nvrtcGetCUBIN(p, cubin), NVRTC_SUCCESS);
-    assert_int_equal(rtc->nvrtcDestroyProgram(&p), NVRTC_SUCCESS);
-    return cubin;
-}
-
-static CUmodule module_of(const char *name)
-{
-    char *source = file(name), *cubin = compile(source, "-arch=sm_90", NVRTC_SUCCESS, NULL, 0);
-    CUmodule m = NULL;
-    ok(cuModuleLoadData(&m, cubin));
-    free(cubin);
-    free(source);
-    return m;
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    struct err e = ERR_INIT;
-    if (loader_open(&d, &rtc, &e)) {
-        print_error("%s\n", e.message);
-        return -1;
-    }
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-    uint64_t all = UINT64_MAX;
-    is(cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_NOT_INITIALIZED);
-    ok(cuInit(0));
-    ok(cuDevicePrimaryCtxRetain(&context, 0));
-    is(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
-    ok(cuCtxSetCurrent(context));
-    ok(cuMemPoolCreate(&pool, &props));
-    ok(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
-    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    ok(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
-    plain = module_of("test_plain.cu");
-    threads = module_of("test_threads.cu");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    ok(cuModuleUnload(plain));
-    ok(cuModuleUnload(threads));
-    ok(cuStreamDestroy(stream));
-    ok(cuStreamDestroy(other));
-    ok(cuMemPoolDestroy(pool));
-    ok(cuDevicePrimaryCtxRelease(0));
-    for (enum fake_kind k = 0; k < FAKE_LAUNCHES; k++)
-        assert_int_equal(fake_cuda_live(k), 0);
-    return 0;
-}
-
-static CUfunction function_of(CUmodule m, const char *name)
-{
-    CUfunction f = NULL;
-    ok(cuModuleGetFunction(&f, m, name));
-    return f;
-}
-
-static CUdeviceptr device(size_t bytes)
-{
-    CUdeviceptr p = 0;
-    ok(cuMemAllocFromPoolAsync(&p, bytes, pool, stream));
-    return p;
-}
-
-static void *pinned(size_t bytes)
-{
-    void *p = NULL;
-    ok(cuMemHostAlloc(&p, bytes, CU_MEMHOSTALLOC_PORTABLE));
-    return p;
-}
-
-static int launch(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream s,
-                  struct params p)
-{
-    int more = 1000;
-    void *params[] = {&p, &more};
-    return d->cuLaunchKernel(f, grid, 1, 1, block, 1, 1, shared, s, params, NULL);
-}
-
-static const float *values(CUdeviceptr from, size_t n)
-{
-    static float to[4096];
-    assert_true(n <= 4096);
-    ok(cuMemcpyDtoHAsync(to, from, n * sizeof(float), stream));
-    return to;
-}
-
-static CUdeviceptr ramp(size_t n)
-{
-    static float from[4096];
-    for (size_t i = 0; i < n; i++)
-        from[i] = (float)i;
-    CUdeviceptr p = device(n * sizeof(float));
-    ok(cuMemcpyHtoDAsync(p, from, n * sizeof(float), stream));
-    return p;
-}
-
-static void release(CUdeviceptr a, CUdeviceptr b)
-{
-    ok(cuMemFreeAsync(a, stream));
-    ok(cuMemFreeAsync(b, stream));
-    ok(cuStreamSynchronize(stream));
-}
+/* The fake driver and NVRTC themselves: that they compute, keep a stream's order and no more, and
+ * fail on demand. Its kernels are tests/fake/test_*.cu. */
+#include "tests/unit/fake_device.h"
 
 static void test_copy(void **state)
 {
@@ -181,7 +8,6 @@ static void test_copy(void **state)
     CUfunction f = function_of(plain, "root"), none = NULL;
     CUdeviceptr a = ramp(1000), b = device(1000 * sizeof(float));
     struct params p = {a, b, 1000};
-    assert_true(values(b, 1)[0] != 0); /* fresh memory is rubbish */
     assert_int_equal(launch(f, 4, 256, 0, stream, p), CUDA_SUCCESS);
     const float *v = values(b, 1000);
     for (int i = 0; i < 1000; i++)
@@ -219,17 +45,18 @@ static void test_shared_memory_is_limited(void **state)
 {
     (void)state;
     static const char text[] = "extern \"C\" __global__ void k(char *p)\n{\n"
-                               "    __shared__ char s[%d];\n    s[threadIdx.x] = p[0];\n"
+                               "    __shared__ char s[%d];\n    s[%d] = p[0];\n"
                                "    __syncthreads();\n    p[1] = s[%d];\n}\n";
     char source[300], log[500];
-    snprintf(source, sizeof source, text, 49153, 49152);
+    snprintf(source, sizeof source, text, 49153, 9, 9);
     assert_null(compile(source, "-arch=sm_90", NVRTC_ERROR_COMPILATION, log, sizeof log));
     assert_non_null(strstr(log, "too much shared data"));
-    snprintf(source, sizeof source, text, 40000, 39999);
+    snprintf(source, sizeof source, text, 40000, 39999, 39999);
     char *cubin = compile(source, "-arch=sm_90", NVRTC_SUCCESS, log, sizeof log);
     CUmodule m = NULL;
     CUdeviceptr p = device(2);
     void *params[] = {&p};
+    ok(cuMemsetD8Async(p, 0, 2, stream));
     ok(cuModuleLoadData(&m, cubin));
     free(cubin);
     CUfunction f = function_of(m, "k");
@@ -477,56 +304,6 @@ static void test_asynchronous_failure(void **state)
     release(a, b);
 }
 
-/* Mistakes of kernels */
-
-static char said[1024];
-
-static void note(const char *message)
-{
-    snprintf(said, sizeof said, "%s", message);
-}
-
-static void expect(const char *name, CUmodule m, struct params p, int code, const char *message)
-{
-    CUfunction f = function_of(m, name);
-    *said = 0;
-    fake_cuda_on_violation(note);
-    assert_int_equal(launch(f, 1, 64, 64, stream, p), CUDA_SUCCESS);
-    is(cuStreamSynchronize(stream), code);
-    fake_cuda_on_violation(NULL);
-    fake_cuda_reset();
-    if (!strstr(said, message))
-        fail_msg("%s: '%s' lacks '%s'", name, said, message);
-}
-
-static void test_mistakes(void **state)
-{
-    (void)state;
-    CUdeviceptr a = ramp(256), b = device(256 * sizeof(float));
-    struct params p = {a, b, 16};
-    const int failed = CUDA_ERROR_LAUNCH_FAILED;
-    expect("divergent", threads, p, failed, "at __syncthreads of line");
-    expect("lonely", threads, p, failed, "a shuffle of line");
-    expect("lonely", threads, p, failed, "a lane that never comes");
-    expect("too_much_shared", threads, p, failed, "1 bytes behind 64 bytes of dynamic");
-    expect("trap", plain, p, failed, "");
-    p.n = 32;
-    expect("out_of_bounds", threads, p, CUDA_ERROR_ILLEGAL_ADDRESS, "");
-    p.n = 1;
-    expect("misaligned", plain, p, CUDA_ERROR_MISALIGNED_ADDRESS, "");
-    release(a, b);
-    a = ramp(16), b = device(68);
-    p = (struct params){a, b, 17};
-    fake_cuda_on_violation(note);
-    assert_int_equal(launch(function_of(plain, "past_the_end"), 1, 1, 0, stream, p), CUDA_SUCCESS);
-    ok(cuMemFreeAsync(b, stream));
-    is(cuStreamSynchronize(stream), failed);
-    assert_non_null(strstr(said, "behind an allocation of 68 bytes"));
-    fake_cuda_reset();
-    fake_cuda_on_violation(NULL);
-    ok(cuMemFreeAsync(a, stream));
-}
-
 static void test_mistakes_of_the_host(void **state)
 {
     (void)state;
@@ -574,7 +351,6 @@ int main(void)
         cmocka_unit_test(test_fail_nth),
         cmocka_unit_test(test_sticky),
         cmocka_unit_test(test_asynchronous_failure),
-        cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_mistakes_of_the_host),
         cmocka_unit_test(test_nvrtc),
     };
