@@ -24,12 +24,20 @@ enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enu
     return ERR_OK;
 }
 
+/* That an array can have the shape: its bytes can be counted. */
+static enum err_code check_extents(struct checker *c, uint32_t node, enum dtype t, int rank,
+                                   const int64_t *shape)
+{
+    struct view v;
+    enum err_code rc = view_contiguous(rank, shape, dtype_size(t), &v, c->e);
+    return rc ? check_place(c, node, rc) : ERR_OK;
+}
+
 /* A shape that can be; `unknown`: one extent may be −1, its axis in *unknown, else −1. */
 static enum err_code shape_param(struct checker *c, uint32_t node, enum dtype t, int *unknown,
                                  int *ret_rank, int64_t *ret)
 {
     uint32_t n, nodes[MAX_RANK];
-    struct view v;
     TRY(check_ints(c, node, "an extent", ERR_BAD_SHAPE, MAX_RANK, &n, ret, nodes));
     if (unknown)
         *unknown = -1;
@@ -44,10 +52,7 @@ static enum err_code shape_param(struct checker *c, uint32_t node, enum dtype t,
         *unknown = (int)k;
     }
     *ret_rank = (int)n;
-    if (unknown && *unknown >= 0)
-        return ERR_OK;
-    enum err_code rc = view_contiguous((int)n, ret, dtype_size(t), &v, c->e);
-    return rc ? check_place(c, node, rc) : ERR_OK;
+    return unknown && *unknown >= 0 ? ERR_OK : check_extents(c, node, t, (int)n, ret);
 }
 
 static struct affine identity(int rank)
@@ -209,6 +214,8 @@ static enum err_code reshape(struct checker *c, const struct call *call, uint32_
                         "%lld elements of shape %s do not fill the shape %s", (long long)count,
                         shape_text(n->rank, n->shape, from, sizeof from),
                         shape_text(rank, shape, to, sizeof to));
+    if (unknown >= 0) /* of nothing, the others may be anything */
+        TRY(check_extents(c, call->param[1], n->dtype, rank, shape));
     return graph_reshape(c, call->node, x, rank, shape, ret);
 }
 

@@ -486,6 +486,7 @@ MISTAKES = [
     ("roll(a, 1, 5)", "bad_axis", 11), ("roll(a, 0.5)", "bad_expression", 8), ("roll(a, [1, 2], [0, 1, 0])", "shape_mismatch", 16),
     ("tril(v)", "shape_mismatch", 5), ("triu(a, 0.5)", "bad_expression", 8), ("reshape(a, [3, -1])", "shape_mismatch", 11),
     ("reshape(a, [-1, -1])", "bad_shape", 16), ("reshape(a, [7, 3])", "shape_mismatch", 11), ("reshape(a[:0], [0, -1])", "shape_mismatch", 15),
+    ("reshape(a[:0], [-1, 2**62])", "bad_shape", 15), ("reshape(a[:0], [0, 2**62])", "bad_shape", 15),
     ("reshape(a, v)", "bad_shape", 11), ("gradient(a[:1], 0)", "shape_mismatch", 10), ("gradient(a, 2)", "bad_axis", 12),
     ("gradient(a, 0, 0)", "bad_expression", 15), ("correlate(a, [1, 2])", "shape_mismatch", 14),
     ("correlate(a, [[1, 2], [3]])", "shape_mismatch", 22), ("correlate(v, [a])", "bad_expression", 14), ("correlate(v, [])", "shape_mismatch", 13),
