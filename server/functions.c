@@ -285,10 +285,10 @@ enum err_code functions_get(struct functions *t, const char *name, struct defini
     return n ? ERR_OK : no_function(name, e);
 }
 
-size_t functions_list(struct functions *t, uint64_t after, size_t limit, struct definition **ret,
-                      bool *ret_more)
+size_t functions_list(struct functions *t, uint64_t after, size_t limit, size_t most_bytes,
+                      struct definition **ret, bool *ret_more)
 {
-    size_t n = 0;
+    size_t n = 0, bytes = 0;
     bool more = false;
     struct node *x;
     pthread_mutex_lock(&t->lock);
@@ -296,7 +296,8 @@ size_t functions_list(struct functions *t, uint64_t after, size_t limit, struct 
     {
         if (x->d->seq <= after)
             continue;
-        if (n == limit) {
+        bytes += x->d->text_len;
+        if (n == limit || (n && bytes > most_bytes)) {
             more = true;
             break;
         }

@@ -44,9 +44,10 @@ enum err_code functions_delete(struct functions *t, const char *name, struct err
 /* A reference to its function is the caller's. ERR_NOT_FOUND. */
 enum err_code functions_get(struct functions *t, const char *name, struct definition **ret,
                             struct err *e) must_check;
-/* Up to `limit` after number `after`, oldest first; references as above. */
-size_t functions_list(struct functions *t, uint64_t after, size_t limit, struct definition **ret,
-                      bool *ret_more);
+/* Up to `limit` after number `after`, oldest first, the first in any case and then as many as have
+ * most_bytes of text together; references as above. */
+size_t functions_list(struct functions *t, uint64_t after, size_t limit, size_t most_bytes,
+                      struct definition **ret, bool *ret_more);
 
 /* What an expression calls, with what that calls, all as of one moment. References are the caller's
  * (functions_release); the array is x's arena memory. */

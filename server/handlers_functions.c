@@ -71,7 +71,9 @@ void function_put(struct request *req)
 
 /* --- what there is --- */
 
-void function_list_get(struct request *req)
+#define PAGE_BYTES (256u << 10) /* of the expressions on a page; one is there in any case */
+
+static void list(struct request *req)
 {
     struct err e = ERR_INIT;
     struct page page;
@@ -87,7 +89,8 @@ void function_list_get(struct request *req)
         return;
     }
     bool more;
-    size_t n = functions_list(req->principal->functions, page.after, page.limit, d, &more);
+    size_t n =
+        functions_list(req->principal->functions, page.after, page.limit, PAGE_BYTES, d, &more);
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     json_open_object(&w);
@@ -105,6 +108,11 @@ void function_list_get(struct request *req)
     for (size_t i = 0; i < n; i++)
         function_unref(d[i]->function);
     http_reply_json(req, 200, &out);
+}
+
+void function_list_get(struct request *req)
+{
+    http_offload(req, list);
 }
 
 void function_get(struct request *req)

@@ -85,7 +85,7 @@ static void put_functions(struct owner *o)
     uint64_t after = LIST_FROM_TOP;
     bool more;
     json_open_list(&w);
-    while (functions_list(o->principal->functions, after, 1, &d, &more) == 1) {
+    while (functions_list(o->principal->functions, after, 1, SIZE_MAX, &d, &more) == 1) {
         after = d->seq;
         json_open_object(&w);
         json_put_member_i64(&w, "seq", (int64_t)d->seq);
