@@ -21,9 +21,6 @@
 
 enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
 
-/* What a device keeps with a kernel, about: its text, the form of its parameters. */
-#define PREPARED_BYTES ((size_t)24 << 10)
-
 uint64_t engine_next_version(struct engine *g)
 {
     return atomic_fetch_add(&g->version, 1) + 1;
@@ -73,14 +70,14 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     g->fuse.recompute = g->backend->ops->recompute;
     if (!g->config.max_cost)
         g->config.max_cost = g->backend->ops->max_cost;
-    g->plans = plan_cache_new(
-        &(struct plan_cache_config){.capacity = config->plan_cache,
-                                    .bytes = (size_t)config->plan_cache_bytes,
-                                    .kernel_bytes = g->backend->ops->prepare ? PREPARED_BYTES : 0,
-                                    .release = release_plan,
-                                    .user = g});
+    g->kernel_bytes = g->backend->ops->prepare ? PREPARED_BYTES : 0;
+    g->plans = plan_cache_new(&(struct plan_cache_config){.capacity = config->plan_cache,
+                                                          .bytes = (size_t)config->plan_cache_bytes,
+                                                          .kernel_bytes = g->kernel_bytes,
+                                                          .release = release_plan,
+                                                          .user = g});
     g->visitors = mem_calloc((size_t)engine_device_count(g), sizeof *g->visitors);
-    g->loops = loop_kept_new();
+    g->loops = loop_kept_new((size_t)config->plan_cache_bytes);
     g->mover = mover_new(g);
     g->reclaim = reclaim_new(g);
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;

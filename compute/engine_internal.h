@@ -103,11 +103,15 @@ struct flight {
     _Atomic uint64_t looked_ns;
 };
 
+/* What a device keeps with a kernel, about: its text, the form of its parameters. */
+#define PREPARED_BYTES ((size_t)24 << 10)
+
 struct engine {
     struct backend *backend;
     char note[512];
     struct engine_config config;
     struct fuse_limits fuse;
+    size_t kernel_bytes; /* that a backend keeps with a kernel, about */
     struct plan_cache *plans;
     struct loop_kept *loops; /* loop.h */
     pthread_mutex_t lock;

@@ -209,6 +209,8 @@ static enum err_code compile(struct engine *g, const struct eval_request *req,
                          req->out ? req->out->buffer->nbytes : 0, &en->plan, e);
     }
     times->lower += clock_ms() - checked;
+    if (code == ERR_OK && !plan_entry_planned(en))
+        code = err_oom(e);
     if (code == ERR_OK)
         code = cost_check(g, req->expr, "this", plan_cost(en->plan), e);
     if (code == ERR_OK)

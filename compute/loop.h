@@ -66,8 +66,8 @@ bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a);
 
 /* --- for engine.c --- */
 
-struct loop_kept *loop_kept_new(void);       /* NULL without memory */
-void loop_kept_free(struct loop_kept *kept); /* NULL allowed */
+struct loop_kept *loop_kept_new(size_t bytes); /* that they take at most; NULL without memory */
+void loop_kept_free(struct loop_kept *kept);   /* NULL allowed */
 
 struct loop_kernels;
 /* What so many steps took on the device. */

@@ -35,6 +35,7 @@ struct loop_kernels {
     struct ir_kernel **kernels; /* of one step */
     uint32_t n_kernels;
     struct ir_kernel *several[SEVERAL]; /* of several steps at once, falling; the first NULL ends */
+    size_t bytes;                       /* that it takes, those entries aside */
     const char *why;                    /* not more than the first, or than one */
     _Atomic float step_ms;              /* a step took on the device, the last time; 0: none has */
 };

@@ -15,23 +15,47 @@
 struct loop_kept {
     pthread_mutex_t lock;
     struct loop_kernels *kept[KEPT]; /* a reference each; the last used first */
-    size_t n;
+    size_t n, bytes, most_bytes;
 };
 
-struct loop_kept *loop_kept_new(void)
+struct loop_kept *loop_kept_new(size_t bytes)
 {
     struct loop_kept *kept = mem_calloc(1, sizeof *kept);
-    if (kept)
-        pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
+    if (!kept)
+        return NULL;
+    kept->most_bytes = bytes;
+    pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
     return kept;
+}
+
+/* What is kept counts for no request (meter.h), as do the plans whose kernels its key names; with
+ * the lock held. */
+static void begin_keeping(struct loop_kept *kept, struct loop_kernels *k)
+{
+    atomic_fetch_add(&k->refs, 1);
+    arena_exempt(k->arena, true);
+    kept->bytes += k->bytes;
+    for (size_t i = 0; i < k->n_entries; i++)
+        kept->bytes += plan_entry_keep(k->entries[i]);
+}
+
+/* The reference is the caller's. */
+static void end_keeping(struct loop_kept *kept, struct loop_kernels *k)
+{
+    arena_exempt(k->arena, false);
+    kept->bytes -= k->bytes;
+    for (size_t i = 0; i < k->n_entries; i++)
+        kept->bytes -= plan_entry_unkeep(k->entries[i]);
 }
 
 void loop_kept_free(struct loop_kept *kept)
 {
     if (!kept)
         return;
-    for (size_t i = 0; i < kept->n; i++)
+    for (size_t i = 0; i < kept->n; i++) {
+        end_keeping(kept, kept->kept[i]);
         loop_kernels_unref(kept->kept[i]);
+    }
     pthread_mutex_destroy(&kept->lock);
     mem_free(kept);
 }
@@ -228,6 +252,17 @@ static bool make_several(struct loop_kernels *k, int device, const struct loop_p
     return true;
 }
 
+/* What it takes, with what is kept elsewhere for its kernels. */
+static bool measure(struct loop_kernels *k)
+{
+    size_t n = k->n_kernels;
+    for (int i = 0; i < SEVERAL && k->several[i]; i++)
+        n++;
+    size_t elsewhere = n * k->engine->kernel_bytes;
+    k->bytes = arena_bytes(k->arena) + elsewhere;
+    return arena_count(k->arena, elsewhere);
+}
+
 static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
                           const struct strb *key, struct loop_kernels **ret, struct err *e)
 {
@@ -242,7 +277,7 @@ static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
     k->key = arena_dup(arena, key->data, key->len);
     k->key_len = key->len;
     enum err_code code = k->key && renumber_all(k, p) ? fuse(k, p, e) : err_oom(e);
-    if (code == ERR_OK && !make_several(k, s->device, p))
+    if (code == ERR_OK && (!make_several(k, s->device, p) || !measure(k)))
         code = err_oom(e);
     if (code == ERR_OK)
         *ret = k;
@@ -272,21 +307,32 @@ static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
     return k;
 }
 
-/* With the lock held. Takes a reference of its own; returns the one that gives way, or NULL. */
-static struct loop_kernels *keep(struct loop_kept *kept, struct loop_kernels *k)
+/* With the lock held. Takes a reference of its own; returns how many give way, itself where it is
+ * too large to be kept, whose references are the caller's. */
+static size_t keep(struct loop_kept *kept, struct loop_kernels *k, struct loop_kernels *gone[KEPT])
 {
-    struct loop_kernels *last = kept->n == KEPT ? kept->kept[--kept->n] : NULL;
+    size_t n = 0, before = kept->bytes;
+    begin_keeping(kept, k);
+    if (kept->bytes - before > kept->most_bytes) {
+        end_keeping(kept, k);
+        gone[0] = k;
+        return 1;
+    }
+    while (kept->n == KEPT || kept->bytes > kept->most_bytes) {
+        gone[n] = kept->kept[--kept->n];
+        end_keeping(kept, gone[n++]);
+    }
     memmove(kept->kept + 1, kept->kept, kept->n * sizeof *kept->kept);
     kept->kept[0] = k;
     kept->n++;
-    atomic_fetch_add(&k->refs, 1);
-    return last;
+    return n;
 }
 
 enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e)
 {
     struct loop_kept *kept = s->engine->loops;
+    struct loop_kernels *gone[KEPT];
     _cleanup_strb_ struct strb key = {0};
     put_key(&key, pass);
     if (key.failed)
@@ -300,8 +346,9 @@ enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *
     if (code != ERR_OK)
         return code;
     pthread_mutex_lock(&kept->lock); /* another may have made the same: both are kept for a while */
-    struct loop_kernels *last = keep(kept, *ret);
+    size_t n = keep(kept, *ret, gone);
     pthread_mutex_unlock(&kept->lock);
-    loop_kernels_unref(last);
+    while (n)
+        loop_kernels_unref(gone[--n]);
     return ERR_OK;
 }

@@ -87,6 +87,25 @@ static void link_newest(struct plan_cache *c, struct plan_entry *en)
     c->newest = en;
 }
 
+/* What is kept counts for no request (meter.h); with the lock held. */
+static void keep(struct plan_entry *en)
+{
+    if (en->kept++)
+        return;
+    arena_exempt(en->arena, true);
+    if (en->staged_arena)
+        arena_exempt(en->staged_arena, true);
+}
+
+static void unkeep(struct plan_entry *en)
+{
+    if (--en->kept)
+        return;
+    arena_exempt(en->arena, false);
+    if (en->staged_arena)
+        arena_exempt(en->staged_arena, false);
+}
+
 /* Takes an entry out; the cache's reference is the caller's. */
 static void take_out(struct plan_cache *c, struct plan_entry *en)
 {
@@ -96,20 +115,25 @@ static void take_out(struct plan_cache *c, struct plan_entry *en)
     *at = en->chain;
     unlink_age(c, en);
     en->entered = false;
+    unkeep(en);
     c->n--;
     c->bytes -= en->bytes;
+}
+
+static struct plan_entry *take_one(struct plan_cache *c, struct plan_entry *en,
+                                   struct plan_entry *before)
+{
+    take_out(c, en);
+    en->chain = before;
+    return en;
 }
 
 /* The oldest go until both limits are kept; they are returned by their chains. */
 static struct plan_entry *take_surplus(struct plan_cache *c)
 {
     struct plan_entry *out = NULL;
-    while (c->oldest && (c->n > c->config.capacity || c->bytes > c->config.bytes)) {
-        struct plan_entry *en = c->oldest;
-        take_out(c, en);
-        en->chain = out;
-        out = en;
-    }
+    while (c->oldest && (c->n > c->config.capacity || c->bytes > c->config.bytes))
+        out = take_one(c, c->oldest, out);
     return out;
 }
 
@@ -169,6 +193,27 @@ static bool plan_has(const struct ir_plan *p, const struct ir_kernel *k)
     return false;
 }
 
+size_t plan_entry_keep(struct plan_entry *en)
+{
+    pthread_mutex_lock(&en->cache->lock);
+    bool first = en->kept == en->entered;
+    keep(en);
+    if (first)
+        en->kept_bytes = en->bytes;
+    size_t bytes = first ? en->kept_bytes : 0;
+    pthread_mutex_unlock(&en->cache->lock);
+    return bytes;
+}
+
+size_t plan_entry_unkeep(struct plan_entry *en)
+{
+    pthread_mutex_lock(&en->cache->lock);
+    unkeep(en);
+    size_t bytes = en->kept == en->entered ? en->kept_bytes : 0;
+    pthread_mutex_unlock(&en->cache->lock);
+    return bytes;
+}
+
 bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k)
 {
     pthread_mutex_lock(&en->cache->lock);
@@ -181,6 +226,12 @@ static size_t plan_bytes(const struct plan_cache *c, const struct arena *arena,
                          const struct ir_plan *p)
 {
     return arena_bytes(arena) + (p ? p->n_kernels * c->config.kernel_bytes : 0);
+}
+
+bool plan_entry_planned(struct plan_entry *en)
+{
+    en->bytes = plan_bytes(en->cache, en->arena, en->plan);
+    return arena_count(en->arena, en->plan->n_kernels * en->cache->config.kernel_bytes);
 }
 
 struct ir_plan *plan_entry_staged(struct plan_entry *en)
@@ -201,10 +252,11 @@ struct ir_plan *plan_entry_stage(struct plan_entry *en, struct arena *take_arena
         en->staged = p;
         en->staged_arena = take_arena;
         en->bytes += bytes;
+        arena_exempt(take_arena, en->kept > 0);
         take_arena = NULL;
         if (en->entered) {
             c->bytes += bytes;
-            surplus = take_surplus(c);
+            surplus = en->bytes > c->config.bytes ? take_one(c, en, NULL) : take_surplus(c);
         }
     }
     p = en->staged;
@@ -532,6 +584,7 @@ bool plan_cache_add(struct plan_entry *en, const struct plan_names *l, const cha
         en->chain = *bucket(c, en->hash);
         *bucket(c, en->hash) = plan_entry_ref(en);
         link_newest(c, en);
+        keep(en);
         en->entered = true;
         c->n++;
         c->bytes += en->bytes;

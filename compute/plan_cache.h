@@ -30,6 +30,8 @@ struct plan_entry {
     struct ir_plan *staged; /* see stage in run.c; made when first wanted; under the lock */
     struct arena *staged_arena;
     bool entered;
+    uint32_t kept; /* by the cache, and plan_entry_keep: then it is held to their limits alone */
+    size_t kept_bytes; /* as plan_entry_keep said */
     size_t bytes;
     uint64_t hash;
     const char *key;
@@ -43,7 +45,7 @@ typedef void plan_release(void *user, struct ir_plan *plan);
 
 struct plan_cache_config {
     uint32_t capacity;   /* entries kept at most; 0: none */
-    size_t bytes;        /* that they take at most */
+    size_t bytes;        /* that they take at most; what takes more is not kept */
     size_t kernel_bytes; /* what is kept elsewhere with a kernel, about */
     plan_release *release;
     void *user;
@@ -89,6 +91,8 @@ struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_
 
 /* An entry of its own, in its arena, with one reference: counted as a miss. NULL without memory. */
 struct plan_entry *plan_entry_new(struct plan_cache *c);
+/* It has its plan now: what its kernels take elsewhere is counted with it. False without memory. */
+bool plan_entry_planned(struct plan_entry *en);
 /* Enters it when it is complete, unless an equal one is there. False without memory (the entry is
  * unchanged but not entered). `l->complete` must hold. */
 bool plan_cache_add(struct plan_entry *en, const struct plan_names *l, const char *key,
@@ -99,6 +103,12 @@ struct ir_plan *plan_entry_staged(struct plan_entry *en);
 /* Makes `p`, which lives in the arena, the staged plan unless another is there; returns which. */
 struct ir_plan *plan_entry_stage(struct plan_entry *en, struct arena *take_arena,
                                  struct ir_plan *p);
+
+/* Kept beyond any request for somebody else than the cache, who holds it to a limit of its own,
+ * until plan_entry_unkeep: it counts for no request. Both return by how many bytes all that is kept
+ * so has become more, or less: 0 where it is kept several times. */
+size_t plan_entry_keep(struct plan_entry *en);
+size_t plan_entry_unkeep(struct plan_entry *en);
 
 /* Whether the kernel is one of its plans'. */
 bool plan_entry_has(struct plan_entry *en, const struct ir_kernel *k);

@@ -25,7 +25,15 @@ void json_elems_free(struct json_elems *x)
     mem_free(x->data);
     mem_free(x->kept);
     strb_free(&x->texts);
+    metered_end(&x->counted);
     *x = (struct json_elems){0};
+}
+
+/* That the data takes so much; a little is not counted. */
+static bool count(struct json_elems *x, size_t data)
+{
+    size_t bytes = data + x->cap_kept * sizeof *x->kept;
+    return bytes <= METERED_LEAST || metered_set(&x->counted, (int64_t)bytes);
 }
 
 /* Room for n elements of `size` bytes. */
@@ -39,7 +47,7 @@ static enum err_code reserve(struct json_elems *x, size_t n, size_t size, struct
         cap *= 2;
     if (cap > x->max_bytes / size)
         cap = x->max_bytes / size;
-    void *p = mem_reallocarray(x->data, cap, size);
+    void *p = count(x, cap * size) ? mem_reallocarray(x->data, cap, size) : NULL;
     if (!p)
         return err_oom(e);
     x->data = p;
@@ -67,6 +75,8 @@ static enum err_code keep_text(struct json_elems *x, size_t index, const char *p
             return err_oom(e);
         x->kept = q;
         x->cap_kept = cap;
+        if (!count(x, x->cap * dtype_size(x->store)))
+            return err_oom(e);
     }
     x->kept[x->n_kept] = (struct json_elem_text){.index = index, .pos = x->texts.len, .len = n};
     strb_addn(&x->texts, p, n);
@@ -357,7 +367,8 @@ enum err_code json_elems_convert(struct json_elems *x, int dtype, size_t *ret_at
     if (x->n > x->max_bytes / size)
         return err_set(e, ERR_QUOTA, "the data is larger than the %zu bytes this request may use",
                        x->max_bytes);
-    unsigned char *out = mem_reallocarray(NULL, x->n, size);
+    bool counts = count(x, x->cap * dtype_size(x->store) + x->n * size);
+    unsigned char *out = counts ? mem_reallocarray(NULL, x->n, size) : NULL;
     if (!out)
         return err_oom(e);
     enum err_code err = ERR_OK;

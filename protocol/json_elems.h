@@ -29,6 +29,7 @@ struct json_elems {
     size_t n, cap;
     size_t max_bytes;
     struct strb texts;
+    struct metered counted; /* the data and what is kept, but for the texts */
     struct json_elem_text *kept;
     size_t n_kept, cap_kept;
 };

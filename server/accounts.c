@@ -28,6 +28,7 @@
 const struct quota_info quota_table[] = {
     {"device_memory", offsetof(struct quotas, device_memory), true},
     {"host_memory", offsetof(struct quotas, host_memory), true},
+    {"request_memory", offsetof(struct quotas, request_memory), true},
     {"arrays", offsetof(struct quotas, arrays), false},
     {"sessions", offsetof(struct quotas, sessions), false},
     {"requests", offsetof(struct quotas, requests), false},

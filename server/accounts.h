@@ -33,13 +33,14 @@ const char *role_name(enum role role);
 
 /* What a principal may have at once. 0: no bound but the daemon's own. */
 struct quotas {
-    int64_t device_memory; /* bytes of arrays and of work on them */
-    int64_t host_memory;   /* bytes of arrays that were moved to host memory */
-    int64_t arrays;        /* handles */
-    int64_t sessions;      /* besides the default one */
-    int64_t requests;      /* in flight */
-    int64_t connections;   /* each is whose who asked last on it */
-    int64_t body;          /* bytes of a request's */
+    int64_t device_memory;  /* bytes of arrays and of work on them */
+    int64_t host_memory;    /* bytes of arrays that were moved to host memory */
+    int64_t request_memory; /* bytes of the host that requests, jobs and functions take */
+    int64_t arrays;         /* handles */
+    int64_t sessions;       /* besides the default one */
+    int64_t requests;       /* in flight */
+    int64_t connections;    /* each is whose who asked last on it */
+    int64_t body;           /* bytes of a request's */
 };
 
 /* The quotas by name ("device_memory"), for lists of them. */

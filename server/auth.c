@@ -47,13 +47,16 @@ static struct principal *find(struct auth *a, const char *name)
     return p;
 }
 
-static struct principal *principal_new(const struct user *u)
+static struct principal *principal_new(const struct auth *a, const struct user *u)
 {
     struct principal *p = mem_calloc(1, sizeof *p);
     if (!p)
         return NULL;
     p->account = account_new(0);
-    if (!p->account) {
+    p->memory = meter_new(a->limits.memory, "the quota request_memory", 0, ERR_QUOTA);
+    if (!p->account || !p->memory) {
+        account_unref(p->account);
+        meter_unref(p->memory);
         mem_free(p);
         return NULL;
     }
@@ -67,12 +70,18 @@ static void principal_free(struct principal *p)
     handles_free(p->handles);
     functions_free(p->functions);
     account_unref(p->account);
+    meter_unref(p->memory);
     mem_free(p);
 }
 
 static uint32_t count_or(int64_t quota, uint32_t otherwise)
 {
     return quota ? (uint32_t)quota : otherwise;
+}
+
+static int64_t memory_or(int64_t quota, int64_t otherwise)
+{
+    return quota ? quota : otherwise;
 }
 
 /* With the lock held for writing. */
@@ -92,6 +101,7 @@ static void set_user(struct auth *a, struct principal *p, const struct user *u)
     atomic_store(&p->max_connections, u->quotas.connections);
     atomic_store(&p->max_body, u->quotas.body);
     account_set_limits(p->account, u->quotas.device_memory, u->quotas.host_memory);
+    meter_set_limit(p->memory, memory_or(u->quotas.request_memory, a->limits.request_memory));
     if (atomic_load(&p->open))
         set_bounds(a, p);
 }
@@ -154,7 +164,7 @@ static bool make_principals(struct auth *a, const struct accounts *accounts,
     pthread_rwlock_rdlock(&a->lock);
     for (size_t i = 0; ok && i < accounts->n_users; i++) {
         struct principal *p = find(a, accounts->users[i].name);
-        if (!p && (p = principal_new(&accounts->users[i]))) {
+        if (!p && (p = principal_new(a, &accounts->users[i]))) {
             p->next = *ret_made;
             *ret_made = p;
         }
@@ -227,7 +237,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
 static enum err_code make_local(struct auth *a, struct err *e)
 {
     static const struct user local = {.name = "local", .role = ROLE_OPERATOR, .weight = 1};
-    struct principal *p = principal_new(&local);
+    struct principal *p = principal_new(a, &local);
     if (!p)
         return err_oom(e);
     a->list = a->local = p;
@@ -448,8 +458,10 @@ void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
     pthread_rwlock_unlock(&a->lock);
     ret_may->arrays = count_or(ret_may->arrays, a->limits.max_arrays);
     ret_may->sessions = count_or(ret_may->sessions, a->limits.max_sessions);
+    ret_may->request_memory = memory_or(ret_may->request_memory, a->limits.request_memory);
     *ret_has = (struct quotas){.device_memory = account_used(p->account),
                                .host_memory = account_host_used(p->account),
+                               .request_memory = meter_used(p->memory),
                                .arrays = handles_count(p->handles),
                                .sessions = sessions_count(p->sessions) - 1,
                                .requests = atomic_load(&p->requests),

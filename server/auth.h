@@ -30,6 +30,7 @@ struct principal {
     struct sessions *sessions;
     struct functions *functions;
     struct account *account; /* what all his sessions have is charged to it too */
+    struct meter *memory;    /* of the host, that his requests, jobs and functions take */
     _Atomic uint32_t weight; /* of his work beside others' */
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */

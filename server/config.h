@@ -34,9 +34,10 @@ struct config {
     bool log_requests;
 
     /* device */
-    int64_t threads;         /* 0: one a core */
-    int64_t memory_limit;    /* bytes on each device, 0: what it has */
-    int64_t host_memory;     /* bytes of arrays in host memory, 0: half of the machine's */
+    int64_t threads;      /* 0: one a core */
+    int64_t memory_limit; /* bytes on each device, 0: what it has */
+    int64_t host_memory;  /* bytes of arrays in host memory, 0: half of the machine's */
+    int64_t request_memory, max_request_memory, total_request_memory; /* bytes */
     bool evict;              /* the least recently used go there when a device is full */
     int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
     int64_t spin;            /* µs, see gate_soon */
@@ -91,6 +92,8 @@ enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e) must_check;
 void config_free(struct config *c);
+/* The bounds that depend on the machine's memory and are not set. */
+void config_fill(struct config *c);
 
 /* "1.5GiB" in bytes; false: it is none. */
 bool config_parse_size(const char *text, double *ret);

@@ -398,8 +398,7 @@ int doctor_main(int argc, char **argv)
     int status = 0;
     if (action == CONFIG_RUN) {
         struct doctor d = {0};
-        if (!c.host_memory)
-            c.host_memory = mem_machine() / 2;
+        config_fill(&c);
         examine(&d, &c);
         print(&d, json);
         status = d.n[FINDING_FAIL] || d.text.failed || d.json.failed;

@@ -197,15 +197,18 @@ static double cgroup_limit(const char *root)
 void doctor_memory(struct doctor *d, const struct config *c, const char *root)
 {
     char text[256];
-    double limit = cgroup_limit(root), host = (double)c->host_memory + (double)c->slab_memory;
+    double limit = cgroup_limit(root),
+           host = (double)c->host_memory + (double)c->slab_memory + (double)c->total_request_memory;
     if (limit < 0) {
         doctor_say(d, FINDING_OK, "memory", "no control group limits the memory", "");
         return;
     }
     bool enough = host <= limit;
-    snprintf(text, sizeof text,
-             "the control group has %.2f GiB, host-memory and slab-memory may take %.2f GiB",
-             limit / GIB, host / GIB);
+    snprintf(
+        text, sizeof text,
+        "the control group has %.2f GiB, host-memory, slab-memory and total-request-memory may "
+        "take %.2f GiB",
+        limit / GIB, host / GIB);
     doctor_say(d, enough ? FINDING_OK : FINDING_WARN, "memory", text,
                enough ? ""
                       : "lower host-memory, or raise the container's limit: past it the kernel "

@@ -116,6 +116,9 @@ static enum err_code identify(struct rq *q, struct err *e)
         return rc;
     }
     q->max_body = auth_max_body(q->r.principal);
+    if (q->r.principal)
+        q->cause = (struct cause){NULL, q->r.principal->memory, q->http->config.max_request_memory,
+                                  "max_request_memory"};
     return access == ACCESS_OPERATOR ? auth_operator(&q->r, e) : ERR_OK;
 }
 

@@ -217,9 +217,10 @@ struct http_config {
     double body_idle_timeout_s; /* 408 */
     int64_t min_body_rate;      /* bytes/s over body_rate_window_s, 408 */
     double body_rate_window_s;
-    size_t max_json_body;     /* BODY_BUFFERED limit, 413 */
-    size_t offload_bytes;     /* BODY_BUFFERED bodies above run on a worker */
-    int64_t max_ignored_body; /* of a body that the route ignores, 413 */
+    int64_t max_request_memory; /* 507 */
+    size_t max_json_body;       /* BODY_BUFFERED limit, 413 */
+    size_t offload_bytes;       /* BODY_BUFFERED bodies above run on a worker */
+    int64_t max_ignored_body;   /* of a body that the route ignores, 413 */
     int64_t max_unread_body; /* of a refused body: read all the same, so that the client sees the */
     double unread_body_s;    /* reply; and for how long */
     size_t max_connections;

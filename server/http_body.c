@@ -28,6 +28,7 @@ static void refuse(struct rq *q, enum err_code code, const char *detail)
     err_set(&e, code, "%s", detail);
     rq_let_go(q);
     http_reply_error(&q->r, &e);
+    rq_drop_body(q);
     q->stage = STAGE_DRAIN;
     http_phase(q, PHASE_BODY, PHASE_DRAIN);
 }
@@ -62,9 +63,12 @@ static bool buffer(struct rq *q, const char *bytes, size_t n)
             cap *= 2;
         if (cap > whole + 1)
             cap = whole + 1;
-        char *p = mem_realloc(q->buf, cap);
+        char *p = cap <= METERED_LEAST || metered_set(&q->buf_counted, (int64_t)cap)
+                      ? mem_realloc(q->buf, cap)
+                      : NULL;
         if (!p) {
-            refuse(q, ERR_OUT_OF_MEMORY, "no memory left for this body");
+            struct err e = ERR_INIT;
+            refuse(q, err_oom(&e), e.message);
             return true;
         }
         q->buf = p;

@@ -119,9 +119,12 @@ struct rq {
     bool cors; /* asked by a page of another origin that may */
     size_t header_bytes;
 
+    struct cause cause; /* where it counts what it takes of the host */
+
     /* body */
     char *buf;
     size_t buf_cap;
+    struct metered buf_counted;
     _Atomic int64_t received;  /* bytes of the body */
     _Atomic int64_t last_byte; /* ms, monotonic */
     int64_t drained;
@@ -155,6 +158,7 @@ struct rq {
     struct strb body;
     struct http_source *src;
     int64_t src_length;
+    struct metered src_counted; /* the block that it is read into */
     struct out_header *out_headers, *last_out;
     _Atomic int64_t sent;
 };
@@ -240,7 +244,8 @@ void http_route(struct rq *q);
 
 /* http_reply.c */
 struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);
-void rq_let_go(struct rq *q); /* of what its handler and its sink have */
+void rq_let_go(struct rq *q);    /* of what its handler and its sink have */
+void rq_drop_body(struct rq *q); /* what was collected of it */
 /* Instead of the handler, the sink or what goes on: one that is let in no more. */
 void rq_refuse(struct request *r);
 #define HTTP_REVOKED "the token that the request came with is nobody's any more"

@@ -92,6 +92,45 @@ void rq_let_go(struct rq *q)
     q->r.state_free = NULL;
 }
 
+void rq_drop_body(struct rq *q)
+{
+    mem_free(q->buf);
+    mem_gave_back(q->buf_cap);
+    metered_end(&q->buf_counted);
+    q->buf = NULL;
+    q->buf_cap = 0;
+    q->r.body = NULL;
+}
+
+/* The reply has been handed over: of a request that has taken much, only what will be logged stays
+ * while the client reads it. */
+static void lighten(struct rq *q)
+{
+    if (q->src || arena_bytes(q->r.arena) + q->buf_cap <= METERED_LEAST)
+        return;
+    struct arena *small = arena_new(0);
+    const char *path = small ? arena_strndup(small, q->r.path, strlen(q->r.path)) : NULL;
+    const char *trace = q->traceparent;
+    if (small && trace)
+        trace = arena_strndup(small, trace, strlen(trace));
+    if (!path || (q->traceparent && !trace)) {
+        arena_free(small);
+        return;
+    }
+    rq_let_go(q);
+    rq_drop_body(q);
+    arena_free(q->r.arena);
+    q->r.arena = small;
+    q->uri = q->r.path = path;
+    q->traceparent = trace;
+    q->r.query = NULL;
+    q->r.n_query = 0;
+    q->r.turn = NULL; /* it left it with the reply */
+    q->headers = NULL;
+    q->n_headers = q->cap_headers = 0;
+    q->out_headers = q->last_out = NULL;
+}
+
 void rq_free(struct rq *q)
 {
     if (q->src && q->src->free)
@@ -103,8 +142,10 @@ void rq_free(struct rq *q)
         q->http->config.turn_leave(&q->r);
     asker_unref(q->r.asking.asker);
     strb_free(&q->body);
-    mem_free(q->buf);
+    rq_drop_body(q);
+    metered_end(&q->src_counted);
     arena_free(q->r.arena);
+    meter_unref(q->cause.meter);
     mem_free(q);
 }
 
@@ -246,14 +287,31 @@ void http_reply_error(struct request *req, const struct err *e)
     }
 }
 
+/* That libmicrohttpd has of it at once. */
+static size_t source_block(const struct rq *q, int64_t length)
+{
+    if (length < 0)
+        return STREAM_BLOCK;
+    size_t block = q->head ? 1 : SOURCE_BLOCK;
+    return (uint64_t)length < block ? (size_t)length : block;
+}
+
 void http_reply_source(struct request *req, int status, const char *content_type, int64_t length,
                        struct http_source *take_src)
 {
     struct rq *q = rq_of(req);
     take_src->req = req;
-    if (!take_reply(q, status, content_type)) {
+    size_t block = source_block(q, length);
+    bool counts =
+        q->replied || block <= METERED_LEAST || metered_set(&q->src_counted, (int64_t)block);
+    if (!counts || !take_reply(q, status, content_type)) {
         if (take_src->free)
             take_src->free(take_src);
+        if (!counts) {
+            struct err e = ERR_INIT;
+            err_oom(&e);
+            http_reply_error(req, &e);
+        }
         return;
     }
     q->src = take_src;
@@ -316,15 +374,13 @@ bool http_queue(struct rq *q)
         if (m && q->head) /* of chunks, libmicrohttpd would send the last one */
             MHD_set_response_options(m, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     } else if (q->src && q->src_length > 0) {
-        size_t block = q->head ? 1 : SOURCE_BLOCK;
-        if ((uint64_t)q->src_length < block)
-            block = (size_t)q->src_length;
-        m = MHD_create_response_from_callback((uint64_t)q->src_length, block, http_pull, q, NULL);
+        m = MHD_create_response_from_callback((uint64_t)q->src_length,
+                                              source_block(q, q->src_length), http_pull, q, NULL);
     } else if (q->body.len && !bodiless(q->status)) {
         atomic_store_explicit(&q->sent, q->head ? 0 : (int64_t)q->body.len, memory_order_relaxed);
         m = MHD_create_response_from_buffer_with_free_callback(q->body.len, q->body.data, mem_free);
         if (m)
-            q->body = (struct strb){0};
+            q->body.data = NULL; /* it counts until the request ends */
     } else {
         m = MHD_create_response_from_buffer_with_free_callback(0, (void *)"", NULL);
     }
@@ -348,6 +404,7 @@ bool http_queue(struct rq *q)
     MHD_destroy_response(m);
     q->stage = STAGE_QUEUED;
     http_phase(q, PHASE_WORK, PHASE_REPLY);
+    lighten(q);
     return ok;
 }
 

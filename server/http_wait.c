@@ -49,6 +49,7 @@ bool http_enter(struct rq *q, bool *ret_ok)
     atomic_fetch_add(&h->inside, 1);
     bool was = q->suspended;
     q->suspended = false;
+    meter_enter(&q->cause);
     *ret_ok = !atomic_load(&q->dropped) && (!atomic_load(&h->cutting) || q->stage >= STAGE_HANDLER);
     return was;
 }
@@ -57,6 +58,7 @@ void http_leave(struct http *h, bool was_suspended)
 {
     if (was_suspended)
         atomic_fetch_sub(&h->suspended, 1);
+    meter_enter(NULL);
     atomic_fetch_sub(&h->inside, 1);
 }
 
@@ -164,6 +166,7 @@ static void forgot(struct rq *q)
 /* One request on a worker: until it replied or waits. */
 static void work_on(struct rq *q)
 {
+    meter_enter(&q->cause);
     for (;;) {
         handler_fn *fn = q->work;
         q->work = NULL;
@@ -212,6 +215,7 @@ static void *worker(void *arg)
         uint64_t begun = http_now_ns();
         pthread_mutex_unlock(&h->work_lock);
         work_on(q);
+        meter_enter(NULL);
         pthread_mutex_lock(&h->work_lock);
         if (p)
             p->worked += (double)(http_now_ns() - begun) / atomic_load(&p->weight);

@@ -45,6 +45,7 @@ static void job_free(struct user_job *j)
         session_rest(j->spec.session, false);
     session_unref(j->spec.session);
     asker_unref(j->asking.asker);
+    meter_unref(j->cause.meter);
     mem_free(j);
 }
 
@@ -265,6 +266,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
                            .table = t,
                            .seq = ++t->seq,
                            .spec = *take_spec,
+                           .cause = {.meter = meter_ref(meter_current())},
                            .series = series,
                            .created_us = clock_date_us(),
                            .statement = -1,

@@ -31,6 +31,7 @@ struct user_job {
     char id[ID_SIZE];
     uint64_t seq;
     struct job_spec spec;  /* spec.program: NULL once the job is done */
+    struct cause cause;    /* where it counts what it takes of the host */
     struct user_job *next; /* of the table */
     struct user_job *next_ready;
     bool ready, forgotten;

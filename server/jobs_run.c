@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/mem.h"
 #include "server/jobs_int.h"
 
 #define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
@@ -161,6 +162,9 @@ void *jobs_run(void *arg)
         } else if (is_past(&sweep)) {
             forget_old(t);
             let_go_of_lost(t);
+            pthread_mutex_unlock(&t->lock);
+            mem_trim(); /* here, where nobody waits for it but slices */
+            pthread_mutex_lock(&t->lock);
             sweep = clock_after(SWEEP);
         } else if (is_past(&look)) {
             look_at_resting(t);
@@ -170,7 +174,9 @@ void *jobs_run(void *arg)
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
             asking_begin(&j->asking);
+            meter_enter(&j->cause);
             work_on(j);
+            meter_enter(NULL);
             asking_end();
             job_unref(j);
             pthread_mutex_lock(&t->lock);

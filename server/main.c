@@ -97,6 +97,9 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     limits.max_arrays = (uint32_t)c->max_arrays;
     limits.max_functions = (uint32_t)c->max_functions;
     limits.session_memory = c->session_memory;
+    limits.request_memory = c->request_memory;
+    limits.memory = s->memory =
+        meter_new(NULL, "total_request_memory", c->total_request_memory, ERR_OVERLOADED);
     struct sched_config sched = {.n_devices = engine_device_count(s->engine),
                                  .side_by_side = !engine_in_host_memory(s->engine),
                                  .window = c->device_window * 1e3,
@@ -115,7 +118,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .evict = c->evict};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
-    enum err_code rc = s->leases && s->shares && s->uses ? ERR_OK : err_oom(e);
+    enum err_code rc = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);
     if (!rc)
         rc = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
@@ -211,6 +214,7 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .unread_body_s = c->unread_body_timeout,
         .body_rate_window_s = c->body_rate_window,
         .max_json_body = (size_t)c->max_json_body,
+        .max_request_memory = c->max_request_memory,
         .offload_bytes = (size_t)c->offload_body,
         .max_connections = (size_t)c->max_connections,
         .max_connections_per_address = (size_t)c->max_connections_per_address,
@@ -263,12 +267,14 @@ static void log_report(const struct engine *g)
         log_event(LOG_DEBUG, "the device was opened", "took", r.timings, NULL);
 }
 
-/* NVRTC takes and frees megabytes with every compilation; a heap that gives its top back to the
- * system each time spends a tenth of the compilation's time on faulting the pages in again. */
-static void keep_heap(void)
+/* What libc keeps of each thread's heap when it is free, which mem_trim cannot give back. NVRTC
+ * takes and frees megabytes with every compilation; a heap that gives its top back to the system
+ * each time spends a tenth of the compilation's time on faulting the pages in again. Being set,
+ * this keeps pieces from 128 KiB on out of the heaps, too. */
+static void keep_heap(int bytes)
 {
 #ifdef M_TRIM_THRESHOLD
-    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, bytes);
 #endif
 }
 
@@ -381,6 +387,8 @@ static int run(struct config *config)
         config->max_cost = engine_max_cost(s.engine); /* where it is for the backend to say */
     /* What a machine lacks is no wrong option. */
     int failed = rc == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
+    if (!rc && engine_compiles(s.engine))
+        keep_heap(64 << 20);
     if (!rc)
         rc = open_auth(config, &s, &e);
     if (!rc)
@@ -426,6 +434,7 @@ static int run(struct config *config)
         auth_free(s.auth);
     leases_free(s.leases);
     shares_free(s.shares);
+    meter_unref(s.memory);
     if (!engine_close(s.engine)) {
         log_event(LOG_WARN, "stopped while work is still running; its memory is left to it", NULL);
         _exit(status);
@@ -464,13 +473,12 @@ int main(int argc, char **argv)
     } else if (action == CONFIG_VERSION) {
         puts("arrayd " ARRAYD_VERSION);
     } else {
-        if (!config.host_memory)
-            config.host_memory = mem_machine() / 2;
+        config_fill(&config);
         log_set_level(config.log_level);
         log_set_json(config.log_json);
         raise_descriptors();
         signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
-        keep_heap();
+        keep_heap(4 << 20);
         status = run(&config);
     }
     config_free(&config);

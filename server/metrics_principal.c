@@ -20,6 +20,7 @@ enum {
     OF_WAITING,
     OF_WAITED,
     OF_MEMORY,
+    OF_WORK,
     OF_ARRAYS,
     OF_SESSIONS,
     OF_EXPORTS
@@ -35,6 +36,7 @@ static const struct {
     [OF_WAITING] = {"turns_waiting", "gauge", "Work of a principal that waits for its turn."},
     [OF_WAITED] = {"turn_wait_seconds_total", "counter", "How long his work has waited for that."},
     [OF_MEMORY] = {"memory_bytes", "gauge", "Memory of a principal's arrays and temporaries."},
+    [OF_WORK] = {"request_memory_bytes", "gauge", "Memory of the host that his requests take."},
     [OF_ARRAYS] = {"arrays", "gauge", "Array handles of a principal."},
     [OF_SESSIONS] = {"sessions", "gauge", "Sessions of a principal, the default one included."},
     [OF_EXPORTS] = {"exports", "gauge", "Exports of a principal."},
@@ -75,6 +77,9 @@ static void write_principal(void *user, struct principal *p)
     case OF_MEMORY:
         v = (double)account_used(p->account);
         break;
+    case OF_WORK:
+        v = (double)meter_used(p->memory);
+        break;
     case OF_ARRAYS:
         v = (double)handles_count(p->handles);
         break;
@@ -87,6 +92,16 @@ static void write_principal(void *user, struct principal *p)
     }
     strb_addf(l->out, "arrayd_principal_%s{principal=\"%s\"} %.15g\n", of_principal[l->which].name,
               p->name, v);
+}
+
+static void write_memory(const struct server *server, struct strb *out)
+{
+    strb_addf(out,
+              "# HELP arrayd_request_memory_bytes Memory of the host that requests, programs and "
+              "functions take.\n"
+              "# TYPE arrayd_request_memory_bytes gauge\n"
+              "arrayd_request_memory_bytes %lld\n",
+              (long long)meter_used(server->memory));
 }
 
 /* Of all together. */
@@ -115,6 +130,7 @@ static void write_turns(struct server *server, struct strb *out)
 void metrics_principals(struct server *server, struct strb *out)
 {
     write_turns(server, out);
+    write_memory(server, out);
     for (size_t i = 0; i < sizeof of_principal / sizeof *of_principal; i++) {
         char name[64];
         snprintf(name, sizeof name, "arrayd_principal_%s", of_principal[i].name);

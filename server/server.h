@@ -22,11 +22,13 @@ struct leases;
 struct shares;
 struct sched;
 struct state;
+struct meter;
 struct metrics;
 
 struct server {
     const struct config *config; /* server/config.h */
     struct engine *engine;
+    struct meter *memory;  /* of the host, that all requests take */
     struct auth *auth;     /* principals, their sessions and handles */
     struct leases *leases; /* of all principals, since they bind each other */
     struct shares *shares;

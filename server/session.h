@@ -30,6 +30,8 @@ struct session_limits {
     uint32_t max_arrays;    /* handles of a principal */
     uint32_t max_functions; /* that a principal has defined */
     int64_t session_memory; /* bytes a session may use unless it says less; 0: no limit */
+    int64_t request_memory; /* bytes of the host that a principal's requests take; 0: no limit */
+    struct meter *memory;   /* in which those of all principals count; NULL: in none */
     struct sched *sched;    /* by which sessions share devices (scheduler.h); NULL: by none */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \

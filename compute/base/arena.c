@@ -1,5 +1,6 @@
 /* A list of blocks, each twice the last up to 1 MiB. Bumping is 16-byte aligned. Large requests get
- * a block of their own behind the current one, so that they do not waste its rest. */
+ * a block of their own behind the current one, so that they do not waste its rest. The first block
+ * is not counted for anybody, so that small work touches no counter. */
 #include "compute/base/arena.h"
 
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/base/meter.h"
 
 #define FIRST_BLOCK   8192u
 #define LARGEST_BLOCK (1u << 20)
@@ -22,6 +24,8 @@ struct block {
 struct arena {
     struct block *head;
     size_t cap, used, next_size;
+    struct metered counted; /* but for the first block */
+    bool exempt;
 };
 
 struct arena *arena_new(size_t cap)
@@ -38,19 +42,45 @@ void arena_free(struct arena *a)
 {
     if (!a)
         return;
+    size_t bytes = 0;
     for (struct block *b = a->head, *next; b; b = next) {
         next = b->next;
+        bytes += b->size;
         mem_free(b);
     }
+    mem_gave_back(bytes);
+    if (a->exempt)
+        a->counted.bytes = 0;
+    metered_end(&a->counted);
     mem_free(a);
 }
 
-static struct block *block_new(size_t size)
+bool arena_count(struct arena *a, size_t n)
 {
-    struct block *b = mem_alloc(sizeof *b + size);
+    if (!a->exempt)
+        return metered_set(&a->counted, a->counted.bytes + (int64_t)n);
+    a->counted.bytes += a->counted.meter ? (int64_t)n : 0;
+    return true;
+}
+
+void arena_exempt(struct arena *a, bool exempt)
+{
+    if (exempt && !a->exempt)
+        meter_discharge(a->counted.meter, a->counted.bytes);
+    else if (!exempt && a->exempt)
+        meter_charge_anyway(a->counted.meter, a->counted.bytes);
+    a->exempt = exempt;
+}
+
+static struct block *block_new(struct arena *a, size_t size)
+{
+    size_t bytes = sizeof(struct block) + size;
+    if (size > FIRST_BLOCK && !arena_count(a, bytes))
+        return NULL;
+    struct block *b = mem_alloc(bytes);
     if (b)
         *b = (struct block){.size = size};
-    return b;
+    return b; /* what was counted for one that is not there stays so until the arena goes */
 }
 
 size_t arena_bytes(const struct arena *a)
@@ -71,14 +101,14 @@ void *arena_alloc(struct arena *a, size_t size)
     struct block *b = a->head;
     if (!b || b->size - b->used < size) {
         if (b && size > a->next_size / 4) {
-            struct block *own = block_new(size);
+            struct block *own = block_new(a, size);
             if (!own)
                 return NULL;
             own->next = b->next;
             b->next = own;
             b = own;
         } else {
-            b = block_new(size > a->next_size ? size : a->next_size);
+            b = block_new(a, size > a->next_size ? size : a->next_size);
             if (!b)
                 return NULL;
             b->next = a->head;

@@ -1,9 +1,11 @@
 /* Bump memory of one request: everything a request builds (trees, IR, text) comes from here and
  * goes at once. Owned by the request; not thread-safe (a request is worked on by one thread at a
- * time). Blocks come from mem.h, so allocation failures can be injected. */
+ * time). Blocks come from mem.h, so allocation failures can be injected, and are counted
+ * (meter.h). */
 #ifndef ARRAYD_BASE_ARENA_H
 #define ARRAYD_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena;
@@ -20,6 +22,13 @@ char *arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(
 
 /* What it has taken of the memory. */
 size_t arena_bytes(const struct arena *a);
+
+/* Counts n bytes more with it, which are elsewhere and go when it does. False: a limit forbids it.
+ */
+bool arena_count(struct arena *a, size_t n) __attribute__((warn_unused_result));
+/* From now on what it takes counts for nobody, being held to another limit; or (false) it counts
+ * again, whatever the limits say. */
+void arena_exempt(struct arena *a, bool exempt);
 
 /* Copy of n bytes. */
 void *arena_dup(struct arena *a, const void *p, size_t n);

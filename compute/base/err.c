@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/base/meter.h"
+
 static const struct {
     int status;
     const char *name, *title;
@@ -85,6 +87,8 @@ enum err_code err_prefix(struct err *e, const char *prefix)
 
 enum err_code err_oom(struct err *e)
 {
+    if (e && meter_refusal(e))
+        return e->code;
     return err_set(e, ERR_OUT_OF_MEMORY, "the daemon has no memory left for this request");
 }
 

@@ -2,6 +2,7 @@
  * and a test switch, never used for synchronisation. */
 #include "compute/base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+
+#include "compute/base/clock.h"
 
 static _Atomic int64_t live;
 static _Atomic int64_t fail_countdown; /* 0 = off, n = the nth from now fails, -1 = all fail */
@@ -47,6 +50,31 @@ int64_t mem_failed(void)
 int64_t mem_live(void)
 {
     return atomic_load(&live);
+}
+
+#define LARGE      (64u << 10)
+#define TRIM_LEAST (16 << 20)
+#define TRIM_SHARE 20 /* of the time, one part at most */
+
+static _Atomic size_t gave_back;
+
+void mem_gave_back(size_t n)
+{
+    if (n > LARGE)
+        atomic_fetch_add_explicit(&gave_back, n, memory_order_relaxed);
+}
+
+void mem_trim(void)
+{
+    static _Atomic double not_before; /* clock_ms */
+    double begun = clock_ms();
+    if (atomic_load_explicit(&gave_back, memory_order_relaxed) < TRIM_LEAST ||
+        begun < atomic_load(&not_before))
+        return;
+    atomic_store(&gave_back, 0);
+    malloc_trim(0);
+    double ended = clock_ms();
+    atomic_store(&not_before, ended + TRIM_SHARE * (ended - begun));
 }
 
 static void *counted(void *p)

@@ -20,6 +20,12 @@ char *mem_strndup(const char *s, size_t n) __attribute__((warn_unused_result));
 /* Bytes of memory the machine has, or the container this process runs in. */
 int64_t mem_machine(void);
 
+/* So many bytes have been freed in large pieces, which libc may keep; mem_trim gives what it keeps
+ * back to the system when that has become much, now and then (some milliseconds: not on a thread
+ * that serves). */
+void mem_gave_back(size_t n);
+void mem_trim(void);
+
 /* Live blocks from these functions. */
 int64_t mem_live(void);
 

@@ -11,6 +11,8 @@
 void strb_free(struct strb *b)
 {
     mem_free(b->data);
+    mem_gave_back(b->cap);
+    metered_end(&b->counted);
     *b = (struct strb){0};
 }
 
@@ -20,6 +22,13 @@ void strb_reset(struct strb *b)
     b->failed = false;
     if (b->data)
         b->data[0] = '\0';
+}
+
+static char *grown(struct strb *b, size_t cap)
+{
+    if (cap > METERED_LEAST && !metered_set(&b->counted, (int64_t)cap))
+        return NULL;
+    return mem_realloc(b->data, cap); /* where that fails, the builder has, and is to be freed */
 }
 
 char *strb_reserve(struct strb *b, size_t n)
@@ -34,7 +43,7 @@ char *strb_reserve(struct strb *b, size_t n)
                 return NULL;
             }
         }
-        char *p = mem_realloc(b->data, want);
+        char *p = grown(b, want);
         if (!p) {
             b->failed = true;
             return NULL;
@@ -116,6 +125,7 @@ char *strb_take(struct strb *b, size_t *ret_len)
     char *p = b->data;
     if (ret_len)
         *ret_len = b->len;
+    metered_end(&b->counted);
     *b = (struct strb){0};
     return p;
 }

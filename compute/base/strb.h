@@ -1,5 +1,5 @@
 /* String builder with a sticky error: append freely, look once at the end. Owned by the caller; not
- * thread-safe. A zeroed struct is an empty builder. */
+ * thread-safe. A zeroed struct is an empty builder. A large one is counted (meter.h). */
 #ifndef ARRAYD_BASE_STRB_H
 #define ARRAYD_BASE_STRB_H
 
@@ -7,10 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "compute/base/meter.h"
+
 struct strb {
     char *data; /* NUL-terminated once anything was appended */
     size_t len, cap;
     bool failed; /* memory ran out: all appends since were dropped */
+    struct metered counted;
 };
 
 void strb_free(struct strb *b);

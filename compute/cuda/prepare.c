@@ -306,6 +306,7 @@ static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kern
     struct arena *arena = arena_new(0);
     struct prepared *p = arena ? arena_alloc(arena, sizeof *p) : NULL;
     if (p) {
+        arena_exempt(arena, true); /* it goes with the kernel, whose plan counts it */
         atomic_init(&p->refs, 1);
         p->arena = arena;
         p->cuda = d->cuda;

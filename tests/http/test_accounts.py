@@ -302,7 +302,7 @@ def test_the_documented_file_is_one(accounts, daemon_with):
     accounts.write(example)
     d = daemon_with("--accounts", accounts.path)
     assert set(re.findall(r"^([a-z-]+) = ", example, re.M)) == {
-        "role", "weight", "device-memory", "host-memory", "arrays", "sessions", "requests", "body", "token"}
+        "role", "weight", "device-memory", "host-memory", "request-memory", "arrays", "sessions", "requests", "body", "token"}
     c = d.client()
     c.fails(401, "unauthorized", c.get("/v1/info"))
     c.close()
