@@ -4,6 +4,9 @@
 
 #include "compute/base/mem.h"
 
+#define MEMORY_LIMIT  "the session's memory_limit"
+#define DEVICE_MEMORY "the quota device_memory"
+
 struct account {
     _Atomic uint32_t refs;
     _Atomic int64_t used, limit;
@@ -91,13 +94,33 @@ static enum err_code book(_Atomic int64_t *count, int64_t most, int64_t size, co
 
 enum err_code account_charge(struct account *a, int64_t size, struct err *e)
 {
-    enum err_code code = book(&a->used, a->limit, size, "the session's memory_limit", e);
+    enum err_code code = book(&a->used, a->limit, size, MEMORY_LIMIT, e);
     if (code != ERR_OK || !a->owner)
         return code;
-    code = book(&a->owner->used, a->owner->limit, size, "the quota device_memory", e);
+    code = book(&a->owner->used, a->owner->limit, size, DEVICE_MEMORY, e);
     if (code != ERR_OK)
         atomic_fetch_sub(&a->used, size);
     return code;
+}
+
+void account_charge_anyway(struct account *a, int64_t size)
+{
+    for (; a; a = a->owner)
+        atomic_fetch_add(&a->used, size);
+}
+
+enum err_code account_check(const struct account *a, struct err *e)
+{
+    for (; a; a = a->owner) {
+        int64_t limit = atomic_load(&a->limit), used = atomic_load(&a->used);
+        if (limit && used > limit)
+            return err_set(
+                e, ERR_QUOTA,
+                "%lld bytes are in use, more than %s of %lld bytes: downloads of others' "
+                "arrays hold what these had before they were written",
+                (long long)used, a->owner ? MEMORY_LIMIT : DEVICE_MEMORY, (long long)limit);
+    }
+    return ERR_OK;
 }
 
 void account_discharge(struct account *a, int64_t size)

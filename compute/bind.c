@@ -127,19 +127,37 @@ static bool insert_kernel(struct arena *arena, struct ir_plan *p, uint32_t at, s
 }
 
 /* Storage of one slot, owned by the task from here on. */
-static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum storage_how how,
-                              struct err *e)
+static enum err_code bind_storage(struct run *r, uint32_t slot, struct storage *take_st,
+                                  struct err *e)
 {
-    _cleanup_storage_ struct storage *st = NULL;
-    enum err_code code = storage_new(r->g, r->account, r->task->stream->device, size, how, &st, e);
-    if (code != ERR_OK)
-        return code;
+    _cleanup_storage_ struct storage *st = take_st;
     if (!task_use(r->task, st, true))
         return err_oom(e);
     r->task->uses[r->task->n_uses - 1].fresh = true;
     r->storages[slot] = st;
     r->slots[slot] = st->data;
     return ERR_OK;
+}
+
+static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum storage_how how,
+                              struct err *e)
+{
+    struct storage *st;
+    enum err_code code = storage_new(r->g, r->account, r->task->stream->device, size, how, &st, e);
+    return code == ERR_OK ? bind_storage(r, slot, st, e) : code;
+}
+
+/* What the target has instead of its old storage; what others' downloads hold is for them to pay.
+ */
+static enum err_code bind_renamed(struct run *r, struct storage *old, struct err *e)
+{
+    struct storage *st;
+    uint32_t slot = r->plan->result_slot;
+    r->in_place = storage_is_held_by_others(old);
+    if (!r->in_place)
+        return bind_new(r, slot, old->size, STORAGE_PLAIN, e);
+    enum err_code code = storage_renewed(old, old->account, &st, e);
+    return code == ERR_OK ? bind_storage(r, slot, st, e) : code;
 }
 
 /* The same, of those that are kept. */
@@ -272,7 +290,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
                                 "the array is exported and a download is reading it: its memory "
                                 "can be neither replaced nor written until that has ended")
                       : bind_copied_back(r, old, e);
-    enum err_code code = bind_new(r, p->result_slot, b->nbytes, STORAGE_PLAIN, e);
+    enum err_code code = bind_renamed(r, old, e);
     if (code != ERR_OK)
         return code;
     *ret_renamed = r->storages[p->result_slot];

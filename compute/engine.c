@@ -49,6 +49,7 @@ static void engine_free(struct engine *g)
     backend_close(g->backend);
     pthread_mutex_destroy(&g->flight.lock);
     pthread_mutex_destroy(&g->buffers_lock);
+    pthread_mutex_destroy(&g->pins_lock);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
 }
@@ -84,6 +85,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     pthread_mutex_init(&g->lock, NULL); /* none can fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);
     pthread_mutex_init(&g->flight.lock, NULL);
+    pthread_mutex_init(&g->pins_lock, NULL);
     if (!g->plans || !g->loops || !g->visitors || !g->mover || !g->reclaim) {
         engine_free(g);
         return err_oom(e);

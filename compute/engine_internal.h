@@ -1,5 +1,5 @@
 /* What the engine's own files share: storage, buffers, tasks. Included by account.c, engine.c,
- * memory.c, bind.c, export.c, loop.c, loop_kernels.c, move.c, plan.c, run.c, evaluate.c,
+ * memory.c, bind.c, export.c, loop.c, loop_kernels.c, move.c, pin.c, plan.c, run.c, evaluate.c,
  * plan_cache.c, program.c, program_explain.c, program_run.c, create.c, ghost.c, transfer.c and
  * upload.c only.
  *
@@ -22,10 +22,18 @@ struct mark {
     uint64_t ticket;
 };
 
+/* A download that reads a storage, and for whom; pin.c's. */
+struct pin {
+    struct account *reader; /* a reference, or NULL: nobody's */
+    struct pin *next;
+};
+
 /* One allocation at a fixed address. */
 struct storage {
     _Atomic uint32_t refs;
     _Atomic uint32_t pins;     /* downloads reading it: writers go elsewhere */
+    struct pin *pinned_by;     /* these; under pins_lock, as is: */
+    bool replaced;             /* no array has it any more */
     _Atomic double written_ms; /* device time of the work that wrote it last */
     _Atomic double compile_ms; /* and what compiling its kernels took */
     _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
@@ -119,6 +127,7 @@ struct engine {
     struct flight flight;
     struct engine_stream *_Atomic *visitors; /* by device, made when first needed (transfer.c) */
     pthread_mutex_t buffers_lock;            /* taken after `lock` */
+    pthread_mutex_t pins_lock;               /* after both */
     struct buffer *oldest, *newest;
     _Atomic uint64_t clock; /* of uses */
     struct mover *mover;
@@ -180,6 +189,9 @@ struct answer {
 
 /* A session's bytes, and so its owner's; of an owner, those in host memory. ERR_QUOTA. */
 enum err_code account_charge(struct account *a, int64_t size, struct err *e) must_check;
+/* Whatever the limits say; account_check: ERR_QUOTA where it is past one. */
+void account_charge_anyway(struct account *a, int64_t size);
+enum err_code account_check(const struct account *a, struct err *e) must_check;
 void account_discharge(struct account *a, int64_t size);
 enum err_code account_charge_host(struct account *owner, int64_t size, struct err *e) must_check;
 void account_discharge_host(struct account *owner, int64_t size);
@@ -204,6 +216,16 @@ enum err_code storage_shareable(const struct storage *of, struct account *payer,
 /* The same in memory as a new array's would be. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
+/* The download `p`, which is to be undone by storage_unpin, reads the storage for `reader`.
+ * ERR_QUOTA where that is somebody else's and the reader holds more of others' than his limits
+ * allow. */
+enum err_code storage_pin(struct storage *st, struct pin *p, struct account *reader,
+                          struct err *e) must_check;
+void storage_unpin(struct storage *st, struct pin *p);
+/* Pinned, and not for its owner: it may become theirs. */
+bool storage_is_held_by_others(struct storage *st);
+/* The buffer has got other storage, or (false) has this one again; with the lock held. */
+void storage_replaced(struct storage *st, bool replaced);
 /* Exchanges what two storages of one size are charged for; with the lock held. */
 void storage_swap_charges(struct storage *a, struct storage *b);
 struct storage *storage_ref(struct storage *st);

@@ -256,12 +256,14 @@ enum err_code storage_renewed(const struct storage *of, struct account *payer, s
 
 void storage_swap_charges(struct storage *a, struct storage *b)
 {
+    pthread_mutex_lock(&a->engine->pins_lock);
     struct account *payer = a->account;
     int64_t charged = a->charged;
     a->account = b->account;
     a->charged = b->charged;
     b->account = payer;
     b->charged = charged;
+    pthread_mutex_unlock(&a->engine->pins_lock);
 }
 
 struct storage *storage_ref(struct storage *st)
@@ -323,6 +325,7 @@ struct storage *buffer_storage(struct buffer *b)
     while (atomic_load(&st->failed) != ERR_OK &&
            (before = atomic_exchange(&st->before, NULL)) != NULL) {
         storage_swap_charges(before, st);
+        storage_replaced(before, false);
         b->storage = before;
         storage_unref(st);
         st = before;
@@ -399,6 +402,8 @@ bool buffer_hold(struct buffer *b)
 
 static void buffer_free(struct buffer *b)
 {
+    if (atomic_load(&b->storage->pins) > 0)
+        storage_replaced(b->storage, true);
     storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
     mem_free(b);
 }

@@ -71,6 +71,7 @@ static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, 
     }
     t->fetched[t->n_fetched++] = b;
     storage_swap_charges(take_to, from);
+    storage_replaced(from, true);
     atomic_store(&take_to->before, from);
     b->storage = take_to;
     return true;

@@ -70,6 +70,9 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
     }
     struct storage *old = b->storage;
     b->storage = storage_ref(renamed);
+    if (r->in_place)
+        storage_swap_charges(renamed, old);
+    storage_replaced(old, true);
     return old;
 }
 

@@ -25,6 +25,7 @@ struct run {
     struct array *out;                   /* or NULL */
     struct view target;                  /* of out */
     bool covers;                         /* target is every element of out's buffer */
+    bool in_place;                       /* its new storage is to be charged as the old one is */
     bool out_remade;                     /* it was in host memory, and is written as if new */
     struct run_temporaries *temporaries; /* or NULL: new ones */
     void **slots;

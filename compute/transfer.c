@@ -19,6 +19,7 @@
 
 struct download {
     struct storage *storage;
+    struct pin pin;    /* on that */
     const char *bytes; /* of the storage, for the host; or: */
     struct transfer *transfer;
     bool loose_bool;
@@ -69,7 +70,7 @@ void transfer_end(struct transfer *t, struct storage *take_st)
 static void download_unpin(struct download *d)
 {
     if (!atomic_exchange(&d->unpinned, true))
-        atomic_fetch_sub(&d->storage->pins, 1);
+        storage_unpin(d->storage, &d->pin);
 }
 
 static void download_drop(struct download *d)
@@ -143,20 +144,24 @@ bool array_is_settled(const struct array *a)
 }
 
 /* With the lock held: what the storage's contents are read through. */
-static enum err_code open_storage(struct download *d, struct storage *st, struct err *e)
+static enum err_code open_storage(struct download *d, struct storage *st, struct account *reader,
+                                  struct err *e)
 {
     struct backend *b = st->engine->backend;
+    enum err_code code = storage_pin(st, &d->pin, reader, e);
+    if (code != ERR_OK)
+        return code;
     if (storage_is_remote(st) && view_size(&d->packing.view) > 0) {
-        enum err_code code =
-            b->ops->download_new(b, st->device, st->data, &d->packing.view, d->packing.itemsize,
-                                 download_wake, d, &d->transfer, e);
-        if (code != ERR_OK)
+        code = b->ops->download_new(b, st->device, st->data, &d->packing.view, d->packing.itemsize,
+                                    download_wake, d, &d->transfer, e);
+        if (code != ERR_OK) {
+            storage_unpin(st, &d->pin);
             return code;
+        }
     } else {
         d->bytes = st->host ? st->data : b->ops->host(b, st->data);
     }
     d->storage = storage_ref(st);
-    atomic_fetch_add(&st->pins, 1);
     return ERR_OK;
 }
 
@@ -228,7 +233,7 @@ enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
     struct download *d = allocate(&v, 1, wake, user);
     if (!d)
         return err_oom(e);
-    enum err_code code = open_storage(d, st, e);
+    enum err_code code = open_storage(d, st, t->stream->account, e);
     if (code != ERR_OK) {
         deallocate(d);
         return code;
@@ -259,6 +264,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
                            void *user, struct download **ret, struct err *e)
 {
     struct engine *g = s->engine;
+    struct account *reader = s->account;
     enum err_code code = engine_visit(&s, a->buffer->device, e);
     if (code != ERR_OK)
         return code;
@@ -272,7 +278,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     struct storage *st = buffer_storage(a->buffer);
     d->waited = !settled(st);
     struct task *t = NULL;
-    code = open_storage(d, st, e);
+    code = open_storage(d, st, reader, e);
     if (code == ERR_OK && d->waited) {
         t = waiting_task(s, d);
         code = t ? ERR_OK : err_oom(e);

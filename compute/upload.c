@@ -157,6 +157,7 @@ static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, st
     code = t ? task_submit(t) : ERR_OK;
     if (b && code == ERR_OK) {
         b->storage = u->storage;
+        storage_replaced(old, true);
         u->storage = NULL;
         atomic_store(&b->version, engine_next_version(g));
     }

@@ -1,4 +1,5 @@
 """Quotas of an account: each bounds its user and nobody else, names itself when it does, and is seen in /v1/info."""
+import socket
 import threading
 import time
 
@@ -106,6 +107,78 @@ def test_who_has_no_more_host_memory_is_not_moved_out(start):
     np.testing.assert_array_equal(bob.download("u") + 1, bob.download("v"))
     for c in (ann, bob):
         c.close()
+
+
+def begun_download(daemon, c, ref):
+    """A download whose reader has taken the first byte of it, and takes no more."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect((daemon.host, daemon.port))
+    head = "".join(f"{k}: {v}\r\n" for k, v in {"Host": "localhost", "Accept": OCTETS, **c.always}.items())
+    s.sendall(f"GET /v1/arrays/{ref}/data HTTP/1.1\r\n{head}\r\n".encode())
+    assert s.recv(12) == b"HTTP/1.1 200"
+    return s
+
+
+def share(c, name, reader):
+    c.expect(201, c.post(f"/v1/arrays/{name}/shares", {"principal": reader, "access": "read"}))
+    return c.get(f"/v1/arrays/{name}").json()["id"]
+
+
+def test_old_versions_count_for_who_reads_them(start):
+    ann, bob = start(device_memory="12MiB")
+    bob.upload(np.zeros(8 * N), "u")
+    ref = share(bob, "u", "ann")
+    held = []
+    for i in range(3):
+        held.append(begun_download(start.daemon, ann, ref))
+        bob.expect(200, bob.post("/v1/evaluate", {"expr": "u + 1", "out": "u"}))
+        used(bob, "device_memory", 8 * MIB)
+        used(ann, "device_memory", (i + 1) * 8 * MIB)
+    held.append(begun_download(start.daemon, ann, ref))
+    bob.expect(204, bob.delete("/v1/arrays/u"))
+    used(bob, "device_memory", 0)  # what is read of it is the reader's, as long as he may
+    for s in held:
+        s.close()
+    used(ann, "device_memory", 0)
+
+
+def test_what_an_owner_reads_counts_for_him(start):
+    ann, bob = start(device_memory="12MiB")
+    bob.upload(np.zeros(8 * N), "u")
+    ref = share(bob, "u", "ann")
+    held = [begun_download(start.daemon, c, ref) for c in (ann, bob)]
+    past(bob, "device_memory", bob.post("/v1/evaluate", {"expr": "u + 1", "out": "u"}))
+    assert quota(ann, "device_memory")["used"] == 0
+    held[1].close()
+    for _ in range(500):  # until the daemon has seen that
+        reply = bob.post("/v1/evaluate", {"expr": "u + 1", "out": "u"})
+        if reply.status == 200:
+            break
+        past(bob, "device_memory", reply)
+        time.sleep(0.01)
+    used(bob, "device_memory", 8 * MIB)
+    used(ann, "device_memory", 8 * MIB)
+    held[0].close()
+    used(ann, "device_memory", 0)
+
+
+def test_a_reader_past_his_quota_begins_no_more_downloads_of_others(start):
+    ann, bob = start(device_memory="6MiB")
+    bob.upload(np.ones(N), "mine")
+    ann.upload(np.zeros(8 * N), "u")
+    ref = share(ann, "u", "bob")
+    held = begun_download(start.daemon, bob, ref)
+    for _ in range(3):
+        ann.expect(200, ann.post("/v1/evaluate", {"expr": "u + 1", "out": "u"}))
+        used(bob, "device_memory", 9 * MIB)
+        used(ann, "device_memory", 8 * MIB)
+        past(bob, "device_memory", bob.get(f"/v1/arrays/{ref}/data", accept=OCTETS))
+    past(bob, "device_memory", bob.post("/v1/arrays", {"shape": [1]}))
+    np.testing.assert_array_equal(bob.download("mine"), np.ones(N))
+    held.close()
+    used(bob, "device_memory", MIB)
+    np.testing.assert_array_equal(bob.download(ref), np.full(8 * N, 3.))
 
 
 def test_handles_and_sessions(start):
