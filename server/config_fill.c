@@ -1,5 +1,6 @@
 /* Bounds by the machine: a fixed share of its memory for arrays that were moved to it, and one for
- * work, of which no user has more than half and no request more than its user. */
+ * work, of which no user has more than half, and a request not all that its user has: where it is
+ * too large by itself it is to be told so. */
 #include "compute/base/mem.h"
 #include "server/config.h"
 
@@ -18,5 +19,5 @@ void config_fill(struct config *c)
     fill(&c->host_memory, INT64_MAX, mem_machine() / 2);
     fill(&c->total_request_memory, INT64_MAX, mem_machine() / 4);
     fill(&c->request_memory, USER_WORK, c->total_request_memory / 2);
-    fill(&c->max_request_memory, REQUEST_WORK, c->request_memory);
+    fill(&c->max_request_memory, REQUEST_WORK, c->request_memory / 5 * 4);
 }
