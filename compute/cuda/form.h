@@ -12,8 +12,9 @@
 #include "compute/base/arena.h"
 #include "compute/ir.h"
 
-#define FORM_BLOCK    256  /* threads of a block, at most; twice that for REDUCE */
-#define FORM_COUNTERS 2048 /* REDUCE: groups of blocks that share outputs, at most */
+#define FORM_BLOCK    256   /* threads of a block, at most; twice that for REDUCE */
+#define FORM_GRID     65535 /* blocks along a grid's second and third axis, at most */
+#define FORM_COUNTERS 2048  /* REDUCE: groups of blocks that share outputs, at most */
 
 enum form_kind {
     FORM_FLAT,

@@ -132,7 +132,7 @@ static bool stencil_grid(struct form *f)
         by /= 2;
     int64_t gy = (ny + (int64_t)by * f->rows - 1) / ((int64_t)by * f->rows);
     int64_t gz = (nz + f->planes - 1) / f->planes * outer;
-    if (gy > 65535 || gz > 65535)
+    if (gy > FORM_GRID || gz > FORM_GRID)
         return false;
     f->block[0] = bx;
     f->block[1] = by;

@@ -46,6 +46,7 @@ static const char not_all_fed[] = "not every result is read back by the next ste
                   too_dear[] = "arithmetic takes longer than memory already",
                   no_shared[] = "this GPU has too little shared memory for more",
                   most[] = "a pass makes so many at most",
+                  too_long[] = "the middle axis is too long for a grid of blocks",
                   no_registers[] = "so many fields do not fit registers";
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
@@ -346,6 +347,8 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows, dou
         f->at_once = 4;
     if (registers_ > REGISTERS || 4 * f->halo > width || (deep && 4 * steps > height))
         return false;
+    if (deep && spans(ny, f->wraps[1], height, steps) > FORM_GRID)
+        return false;
     if (nx % elements && nx < width && !f->wraps[2])
         return false;
     if (deep && ny % rows && ny < height && !f->wraps[1])
@@ -399,7 +402,7 @@ static double choose_part(struct form *f, double work)
         int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
         if (part < 4)
             part = 4;
-        while ((n + part - 1) / part > 65535)
+        while ((n + part - 1) / part > FORM_GRID)
             part *= 2;
         double cost = part_cost(f, work, part);
         if (least < 0 || cost < least * 0.98) {
@@ -410,6 +413,16 @@ static double choose_part(struct form *f, double work)
     f->grid[deep ? 2 : 1] = (unsigned)((n + f->part - 1) / f->part);
     f->grid[deep ? 1 : 2] = deep ? f->grid[1] : 1;
     return least;
+}
+
+/* Why no patch fits. */
+static const char *no_patch(const struct analysis *z, int steps)
+{
+    const struct form *f = z->f;
+    const int tallest = FORM_BLOCK / (WARP / 2) * MOST_ROWS;
+    bool too_many = f->rank == 3 && 4 * steps <= tallest &&
+                    spans(f->shape[1], f->wraps[1], tallest, steps) > FORM_GRID;
+    return too_many ? too_long : no_registers;
 }
 
 /* The patch that takes the fewest cycles, which it returns; < 0 where none fits. */
@@ -479,7 +492,7 @@ const char *form_make_steps(struct analysis *z)
     if (why)
         return why;
     if (choose_patch(z, (int)z->k->steps, weigh(z).work) < 0)
-        return no_registers;
+        return no_patch(z, (int)z->k->steps);
     if (f->rank < 3)
         f->shared = 0; /* declared in the text */
     classify(z);
@@ -503,8 +516,8 @@ uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_ali
     for (int steps = 1; steps <= MOST_STEPS; steps++) {
         double cost = choose_patch(&z, steps, w.work);
         if (cost < 0) {
-            if (best + 1 == (uint32_t)steps)
-                *ret_why = no_registers;
+            if (steps == 1 || best + 1 == (uint32_t)steps)
+                *ret_why = no_patch(&z, steps);
             break;
         }
         if (f->shared > shared) {

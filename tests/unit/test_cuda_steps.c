@@ -350,6 +350,7 @@ static const struct {
     {{"", DT_F32, 2, {8192, 8192}, {"gamma(gamma(gamma(u))) + lgamma(u)"}},
      "arithmetic takes longer"},
     {{"", DT_C128, 2, {40, 50}, {"u + 1"}}, "lie"},
+    {{"", DT_F32, 3, {4, 6000000, 64}, {HEAT("clamp")}}, "too long"},
 };
 
 static void what_cannot_be_is_declined_with_a_reason(void **state)
