@@ -225,8 +225,8 @@ static bool aligned(const struct analysis *z, int64_t offset, const int64_t *str
         bytes = VECTOR_BYTES;
     if (strides[f->rank - 1] != 1 || offset * (int64_t)size % bytes != 0 || z->alignment % bytes)
         return false;
-    for (int a = 0; a < f->rank - 1; a++)
-        if (f->shape[a] > 1 && strides[a] * (int64_t)size % bytes != 0)
+    for (int a = 0; a < f->rank - 1; a++) /* one of 1 element too: it may have ghosts */
+        if (strides[a] * (int64_t)size % bytes != 0)
             return false;
     return true;
 }

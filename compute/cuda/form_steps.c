@@ -265,7 +265,8 @@ static int64_t spans(int64_t n, bool wraps, int width, int halo)
     return n <= width ? 1 : 1 + (n - width + own - 1) / own;
 }
 
-/* Elements that are copied at once: rows begin at multiples of them, in all fields. */
+/* Elements that are copied at once: rows begin at multiples of them, in all fields, and a copy's
+ * bytes, 16 at most, at multiples of these. */
 static int piece_of(const struct analysis *z, int elements)
 {
     const struct ir_kernel *k = z->k;
@@ -276,7 +277,8 @@ static int piece_of(const struct analysis *z, int elements)
             const struct form_field *d = &z->f->fields[i];
             int64_t bytes = (int64_t)dtype_size(k->inputs[d->input].dtype) * piece;
             const struct view *in = &k->inputs[d->input].view, *out = &k->outputs[d->output].view;
-            fits = bytes <= 16 && in->offset % piece == 0 && out->offset % piece == 0;
+            fits = bytes <= 16 && z->alignment % bytes == 0 && in->offset % piece == 0 &&
+                   out->offset % piece == 0;
             for (int a = 0; a < k->rank - 1 && fits; a++)
                 fits = in->strides[a] % piece == 0 || k->shape[a] == 1;
         }

@@ -352,10 +352,10 @@ static void nvrtc_makes_machine_code_of_several_steps(void **state)
 
 /* Whether a kernel that copies x[i + offset] has indices of 64 bits; x is padded as `strides` say.
  */
-static bool is_wide(int rank, const int64_t *shape, const int64_t *strides, int64_t offset,
-                    enum boundary_mode mode)
+static const struct form *form_of_shift(struct arena *arena, int rank, const int64_t *shape,
+                                        const int64_t *strides, int64_t offset,
+                                        enum boundary_mode mode)
 {
-    struct arena *arena = arena_new(0);
     struct ir_kernel *k = arena_alloc(arena, sizeof *k);
     struct ir_builder b;
     struct ir_ctx ctx;
@@ -385,9 +385,14 @@ static bool is_wide(int rank, const int64_t *shape, const int64_t *strides, int6
     assert_true(ir_add_output(&b, &o));
     const struct form *f = form_of(arena, k, 256);
     assert_non_null(f);
-    bool wide = f->wide;
-    arena_free(arena);
-    return wide;
+    return f;
+}
+
+static bool is_wide(int rank, const int64_t *shape, const int64_t *strides, int64_t offset,
+                    enum boundary_mode mode)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    return form_of_shift(arena, rank, shape, strides, offset, mode)->wide;
 }
 
 /* What is computed on the way counts: a mirror's period, ghosts outside of the view. */
@@ -402,6 +407,33 @@ static void indices_are_wide_where_32_bits_do_not_reach(void **state)
     assert_true(is_wide(1, row, one, -1, BOUNDARY_SYMMETRIC));
     assert_false(is_wide(3, box, padded, 1, BOUNDARY_CLAMP));
     assert_true(is_wide(3, box, padded, 1, BOUNDARY_GHOST));
+}
+
+/* Its ghosts lie a stride away though the axis has one element. */
+static void vectors_begin_where_ghosts_do(void **state)
+{
+    (void)state;
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    const int64_t shape[] = {1, 1024}, even[] = {1040, 1}, odd[] = {1041, 1};
+    const struct form *f = form_of_shift(arena, 2, shape, even, 1, BOUNDARY_GHOST);
+    assert_string_equal(form_name(f), "stencil");
+    assert_int_equal(f->step, 1);
+    f = form_of_shift(arena, 2, shape, odd, 1, BOUNDARY_GHOST);
+    assert_true(f->kind == FORM_STENCIL ? f->step > 1 : f->loads[0].kind == LOAD_EACH);
+}
+
+/* Of several steps: what is copied at once. */
+static void copies_begin_where_slots_do(void **state)
+{
+    (void)state;
+    static const struct steps_case heat = {
+        "", DT_F32, 2, {512, 512}, {"u + 0.1*laplacian(u, boundary='clamp')"}};
+    for (int alignment = 4; alignment <= 256; alignment *= 2) {
+        _cleanup_arena_ struct arena *arena = arena_new(0);
+        const struct form *f = form_of(arena, steps_kernel(arena, &heat, 4), alignment);
+        assert_non_null(f);
+        assert_int_equal(f->piece * 4, alignment < 16 ? alignment : 16);
+    }
 }
 
 /* The form of a sum over the last axis. */
@@ -480,6 +512,8 @@ int main(void)
         cmocka_unit_test(nvrtc_makes_machine_code_of_them),
         cmocka_unit_test(nvrtc_makes_machine_code_of_several_steps),
         cmocka_unit_test(indices_are_wide_where_32_bits_do_not_reach),
+        cmocka_unit_test(vectors_begin_where_ghosts_do),
+        cmocka_unit_test(copies_begin_where_slots_do),
         cmocka_unit_test(sums_have_lanes_for_their_rows),
         cmocka_unit_test(no_memory_is_told),
     };
