@@ -260,12 +260,13 @@ static void emit_reduction(struct emitter *m)
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = n}, "count");
     }
     strb_addf(b,
-              "#include \"compute/kernels/%s\"\ntypedef %s ar_state;\n#define AR_SEEDS %d\n"
+              "#include \"compute/kernels/%s\"\ntypedef %s ar_state;\n"
+              "static_assert(sizeof(ar_state) <= %d, \"of its scratch\");\n#define AR_SEEDS %d\n"
               "AR_FN ar_state ar_begin(const %s)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
               "AR_FN ar_result ar_end(const ar_params &p, ar_state s)\n{\n    return %s;\n}\n",
-              r.header ? r.header : "running.cuh", r.type, r.seeds,
+              r.header ? r.header : "running.cuh", r.type, f->state_size, r.seeds,
               r.seeds ? "ar_value (&x)[AR_SEEDS]" : "ar_params &p", r.begin, r.take, r.merge,
               r.end);
 }

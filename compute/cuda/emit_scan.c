@@ -180,7 +180,7 @@ void emit_scan(struct emitter *m)
     emit_put(m);
     emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
     strb_addf(b,
-              "typedef %s ar_state;\n"
+              "typedef %s ar_state;\nstatic_assert(sizeof(ar_carry) == %d, \"of its mail\");\n"
               "AR_FN ar_state ar_none(void)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_lift(ar_result x)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_join(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
@@ -189,5 +189,5 @@ void emit_scan(struct emitter *m)
               "AR_FN ar_carry ar_carry_merge(ar_carry a, ar_carry b)\n{\n    return %s;\n}\n"
               "AR_FN ar_result ar_end(ar_carry c, ar_state s)\n{\n    return %s;\n}\n"
               "#include \"compute/kernels/scan.cuh\"\n",
-              s.state, s.none, s.lift, s.join, s.begin, s.add, s.merge, s.end);
+              s.state, s.size, s.none, s.lift, s.join, s.begin, s.add, s.merge, s.end);
 }

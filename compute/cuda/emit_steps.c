@@ -284,6 +284,9 @@ static void emit_structs(struct emitter *m)
             strb_addf(b, "    alignas(16) ar_seams<%s> e%u[2][AR_T];\n", type, i);
     }
     strb_add(b, "};\n");
+    if (is_deep(m))
+        strb_addf(b, "static_assert(sizeof(ar_shared) <= %lld, \"of its launch\");\n",
+                  (long long)m->f->shared);
 }
 
 static void emit_outputs(struct emitter *m)

@@ -499,6 +499,17 @@ bool form_begin(struct analysis *z)
     return f->strides && f->offsets && f->out_strides && list_loads(z);
 }
 
+#ifndef NDEBUG
+/* What every GPU takes, in whole warps, which exchange values. */
+static bool can_be_launched(const struct form *f)
+{
+    const unsigned *g = f->grid, threads = f->block[0] * f->block[1];
+    return g[0] > 0 && g[0] <= INT32_MAX && g[1] > 0 && g[1] <= FORM_GRID && g[2] > 0 &&
+           g[2] <= FORM_GRID && threads > 0 && threads <= (unsigned)f->threads &&
+           f->block[0] % 32 == 0;
+}
+#endif
+
 struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
 {
     struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
@@ -508,6 +519,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
     if (k->steps > 1) {
         const char *why = form_make_steps(&z);
         assert(!why || !*why);
+        assert(why || can_be_launched(f));
         return why ? NULL : f;
     }
     arrange(&z);
@@ -520,6 +532,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
         form_make_scan(&z);
     else if (!(near && form_try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))
         make_rows(&z);
+    assert(can_be_launched(f));
     return f;
 }
 

@@ -73,6 +73,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 }
 #include "compute/kernels/extreme.cuh"
 typedef ar_f32 ar_state;
+static_assert(sizeof(ar_state) <= 8, "of its scratch");
 #define AR_SEEDS 0
 AR_FN ar_state ar_begin(const ar_params &p)
 {

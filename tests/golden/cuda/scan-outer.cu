@@ -61,6 +61,7 @@ AR_FN void ar_kept(const ar_params &p, ar_index n, ar_at &at)
     at.i[1] = n * AR_E;
 }
 typedef ar_c128 ar_state;
+static_assert(sizeof(ar_carry) == 16, "of its mail");
 AR_FN ar_state ar_none(void)
 {
     return ar_c128{1, 0};

@@ -72,6 +72,7 @@ AR_FN void ar_kept(const ar_params &p, ar_index n, ar_at &at)
     at.i[1] = n * AR_E;
 }
 typedef ar_f64 ar_state;
+static_assert(sizeof(ar_carry) == 8, "of its mail");
 AR_FN ar_state ar_none(void)
 {
     return 1;

@@ -68,6 +68,7 @@ AR_FN void ar_kept(const ar_params &p, ar_index n, ar_at &at)
     (void)n;
 }
 typedef ar_f64 ar_state;
+static_assert(sizeof(ar_carry) == 16, "of its mail");
 AR_FN ar_state ar_none(void)
 {
     return 0;

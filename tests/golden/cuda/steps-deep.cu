@@ -40,6 +40,7 @@ struct ar_shared {
     alignas(16) ar_plane<ar_f32> q0[AR_AHEAD];
     alignas(16) ar_seams<ar_f32> e0[2][AR_T];
 };
+static_assert(sizeof(ar_shared) <= 90128, "of its launch");
 AR_FN void ar_bring(const ar_params &p, const ar_place &s, ar_shared &shared, int slot, ar_index n)
 {
     ar_bring_patch(shared.q0[slot], p.in0 + n * (ar_index)p.s0_0, (ar_index)p.s0_1, s);
