@@ -323,6 +323,12 @@ enum err_code engine_plan(struct engine *g, struct arena *arena, const struct ty
  * it writes itself. `t` has an arena that holds it; taken in any case. */
 enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct account *account,
                               struct array *out, struct array **ret, struct err *e) must_check;
+/* The first half of engine_fill_ghost: a task with the plan that fills the array's ghosts, in which
+ * it is slot 0; *ret_plan NULL: there is nothing to fill. */
+enum err_code fill_begin(struct engine_stream *s, struct array *a, struct task **ret,
+                         struct ir_plan **ret_plan, struct err *e) must_check;
+/* Where the ghosts of a face lie: together the faces' are all, each once. */
+void ghost_cells(const struct array *a, int axis, int side, struct view *ret);
 /* Lowers, for the region `target` of a buffer of target_bytes (NULL: a new array). */
 enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
                         bool fast_math, const struct view *target, int64_t target_bytes,

@@ -257,6 +257,13 @@ static void face_views(const struct grid *grid, const struct view *in, int axis,
     *ret_from = from;
 }
 
+void ghost_cells(const struct array *a, int axis, int side, struct view *ret)
+{
+    struct view in, from;
+    grid_interior(a->grid, &a->view, &in);
+    face_views(a->grid, &in, axis, side, ret, &from);
+}
+
 /* The plan that fills one face. */
 static enum err_code face_plan(struct arena *arena, struct engine *g, struct array *a,
                                const struct view *in, int axis, int side, struct ir_plan **ret,
@@ -366,10 +373,9 @@ static enum err_code fill_entry(struct engine_stream *s, struct array *a, struct
     return ERR_OK;
 }
 
-enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account, struct array *a,
-                                engine_done *done, void *user, struct err *e)
+enum err_code fill_begin(struct engine_stream *s, struct array *a, struct task **ret,
+                         struct ir_plan **ret_plan, struct err *e)
 {
-    _cleanup_array_ struct array *same = NULL;
     struct ir_plan *plan = NULL;
     struct task *t = task_new(s);
     if (!t)
@@ -379,11 +385,29 @@ enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account
         code = fill_entry(s, a, &t->entry, e);
     if (code == ERR_OK && t->entry && !(plan = arena_dup(t->arena, t->entry->plan, sizeof *plan)))
         code = err_oom(e);
-    if (code != ERR_OK || !plan || !plan->n_kernels || !view_size(&a->view)) {
+    if (code != ERR_OK) {
         task_free(t);
-        if (code == ERR_OK && done)
-            done(user, ERR_OK, 0);
         return code;
+    }
+    *ret = t;
+    *ret_plan = plan && plan->n_kernels && view_size(&a->view) ? plan : NULL;
+    return ERR_OK;
+}
+
+enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account, struct array *a,
+                                engine_done *done, void *user, struct err *e)
+{
+    _cleanup_array_ struct array *same = NULL;
+    struct ir_plan *plan;
+    struct task *t;
+    enum err_code code = fill_begin(s, a, &t, &plan, e);
+    if (code != ERR_OK)
+        return code;
+    if (!plan) {
+        task_free(t);
+        if (done)
+            done(user, ERR_OK, 0);
+        return ERR_OK;
     }
     t->done = done;
     t->user = user;

@@ -136,15 +136,11 @@ static const char *moves(const struct run *r)
                                          : NULL;
 }
 
-static enum err_code bind(struct loop *l, struct run *r, const struct view *out_view, struct err *e)
+/* Binds the plan, which writes to the target as it is. */
+static enum err_code bind_plan(struct loop *l, struct run *r, struct err *e)
 {
-    enum write_mode mode;
     struct storage *renamed = NULL;
-    enum err_code code = run_prepare(r, out_view, &mode, e);
-    if (code == ERR_OK && mode == WRITE_FRESH)
-        code = run_stage(r, e);
-    if (code == ERR_OK)
-        code = run_bind_temps(r, e);
+    enum err_code code = run_bind_temps(r, e);
     if (code != ERR_OK)
         return code;
     run_touch(r);
@@ -155,6 +151,15 @@ static enum err_code bind(struct loop *l, struct run *r, const struct view *out_
         code = run_bind_arrays(r, WRITE_DIRECT, &renamed, e);
     pthread_mutex_unlock(&r->g->lock);
     return code;
+}
+
+static enum err_code bind(struct loop *l, struct run *r, const struct view *out_view, struct err *e)
+{
+    enum write_mode mode;
+    enum err_code code = run_prepare(r, out_view, &mode, e);
+    if (code == ERR_OK && mode == WRITE_FRESH)
+        code = run_stage(r, e);
+    return code == ERR_OK ? bind_plan(l, r, e) : code;
 }
 
 static enum err_code keep(struct loop *l, struct run *r, struct err *e)
@@ -198,6 +203,36 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
     if (code == ERR_OK && !l->refusal)
         code = keep(l, &r, e);
     if (code != ERR_OK || l->refusal)
+        task_free(t);
+    return code;
+}
+
+enum err_code loop_fill_ghost(struct loop *l, struct array *a, struct err *e)
+{
+    static const struct typed none;
+    struct task *t;
+    struct ir_plan *plan;
+    if (l->refusal)
+        return ERR_OK;
+    enum err_code code = fill_begin(l->stream, a, &t, &plan, e);
+    if (code != ERR_OK)
+        return code;
+    struct run r = {.task = t,
+                    .g = l->stream->engine,
+                    .account = l->account,
+                    .typed = &none,
+                    .plan = plan,
+                    .entry = t->entry,
+                    .temporaries = &l->temporaries,
+                    .out = a,
+                    .target = a->view};
+    if (plan)
+        code = bind_plan(l, &r, e);
+    if (code == ERR_OK && plan && !l->refusal && !number_slots(l, &r, false))
+        code = err_oom(e);
+    if (code == ERR_OK && plan && !l->refusal)
+        code = keep(l, &r, e);
+    if (code != ERR_OK || !plan || l->refusal)
         task_free(t);
     return code;
 }

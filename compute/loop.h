@@ -37,6 +37,8 @@ void loop_begin(struct loop *l);
  * happened, and the loop is only good for loop_free. */
 enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead,
                        struct err *e) must_check;
+/* Records the filling of an array's ghosts; the same. */
+enum err_code loop_fill_ghost(struct loop *l, struct array *a, struct err *e) must_check;
 /* The pass carries what is in `from` on to `to`. False without memory. */
 bool loop_carry(struct loop *l, const struct array *from, const struct array *to);
 const char *loop_refusal(const struct loop *l); /* static text; NULL: none */

@@ -6,6 +6,8 @@
 #include "compute/engine_internal.h"
 #include "compute/program_int.h"
 
+#define COST_OF_STEP "all of a step up to this"
+
 /* --- names --- */
 
 struct binding program_binding(struct array *a)
@@ -46,6 +48,10 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
     const struct target *t = find_target(p, name);
     if (t) {
         *ret = program_binding(t->now);
+        if (t->part) {
+            ret->view = *t->part;
+            ret->grid = NULL;
+        }
         return ERR_OK;
     }
     struct known *k = find_known(p, name);
@@ -138,10 +144,33 @@ static enum err_code find_targets(struct program *p, struct err *e)
         enum err_code code = p->spec.target(p->spec.user, a->target, &home, e);
         if (code == ERR_OK && home)
             code = add_target(p, a->target, home, e);
+        else if (code == ERR_OK && a->fills)
+            code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is no array that has ghosts to fill",
+                           a->target);
         if (code != ERR_OK)
             return of_target(e, code, a);
     }
     return ERR_OK;
+}
+
+static bool has_ghosts(const struct target *t)
+{
+    return grid_has_ghosts(t->home->grid) && !t->home->grid->whole;
+}
+
+/* Which targets' ghosts are written, and how many copies of them a step may make. */
+static void find_filled(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_statements; i++)
+        if (p->spec.body[i].fills) {
+            struct target *t = find_target(p, p->spec.body[i].target);
+            t->carries = has_ghosts(t);
+        }
+    for (uint32_t i = 0; i < p->n_statements; i++) {
+        const struct target *t = find_target(p, p->spec.body[i].target);
+        if (t && t->carries)
+            p->n_carried += 2 * (size_t)t->home->view.rank;
+    }
 }
 
 struct outline {
@@ -169,7 +198,7 @@ static enum err_code check_statement(struct program *p, const struct expr *x, st
     enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
     if (code == ERR_OK && runs) {
         p->cost = cost_sum(p->cost, plan_cost(all.plan));
-        code = cost_check(p->stream->engine, x, "all of a step up to this", p->cost, e);
+        code = cost_check(p->stream->engine, x, COST_OF_STEP, p->cost, e);
     }
     if (code != ERR_OK)
         return code;
@@ -238,11 +267,26 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     return ERR_OK;
 }
 
+/* Ghosts cost what any elements do. */
+static enum err_code add_fill(struct program *p, const struct step *s, struct err *e)
+{
+    struct task *t;
+    struct ir_plan *plan;
+    enum err_code code = fill_begin(p->stream, s->target->spare[0], &t, &plan, e);
+    if (code != ERR_OK)
+        return code;
+    p->cost = cost_sum(p->cost, plan ? plan_cost(plan) : 0);
+    task_free(t);
+    return cost_check(p->stream->engine, &s->expr, COST_OF_STEP, p->cost, e);
+}
+
 static enum err_code add_statement(struct program *p, struct step *s, struct err *e)
 {
     struct outline n;
     if (!s->target)
         return add_temporary(p, s, e);
+    if (s->assign->fills)
+        return add_fill(p, s, e);
     struct array *spare = s->target->spare[0];
     enum err_code code = index_array(s, spare, &s->region, e);
     if (code == ERR_OK)
@@ -359,6 +403,8 @@ static enum err_code make(struct program *p, struct err *e)
     for (uint32_t i = 0; i < p->spec.n_body; i++)
         p->steps[i].assign = &p->spec.body[i];
     enum err_code code = find_targets(p, e);
+    if (code == ERR_OK)
+        find_filled(p);
     for (uint32_t i = 0; i < p->spec.n_body && code == ERR_OK; i++) {
         struct step *s = &p->steps[i];
         s->target = find_target(p, s->assign->target);
@@ -500,12 +546,9 @@ void program_rest(struct program *p)
         drop_spares(&p->targets[i]);
 }
 
-bool program_has_ghosts(const struct target *t)
+bool program_keeps_ghosts(const struct target *t)
 {
-    for (int k = 0; t->home->grid && k < t->home->view.rank; k++)
-        if (t->home->grid->ghost[k])
-            return true;
-    return false;
+    return has_ghosts(t) && !t->carries;
 }
 
 enum err_code program_wake(struct program *p, struct err *e)
@@ -514,7 +557,7 @@ enum err_code program_wake(struct program *p, struct err *e)
     for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
         struct target *t = &p->targets[i];
         /* no statement writes ghost cells, but others do: what they wrote is exchanged, too */
-        if (program_has_ghosts(t) && array_version(t->home) != t->ghosts)
+        if (program_keeps_ghosts(t) && array_version(t->home) != t->ghosts)
             drop_spares(t);
         code = take_spares(p, t, e);
     }

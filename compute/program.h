@@ -18,11 +18,12 @@
 
 struct program;
 
-/* target = expr, or target[index] = expr */
+/* target = expr, or target[index] = expr, or fill_ghost(target) */
 struct program_assign {
     const char *target;
     const struct index_spec *index; /* NULL: all of it */
     struct expr expr;
+    bool fills;        /* fill_ghost, from its own boundary; `expr` is the target's name */
     const char *place; /* JSON pointer in the request */
     long at;           /* the target's character offset there */
 };

@@ -94,8 +94,16 @@ static enum err_code copy_home(struct program *p, struct target *t)
 {
     struct eval_request req = {.expr = &t->itself, .env = &p->env, .dtype = -1, .out = t->home};
     struct array *ret = NULL;
+    struct view from, to;
+    if (t->carries) {
+        grid_whole(t->now->grid, &t->now->view, &from);
+        grid_whole(t->home->grid, &t->home->view, &to);
+        t->part = &from;
+        req.out_view = &to;
+    }
     enum err_code code =
         engine_evaluate(p->stream, p->account, &req, &ret, NULL, NULL, NULL, &p->err);
+    t->part = NULL;
     if (code == ERR_OK)
         array_unref(ret);
     return code;

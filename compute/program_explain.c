@@ -73,6 +73,19 @@ enum err_code program_explain_put(struct program *p, const struct eval_request *
     return code;
 }
 
+enum err_code program_explain_fill(struct program *p, const struct target *t, int32_t statement)
+{
+    struct task *task;
+    struct ir_plan *plan;
+    enum err_code code = fill_begin(p->stream, t->now, &task, &plan, &p->err);
+    if (code != ERR_OK)
+        return code;
+    for (uint32_t n = 0; code == ERR_OK && plan && n < plan->n_kernels; n++)
+        code = tell(p->explains, plan->kernels[n], &t->name, statement, &p->err);
+    task_free(task);
+    return code;
+}
+
 /* Each statement by itself. */
 static enum err_code explain_step(struct program *p, struct explaining *x)
 {

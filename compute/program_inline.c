@@ -8,8 +8,7 @@
 
 #include "compute/program_int.h"
 
-/* Whether the expression says a name. */
-static bool names(const struct expr *x, const char *name)
+bool program_names(const struct expr *x, const char *name)
 {
     for (size_t i = 0; i < x->n_nodes; i++)
         if (expr_is_name(&x->nodes[i]) && !strcmp(x->nodes[i].name, name))
@@ -80,18 +79,19 @@ static bool may_move(struct program *p, uint32_t i)
     for (uint32_t k = 0; k < p->spec.n_body; k++) {
         if (k != i && !strcmp(p->steps[k].assign->target, name))
             return false;
-        if (k > i && names(&p->spec.body[k].expr, name)) {
+        if (k > i && program_names(&p->spec.body[k].expr, name)) {
             uses++;
             user = k;
         }
     }
     for (uint32_t k = 0; k < p->spec.n_series; k++)
-        if (names(&p->spec.series[k].expr, name))
+        if (program_names(&p->spec.series[k].expr, name))
             return false;
-    if (uses != 1 || counts_along_axes(x) || (p->spec.until && names(&p->spec.until->expr, name)))
+    if (uses != 1 || counts_along_axes(x) ||
+        (p->spec.until && program_names(&p->spec.until->expr, name)))
         return false;
     for (uint32_t k = i + 1; k < user; k++)
-        if (names(x, p->steps[k].assign->target))
+        if (program_names(x, p->steps[k].assign->target))
             return false;
     struct step *to = &p->steps[user];
     if (x->n_nodes + to->taken + p->spec.body[user].expr.n_nodes >= x->max_nodes)

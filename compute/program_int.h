@@ -20,7 +20,9 @@ struct target {
     struct array *now;             /* one of the three; borrowed */
     uint64_t version;              /* of home's contents when the slice began */
     uint64_t ghosts;               /* of home's contents whose ghost cells the spares have, too */
-    struct array *before;          /* the same when the step began */
+    bool carries;                  /* a statement fills ghost cells: they go where the rest goes */
+    const struct view *part;       /* what its name means just now, of its memory; NULL: it all */
+    struct array *before;          /* the same when the step began, or in memory of our own */
     struct array *start;           /* the same when a loop began */
     struct array *at[LOOP_PASSES]; /* the same after the steps that a loop records */
     struct expr itself;            /* its name */
@@ -95,7 +97,8 @@ struct program {
     bool never_loops;            /* no slice is */
     const char *why;             /* static text */
     uint32_t n_checks;
-    int64_t cost; /* of a step, as plan_cost counts */
+    size_t n_carried; /* copies of ghost cells in a step, at most */
+    int64_t cost;     /* of a step, as plan_cost counts */
     struct expr zero;
     bool clears;        /* after a failure: what is written by elements is written whole before */
     int64_t stop_at;    /* steps that a slice is to end with, because of what comes after; or */
@@ -146,7 +149,10 @@ enum err_code program_write_out(struct program *p, uint32_t i, struct err *e) mu
 enum err_code program_write_out_watched(struct program *p, const struct expr *x, struct expr *ret,
                                         struct err *e) must_check;
 
-bool program_has_ghosts(const struct target *t);
+/* The spares must have the ghost cells of the target, which no statement writes. */
+bool program_keeps_ghosts(const struct target *t);
+/* Whether the expression says a name. */
+bool program_names(const struct expr *x, const char *name);
 
 /* Queues one step, or records it, or explains it. The arrays' contents are in target->now then. */
 enum err_code program_run_step(struct program *p, int64_t number) must_check;
@@ -157,9 +163,11 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n,
                              struct loop **ret) must_check;
 /* How the steps go, by what the loop says of itself. */
 struct loop_report program_report_on(const struct program *p, struct loop_report r);
-/* Instead of evaluating. */
+/* Instead of evaluating, and of filling the ghosts of what the target has now. */
 enum err_code program_explain_put(struct program *p, const struct eval_request *req,
                                   int32_t statement) must_check;
+enum err_code program_explain_fill(struct program *p, const struct target *t,
+                                   int32_t statement) must_check;
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

@@ -20,7 +20,7 @@ static bool is_due(int64_t step, int64_t every)
 /* At most, where each statement runs by itself. */
 static size_t tickets_of_step(const struct program *p)
 {
-    return 2 * (size_t)p->spec.n_body + p->spec.n_series + (p->until != NULL);
+    return 2 * (size_t)p->spec.n_body + p->n_carried + p->spec.n_series + (p->until != NULL);
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -170,14 +170,90 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
     return put_at(p, x, dtype, out, region, 0, step, statement);
 }
 
-static enum err_code copy_whole(struct program *p, struct target *t, struct array *from,
-                                struct array *to, int64_t step, int32_t statement)
+/* A part of what the target has now, to the same part of `to`. */
+static enum err_code copy_part(struct program *p, struct target *t, const struct view *part,
+                               struct array *to, const struct view *region, int64_t step,
+                               int32_t statement)
 {
-    struct array *now = t->now;
-    t->now = from; /* the name is what is evaluated */
-    enum err_code code = put(p, &t->itself, -1, to, NULL, step, statement);
-    t->now = now;
+    t->part = part; /* the name is what is evaluated */
+    enum err_code code = put(p, &t->itself, -1, to, region, step, statement);
+    t->part = NULL;
     return code;
+}
+
+static enum err_code copy_whole(struct program *p, struct target *t, struct array *to, int64_t step,
+                                int32_t statement)
+{
+    struct view from, region;
+    if (!t->carries)
+        return copy_part(p, t, NULL, to, NULL, step, statement);
+    grid_whole(t->now->grid, &t->now->view, &from);
+    grid_whole(to->grid, &to->view, &region);
+    return copy_part(p, t, &from, to, &region, step, statement);
+}
+
+static enum err_code copy_ghosts(struct program *p, struct target *t, struct array *to,
+                                 int64_t step, int32_t statement)
+{
+    enum err_code code = ERR_OK;
+    for (int axis = 0; axis < to->view.rank; axis++)
+        for (int side = FACE_LOW; side <= FACE_HIGH && code == ERR_OK; side++) {
+            struct view from, region;
+            if (!to->grid->ghost[axis])
+                continue;
+            ghost_cells(t->now, axis, side, &from);
+            ghost_cells(to, axis, side, &region);
+            code = copy_part(p, t, &from, to, &region, step, statement);
+        }
+    return code;
+}
+
+/* All of the target's ghosts are filled after statement i, before anything looks at them. */
+static bool fills_next(const struct program *p, const struct target *t, uint32_t i)
+{
+    const struct grid *g = t->home->grid;
+    while (++i < p->spec.n_body && p->steps[i].target != t)
+        if (program_names(&p->steps[i].expr, t->name))
+            return false;
+    if (i == p->spec.n_body || !p->steps[i].assign->fills)
+        return false;
+    for (int axis = 0; axis < g->rank; axis++)
+        for (int side = FACE_LOW; side <= FACE_HIGH; side++)
+            if (g->ghost[axis] && g->face[axis][side].type == FACE_NONE)
+                return false;
+    return true;
+}
+
+/* Fills the ghosts of what the target has now; or has a loop do it. */
+static enum err_code fill(struct program *p, struct target *t, int64_t step, int32_t statement)
+{
+    if (p->explains)
+        return program_explain_fill(p, t, statement);
+    if (p->loop)
+        return loop_fill_ghost(p->loop, t->now, &p->err);
+    struct ticket *told = add_ticket(p, step, statement);
+    enum err_code code = engine_fill_ghost(p->stream, p->account, t->now, evaluated, told, &p->err);
+    if (code != ERR_OK)
+        expect(p, -1);
+    return code;
+}
+
+/* The array itself is left alone, so the first of a slice is filled as a copy: what is assigned
+ * next goes to the other spare then, as if the step had begun with that copy. */
+static enum err_code run_fill(struct program *p, struct target *t, int64_t number, int32_t i)
+{
+    enum err_code code = ERR_OK;
+    if (!grid_has_ghosts(t->home->grid))
+        return ERR_OK;
+    if (t->now == t->home) {
+        code = copy_whole(p, t, t->spare[0], number, i);
+        if (code != ERR_OK)
+            return code;
+        t->now = t->spare[0];
+        if (t->spare[1])
+            t->before = t->now;
+    }
+    return fill(p, t, number, i);
 }
 
 static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
@@ -192,16 +268,20 @@ static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
         s->temporary->binding = program_binding(s->own);
         return code;
     }
+    if (s->assign->fills)
+        return run_fill(p, t, number, i);
     if (t->now != t->before)
         return put(p, x, -1, t->now, s->assign->index ? &s->region : NULL, number, i);
     struct array *to = t->spare[t->now == t->spare[0]];
     enum err_code code = ERR_OK;
     if (s->assign->index) {
-        code = copy_whole(p, t, t->now, to, number, i);
+        code = copy_whole(p, t, to, number, i);
         if (code == ERR_OK)
             code = put(p, x, -1, to, &s->region, number, i);
     } else {
         code = put(p, x, -1, to, NULL, number, i);
+        if (code == ERR_OK && t->carries && !fills_next(p, t, (uint32_t)i))
+            code = copy_ghosts(p, t, to, number, i);
     }
     if (code == ERR_OK)
         t->now = to;
@@ -234,8 +314,9 @@ static enum err_code record(struct program *p, int64_t step, int64_t n)
         code = program_run_step(p, step);
         for (uint32_t k = 0; k < p->n_targets && code == ERR_OK; k++) {
             struct target *t = &p->targets[k];
+            const struct array *from = i ? t->at[i - 1] : t->start;
             t->at[i] = t->now;
-            if (!loop_carry(p->loop, t->before, t->now))
+            if (!loop_carry(p->loop, from, t->now))
                 code = err_oom(&p->err);
         }
     }
@@ -454,7 +535,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->n_tickets = p->n_guards = p->seen_guards = 0;
     for (uint32_t i = 0; i < p->n_targets; i++) {
         struct target *t = &p->targets[i];
-        t->version = program_has_ghosts(t) ? t->ghosts : array_version(t->home);
+        t->version = program_keeps_ghosts(t) ? t->ghosts : array_version(t->home);
     }
     p->discards = p->unready = false;
     p->err = (struct err)ERR_INIT;

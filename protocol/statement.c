@@ -3,7 +3,6 @@
  * there are characters before it, so that its nodes and errors have the statement's offsets. */
 #include "protocol/statement.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "protocol/index.h"
@@ -87,7 +86,7 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
     if (equals == n)
         return at(x, source, e, 0,
                   "a statement assigns: name = expression, name += expression or "
-                  "name[index] = expression");
+                  "name[index] = expression; or it is fill_ghost(name)");
     for (size_t k = 0; k < sizeof augmented / sizeof *augmented && !ret->with; k++) {
         size_t len = strlen(augmented[k].text);
         if (equals >= len && !memcmp(text + equals - len, augmented[k].text, len)) {
@@ -98,15 +97,22 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
     return ERR_OK;
 }
 
+/* Behind the name that begins here; `begin`: there is none. */
+static size_t skip_name(const struct left *l, size_t begin)
+{
+    size_t i = begin;
+    while (i < l->n &&
+           (is_letter(l->text[i]) || (i > begin && l->text[i] >= '0' && l->text[i] <= '9')))
+        i++;
+    return i;
+}
+
 /* The name and the index, whose place is told for their nodes. */
 static enum err_code read_target(struct expr *x, uint32_t source, const struct left *l,
                                  struct statement *ret, struct err *e)
 {
-    size_t i = skip_blanks(l, 0), begin = i;
+    size_t begin = skip_blanks(l, 0), i = skip_name(l, begin);
     ret->at = (long)begin;
-    while (i < l->n &&
-           (is_letter(l->text[i]) || (i > begin && l->text[i] >= '0' && l->text[i] <= '9')))
-        i++;
     if (i == begin)
         return at(x, source, e, begin, "a name stands before the equals sign");
     ret->target = arena_strndup(x->arena, l->text + begin, i - begin);
@@ -162,10 +168,49 @@ static enum err_code add_operator(struct expr *x, const struct left *l, struct e
     return add(x, n, args, 2, &s->root, e);
 }
 
+/* Behind `fill_ghost(`; 0: the statement is another. */
+static size_t skip_fill(const struct left *l)
+{
+    static const char fill[] = "fill_ghost";
+    size_t begin = skip_blanks(l, 0), end = skip_name(l, begin), i = skip_blanks(l, end);
+    bool is = end - begin == sizeof fill - 1 && !memcmp(l->text + begin, fill, sizeof fill - 1);
+    return is && i < l->n && l->text[i] == '(' ? i + 1 : 0;
+}
+
+static enum err_code read_fill(struct expr *x, uint32_t source, const struct left *l, size_t from,
+                               struct statement *ret, struct err *e)
+{
+    size_t begin = skip_blanks(l, from), end = skip_name(l, begin), i = skip_blanks(l, end);
+    if (begin == end)
+        return at(x, source, e, begin, "fill_ghost takes the name of an array");
+    if (i == l->n || l->text[i] != ')')
+        return at(x, source, e, i,
+                  "fill_ghost takes the name of an array and nothing else: it fills from the "
+                  "array's own boundary");
+    i = skip_blanks(l, i + 1);
+    if (i < l->n)
+        return at(x, source, e, i, "fill_ghost(name) is a statement of its own");
+    *ret = (struct statement){.target = arena_strndup(x->arena, l->text + begin, end - begin),
+                              .at = (long)begin,
+                              .fills = true};
+    if (!ret->target)
+        return err_oom(e);
+    struct expr_node n = {.kind = EXPR_NAME,
+                          .name = ret->target,
+                          .source = source,
+                          .offset = ret->at,
+                          .parent = EXPR_NOWHERE};
+    return add(x, n, NULL, 0, &ret->root, e);
+}
+
 enum err_code statement_parse(struct expr *x, uint32_t source, const char *text, size_t n,
                               struct statement *ret, struct err *e)
 {
-    struct left l;
+    struct left l = {.text = text, .n = n};
+    size_t fill = find_equals(text, n) == n ? skip_fill(&l) : 0;
+    if (fill)
+        return read_fill(x, source, &l, fill, ret, e);
+    ret->fills = false;
     enum err_code code = split(x, source, text, n, &l, e);
     if (code == ERR_OK)
         code = read_target(x, source, &l, ret, e);

@@ -90,6 +90,7 @@ static enum err_code read_statement(struct reading *r, struct json v, size_t i,
     ret->target = s.target;
     ret->at = s.at;
     ret->index = s.index;
+    ret->fills = s.fills;
     ret->expr.root = s.root;
     ret->place = ret->expr.sources[source];
     return write_out(r, &ret->expr, place, e);
@@ -233,6 +234,8 @@ static enum err_code assume_results(struct reading *r, struct err *e)
     for (uint32_t i = 0; i < r->spec.n_body && !c; i++) {
         const struct program_assign *a = &r->spec.body[i];
         struct binding b = {.kind = BINDING_NONE};
+        if (a->fills)
+            continue; /* it makes nothing */
         c = resolver_resolve(&r->resolver, a->target, &b, e);
         if (c) {
             e->offset = a->at;

@@ -377,6 +377,16 @@ def test_a_program_rests_while_somebody_exports(c):
     c.expect(200, c.delete(f"/v1/jobs/{job}"))
 
 
+def test_a_program_fills_the_ghosts_of_memory_that_stays(c):
+    """What has been exported keeps its memory: interior and ghosts are copied there."""
+    wall = {"type": "dirichlet", "value": 0}
+    c.expect(201, c.post("/v1/arrays", {"name": "g", "data": [1.0, 2.0, 3.0], "ghost": [1], "boundary": [[wall, wall]]}))
+    with Export(c, "g", "write"):
+        pass
+    c.expect(200, c.post("/v1/programs?wait=1", {"body": ["fill_ghost(g)", "g *= 2"], "steps": 3}))
+    assert c.get("/v1/arrays/g/data?ghost=1").array("float64", [5]).tolist() == [-4, 8, 16, 24, -12]
+
+
 @pytest.mark.parametrize("how", ["export", "lease"])
 def test_a_program_reads_nothing_that_somebody_writes(c, how):
     c.upload(np.zeros(DATA.shape), "w")

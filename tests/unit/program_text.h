@@ -88,6 +88,7 @@ static enum err_code program_of_text(struct program_text *text, struct program *
         if (code == ERR_OK) {
             a->target = s.target;
             a->index = s.index;
+            a->fills = s.fills;
             a->at = s.at;
         }
     }

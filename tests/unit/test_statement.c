@@ -35,6 +35,7 @@ static void means(const char *text, const char *target, const char *index, const
         fail_msg("%s: %s at %ld", text, e.message, e.offset);
     assert_string_equal(s.target, target);
     assert_int_equal(s.index != NULL, index != NULL);
+    assert_int_equal(s.fills, strstr(text, "fill_ghost") == text);
     if (index) {
         index_print(s.index, &ix);
         assert_string_equal(ix.data, index);
@@ -72,6 +73,7 @@ static void statements_are_read(void **state)
     means(
         "u [3] -= 1", "u", "3",
         "{\"op\":\"subtract\",\"args\":[{\"op\":\"getitem\",\"args\":[\"u\"],\"index\":\"3\"},1]}");
+    means("fill_ghost ( u ) ", "u", NULL, "\"u\"");
     means("u = where(a == '=', b, \"=\")", "u", NULL,
           "{\"op\":\"where\",\"args\":[{\"op\":\"equal\",\"args\":[\"a\",\"=\"]},\"b\",\"=\"]}");
 }
@@ -106,6 +108,14 @@ static void mistakes_have_their_place(void **state)
         {"\xc3\xa4 = w", ERR_BAD_EXPRESSION, 0},
         {"u = 'x", ERR_BAD_EXPRESSION, 4},
         {"u @= v", ERR_BAD_EXPRESSION, 2},
+        {"fill_ghost", ERR_BAD_EXPRESSION, 0},
+        {"fill_ghosts(u)", ERR_BAD_EXPRESSION, 0},
+        {"fill_ghost()", ERR_BAD_EXPRESSION, 11},
+        {"fill_ghost(2u)", ERR_BAD_EXPRESSION, 11},
+        {"fill_ghost(u", ERR_BAD_EXPRESSION, 12},
+        {"fill_ghost(u, axis=0)", ERR_BAD_EXPRESSION, 12},
+        {"fill_ghost(u) + 1", ERR_BAD_EXPRESSION, 14},
+        {"fill_ghost(u) = 1", ERR_BAD_EXPRESSION, 10},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena *arena = arena_new(0);
@@ -138,17 +148,15 @@ static void places_are_the_statements(void **state)
     arena_free(arena);
 }
 
-static void every_allocation_may_fail(void **state)
+static void every_allocation_may_fail_of(const char *text)
 {
-    (void)state;
     for (int nth = 1;; nth++) {
         mem_fail_after(nth, false);
         struct arena *arena = arena_new(0);
         struct expr x;
         struct statement s;
         struct err e = ERR_INIT;
-        enum err_code code = arena ? parse(arena, "u[1:-1] += 0.1*laplacian(u)[1:-1]", &x, &s, &e)
-                                   : ERR_OUT_OF_MEMORY;
+        enum err_code code = arena ? parse(arena, text, &x, &s, &e) : ERR_OUT_OF_MEMORY;
         bool failed = mem_failed() > 0;
         mem_fail_after(0, false);
         arena_free(arena);
@@ -157,6 +165,13 @@ static void every_allocation_may_fail(void **state)
         if (!failed)
             break;
     }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    every_allocation_may_fail_of("u[1:-1] += 0.1*laplacian(u)[1:-1]");
+    every_allocation_may_fail_of("fill_ghost(u)");
 }
 
 int main(void)

@@ -177,6 +177,14 @@ static void torture_programs(void)
                  "\"results\":[\"b\",\"a\"],\"inline\":true}",
                  "*/*", 200);
     tidy = NULL;
+    static const char grid[] = "{\"name\":\"g\",\"data\":[1.5,2,3],\"ghost\":[1],\"boundary\":"
+                               "[\"periodic\"]}";
+    assert_int_equal(post("/v1/arrays", grid), 201);
+#define FILLS "[\"fill_ghost(g)\",\"g += shift(g, [1], 'ghost')\"]"
+    torture_json("/v1/explain", "{\"body\":" FILLS ",\"steps\":3}", "*/*", 200);
+    torture_json("/v1/evaluate", "{\"statements\":" FILLS "}", "*/*", 200);
+#undef FILLS
+    assert_int_equal(send_simple("DELETE", "/v1/arrays/g"), 204);
 
     /* looked at, watched, stopped and resumed */
     char path[64], watched[80], resumed[80];
