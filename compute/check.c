@@ -161,8 +161,7 @@ enum err_code check_value(struct checker *c, uint32_t node, struct cval *ret)
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
                         "the text '%s' stands where a value is wanted", n->name);
     case EXPR_LIST:
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
-                        "a list stands where a value is wanted");
+        return pieces_list(c, node, ret);
     case EXPR_NONE:
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
                         "None stands where a value is wanted");

@@ -83,7 +83,7 @@ struct call {
 
 /* check.c */
 
-/* The value of an untyped node, names resolved. Errors where it is a list, a string or None. */
+/* The value of an untyped node, names resolved. Errors where it is a string or None. */
 enum err_code check_value(struct checker *c, uint32_t node, struct cval *ret) must_check;
 /* An integer parameter that must be known now ("axis"); `code` where it is none. */
 enum err_code check_int(struct checker *c, uint32_t node, const char *what, enum err_code code,
@@ -97,6 +97,10 @@ bool check_absent(struct checker *c, uint32_t node);
 enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enum err_code code,
                          uint32_t most, uint32_t *ret_n, int64_t *ret_values,
                          uint32_t *ret_nodes) must_check;
+/* A shape that an array of that dtype can have; `unknown`: one extent may be −1, its axis in
+ * *unknown, else −1. */
+enum err_code check_shape(struct checker *c, uint32_t node, enum dtype t, int *unknown,
+                          int *ret_rank, int64_t *ret) must_check;
 /* The items of a list; one non-list node is a list of itself. */
 uint32_t check_items(struct checker *c, uint32_t node, const struct expr_link **ret,
                      struct expr_link *one);
@@ -272,8 +276,10 @@ enum err_code sample_call(struct checker *c, const struct call *call, struct cva
 
 /* check_pieces.c: concat and stack; repeat and tile */
 
-enum err_code pieces_concat(struct checker *c, const struct call *call, bool stack,
+enum err_code pieces_concat(struct checker *c, const struct call *call, bool is_stack,
                             struct cval *ret) must_check;
+/* A list where a value is wanted: its items stacked, as numpy.asarray has it. */
+enum err_code pieces_list(struct checker *c, uint32_t node, struct cval *ret) must_check;
 enum err_code pieces_repeat(struct checker *c, const struct call *call,
                             struct cval *ret) must_check;
 enum err_code pieces_tile(struct checker *c, const struct call *call, struct cval *ret) must_check;

@@ -1,21 +1,20 @@
 /* Arrays behind each other, and behind themselves.
  *
- * concat and stack put pieces together (graph_concat), each computed straight into its place. An
- * array behind itself is a reshape: x[i] k times over is x with a new axis of extent k stretched
- * over, laid out in C order; at the root of an expression that is one kernel. Where each slice has
- * a number of its own, which one an element comes from is searched for in the numbers' sums. */
+ * concat and stack, and a list that is a value, put pieces together (graph_concat), each computed
+ * straight into its place. An array behind itself is a reshape: x[i] k times over is x with a new
+ * axis of extent k stretched over, laid out in C order; at the root of an expression that is one
+ * kernel. Where each slice has a number of its own, which one an element comes from is searched for
+ * in the numbers' sums. */
 #include "compute/check_int.h"
 
 /* The list's items, closed, in one dtype. */
-static enum err_code parts_param(struct checker *c, const struct call *call, uint32_t **ret,
-                                 uint32_t *ret_n)
+static enum err_code parts_of(struct checker *c, uint32_t node, const char *what, uint32_t **ret,
+                              uint32_t *ret_n)
 {
-    uint32_t node = call->param[0];
     const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
     uint32_t n = c->x->nodes[node].kind == EXPR_LIST ? c->x->nodes[node].n_args : 0;
     if (n == 0)
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
-                        "%s() takes a list of one array or more", call->name);
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s is of one array or more", what);
     struct cval *values = arena_alloc_array(c->arena, n, sizeof *values);
     uint32_t *parts = arena_alloc_array(c->arena, n, sizeof *parts);
     enum dtype t = DT_BOOL;
@@ -34,11 +33,11 @@ static enum err_code parts_param(struct checker *c, const struct call *call, uin
 }
 
 /* Extents agree but for those along `axis` (−1: none). */
-static enum err_code parts_agree(struct checker *c, const struct call *call, const uint32_t *parts,
-                                 uint32_t n, int axis)
+static enum err_code parts_agree(struct checker *c, uint32_t node, const char *what,
+                                 const uint32_t *parts, uint32_t n, int axis)
 {
     const struct typed_node *first = &c->t->nodes[parts[0]];
-    const struct expr_link *items = expr_args(c->x, &c->x->nodes[call->param[0]]);
+    const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
     char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
     for (uint32_t i = 1; i < n; i++) {
         const struct typed_node *x = &c->t->nodes[parts[i]];
@@ -47,7 +46,7 @@ static enum err_code parts_agree(struct checker *c, const struct call *call, con
             same = k == axis || x->shape[k] == first->shape[k];
         if (!same)
             return expr_err(c->x, items[i].node, c->e, ERR_SHAPE_MISMATCH,
-                            "%s() of the shapes %s and %s%s", call->name,
+                            "%s of the shapes %s and %s%s", what,
                             shape_text(first->rank, first->shape, a, sizeof a),
                             shape_text(x->rank, x->shape, b, sizeof b),
                             axis < 0 ? "" : ": all extents but the axis's must agree");
@@ -55,40 +54,68 @@ static enum err_code parts_agree(struct checker *c, const struct call *call, con
     return ERR_OK;
 }
 
-enum err_code pieces_concat(struct checker *c, const struct call *call, bool stack,
-                            struct cval *ret)
+static enum err_code concat(struct checker *c, const struct call *call, uint32_t *ret)
 {
-    uint32_t *parts, n, id, place = call->node, axis_node = call->param[1];
+    static const char what[] = "the list of concat()";
+    uint32_t *parts, n, list = call->param[0], axis_node = call->param[1];
     int axis = 0;
-    TRY(parts_param(c, call, &parts, &n));
+    TRY(parts_of(c, list, what, &parts, &n));
     int rank = c->t->nodes[parts[0]].rank;
-    if (axis_node != EXPR_NOWHERE && check_absent(c, axis_node) && !stack) {
+    if (axis_node != EXPR_NOWHERE && check_absent(c, axis_node)) {
         for (uint32_t i = 0; i < n; i++) { /* axis=None: flattened */
             const struct typed_node *x = &c->t->nodes[parts[i]];
             int64_t count = 1;
             for (int k = 0; k < x->rank; k++)
                 count *= x->shape[k];
-            TRY(graph_reshape(c, place, parts[i], 1, &count, &parts[i]));
+            TRY(graph_reshape(c, call->node, parts[i], 1, &count, &parts[i]));
         }
-    } else if (stack) {
-        TRY(parts_agree(c, call, parts, n, -1));
-        if (rank == MAX_RANK)
-            return expr_err(c->x, place, c->e, ERR_BAD_SHAPE, "the rank would exceed %d", MAX_RANK);
-        if (!check_absent(c, axis_node))
-            TRY(check_axis(c, axis_node, rank + 1, &axis));
-        for (uint32_t i = 0; i < n; i++)
-            TRY(rearrange_expand(c, place, parts[i], 1u << axis, &parts[i]));
     } else {
         if (rank == 0)
             return expr_err(
-                c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
+                c->x, list, c->e, ERR_SHAPE_MISMATCH,
                 "concat() takes arrays of rank 1 or more; stack() makes one of scalars");
         if (!check_absent(c, axis_node))
             TRY(check_axis(c, axis_node, rank, &axis));
-        TRY(parts_agree(c, call, parts, n, axis));
+        TRY(parts_agree(c, list, what, parts, n, axis));
     }
-    TRY(graph_concat(c, place, parts, n, axis, &id));
-    *ret = cval_typed(id, place);
+    return graph_concat(c, call->node, parts, n, axis, ret);
+}
+
+/* Arrays of one shape behind each other along a new axis, the first where axis_node says none. */
+static enum err_code stack(struct checker *c, uint32_t place, uint32_t list, const char *what,
+                           uint32_t axis_node, uint32_t *ret)
+{
+    uint32_t *parts, n;
+    int axis = 0;
+    TRY(parts_of(c, list, what, &parts, &n));
+    int rank = c->t->nodes[parts[0]].rank;
+    TRY(parts_agree(c, list, what, parts, n, -1));
+    if (rank == MAX_RANK)
+        return expr_err(c->x, place, c->e, ERR_BAD_SHAPE, "the rank would exceed %d", MAX_RANK);
+    if (!check_absent(c, axis_node))
+        TRY(check_axis(c, axis_node, rank + 1, &axis));
+    for (uint32_t i = 0; i < n; i++)
+        TRY(rearrange_expand(c, place, parts[i], 1u << axis, &parts[i]));
+    return graph_concat(c, place, parts, n, axis, ret);
+}
+
+enum err_code pieces_concat(struct checker *c, const struct call *call, bool is_stack,
+                            struct cval *ret)
+{
+    uint32_t id;
+    if (is_stack)
+        TRY(stack(c, call->node, call->param[0], "the list of stack()", call->param[1], &id));
+    else
+        TRY(concat(c, call, &id));
+    *ret = cval_typed(id, call->node);
+    return ERR_OK;
+}
+
+enum err_code pieces_list(struct checker *c, uint32_t node, struct cval *ret)
+{
+    uint32_t id;
+    TRY(stack(c, node, node, "a list as a value", EXPR_NOWHERE, &id));
+    *ret = cval_typed(id, node);
     return ERR_OK;
 }
 

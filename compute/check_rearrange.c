@@ -33,9 +33,8 @@ static enum err_code check_extents(struct checker *c, uint32_t node, enum dtype 
     return rc ? check_place(c, node, rc) : ERR_OK;
 }
 
-/* A shape that can be; `unknown`: one extent may be −1, its axis in *unknown, else −1. */
-static enum err_code shape_param(struct checker *c, uint32_t node, enum dtype t, int *unknown,
-                                 int *ret_rank, int64_t *ret)
+enum err_code check_shape(struct checker *c, uint32_t node, enum dtype t, int *unknown,
+                          int *ret_rank, int64_t *ret)
 {
     uint32_t n, nodes[MAX_RANK];
     TRY(check_ints(c, node, "an extent", ERR_BAD_SHAPE, MAX_RANK, &n, ret, nodes));
@@ -184,7 +183,7 @@ static enum err_code broadcast(struct checker *c, const struct call *call, uint3
 {
     int64_t shape[MAX_RANK];
     int rank;
-    TRY(shape_param(c, call->param[1], c->t->nodes[x].dtype, NULL, &rank, shape));
+    TRY(check_shape(c, call->param[1], c->t->nodes[x].dtype, NULL, &rank, shape));
     return rearrange_broadcast(c, call->node, x, rank, shape, ret);
 }
 
@@ -202,7 +201,7 @@ static enum err_code reshape(struct checker *c, const struct call *call, uint32_
     int64_t shape[MAX_RANK], known = 1, count = element_count(n);
     int rank, unknown;
     char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
-    TRY(shape_param(c, call->param[1], n->dtype, &unknown, &rank, shape));
+    TRY(check_shape(c, call->param[1], n->dtype, &unknown, &rank, shape));
     bool fits = true;
     for (int k = 0; k < rank; k++)
         if (k != unknown)

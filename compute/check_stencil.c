@@ -54,6 +54,23 @@ enum err_code stencil_index(struct checker *c, const struct call *call, struct c
     return ERR_OK;
 }
 
+/* The index along one axis of element i (int64) of a shape. */
+static enum err_code unravel_of(struct checker *c, const struct call *call, uint32_t i,
+                                uint32_t *ret)
+{
+    int64_t shape[MAX_RANK], inner = 1;
+    int rank, axis;
+    uint32_t by;
+    TRY(check_shape(c, call->param[2], DT_BOOL, NULL, &rank, shape));
+    TRY(check_axis(c, call->param[1], rank, &axis));
+    for (int k = axis + 1; k < rank; k++)
+        inner *= shape[k];
+    TRY(graph_const(c, call->node, (struct scalar){.dtype = DT_I64, .v.i64 = inner}, &by));
+    TRY(graph_op2(c, call->node, OP_FLOOR_DIVIDE, i, by, &i));
+    TRY(graph_const(c, call->node, (struct scalar){.dtype = DT_I64, .v.i64 = shape[axis]}, &by));
+    return graph_op2(c, call->node, OP_REMAINDER, i, by, ret);
+}
+
 enum err_code stencil_unravel(struct checker *c, const struct call *call, struct cval *ret)
 {
     struct cval v;
@@ -67,7 +84,10 @@ enum err_code stencil_unravel(struct checker *c, const struct call *call, struct
                         "unravel_index() takes a linear index of an integer type, not %s",
                         dtype_name(c->t->nodes[i].dtype));
     TRY(graph_cast(c, call->node, i, DT_I64, &i));
-    TRY(graph_unravel(c, call->node, i, axis, &id));
+    if (check_absent(c, call->param[2]))
+        TRY(graph_unravel(c, call->node, i, axis, &id));
+    else
+        TRY(unravel_of(c, call, i, &id));
     *ret = cval_typed(id, call->node);
     return ERR_OK;
 }

@@ -6,11 +6,11 @@
  *
  * Elements: numbers, true/false, "NaN", "Infinity", "-Infinity"; complex as [re, im]. A scalar
  * alone is rank 0. With a dtype, values are converted to it exactly as they are read (correctly
- * rounded once; float overflow gives an infinity; ERR_LITERAL_RANGE for what does not fit). Without
- * one the dtype is found by content: all bools bool; integers int64, uint64 where only that holds
- * them; anything else float64; nothing at all float64.
- * Errors carry the element's JSON pointer ("/1/2"): ERR_BAD_SHAPE for ragged or too deeply nested
- * lists, ERR_BAD_FIELD for null, objects and other strings, ERR_BAD_JSON for malformed text,
+ * rounded once; what a narrow float does not hold is an infinity; ERR_LITERAL_RANGE for what does
+ * not fit an integer, or is beyond float64). Without one the dtype is found by content: all bools
+ * bool; integers int64, uint64 where only that holds them; anything else float64; nothing at all
+ * float64. Errors carry the element's JSON pointer ("/1/2"): ERR_BAD_SHAPE for ragged or too deeply
+ * nested lists, ERR_BAD_FIELD for null, objects and other strings, ERR_BAD_JSON for malformed text,
  * ERR_QUOTA past max_bytes. */
 #ifndef ARRAYD_JSON_ARRAY_H
 #define ARRAYD_JSON_ARRAY_H

@@ -6,6 +6,7 @@
  * such elements is kept and read again when the dtype turns out to want it. */
 #include "protocol/json_elems.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -136,12 +137,24 @@ static void store_float(enum dtype t, double v, void *p)
     }
 }
 
+/* Infinity is meant where it is said. */
+static enum err_code require_finite(double v, const char *p, size_t n, struct err *e)
+{
+    if (!isinf(v))
+        return ERR_OK;
+    return err_set(
+        e, ERR_LITERAL_RANGE,
+        "%.*s%s is beyond float64; an infinity is the text \"Infinity\" or \"-Infinity\"",
+        (int)(n > 60 ? 60 : n), p, n > 60 ? "…" : "");
+}
+
 /* A number's text as a value of type t at `p`. */
 static enum err_code store_text(enum dtype t, const char *text, size_t n, void *p, struct err *e)
 {
     if (dtype_is_real_float(t)) {
-        store_float(t, t == DT_F64 ? numtext_parse_f64(text, n) : numtext_parse_odd(text, n), p);
-        return ERR_OK;
+        double v = t == DT_F64 ? numtext_parse_f64(text, n) : numtext_parse_odd(text, n);
+        store_float(t, v, p);
+        return fabs(v) < DBL_MAX ? ERR_OK : require_finite(numtext_parse_f64(text, n), text, n, e);
     }
     __int128 i = 0;
     if (has_fraction(text, n)) {
@@ -226,6 +239,8 @@ static enum err_code infer_float(struct json_elems *x, const char *p, size_t n, 
     if (err)
         return err;
     double d = numtext_parse_f64(p, n);
+    if ((err = require_finite(d, p, n, e)))
+        return err;
     uint64_t bits;
     memcpy(&bits, &d, sizeof bits);
     bool landmark = (bits & ((1u << 28) - 1)) == 0 || (fabs(d) < 0x1p53 && d == trunc(d));

@@ -270,6 +270,21 @@ static bool special(struct json v, double *ret)
     return true;
 }
 
+/* A number with a point or an exponent. Infinity is meant where it is said. */
+static enum err_code get_float(struct json v, double *ret, struct err *e)
+{
+    size_t n;
+    const char *p = json_text(v, &n);
+    double d = numtext_parse_f64(p, n);
+    if (isinf(d))
+        return json_err(v, e, ERR_LITERAL_RANGE,
+                        "%.*s is beyond float64; an infinity is the text \"Infinity\" or "
+                        "\"-Infinity\"",
+                        (int)(n > 60 ? 60 : n), p);
+    *ret = d;
+    return ERR_OK;
+}
+
 enum err_code json_get_double(struct json v, double *ret, struct err *e)
 {
     if (special(v, ret))
@@ -284,8 +299,7 @@ enum err_code json_get_double(struct json v, double *ret, struct err *e)
                         "the integer %.*s is beyond ±2^53, where JSON numbers are not exact "
                         "everywhere; write it as a float, %.*s.0",
                         (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
-    *ret = numtext_parse_f64(p, n);
-    return ERR_OK;
+    return get_float(v, ret, e);
 }
 
 enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e)
@@ -305,7 +319,7 @@ enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e
             err = get_integer(v, &l.i, e);
         } else {
             l.kind = LIT_FLOAT;
-            l.re = numtext_parse_f64(p, n);
+            err = get_float(v, &l.re, e);
         }
         break;
     case JSON_STRING:

@@ -143,8 +143,8 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
                                  struct err *e)
 {
     struct json out = json_member(body, "out"), index = json_member(body, "index");
-    if (!json_present(out))
-        return json_present(index)
+    if (!json_given(out))
+        return json_given(index)
                    ? json_err(index, e, ERR_BAD_FIELD, "index is a region of out: out is missing")
                    : ERR_OK;
     const char *ref, *text;
@@ -165,7 +165,7 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
     b->region = b->out.array->view;
     if (b->out.read_only)
         return json_err(out, e, ERR_READ_ONLY, "the array is read-only");
-    if (!json_present(index))
+    if (!json_given(index))
         return ERR_OK;
     c = json_get_string(index, &text, &n, e);
     if (c)
@@ -186,7 +186,7 @@ static enum err_code read_flags(struct eval_body *b, struct json body, struct er
     enum dtype t;
     enum err_code c = ERR_OK;
     b->request.dtype = -1;
-    if (json_present(dtype)) {
+    if (json_given(dtype)) {
         c = json_get_dtype(dtype, &t, e);
         if (!c)
             b->request.dtype = (int)t;

@@ -181,7 +181,7 @@ enum err_code handler_name(struct json body, const char **ret, struct err *e)
 {
     struct json v = json_member(body, "name");
     const char *name = NULL;
-    if (json_present(v)) {
+    if (json_given(v)) {
         enum err_code r = json_get_string(v, &name, NULL, e);
         if (r != ERR_OK)
             return r;

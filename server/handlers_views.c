@@ -91,7 +91,7 @@ static enum err_code step_ghost(struct json v, const struct array *a, struct vie
                                 bool *ret_whole, struct err *e)
 {
     *ret_whole = false;
-    enum err_code r = json_present(v) ? json_get_bool(v, ret_whole, e) : ERR_OK;
+    enum err_code r = json_given(v) ? json_get_bool(v, ret_whole, e) : ERR_OK;
     if (r == ERR_OK && *ret_whole)
         grid_whole(a->grid, &a->view, view);
     return r;
@@ -101,15 +101,15 @@ static enum err_code apply(struct json body, enum dtype *dtype, struct view *vie
 {
     struct json v;
     enum err_code r = ERR_OK;
-    if (json_present(v = json_member(body, "index")))
+    if (json_given(v = json_member(body, "index")))
         r = step_index(v, view, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "permute")))
+    if (r == ERR_OK && json_given(v = json_member(body, "permute")))
         r = step_permute(v, view, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "reshape")))
+    if (r == ERR_OK && json_given(v = json_member(body, "reshape")))
         r = step_reshape(v, view, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "broadcast_to")))
+    if (r == ERR_OK && json_given(v = json_member(body, "broadcast_to")))
         r = step_broadcast(v, *dtype, view, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "dtype")))
+    if (r == ERR_OK && json_given(v = json_member(body, "dtype")))
         r = step_dtype(v, dtype, view, e);
     return r;
 }

@@ -329,6 +329,29 @@ def test_index_and_unravel_index(api):
     assert api.evaluate("sum(x + index(1))") == j.sum()
 
 
+@pytest.mark.parametrize("shape", [(5, 7), (3, 4, 5), (6,), (1, 1)])
+def test_unravel_index_of_a_shape(api, shape):
+    """With a shape it needs no array around it."""
+    a = np.random.default_rng(4).random(shape)
+    api.upload(a, name="a")
+    where = np.unravel_index(a.argmax(), shape)
+    for axis, k in enumerate(where):
+        for name in (axis, axis - len(shape)):
+            assert api.evaluate(f"unravel_index(argmax(a), {name}, {list(shape)})") == k
+        assert api.evaluate(f"unravel_index({a.argmax()}, axis={axis}, shape={list(shape)})") == k
+        flat = api.evaluate(f"unravel_index(index(0) + 0*take([0], {[0]*a.size}), {axis}, {list(shape)})")
+        np.testing.assert_array_equal(flat, np.unravel_index(np.arange(a.size), shape)[axis])
+    assert api.evaluate("unravel_index(argmax(a), 0, None) + 0*a", ).max() == where[0]
+
+
+@pytest.mark.parametrize("call, code", [
+    ("unravel_index(3, 2, [2, 3])", "bad_axis"), ("unravel_index(3, 0, [])", "bad_axis"), ("unravel_index(3, 0, [-1])", "bad_shape"),
+    ("unravel_index(3, 0, ['a'])", "bad_shape"), ("unravel_index(3.5, 0, [9])", "dtype_mismatch"), ("unravel_index(3, 0, [2**40, 2**40])", "bad_shape"),
+    ("unravel_index(3, 0, [9], 1)", "bad_arity")])
+def test_unravel_index_of_no_shape(api, call, code):
+    api.fails(422, code, api.post("/v1/evaluate", {"expr": call}))
+
+
 def test_constants_are_shadowed_by_arrays(api):
     api.create(name="pi", data=[3])
     assert api.evaluate("pi + 0").tolist() == [3]

@@ -320,7 +320,9 @@ static const struct {
     {"u + index(99999999999)", ERR_BAD_AXIS, 4, NULL},
     {"unravel_index(u, 0)", ERR_DTYPE_MISMATCH, 14, "float32"},
     {"u + 'x'", ERR_BAD_EXPRESSION, 4, "'x'"},
-    {"[1, 2] + u", ERR_BAD_EXPRESSION, 0, "list"},
+    {"[1, 2] + u", ERR_SHAPE_MISMATCH, 7, "(2,)"},
+    {"[1, [2]] + u", ERR_SHAPE_MISMATCH, 4, "a list as a value"},
+    {"sum([])", ERR_BAD_EXPRESSION, 4, "one array or more"},
     {"None", ERR_BAD_EXPRESSION, 0, "None"},
     {"add(u, None)", ERR_BAD_EXPRESSION, 7, "None"},
 };
@@ -533,12 +535,13 @@ static void trees(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    static const char text[] = "m=mean(u);i=index(0); laplacian(u + i, [0.5, 2], 'wrap') + "
-                               "where(i > m, u[::-1], shift(v, [1, 1], 'constant', 2)) + i8 + "
-                               "clip(i16, -3, 3)*u16 - f16/3 + max(bf16, axis=0) + t64 + "
-                               "concat([take(u, i8[0], 1), take(row, [[3, 0, 1, 1, 2]])*m])[1:] + "
-                               "repeat(sample(row, col, 'linear', 'wrap'), [2, 0, 1, 2]) + "
-                               "reshape(tile(tril(f32), 2), [2, 4, 5])[1]";
+    static const char text[] =
+        "m=mean(u);i=index(0); laplacian(u + i, [0.5, 2], 'wrap') + "
+        "where(i > m, u[::-1], shift(v, [1, 1], 'constant', 2)) + i8 + "
+        "clip(i16, -3, 3)*u16 - f16/3 + max(bf16, axis=0) + t64 + "
+        "concat([take(u, i8[0], 1), take(row, [[3, 0, 1, 1, 2]])*m])[1:] + "
+        "repeat(sample(row, col, 'linear', 'wrap'), [2, 0, 1, 2]) + "
+        "reshape(tile(tril(f32), 2), [2, 4, 5])[1] + sum([[1, 2.5], [m, 3]])";
     for (int nth = 1;; nth++) {
         mem_fail_after(nth, false);
         struct arena *a = arena_new(0);

@@ -337,8 +337,9 @@ static void literals(void **state)
     assert_int_equal(json_get_literal(parse(a, "\"1e5\""), &l, &e), ERR_BAD_FIELD);
     assert_int_equal(json_get_literal(parse(a, "9007199254740993"), &l, &e), ERR_INEXACT_NUMBER);
     assert_non_null(strstr(e.message, "\"9007199254740993\""));
-    assert_int_equal(json_get_double(parse(a, "1e999"), &d, &e), ERR_OK);
-    assert_true(isinf(d));
+    assert_int_equal(json_get_double(parse(a, "1e999"), &d, &e), ERR_LITERAL_RANGE);
+    assert_non_null(strstr(e.message, "\"Infinity\""));
+    assert_int_equal(json_get_literal(parse(a, "-1e999"), &l, &e), ERR_LITERAL_RANGE);
     assert_int_equal(json_get_double(parse(a, "10000000000000000"), &d, &e), ERR_INEXACT_NUMBER);
     assert_int_equal(json_get_double(parse(a, "1e16"), &d, &e), ERR_OK);
     assert_true(d == 1e16);

@@ -88,7 +88,7 @@ static void the_dtype_follows_the_content(void **state)
     expect(" -7.5 ", -1, -1, "float64 () -7.5");
     expect("true", -1, -1, "bool () true");
     expect("\"NaN\"", -1, -1, "float64 () \"NaN\"");
-    expect("[1,1e400]", -1, -1, "float64 (2,) [1.0,\"Infinity\"]");
+    expect("[1,1e39]", DT_F32, -1, "float32 (2,) [1.0,\"Infinity\"]");
 }
 
 /* The same whether the dtype stands before or behind the data. */
@@ -187,6 +187,8 @@ static void mistakes_have_code_and_pointer(void **state)
         {"[18446744073709551616]", DT_U64, ERR_LITERAL_RANGE, "/0"},
         {"[1,1740918607747303.022]", DT_I64, ERR_LITERAL_RANGE, "/1"}, /* float64: an integer */
         {"[1e-400]", DT_I64, ERR_LITERAL_RANGE, "/0"},
+        {"[1,1e400]", -1, ERR_LITERAL_RANGE, "/1"},
+        {"[1,-1e400]", DT_F32, ERR_LITERAL_RANGE, "/1"},
         {"[1,18446744073709551616]", -1, ERR_LITERAL_RANGE, "/1"},
         {"[-1,5,9223372036854775808]", -1, ERR_LITERAL_RANGE, "/2"},
         {"[9223372036854775808,-1]", -1, ERR_LITERAL_RANGE, "/1"},
