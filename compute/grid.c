@@ -45,9 +45,17 @@ bool grid_has_ghosts(const struct grid *g)
     return false;
 }
 
+int64_t grid_alignment(const struct grid *g, const struct view *v, size_t itemsize)
+{
+    int64_t ret = g ? g->alignment : GRID_ALIGNMENT;
+    while (v->offset * (int64_t)itemsize % ret)
+        ret /= 2;
+    return ret;
+}
+
 bool grid_is_plain(const struct grid *g)
 {
-    if (g->has_boundary || g->is_padded || grid_has_ghosts(g))
+    if (g->has_boundary || g->is_padded || g->alignment != GRID_ALIGNMENT || grid_has_ghosts(g))
         return false;
     for (int k = 0; k < g->rank; k++)
         if (g->spacing[k] != 1)

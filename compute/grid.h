@@ -36,7 +36,7 @@ struct grid {
     bool has_boundary; /* one was given; else every face is FACE_NONE */
     bool is_padded;    /* storage has extents `padded` */
     bool whole;        /* the array's elements are interior and ghosts: its shape counts both */
-    int64_t alignment; /* bytes, a power of two: of the interior's place in padded storage */
+    int64_t alignment; /* bytes, a power of two: of the interior's place in the storage */
     int64_t ghost[MAX_RANK];
     int64_t padded[MAX_RANK];
     double spacing[MAX_RANK];
@@ -51,6 +51,9 @@ struct grid *grid_ref(struct grid *g); /* NULL allowed; returns g */
 void grid_unref(struct grid *g);       /* NULL allowed */
 
 bool grid_has_ghosts(const struct grid *g); /* NULL allowed */
+/* The alignment of an array with view v, of elements of so many bytes: what its grid has (NULL: the
+ * default) or, of a part of an array, what is left of that. */
+int64_t grid_alignment(const struct grid *g, const struct view *v, size_t itemsize);
 /* Nothing that an array without a grid has not. */
 bool grid_is_plain(const struct grid *g);
 

@@ -3,10 +3,9 @@
  *     respond-async, wait=10; x="a, b"
  *
  * It is read from comma to comma outside of quotes, and of each element only as much as tells
- * whether it is a `wait`. */
+ * which preference it is. */
 #include "protocol/prefer.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,15 +49,27 @@ static int64_t seconds(const char *p)
     return *p == '\0' || *p == ',' || *p == ';' ? n : -1;
 }
 
-int64_t prefer_wait(const char *value)
+/* Behind the first preference of that name; NULL: there is none. */
+static const char *find(const char *value, const char *name)
 {
+    const size_t n = strlen(name);
     for (const char *p = value; p && *p;) {
         p = blanks(p);
-        size_t name = strcspn(p, " \t=;,\"");
-        if (name == 4 && !strncasecmp(p, "wait", 4))
-            return seconds(p + name);
+        if (strcspn(p, " \t=;,\"") == n && !strncasecmp(p, name, n))
+            return p + n;
         p = element_end(p);
         p += *p == ',';
     }
-    return -1;
+    return NULL;
+}
+
+int64_t prefer_wait(const char *value)
+{
+    const char *p = find(value, "wait");
+    return p ? seconds(p) : -1;
+}
+
+bool prefer_async(const char *value)
+{
+    return find(value, "respond-async") != NULL;
 }

@@ -274,7 +274,7 @@ enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
     static const char *const members[] = {"ghost", "boundary", "spacing", "padded", "congruent_to"};
     struct json padded = json_member(s->body, "padded"),
                 congruent = json_member(s->body, "congruent_to");
-    bool asked = s->has_grid;
+    bool asked = s->has_grid || (s->alignment && s->alignment != GRID_ALIGNMENT);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         asked |= json_present(json_member(s->body, members[i]));
     if (!asked)
@@ -326,7 +326,7 @@ enum err_code create_spec_read(struct json body, bool has_data, const struct arr
     enum err_code r;
     if ((r = JSON_MEMBERS(body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
                           "eye", "random", "like", "alignment", "ghost", "boundary", "spacing",
-                          "congruent_to", "padded")) != ERR_OK ||
+                          "congruent_to", "padded", "location")) != ERR_OK ||
         (r = find_creator(body, &creator, e)) != ERR_OK ||
         (r = read_alignment(body, &s.alignment, e)) != ERR_OK)
         return r;

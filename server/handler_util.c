@@ -191,3 +191,15 @@ enum err_code handler_name(struct json body, const char **ret, struct err *e)
     *ret = name;
     return ERR_OK;
 }
+
+enum err_code handler_location(struct json body, int *ret_host, struct err *e)
+{
+    struct json v = json_member(body, "location");
+    bool host = json_equals(v, "host");
+    if (!json_present(v))
+        return ERR_OK;
+    if (!host && !json_equals(v, "device"))
+        return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
+    *ret_host = host;
+    return ERR_OK;
+}

@@ -103,5 +103,8 @@ void handler_work_done(void *user, enum err_code result, double device_ms);
 
 /* The optional member "name": NULL when there is none, else checked. ERR_BAD_NAME with a place. */
 enum err_code handler_name(struct json body, const char **ret, struct err *e) must_check;
+/* The optional member "location": 1 for the host, 0 for the device, untouched when there is none.
+ */
+enum err_code handler_location(struct json body, int *ret_host, struct err *e) must_check;
 
 #endif

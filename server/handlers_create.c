@@ -31,7 +31,9 @@ struct create {
     struct json_array_data data; /* .data is ours until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
-    struct array *made; /* of the data, before it gets its ghosts */
+    struct array *made; /* of the data, before it gets its ghosts; what moves to host memory */
+    int host;           /* it is to: 1 */
+    _Atomic int moved;  /* enum err_code */
     struct gate gate;
 };
 
@@ -46,10 +48,51 @@ static void create_free(void *state)
     create_target_clear(&c->target);
 }
 
+/* --- an array that is to be in host memory: made as any, then moved, before it has a handle --- */
+
+static void move_done(void *user, enum err_code result, double device_ms)
+{
+    struct create *c = user;
+    (void)device_ms;
+    atomic_store(&c->moved, result);
+    gate_wake(&c->gate);
+}
+
+static void moved(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a = c->made;
+    enum err_code r = (enum err_code)atomic_load(&c->moved);
+    if (r != ERR_OK) {
+        err_set(&e, r, "the array could not be moved to host memory: %s", err_title(r));
+        http_reply_error(req, &e);
+        return;
+    }
+    c->made = NULL;
+    create_reply(req, &c->target, a);
+}
+
+static void begin_move(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    gate_arm(&c->gate);
+    if (engine_move(c->target.session->stream, c->made, true, move_done, c, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        gate_wait(&c->gate, moved);
+}
+
 /* Also told by data.c, when bytes have become an array. */
 static void finish(struct request *req, struct array *take_array)
 {
     struct create *c = req->state;
+    if (c->host > 0) {
+        c->made = take_array;
+        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+        return;
+    }
     create_reply(req, &c->target, take_array);
 }
 
@@ -155,7 +198,7 @@ static void finish_json(struct request *req)
         const struct array_scope from = handler_scope(req, c->target.session);
         r = create_spec_read(doc, reader != NULL, &from, &c->spec, &e);
     }
-    if (r == ERR_OK)
+    if (r == ERR_OK && (r = handler_location(doc, &c->host, &e)) == ERR_OK)
         r = handler_name(doc, &name, &e);
     if (r == ERR_OK && name)
         r = create_target_name(&c->target, name, &e);
@@ -209,10 +252,22 @@ static int64_t data_room(const struct request *req, const struct session *s)
     return room > 0 ? room : 1; /* 0 would mean no bound */
 }
 
+/* ?location= of bytes. */
+static enum err_code read_location(const struct request *req, int *ret_host, struct err *e)
+{
+    const char *location = http_query(req, "location");
+    if (!location)
+        return ERR_OK;
+    *ret_host = !strcmp(location, "host");
+    if (!*ret_host && strcmp(location, "device") != 0)
+        return err_set(e, ERR_BAD_QUERY, "location is \"device\" or \"host\"");
+    return ERR_OK;
+}
+
 void array_create(struct request *req)
 {
     static const char *const json_query[] = {"name", NULL};
-    static const char *const bytes_query[] = {"name", "dtype", "shape", NULL};
+    static const char *const bytes_query[] = {"name", "dtype", "shape", "location", NULL};
     struct err e = ERR_INIT;
     enum data_format format;
     struct create *c = arena_alloc(req->arena, sizeof *c);
@@ -232,6 +287,10 @@ void array_create(struct request *req)
     req->state = c;
     req->state_free = create_free;
     if (format != DATA_JSON) {
+        if (read_location(req, &c->host, &e) != ERR_OK) {
+            http_reply_error(req, &e);
+            return;
+        }
         struct session *s = c->target.session;
         data_accept_create(req, s->stream, s->account, format, finish);
         return;

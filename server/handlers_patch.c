@@ -1,11 +1,13 @@
 /* PATCH /v1/arrays/{ref}: names, marks and descriptions, and where an array lives.
  *
  * A move to host memory or back is waited for, so that memory is free, or the failure known, when
- * the reply comes. It comes after everything that can be refused has been looked at, and before the
- * rest is done, which needs nothing any more. */
+ * the reply comes; but with `Prefer: respond-async`, once there is room where it goes. It comes
+ * after everything that can be refused has been looked at, and before the rest is done, which needs
+ * nothing any more. */
 #include <string.h>
 
 #include "compute/export.h"
+#include "protocol/prefer.h"
 #include "server/condition.h"
 #include "server/gate.h"
 #include "server/grid_json.h"
@@ -56,14 +58,9 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
             return r;
         read_only = b;
     }
-    bool host = json_equals(v = json_member(body, "location"), "host");
-    if (json_present(v) && !host && !json_equals(v, "device"))
-        return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
-    if (json_present(v))
-        *ret_host = host;
     *ret_name = name;
     *ret_read_only = read_only;
-    return ERR_OK;
+    return handler_location(body, ret_host, e);
 }
 
 /* A name is the session's business; all else is felt by who uses the array. */
@@ -86,6 +83,7 @@ struct patch {
     struct gate gate;
     double device_ms;   /* that the move took; set before its result */
     _Atomic int result; /* enum err_code, of the move */
+    bool leaves;        /* before the move is done */
 };
 
 static void patch_free(void *state)
@@ -151,7 +149,9 @@ static void apply(struct request *req)
     handle_clear(&p->handle);
     array_unref(p->changed);
     p->changed = NULL;
-    meta_reply_reserved(req, 200, &after, false, &p->meta);
+    if (p->leaves)
+        http_add_header(req, "Preference-Applied", "respond-async");
+    meta_reply_reserved(req, p->leaves ? 202 : 200, &after, false, &p->meta);
 }
 
 /* --- a move --- */
@@ -184,10 +184,14 @@ static void begin_move(struct request *req)
     struct patch *p = req->state;
     struct err e = ERR_INIT;
     struct lease_claim claim = handler_claim(req);
+    p->leaves = prefer_async(http_header(req, "Prefer"));
     gate_arm(&p->gate);
     if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
-        engine_move(p->session->stream, p->handle.array, p->host, move_done, p, &e) != ERR_OK)
+        engine_move(p->session->stream, p->handle.array, p->host,
+                    p->leaves ? handler_work_done : move_done, p, &e) != ERR_OK)
         patch_failed(req, &e);
+    else if (p->leaves)
+        apply(req);
     else
         gate_wait(&p->gate, moved);
 }

@@ -34,6 +34,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_put_member_i64(w, "size", view_size(&a->view));
     json_put_member_i64(w, "nbytes", array_nbytes(a));
     json_put_member_i64(w, "itemsize", (int64_t)dtype_size(a->dtype));
+    json_put_member_i64(w, "alignment", grid_alignment(a->grid, &a->view, dtype_size(a->dtype)));
     grid_json_put(w, a->grid, rank);
     if (h->view_of[0])
         json_put_member_string(w, "view_of", h->view_of);

@@ -298,3 +298,25 @@ def test_memory_is_zeroed(api):
         m = api.create(shape=[100000], dtype="uint8")
         assert not any(api.get(f"/v1/arrays/{m['id']}/data").body)
         api.expect(204, api.delete(f"/v1/arrays/{m['id']}"))
+
+
+@pytest.mark.parametrize("alignment", [1, 64, 256, 4096])
+def test_alignment_is_told_and_kept(api, alignment):
+    """Of padded arrays and of others: of what is made like them, copied, resized."""
+    for name, more in (("plain", {}), ("padded", {"ghost": [1, 2]})):
+        m = api.expect(201, api.post("/v1/arrays", {"name": name, "shape": [6, 5], "dtype": "float32", "alignment": alignment, **more})).json()
+        assert m["alignment"] == alignment and 4 * m["offset"] % alignment == 0
+        made = [api.expect(201, api.post("/v1/arrays", {"like": name})).json(), api.expect(201, api.post(f"/v1/arrays/{name}/copy")).json(),
+                api.expect(201, api.post(f"/v1/arrays/{name}/views", {})).json(), api.meta(name)]
+        assert [x["alignment"] for x in made] == [alignment] * 4
+        api.delete(f"/v1/arrays/{made[2]['id']}")
+        assert api.expect(200, api.post(f"/v1/arrays/{name}/resize", {"shape": [8, 9]})).json()["alignment"] == alignment
+        part = api.expect(201, api.post(f"/v1/arrays/{name}/views", {"index": "1:, 1:"})).json()
+        assert part["alignment"] <= 64 and 4 * part["offset"] % part["alignment"] == 0
+
+
+def test_alignment_unless_given(api):
+    assert api.create(shape=[3])["alignment"] == 64
+    api.create(name="u", data=[1.0, 2.0, 3.0])
+    assert api.expect(201, api.post("/v1/arrays/u/views", {"index": "1:"})).json()["alignment"] == 8
+    assert api.expect(201, api.post("/v1/evaluate", {"expr": "u*2"})).json()["alignment"] == 64

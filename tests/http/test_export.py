@@ -569,3 +569,12 @@ def test_sharing(daemon_with, accounts, tmp_path):
     assert x.socket.recv(1) == b"" and y.socket.recv(1) == b""
     x.drop(), y.drop()
     assert figures(ann)[""] == 0
+
+
+def test_alignment_is_that_of_the_mapping(c):
+    """What has been asked for holds in the memory that others map, small arrays included."""
+    for name, more in (("plain", {}), ("padded", {"ghost": [1]})):
+        m = c.expect(201, c.post("/v1/arrays", {"name": name, "data": [1.0, 2.0, 3.0], "alignment": 4096, **more})).json()
+        assert m["alignment"] == 4096
+        with Export(c, name) as x:
+            assert 8 * x.reply["offset"] % 4096 == 0 and x.array().tolist() == [1, 2, 3]

@@ -6,7 +6,7 @@ import pytest
 from client import JSON, PROBLEM, Contract, ContractError, Reply, Headers
 
 META = {"id": "a-0123456789abcdef0123456789", "name": None, "dtype": "int8", "shape": [2], "strides": [1], "offset": 0,
-        "size": 2, "nbytes": 2, "itemsize": 1, "ghost": [0], "boundary": [[{"type": "none"}] * 2], "spacing": [1],
+        "size": 2, "nbytes": 2, "itemsize": 1, "alignment": 64, "ghost": [0], "boundary": [[{"type": "none"}] * 2], "spacing": [1],
         "references": 1, "session": "s-0123456789abcdef0123456789", "created": "2025-01-02T03:04:05Z",
         "read_only": False, "location": "device", "device": 0}
 PROBLEM_BODY = {"type": "about:blank", "title": "Not found", "status": 404, "code": "not_found", "detail": "no such array"}

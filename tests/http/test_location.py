@@ -530,3 +530,49 @@ def test_a_client_that_goes_while_room_is_made(start):
         c.close()
     assert whole(api, 4)
     api.fails(404, "not_found", api.get("/v1/arrays/b"))
+
+
+# --- made in host memory, moved without waiting ---
+
+def test_made_in_host_memory(api):
+    x = np.arange(12.0).reshape(3, 4)
+    made = [api.expect(201, api.post("/v1/arrays", {"name": "a", "data": x.tolist(), "location": "host"})),
+            api.expect(201, api.request("POST", "/v1/arrays?dtype=float64&shape=3,4&name=b&location=host", x.tobytes(), content_type=OCTETS)),
+            api.expect(201, api.request("PUT", "/v1/arrays/c?location=host", npy_bytes(x), content_type=NPY)),
+            api.expect(201, api.post("/v1/arrays", {"name": "d", "data": x.tolist(), "ghost": [1, 1], "location": "host"}))]
+    assert [r.json()["location"] for r in made] == ["host"] * 4
+    for name in "abcd":
+        assert where(api, name) == "host" and np.array_equal(api.download(name), x)
+    r = api.expect(200, api.put("/v1/arrays/a", {"shape": [3, 4], "fill": 2, "location": "host"})).json()
+    assert r["location"] == "host" and api.info()["host_bytes_in_use"] > 0
+    np.testing.assert_array_equal(api.evaluate("a + b"), x + 2)
+    assert where(api, "a") == "device"
+    r = api.expect(201, api.post("/v1/arrays", {"shape": [2], "location": "device"})).json()
+    assert r["location"] == "device"
+    for body, query, code, status in (({"shape": [2], "location": "disk"}, "", "bad_field", 422), (b"ab", "?dtype=int8&shape=2&location=x", "bad_query", 400),
+                                      ({"shape": [2]}, "?location=host", "bad_query", 400), ({"shape": [2], "name": "b", "location": "host"}, "", "conflict", 409)):
+        n = len(api.list_all("/v1/arrays", "arrays"))
+        send = api.post("/v1/arrays" + query, body) if isinstance(body, dict) else api.request("POST", "/v1/arrays" + query, body, content_type=OCTETS)
+        api.fails(status, code, send)
+        assert len(api.list_all("/v1/arrays", "arrays")) == n
+
+
+def test_no_room_in_host_memory(start):
+    api = start("--host-memory", "1MiB").client()
+    r = api.post("/v1/arrays", {"name": "a", "shape": [1 << 18], "location": "host"})
+    assert r.status in (429, 507), r
+    assert api.list_all("/v1/arrays", "arrays") == []
+    held(api, 0, 0)
+
+
+def test_moved_without_waiting(api):
+    x = np.random.default_rng(2).random(N)
+    api.upload(x, "u")
+    for location in ("host", "device"):
+        r = api.expect(202, api.patch("/v1/arrays/u", {"location": location, "spacing": [2]}, headers={"Prefer": "respond-async"}))
+        assert r.headers["Preference-Applied"] == "respond-async" and f" {api.device};dur=" not in r.headers["Server-Timing"]
+        assert r.json()["spacing"] == [2] and np.array_equal(api.download("u"), x)
+        assert where(api, "u") == location
+    # nothing to wait for
+    r = api.expect(200, api.patch("/v1/arrays/u", {"location": "device"}, headers={"Prefer": "respond-async"}))
+    assert "Preference-Applied" not in r.headers

@@ -159,6 +159,13 @@ static void descriptions(void **state)
     struct err e = ERR_INIT;
     grid_init(&g, 2);
     assert_true(grid_is_plain(&g));
+    g.alignment = 4096;
+    assert_false(grid_is_plain(&g));
+    const struct view at_0 = {.rank = 2}, at_72 = {.rank = 2, .offset = 9};
+    assert_int_equal(grid_alignment(&g, &at_0, 8), 4096);
+    assert_int_equal(grid_alignment(&g, &at_72, 8), 8);
+    assert_int_equal(grid_alignment(NULL, &at_0, 8), GRID_ALIGNMENT);
+    g.alignment = GRID_ALIGNMENT;
     g.ghost[1] = 3;
     assert_false(grid_is_plain(&g));
     assert_true(grid_has_ghosts(&g) && !grid_has_ghosts(NULL));

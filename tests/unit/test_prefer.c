@@ -53,8 +53,33 @@ static void waits(void **state)
     }
 }
 
+static void not_waiting_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        bool async;
+    } cases[] = {
+        {NULL, false},
+        {"", false},
+        {"wait=10", false},
+        {"respond-async", true},
+        {"Respond-Async ; x=1", true},
+        {"wait=10, respond-async", true},
+        {"x=\"respond-async\"", false},
+        {"respond-asynchronously", false},
+        {"respond", false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (prefer_async(cases[i].value) != cases[i].async)
+            fail_msg("%s", cases[i].value);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(waits)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits),
+        cmocka_unit_test(not_waiting_is_found),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
