@@ -63,6 +63,9 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
                                             {"tgamma", "gamma"},
                                             {"vdot", "dot"},
                                             {"vecdot", "dot"}};
+    if (!strcmp(name, "fill_ghost"))
+        return expr_err(x, node, e, ERR_UNKNOWN_OPERATION,
+                        "fill_ghost(name) is a statement of its own, and nothing in an expression");
     const char *best = NULL;
     size_t distance = strlen(name) < 4 ? 2 : 3; /* strictly nearer than this */
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -73,6 +76,8 @@ enum err_code call_unknown(const struct expr *x, uint32_t node, struct err *e)
     for (int i = 0; i < OP_COUNT + FUNC_COUNT; i++) {
         const char *known = i < OP_COUNT ? op_table[i].name : func_table[i - OP_COUNT].name;
         size_t d = edit_distance(name, known);
+        if (d > 1 && strlen(name) >= 3 && !strncmp(known, name, strlen(name)))
+            d = 1; /* its beginning */
         if (d < distance) {
             best = known;
             distance = d;

@@ -103,6 +103,8 @@ static enum err_code refuse(struct checker *c, uint32_t place, enum op op, enum 
         hint = ": use ^ or logical_xor";
     else if (t == DT_BOOL && op == OP_NEGATIVE)
         hint = ": use ~ or logical_not";
+    else if (dtype_kind(t) >= KIND_FLOAT && op == OP_BITWISE_XOR)
+        hint = ": it takes integers or booleans; a power is x ** y";
     else if (dtype_kind(t) >= KIND_FLOAT && op_table[op].rule == RULE_INTEGRAL)
         hint = ": it takes integers or booleans";
     else if (dtype_kind(t) >= KIND_FLOAT && op_table[op].rule == RULE_SHIFT)
@@ -380,12 +382,13 @@ enum err_code ops_astype_call(struct checker *c, const struct call *call, struct
     if (!name)
         return expr_err(c->x, call->param[1], c->e, ERR_BAD_DTYPE,
                         "astype() takes a dtype's name, as in astype(x, \"float32\")");
-    int t = dtype_from_name(name, strlen(name));
-    if (t < 0)
-        return expr_err(c->x, call->param[1], c->e, ERR_BAD_DTYPE, "no dtype is called '%s'", name);
+    enum dtype t;
+    enum err_code code = dtype_read(name, strlen(name), &t, c->e);
+    if (code != ERR_OK)
+        return check_place(c, call->param[1], code);
     TRY(check_value(c, call->param[0], &x));
     uint32_t id;
-    TRY(ops_astype(c, &x, (enum dtype)t, call->node, &id));
+    TRY(ops_astype(c, &x, t, call->node, &id));
     *ret = cval_typed(id, call->node);
     return ERR_OK;
 }

@@ -91,6 +91,22 @@ static enum err_code arg_extremum(struct checker *c, const struct call *call,
     return rank ? graph_view(c, r->place, *ret, &(struct affine){0}, rank, shape, ret) : ERR_OK;
 }
 
+/* min(x, y), of somebody who thinks of Python's, is told of minimum(). */
+static enum err_code axes_param(struct checker *c, const struct call *call, enum func func,
+                                int rank, uint32_t *ret)
+{
+    enum err_code code = check_axes(c, call->param[1], rank, ret);
+    if (code != ERR_BAD_AXIS || (func != FUNC_MIN && func != FUNC_MAX))
+        return code;
+    const struct expr_node *n = &c->x->nodes[call->param[1]];
+    if (n->kind == EXPR_LIST || (n->kind == EXPR_LITERAL && n->lit.kind == LIT_INT))
+        return code;
+    return expr_err(
+        c->x, call->param[1], c->e, code,
+        "axis must be an integer; %s of two arrays, element by element, is %simum(x, y)",
+        call->name, call->name);
+}
+
 enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
                           struct cval *ret)
 {
@@ -101,7 +117,7 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     TRY(ops_typed(c, &v, &x));
     uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
-    TRY(check_axes(c, call->param[1], c->t->nodes[x].rank, &r.axes));
+    TRY(axes_param(c, call, func, c->t->nodes[x].rank, &r.axes));
     if (r.axes == 0) /* nothing is left of the reduction */
         TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &r.keepdims));

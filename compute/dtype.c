@@ -46,6 +46,82 @@ int dtype_from_name(const char *name, size_t n)
     return -1;
 }
 
+/* What NumPy, C or Rust call it. NULL: nobody does. */
+static const char *meant(const char *name, size_t n)
+{
+    static const char *const others[][2] = {{"?", "bool"},
+                                            {"bool_", "bool"},
+                                            {"b", "int8"},
+                                            {"byte", "int8"},
+                                            {"h", "int16"},
+                                            {"short", "int16"},
+                                            {"i", "int32"},
+                                            {"intc", "int32"},
+                                            {"int", "int64"},
+                                            {"int_", "int64"},
+                                            {"intp", "int64"},
+                                            {"l", "int64"},
+                                            {"q", "int64"},
+                                            {"long", "int64"},
+                                            {"longlong", "int64"},
+                                            {"B", "uint8"},
+                                            {"ubyte", "uint8"},
+                                            {"H", "uint16"},
+                                            {"ushort", "uint16"},
+                                            {"I", "uint32"},
+                                            {"uintc", "uint32"},
+                                            {"uint", "uint64"},
+                                            {"uintp", "uint64"},
+                                            {"L", "uint64"},
+                                            {"Q", "uint64"},
+                                            {"ulong", "uint64"},
+                                            {"ulonglong", "uint64"},
+                                            {"e", "float16"},
+                                            {"half", "float16"},
+                                            {"bf16", "bfloat16"},
+                                            {"f", "float32"},
+                                            {"f32", "float32"},
+                                            {"single", "float32"},
+                                            {"d", "float64"},
+                                            {"f64", "float64"},
+                                            {"float", "float64"},
+                                            {"float_", "float64"},
+                                            {"double", "float64"},
+                                            {"F", "complex64"},
+                                            {"csingle", "complex64"},
+                                            {"D", "complex128"},
+                                            {"cdouble", "complex128"},
+                                            {"complex", "complex128"},
+                                            {"complex_", "complex128"}};
+    if (n && strchr("<>=|", *name)) /* the byte order, which is nobody's business here */
+        name++, n--;
+    for (int t = 0; t < DT_COUNT; t++)
+        if (strlen(table[t].npy) == n && !memcmp(table[t].npy, name, n))
+            return table[t].name;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strlen(others[i][0]) == n && !memcmp(others[i][0], name, n))
+            return others[i][1];
+    return NULL;
+}
+
+enum err_code dtype_read(const char *name, size_t n, enum dtype *ret, struct err *e)
+{
+    int t = dtype_from_name(name, n);
+    if (t >= 0) {
+        *ret = (enum dtype)t;
+        return ERR_OK;
+    }
+    const char *hint = meant(name, n);
+    char all[DT_COUNT * 12] = "";
+    for (t = 0; t < DT_COUNT; t++) {
+        strcat(all, t ? " " : "");
+        strcat(all, table[t].name);
+    }
+    return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.*s\"%s%s%s; they are %s",
+                   (int)(n < 60 ? n : 60), name, hint ? ": did you mean \"" : "", hint ? hint : "",
+                   hint ? "\"?" : "", all);
+}
+
 /* The smallest real float that int/uint of this size promotes to with a float of its size or less:
  * 8 bits fit float16, 16 bits float32, more float64. */
 static enum dtype float_for_integer(enum dtype integer, enum dtype f)

@@ -77,6 +77,8 @@ static inline bool dtype_is_half(enum dtype t)
 
 /* The type called `name` (n bytes long), or -1. */
 int dtype_from_name(const char *name, size_t n);
+/* The same; ERR_BAD_DTYPE with the names there are, and the one that NumPy's own means. */
+enum err_code dtype_read(const char *name, size_t n, enum dtype *ret, struct err *e) must_check;
 
 /* The type both convert to. bfloat16 with float16 is float32 (ml_dtypes). Never fails. */
 enum dtype dtype_promote(enum dtype a, enum dtype b);

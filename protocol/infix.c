@@ -407,6 +407,12 @@ static const struct binary *binary_at(const struct parser *p)
     return NULL;
 }
 
+static bool is_bitwise(const struct parser *p, uint32_t node)
+{
+    const struct expr_node *n = &p->x->nodes[node];
+    return n->kind == EXPR_CALL && !strncmp(n->name, "bitwise_", strlen("bitwise_"));
+}
+
 static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
 {
     uint32_t left = EXPR_NOWHERE, right = EXPR_NOWHERE;
@@ -415,7 +421,10 @@ static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
     const struct binary *b;
     while (!err && (b = binary_at(p)) && b->prec >= min_prec) {
         if (b->prec == PREC_COMPARE && compared)
-            return bad(p, "comparisons do not chain: write (a < b) & (b < c)");
+            return bad(p, is_bitwise(p, right)
+                              ? "& | ^ bind closer than comparisons, which need brackets beside "
+                                "them: write (a < b) & (b < c)"
+                              : "comparisons do not chain: write (a < b) & (b < c)");
         compared = b->prec == PREC_COMPARE;
         long offset = p->tok.offset;
         err = advance(p);

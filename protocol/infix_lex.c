@@ -175,7 +175,8 @@ static enum err_code foreign(struct infix_lex *l)
         {"||", "write | for \"or\" (with brackets around comparisons)"},
         {"!", "write ~ for \"not\", != for \"not equal\""},
         {"?", "write where(condition, x, y)"},
-        {"@", "there is no @ operator: write dot(x, y) or sum(x*y)"},
+        {"@", "there is no @ operator and no product of matrices: dot(x, y) is that of vectors; "
+              "small matrices: sum(x[:, :, None]*y[None], axis=1)"},
         {";", "one expression at a time: \"let\" and statements are lists"},
         {"#", "comments have no place in an expression"},
         {"$", "'$' has no place in an expression"},

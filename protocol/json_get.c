@@ -126,6 +126,17 @@ static enum err_code wrong_kind(struct json v, struct err *e, const char *wanted
                     names[json_kind(v)]);
 }
 
+static enum err_code unknown_member(struct json c, const char *const *allowed, size_t n,
+                                    struct err *e)
+{
+    char all[600] = "";
+    for (size_t i = 0, len = 0; i < n && len < sizeof all; i++)
+        len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", i ? ", " : ": there are ",
+                                allowed[i]);
+    return json_err(c, e, ERR_UNKNOWN_FIELD, "there is no member \"%.100s\" here%s", json_key(c),
+                    n ? all : ", nor any other");
+}
+
 enum err_code json_check_members(struct json v, const char *const *allowed, size_t n, struct err *e)
 {
     if (json_kind(v) != JSON_OBJECT)
@@ -135,8 +146,7 @@ enum err_code json_check_members(struct json v, const char *const *allowed, size
         while (k < n && strcmp(allowed[k], json_key(c)) != 0)
             k++;
         if (k == n)
-            return json_err(c, e, ERR_UNKNOWN_FIELD, "there is no member \"%.100s\" here",
-                            json_key(c));
+            return unknown_member(c, allowed, n, e);
     }
     return ERR_OK;
 }
@@ -399,9 +409,8 @@ enum err_code json_get_dtype(struct json v, enum dtype *ret, struct err *e)
     if (json_kind(v) != JSON_STRING)
         return json_err(v, e, ERR_BAD_DTYPE, "a dtype is text such as \"float32\"");
     const char *p = json_text(v, &n);
-    int t = dtype_from_name(p, n);
-    if (t < 0)
-        return json_err(v, e, ERR_BAD_DTYPE, "there is no dtype \"%.60s\"", p);
-    *ret = (enum dtype)t;
+    struct err inner = ERR_INIT;
+    if (dtype_read(p, n, ret, &inner) != ERR_OK)
+        return json_err(v, e, ERR_BAD_DTYPE, "%s", inner.message);
     return ERR_OK;
 }

@@ -80,8 +80,8 @@ static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, str
     /* The handle may have changed while the body was on its way. */
     _cleanup_handle_ struct handle now = {0};
     enum err_code c = handler_find(s->req, s->session, s->target.id, &now, e);
-    if (!c && now.read_only)
-        c = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    if (!c)
+        c = handler_writable(&now, e);
     if (!c && !array_same_elements(now.array, s->target.array))
         c = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
     if (!c)

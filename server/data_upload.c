@@ -290,11 +290,10 @@ static enum err_code read_query(struct upload_sink *s, struct err *e)
 {
     const char *dtype = http_query(s->req, "dtype"), *shape = http_query(s->req, "shape");
     if (dtype) {
-        int t = dtype_from_name(dtype, strlen(dtype));
-        if (t < 0)
-            return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.64s\"", dtype);
+        enum err_code code = dtype_read(dtype, strlen(dtype), &s->dtype, e);
+        if (code != ERR_OK)
+            return code;
         s->typed = true;
-        s->dtype = (enum dtype)t;
     }
     if (shape) {
         int64_t *extents = arena_alloc_array(s->req->arena, MAX_RANK, sizeof *extents);

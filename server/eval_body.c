@@ -163,8 +163,9 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     b->region = b->out.array->view;
-    if (b->out.read_only)
-        return json_err(out, e, ERR_READ_ONLY, "the array is read-only");
+    c = handler_writable(&b->out, &inner);
+    if (c)
+        return json_err(out, e, c, "%s", inner.message);
     if (!json_given(index))
         return ERR_OK;
     c = json_get_string(index, &text, &n, e);

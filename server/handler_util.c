@@ -174,6 +174,9 @@ enum err_code handler_writable(const struct handle *h, struct err *e)
 {
     if (!h->read_only)
         return ERR_OK;
+    if (h->reads_of)
+        return err_set(e, ERR_FORBIDDEN, "the array is %s's, who shares it with you for reading",
+                       h->reads_of);
     return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
 }
 

@@ -98,12 +98,13 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     const char *text = http_query(req, "dtype");
     if (!text)
         return ERR_OK;
-    int t = dtype_from_name(text, strlen(text));
-    if (t < 0)
-        return err_set(e, ERR_BAD_DTYPE, "there is no dtype \"%.64s\"", text);
-    if (t != (int)a->dtype)
+    enum dtype t;
+    enum err_code code = dtype_read(text, strlen(text), &t, e);
+    if (code != ERR_OK)
+        return code;
+    if (t != a->dtype)
         return err_set(e, ERR_DTYPE_MISMATCH, "the array is %s, the data are said to be %s",
-                       dtype_name(a->dtype), dtype_name((enum dtype)t));
+                       dtype_name(a->dtype), dtype_name(t));
     return ERR_OK;
 }
 
@@ -160,8 +161,8 @@ void data_put(struct request *req)
         c = data_format_of(req, &format, &e);
     if (!c)
         c = handler_array(req, LEASE_WRITE, &s, &h, &e);
-    if (!c && h.read_only)
-        c = err_set(&e, ERR_READ_ONLY, "the array is read-only");
+    if (!c)
+        c = handler_writable(&h, &e);
     if (!c)
         c = check_dtype(req, h.array, &e);
     if (!c)

@@ -35,7 +35,8 @@ struct handle {
     char session[ID_SIZE]; /* the session that owns it */
     char view_of[ID_SIZE]; /* the array it was made from, while that exists; else "" */
     bool read_only;        /* no writes: it is marked, or what it is a view of is */
-    bool shared;           /* another principal's, who shares it (share.h) */
+    bool shared;           /* another principal's, who shares it (share.h), */
+    const char *reads_of;  /* for reading only: whose it is; else NULL */
     int64_t created_us;    /* microseconds since 1970 */
     int64_t restored_us;   /* 0, or: it came back from a snapshot of that time (state.h) */
     uint64_t seq;          /* order of creation */

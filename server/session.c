@@ -131,8 +131,11 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
 {
     int n_devices = engine_device_count(t->engine);
     if (spec->device < SESSION_ANY_DEVICE || spec->device >= n_devices)
-        return err_field(e, ERR_BAD_FIELD, "/device", "there is no device %d, only %d: 0%s",
-                         spec->device, n_devices, n_devices > 1 ? " and up" : "");
+        return n_devices == 1 ? err_field(e, ERR_BAD_FIELD, "/device",
+                                          "there is no device %d: the only one is 0", spec->device)
+                              : err_field(e, ERR_BAD_FIELD, "/device",
+                                          "there is no device %d: they are 0 to %d", spec->device,
+                                          n_devices - 1);
     struct node *n = mem_calloc(1, sizeof *n);
     if (!n)
         return err_oom(e);

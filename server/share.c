@@ -230,6 +230,7 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
     }
     ret->shared = true;
     ret->read_only |= !write;
+    ret->reads_of = write ? NULL : owner->name;
     return ERR_OK;
 }
 

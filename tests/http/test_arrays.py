@@ -19,7 +19,7 @@ def test_metadata_is_complete(api):
     del m["created"], m["id"]
     none = [{"type": "none"}, {"type": "none"}]
     assert m == {"name": "u", "dtype": "complex64", "shape": [2, 0, 3], "strides": m["strides"], "offset": 0,
-                 "size": 0, "nbytes": 0, "itemsize": 8, "ghost": [0, 0, 0], "boundary": [none] * 3,
+                 "size": 0, "nbytes": 0, "itemsize": 8, "alignment": 64, "ghost": [0, 0, 0], "boundary": [none] * 3,
                  "spacing": [1, 1, 1], "references": 1, "session": session, "read_only": False,
                  "location": "device", "device": 0}
 

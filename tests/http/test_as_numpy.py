@@ -84,3 +84,40 @@ def test_numbers_beyond_float64(api, path, body, pointer):
     assert json.loads(api.post("/v1/evaluate", {"expr": "1e999"}).body)["value"] == "Infinity"  # Python's
 
 
+DTYPES = {"float": "float64", "double": "float64", "f4": "float32", "<f8": "float64", "int": "int64", "i2": "int16", "u1": "uint8", "?": "bool",
+          "half": "float16", "complex": "complex128", "c16": "complex128", "bf16": "bfloat16", "uint": "uint64", "Float32": None, "object": None, "": None}
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes_that_are_called_otherwise(api, name):
+    """The message has all names, and the one that NumPy's means."""
+    api.upload(F, name="f")
+    replies = [api.post("/v1/arrays", {"shape": [2], "dtype": name}), api.post("/v1/evaluate", {"expr": "f", "dtype": name}),
+               api.post("/v1/evaluate", {"expr": f"astype(f, '{name}')"}), api.post("/v1/arrays/f/views", {"dtype": name})]
+    if name not in ("?", "<f8"):
+        replies.append(api.request("POST", f"/v1/arrays?dtype={name}&shape=2", b"ab", content_type="application/octet-stream"))
+        replies.append(api.request("PUT", f"/v1/arrays/f/data?dtype={name}", b"ab", content_type="application/octet-stream"))
+    for r in replies:
+        detail = api.fails(422, "bad_dtype", r)["detail"]
+        assert all(t in detail for t in api.info()["dtypes"])
+        assert ("did you mean" in detail) == (DTYPES[name] is not None)
+        assert DTYPES[name] is None or f'did you mean "{DTYPES[name]}"?' in detail
+
+
+@pytest.mark.parametrize("path, body, code, words", [
+    ("/v1/sessions", {"device": 9}, "bad_field", ["there is no device 9", "the only one is 0"]),
+    ("/v1/evaluate", {"expr": "f @ f"}, "bad_expression", ["no product of matrices", "vectors", "sum("]),
+    ("/v1/evaluate", {"expr": "min(f, 2*f)"}, "bad_axis", ["minimum(x, y)"]), ("/v1/evaluate", {"expr": "max(f, 0.5)"}, "bad_axis", ["maximum(x, y)"]),
+    ("/v1/evaluate", {"expr": "f^2"}, "dtype_mismatch", ["x ** y"]),
+    ("/v1/evaluate", {"expr": "f>0 & f<1"}, "bad_expression", ["(a < b) & (b < c)", "brackets"]),
+    ("/v1/evaluate", {"expr": "0 < f < 1"}, "bad_expression", ["do not chain"]),
+    ("/v1/evaluate", {"expr": "lapl(f)"}, "unknown_operation", ["did you mean 'laplacian'?"]),
+    ("/v1/evaluate", {"expr": "cumulative(f)"}, "unknown_operation", ["did you mean 'cumulative_sum'?"]),
+    ("/v1/evaluate", {"expr": "fill_ghost(f)"}, "unknown_operation", ["a statement of its own"]),
+    ("/v1/programs", {"program": ["f += 1"]}, "unknown_field", ['no member "program"', "body"]),
+    ("/v1/arrays/f/fill_ghost", {"x": 1}, "unknown_field", ['no member "x" here, nor any other'])])
+def test_messages_name_the_way_out(api, path, body, code, words):
+    api.upload(F, name="f")
+    detail = api.fails(422, code, api.post(path, body))["detail"]
+    for w in words:
+        assert w in detail

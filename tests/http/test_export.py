@@ -547,7 +547,7 @@ def test_sharing(daemon_with, accounts, tmp_path):
     url = f"/v1/arrays/{a}/export"
     bob.fails(404, "not_found", bob.post(url, {"mode": "read"}))
     ann.expect(201, ann.post("/v1/arrays/a/shares", {"principal": "bob", "access": "read"}))
-    bob.fails(409, "read_only", bob.post(url, {"mode": "write"}))
+    bob.fails(403, "forbidden", bob.post(url, {"mode": "write"}))
     x, y = Export(bob, a), Export(bob, a, take=False)
     eve.fails(404, "not_found", eve.delete(f"/v1/arrays/{a}/lease", headers=x.lease))
     assert np.array_equal(x.array(), DATA)

@@ -209,7 +209,7 @@ def test_a_shared_array(two_with):
     bob.fails(404, "not_found", post(bob, "x = 1", bind={"x": u["id"]}))
     assert ann.post("/v1/arrays/u/shares", {"principal": "bob", "access": "read"}).status in (200, 201)
     assert got(bob, do(bob, "t = x + 1", bind={"x": u["id"]}, inline=True)["t"]).tolist() == [1, 1, 1]
-    bob.fails(409, "read_only", post(bob, "x = 1", bind={"x": u["id"]}))
+    bob.fails(403, "forbidden", post(bob, "x = 1", bind={"x": u["id"]}))
     assert ann.post("/v1/arrays/u/shares", {"principal": "bob", "access": "write"}).status in (200, 201)
     do(bob, "x = 5", bind={"x": u["id"]})
     assert ann.download("u").tolist() == [5, 5, 5]

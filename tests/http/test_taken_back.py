@@ -90,7 +90,7 @@ def test_a_job_that_only_reads_goes_on_where_writing_is_forbidden(two):
     share(ann, "u", "read", status=200)
     before = ann.download("u")
     r = ended(bob, writes)
-    assert (r["state"], r["error"]["status"]) == ("failed", 409)
+    assert (r["state"], r["error"]["status"]) == ("failed", 403)
     np.testing.assert_array_equal(ann.download("u"), before)
     step = job(bob, reads)["step"]
     until(lambda: job(bob, reads)["step"] > step)
@@ -187,7 +187,7 @@ def test_an_upload_ends_with_its_share(two_with, accounts):
     u = ann.upload(np.zeros(1000), "u")["id"]
     share(ann, "u", "write")
     data = np.ones(1000).tobytes()
-    for access, status in (("read", 409), (None, 404)):
+    for access, status in (("read", 403), (None, 404)):
         up = Raw(ann, accounts.token["bob"], "PUT", f"/v1/arrays/{u}/data", data, sent=100, kind=OCTETS)
         until(lambda: bob.info()["principal"]["quotas"]["requests"]["used"] == 2)
         share(ann, "u", access, status=200) if access else give_back(ann, "u")
