@@ -30,6 +30,22 @@ def test_there_are_commands():
     assert sum(len(blocks(page)) for page in PAGES) >= 10
 
 
+def curl_and_shell(line):
+    if line.startswith("curl "):
+        return [line.replace("curl ", "curl -sS --fail-with-body --max-time 60 ", 1), "echo"]
+    if line.startswith("python3 "):  # the one that has NumPy
+        return [line.replace("python3", shlex.quote(sys.executable), 1)]
+    return [line.replace("$(curl ", "$(curl -sS --fail-with-body --max-time 60 ")]
+
+
+def run_script(page, script, daemon, folder, bin_folder):
+    text = "\n".join(["set -euo pipefail", *script]).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    text = text.replace("http://localhost:7411/", f"http://{daemon.host}:{daemon.port}/")
+    text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
+    done = subprocess.run(["bash", "-x", "-c", text], cwd=folder, capture_output=True, text=True, timeout=120, env=with_cli(bin_folder))
+    assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
 def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
     environment = {}
@@ -37,7 +53,7 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
         environment = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
     daemon = daemon_with("--listen", f"{ADDRESS[:-4]}0", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export",
                          environment={**environment, "XDG_CACHE_HOME": str(tmp_path)})
-    script = ["set -euo pipefail"]
+    script = []
     for line in "".join(blocks(page)).splitlines():
         if line.startswith("./deploy/"):
             path = REPO / line.split()[0]
@@ -48,18 +64,25 @@ def test_commands(page, daemon_with, tmp_path, tmp_path_factory):
             subprocess.run([find_binary(), *line.split()[1:]], cwd=tmp_path, check=True, timeout=60)
         elif line.startswith("./build/server/arrayd"):
             start(line.split()[1:], daemon_with, tmp_path, environment)
-        elif line.startswith("curl "):
-            script.append(line.replace("curl ", "curl -sS --fail-with-body --max-time 60 ", 1))
-            script.append("echo")
-        elif line.startswith("python3 "):  # the one that has NumPy
-            script.append(line.replace("python3", shlex.quote(sys.executable), 1))
         else:
-            script.append(line.replace("$(curl ", "$(curl -sS --fail-with-body --max-time 60 "))
-    text = "\n".join(script).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
-    text = text.replace(" -w '%{http_code}\\n' ", " -w '%{http_code}\\n' -o /dev/null ")
-    done = subprocess.run(["bash", "-x", "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-                          env=with_cli(tmp_path_factory.mktemp("bin")))
-    assert done.returncode == 0, f"{page}:\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+            script += curl_and_shell(line)
+    run_script(page, script, daemon, tmp_path, tmp_path_factory.mktemp("bin"))
+
+
+def test_one_page_after_the_other(daemon_with, tmp_path, tmp_path_factory):
+    """Somebody reads on where README says, with one daemon: no page's names are in another's way. What
+    wants options of the daemon's own is left out."""
+    folder, bin_folder = tmp_path, tmp_path_factory.mktemp("bin")
+    daemon = daemon_with("--backend", "cpu", "--state-dir", tmp_path / "state", "--listen", f"{ADDRESS[:-4]}0", "--listen",
+                         f"unix:{tmp_path}/arrayd.sock", "--allow-export")
+    pages = ["README.md", *re.findall(r"\]\((docs/\w+\.md)\)", (REPO / "README.md").read_text())]
+    pages = list(dict.fromkeys(pages))
+    assert set(pages) == set(PAGES)
+    for page in pages:
+        lines = "".join(blocks(page)).splitlines()
+        run_script(page, [x for line in lines if not line.startswith("./") for x in curl_and_shell(line)], daemon, folder, bin_folder)
+        if page in PYTHON:
+            run_python(page, daemon, folder)
 
 
 CONSOLE = [(page, command, expected) for page in PAGES
@@ -83,16 +106,23 @@ def test_examples_are_what_is_answered(daemon, page, command, expected):
 PYTHON = [page for page in PAGES if re.search(r"^```python$", (REPO / page).read_text(), re.M)]
 
 
+def program_of(page):
+    return "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
+
+
+def run_python(page, daemon, folder):
+    text = program_of(page).replace(ADDRESS, f"{daemon.host}:{daemon.port}")
+    done = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(REPO / "clients/python/src")})
+    assert done.returncode == 0, f"{page}: {done.stderr[-3000:]}"
+
+
 @pytest.mark.parametrize("page", PYTHON)
 def test_worked_examples(page, daemon, daemon_with, api, tmp_path):  # api: what the example made is deleted
     """The ```python blocks of a page are one program."""
-    text = "".join(re.findall(r"^```python\n(.*?)^```$", (REPO / page).read_text(), re.M | re.S))
-    if "arrayd.sock" in text:
+    if "arrayd.sock" in program_of(page):
         daemon_with("--backend", "cpu", "--listen", f"unix:{tmp_path}/arrayd.sock", "--allow-export")
-    text = text.replace(ADDRESS, f"{daemon.host}:{daemon.port}")
-    done = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "PYTHONPATH": str(REPO / "clients/python/src")})
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_python(page, daemon, tmp_path)
 
 
 def start(options, daemon_with, folder, environment):
