@@ -178,6 +178,7 @@ struct sync {
     pthread_mutex_t lock;    /* held while the request is woken */
     struct request *req;     /* NULL: it has ended */
     struct session *session; /* the request's reference */
+    size_t left;             /* streams that have work; under the lock, like */
     enum err_code result;
     double device_ms;
 };
@@ -204,9 +205,9 @@ static void sync_done(void *user, enum err_code result, double device_ms)
 {
     struct sync *y = user;
     pthread_mutex_lock(&y->lock);
-    y->result = result;
-    y->device_ms = device_ms;
-    if (y->req)
+    y->result = y->result == ERR_OK ? result : y->result;
+    y->device_ms = device_ms > y->device_ms ? device_ms : y->device_ms;
+    if (--y->left == 0 && y->req)
         http_wake(y->req);
     pthread_mutex_unlock(&y->lock);
     sync_unref(y);
@@ -241,7 +242,9 @@ void session_sync_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    atomic_init(&y->refs, 2);
+    struct engine_stream *streams[SESSION_STREAMS];
+    y->left = session_streams(s, streams);
+    atomic_init(&y->refs, 1 + (uint32_t)y->left);
     pthread_mutex_init(&y->lock, NULL); /* cannot fail here */
     y->req = req;
     y->session = s;
@@ -249,5 +252,6 @@ void session_sync_post(struct request *req)
     req->state_free = sync_free;
     http_may_end(req, NULL);
     http_wait(req, sync_reply);
-    engine_sync(s->stream, sync_done, y);
+    for (size_t i = 0, n = y->left; i < n; i++)
+        engine_sync(streams[i], sync_done, y);
 }

@@ -296,6 +296,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
             c->refused = true; /* closed for want of memory: no mistake of the client's */
         return NULL;
     }
+    q->r.connection = c->number;
     atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
     atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
     atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
@@ -396,6 +397,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         }
         pthread_mutex_init(&c->lock, NULL);
         c->listener = l;
+        c->number = atomic_fetch_add(&h->connections_ever, 1) + 1;
         c->fd = info->connect_fd;
         c->opened = http_now();
         if (!l->unix_path) {

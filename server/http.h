@@ -72,6 +72,7 @@ struct request {
     size_t body_len;
     int64_t content_length;      /* of a streamed body, -1 when chunked */
     char id[40];                 /* X-Request-Id */
+    uint64_t connection;         /* that it came over: a number, never 0, that none has again */
     struct principal *principal; /* who asks (server/auth.h); NULL: the route is open to all */
     uint8_t token[32];           /* auth.c's: what let it in, by its hash, */
     _Atomic uint64_t edition;    /* and the accounts that last did */

@@ -55,6 +55,7 @@ enum phase {
 struct conn {
     struct conn *prev, *next; /* http->conns, under http->lock */
     struct listener *listener;
+    uint64_t number; /* request.connection */
     int fd;
     bool excess;                    /* past max_connections */
     bool crowded, turned_away;      /* past max_connections_per_address, and its reserve */
@@ -194,6 +195,7 @@ struct http {
     int n_workers;
 
     _Atomic int64_t connections, in_flight, suspended, orphans;
+    _Atomic uint64_t connections_ever;
     _Atomic int inside;         /* callbacks running */
     _Atomic bool cutting;       /* stopping, and the time to drain is over */
     _Atomic uint64_t last_conn; /* who began a request last, and when (ns): other traffic */

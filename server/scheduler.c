@@ -351,6 +351,16 @@ struct sched_lane *sched_lane_ref(struct sched_lane *l)
     return l;
 }
 
+bool sched_lane_is_busy(const struct sched_lane *l)
+{
+    pthread_mutex_lock(&l->sched->lock);
+    bool busy = l->out.n_turns || l->out.n_tasks;
+    for (const struct sched_turn *t = l->flow->waiting; t && !busy; t = t->next)
+        busy = t->lane == l;
+    pthread_mutex_unlock(&l->sched->lock);
+    return busy;
+}
+
 static void free_all(struct sched *s)
 {
     for (int i = 0; i < s->config.n_devices; i++)

@@ -47,6 +47,8 @@ enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, in
 extern const struct work_watch sched_watch;
 struct sched_lane *sched_lane_ref(struct sched_lane *l); /* returns l */
 void sched_lane_unref(struct sched_lane *l);             /* NULL allowed */
+/* Turns of it are out, or waited for, or its stream has work that is not done. */
+bool sched_lane_is_busy(const struct sched_lane *l);
 
 /* Belongs to who asks: zeroed, with come and user set, before the first ask. */
 struct sched_turn {

@@ -4,7 +4,7 @@
  * Expiry: a session with a time to live dies when nobody holds it and its last request lies that
  * long back. A thread of the table's own sleeps until the earliest such moment; look-ups check too,
  * so that an expired session is never served, however late the thread is. */
-#include "server/session.h"
+#include "server/session_int.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -19,35 +19,6 @@
 #include "server/auth.h"
 #include "server/http.h"
 #include "server/scheduler.h"
-#include "server/table.h"
-
-struct node {
-    struct session s; /* first: a session is its node */
-    _Atomic uint32_t refs;
-    _Atomic uint32_t resting; /* references among them that do not keep it from expiring */
-    struct sched *sched;      /* the table's */
-    const _Atomic uint32_t *weight;
-    double last_used; /* seconds, monotonic; under the table's lock */
-    struct node *prev, *next;
-    UT_hash_handle hh;
-};
-
-struct sessions {
-    struct engine *engine;
-    struct session_limits limits;
-    struct handles *handles;
-    struct account *owner;
-    const _Atomic uint32_t *weight;
-
-    pthread_mutex_t lock; /* all below, and the most of sessions */
-    struct node *by_id;
-    struct node *list;
-    struct node *dflt;
-    uint64_t next_seq;
-    pthread_cond_t changed; /* a session that may expire came, or the end */
-    bool closed;            /* nothing is added any more; the sweeper has ended, or is about to */
-    pthread_t sweeper;
-};
 
 static double now_s(void)
 {
@@ -58,7 +29,7 @@ static double now_s(void)
 
 struct session *session_ref(struct session *s)
 {
-    atomic_fetch_add_explicit(&((struct node *)s)->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&node_of(s)->refs, 1, memory_order_relaxed);
     return s;
 }
 
@@ -73,45 +44,37 @@ static void session_stream_free(struct session_stream *b)
 
 void session_unref(struct session *s)
 {
-    if (!s || atomic_fetch_sub_explicit(&((struct node *)s)->refs, 1, memory_order_acq_rel) != 1)
+    struct node *n = s ? node_of(s) : NULL;
+    if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1)
         return;
+    s = &n->s;
+    for (uint32_t i = 1; i < atomic_load(&n->n_sides); i++)
+        session_side_free(n->sides[i]);
     handle_space_free(s->handles);
     session_stream_free(atomic_load(&s->background));
-    engine_stream_unref(s->stream);
     account_unref(s->account);
-    sched_lane_unref(s->lane);
-    mem_free(s);
+    session_side_free(s);
 }
 
 void session_rest(struct session *s, bool rests)
 {
-    struct node *n = (struct node *)s;
+    struct node *n = node_of(s);
     if (rests)
         atomic_fetch_add(&n->resting, 1);
     else
         atomic_fetch_sub(&n->resting, 1);
 }
 
-/* *ret: untouched without a scheduler. */
-static enum err_code make_lane(struct sched *sched, const _Atomic uint32_t *weight,
-                               struct engine_stream *stream, int device, struct sched_lane **ret,
-                               struct err *e)
-{
-    enum err_code r = sched ? sched_lane_new(sched, weight, device, ret, e) : ERR_OK;
-    if (r == ERR_OK && sched)
-        engine_stream_watch(stream, &sched_watch, sched_lane_ref(*ret));
-    return r;
-}
-
 enum err_code session_background(struct session *s, struct session_stream **ret, struct err *e)
 {
+    s = s->whole;
     struct session_stream *b = atomic_load(&s->background);
     if (!b) {
-        const struct node *n = (struct node *)s;
+        const struct node *n = node_of(s);
         struct session_stream *made = mem_calloc(1, sizeof *made);
         enum err_code r = made ? engine_stream_background(s->stream, &made->stream, e) : err_oom(e);
         if (r == ERR_OK)
-            r = make_lane(n->sched, n->weight, made->stream, s->device, &made->lane, e);
+            r = session_make_lane(n->sched, n->weight, made->stream, s->device, &made->lane, e);
         if (r != ERR_OK) {
             session_stream_free(made);
             return r;
@@ -140,6 +103,8 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
     if (!n)
         return err_oom(e);
     struct session *s = &n->s;
+    s->whole = n->sides[0] = s;
+    atomic_init(&n->n_sides, 1);
     atomic_init(&n->refs, 1);
     if (id)
         memcpy(s->id, id, ID_SIZE);
@@ -163,7 +128,7 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
     else
         r = engine_stream_new(t->engine, s->device, &s->stream, e);
     if (r == ERR_OK)
-        r = make_lane(t->limits.sched, t->weight, s->stream, s->device, &s->lane, e);
+        r = session_make_lane(t->limits.sched, t->weight, s->stream, s->device, &s->lane, e);
     if (r != ERR_OK) {
         engine_stream_unref(s->stream);
         handle_space_free(s->handles);
@@ -406,7 +371,11 @@ enum err_code session_get(struct sessions *t, const char *id, bool touch, struct
 enum err_code session_of(struct request *req, struct session **ret, struct err *e)
 {
     const char *id = http_header(req, "Arrayd-Session");
-    return session_get(req->principal->sessions, id ? id : SESSION_DEFAULT, true, ret, e);
+    struct sessions *t = req->principal->sessions;
+    enum err_code r = session_get(t, id ? id : SESSION_DEFAULT, true, ret, e);
+    if (r == ERR_OK && (*ret)->is_default && req->connection)
+        *ret = session_side_for(t, node_of(*ret), req->connection);
+    return r;
 }
 
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,

@@ -39,10 +39,16 @@ struct session_limits {
         .max_sessions = 1000, .max_arrays = 100000, .max_functions = 1000                          \
     }
 
-/* Read-only for everybody but session.c. */
+/* Read-only for everybody but session.c.
+ *
+ * The default session, which clients share that know nothing of sessions, has several streams, so
+ * that they do not wait for each other: to a request it is the one that works on its connection's
+ * (session_of), the rest of which is that of `whole`. What such streams do is ordered by the arrays
+ * they touch, as the work of different sessions is. */
 struct session {
-    char id[ID_SIZE];     /* s-… */
-    char name[NAME_SIZE]; /* "" when it has none */
+    struct session *whole; /* itself, but for those */
+    char id[ID_SIZE];      /* s-… */
+    char name[NAME_SIZE];  /* "" when it has none */
     bool is_default;
     uint64_t seq;
     int64_t created_us;
@@ -68,6 +74,10 @@ static inline void session_unrefp(struct session **s)
  * somebody who has no work for it. */
 void session_rest(struct session *s, bool rests);
 
+/* The streams that its requests work on; borrowed. Returns how many, at most SESSION_STREAMS. */
+#define SESSION_STREAMS 4
+size_t session_streams(const struct session *s, struct engine_stream **ret);
+
 /* Of the session's programs, made when first asked for: borrowed. ERR_OUT_OF_MEMORY. */
 struct session_stream {
     struct engine_stream *stream;
@@ -88,8 +98,9 @@ void sessions_clear(struct sessions *t); /* the same, but for a default session 
 void sessions_set_max(struct sessions *t, uint32_t max_sessions); /* those there are stay */
 int64_t sessions_count(struct sessions *t);
 
-/* The session a request works in: Arrayd-Session's, else the default one. A new reference; the
- * session is touched. ERR_NOT_FOUND. */
+/* The session a request works in: Arrayd-Session's, else the default one, with the stream that the
+ * request's connection has there: the one it had last, unless others have come upon that meanwhile,
+ * else one that has nothing to do. A new reference; the session is touched. ERR_NOT_FOUND. */
 enum err_code session_of(struct request *req, struct session **ret, struct err *e) must_check;
 
 /* By id or SESSION_DEFAULT; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */

@@ -22,6 +22,7 @@ def slow(daemon_with):
 
     def start(times):
         api = daemon_with("--backend", "cpu", "--device-window", "3600").client()
+        api.session = api.expect(201, api.post("/v1/sessions", {})).json()["id"]  # one stream, whoever sends
         started.append(api)
         api.create(random={"distribution": "uniform", "seed": 1}, shape=[6000000], dtype="float64", name="x")
         api.upload(U, "u")
@@ -187,7 +188,8 @@ def test_the_client_goes_away(slow):
     """Its work is done all the same, as any other's."""
     slow.expect(201, slow.post("/v1/evaluate", {"expr": "lgamma(x)*lgamma(x*3)", "name": "work"}))
     client, before = slow.clone(), submitted(slow)
-    client.connect().request("POST", "/v1/evaluate", b'{"expr": "take(u, i)", "out": "u"}', {"Content-Type": "application/json"})
+    client.connect().request("POST", "/v1/evaluate", b'{"expr": "take(u, i)", "out": "u"}',
+                             {"Content-Type": "application/json", "Arrayd-Session": slow.session})
     while submitted(slow) == before:
         time.sleep(0.001)
     client.close()
