@@ -296,7 +296,6 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
             c->refused = true; /* closed for want of memory: no mistake of the client's */
         return NULL;
     }
-    q->r.connection = c->number;
     atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
     atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
     atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
@@ -395,11 +394,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             *socket_context = NULL;
             return; /* its first request will find no context and be closed */
         }
+        *c = (struct conn){.listener = l, .fd = info->connect_fd, .opened = http_now()};
         pthread_mutex_init(&c->lock, NULL);
-        c->listener = l;
-        c->number = atomic_fetch_add(&h->connections_ever, 1) + 1;
-        c->fd = info->connect_fd;
-        c->opened = http_now();
         if (!l->unix_path) {
             int most = UNSENT;
             setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
@@ -412,6 +408,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
         pthread_mutex_lock(&h->lock);
         http_peer_enter(h, c, info ? info->client_addr : NULL);
+        c->number = ++h->connections_ever;
         c->next = h->conns;
         if (c->next)
             c->next->prev = c;

@@ -177,6 +177,7 @@ struct http {
     pthread_mutex_t lock; /* conns */
     pthread_cond_t watch_wake;
     struct conn *conns;
+    uint64_t connections_ever;
     struct peer *peers; /* under the same lock */
     pthread_t watch;
     bool watch_started, watch_stop;
@@ -195,7 +196,6 @@ struct http {
     int n_workers;
 
     _Atomic int64_t connections, in_flight, suspended, orphans;
-    _Atomic uint64_t connections_ever;
     _Atomic int inside;         /* callbacks running */
     _Atomic bool cutting;       /* stopping, and the time to drain is over */
     _Atomic uint64_t last_conn; /* who began a request last, and when (ns): other traffic */

@@ -70,6 +70,7 @@ struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, co
         return NULL;
     }
     q->r.server = h->server;
+    q->r.connection = c->number;
     q->r.method = "-";
     q->r.path = q->uri;
     q->r.t_parse = q->r.t_plan = q->r.t_compile = q->r.t_device = q->r.t_copy = -1;
