@@ -111,6 +111,14 @@ static bool expr_of_name(const struct program *p, const char *name, struct expr 
            expr_add(ret, &n, NULL, 0, 0, &ret->root, NULL) == ERR_OK;
 }
 
+static void drop_spares(struct target *t)
+{
+    for (int k = 0; k < 2; k++) {
+        array_unref(t->spare[k]);
+        t->spare[k] = NULL;
+    }
+}
+
 static enum err_code take_spares(struct program *p, struct target *t, struct err *e)
 {
     enum err_code code = ERR_OK;
@@ -118,7 +126,8 @@ static enum err_code take_spares(struct program *p, struct target *t, struct err
         t->ghosts = array_version(t->home);
     for (int k = 0; k < (p->spec.once ? 1 : 2) && code == ERR_OK; k++)
         if (!t->spare[k])
-            code = engine_alike(p->stream, p->account, t->home, &t->spare[k], e);
+            code = (t->guarded ? engine_copy : engine_alike)(p->stream, p->account, t->home,
+                                                             &t->spare[k], e);
     return code;
 }
 
@@ -174,6 +183,7 @@ static void find_filled(struct program *p)
 }
 
 struct outline {
+    bool guarded; /* where it fails its target keeps what it had, which is read for that */
     enum dtype dtype;
     int rank;
     int64_t shape[MAX_RANK];
@@ -203,6 +213,7 @@ static enum err_code check_statement(struct program *p, const struct expr *x, st
     if (code != ERR_OK)
         return code;
     const struct typed_node *root = &all.typed.nodes[all.typed.root];
+    ret->guarded = all.typed.guards != NULL;
     ret->dtype = root->dtype;
     ret->rank = root->rank;
     for (int k = 0; k < root->rank; k++)
@@ -252,7 +263,8 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     if (code == ERR_OK && s->inlined)
         return ERR_OK;
     if (code == ERR_OK)
-        code = engine_empty(p->stream, p->account, n.dtype, n.rank, n.shape, &s->own, e);
+        code = (n.guarded ? engine_zeros : engine_empty)(p->stream, p->account, n.dtype, n.rank,
+                                                         n.shape, &s->own, e);
     if (code != ERR_OK)
         return code;
     s->region = s->own->view;
@@ -267,7 +279,6 @@ static enum err_code add_temporary(struct program *p, struct step *s, struct err
     return ERR_OK;
 }
 
-/* Ghosts cost what any elements do. */
 static enum err_code add_fill(struct program *p, const struct step *s, struct err *e)
 {
     struct task *t;
@@ -291,6 +302,11 @@ static enum err_code add_statement(struct program *p, struct step *s, struct err
     enum err_code code = index_array(s, spare, &s->region, e);
     if (code == ERR_OK)
         code = check_statement(p, &s->expr, spare, &s->region, -1, true, &n, e);
+    if (code == ERR_OK && n.guarded && !s->target->guarded) {
+        s->target->guarded = true;
+        drop_spares(s->target);
+        code = take_spares(p, s->target, e);
+    }
     return code;
 }
 
@@ -530,14 +546,6 @@ void program_on_ready(struct program *p, program_ready *ready, void *user)
 {
     p->ready = ready;
     p->ready_user = user;
-}
-
-static void drop_spares(struct target *t)
-{
-    for (int k = 0; k < 2; k++) {
-        array_unref(t->spare[k]);
-        t->spare[k] = NULL;
-    }
 }
 
 void program_rest(struct program *p)

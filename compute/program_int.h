@@ -17,6 +17,7 @@ struct target {
     const char *name;
     struct array *home;            /* the user's */
     struct array *spare[2];        /* laid out like it */
+    bool guarded;                  /* what the spares have may be kept where an index is bad */
     struct array *now;             /* one of the three; borrowed */
     uint64_t version;              /* of home's contents when the slice began */
     uint64_t ghosts;               /* of home's contents whose ghost cells the spares have, too */
