@@ -273,6 +273,8 @@ def node_by_node(c, case):
         last = stored(case["body"][0][3])
     except Refused as e:
         return {"error": e.args[0]["code"], "detail": e.args[0]["detail"]}
+    if last[0] != "name":  # of numbers alone
+        return as_expression(c, case)
     m = c.want("GET", f"/v1/arrays/{last[1]}")
     return {"arrays": {"result": raw(c, last[1])}, "dtype": m["dtype"], "shape": m["shape"]}
 
@@ -418,6 +420,13 @@ def play(daemon, case, numpy=True):
         got = (as_expression if case.get("expression") else as_program)(whole, case)
         want = (node_by_node if case.get("expression") else one_by_one)(alone, case)
         wrong = differ(case, got, want)
+        if wrong and case.get("stop_on_nan") and got.get("step", 0) > want.get("step", 0):
+            # NaNs that came and went within a slice are not seen: what follows is as if they were not looked for
+            third = daemon.open()
+            make(third, case)
+            want = one_by_one(third, {**{k: v for k, v in case.items() if k != "stop_on_nan"}, "steps": got["step"]})
+            wrong = differ(case, {k: v for k, v in got.items() if k != "state"}, want)
+            third.close()
         if wrong is None and case.get("steps") == 1 and not any(k in case for k in OPTIONS[1:]):
             third = daemon.open()
             make(third, case)

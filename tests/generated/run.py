@@ -106,8 +106,13 @@ def worker(options, numbers, results):
         o = outcome(case)
         told = {"kernels": o.kernels, "assigned": [s[0] for s in case["body"]], "error": o.error, "compared": o.compared, "expression": bool(case.get("expression"))}
         if o.wrong:
+            kind = o.wrong.split(":")[0] if re.match("lost|reported|[A-Z]", o.wrong) else None
+
             def fails(smaller):
-                return bool(outcome(smaller).wrong) and time.time() < options.until + 60
+                """In the same way: lost, reported, an exception, or another result."""
+                wrong = time.time() < options.until + 60 and outcome(smaller).wrong
+                return bool(wrong) and (wrong.startswith(kind) if kind else not re.match("lost|reported|[A-Z]", wrong))
+
             small = play.shrunk(case, fails, 300 if options.shrink else 0)
             told["wrong"] = (case["from"], o.wrong, small, outcome(small).wrong)
         results.put(told)
