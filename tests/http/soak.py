@@ -39,7 +39,7 @@ from test_generated import play, run  # noqa: E402
 
 MIB = 1 << 20
 NAMES = ("ann", "bob", "cem", "dora")
-EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
+EXPECTED = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 406, 408, 409, 412, 413, 415, 416, 422, 429, 503, 507}
 GAUGES = ["arrayd_" + name for name in (
     "arrays", "bytes_in_use", "host_bytes_in_use", "sessions", "jobs_in_flight", "http_connections", "http_requests_in_flight",
     "http_requests_waiting", "http_worker_queue", "exports")]
