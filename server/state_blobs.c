@@ -132,10 +132,12 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
     return ERR_OK;
 }
 
-static uint64_t patience(const struct blobs *t, const struct blob *b)
+/* What is ready is not waited for: its bytes are on their way, and have the time for that however
+ * long others were waited for. */
+static uint64_t patience(const struct blobs *t, const struct blob *b, bool ready)
 {
     uint64_t left = t->wait_ns > t->waited_ns ? t->wait_ns - t->waited_ns : 0;
-    return left < b->patience_ns ? left : b->patience_ns;
+    return left < b->patience_ns && !ready ? left : b->patience_ns;
 }
 
 /* From the engine to a file. */
@@ -153,7 +155,7 @@ static enum err_code copy(struct blobs *t, struct blob *b, enum outcome *ret)
     if (r != ERR_OK)
         return r;
     b->file.version = download_version(d);
-    r = pull(t, b, d, patience(t, b), ret, &idle);
+    r = pull(t, b, d, patience(t, b, ready), ret, &idle);
     download_free(d);
     if (!ready || *ret == NOT_READY)
         t->waited_ns += idle;
@@ -205,7 +207,7 @@ static void reuse(struct blobs *t, struct blob *b)
     finish(t, b, true);
 }
 
-/* It has, or it is not known to be as it is now: then as it was. */
+/* What could not be read: as the last snapshot has it, where it does. */
 static enum err_code stand_in(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);

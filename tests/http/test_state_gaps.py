@@ -142,3 +142,15 @@ def test_principals_take_turns(two, tmp_path):
     by = sorted(at, key=at.get)
     assert 1 <= by.index("a") <= 20 and by[-1] == "as_large"
     ann.close(), bob.close()
+
+
+def test_what_is_ready_needs_no_waiting(gpu_with, tmp_path):
+    """Its bytes are a moment on their way from a device, which is no work's."""
+    d = gpu_with("--state-dir", tmp_path / "state", "--state-wait", "0")
+    c = d.client()
+    for k in range(10):
+        c.upload(np.full(300000, float(k)), f"a{k}")
+    c.quiet()
+    r = c.expect(200, c.post("/v1/snapshot")).json()
+    assert (r["arrays"], r["gaps"]) == (10, [])
+    c.close()
