@@ -297,8 +297,7 @@ struct backend_ops {
     bool (*passed)(struct fence f);
 
     /* What the compiler said, or since when a kernel is refused (job->refusal), a line for a
-     * person;
-     * "" when that is not known, or no more. May be NULL. */
+     * person; "" when that is not known, or no more. May be NULL. */
     void (*reason)(struct backend *b, uint64_t refusal, char *ret, size_t n);
 
     /* *ret is whole in any case; without memory its source has failed. Where kernels are compiled

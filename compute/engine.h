@@ -381,8 +381,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
  * (never at the end: the caller knows the length), -1: the device failed. Takes about a millisecond
  * at most for n ≤ 1 MiB. One thread at a time. */
 int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n);
-/* From when that is true on nobody wants the contents, as in eval_request. It outlives the
- * download.
+/* Once *given_up is true nobody wants the contents, as in eval_request. It outlives the download.
  */
 void download_given_up(struct download *d, const _Atomic bool *given_up);
 uint64_t download_version(const struct download *d); /* array_version at the snapshot */

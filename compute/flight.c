@@ -1,12 +1,13 @@
-/* Work that nobody wants: whoever asked for it has gone, and with him all that led to its result.
+/* Work that nobody wants: the client that asked for it has gone, and with it all that led to the
+ * result.
  *
- * Nobody need tell. What a task writes can be read only through references that others than tasks
- * have on its storage: a buffer's, a download's. Where there are none, and no task that is wanted
- * itself comes behind it to read, nobody will ever see what the task makes. So those in flight are
- * looked through from the newest to the oldest, and a reference is one of somebody else's when
- * there are more of them than tasks in flight hold. Such references cannot come back once they have
- * gone, since whoever makes one has one; what is counted too high for a moment (a task that is just
- * coming or going) is found the next time.
+ * Nobody need report that. What a task writes can be read only through references that others than
+ * tasks have on its storage: a buffer's, a download's. Where there are none, and no task that is
+ * wanted itself comes behind it to read, nobody will ever see what the task makes. So those in
+ * flight are looked through from the newest to the oldest, and a reference is one of somebody
+ * else's when there are more of them than tasks in flight hold. Such references cannot come back
+ * once they have gone, since whoever makes one has one; what is counted too high for a moment (a
+ * task that is just coming or going) is found the next time.
  *
  * A backend asks while work is running (job.unwanted), not before some milliseconds have gone since
  * the last time, so that small work is not burdened with any of this. */

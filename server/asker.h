@@ -21,10 +21,9 @@ struct asker {
     _Atomic unsigned refs;
     char request[40];               /* its X-Request-Id; of a job, of the one that began it */
     char job[ID_SIZE];              /* "": it is no job */
-    char principal[PRINCIPAL_SIZE]; /* "" where nobody had to say who he is */
+    char principal[PRINCIPAL_SIZE]; /* "" where the route is open to all */
     char session[ID_SIZE];
-    char
-        text[ASKER_TEXT]; /* "POST /v1/evaluate", and the expression or the statements, shortened */
+    char text[ASKER_TEXT]; /* "POST /v1/evaluate", and its expression or statements, shortened */
 };
 
 /* What a thread is at. */
@@ -37,7 +36,7 @@ struct asking {
 void asking_begin(struct asking *a); /* of the calling thread, until */
 void asking_end(void);
 
-/* A reference to who asks what the calling thread is at; NULL: nobody, or without memory. */
+/* A reference to the asker of what the calling thread is at; NULL: there is none, or no memory. */
 void *asker_now(void);
 /* The same for a job that is begun now; asking_begin is told of it with every slice. */
 struct asker *asker_of_job(const char *id, const char *session);

@@ -292,7 +292,7 @@ void auth_free(struct auth *a)
 static void note_refused(struct auth *a, const struct request *req)
 {
     char count[24], address[HTTP_PEER_SIZE];
-    uint64_t now = clock_ns(), told = atomic_load(&a->told_ns);
+    uint64_t told = atomic_load(&a->told_ns), now = clock_ns();
     atomic_fetch_add(&a->refused, 1);
     if ((told && now - told < REFUSED_NS) ||
         !atomic_compare_exchange_strong(&a->told_ns, &told, now))

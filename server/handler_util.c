@@ -63,7 +63,7 @@ enum err_code handler_body(struct request *req, bool optional, struct json *ret,
     return ERR_OK;
 }
 
-/* A lost device is told once, by lost.c; and who has deleted the array minds nothing. */
+/* A lost device is told once, by lost.c; and work that was given up has no array any more. */
 void handler_work_done(void *user, enum err_code result, double device_ms)
 {
     (void)user, (void)device_ms;

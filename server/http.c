@@ -325,7 +325,7 @@ void rq_end(struct rq *q)
         snprintf(i, sizeof i, "%lld", (long long)in);
         snprintf(o, sizeof o, "%lld", (long long)out);
         snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
-        /* of requests that nobody was asked about, too: not to fill the disk with */
+        /* shortened: a client that may do nothing else can still send long ones */
         char path[PATH_LOGGED + 4];
         if (snprintf(path, sizeof path, "%s", q->r.path) > PATH_LOGGED)
             memcpy(path + PATH_LOGGED, "\xe2\x80\xa6", 4);

@@ -1,4 +1,4 @@
-/* A request as the one who asks for work (server/asker.h). */
+/* A request as an asker of work (server/asker.h). */
 #include <stdio.h>
 
 #include "server/auth.h"

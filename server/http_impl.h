@@ -270,7 +270,7 @@ bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it 
 int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source, */
 bool http_source_lasts(struct rq *q);                              /* which may still be told */
 
-/* http_asker.c: fn(&q->r), with the request as the one who asks. */
+/* http_asker.c: fn(&q->r), with the request as the asker of what it begins. */
 void http_at_work(struct rq *q, handler_fn *fn);
 
 /* http_wait.c */

@@ -13,7 +13,7 @@
 
 static bool blank(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r';
+    return c == ' ' || c == '\t';
 }
 
 static struct ini_part trim(const char *from, const char *to)
@@ -47,7 +47,7 @@ static enum ini_kind parse(struct ini_line *l, const char *from, const char *to)
     if (memchr(from, '\0', (size_t)(to - from)))
         return mistake(l, "there is a NUL character");
     if (memchr(from, '\r', (size_t)(to - from)))
-        return mistake(l, "there is a CR without a LF behind it");
+        return mistake(l, "there is a CR without an LF behind it");
     struct ini_part all = trim(from, before_comment(from, to));
     const char *equals = memchr(all.at, '=', all.n);
     if (!all.n)

@@ -122,8 +122,7 @@ static void give_up(struct jobs *t)
             job_write_end(j, &end);
 }
 
-/* With the lock held: nobody will see what the slice of one makes whose session is there no more.
- */
+/* With the lock held: where a job's session is gone, nobody will see what its slice makes. */
 static void give_up_orphans(struct jobs *t)
 {
     for (struct user_job *j = t->in_slice ? t->first : NULL; j; j = j->next)

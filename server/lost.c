@@ -23,9 +23,9 @@
 #define STOP_S  1.0
 #define NAMED_S 0.25 /* after the loss: by then it is known who had work on the device */
 
-/* One who had: NULL is the daemon itself. */
+/* An asker whose work was on the device. */
 struct named {
-    struct asker *asker; /* a reference */
+    struct asker *asker; /* a reference; NULL: the daemon itself */
     struct strb kernels; /* "steps 1f3a… refused, flat 77ab…" */
     bool refused;        /* one of them is */
 };
@@ -39,8 +39,8 @@ struct lost {
     char why[160];
     struct timespec told_until; /* when who had work on the device is told at the latest */
     pthread_cond_t named_changed;
-    bool is_named,
-        launching; /* is_named: what follows is there, and stays; under the lock before */
+    bool is_named;  /* what follows is there, and stays; under the lock before */
+    bool launching; /* backend_fault's */
     struct named *named;
     size_t n_named;
     pthread_mutex_t saying; /* held while it is said */

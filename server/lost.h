@@ -27,8 +27,8 @@ enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret,
 void lost_told(void *lost, const char *why);
 /* backend_config.fault: a line of the log for each who had work on the device. */
 void lost_fault(void *lost, const struct backend_fault *fault);
-/* An error of ERR_DEVICE_LOST says in its message what that had to do with one who asks, as far as
- * that is known, for which it waits a moment. NULL allowed as asker: nothing more is said. */
+/* Makes the message of an ERR_DEVICE_LOST say what the asker's work had to do with the loss, as far
+ * as that is known, for which it waits a moment. Without an asker (NULL) the message stays. */
 void lost_say(struct lost *l, const struct asker *asker, struct err *e);
 
 /* With HTTP stopped: ends the process if the device is lost (nothing of the device is released, for

@@ -44,14 +44,14 @@ static void put_value(struct json_writer *w, struct json v)
     }
 }
 
-/* An object but for two members, and open: it has some others. */
-static enum err_code keep_text(struct strb *text, struct json v, const char * not, const char *nor,
+/* An object without two of its members, and still open: others are put in their place. */
+static enum err_code keep_text(struct strb *text, struct json v, const char *but, const char *and,
                                struct err *e)
 {
     struct json_writer w = JSON_WRITER(text);
     json_open_object(&w);
     for (struct json x = json_first(v); json_present(x); x = json_next(x)) {
-        if (!strcmp(json_key(x), not ) || !strcmp(json_key(x), nor))
+        if (!strcmp(json_key(x), but) || !strcmp(json_key(x), and))
             continue;
         json_put_key(&w, json_key(x));
         put_value(&w, x);

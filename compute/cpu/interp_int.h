@@ -8,9 +8,12 @@
  *
  *   interp_new  interp_plan.c   operands, cuts, axis order, way of running, units
  *               interp_cuts.c   where contexts break
- *   interp_unit interp_run.c, interp_store.c, interp_reduce.c   walk a unit's part of a box, block
- * by block interp_keep.c   the programs at hand interp_bind.c   a box → program: instructions,
- * registers, operand classes interp_eval.c   runs the program on one block
+ *   interp_unit interp_run.c    units, by what the run makes; whether to go on
+ *               interp_store.c, interp_reduce.c, interp_scan.c, interp_arg.c
+ *                               walk a unit's part of a box, block by block
+ *               interp_keep.c   the programs at hand
+ *               interp_bind.c   a box → program: instructions, registers, operand classes
+ *               interp_eval.c   runs the program on one block
  *
  * Points of a box are numbered linearly, f = 0 … in the run's axis order (outermost first); blocks
  * and units are ranges of f. */

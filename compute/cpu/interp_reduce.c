@@ -122,7 +122,8 @@ static size_t tower_step(const struct interp_run *r, size_t lanes)
     return (lanes * r->reduce->acc_size + 63) & ~(size_t)63;
 }
 
-/* Longer stretches where there would be too many of them, whole ways where those alone are many. */
+/* Longer stretches where there would be too many partial results, and none where one for each cell
+ * is too many already. */
 static void bound_partials(struct interp_run *r, int64_t cells, int64_t reduced)
 {
     while (r->split && cells * ceil_div(reduced, r->unit_size) > PARTIALS / r->partial_size) {

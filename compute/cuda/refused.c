@@ -97,13 +97,13 @@ static void count(struct refused *r)
 /* The oldest one, of those under suspicion where there are any. */
 static struct entry *least(struct refused *r)
 {
-    struct entry *least = &r->entries[0];
+    struct entry *found = &r->entries[0];
     for (int i = 1; i < r->n; i++) {
         struct entry *e = &r->entries[i];
-        if (e->refused != least->refused ? least->refused : e->at < least->at)
-            least = e;
+        if (e->refused != found->refused ? found->refused : e->at < found->at)
+            found = e;
     }
-    return least;
+    return found;
 }
 
 /* One under suspicion is forgotten rather than one that is refused. */

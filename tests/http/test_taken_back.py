@@ -209,7 +209,7 @@ def house(daemon_with, accounts):
 
 
 def rotate(house, accounts):
-    """Another token for bob, in the place of his."""
+    """Another token for bob, in place of the one there was."""
     accounts.command("remove", "bob")
     accounts.add("bob")
     accounts.reload(house)

@@ -97,7 +97,7 @@ static void mistakes(void **state)
     assert_string_equal(all("[]\n[ ]\n"), "!there is no name within the brackets|"
                                           "!there is no name within the brackets");
     /* the comment would take what an editor shows as a line of its own */
-    assert_string_equal(all("# x\ra = 1\n"), "!there is a CR without a LF behind it");
+    assert_string_equal(all("# x\ra = 1\n"), "!there is a CR without an LF behind it");
 }
 
 /* Whatever its length, a line is one: of a comment, a name, a value. */
