@@ -30,15 +30,27 @@ def connection(daemon):
     return play.Daemon(daemon.host, daemon.port)
 
 
+def outcome(c, case):
+    try:
+        return play.play(c, case)
+    except Exception as e:  # noqa: BLE001: a daemon that has gone, too, is told with the case
+        return play.Outcome(f"{type(e).__name__}: {e}")
+
+
+def told(c, case, wrong, again):
+    """What a test says of a case that went wrong: shrunk, where the daemon is still there."""
+    small = play.shrunk(case, lambda smaller: bool(outcome(c, smaller).wrong), 100) if not wrong.startswith("Lost") else case
+    return f"{case['from']}: {wrong}\n" + "\n".join(play.curl(small)) + f"\nagain: tests/generated/run.py ARRAYD {again}"
+
+
 def play_all(daemon, backend, programs, expressions, points):
     c, tables, refused, n = connection(daemon), cells.Tables(), 0, 0
     for count, expression in ((programs, False), (expressions, True)):
         for k in range(int(count * TIMES)):
             case = run.case_of(SEED, k, points, expression)
-            o = play.play(c, case)
-            assert o.wrong is None, f"{case['from']}: {o.wrong}\n" + "\n".join(play.curl(case)) + \
-                f"\nsmaller: tests/generated/run.py ARRAYD --backend {backend} --points {points} --seed {SEED} --only " + \
-                f"{'expression' if expression else 'program'}:{k}"
+            o = outcome(c, case)
+            assert o.wrong is None, told(c, case, o.wrong, f"--backend {backend} --points {points} --seed {SEED} --only " +
+                                         f"{'expression' if expression else 'program'}:{k}")
             tables.add(o.kernels, [s[0] for s in case["body"]])
             refused += o.error is not None
             n += 1
@@ -108,3 +120,17 @@ def test_what_a_mistake_looks_like(daemon):
     assert "NumPy" in play.far_off(case, got, *before)
     for x in (whole, alone):
         x.close()
+
+
+def test_what_is_told_of_it(daemon_with):
+    """With the seed, as lines for a shell; where the daemon goes down, too."""
+    d = daemon_with("--listen", "127.0.0.1:0")
+    c, case = connection(d), run.case_of(7, 0, 100, False)
+    said = told(c, case, "u: 1 of 2 elements", "--seed 7")
+    assert said.startswith("seed 7 program 0: u: 1 of 2") and "curl " in said and said.endswith("run.py ARRAYD --seed 7")
+    d.proc.kill()
+    d.expected = -9
+    d.proc.wait()
+    o = outcome(c, case)
+    said = told(c, case, o.wrong, "--seed 7")
+    assert o.wrong.startswith("Lost: ") and said.count("curl ") == len(play.curl(case))
