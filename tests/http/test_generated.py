@@ -89,7 +89,7 @@ def test_on_a_device(gpu_with):
 @pytest.mark.parametrize("case", KEPT, ids=[case["from"] for case in KEPT])
 def test_kept(daemon, gpu_with, case):
     for d in (daemon, gpu_with()):
-        o = play.play(connection(d), case)
+        o = outcome(connection(d), case)
         assert o.wrong is None and o.error is None, f"{o.wrong or o.error}\n" + "\n".join(play.curl(case))
 
 
