@@ -305,7 +305,8 @@ bool job_take_slice(struct user_job *j)
     if (g.state == PROGRAM_WAITING)
         return false;
     const bool leased = g.state == PROGRAM_AGAIN && refusal.code == ERR_LOCKED; /* it will wait */
-    if (g.state == PROGRAM_AGAIN && refusal.code != ERR_OK && !leased) {
+    const bool given_up = g.state == PROGRAM_FAILED && g.err.code == ERR_NOT_FOUND;
+    if ((g.state == PROGRAM_AGAIN || given_up) && refusal.code != ERR_OK && !leased) {
         g.state = PROGRAM_FAILED;
         g.err = refusal;
         g.failed_in = g.steps + 1;

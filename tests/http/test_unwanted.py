@@ -1,5 +1,6 @@
 """Work that nobody wants any more ends on the CPU backend, and all that somebody may still want is done."""
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -110,6 +111,23 @@ def test_a_session_that_is_deleted_with_its_programs(d, admin):
     c.expect(204, c.delete(f"/v1/sessions/{session}"))
     settles(admin, WORK, 0, 20)
     c.close()
+
+
+def test_what_is_told_of_a_program_whose_session_is_deleted(d, admin):
+    c = d.client()
+    session = c.expect(201, c.post("/v1/sessions", {"name": "s"})).json()["id"]
+    other, watcher = (with_v(d.client(always={"Arrayd-Session": session})), d.client(always={"Arrayd-Session": session}))
+    job = other.expect(202, other.post("/v1/programs", {"body": [f"v = v + {LONG}"], "steps": 5})).json()["id"]
+    until(lambda: other.get(f"/v1/jobs/{job}").json()["state"] == "running")
+    told = []
+    waits = threading.Thread(target=lambda: told.append(watcher.get(f"/v1/jobs/{job}?wait=1").json()))
+    waits.start()
+    until(lambda: metric(admin, "arrayd_http_requests_waiting") == 1)
+    c.expect(204, c.delete(f"/v1/sessions/{session}"))
+    waits.join(20)
+    assert told[0]["state"] == "failed" and "no session" in told[0]["error"]["detail"], told
+    for x in (c, other, watcher):
+        x.close()
 
 
 def test_an_account_that_is_removed(daemon_with, accounts):
