@@ -127,7 +127,7 @@ void http_reply_error(struct request *req, const struct err *e);
  * http.c suspends until http_source_wake; -1: the reply cannot be completed, the connection is cut.
  * free() is called once at the end, also after a disconnect. pull() runs on an HTTP thread and must
  * take at most about a millisecond. lasts() (NULL: it does): whether the rest may still be told;
- * asked before each pull(), and a few times a second by another thread. */
+ * asked before each pull() and after it, and a few times a second by another thread. */
 struct http_source {
     int64_t (*pull)(struct http_source *src, int64_t offset, char *buf, size_t n);
     void (*free)(struct http_source *src);

@@ -253,6 +253,8 @@ int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max)
     bool ok, was = http_enter(q, &ok);
     bool lasts = http_source_lasts(q);
     int64_t k = ok && lasts ? pull(q, pos, buf, max) : -1;
+    if (k > 0 && !(lasts = http_source_lasts(q))) /* it ended meanwhile: nothing tells of that */
+        k = -1;
     if (!lasts && q->conn)
         http_reset(q->conn);
     if (k == SOURCE_END)
