@@ -1,4 +1,5 @@
-"""Which kernels a case was made of, as explain tells them: by form, rank, type, fields and boundary."""
+"""Which kernels a case was made of, as explain tells them: by form and rank, and then type, fields, boundary, and what a
+thread has."""
 import collections
 import re
 
@@ -37,12 +38,28 @@ FORMS = {
     "scan-inner": dict(ranks=range(1, 6), types=ALL, written=[1], still=range(2), boundaries=["none"]),
     "scan-outer": dict(ranks=range(2, 6), types=ALL, written=[1], still=range(2), boundaries=["none"]),
 }
+WAYS = ("flat", "rows", "stencil", "steps")
+
+
+def ways(form, rank):
+    """How a thread of a GPU may have its part: by vectors or single elements, one row or several, with arrays that are
+    only read or without."""
+    rows = ["row", "rows"] if (form, rank) == ("steps", 3) or form == "stencil" and rank > 1 else ["row"]
+    return [f"{e} {r} {s}" for e in ("vector", "single") for r in rows for s in ("still", "alone")]
+
+
+def way(k, still):
+    """The one of a kernel; None where its text does not say."""
+    e, r = (re.search(rf"^#define {name} (\d+)", k["source"], re.M) for name in ("AR_E", "AR_R"))
+    return e and (f"{'vector' if int(e[1]) > 1 else 'single'} {'rows' if r and int(r[1]) > 1 else 'row'} "
+                  f"{'still' if still else 'alone'}")
+
 
 class Tables:
     """How often each cell was reached."""
 
     def __init__(self):
-        self.types, self.fields, self.boundaries = (collections.Counter() for _ in range(3))
+        self.types, self.fields, self.boundaries, self.ways = (collections.Counter() for _ in range(4))
 
     def add(self, kernels, assigned):
         for k in kernels:
@@ -53,6 +70,8 @@ class Tables:
                 self.types[form, rank, t] += 1
             self.fields[form, rank, (written, still)] += 1
             self.boundaries[form, rank, boundary] += 1
+            if way(k, still):
+                self.ways[form, rank, way(k, still)] += 1
 
     def empty(self, backend):
         """The cells of FORMS that were not reached."""
@@ -62,22 +81,25 @@ class Tables:
                 continue
             for rank in f["ranks"]:
                 fields = [(w, s) for w in f["written"] for s in f["still"] if w == 1 or backend != "cpu"]
-                for table, columns in ((self.types, f["types"]), (self.fields, fields), (self.boundaries, f["boundaries"])):
+                for table, columns in ((self.types, f["types"]), (self.fields, fields), (self.boundaries, f["boundaries"]),
+                                       (self.ways, ways(form, rank) if backend != "cpu" and form in WAYS else [])):
                     missing += [(form, rank, c) for c in columns if not table[form, rank, c]]
         return missing
 
     def dump(self):
         return [[[*key[:2], list(key[2]) if isinstance(key[2], tuple) else key[2], n] for key, n in table.items()]
-                for table in (self.types, self.fields, self.boundaries)]
+                for table in (self.types, self.fields, self.boundaries, self.ways)]
 
     def join(self, dumped):
-        for table, rows in zip((self.types, self.fields, self.boundaries), dumped):
+        for table, rows in zip((self.types, self.fields, self.boundaries, self.ways), dumped):
             for form, rank, what, n in rows:
                 table[form, rank, tuple(what) if isinstance(what, list) else what] += n
 
     def print(self, out):
         for title, table in (("form, rank, type", self.types), ("form, rank, fields written + read only", self.fields),
-                             ("form, rank, boundary", self.boundaries)):
+                             ("form, rank, boundary", self.boundaries), ("form, rank, a thread's part", self.ways)):
+            if not table:
+                continue
             columns = sorted({key[2] for key in table}, key=str)
             names = [f"{c[0]}+{c[1]}" if isinstance(c, tuple) else c for c in columns]
             print(f"| {title} | " + " | ".join(names) + " |", file=out)

@@ -111,11 +111,14 @@ class Maker:
             case["stop_on_nan"] = True
 
 
-def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None):
+def a_system(rng, points, rank=None, dtype=None, written=None, still=None, mode=None, wide=False):
     """Whole fields out of themselves, their neighbours, and fields that do not change: what several steps of are
     made in one pass. What is not given is chosen."""
     m = Maker(rng, points, rank or int(rng.choice([1, 1, 2, 2, 2, 3, 3, 3, 4, 5])))
     g, case = m.g, m.case
+    if m.rank == 3 and (wide or points >= 200_000 and g.chance(0.4)):  # a thread has several rows of vectors there
+        fast, middle = int(g.some([128, 256, 512])), int(g.some([200, 333, 400, 640]))
+        case["shape"] = [max(2, min(12, points // (fast * middle))), middle, fast]
     main = dtype or g.some(["float32"] * 6 + ["float64"] * 3 + DTYPES)
     written = written or int(rng.choice([1, 1, 1, 2, 2, 3, 4, 5, 6]))
     still = int(rng.choice([0, 1, 1, 2, 3, 4, 5])) if still is None else still

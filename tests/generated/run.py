@@ -4,7 +4,8 @@
            [--seconds T] [--numpy SHARE] [--out FILE] [--whole]
     run.py --join FILE… [--whole]
 
-Prints three tables of which kernels were reached: form, rank and type; form, rank and fields; form, rank and boundary.
+Prints tables of which kernels were reached: by form and rank, and then type; fields; boundary; and on a GPU how much a
+thread has.
 What failed is shrunk, and printed with its seed and as curl lines; a case follows from its seed and number alone:
 --seed 7 --only program:123 makes that one again. Exit status 1 where something failed, or, with --whole, where a cell is empty that a
 form claims to serve.

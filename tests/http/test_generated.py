@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from client import REPO
@@ -18,6 +19,7 @@ sys.path.insert(0, str(REPO / "tests/generated"))
 
 import cells  # noqa: E402
 import grow  # noqa: E402
+import make  # noqa: E402
 import play  # noqa: E402
 import run  # noqa: E402
 
@@ -84,6 +86,19 @@ def test_on_a_device(gpu_with):
     """Each is kernels that the host's compiler makes."""
     tables = play_all(gpu_with(), "cuda", 10, 10, 20000)
     assert sum(tables.types.values())
+
+
+def test_several_rows_of_vectors_on_a_device(gpu_with):
+    """Arrays that are only read, where a thread has several rows of vectors: the form that lost a device."""
+    c, tables = connection(gpu_with()), cells.Tables()
+    for k in range(max(2, int(6 * TIMES))):
+        rng = np.random.default_rng([SEED, k, 2])
+        case = make.a_system(rng, 250_000, rank=3, dtype="float32", written=1, still=1, wide=True)
+        case.update({"steps": 5, "from": f"seed {SEED}, wide system {k}"})
+        o = outcome(c, case)
+        assert o.wrong is None, told(c, case, o.wrong, "")
+        tables.add(o.kernels, [s[0] for s in case["body"]])
+    tables.print(sys.stdout)
 
 
 @pytest.mark.parametrize("case", KEPT, ids=[case["from"] for case in KEPT])
