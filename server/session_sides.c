@@ -64,40 +64,46 @@ static struct session *side_new(const struct sessions *t, const struct node *n)
     return s;
 }
 
-/* With the lock held: which stream; -1: one more, since all have something to do. */
-static int side_at(struct node *n, uint64_t user, bool more)
+/* The first that has nothing to do; SESSION_STREAMS: none. Without the table's lock: scheduler and
+ * jobs tell each other of what ends with theirs held, and jobs look sessions up. */
+static uint32_t idle_side(const struct node *n)
 {
-    uint32_t count = atomic_load(&n->n_sides), i = 0, idle = 0;
+    uint32_t count = atomic_load(&n->n_sides);
+    for (uint32_t i = 0; i < count; i++)
+        if (!n->sides[i]->lane || !sched_lane_is_busy(n->sides[i]->lane))
+            return i;
+    return SESSION_STREAMS;
+}
+
+/* With the lock held: the one that this connection had last; SESSION_STREAMS: none. */
+static uint32_t kept_side(const struct node *n, uint64_t user)
+{
+    uint32_t count = atomic_load(&n->n_sides), i = 0;
     while (i < count && n->users[i] != user)
         i++;
-    if (i < count)
-        return (int)i;
-    while (idle < count && n->sides[idle]->lane && sched_lane_is_busy(n->sides[idle]->lane))
-        idle++;
-    if (idle == count && count < SESSION_STREAMS && more)
-        return -1;
-    i = idle < count ? idle : (uint32_t)(user % count);
-    n->users[i] = user;
-    return (int)i;
+    return i < count ? i : SESSION_STREAMS;
 }
 
 struct session *session_side_for(struct sessions *t, struct node *n, uint64_t user)
 {
     pthread_mutex_lock(&t->lock);
-    int i = side_at(n, user, true);
+    uint32_t i = kept_side(n, user);
     pthread_mutex_unlock(&t->lock);
-    if (i >= 0)
+    if (i < SESSION_STREAMS)
         return n->sides[i];
-    struct session *made = side_new(t, n);
+    i = idle_side(n);
+    bool more = i == SESSION_STREAMS && atomic_load(&n->n_sides) < SESSION_STREAMS;
+    struct session *made = more ? side_new(t, n) : NULL;
     pthread_mutex_lock(&t->lock);
     uint32_t count = atomic_load(&n->n_sides);
     if (made && count < SESSION_STREAMS) {
-        n->users[count] = user;
-        n->sides[count] = made;
+        n->sides[i = count] = made;
         atomic_store(&n->n_sides, count + 1);
         made = NULL;
+    } else if (i == SESSION_STREAMS) {
+        i = (uint32_t)(user % count);
     }
-    i = side_at(n, user, false);
+    n->users[i] = user;
     pthread_mutex_unlock(&t->lock);
     if (made) /* others were quicker */
         session_side_free(made);

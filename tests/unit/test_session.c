@@ -13,7 +13,9 @@
 #include "compute/base/mem.h"
 #include "server/auth.h"
 #include "server/http.h"
+#include "server/scheduler.h"
 #include "server/server.h"
+#include "server/session_int.h"
 
 static struct server server;
 static struct principal *who;
@@ -56,17 +58,21 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void begin(uint32_t max_sessions, int64_t session_memory)
+static void begin_with(const struct session_limits *limits)
 {
-    struct session_limits limits = {
-        .max_sessions = max_sessions, .max_arrays = 10, .session_memory = session_memory};
     struct err e = ERR_INIT;
-    assert_int_equal(auth_new(server.engine, &limits, NULL, &server.auth, &e), ERR_OK);
+    assert_int_equal(auth_new(server.engine, limits, NULL, &server.auth, &e), ERR_OK);
     struct request req = {.server = &server};
     assert_int_equal(auth_identify(&req, &e), ERR_OK);
     who = req.principal;
     assert_non_null(who);
     assert_int_equal(auth_sessions(server.auth), 1);
+}
+
+static void begin(uint32_t max_sessions, int64_t session_memory)
+{
+    begin_with(&(struct session_limits){
+        .max_sessions = max_sessions, .max_arrays = 10, .session_memory = session_memory});
 }
 
 static void end(void)
@@ -364,6 +370,50 @@ static void failing_allocations(void **state)
     end();
 }
 
+/* By the linker in the place of the one without __wrap_: whether the scheduler is asked while the
+ * table's lock is held. It calls jobs with its own held, and they look sessions up with theirs. */
+static int looked, looked_with_lock;
+bool __wrap_sched_lane_is_busy(const struct sched_lane *l);
+bool __wrap_sched_lane_is_busy(const struct sched_lane *l)
+{
+    (void)l;
+    bool is_free = pthread_mutex_trylock(&who->sessions->lock) == 0;
+    if (is_free)
+        pthread_mutex_unlock(&who->sessions->lock);
+    looked++;
+    looked_with_lock += !is_free;
+    return true;
+}
+
+/* Each connection has a stream that it keeps, until there are as many as there may be. */
+static void connections_of_the_default_session(void **state)
+{
+    (void)state;
+    const struct sched_config config = {.n_devices = 1, .window = 10, .max_waiting = 10};
+    struct session *s[SESSION_STREAMS + 2];
+    struct session_limits limits = {.max_sessions = 2, .max_arrays = 10};
+    struct err e = ERR_INIT;
+    assert_int_equal(sched_new(&config, &limits.sched, &e), ERR_OK);
+    begin_with(&limits);
+    struct request req = {.server = &server, .principal = who};
+    session_header = NULL;
+    for (uint64_t k = 0; k < SESSION_STREAMS + 2; k++) {
+        for (int again = 0; again < 2; again++) {
+            req.connection = k + 1;
+            assert_int_equal(session_of(&req, &s[k], &e), ERR_OK);
+            session_unref(s[k]);
+        }
+        bool is_other = true;
+        for (uint64_t i = 0; i < k; i++)
+            is_other &= s[k]->stream != s[i]->stream;
+        assert_int_equal(is_other, k < SESSION_STREAMS);
+    }
+    assert_true(looked > 0);
+    assert_int_equal(looked_with_lock, 0);
+    end();
+    sched_free(limits.sched);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -373,6 +423,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(expiry),
         cmocka_unit_test(lists),
+        cmocka_unit_test(connections_of_the_default_session),
         cmocka_unit_test(closed_for_good),
         cmocka_unit_test(failing_allocations),
     };
