@@ -227,27 +227,25 @@ static enum err_code read_entry(struct loader *l, struct json v, struct stored *
                : json_err(v, l->e, ERR_STATE, "this memory cannot be");
 }
 
-static bool is_room(const struct loader *l, const struct stored *m)
-{
-    struct backend_device d;
-    engine_device_info(l->server->engine, m->device, &d);
-    return d.memory_free >= m->file.nbytes;
-}
-
-/* *ret_room: there is any for it. */
+/* *ret_room: there is any for it on its device, in one piece. */
 static enum err_code load_memory(struct loader *l, size_t number, struct stored *m,
                                  struct account *account, bool *ret_room)
 {
     struct state_kept_file *file = &m->file;
     char is[STATE_DIGEST];
+    struct err why = ERR_INIT;
     struct engine_stream *s;
     struct upload *u;
     *ret_room = true;
     TRY(stream_of(l, m->device, &s));
-    enum err_code r = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, l->e);
+    enum err_code r = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, &why);
+    if (r == ERR_OUT_OF_MEMORY && why.wanted) {
+        *ret_room = false;
+        return ERR_OK;
+    }
     if (r != ERR_OK) {
-        *ret_room = r != ERR_OUT_OF_MEMORY || is_room(l, m);
-        return *ret_room ? r : ERR_OK;
+        *l->e = why;
+        return r;
     }
     r = fill(l, u, file->name, file->at, file->nbytes, is);
     if (r == ERR_OK && strcmp(is, file->digest) != 0)

@@ -113,6 +113,20 @@ def test_no_room(start, tmp_path):
     c.close()
 
 
+def test_no_room_in_one_piece(start):
+    """What the device is told to have free would do, and yet it has no block for it."""
+    d, c = start(None, None)
+    n = 300001
+    large = c.upload(np.arange(float(n)), "large")["id"]
+    c.upload(np.arange(3.0), "small")
+    d, c = start(d, c, "--memory-limit", str(8 * n))  # blocks are rounded up
+    assert names(c) == ["small"] and sum("there is no room for an array" in line for line in d.log().splitlines()) == 1
+    c.expect(200, c.post("/v1/snapshot"))
+    d, c = start(d, c)
+    assert (c.download(large) == np.arange(float(n))).all() and "no room" not in d.log()
+    c.close()
+
+
 def test_whose_account_has_gone(daemon_with, accounts, tmp_path):
     """What an account had in the state goes with it, as what it had in memory does."""
     for name in ("ann", "bob"):
