@@ -181,8 +181,9 @@ enum err_code state_restore(struct state *t, struct err *e)
     }
     if (r != ERR_OK)
         return refuse(t, e);
+    state_dir_stays(t->dir, (uint64_t)report.beside);
     if (!reader.without_pointer)
-        state_dir_tidy(t->dir, (uint64_t)report.beside);
+        state_dir_tidy(t->dir);
     t->restored_us = report.taken_us;
     report.seconds = 1e-9 * (double)(clock_ns() - begun);
     log_report("restored", &report);

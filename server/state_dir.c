@@ -157,9 +157,13 @@ static void remove_others(struct state_dir *d)
         closedir(dir);
 }
 
-void state_dir_tidy(struct state_dir *d, uint64_t beside)
+void state_dir_stays(struct state_dir *d, uint64_t beside)
 {
     d->beside = beside;
+}
+
+void state_dir_tidy(struct state_dir *d)
+{
     remove_others(d);
 }
 

@@ -82,9 +82,11 @@ enum err_code state_read(struct state_reader *r, const char *file, int64_t at, v
                          struct err *e) must_check;
 void state_read_close(struct state_reader *r);
 
-/* The last snapshot, which has been read, stays, as does the one of that number (0: none). What a
- * process that ended too early has left behind is removed. */
-void state_dir_tidy(struct state_dir *d, uint64_t beside);
+/* Beside the last snapshot, which has been read, the one of that number stays (0: none), until
+ * there is one that leaves nothing out. */
+void state_dir_stays(struct state_dir *d, uint64_t beside);
+/* All others go: what a process that ended too early has left behind. */
+void state_dir_tidy(struct state_dir *d);
 /* Puts what there is aside, sound or not: afterwards there is no snapshot. */
 enum err_code state_dir_refuse(struct state_dir *d, struct err *e) must_check;
 

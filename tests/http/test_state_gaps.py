@@ -83,6 +83,23 @@ def test_what_is_not_ready_is_as_it_was(two, tmp_path):
     ann.close(), bob.close()
 
 
+def test_what_stays_beside_stays_without_a_pointer_too(two, tmp_path):
+    """'current' is lost: the snapshot that leaves one out still names the one before it, which a next such one keeps."""
+    d, ann, bob = two("--state-wait", "0.2")
+    ann.expect(200, ann.post("/v1/snapshot"))
+    for lost in (False, True):
+        bob.upload(np.zeros(10), "never")
+        write_for_ever(bob, "never")
+        whole = snapshots(tmp_path)[0]
+        assert ann.expect(200, ann.post("/v1/snapshot")).json()["left_out"] == 1
+        assert snapshots(tmp_path)[0] == whole and len(snapshots(tmp_path)) == 2
+        killed(d, ann, bob)
+        if not lost:
+            (tmp_path / "state" / "current").unlink()
+            d, ann, bob = two("--state-wait", "0.2")
+            assert "'current' is missing" in d.log()
+
+
 def test_the_last_one_does_not_wait_either(two, tmp_path):
     """At SIGTERM, too: whatever had been saved is there afterwards."""
     d, ann, bob = two("--state-wait", "0.2", "--drain-timeout", "0.2")
