@@ -159,8 +159,8 @@ static const struct setting settings[] = {
      "where arrays are kept while the daemon does not run: written at its end and by POST "
      "/v1/snapshot, restored at its start"},
     {"state-timeout", SET_SECONDS, true, AT(state_timeout), "60", 0, 1e9, "SECONDS",
-     "for that at the end; of what takes longer what the last snapshot has stays, and that is "
-     "logged; 0: as long as it takes"},
+     "for that at the end; what takes longer stays as the last snapshot has it, and is logged; 0: "
+     "as long as it takes"},
     {"state-wait", SET_SECONDS, true, AT(state_wait), "5", 0, 1e9, "SECONDS",
      "that a snapshot waits for arrays that work is writing to; then it has what the last one has "
      "of them"},
