@@ -416,9 +416,10 @@ void auth_disconnect(struct principal *whose)
         atomic_fetch_sub(&whose->connections, 1);
 }
 
-enum err_code auth_operator(const struct request *req, struct err *e)
+enum err_code auth_role(const struct request *req, struct err *e)
 {
-    if (atomic_load(&req->principal->role) == ROLE_OPERATOR)
+    if (req->route->access != ACCESS_OPERATOR || !req->principal ||
+        atomic_load(&req->principal->role) == ROLE_OPERATOR)
         return ERR_OK;
     return err_set(e, ERR_FORBIDDEN, "this is for operators only, and '%s' is none",
                    req->principal->name);

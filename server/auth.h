@@ -68,8 +68,8 @@ enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
 enum err_code auth_connect(const struct request *req, struct principal **whose,
                            struct err *e) must_check;
 void auth_disconnect(struct principal *whose); /* NULL allowed */
-/* ERR_FORBIDDEN unless req->principal is an operator. */
-enum err_code auth_operator(const struct request *req, struct err *e) must_check;
+/* ERR_FORBIDDEN where the route is for operators and req->principal is none, or no more. */
+enum err_code auth_role(const struct request *req, struct err *e) must_check;
 /* Bytes a body of his may have; 0: no quota. */
 int64_t auth_max_body(const struct principal *p);
 

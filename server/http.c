@@ -105,8 +105,7 @@ static bool after_stream_handler(struct rq *q)
 /* Who asks, and whether he may. */
 static enum err_code identify(struct rq *q, struct err *e)
 {
-    enum access access = q->r.route->access;
-    if (access == ACCESS_ANYBODY || q->conn->listener->admin)
+    if (q->r.route->access == ACCESS_ANYBODY || q->conn->listener->admin)
         return ERR_OK;
     enum err_code rc = auth_identify(&q->r, e);
     if (!rc)
@@ -119,7 +118,7 @@ static enum err_code identify(struct rq *q, struct err *e)
     if (q->r.principal)
         q->cause = (struct cause){NULL, q->r.principal->memory, q->http->config.max_request_memory,
                                   "max_request_memory"};
-    return access == ACCESS_OPERATOR ? auth_operator(&q->r, e) : ERR_OK;
+    return auth_role(&q->r, e);
 }
 
 /* What can be refused on sight of the header. */
@@ -173,7 +172,8 @@ static enum err_code admit(struct rq *q, struct err *e)
 /* Its body, its turn or a worker may have been long in coming. */
 static void call_handler(struct request *r)
 {
-    (auth_lasts(r) ? r->route->handler : rq_refuse)(r);
+    if (rq_still_may(r))
+        r->route->handler(r);
 }
 
 static void run_handler(struct request *r)

@@ -83,10 +83,8 @@ static bool buffer(struct rq *q, const char *bytes, size_t n)
 static void call_end(struct request *r)
 {
     struct rq *q = rq_of(r);
-    if (!auth_lasts(r)) {
-        rq_refuse(r);
+    if (!rq_still_may(r))
         return;
-    }
     q->sink_done = true;
     q->sink->end(q->sink, r);
 }

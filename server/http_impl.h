@@ -250,6 +250,8 @@ void rq_let_go(struct rq *q);    /* of what its handler and its sink have */
 void rq_drop_body(struct rq *q); /* what was collected of it */
 /* Instead of the handler, the sink or what goes on: one that is let in no more. */
 void rq_refuse(struct request *r);
+/* Whether what let it in still does; else it has its reply. */
+bool rq_still_may(struct request *r);
 #define HTTP_REVOKED "the token that the request came with is nobody's any more"
 void rq_free(struct rq *q);
 void rq_end(struct rq *q); /* counts, logs and frees it */

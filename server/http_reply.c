@@ -159,6 +159,19 @@ void rq_refuse(struct request *r)
     http_reply_error(r, &e);
 }
 
+bool rq_still_may(struct request *r)
+{
+    struct err e = ERR_INIT;
+    if (!auth_lasts(r)) {
+        rq_refuse(r);
+        return false;
+    }
+    if (auth_role(r, &e) == ERR_OK)
+        return true;
+    http_reply_error(r, &e);
+    return false;
+}
+
 const char *http_header(struct request *req, const char *name)
 {
     struct rq *q = rq_of(req);

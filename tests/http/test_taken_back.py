@@ -181,6 +181,24 @@ def test_a_download_ends_with_its_share(two_with, accounts, kind, reads):
         c.close()
 
 
+def test_an_operator_who_is_none_any_more(daemon_with, accounts, tmp_path):
+    """What is for operators is not done for one whose role was lowered before the request was whole."""
+    for name in ("ann", "bob"):
+        accounts.add(name, role="operator")
+    d = daemon_with("--accounts", accounts.path, "--state-dir", tmp_path / "state")
+    ann, bob = (accounts.client(d, name) for name in ("ann", "bob"))
+    r = Raw(d, accounts.token["bob"], "POST", "/v1/snapshot", b"  {}", sent=1)
+    until(lambda: bob.info()["principal"]["quotas"]["requests"]["used"] == 2)
+    head, of_bob = accounts.path.read_text().split("[bob]")
+    accounts.write(head + "[bob]" + of_bob.replace("operator", "user"))
+    accounts.reload(d)
+    status, text = r.finish()
+    assert status == 403 and "forbidden" in text and not list(tmp_path.glob("state/snapshot-*"))
+    ann.expect(200, ann.post("/v1/snapshot"))
+    for c in (ann, bob):
+        c.close()
+
+
 def test_an_upload_ends_with_its_share(two_with, accounts):
     """What was sent to an array that may only be read any more leaves it as it was."""
     ann, bob = two_with()

@@ -60,7 +60,7 @@ void auth_disconnect(struct principal *whose)
 {
     (void)whose;
 }
-enum err_code auth_operator(const struct request *req, struct err *e)
+enum err_code auth_role(const struct request *req, struct err *e)
 {
     (void)req, (void)e;
     return ERR_OK;
