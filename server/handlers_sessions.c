@@ -95,6 +95,8 @@ void session_post(struct request *req)
         read_spec(body, &spec, &e) != ERR_OK ||
         (!strb_reserve(&out, SESSION_MAX) && err_oom(&e) != ERR_OK) ||
         session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
+        if (e.code == ERR_UNAUTHORIZED)
+            auth_refuse(req, "the account was removed", &e);
         http_reply_error(req, &e);
         return;
     }
