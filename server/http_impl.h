@@ -181,6 +181,7 @@ struct http {
     struct peer *peers; /* under the same lock */
     pthread_t watch;
     bool watch_started, watch_stop;
+    _Atomic bool watch_rests; /* nothing has waited for a while: it looks less often */
 
     pthread_mutex_t work_lock;
     pthread_cond_t work_wake;
@@ -326,6 +327,8 @@ bool http_received_any(int fd); /* the client has sent something; TCP only */
  */
 void http_reset(const struct conn *c);
 enum err_code http_watch_start(struct http *h, struct err *e) must_check;
+/* A request begins to wait. */
+void http_watch_look(struct http *h);
 void http_watch_stop(struct http *h);
 
 #endif

@@ -37,6 +37,7 @@ static void suspend(struct rq *q)
         return;
     q->suspended = true;
     atomic_fetch_add(&q->http->suspended, 1);
+    http_watch_look(q->http);
     MHD_suspend_connection(q->mhd);
 }
 

@@ -255,10 +255,33 @@ static void look_at_waiting(struct http *h)
     }
 }
 
+/* Until the next look: at all of them where none waits. With the lock held. */
+static void rest(struct http *h, double next, bool quiet)
+{
+    atomic_store(&h->watch_rests, quiet);
+    if (quiet && atomic_load(&h->suspended)) /* since it was looked at */
+        atomic_store(&h->watch_rests, quiet = false);
+    double left = next - http_now();
+    struct timespec until = clock_after(quiet && left > WAIT_S ? left : WAIT_S);
+    while (!h->watch_stop && atomic_load(&h->watch_rests) == quiet &&
+           pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
+        ;
+}
+
+/* Few requests find it at rest: after one it stays awake for a tick or more. */
+void http_watch_look(struct http *h)
+{
+    if (!atomic_load(&h->watch_rests) || !atomic_exchange(&h->watch_rests, false))
+        return;
+    pthread_mutex_lock(&h->lock);
+    pthread_cond_signal(&h->watch_wake);
+    pthread_mutex_unlock(&h->lock);
+}
+
 static void *watch(void *arg)
 {
     struct http *h = arg;
-    double next = 0;
+    double next = 0, waited = 0; /* when one was last seen to wait */
     pthread_mutex_lock(&h->lock);
     while (!h->watch_stop) {
         if (!h->conns) {
@@ -271,9 +294,9 @@ static void *watch(void *arg)
         } else {
             look_at_waiting(h);
         }
-        struct timespec until = clock_after(WAIT_S);
-        while (!h->watch_stop && pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
-            ;
+        if (atomic_load(&h->suspended))
+            waited = http_now();
+        rest(h, next, http_now() - waited > TICK_S);
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;

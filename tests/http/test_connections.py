@@ -2,6 +2,7 @@
 import socket
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -134,3 +135,25 @@ def test_the_next_daemon_may_have_the_path(daemon_with, tmp_path):
     work.join()
     assert path.exists()
     second.client().info()
+
+
+def wakes(d):
+    """How often each of the daemon's threads has gone to sleep so far."""
+    found = {}
+    for task in Path(f"/proc/{d.proc.pid}/task").iterdir():
+        status = (task / "status").read_text()
+        found[task.name] = int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+    return found
+
+
+def test_who_only_stays_connected_wakes_nobody(daemon_with):
+    """No thread looks oftener than some times a second at connections without a request, not even after one that waited."""
+    d = daemon_with()
+    c = d.client()
+    c.upload(np.ones(1000), "u")
+    for _ in range(2):
+        c.expect(200, c.post("/v1/evaluate", {"expr": "sum(sin(broadcast_to(u, [20000, 1000])))"}))
+        busy = lambda before: max(n - before.get(task, 0) for task, n in wakes(d).items())
+        until(lambda: [before := wakes(d), time.sleep(0.5)] and busy(before) <= 10)
+    c.expect(200, c.get("/v1/info"))
+    c.close()
