@@ -182,7 +182,7 @@ def test_shares(daemon_with, accounts, tmp_path):
     d, ann, bob = start()
     assert (everything(ann), everything(bob)) == before
     assert bob.download(u).tolist() == [0, 1, 2, 3]
-    bob.fails(409, "read_only", bob.put(f"/v1/arrays/{u}/data", [1.0] * 4))
+    bob.fails(403, "forbidden", bob.put(f"/v1/arrays/{u}/data", [1.0] * 4))
     bob.expect(204, bob.put(f"/v1/arrays/{v}/data", [1.0] * 4))
     bob.fails(404, "not_found", bob.get(f"/v1/arrays/{w}"))
     bob.fails(404, "not_found", bob.get("/v1/arrays/v"))
