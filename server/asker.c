@@ -56,9 +56,11 @@ void *asker_now(void)
 struct asker *asker_of_job(const char *id, const char *session)
 {
     struct asker *by = asker_now(), *a = asker_new();
-    const size_t words = offsetof(struct asker, request); /* others count its references */
-    if (a && by)
-        memcpy((char *)a + words, (const char *)by + words, sizeof *a - words);
+    if (a && by) {
+        memcpy(a->request, by->request, sizeof a->request);
+        memcpy(a->principal, by->principal, sizeof a->principal);
+        memcpy(a->text, by->text, sizeof a->text);
+    }
     if (a) {
         snprintf(a->job, sizeof a->job, "%s", id);
         snprintf(a->session, sizeof a->session, "%s", session);
