@@ -40,7 +40,7 @@ struct entry {
 struct refused {
     pthread_mutex_t lock;
     int dir;
-    struct timespec modified; /* of the file as it was read or written last */
+    struct timespec modified; /* of the file as it was read or written last; 0: there was none */
     off_t size;
     struct entry entries[REFUSED_MOST];
     _Atomic int n, n_refused;
@@ -155,7 +155,8 @@ static void remember_file(struct refused *r, const struct stat *st)
     r->modified = st->st_mtim;
 }
 
-/* Unless it is what was read or written last. Of a file that cannot be read nothing is taken. */
+/* Unless it is what was read or written last, or there still is none: the list may hold more than
+ * could be written. Of a file that cannot be read nothing is taken. */
 static void look(struct refused *r)
 {
     struct stat st = {0};
@@ -164,7 +165,7 @@ static void look(struct refused *r)
     int fd = r->dir < 0
                  ? -1
                  : openat(r->dir, FAULTED_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (r->dir < 0 || (fd >= 0 && (fstat(fd, &st) != 0 || is_same_file(r, &st)))) {
+    if (r->dir < 0 || (fd >= 0 && fstat(fd, &st) != 0) || is_same_file(r, &st)) {
         if (fd >= 0)
             close(fd);
         return;

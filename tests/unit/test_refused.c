@@ -239,6 +239,29 @@ static void test_there_is_a_most(void **state)
     refused_close(r);
 }
 
+/* What could not be written holds in this process, and is written with what comes next. */
+static void test_what_cannot_be_written(void **state)
+{
+    const struct folder *f = *state;
+    struct refused *r = open_in(f);
+    for (int k = 1; k <= 3; k++) { /* with no file at first, and then with one that stays behind */
+        struct refused_kernel x = kernel(k);
+        struct refused_work work = {&x, 1};
+        if (k != 2)
+            assert_int_equal(mkdirat(f->fd, ".tmp-" FAULTED_FILE, 0700), 0); /* it is in the way */
+        assert_int_equal(refused_fault(r, WHY, &work, 1, true), k == 2);
+        if (k != 2)
+            assert_int_equal(unlinkat(f->fd, ".tmp-" FAULTED_FILE, AT_REMOVEDIR), 0);
+        for (int was = 1; was <= k; was++)
+            assert_true(is_refused(r, was));
+        assert_int_equal(refused_count(r), k);
+    }
+    refused_close(r);
+    r = open_in(f);
+    assert_true(is_refused(r, 1) && is_refused(r, 2) && !is_refused(r, 3));
+    refused_close(r);
+}
+
 static void test_without_a_folder(void **state)
 {
     (void)state;
@@ -263,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_suspicion_ends, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_file_is_the_operators, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_there_is_a_most, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_cannot_be_written, set_up, tear_down),
         cmocka_unit_test(test_without_a_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
