@@ -36,6 +36,11 @@ void backend_close(struct backend *b)
         b->ops->close(b);
 }
 
+int backend_refused(const char *kernel_cache)
+{
+    return cuda_refused(kernel_cache);
+}
+
 void backend_diagnose(finding_fn *say, void *user)
 {
     cuda_diagnose(say, user);

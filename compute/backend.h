@@ -51,6 +51,8 @@ struct backend_fault {
 /* In the folder of compiled kernels: a line for each kernel that was on a device when it faulted,
  * "refused …" or "suspect …"; any of them, and the file, may be deleted at any time. */
 #define FAULTED_FILE "faulted"
+/* How many of them, and of plans, that file has refused. 0 too where it cannot be read. */
+int backend_refused(const char *kernel_cache);
 
 struct backend_config {
     int threads;                /* CPU: worker threads, 0 = one a core this process may run on */

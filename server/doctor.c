@@ -313,15 +313,10 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
 /* Kernels that are not run any more. */
 static void look_at_faulted(struct doctor *d, const struct config *c)
 {
-    char path[512], line[512], text[600];
-    int n = 0;
-    snprintf(path, sizeof path, "%s/" FAULTED_FILE, c->kernel_cache);
-    FILE *f = fopen(path, "re");
-    while (f && fgets(line, sizeof line, f))
-        n += !strncmp(line, "refused ", 8);
-    if (f)
-        fclose(f);
-    snprintf(text, sizeof text, "%d kernels or plans are refused: %s", n, path);
+    char text[600];
+    int n = backend_refused(c->kernel_cache);
+    snprintf(text, sizeof text, "%d kernels or plans are refused: %s/" FAULTED_FILE, n,
+             c->kernel_cache);
     if (n)
         doctor_say(d, FINDING_WARN, "faulted", text,
                    "they were on a device that faulted; delete a line, or the file, to allow what "

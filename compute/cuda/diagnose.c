@@ -3,9 +3,12 @@
  * said of the GPUs: who sets a machine up wants to hear of everything at once. */
 #include "compute/cuda/diagnose.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "compute/cuda/loader.h"
+#include "compute/cuda/refused.h"
 
 /* The oldest architecture whose code the newest compilers still make. */
 #define LEAST_CAPABILITY 70
@@ -83,4 +86,15 @@ void cuda_diagnose(finding_fn *say, void *user)
             "without it /metrics has no temperature, power and memory errors of the GPUs");
     else
         say(user, FINDING_OK, "nvml", "the management library is there", "");
+}
+
+int cuda_refused(const char *kernel_cache)
+{
+    int dir = open(kernel_cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct refused *r = dir >= 0 ? refused_open(dir) : NULL;
+    int n = r ? refused_count(r) : 0;
+    refused_close(r);
+    if (dir >= 0)
+        close(dir);
+    return n;
 }

@@ -1,4 +1,4 @@
-/* What a GPU needs, looked at piece by piece (backend.h, backend_diagnose).
+/* What a GPU needs, looked at piece by piece (backend.h, backend_diagnose and backend_refused).
  *
  * Called by backend.c only. Loads the libraries, which stay loaded; opens no device. Thread-safe.
  */
@@ -8,5 +8,6 @@
 #include "compute/backend.h"
 
 void cuda_diagnose(finding_fn *say, void *user);
+int cuda_refused(const char *kernel_cache);
 
 #endif

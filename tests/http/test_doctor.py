@@ -76,10 +76,18 @@ def test_the_gpu(tmp_path):
 def test_kernels_that_are_refused(tmp_path):
     fake = fake_gpu() or pytest.skip("no fake driver in this build, or no g++")
     (tmp_path / "k").mkdir(mode=0o700)
-    (tmp_path / "k" / "faulted").write_text("# a heading\nrefused 1\nsuspect 2\nrefused 3\n")
+    kept = tmp_path / "k" / "faulted"
+    kept.write_text("# a heading\nrefused yesterday\n" + "".join(
+        f"{state} 2026-01-02T03:04:05Z {number:064x} flat a test's\n"
+        for number, state in enumerate(("refused", "suspect", "refused"))))
+    kept.chmod(0o600)
     found = checks("--backend", "cuda", "--kernel-cache", tmp_path / "k", environment=fake, status=None)
     warning, = find(found, "faulted")
     assert warning["status"] == "warn" and "2 kernels" in warning["text"]
+    kept.unlink()
+    os.mkfifo(kept)  # nobody writes into it, ever
+    found = checks("--backend", "cuda", "--kernel-cache", tmp_path / "k", environment=fake, status=None)
+    assert find(found, "faulted") == []
 
 
 def test_a_compiler_that_is_missing_does_not_hide_the_gpu(tmp_path):
