@@ -71,8 +71,11 @@ struct backend_config {
     double shareable_keep_s;
     /* Told once, from any thread, when a device is lost; must not block. NULL: not told. */
     void (*lost)(void *user, const char *why);
-    /* Told once behind that, before any of the work that was on the device is: what was there. Any
-     * thread; must not call the backend. NULL: not told. */
+    /* Told once that what was on the device is known, and `fault` follows, which may take as long
+     * as a disk takes. Any thread; must not block. NULL: not told. */
+    void (*noted)(void *user);
+    /* Told once behind both, before any of the work that was on the device is: what was there, and
+     * is written down now. Any thread; must not call the backend. NULL: not told. */
     void (*fault)(void *user, const struct backend_fault *fault);
     void *lost_user;
 };

@@ -20,8 +20,9 @@
 #include "server/asker.h"
 #include "server/server.h"
 
-#define STOP_S  1.0
-#define NAMED_S 0.25 /* after the loss: by then it is known who had work on the device */
+#define STOP_S    1.0
+#define NAMED_S   0.25 /* after the loss: by then it is known who had work on the device, */
+#define WRITTEN_S 5.0  /* or that it is being written down, for which the end waits so long */
 
 /* An asker whose work was on the device. */
 struct named {
@@ -39,7 +40,8 @@ struct lost {
     char why[160];
     struct timespec told_until; /* when who had work on the device is told at the latest */
     pthread_cond_t named_changed;
-    bool is_named;  /* what follows is there, and stays; under the lock before */
+    bool is_noted;  /* lost_fault follows */
+    bool is_named;  /* what follows is there, and stays, and is in the log */
     bool launching; /* backend_fault's */
     struct named *named;
     size_t n_named;
@@ -64,20 +66,6 @@ static void say(struct lost *l)
                   l->why, "exit_status", "75", "seconds", seconds, NULL);
     l->said = true;
     pthread_mutex_unlock(&l->saying);
-}
-
-static void *watch(void *arg)
-{
-    struct lost *l = arg;
-    while (sem_wait(&l->told) != 0)
-        ;
-    say(l);
-    pause_for(l->delay_s);
-    atomic_store(&l->server->hurry, true);
-    kill(getpid(), LOST_SIGNAL);
-    pause_for(STOP_S);
-    log_event(LOG_ERROR, "what is open does not end; leaving without it", NULL);
-    _exit(LOST_EXIT);
 }
 
 void lost_told(void *lost, const char *why)
@@ -154,31 +142,52 @@ static void log_named(const struct lost *l, const struct backend_fault *f)
                   NULL);
 }
 
-void lost_fault(void *lost, const struct backend_fault *f)
+void lost_noted(void *lost)
 {
     struct lost *l = lost;
     pthread_mutex_lock(&l->lock);
-    bool first = !l->is_named;
-    if (first) {
-        name_all(l, f);
-        l->launching = f->launching;
-        l->is_named = true;
-        pthread_cond_broadcast(&l->named_changed);
-    }
+    l->is_noted = true;
     pthread_mutex_unlock(&l->lock);
-    if (first)
-        log_named(l, f);
+}
+
+void lost_fault(void *lost, const struct backend_fault *f)
+{
+    struct lost *l = lost;
+    name_all(l, f);
+    l->launching = f->launching;
+    log_named(l, f);
+    pthread_mutex_lock(&l->lock);
+    l->is_named = true;
+    pthread_cond_broadcast(&l->named_changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static void wait_until(struct lost *l, const struct timespec *until)
+{
+    while (!l->is_named && pthread_cond_timedwait(&l->named_changed, &l->lock, until) != ETIMEDOUT)
+        ;
 }
 
 static bool wait_for_names(struct lost *l)
 {
     pthread_mutex_lock(&l->lock);
-    while (!l->is_named && *l->why &&
-           pthread_cond_timedwait(&l->named_changed, &l->lock, &l->told_until) != ETIMEDOUT)
-        ;
+    if (*l->why)
+        wait_until(l, &l->told_until);
     bool there = l->is_named;
     pthread_mutex_unlock(&l->lock);
     return there;
+}
+
+/* What the next process is to refuse is in its file by then, and in the log who had work there. */
+static void wait_for_writing(struct lost *l)
+{
+    pthread_mutex_lock(&l->lock);
+    wait_until(l, &l->told_until);
+    if (l->is_noted) {
+        const struct timespec until = clock_after(WRITTEN_S);
+        wait_until(l, &until);
+    }
+    pthread_mutex_unlock(&l->lock);
 }
 
 void lost_say(struct lost *l, const struct asker *asker, struct err *e)
@@ -200,6 +209,32 @@ void lost_say(struct lost *l, const struct asker *asker, struct err *e)
         err_set(e, ERR_DEVICE_LOST, "the device was lost (%s) while this was %s, and %s: %.600s%s",
                 l->why, l->launching ? "being launched" : "on it", others, kernels,
                 n->refused ? "; what is refused is not run any more" : "");
+}
+
+/* --- the end --- */
+
+static bool is_closed(struct lost *l)
+{
+    pthread_mutex_lock(&l->lock);
+    bool closed = l->closed;
+    pthread_mutex_unlock(&l->lock);
+    return closed;
+}
+
+static void *watch(void *arg)
+{
+    struct lost *l = arg;
+    while (sem_wait(&l->told) != 0)
+        ;
+    say(l);
+    pause_for(l->delay_s);
+    atomic_store(&l->server->hurry, true);
+    kill(getpid(), LOST_SIGNAL);
+    pause_for(STOP_S);
+    wait_for_writing(l);
+    if (!is_closed(l))
+        log_event(LOG_ERROR, "what is open does not end; leaving without it", NULL);
+    _exit(LOST_EXIT);
 }
 
 enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret, struct err *e)
@@ -227,7 +262,7 @@ void lost_leave(struct lost *l)
     pthread_mutex_unlock(&l->lock);
     if (!lost)
         return;
-    (void)wait_for_names(l); /* what is to be refused by the next process is written by then */
+    wait_for_writing(l);
     say(l);
     log_event(LOG_INFO, "stopped", "reason", "the device is lost", NULL);
     _exit(LOST_EXIT);

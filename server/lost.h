@@ -20,11 +20,15 @@ struct server;
 #define LOST_SIGNAL SIGUSR1 /* wakes the main thread; nothing unless server->device_lost is set */
 
 /* Starts the thread that waits for it, and ends the process `delay_s` after it came, one second
- * later at the latest. The server must live as long as the process. ERR_OUT_OF_MEMORY. */
+ * later at the latest; or up to five seconds after that, where what was on the device is still
+ * being written down (backend_config.fault). The server must live as long as the process.
+ * ERR_OUT_OF_MEMORY. */
 enum err_code lost_watch(struct server *s, double delay_s, struct lost **ret,
                          struct err *e) must_check;
 /* backend_config.lost: any thread, does not block. */
 void lost_told(void *lost, const char *why);
+/* backend_config.noted: the end waits for lost_fault. */
+void lost_noted(void *lost);
 /* backend_config.fault: a line of the log for each who had work on the device. */
 void lost_fault(void *lost, const struct backend_fault *fault);
 /* Makes the message of an ERR_DEVICE_LOST say what the asker's work had to do with the loss, as far

@@ -77,6 +77,7 @@ static enum err_code open_engine(const struct config *c, struct lost *lost, stru
     ec.device.shareable = exports_memory(c);
     ec.device.shareable_least = c->export_threshold;
     ec.device.lost = lost_told;
+    ec.device.noted = lost_noted;
     ec.device.fault = lost_fault;
     ec.asker = asker_now;
     ec.asker_unref = asker_unref;

@@ -84,6 +84,7 @@ struct cuda {
     struct refused *refused;     /* kernels that are not run any more */
     struct fault *_Atomic fault; /* that is still to be told */
     pthread_mutex_t fault_lock;  /* held while it is */
+    _Atomic bool noted;          /* one was, to be told or told by now: there is no second */
     _Atomic bool opened, told;   /* config.lost is to be told, has been */
     char timings[256];           /* of opening, for a person */
 };

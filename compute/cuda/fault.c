@@ -72,7 +72,7 @@ void cuda_fault_look(struct cuda_device *d)
     if (d->looked)
         return;
     d->looked = true;
-    if ((device >= 0 && device != d->index) || atomic_load(&c->fault))
+    if ((device >= 0 && device != d->index) || atomic_load(&c->noted))
         return; /* what others had was not where it happened */
     struct arena *arena = arena_new(0);
     struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
@@ -86,10 +86,15 @@ void cuda_fault_look(struct cuda_device *d)
         f->told.launching = true;
         ok = add_all(f, d, true);
     }
-    if (ok)
-        atomic_store(&c->fault, f);
-    else
+    /* of several that may be the lost one, it is not one that had nothing */
+    ok = ok && (f->told.n_work || device >= 0 || c->n_devices == 1);
+    if (!ok || atomic_exchange(&c->noted, true)) {
         arena_free(arena);
+        return;
+    }
+    if (c->config.noted)
+        c->config.noted(c->config.lost_user);
+    atomic_store(&c->fault, f);
 }
 
 /* As others are told of them. */
@@ -115,10 +120,10 @@ static bool name_kernels(struct fault *f)
 static void settle(struct cuda *c, struct fault *f)
 {
     char why[CUDA_WHY];
+    bool sure = !f->told.launching && (atomic_load(&c->lost_device) >= 0 || c->n_devices == 1);
     cuda_lost_why(c, why);
     if (is_a_kernels(atomic_load(&c->lost_code)))
-        f->told.forgotten =
-            !refused_fault(c->refused, why, f->kernels, f->told.n_work, !f->told.launching);
+        f->told.forgotten = !refused_fault(c->refused, why, f->kernels, f->told.n_work, sure);
     if (name_kernels(f) && c->config.fault)
         c->config.fault(c->config.lost_user, &f->told);
 }

@@ -1,0 +1,127 @@
+/* compute/cuda/fault.c: which device's work is told where it is not known which device was lost. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compute/base/mem.h"
+#include "compute/cuda/launch.h"
+
+/* A backend of two devices, each with a stream and copies under way on it. */
+struct node {
+    struct driver driver;
+    struct cuda cuda;
+    struct cuda_device devices[2];
+    struct stream streams[2];
+    struct flight flights[2];
+    struct job jobs[2];
+    int noted, told; /* how often */
+    int device;      /* that was told of last */
+    uint32_t n_work;
+};
+
+static CUresult no_name(CUresult code, const char **ret)
+{
+    (void)code;
+    *ret = NULL;
+    return CUDA_SUCCESS;
+}
+
+static void noted(void *user)
+{
+    struct node *n = user;
+    assert_int_equal(n->told, 0);
+    n->noted++;
+}
+
+static void told(void *user, const struct backend_fault *fault)
+{
+    struct node *n = user;
+    n->told++;
+    n->device = fault->device;
+    n->n_work = fault->n_work;
+}
+
+static void set_up(struct node *n, int lost_device)
+{
+    *n = (struct node){.device = -1};
+    n->driver.cuGetErrorName = no_name;
+    n->cuda.driver = &n->driver;
+    n->cuda.config = (struct backend_config){.noted = noted, .fault = told, .lost_user = n};
+    n->cuda.devices = n->devices;
+    n->cuda.n_devices = 2;
+    n->cuda.lost_what = "a call";
+    atomic_store(&n->cuda.lost, true);
+    atomic_store(&n->cuda.lost_code, CUDA_ERROR_ECC_UNCORRECTABLE);
+    atomic_store(&n->cuda.lost_device, lost_device);
+    pthread_mutex_init(&n->cuda.fault_lock, NULL);
+    for (int i = 0; i < 2; i++) {
+        n->flights[i].launched = true;
+        n->jobs[i].private_data = &n->flights[i];
+        n->streams[i].under_way = &n->jobs[i];
+        n->streams[i].n_under_way = 1;
+        n->devices[i].index = i;
+        n->devices[i].cuda = &n->cuda;
+        n->devices[i].streams = &n->streams[i];
+    }
+}
+
+static void look_and_tell(struct node *n, int device)
+{
+    cuda_fault_look(&n->devices[device]);
+    cuda_fault_tell(&n->cuda);
+}
+
+static void one_device_is_told_of_once(void **state)
+{
+    (void)state;
+    const int64_t live = mem_live();
+    for (int lost_device = -1; lost_device < 2; lost_device++) {
+        struct node n;
+        set_up(&n, lost_device);
+        for (int again = 0; again < 2; again++) {
+            look_and_tell(&n, 0);
+            look_and_tell(&n, 1);
+        }
+        assert_true(n.noted == 1 && n.told == 1 && n.n_work == 1);
+        assert_int_equal(n.device, lost_device == 1);
+        assert_true(mem_live() == live);
+    }
+}
+
+static void two_that_are_looked_at_before_either_is_told_of(void **state)
+{
+    (void)state;
+    const int64_t live = mem_live();
+    struct node n;
+    set_up(&n, -1);
+    cuda_fault_look(&n.devices[1]);
+    look_and_tell(&n, 0);
+    cuda_fault_tell(&n.cuda);
+    assert_true(n.noted == 1 && n.told == 1 && n.device == 1);
+    assert_true(mem_live() == live);
+}
+
+static void one_that_had_nothing_leaves_it_to_another(void **state)
+{
+    (void)state;
+    struct node n;
+    set_up(&n, -1);
+    n.flights[0].over = true;
+    look_and_tell(&n, 0);
+    assert_true(n.noted == 0 && n.told == 0);
+    look_and_tell(&n, 1);
+    assert_true(n.noted == 1 && n.told == 1 && n.device == 1 && n.n_work == 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_device_is_told_of_once),
+        cmocka_unit_test(two_that_are_looked_at_before_either_is_told_of),
+        cmocka_unit_test(one_that_had_nothing_leaves_it_to_another),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
