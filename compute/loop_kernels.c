@@ -308,19 +308,22 @@ static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 }
 
 /* With the lock held. Takes a reference of its own; returns how many give way, itself where it is
- * too large to be kept, whose references are the caller's. */
-static size_t keep(struct loop_kept *kept, struct loop_kernels *k, struct loop_kernels *gone[KEPT])
+ * too large to be kept, whose references are the caller's. What it shares with others counts for it
+ * alone once they have given way. */
+static size_t keep(struct loop_kept *kept, struct loop_kernels *k,
+                   struct loop_kernels *gone[KEPT + 1])
 {
     size_t n = 0, before = kept->bytes;
     begin_keeping(kept, k);
-    if (kept->bytes - before > kept->most_bytes) {
-        end_keeping(kept, k);
-        gone[0] = k;
-        return 1;
-    }
-    while (kept->n == KEPT || kept->bytes > kept->most_bytes) {
+    bool too_large = kept->bytes - before > kept->most_bytes;
+    while (!too_large && kept->n && (kept->n == KEPT || kept->bytes > kept->most_bytes)) {
         gone[n] = kept->kept[--kept->n];
         end_keeping(kept, gone[n++]);
+    }
+    if (kept->bytes > kept->most_bytes) {
+        end_keeping(kept, k);
+        gone[n++] = k;
+        return n;
     }
     memmove(kept->kept + 1, kept->kept, kept->n * sizeof *kept->kept);
     kept->kept[0] = k;
@@ -332,7 +335,7 @@ enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *
                                struct loop_kernels **ret, struct err *e)
 {
     struct loop_kept *kept = s->engine->loops;
-    struct loop_kernels *gone[KEPT];
+    struct loop_kernels *gone[KEPT + 1];
     _cleanup_strb_ struct strb key = {0};
     put_key(&key, pass);
     if (key.failed)

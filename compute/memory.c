@@ -219,7 +219,7 @@ static enum err_code storage_beside(const struct storage *of, struct account *pa
     struct storage *st = storage_begin(of->engine, of->device, of->size);
     if (!st)
         return err_oom(e);
-    enum err_code code = alloc(st, e);
+    enum err_code code = of->size > 0 ? alloc(st, e) : ERR_OK;
     if (code != ERR_OK)
         mem_free(st);
     else

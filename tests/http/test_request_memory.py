@@ -219,3 +219,15 @@ def test_pages_of_functions_are_bounded_by_their_text(start):
             break
     assert seen == ["large"] + [f"f{i:02}" for i in range(20)]
     assert 4 < pages < 10
+
+
+def test_programs_that_share_what_is_kept(daemon_with):
+    """A program that is lengthened statement by statement shares its plans with those before it: what gives way for it
+    frees nothing while it has them itself."""
+    c = daemon_with("--plan-cache-size", "64KiB").client()
+    c.create(name="x", shape=[8, 8], dtype="float64")
+    for n in range(1, 8):
+        body = [f"x += 1e-9*({' + '.join(f'sin(x*{j}.{k})' for k in range(1, 6))})" for j in range(n)]
+        job = c.expect(200, c.post("/v1/programs?wait=1", {"body": body, "steps": 2})).json()
+        assert job["state"] == "done"
+    c.close()

@@ -50,7 +50,7 @@ live("integers are exact both ways", async c => {
 live("NaN, infinities, complex numbers, booleans", async c => {
     same(await c.value("nan"), NaN);
     same(await c.value(expr`${NaN}`), NaN);
-    same(await c.value(expr`[${0}, 1][0]`).catch(e => e.status), 422);
+    same(await c.value(expr`[${0}, 1][0]`), 0n);
     same(await c.value(expr`-${Infinity}`), -Infinity);
     same(await c.value(expr`${[1, 2]} * ${[0, 1]}`), [-2, 1]);
     same(await c.value(expr`where(${true}, ${1.5}, 2)`), 1.5);
