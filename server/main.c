@@ -296,6 +296,9 @@ static void reload_accounts(const struct server *s)
     struct accounts accounts = {0};
     struct err e = ERR_INIT;
     enum err_code rc = accounts_read(path, &accounts, &e);
+    /* an editor that is about to write empties a file first */
+    if (!rc && accounts.n_users == 0)
+        rc = err_set(&e, ERR_BAD_FIELD, "%s has no account: nobody would keep anything", path);
     if (!rc)
         rc = auth_apply(s->auth, &accounts, &e);
     if (rc)

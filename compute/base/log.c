@@ -36,7 +36,7 @@ static void puts_(struct line *l, const char *s)
     put(l, s, strlen(s));
 }
 
-/* Bytes of the character that s begins with; 0: it is none. */
+/* Bytes of the UTF-8 character that s begins with; 0 where the bytes are not UTF-8. */
 static size_t character(const char *s)
 {
     const unsigned char *u = (const unsigned char *)s;

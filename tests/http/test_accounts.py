@@ -244,7 +244,8 @@ def test_an_account_that_goes_takes_its_arrays_along(house, accounts):
 
 @pytest.mark.parametrize("text,told", [
     ("[ann]\n[ann]\n", "line 2"), ("[ann]\nrole = king\n", "line 2"), ("\n\n[bob\n", "line 3"),
-    ("[ann]\ntoken = 12\n", "line 2"), ("x = 1\n", "line 1"), ("[ann]\nweight = 0\n", "line 2"), (None, "No such file")])
+    ("[ann]\ntoken = 12\n", "line 2"), ("x = 1\n", "line 1"), ("[ann]\nweight = 0\n", "line 2"), (None, "No such file"),
+    ("", "no account"), ("# nobody\n", "no account")])
 def test_a_file_with_a_mistake_changes_nothing(house, accounts, text, told):
     ann = accounts.client(house, "ann")
     if text is None:
