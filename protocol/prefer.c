@@ -49,7 +49,7 @@ static int64_t seconds(const char *p)
     return *p == '\0' || *p == ',' || *p == ';' ? n : -1;
 }
 
-/* Behind the first preference of that name; NULL: there is none. */
+/* The text after the first preference of that name; NULL where there is none. */
 static const char *find(const char *value, const char *name)
 {
     const size_t n = strlen(name);

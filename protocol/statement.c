@@ -97,7 +97,7 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
     return ERR_OK;
 }
 
-/* Behind the name that begins here; `begin`: there is none. */
+/* The text after the name that begins here; `begin` where no name does. */
 static size_t skip_name(const struct left *l, size_t begin)
 {
     size_t i = begin;

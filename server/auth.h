@@ -73,7 +73,7 @@ enum err_code auth_role(const struct request *req, struct err *e) must_check;
 /* Bytes a body of his may have; 0: no quota. */
 int64_t auth_max_body(const struct principal *p);
 
-/* The principal of that name, if he has an account; NULL: there is none. */
+/* The principal of that name; NULL where there is no such account. */
 struct principal *auth_find(struct auth *a, const char *name);
 /* The same with his tables there. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,

@@ -96,7 +96,7 @@ struct kcache_entry *kcache_ref(struct kcache_entry *entry);
 void kcache_unref(struct kcache_entry *entry); /* NULL is fine */
 
 void kcache_get_stats(struct kcache *c, struct kcache_stats *ret);
-/* A descriptor of the folder, the cache's; −1: there is none that can be used. */
+/* The cache's descriptor of its folder; −1 where no folder can be used. */
 int kcache_folder(const struct kcache *c);
 
 #endif

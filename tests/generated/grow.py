@@ -135,8 +135,8 @@ OWN = {"blend": (["x", "y"], "0.5*x + 0.25*y"), "bump": (["x"], "where(x > 0, x,
 class Grower:
     """Trees over the fields and temporaries that there are."""
 
-    def __init__(self, rng, rank, smooth):
-        self.rng, self.rank, self.smooth = rng, rank, smooth
+    def __init__(self, rng, rank):
+        self.rng, self.rank = rng, rank
         self.sharp = False
         self.full = {}      # name -> dtype: all of the shape, in memory
         self.computed = {}  # name -> dtype: likewise, a temporary

@@ -2,7 +2,7 @@
 and expressions."""
 import numpy as np
 
-from grow import DTYPES, MODES, OWN, Grower, as_float, call, kind_of, names_in, num, promote, real_of, walk
+from grow import DTYPES, MODES, OWN, Grower, call, kind_of, names_in, num, promote, real_of, walk
 
 
 def fitted(g, tree, dtype, to):
@@ -44,7 +44,7 @@ class Maker:
     def __init__(self, rng, points, rank=None):
         self.rng = rng
         self.rank = rank or int(rng.choice([1, 2, 2, 3, 3, 3, 4, 4, 5]))
-        self.g = Grower(rng, self.rank, True)
+        self.g = Grower(rng, self.rank)
         self.case = {"seed": int(rng.integers(1 << 31)), "shape": a_shape(rng, self.rank, points), "fields": {},
                      "views": {}, "functions": OWN, "bind": {"c": 0.3}, "body": []}
         self.g.numbers.append("c")
