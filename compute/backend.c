@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "compute/base/trace.h"
-#include "compute/cuda/diagnose.h"
+#include "compute/gpu/cuda/diagnose.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)

@@ -1,4 +1,4 @@
-/* What a device must be able to do: the interface that compute/cpu and compute/cuda stand behind.
+/* What a device must be able to do: the interface that compute/cpu and compute/gpu stand behind.
  *
  * Called by the engine only. A backend owns devices, memory and streams; it knows kernels (ir.h)
  * and raw storage, nothing of arrays, sessions or requests. All calls are thread-safe unless said
@@ -15,7 +15,7 @@
 
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
-#include "compute/ir.h"
+#include "compute/ir/ir.h"
 
 struct backend;
 struct stream;

@@ -16,17 +16,17 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "compute/base/ini.h"
 #include "compute/base/mem.h"
-#include "compute/call.h"
-#include "compute/check.h"
-#include "compute/grid.h"
-#include "compute/layout.h"
-#include "protocol/infix.h"
-#include "protocol/npy.h"
-#include "server/data.h"
-#include "server/handles.h"
-#include "server/http.h"
-#include "server/ini.h"
+#include "compute/check/check.h"
+#include "compute/lang/call.h"
+#include "compute/type/grid.h"
+#include "compute/type/layout.h"
+#include "protocol/text/infix.h"
+#include "protocol/wire/npy.h"
+#include "server/body/data.h"
+#include "server/http/http.h"
+#include "server/store/handles.h"
 
 enum kind { SET_TEXT, SET_LIST, SET_FLAG, SET_LEVEL, SET_COUNT, SET_SIZE, SET_OCTAL, SET_SECONDS };
 

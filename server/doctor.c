@@ -14,13 +14,13 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine.h"
-#include "protocol/infix.h"
-#include "protocol/json_writer.h"
-#include "server/accounts.h"
+#include "compute/engine/engine.h"
+#include "protocol/json/json_writer.h"
+#include "protocol/text/infix.h"
 #include "server/config.h"
-#include "server/http.h"
-#include "server/unix_socket.h"
+#include "server/http/http.h"
+#include "server/http/unix_socket.h"
+#include "server/store/accounts.h"
 
 #define ELEMENTS  100000
 #define PATIENCE  120 /* seconds: a first compilation may take a while on a busy machine */

@@ -17,8 +17,8 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "server/asker.h"
 #include "server/server.h"
+#include "server/work/asker.h"
 
 #define STOP_S    1.0
 #define NAMED_S   0.25 /* after the loss: by then it is known who had work on the device, */

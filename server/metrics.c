@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine.h"
-#include "server/auth.h"
-#include "server/export.h"
+#include "compute/engine/engine.h"
 #include "server/server.h"
-#include "server/state.h"
+#include "server/state/state.h"
+#include "server/store/auth.h"
+#include "server/store/export.h"
 
 static const short statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404,
                                  405, 406, 408, 409, 411, 413, 414, 415, 416, 417,

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "compute/base/strb.h"
-#include "server/http.h"
+#include "server/http/http.h"
 
 struct metrics;
 struct principal;

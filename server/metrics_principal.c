@@ -5,12 +5,12 @@
  * of programs. */
 #include <stdio.h>
 
-#include "server/auth.h"
-#include "server/export.h"
-#include "server/handles.h"
 #include "server/metrics.h"
-#include "server/scheduler.h"
 #include "server/server.h"
+#include "server/store/auth.h"
+#include "server/store/export.h"
+#include "server/store/handles.h"
+#include "server/work/scheduler.h"
 
 enum {
     OF_REQUESTS,

@@ -36,8 +36,8 @@ struct server {
     struct lease_uses *uses;
     struct export_socket *export_socket;
     struct sched *sched; /* whose turn it is on the devices */
-    struct jobs *jobs;   /* programs under way (server/jobs.h) */
-    struct state *state; /* on disk; NULL: nothing is kept (server/state.h) */
+    struct jobs *jobs;   /* programs under way (server/jobs/jobs.h) */
+    struct state *state; /* on disk; NULL: nothing is kept (server/state/state.h) */
     struct lost *lost;   /* what becomes of it when the device is (server/lost.h) */
     struct http *http;
     struct metrics *metrics;           /* server/metrics.h */

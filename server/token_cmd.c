@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "server/accounts.h"
 #include "server/config.h"
+#include "server/store/accounts.h"
 
 enum { DONE = 0, FAILED = 1, USAGE = 2 };
 

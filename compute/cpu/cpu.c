@@ -8,8 +8,8 @@
 #include "compute/backend.h"
 #include "compute/base/mem.h"
 #include "compute/cpu/cpu_memory.h"
-#include "compute/cpu/interp.h"
-#include "compute/cpu/loops.h"
+#include "compute/cpu/interp/interp.h"
+#include "compute/cpu/loops/loops.h"
 #include "compute/cpu/pool.h"
 #include "compute/cpu/share.h"
 

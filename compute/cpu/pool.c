@@ -41,7 +41,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/cpu/idle.h"
-#include "compute/cpu/interp.h"
+#include "compute/cpu/interp/interp.h"
 #include "compute/cpu/lanes.h"
 
 #define MOST_LANES 64

@@ -17,11 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/check.h"
-#include "compute/engine_internal.h"
-#include "compute/func.h"
-#include "compute/op.h"
-#include "protocol/infix.h"
+#include "compute/check/check.h"
+#include "compute/engine/engine_internal.h"
+#include "compute/lang/func.h"
+#include "compute/type/op.h"
+#include "protocol/text/infix.h"
 #include "tests/golden/golden.h"
 
 #define MAX_NAMES 64

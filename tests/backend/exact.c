@@ -11,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/check.h"
-#include "compute/engine_internal.h"
+#include "compute/check/check.h"
+#include "compute/engine/engine_internal.h"
 
 #define BATCH    64
 #define OPERANDS 3

@@ -19,9 +19,9 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
-#include "compute/cuda/cuda_api.h"
-#include "compute/export.h"
-#include "protocol/infix.h"
+#include "compute/engine/export.h"
+#include "compute/gpu/api/cuda_api.h"
+#include "protocol/text/infix.h"
 #include "tests/descriptors.h"
 
 #define SKIPPED 77

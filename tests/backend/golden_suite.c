@@ -15,8 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/check.h"
-#include "compute/engine_internal.h"
+#include "compute/check/check.h"
+#include "compute/engine/engine_internal.h"
 #include "tests/golden/golden.h"
 
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };

@@ -1,7 +1,7 @@
 /* Random typed graphs, node by node: each takes what is there already and adds to it. */
 #include "tests/backend/property.h"
 
-#include "compute/check.h"
+#include "compute/check/check.h"
 
 static uint32_t add_node(struct world *w, struct typed_node n, int rank, const int64_t *shape)
 {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/check.h"
-#include "compute/engine_internal.h"
+#include "compute/check/check.h"
+#include "compute/engine/engine_internal.h"
 #include "tests/backend/property.h"
 
 static uint64_t rng_state;

@@ -5,7 +5,7 @@
 #ifndef ARRAYD_TESTS_WALK_H
 #define ARRAYD_TESTS_WALK_H
 
-#include "compute/typed.h"
+#include "compute/check/typed.h"
 
 struct walked {
     enum dtype dtype;

@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include "compute/backend.h"
-#include "compute/cpu/loops.h"
-#include "compute/ir_build.h"
+#include "compute/cpu/loops/loops.h"
+#include "compute/ir/ir_build.h"
 
 #define MOST_THREADS 256
 

@@ -9,13 +9,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "compute/cuda/cuda_api.h"
+#include "compute/gpu/api/cuda_api.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/fake/module.h"
 
 /* The driver's functions under the symbols that driver.def gives them. */
 #define CU(name, symbol, args) CUresult name args __asm__(symbol);
-#include "compute/cuda/driver.def"
+#include "compute/gpu/api/driver.def"
 #undef CU
 
 enum { FAKE_MAX_DEVICES = 16, FAKE_POISON = 0xa5 };

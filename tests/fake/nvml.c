@@ -1,7 +1,7 @@
 /* A fake NVML: GPUs that stand on the buses the fake driver gives its own (1, 2, …), with figures
  * one can tell apart. ARRAYD_FAKE_NVML: "hang", to never answer once it is asked for a figure;
  * "blind", to have no sensors; "gone", to not start. */
-#include "compute/cuda/cuda_api.h"
+#include "compute/gpu/api/cuda_api.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/cuda/cuda_api.h"
+#include "compute/gpu/api/cuda_api.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/fake/module.h"
 
 #define NVRTC(name, args) nvrtcResult name args;
-#include "compute/cuda/nvrtc.def"
+#include "compute/gpu/api/nvrtc.def"
 #undef NVRTC
 const char *nvrtcGetErrorString(nvrtcResult code);
 

@@ -1,7 +1,7 @@
 /* Accept and Content-Type headers: the choice is an offer, or the error says why there is none. */
 #include <string.h>
 
-#include "protocol/media.h"
+#include "protocol/wire/media.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "server/accounts.h"
+#include "server/store/accounts.h"
 #include "tests/fuzz/fuzz.h"
 
 static void in_bounds(const struct accounts *a)

@@ -1,8 +1,8 @@
 /* Bodies of evaluate, of evaluate with statements, and of programs: read, and as far as they are
  * right, typed, planned and explained; then given back without a trace. Nothing is computed. Which
  * of the three it is, the first byte says; the rest is the body. */
-#include "server/eval_body.h"
-#include "server/program_body.h"
+#include "server/body/eval_body.h"
+#include "server/body/program_body.h"
 #include "tests/fuzz/fuzz_server.h"
 
 static void is_refusal(enum err_code err, const struct err *e)

@@ -1,7 +1,7 @@
 /* Bodies that make arrays, and the grids in them: what is accepted is made or refused with a place
  * in the body, and a grid that was read is the same once it was written and read again. */
-#include "server/create_json.h"
-#include "server/grid_json.h"
+#include "server/body/create_json.h"
+#include "server/body/grid_json.h"
 #include "tests/fuzz/fuzz_server.h"
 
 static void grid_comes_back(const struct grid *g, enum dtype t, struct arena *arena)

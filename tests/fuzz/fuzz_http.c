@@ -10,9 +10,9 @@
 #include <strings.h>
 
 #include "compute/base/mem.h"
-#include "protocol/media.h"
-#include "server/condition.h"
-#include "server/http_impl.h"
+#include "protocol/wire/media.h"
+#include "server/body/condition.h"
+#include "server/http/http_impl.h"
 #include "tests/fuzz/fuzz.h"
 
 #define LINES_MOST 64

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/index.h"
+#include "protocol/text/index.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/infix.h"
-#include "protocol/tree.h"
+#include "protocol/text/infix.h"
+#include "protocol/text/tree.h"
 #include "tests/fuzz/fuzz.h"
 
 /* The tree's text, parsed again with room to spare, written again. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/json_array.h"
-#include "protocol/json_body.h"
+#include "protocol/json/json_array.h"
+#include "protocol/json/json_body.h"
 #include "tests/fuzz/fuzz.h"
 
 static enum err_code read_array(const char *p, size_t n, size_t chunk, int early, int late,

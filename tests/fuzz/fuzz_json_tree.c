@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/tree.h"
+#include "protocol/text/tree.h"
 #include "tests/fuzz/fuzz.h"
 
 static size_t walk(struct json v, int depth)

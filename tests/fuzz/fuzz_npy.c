@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/npy.h"
+#include "protocol/wire/npy.h"
 #include "tests/fuzz/fuzz.h"
 
 static enum err_code feed(const uint8_t *data, size_t size, size_t chunk, struct npy_header *ret,

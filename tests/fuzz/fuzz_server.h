@@ -7,14 +7,14 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
-#include "compute/engine.h"
-#include "protocol/json.h"
-#include "server/auth.h"
+#include "compute/engine/engine.h"
+#include "protocol/json/json.h"
+#include "server/body/function_json.h"
 #include "server/config.h"
-#include "server/function_json.h"
-#include "server/http_impl.h"
+#include "server/http/http_impl.h"
 #include "server/server.h"
-#include "server/share.h"
+#include "server/store/auth.h"
+#include "server/store/share.h"
 #include "tests/fuzz/fuzz.h"
 
 const struct route route_table[] = {{0}};

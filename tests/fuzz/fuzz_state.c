@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "server/state_passed.h"
+#include "server/state/state_passed.h"
 #include "tests/fuzz/fuzz_server.h"
 
 static char folder[] = "/tmp/arrayd-fuzz-XXXXXX";

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/json_writer.h"
-#include "protocol/statement.h"
-#include "protocol/tree.h"
+#include "protocol/json/json_writer.h"
+#include "protocol/text/statement.h"
+#include "protocol/text/tree.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

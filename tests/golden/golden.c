@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 
 struct golden_input {
     char name[64];

@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-#include "compute/dtype.h"
-#include "compute/op.h"
-#include "compute/typed.h"
+#include "compute/check/typed.h"
+#include "compute/type/dtype.h"
+#include "compute/type/op.h"
 
 enum golden_kind { GOLDEN_OP, GOLDEN_CAST, GOLDEN_RANDOM };
 enum golden_tolerance {

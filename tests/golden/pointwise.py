@@ -11,7 +11,7 @@ from common import COMPLEX, DT, FLOATS, INTS
 from mpmath import mp
 from table import name_of, put_array, put_error, put_expr, saturated, wide
 
-OPS = re.findall(r'^OP\(\w+, "(\w+)", (\d)', (Path(__file__).parents[2] / "compute/op.def").read_text(), re.M)
+OPS = re.findall(r'^OP\(\w+, "(\w+)", (\d)', (Path(__file__).parents[2] / "compute/type/op.def").read_text(), re.M)
 TENS = {"gamma", "lgamma"}  # units
 
 

@@ -1,4 +1,4 @@
-"""What survives a restart (--state-dir): server/state*.c, docs/state.md. test_state_faults.py has what
+"""What survives a restart (--state-dir): server/state, docs/state.md. test_state_faults.py has what
 goes wrong."""
 import threading
 import time

@@ -101,12 +101,12 @@ findings.extend(f"openapi.yaml: {c} is not in err.def"
                 for c in set(doc["components"]["schemas"]["ErrorCode"]["enum"]) - known)
 
 # dtype.def
-dtypes = re.findall(r'^DTYPE\(\w+, "(\w+)"', read("compute/dtype.def"), re.M)
+dtypes = re.findall(r'^DTYPE\(\w+, "(\w+)"', read("compute/type/dtype.def"), re.M)
 if sorted(dtypes) != sorted(doc["components"]["schemas"]["Dtype"]["enum"]):
     findings.append("openapi.yaml: Dtype and dtype.def differ")
 
 # routes.c
-routes = ROOT / "server" / "routes.c"
+routes = ROOT / "server" / "api" / "routes.c"
 if routes.exists():
     table = set(re.findall(r'\{\s*"(GET|PUT|POST|PATCH|DELETE)",\s*"([^"]+)"', routes.read_text()))
     table = {(m, re.sub(r"\{\w+\}", "{}", p)) for m, p in table}
@@ -115,5 +115,5 @@ if routes.exists():
     findings.extend(f"openapi.yaml: {m} {p} is in routes.c only" for m, p in sorted(table - here))
     findings.extend(f"routes.c: {m} {p} is in openapi.yaml only" for m, p in sorted(here - table))
 else:
-    findings.append("server/routes.c is missing")
+    findings.append("server/api/routes.c is missing")
 finish(findings, "contract")

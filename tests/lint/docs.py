@@ -46,8 +46,8 @@ explained = set(re.findall(r"^\| `(\w+)` \|", read("docs/errors.md"), re.M))
 findings.extend(f"docs/errors.md: {c} is not explained" for c in sorted(codes - explained))
 findings.extend(f"docs/errors.md: there is no code {c}" for c in sorted(explained - codes))
 # Every function of the expression language is in its page.
-names = set(re.findall(r'^OP\(\w+, "(\w+)"', read("compute/op.def"), re.M))
-names |= set(re.findall(r'^FUNC\(\w+, "(\w+)"', read("compute/func.def"), re.M))
+names = set(re.findall(r'^OP\(\w+, "(\w+)"', read("compute/type/op.def"), re.M))
+names |= set(re.findall(r'^FUNC\(\w+, "(\w+)"', read("compute/lang/func.def"), re.M))
 page = read("docs/expressions.md")
 findings.extend(f"docs/expressions.md: {n} is not described"
                 for n in sorted(names) if not re.search(rf"`[^`]*\b{n}\b[^`]*`", page))

@@ -1,7 +1,7 @@
 """The direction of the arrows: who may include whom.
 
 compute/base includes nothing else of the project, compute only itself, protocol compute too,
-server everything but a backend's inside, a client only itself; only backend.c knows that cpu/ and cuda/ exist; each
+server everything but a backend's inside, a client only itself; only backend.c knows that cpu/ and gpu/ exist; each
 outside library has the one module that may include it. Includes are path-qualified from the root.
 """
 import re
@@ -18,13 +18,12 @@ MAY = {
     "clients/c": ("clients/c",),
 }
 LIBRARIES = [  # (header, who may include it)
-    (r"cjson/|cJSON", r"protocol/json[^/]*\.c|clients/c/src/json\.c|tests/.*"),
+    (r"cjson/|cJSON", r"protocol/json/[^/]*\.c|clients/c/src/json\.c|tests/.*"),
     (r"curl/", r"clients/c/src/(client|exchange)\.c"),
-    (r"microhttpd", r"server/http[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
-    (r"dlfcn\.h", r"compute/cuda/loader\.c|server/http_pages\.c|tests/(backend|fake|unit)/.*"),
-    (r"gnutls/", r"server/http_tls\.c"),
-    (r"ini\.h", r"server/config\.c"),
-    (r"nettle/", r"(server|compute/cuda)/[^/]*\.c"),
+    (r"microhttpd", r"server/http/[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
+    (r"dlfcn\.h", r"compute/gpu/api/loader\.c|server/http/http_pages\.c|tests/(backend|fake|unit)/.*"),
+    (r"gnutls/", r"server/http/http_tls\.c"),
+    (r"nettle/", r"(server|compute/gpu)/.*\.c"),
     (r"cmocka", r"tests/.*"),
 ]
 
@@ -51,7 +50,7 @@ for path in sources(".c", ".h", ".def", ".cuh"):
             continue
         if not target.startswith(tuple(r + "/" for r in MAY[room(path)])):
             findings.append(f'{where}: {room(path)} must not include "{target}"')
-        for backend in ("compute/cpu", "compute/cuda"):
+        for backend in ("compute/cpu", "compute/gpu"):
             own = path.as_posix().startswith(backend + "/") or path.parts[0] == "tests"
             if target.startswith(backend + "/") and not own and path.as_posix() != "compute/backend.c":
                 findings.append(f'{where}: only backend.c knows "{target}"')

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "compute/base/strb.h"
-#include "compute/check.h"
-#include "compute/grid.h"
-#include "protocol/infix.h"
+#include "compute/check/check.h"
+#include "compute/type/grid.h"
+#include "protocol/text/infix.h"
 
 /* An array of each dtype under a short name, all (4, 5), and some of other shapes. */
 static const struct {

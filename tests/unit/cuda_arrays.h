@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "compute/engine.h"
+#include "compute/engine/engine.h"
 
 /* For somebody who asks again and again; ends the process where that lasts for ever. */
 static inline void pause_a_little(int *tries)

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-#include "compute/engine.h"
-#include "protocol/infix.h"
+#include "compute/engine/engine.h"
+#include "protocol/text/infix.h"
 #include "tests/unit/cuda_arrays.h"
 
 #define N     64

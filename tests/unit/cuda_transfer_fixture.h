@@ -1,4 +1,4 @@
-/* A device on the fake driver and clients of its transfers, for the tests of compute/cuda/slab,
+/* A device on the fake driver and clients of its transfers, for the tests of compute/gpu/cuda/slab,
  * transfer and memory (test_cuda_transfer*.c, each of which includes this once). It stands in for
  * cuda.c and stream.c: of a stream, only waiting for an event is asked. One device, static; a test
  * opens and closes it, and close_device() finds what was left behind. Any thread may be a client.
@@ -20,7 +20,7 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/cuda_int.h"
+#include "compute/gpu/cuda/cuda_int.h"
 #include "tests/fake/fake_cuda.h"
 
 #define SLAB_MEMORY (INT64_C(8) << 20) /* one bulk slab and some small ones */

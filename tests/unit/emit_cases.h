@@ -1,14 +1,14 @@
-/* The expressions that kernels are made of for the tests of compute/cuda's emitter, and the arrays
- * they are about: a kind of each, of every dtype, whose elements nobody reads. Included by
+/* The expressions that kernels are made of for the tests of compute/gpu/text's emitter, and the
+ * arrays they are about: a kind of each, of every dtype, whose elements nobody reads. Included by
  * test_emit.c; constant. */
 #ifndef ARRAYD_TESTS_EMIT_CASES_H
 #define ARRAYD_TESTS_EMIT_CASES_H
 
 #include <stddef.h>
 
-#include "compute/dtype.h"
-#include "compute/grid.h"
-#include "compute/layout.h"
+#include "compute/type/dtype.h"
+#include "compute/type/grid.h"
+#include "compute/type/layout.h"
 
 struct emit_operand {
     const char *name;

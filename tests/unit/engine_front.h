@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "compute/engine_internal.h"
-#include "protocol/infix.h"
+#include "compute/engine/engine_internal.h"
+#include "protocol/text/infix.h"
 
 #define N 8
 

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compute/cuda/loader.h"
+#include "compute/gpu/api/loader.h"
 #include "tests/fake/fake_cuda.h"
 
 static const struct driver *d;

@@ -12,12 +12,12 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/check.h"
-#include "compute/cpu/interp.h"
-#include "compute/ir_fuse.h"
-#include "compute/lower.h"
-#include "protocol/index.h"
-#include "protocol/infix.h"
+#include "compute/check/check.h"
+#include "compute/cpu/interp/interp.h"
+#include "compute/ir/ir_fuse.h"
+#include "compute/ir/lower.h"
+#include "protocol/text/index.h"
+#include "protocol/text/infix.h"
 
 #define LIST_SLOTS   256
 #define LIST_KERNELS 256

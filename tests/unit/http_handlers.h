@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine.h"
-#include "server/auth.h"
-#include "server/export.h"
-#include "server/http.h"
-#include "server/state.h"
+#include "compute/engine/engine.h"
+#include "server/http/http.h"
+#include "server/state/state.h"
+#include "server/store/auth.h"
+#include "server/store/export.h"
 
 /* --- what the front needs from behind it --- */
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/cpu/loops.h"
-#include "compute/ir_build.h"
+#include "compute/cpu/loops/loops.h"
+#include "compute/ir/ir_build.h"
 
 #define MAX_SLOTS 16
 

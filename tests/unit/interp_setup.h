@@ -3,7 +3,7 @@
 #ifndef ARRAYD_TESTS_INTERP_SETUP_H
 #define ARRAYD_TESTS_INTERP_SETUP_H
 
-#include "compute/cpu/interp.h"
+#include "compute/cpu/interp/interp.h"
 #include "tests/unit/interp_plain.h"
 
 struct setup {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "compute/cuda/loader.h"
+#include "compute/gpu/api/loader.h"
 
 struct stub_program {
     char *source, *scalar, *code;
@@ -42,7 +42,7 @@ static nvrtcResult stub_create(nvrtcProgram *program, const char *source, const 
     struct stub_program *p = calloc(1, sizeof *p);
     p->source = strdup(source);
     for (int i = 0; i < n; i++)
-        if (strcmp(names[i], "compute/kernels/scalar.h") == 0)
+        if (strcmp(names[i], "compute/kernels/scalar/scalar.h") == 0)
             p->scalar = strdup(headers[i]);
     atomic_fetch_add(&stub.programs, 1);
     *program = (nvrtcProgram)p;

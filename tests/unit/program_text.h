@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "compute/program.h"
-#include "protocol/statement.h"
+#include "compute/program/program.h"
+#include "protocol/text/statement.h"
 
 struct named_array {
     const char *name; /* NULL: the last */

@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#include "compute/cuda/loader.h"
+#include "compute/gpu/api/loader.h"
 
 /* The table, or NULL when there is no NVRTC. */
 static inline const struct nvrtc *real_nvrtc(void)
@@ -25,7 +25,7 @@ static inline const struct nvrtc *real_nvrtc(void)
     if (!library)
         return NULL;
 #define NVRTC(name, args) *(void **)&table.name = dlsym(library, #name);
-#include "compute/cuda/nvrtc.def"
+#include "compute/gpu/api/nvrtc.def"
 #undef NVRTC
     *(void **)&table.nvrtcGetErrorString = dlsym(library, "nvrtcGetErrorString");
     if (!table.nvrtcVersion || table.nvrtcVersion(&table.major, &table.minor) != NVRTC_SUCCESS)

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "server/scheduler.h"
+#include "server/work/scheduler.h"
 
 #define STEP_NS  20000 /* of the clock */
 #define LOOK_NS  1000000

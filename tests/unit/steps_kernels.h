@@ -1,16 +1,16 @@
-/* Kernels of several steps from text, for tests of compute/cuda's form steps: each field is updated
- * by an expression of the fields u, v and w, of k (like them), kt (transposed) and row (one axis).
- * Slots: the operands in that order, then the results. Arena memory. */
+/* Kernels of several steps from text, for tests of compute/gpu/text's form steps: each field is
+ * updated by an expression of the fields u, v and w, of k (like them), kt (transposed) and row
+ * (one axis). Slots: the operands in that order, then the results. Arena memory. */
 #ifndef ARRAYD_TESTS_STEPS_KERNELS_H
 #define ARRAYD_TESTS_STEPS_KERNELS_H
 
 #include <stdio.h>
 #include <string.h>
 
-#include "compute/check.h"
-#include "compute/ir_build.h"
-#include "compute/lower.h"
-#include "protocol/infix.h"
+#include "compute/check/check.h"
+#include "compute/ir/ir_build.h"
+#include "compute/ir/lower.h"
+#include "protocol/text/infix.h"
 
 #define STEPS_FIELDS   3
 #define STEPS_OPERANDS 6

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/accounts.h"
+#include "server/store/accounts.h"
 
 /* SHA-256 of "abc", and of nothing. */
 #define ABC   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

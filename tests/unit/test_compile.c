@@ -1,5 +1,5 @@
-/* compute/cuda/compile.c and headers.c: which options and which functions NVRTC is given, and what
- * becomes of its refusals. With a stub; test_nvrtc has the real one. */
+/* compute/gpu/code/compile.c and headers.c: which options and which functions NVRTC is given, and
+ * what becomes of its refusals. With a stub; test_nvrtc has the real one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +10,9 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/compile.h"
-#include "compute/cuda/headers.h"
-#include "compute/cuda/headers_data.h"
+#include "compute/gpu/code/compile.h"
+#include "compute/gpu/code/headers.h"
+#include "compute/gpu/code/headers_data.h"
 #include "tests/unit/nvrtc_stub.h"
 
 static int reset_stub(void **state)
@@ -58,12 +58,12 @@ static void only_named_functions_are_given(void **state)
     struct compiled c;
     struct err e = ERR_INIT;
     assert_int_equal(compile_text(&stub_nvrtc, "sm_90",
-                                  "LOOK\n#include \"compute/kernels/scalar.h\"\n"
+                                  "LOOK\n#include \"compute/kernels/scalar/scalar.h\"\n"
                                   "x = ar_SIGMOID_F32(y); far_ADD_F64(); ar_ADD_F; ar_ADD_F641",
                                   false, &c, &e),
                      ERR_OK);
     mem_free(c.bytes);
-    assert_non_null(strstr(stub.scalar, "#include \"compute/kernels/scalar_types.h\""));
+    assert_non_null(strstr(stub.scalar, "#include \"compute/kernels/scalar/scalar_types.h\""));
     assert_non_null(strstr(stub.scalar, "ar_SIGMOID_F32("));
     assert_null(strstr(stub.scalar, "ar_ADD_F"));
     assert_null(strstr(stub.scalar, "_F64"));

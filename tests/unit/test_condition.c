@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "server/condition.h"
-#include "server/handles.h"
+#include "server/body/condition.h"
+#include "server/store/handles.h"
 
 /* what the library is linked with; no request is made here */
 const struct route route_table[1] = {0};

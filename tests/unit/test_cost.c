@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/engine_internal.h"
-#include "protocol/infix.h"
+#include "compute/engine/engine_internal.h"
+#include "protocol/text/infix.h"
 
 struct fixture {
     struct engine *g;

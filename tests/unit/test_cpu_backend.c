@@ -11,7 +11,7 @@
 
 #include "compute/backend.h"
 #include "compute/base/mem.h"
-#include "compute/ir_build.h"
+#include "compute/ir/ir_build.h"
 
 #define MIB (INT64_C(1) << 20)
 

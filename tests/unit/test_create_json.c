@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/create_json.h"
+#include "server/body/create_json.h"
 
 static struct engine *engine;
 static struct handles *table;

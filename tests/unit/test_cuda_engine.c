@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/cuda_api.h"
-#include "compute/engine_internal.h"
+#include "compute/engine/engine_internal.h"
+#include "compute/gpu/api/cuda_api.h"
 #include "tests/fake/fake_cuda.h"
 
 struct fixture {

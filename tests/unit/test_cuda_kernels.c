@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/cuda/cuda_int.h"
-#include "compute/cuda/kcache_disk.h"
-#include "compute/cuda/prepare.h"
-#include "compute/engine.h"
-#include "compute/ir_build.h"
+#include "compute/engine/engine.h"
+#include "compute/gpu/code/kcache_disk.h"
+#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/prepare.h"
+#include "compute/ir/ir_build.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_arrays.h"
 

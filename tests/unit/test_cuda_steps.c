@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "compute/backend.h"
-#include "compute/cuda/emit.h"
+#include "compute/gpu/text/emit.h"
 #include "tests/unit/cuda_arrays.h"
 #include "tests/unit/steps_kernels.h"
 

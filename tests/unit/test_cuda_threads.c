@@ -14,9 +14,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/cuda/cuda_api.h"
-#include "compute/engine.h"
-#include "protocol/infix.h"
+#include "compute/engine/engine.h"
+#include "compute/gpu/api/cuda_api.h"
+#include "protocol/text/infix.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_arrays.h"
 

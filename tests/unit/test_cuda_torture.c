@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/emit.h"
+#include "compute/gpu/text/emit.h"
 #include "tests/fake/fake_cuda.h"
 #include "tests/unit/cuda_torture.h"
 

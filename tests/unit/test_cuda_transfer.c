@@ -1,6 +1,6 @@
 /* Bytes in and out of a device, on the fake driver: every size, views, jobs' fetches, too few
  * slabs, clients that stall. What fails and who goes away is test_cuda_transfer_faults.c's. */
-#include "compute/cuda/slab.h"
+#include "compute/gpu/cuda/slab.h"
 #include "tests/unit/cuda_transfer_fixture.h"
 
 static void sizes(void **state)

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/cpu/loops.h"
-#include "compute/dtype.h"
+#include "compute/cpu/loops/loops.h"
+#include "compute/type/dtype.h"
 
 /* numpy.promote_types and can_cast(…, "same_kind") of NumPy 2, by dtype number; '.' where bfloat16
  * is in it. */

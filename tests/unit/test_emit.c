@@ -1,5 +1,5 @@
-/* compute/cuda/form and emit: which form a kernel takes, the text of a few, and that NVRTC, where
- * one is installed, makes machine code of all of them.
+/* compute/gpu/text/form and emit: which form a kernel takes, the text of a few, and that NVRTC,
+ * where one is installed, makes machine code of all of them.
  *
  * GOLDEN_DIR holds the committed texts. They change whenever the emitter does: that is for the eye
  * of who changes it, who then writes them again with ARRAYD_GOLDEN_WRITE=1. */
@@ -15,13 +15,13 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/check.h"
-#include "compute/cuda/compile.h"
-#include "compute/cuda/emit.h"
-#include "compute/ir_build.h"
-#include "compute/ir_merge.h"
-#include "compute/lower.h"
-#include "protocol/infix.h"
+#include "compute/check/check.h"
+#include "compute/gpu/code/compile.h"
+#include "compute/gpu/text/emit.h"
+#include "compute/ir/ir_build.h"
+#include "compute/ir/ir_merge.h"
+#include "compute/ir/lower.h"
+#include "protocol/text/infix.h"
 #include "tests/unit/emit_cases.h"
 #include "tests/unit/real_nvrtc.h"
 #include "tests/unit/steps_kernels.h"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/expr.h"
+#include "compute/lang/expr.h"
 
 static uint32_t leaf(struct expr *x, long offset, const char *step)
 {

@@ -1,4 +1,5 @@
-/* compute/cuda/fault.c: which device's work is told where it is not known which device was lost. */
+/* compute/gpu/cuda/fault.c: which device's work is told where it is not known which device was
+ * lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/launch.h"
+#include "compute/gpu/cuda/launch.h"
 
 /* A backend of two devices, each with a stream and copies under way on it. */
 struct node {

@@ -1,5 +1,5 @@
-/* compute/flight: which work is wanted, with a front that holds it back; and compute/cpu: what
- * becomes of work that is not, in each of the interpreter's ways. */
+/* compute/engine/flight: which work is wanted, with a front that holds it back; and compute/cpu:
+ * what becomes of work that is not, in each of the interpreter's ways. */
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/cpu/pool.h"
-#include "compute/ir_build.h"
+#include "compute/ir/ir_build.h"
 #include "tests/unit/engine_front.h"
 
 /* --- which work --- */

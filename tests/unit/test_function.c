@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/infix.h"
-#include "server/functions.h"
+#include "protocol/text/infix.h"
+#include "server/store/functions.h"
 
 static enum err_code parse(struct arena *arena, const char *text, size_t max_nodes, struct expr *x,
                            struct err *e)

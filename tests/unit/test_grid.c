@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/grid.h"
+#include "compute/type/grid.h"
 
 static uint64_t seed = 88172645463325252u;
 

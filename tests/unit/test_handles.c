@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/handles.h"
+#include "server/store/handles.h"
 
 static struct engine *engine;
 static struct engine_stream *stream;

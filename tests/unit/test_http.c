@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
 #include "tests/unit/http_handlers.h"

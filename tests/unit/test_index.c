@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "protocol/index.h"
+#include "protocol/text/index.h"
 
 static void good_strings_print_canonically(void **state)
 {

@@ -10,8 +10,8 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "protocol/infix.h"
-#include "protocol/tree.h"
+#include "protocol/text/infix.h"
+#include "protocol/text/tree.h"
 
 struct parsed {
     struct arena *arena;

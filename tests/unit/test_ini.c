@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "server/ini.h"
+#include "compute/base/ini.h"
 
 /* A text as "section[…] name=value ! mistake", one word a line, "-" for an empty one. */
 static const char *all_n(const char *text, size_t n)

@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "compute/backend.h"
-#include "compute/ir_build.h"
+#include "compute/ir/ir_build.h"
 #include "tests/unit/cuda_arrays.h"
 #include "tests/unit/fuse_random.h"
 

@@ -12,11 +12,11 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "server/auth.h"
-#include "server/jobs.h"
-#include "server/lease_use.h"
-#include "server/routes.c"
-#include "server/session.h"
+#include "server/api/routes.c"
+#include "server/jobs/jobs.h"
+#include "server/store/auth.h"
+#include "server/store/lease_use.h"
+#include "server/store/session.h"
 #include "tests/unit/program_text.h"
 
 static struct lease_uses *uses;

@@ -13,8 +13,8 @@
 #include <math.h>
 
 #include "compute/base/mem.h"
-#include "protocol/json.h"
-#include "protocol/json_writer.h"
+#include "protocol/json/json.h"
+#include "protocol/json/json_writer.h"
 
 static struct json parse(struct arena *a, const char *text)
 {

@@ -12,10 +12,10 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "protocol/json_array.h"
-#include "protocol/json_body.h"
-#include "protocol/numlist.h"
-#include "protocol/numtext.h"
+#include "protocol/json/json_array.h"
+#include "protocol/json/json_body.h"
+#include "protocol/number/numlist.h"
+#include "protocol/number/numtext.h"
 
 /* Reads text in chunks; `early` is told to the reader, `late` to take. */
 static enum err_code read_text(const char *text, size_t chunk, int early, int late,

@@ -1,4 +1,4 @@
-/* compute/cuda/kcache.c and kcache_disk.c over a stub of NVRTC. */
+/* compute/gpu/code/kcache.c and kcache_disk.c over a stub of NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/compile.h"
-#include "compute/cuda/kcache.h"
+#include "compute/gpu/code/compile.h"
+#include "compute/gpu/code/kcache.h"
 #include "tests/unit/nvrtc_stub.h"
 
 static char top[64], dir[96]; /* a folder for the test, and the cache's in it */

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/kcache.h"
+#include "compute/gpu/code/kcache.h"
 #include "tests/unit/nvrtc_stub.h"
 
 static int64_t live_before;

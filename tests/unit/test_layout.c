@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "compute/layout.h"
+#include "compute/type/layout.h"
 
 #define MOST 512
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "server/lease_use.h"
+#include "server/store/lease_use.h"
 
 struct waiting {
     struct lease_settling settling; /* first */

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "compute/cuda/loader.h"
+#include "compute/gpu/api/loader.h"
 
 /* FAKE_CUDA, FAKE_NVRTC and FAKE_NVML are the fakes' files, FAKE_EMPTY a library with none of the
  * symbols. */

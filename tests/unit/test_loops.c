@@ -18,8 +18,8 @@
 #include <math.h>
 
 #include "compute/base/mem.h"
-#include "compute/cpu/isa.h"
-#include "compute/cpu/loops.h"
+#include "compute/cpu/loops/isa.h"
+#include "compute/cpu/loops/loops.h"
 #include "tests/golden/golden.h"
 
 enum { GUARD = 64 };

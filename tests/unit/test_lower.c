@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/check.h"
-#include "compute/ir_build.h"
-#include "compute/lower.h"
+#include "compute/check/check.h"
+#include "compute/ir/ir_build.h"
+#include "compute/ir/lower.h"
 
 static const struct fuse_limits limits = {.max_nodes = 400, .max_inputs = 64, .recompute = 32};
 

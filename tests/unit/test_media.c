@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "protocol/media.h"
+#include "protocol/wire/media.h"
 
 static void content_types(void **state)
 {

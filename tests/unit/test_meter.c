@@ -11,7 +11,7 @@
 #include "compute/base/mem.h"
 #include "compute/base/meter.h"
 #include "compute/base/strb.h"
-#include "compute/plan_cache.h"
+#include "compute/engine/plan_cache.h"
 
 #define MIB (1 << 20)
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "protocol/npy.h"
+#include "protocol/wire/npy.h"
 
 /* A file's beginning: version, then the header text, then 3 bytes of data. */
 static size_t make(char *buf, int version, const char *text)

@@ -12,8 +12,8 @@
 #include <math.h>
 
 #include "compute/base/mem.h"
-#include "protocol/numlist.h"
-#include "protocol/numtext.h"
+#include "protocol/number/numlist.h"
+#include "protocol/number/numtext.h"
 
 static uint64_t seed = 88172645463325252ull;
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "protocol/numtext.h"
+#include "protocol/number/numtext.h"
 
 #define MOST 4096
 

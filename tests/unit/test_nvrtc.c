@@ -1,6 +1,6 @@
-/* compute/kernels/scalar.h and compile.c with NVIDIA's own NVRTC, where one is installed (else the
- * test reports itself skipped): every function becomes machine code for sm_80 and sm_90, whole and
- * in the subsets that AR_SUBSET and headers_select() make. No GPU is needed. */
+/* compute/kernels/scalar/scalar.h and compile.c with NVIDIA's own NVRTC, where one is installed
+ * (else the test reports itself skipped): every function becomes machine code for sm_80 and sm_90,
+ * whole and in the subsets that AR_SUBSET and headers_select() make. No GPU is needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +14,9 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "compute/cuda/compile.h"
-#include "compute/cuda/headers.h"
-#include "compute/cuda/headers_data.h"
+#include "compute/gpu/code/compile.h"
+#include "compute/gpu/code/headers.h"
+#include "compute/gpu/code/headers_data.h"
 #include "tests/unit/real_nvrtc.h"
 
 static const struct nvrtc *nvrtc;
@@ -143,7 +143,7 @@ static void selected_functions_bring_what_they_need(void **state)
 }
 
 static const char small_kernel[] =
-    "#include \"compute/kernels/scalar.h\"\n"
+    "#include \"compute/kernels/scalar/scalar.h\"\n"
     "extern \"C\" __global__ void k(float *o, const float *a, long n, float s, float t)\n"
     "{\n"
     "    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;\n"

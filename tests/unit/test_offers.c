@@ -16,11 +16,11 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
-#include "server/export.h"
-#include "server/export_socket.h"
-#include "server/lease_use.h"
-#include "server/routes.c"
-#include "server/session.h"
+#include "server/api/routes.c"
+#include "server/store/export.h"
+#include "server/store/export_socket.h"
+#include "server/store/lease_use.h"
+#include "server/store/session.h"
 #include "tests/descriptors.h"
 
 static char folder[] = "/tmp/arrayd-offers-XXXXXX";

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine_internal.h"
-#include "protocol/infix.h"
+#include "compute/engine/engine_internal.h"
+#include "protocol/text/infix.h"
 
 struct named {
     const char *name;

@@ -15,7 +15,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/cpu/pool.h"
-#include "compute/ir_build.h"
+#include "compute/ir/ir_build.h"
 
 /* slot 1 = slot 0 + add, float32, `n` elements; slot numbers may be equal */
 struct adder {

@@ -13,7 +13,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/cpu/pool.h"
-#include "compute/ir_build.h"
+#include "compute/ir/ir_build.h"
 
 struct rig {
     struct pool *p;

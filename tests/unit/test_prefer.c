@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "protocol/prefer.h"
+#include "protocol/wire/prefer.h"
 
 static void waits(void **state)
 {

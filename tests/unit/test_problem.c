@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "protocol/json.h"
-#include "protocol/problem.h"
+#include "protocol/json/json.h"
+#include "protocol/wire/problem.h"
 
 static void place_appears_where_there_is_one(void **state)
 {

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/cuda/refused.h"
+#include "compute/gpu/code/refused.h"
 
 #define WHY "cuEventQuery failed: CUDA_ERROR_ILLEGAL_ADDRESS (700)"
 

@@ -1,6 +1,6 @@
-/* compute/kernels/scalar.h: conversions of halves over all their values, Philox against Random123's
- * published vectors, and the integer rules at their edges. The operations at large are held against
- * the golden tables by test_loops. */
+/* compute/kernels/scalar/scalar.h: conversions of halves over all their values, Philox against
+ * Random123's published vectors, and the integer rules at their edges. The operations at large are
+ * held against the golden tables by test_loops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 
 /* The value of a binary float with `mant` mantissa bits, by the definition. */
 static double by_definition(unsigned h, int mant, int bias)

@@ -11,11 +11,11 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "server/auth.h"
-#include "server/http.h"
-#include "server/scheduler.h"
+#include "server/http/http.h"
 #include "server/server.h"
-#include "server/session_int.h"
+#include "server/store/auth.h"
+#include "server/store/session_int.h"
+#include "server/work/scheduler.h"
 
 static struct server server;
 static struct principal *who;

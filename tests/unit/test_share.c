@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "server/auth.h"
-#include "server/share.h"
+#include "server/store/auth.h"
+#include "server/store/share.h"
 
 static struct engine *engine;
 static struct principal ann = {.name = "ann"}, bob = {.name = "bob"};

@@ -14,14 +14,14 @@
 
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
-#include "protocol/json.h"
-#include "server/auth.h"
+#include "protocol/json/json.h"
+#include "server/body/function_json.h"
 #include "server/config.h"
-#include "server/function_json.h"
-#include "server/http.h"
+#include "server/http/http.h"
 #include "server/server.h"
-#include "server/share.h"
-#include "server/state.h"
+#include "server/state/state.h"
+#include "server/store/auth.h"
+#include "server/store/share.h"
 
 static struct server server;
 static struct config config;

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "protocol/index.h"
-#include "protocol/json_writer.h"
-#include "protocol/statement.h"
-#include "protocol/tree.h"
+#include "protocol/json/json_writer.h"
+#include "protocol/text/index.h"
+#include "protocol/text/statement.h"
+#include "protocol/text/tree.h"
 
 static enum err_code parse(struct arena *arena, const char *text, struct expr *x,
                            struct statement *s, struct err *e)

@@ -9,7 +9,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "protocol/tree.h"
+#include "protocol/text/tree.h"
 
 struct parsed {
     struct arena *arena;

@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 1
 #define AR_FAST 0
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 16
 #define AR_UNROLL 1
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_bool * in0;
     alignas(8) const ar_u8 * in1;
@@ -49,4 +49,4 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
     const ar_index to = 0 + at.i[0];
     ar_store<ar_result, E>(p.out + to, r);
 }
-#include "compute/kernels/elementwise.cuh"
+#include "compute/kernels/forms/elementwise.cuh"

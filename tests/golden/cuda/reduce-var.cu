@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 4
 #define AR_UNROLL 8
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
@@ -71,7 +71,7 @@ AR_FN ar_index ar_position(const ar_params &p, const ar_at &at, int e)
 {
     return 0;
 }
-#include "compute/kernels/moments.cuh"
+#include "compute/kernels/forms/moments.cuh"
 typedef ar_moments ar_state;
 static_assert(sizeof(ar_state) <= 24, "of its scratch");
 #define AR_SEEDS 3
@@ -91,4 +91,4 @@ AR_FN ar_result ar_end(const ar_params &p, ar_state s)
 {
     return (ar_f32)(ar_moments_squares(s, p.count) / p.divisor);
 }
-#include "compute/kernels/reduce.cuh"
+#include "compute/kernels/forms/reduce.cuh"

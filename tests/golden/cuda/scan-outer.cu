@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
@@ -6,8 +6,8 @@ typedef int ar_index;
 #define AR_E 1
 #define AR_UNROLL 8
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
-#include "compute/kernels/running.cuh"
+#include "compute/kernels/forms/common.cuh"
+#include "compute/kernels/forms/running.cuh"
 typedef ar_c128 ar_carry;
 struct ar_params {
     alignas(8) const ar_c64 * in0;
@@ -90,4 +90,4 @@ AR_FN ar_result ar_end(ar_carry c, ar_state s)
 {
     return ar_cast_C128_C64(ar_MULTIPLY_C128(c, s));
 }
-#include "compute/kernels/scan.cuh"
+#include "compute/kernels/forms/scan.cuh"

@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 1
 #define AR_FAST 0
@@ -6,9 +6,9 @@ typedef int ar_index;
 #define AR_E 4
 #define AR_UNROLL 4
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
-#include "compute/kernels/running.cuh"
-#include "compute/kernels/streamed.cuh"
+#include "compute/kernels/forms/common.cuh"
+#include "compute/kernels/forms/running.cuh"
+#include "compute/kernels/forms/streamed.cuh"
 typedef ar_running ar_carry;
 struct ar_params {
     alignas(8) const ar_f32 * in0;
@@ -97,4 +97,4 @@ AR_FN ar_result ar_end(ar_carry c, ar_state s)
 {
     return c.sum + ((ar_ISFINITE_F64(c.sum) ? c.error : 0) + s);
 }
-#include "compute/kernels/scan.cuh"
+#include "compute/kernels/forms/scan.cuh"

@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 4
 #define AR_UNROLL 1
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
@@ -34,7 +34,7 @@ AR_FN constexpr bool ar_within(int t, int q)
 {
     return t >= 0 && t < AR_P && q >= 0 && q < AR_R;
 }
-#include "compute/kernels/near.cuh"
+#include "compute/kernels/forms/near.cuh"
 struct ar_operands {
     ar_near<ar_f32, 1, 1, 1> n0;
     ar_near<ar_f32, 0, 0, 0> n1;
@@ -126,4 +126,4 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
         r1_.v[e] = r.v[e].v1;
     ar_store<ar_f32, E>(p.out1_ + to1_, r1_);
 }
-#include "compute/kernels/stencil.cuh"
+#include "compute/kernels/forms/stencil.cuh"

@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 3
 #define AR_FAST 2
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 4
 #define AR_UNROLL 1
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 s0_0;
@@ -30,8 +30,8 @@ struct ar_params {
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
 #define AR_ONCE 1
-#include "compute/kernels/steps.cuh"
-#include "compute/kernels/patch.cuh"
+#include "compute/kernels/forms/steps.cuh"
+#include "compute/kernels/forms/patch.cuh"
 struct ar_levels {
     ar_patch<ar_f32> f0;
 };
@@ -101,4 +101,4 @@ AR_FN void ar_step(const ar_params &p, const ar_place &s, const ar_shared &share
     }
     }
 }
-#include "compute/kernels/steps3d.cuh"
+#include "compute/kernels/forms/steps3d.cuh"

@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 2
 #define AR_UNROLL 3
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_f64 * in0;
     alignas(8) ar_i64 s0_0;
@@ -35,7 +35,7 @@ struct ar_params {
 #define AR_WRAP_Y 0
 #define AR_WRAP_X 0
 #define AR_ONCE 1
-#include "compute/kernels/steps.cuh"
+#include "compute/kernels/forms/steps.cuh"
 struct ar_levels {
     ar_row<ar_f64> f0;
     ar_row<ar_f64> f1;
@@ -112,4 +112,4 @@ AR_FN void ar_step(const ar_params &p, const ar_span &s, ar_index n, const ar_le
         to.f1.v[e + 1] = v18;
     }
 }
-#include "compute/kernels/steps2d.cuh"
+#include "compute/kernels/forms/steps2d.cuh"

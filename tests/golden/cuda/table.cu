@@ -1,4 +1,4 @@
-#include "compute/kernels/scalar.h"
+#include "compute/kernels/scalar/scalar.h"
 typedef int ar_index;
 #define AR_RANK 2
 #define AR_FAST 1
@@ -6,7 +6,7 @@ typedef int ar_index;
 #define AR_E 1
 #define AR_UNROLL 2
 #define AR_STEP 1
-#include "compute/kernels/common.cuh"
+#include "compute/kernels/forms/common.cuh"
 struct ar_params {
     alignas(8) const ar_f32 * in0;
     alignas(8) ar_i64 g0;
@@ -50,4 +50,4 @@ template <int E> AR_FN void ar_put(const ar_params &p, const ar_at &at, const ar
     for (int e = 0; e < E; e++)
         p.out[to + e * AR_STEP] = r.v[e];
 }
-#include "compute/kernels/elementwise.cuh"
+#include "compute/kernels/forms/elementwise.cuh"

@@ -1,0 +1,104 @@
+/* A reader of our own, because a line must never be taken for something else than what a person
+ * sees: libraries for such files cut long lines and read the rest as further ones, join indented
+ * lines to those before them, and stop at a NUL. What cannot be seen for what it is, is a mistake
+ * with its line: a NUL, and a CR that ends no line, behind which a comment would swallow settings.
+ */
+#include "compute/base/ini.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_MAX (4u << 20)
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct ini_part trim(const char *from, const char *to)
+{
+    while (from < to && blank(*from))
+        from++;
+    while (to > from && blank(to[-1]))
+        to--;
+    return (struct ini_part){from, (size_t)(to - from)};
+}
+
+static const char *before_comment(const char *from, const char *to)
+{
+    for (const char *p = from; p < to; p++)
+        if ((*p == '#' || *p == ';') && (p == from || blank(p[-1])))
+            return p;
+    return to;
+}
+
+static enum ini_kind mistake(struct ini_line *l, const char *what)
+{
+    l->mistake = what;
+    return INI_MISTAKE;
+}
+
+/* What stands from `from` to `to`, the line's end not included. */
+static enum ini_kind parse(struct ini_line *l, const char *from, const char *to)
+{
+    if (to > from && to[-1] == '\r')
+        to--;
+    if (memchr(from, '\0', (size_t)(to - from)))
+        return mistake(l, "there is a NUL character");
+    if (memchr(from, '\r', (size_t)(to - from)))
+        return mistake(l, "there is a CR without an LF behind it");
+    struct ini_part all = trim(from, before_comment(from, to));
+    const char *equals = memchr(all.at, '=', all.n);
+    if (!all.n)
+        return INI_EMPTY;
+    if (all.at[0] == '[') {
+        if (all.at[all.n - 1] != ']')
+            return mistake(l, "a section is '[name]', with nothing but a comment behind it");
+        l->name = trim(all.at + 1, all.at + all.n - 1);
+        return l->name.n ? INI_SECTION : mistake(l, "there is no name within the brackets");
+    }
+    if (!equals)
+        return mistake(l, "this is not 'name = value'");
+    l->name = trim(all.at, equals);
+    l->value = trim(equals + 1, all.at + all.n);
+    return INI_VALUE;
+}
+
+bool ini_next(const char *end, struct ini_line *l)
+{
+    static const char bom[] = "\xef\xbb\xbf";
+    const char *at = l->at + l->n;
+    if (at >= end)
+        return false;
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    const char *to = stop ? stop : end;
+    *l = (struct ini_line){
+        .at = at, .n = (size_t)((stop ? stop + 1 : end) - at), .number = l->number + 1};
+    if (l->number == 1 && to - at >= 3 && !memcmp(at, bom, 3))
+        at += 3;
+    l->kind = parse(l, at, to);
+    return true;
+}
+
+bool ini_is(struct ini_part p, const char *text)
+{
+    return p.n == strlen(text) && !memcmp(p.at, text, p.n);
+}
+
+enum err_code ini_read(int fd, const char *name, struct strb *ret, struct err *e)
+{
+    char block[4096];
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof block);
+        if (n == 0)
+            return ret->failed ? err_oom(e) : ERR_OK;
+        if (n < 0 && errno != EINTR)
+            return err_set(e, ERR_BAD_FIELD, "%s: %s", name, strerror(errno));
+        if (n > 0)
+            strb_addn(ret, block, (size_t)n);
+        if (ret->len > TEXT_MAX)
+            return err_set(e, ERR_BAD_FIELD, "%s: the file is larger than %u bytes", name,
+                           TEXT_MAX);
+    }
+}

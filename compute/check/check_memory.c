@@ -1,0 +1,185 @@
+/* Nodes for which something must lie in memory: elements under another shape, elements by number,
+ * numbers that are known, an array put together of others.
+ *
+ * An operand that is an array, or a slice of one, is used where it lies when its strides allow it:
+ * reshaped it is then another view of the array (another T_INPUT), gathered from it needs no copy.
+ */
+#include <string.h>
+
+#include "compute/check/check_int.h"
+
+/* The strided view of an array that a node is, and the array's input; false where it is none. */
+static bool array_view_of(const struct checker *c, uint32_t a, struct view *ret,
+                          const struct typed_input **ret_input)
+{
+    const struct typed_node *n = &c->t->nodes[a];
+    if (n->kind == T_INPUT) {
+        *ret_input = &c->t->inputs[n->input];
+        *ret = (*ret_input)->view;
+        return true;
+    }
+    struct view v;
+    if (n->kind != T_VIEW || !array_view_of(c, n->args[0], &v, ret_input))
+        return false;
+    struct view w = {.rank = n->rank, .offset = v.offset};
+    for (int k = 0; k < n->rank; k++)
+        w.shape[k] = n->shape[k];
+    for (int k = 0; k < v.rank; k++) {
+        w.offset += v.strides[k] * n->view->start[k];
+        if (n->view->src[k] >= 0)
+            w.strides[n->view->src[k]] += v.strides[k] * n->view->step[k];
+    }
+    *ret = w;
+    return true;
+}
+
+/* Another view of an array that is read already; false where it would be an array too many. */
+static bool can_add_input(const struct checker *c)
+{
+    return c->t->n_inputs < c->env->max_inputs;
+}
+
+static enum err_code other_view(struct checker *c, uint32_t place, const struct typed_input *in,
+                                const struct view *v, uint32_t *ret)
+{
+    struct binding b = {.kind = BINDING_ARRAY, .array = in->array, .dtype = in->dtype, .view = *v};
+    return graph_input(c, place, in->name, &b, ret);
+}
+
+/* What lies in memory of itself, or will. */
+static enum err_code laid_out(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
+{
+    *ret = a;
+    enum typed_kind kind = c->t->nodes[a].kind;
+    return kind == T_INPUT || kind == T_CONST ? graph_same(c, place, a, ret) : ERR_OK;
+}
+
+/* Whether only axes of extent 1 come or go; then the view that does it. */
+static bool squeezes(const struct typed_node *n, int rank, const int64_t *shape, struct affine *ret)
+{
+    int to = 0;
+    *ret = (struct affine){.rank = n->rank};
+    for (int k = 0; k < n->rank; k++) {
+        ret->src[k] = -1;
+        if (n->shape[k] == 1)
+            continue;
+        while (to < rank && shape[to] == 1)
+            to++;
+        if (to == rank || shape[to] != n->shape[k])
+            return false;
+        ret->src[k] = (int8_t)to++;
+        ret->step[k] = 1;
+    }
+    return true; /* the elements' number leaves nothing but ones */
+}
+
+static enum err_code stored(struct checker *c, uint32_t place, uint32_t a, int rank,
+                            const int64_t *shape, uint32_t *ret)
+{
+    TRY(laid_out(c, place, a, &a));
+    struct typed_node n = {.kind = T_RESHAPE,
+                           .dtype = c->t->nodes[a].dtype,
+                           .rank = rank,
+                           .shape = shape,
+                           .n_args = 1,
+                           .args = {a}};
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
+}
+
+enum err_code graph_reshape(struct checker *c, uint32_t place, uint32_t a, int rank,
+                            const int64_t *shape, uint32_t *ret)
+{
+    const struct typed_node *x = &c->t->nodes[a];
+    const struct typed_input *in;
+    struct affine same;
+    struct view v, w;
+    if (squeezes(x, rank, shape, &same))
+        return graph_view(c, place, a, &same, rank, shape, ret);
+    if (array_view_of(c, a, &v, &in) && can_add_input(c) &&
+        view_reshape(&v, rank, shape, &w, NULL) == ERR_OK)
+        return other_view(c, place, in, &w, ret);
+    if (x->kind == T_RESHAPE)
+        return graph_reshape(c, place, x->args[0], rank, shape, ret);
+    return stored(c, place, a, rank, shape, ret);
+}
+
+enum err_code graph_stored(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[a];
+    return stored(c, place, a, n->rank, n->shape, ret);
+}
+
+enum err_code graph_gather(struct checker *c, uint32_t place, uint32_t a, uint32_t i, uint32_t *ret)
+{
+    const struct typed_input *in;
+    struct view v;
+    if (array_view_of(c, a, &v, &in) && view_is_contiguous(&v) &&
+        (c->t->nodes[a].kind == T_INPUT || can_add_input(c)))
+        TRY(other_view(c, place, in, &v, &a));
+    else
+        TRY(laid_out(c, place, a, &a));
+    const struct typed_node *at = &c->t->nodes[i];
+    struct typed_node n = {.kind = T_GATHER,
+                           .dtype = c->t->nodes[a].dtype,
+                           .rank = at->rank,
+                           .shape = at->shape,
+                           .n_args = 2,
+                           .args = {a, i}};
+    return graph_add(c, place, &n, NODE_ARRAY, ret);
+}
+
+enum err_code graph_table(struct checker *c, uint32_t place, const int64_t *v, int64_t n,
+                          uint32_t i, uint32_t *ret)
+{
+    struct number_table *t = arena_alloc(c->arena, sizeof *t);
+    if (!t)
+        return err_oom(c->e);
+    *t = (struct number_table){n, v};
+    const struct typed_node *at = &c->t->nodes[i];
+    struct typed_node node = {.kind = T_TABLE,
+                              .dtype = DT_I64,
+                              .rank = at->rank,
+                              .shape = at->shape,
+                              .n_args = 1,
+                              .args = {i},
+                              .table = t};
+    return graph_add(c, place, &node, c->flags[i], ret);
+}
+
+enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *parts, uint32_t n,
+                           int axis, uint32_t *ret)
+{
+    const struct typed_node *first = &c->t->nodes[parts[0]];
+    int64_t shape[MAX_RANK] = {0}, total = 0, at = 0;
+    struct view v;
+    struct typed_node put = {.kind = T_PUT, .dtype = first->dtype, .rank = first->rank};
+    for (int k = 0; k < first->rank; k++)
+        shape[k] = first->shape[k];
+    for (uint32_t i = 0; i < n; i++)
+        if (__builtin_add_overflow(total, c->t->nodes[parts[i]].shape[axis], &total))
+            total = INT64_MAX;
+    shape[axis] = total;
+    enum err_code rc = view_contiguous(put.rank, shape, dtype_size(put.dtype), &v, c->e);
+    if (rc)
+        return check_place(c, place, rc);
+    put.shape = shape;
+    put.put.axis = axis;
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t extent = c->t->nodes[parts[i]].shape[axis];
+        if (extent == total) { /* the others are empty */
+            *ret = parts[i];
+            return ERR_OK;
+        }
+        if (extent == 0)
+            continue;
+        put.args[0] = parts[i];
+        put.n_args = 1;
+        if (used++)
+            put.args[put.n_args++] = *ret;
+        put.put.offset = at;
+        TRY(graph_add(c, place, &put, NODE_ARRAY, ret));
+        at += extent;
+    }
+    return ERR_OK;
+}

@@ -1,0 +1,162 @@
+/* mean, var, std, norm and dot, made of reductions. All of it is computed in one type, float32 for
+ * halves, and rounded to the result's once.
+ *
+ * var is the mean of the squared distances from the mean. A complex x is read twice, by two
+ * kernels: the second takes the first one's result in as it is. */
+#include <math.h>
+
+#include "compute/check/check_int.h"
+#include "compute/lang/fold.h"
+
+/* Elements that meet in one result. */
+static double count_of(const struct typed_node *n, uint32_t axes)
+{
+    double count = 1;
+    for (int k = 0; k < n->rank; k++)
+        if (axes & 1u << k)
+            count *= (double)n->shape[k];
+    return count;
+}
+
+/* The sum over the axes divided by `divisor`; without axes, x divided by it. */
+static enum err_code divided_sum(struct checker *c, const struct reduction *r, uint32_t x,
+                                 double divisor, bool keepdims, uint32_t *ret)
+{
+    if (r->axes)
+        return graph_reduce(c, r->place, x, REDUCE_MEAN, divisor, r->axes, keepdims, ret);
+    if (divisor == 1) {
+        *ret = x;
+        return ERR_OK;
+    }
+    struct cval v[2] = {cval_typed(x, r->place),
+                        {.weak = true, .lit = {.kind = LIT_FLOAT, .re = divisor}}};
+    v[1].place = r->place;
+    TRY(ops_apply(c, r->place, OP_DIVIDE, v, &v[0]));
+    *ret = v[0].id;
+    return ERR_OK;
+}
+
+/* |x|², real. */
+static enum err_code squared(struct checker *c, uint32_t place, uint32_t x, uint32_t *ret)
+{
+    if (!dtype_is_complex(c->t->nodes[x].dtype))
+        return graph_op(c, place, OP_SQUARE, &x, ret);
+    uint32_t re, im;
+    TRY(graph_op(c, place, OP_REAL, &x, &re));
+    TRY(graph_op(c, place, OP_IMAG, &x, &im));
+    TRY(graph_op(c, place, OP_SQUARE, &re, &re));
+    TRY(graph_op(c, place, OP_SQUARE, &im, &im));
+    return graph_op2(c, place, OP_ADD, re, im, ret);
+}
+
+/* The dtype that a float function of x's gives, and the one that it is computed in. */
+static enum dtype float_dtype(enum dtype t, enum dtype *ret_in)
+{
+    enum dtype f = dtype_kind(t) < KIND_FLOAT ? DT_F64 : t;
+    *ret_in = dtype_is_half(f) ? DT_F32 : f;
+    return f;
+}
+
+static enum dtype real_of(enum dtype t)
+{
+    return t == DT_C64 ? DT_F32 : t == DT_C128 ? DT_F64 : t;
+}
+
+enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x, uint32_t *ret)
+{
+    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
+    double count = count_of(&c->t->nodes[x], r->axes);
+    TRY(graph_cast(c, r->place, x, in, &x));
+    TRY(divided_sum(c, r, x, count, r->keepdims, &x));
+    return graph_cast(c, r->place, x, t, ret);
+}
+
+/* A number known now. */
+static enum err_code number_param(struct checker *c, uint32_t node, const char *what, double *ret)
+{
+    struct cval v;
+    if (check_absent(c, node))
+        return ERR_OK;
+    TRY(check_value(c, node, &v));
+    if (!v.weak && c->t->nodes[v.id].kind == T_CONST) {
+        v.weak = true;
+        v.lit = literal_from_scalar(c->t->nodes[v.id].value);
+    }
+    if (!v.weak || v.lit.kind == LIT_COMPLEX)
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s must be a number", what);
+    *ret = fold_double(&v.lit);
+    return ERR_OK;
+}
+
+enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
+                          uint32_t correction_node, bool root, uint32_t *ret)
+{
+    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
+    double count = count_of(&c->t->nodes[x], r->axes), correction = 0;
+    uint32_t mean;
+    TRY(number_param(c, correction_node, "correction", &correction));
+    TRY(graph_cast(c, r->place, x, in, &x));
+    double divisor = count - correction > 0 ? count - correction : NAN;
+    if (r->axes && !dtype_is_complex(in)) {
+        TRY(graph_reduce(c, r->place, x, REDUCE_VAR, divisor, r->axes, r->keepdims, &x));
+    } else {
+        TRY(divided_sum(c, r, x, count, true, &mean));
+        TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
+        TRY(squared(c, r->place, x, &x));
+        TRY(divided_sum(c, r, x, divisor, r->keepdims, &x));
+    }
+    if (root)
+        TRY(graph_op(c, r->place, OP_SQRT, &x, &x));
+    return graph_cast(c, r->place, x, real_of(t), ret);
+}
+
+enum err_code moments_norm(struct checker *c, const struct reduction *r, uint32_t x, uint32_t *ret)
+{
+    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
+    TRY(graph_cast(c, r->place, x, in, &x));
+    if (r->axes == 0) {
+        TRY(graph_op(c, r->place, OP_ABS, &x, &x));
+    } else {
+        TRY(squared(c, r->place, x, &x));
+        TRY(reduce_in(c, r, x, REDUCE_SUM, c->t->nodes[x].dtype, &x));
+        TRY(graph_op(c, r->place, OP_SQRT, &x, &x));
+    }
+    return graph_cast(c, r->place, x, real_of(t), ret);
+}
+
+enum err_code moments_dot(struct checker *c, const struct call *call, struct cval *ret)
+{
+    struct reduction r = {.place = call->node, .axes = 1};
+    uint32_t x[2], product;
+    int64_t extent = -1;
+    for (int k = 0; k < 2; k++) {
+        struct cval v;
+        TRY(check_value(c, call->param[k], &v));
+        TRY(ops_typed(c, &v, &x[k]));
+        const struct typed_node *n = &c->t->nodes[x[k]];
+        if (n->open)
+            continue;
+        char text[SHAPE_TEXT_MAX];
+        if (n->rank != 1)
+            return expr_err(c->x, call->param[k], c->e, ERR_SHAPE_MISMATCH,
+                            "dot takes two arrays of one axis, not of shape %s: for more axes "
+                            "write sum(x*y, axis)",
+                            shape_text(n->rank, n->shape, text, sizeof text));
+        if (extent >= 0 && n->shape[0] != extent)
+            return expr_err(c->x, call->node, c->e, ERR_SHAPE_MISMATCH,
+                            "dot takes arrays of one length, not of %lld and %lld elements",
+                            (long long)extent, (long long)n->shape[0]);
+        extent = n->shape[0];
+    }
+    enum dtype t =
+        reduce_sum_dtype(dtype_promote(c->t->nodes[x[0]].dtype, c->t->nodes[x[1]].dtype));
+    enum dtype in = dtype_is_half(t) ? DT_F32 : t;
+    for (int k = 0; k < 2; k++)
+        TRY(graph_cast(c, r.place, x[k], in, &x[k]));
+    TRY(graph_op2(c, r.place, OP_MULTIPLY, x[0], x[1], &product));
+    TRY(graph_close(c, r.place, product, &product));
+    TRY(reduce_in(c, &r, product, REDUCE_SUM, in, &product));
+    TRY(graph_cast(c, r.place, product, t, &product));
+    *ret = cval_typed(product, r.place);
+    return ERR_OK;
+}

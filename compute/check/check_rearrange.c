@@ -1,0 +1,332 @@
+/* Functions that put elements elsewhere: axes turned, dropped, inserted and stretched are views,
+ * roll is a periodic shift, tril and triu compare indices. None of these costs a kernel of its own.
+ *
+ * Their operand's scope is closed behind a view (graph_close_operand), so that index() in it means
+ * the operand's axes whatever they become. */
+#include <string.h>
+
+#include "compute/check/check_int.h"
+
+enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enum err_code code,
+                         uint32_t most, uint32_t *ret_n, int64_t *ret_values, uint32_t *ret_nodes)
+{
+    struct expr_link one;
+    const struct expr_link *items;
+    uint32_t n = check_items(c, node, &items, &one);
+    if (n > most)
+        return expr_err(c->x, node, c->e, code, "%u values are too many here, at most %u", n, most);
+    for (uint32_t k = 0; k < n; k++) {
+        TRY(check_int(c, items[k].node, what, code, &ret_values[k]));
+        if (ret_nodes)
+            ret_nodes[k] = items[k].node;
+    }
+    *ret_n = n;
+    return ERR_OK;
+}
+
+/* That an array can have the shape: its bytes can be counted. */
+static enum err_code check_extents(struct checker *c, uint32_t node, enum dtype t, int rank,
+                                   const int64_t *shape)
+{
+    struct view v;
+    enum err_code rc = view_contiguous(rank, shape, dtype_size(t), &v, c->e);
+    return rc ? check_place(c, node, rc) : ERR_OK;
+}
+
+enum err_code check_shape(struct checker *c, uint32_t node, enum dtype t, int *unknown,
+                          int *ret_rank, int64_t *ret)
+{
+    uint32_t n, nodes[MAX_RANK];
+    TRY(check_ints(c, node, "an extent", ERR_BAD_SHAPE, MAX_RANK, &n, ret, nodes));
+    if (unknown)
+        *unknown = -1;
+    for (uint32_t k = 0; k < n; k++) {
+        if (ret[k] >= 0)
+            continue;
+        if (!unknown || ret[k] != -1 || *unknown >= 0)
+            return expr_err(c->x, nodes[k], c->e, ERR_BAD_SHAPE, "%s",
+                            !unknown       ? "an extent is at least 0"
+                            : ret[k] != -1 ? "an extent is at least 0, or -1 for what is left"
+                                           : "only one extent can be -1");
+        *unknown = (int)k;
+    }
+    *ret_rank = (int)n;
+    return unknown && *unknown >= 0 ? ERR_OK : check_extents(c, node, t, (int)n, ret);
+}
+
+static struct affine identity(int rank)
+{
+    struct affine a = {.rank = rank};
+    for (int k = 0; k < rank; k++) {
+        a.src[k] = (int8_t)k;
+        a.step[k] = 1;
+    }
+    return a;
+}
+
+static enum err_code flip(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    struct affine a = identity(n->rank);
+    uint32_t axes;
+    TRY(check_axes(c, call->param[1], n->rank, &axes));
+    for (int k = 0; k < n->rank; k++)
+        if ((axes >> k & 1) && n->shape[k] > 1) {
+            a.start[k] = n->shape[k] - 1;
+            a.step[k] = -1;
+        }
+    return graph_view(c, call->node, x, &a, n->rank, n->shape, ret);
+}
+
+static enum err_code permute(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t shape[MAX_RANK];
+    struct expr_link one;
+    const struct expr_link *items;
+    uint32_t count = check_items(c, call->param[1], &items, &one), seen = 0;
+    struct affine a = identity(n->rank);
+    if (count != (uint32_t)n->rank)
+        return expr_err(c->x, call->param[1], c->e, ERR_BAD_AXIS,
+                        "permute_dims() takes every axis once: %u for rank %d", count, n->rank);
+    for (int k = 0; k < n->rank; k++) {
+        int from;
+        TRY(check_axis(c, items[k].node, n->rank, &from));
+        if (seen >> from & 1)
+            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS, "axis %d is named twice",
+                            from);
+        seen |= 1u << from;
+        a.src[from] = (int8_t)k;
+        shape[k] = n->shape[from];
+    }
+    return graph_view(c, call->node, x, &a, n->rank, shape, ret);
+}
+
+enum err_code rearrange_expand(struct checker *c, uint32_t place, uint32_t x, uint32_t fresh,
+                               uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t shape[MAX_RANK];
+    struct affine a = identity(n->rank);
+    int rank = n->rank + __builtin_popcount(fresh);
+    for (int k = 0, from = 0; k < rank; k++) {
+        if (fresh >> k & 1) {
+            shape[k] = 1;
+            continue;
+        }
+        a.src[from] = (int8_t)k;
+        shape[k] = n->shape[from++];
+    }
+    return graph_view(c, place, x, &a, rank, shape, ret);
+}
+
+static enum err_code expand(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    uint32_t node = call->param[1], fresh = 1;
+    int rank = c->t->nodes[x].rank, more = 1;
+    if (!check_absent(c, node) && c->x->nodes[node].kind == EXPR_LIST)
+        more = (int)c->x->nodes[node].n_args;
+    if (more > MAX_RANK || rank + more > MAX_RANK)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_SHAPE, "the rank would exceed %d",
+                        MAX_RANK);
+    if (!check_absent(c, node))
+        TRY(check_axes(c, node, rank + more, &fresh));
+    return rearrange_expand(c, call->node, x, fresh, ret);
+}
+
+static enum err_code squeeze(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t shape[MAX_RANK];
+    struct affine a = identity(n->rank);
+    uint32_t axes;
+    int rank = 0;
+    TRY(check_axes(c, call->param[1], n->rank, &axes));
+    bool all = check_absent(c, call->param[1]);
+    for (int k = 0; k < n->rank; k++) {
+        if ((axes >> k & 1) && n->shape[k] == 1) {
+            a.src[k] = -1;
+            continue;
+        }
+        if ((axes >> k & 1) && !all)
+            return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
+                            "squeeze() drops axes of extent 1, axis %d has %lld", k,
+                            (long long)n->shape[k]);
+        a.src[k] = (int8_t)rank;
+        shape[rank++] = n->shape[k];
+    }
+    return graph_view(c, call->node, x, &a, rank, shape, ret);
+}
+
+enum err_code rearrange_broadcast(struct checker *c, uint32_t place, uint32_t x, int rank,
+                                  const int64_t *shape, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    struct affine a = identity(n->rank);
+    bool fits = rank >= n->rank;
+    for (int k = 0; k < n->rank && fits; k++) {
+        int to = k + rank - n->rank;
+        a.src[k] = (int8_t)(n->shape[k] == 1 && shape[to] != 1 ? -1 : to);
+        fits = a.src[k] < 0 || n->shape[k] == shape[to];
+    }
+    char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
+    if (!fits)
+        return expr_err(c->x, place, c->e, ERR_SHAPE_MISMATCH,
+                        "the shape %s does not broadcast to %s",
+                        shape_text(n->rank, n->shape, from, sizeof from),
+                        shape_text(rank, shape, to, sizeof to));
+    return graph_view(c, place, x, &a, rank, shape, ret);
+}
+
+static enum err_code broadcast(struct checker *c, const struct call *call, uint32_t x,
+                               uint32_t *ret)
+{
+    int64_t shape[MAX_RANK];
+    int rank;
+    TRY(check_shape(c, call->param[1], c->t->nodes[x].dtype, NULL, &rank, shape));
+    return rearrange_broadcast(c, call->node, x, rank, shape, ret);
+}
+
+static int64_t element_count(const struct typed_node *n)
+{
+    int64_t count = 1; /* fits: the node's bytes do */
+    for (int k = 0; k < n->rank; k++)
+        count *= n->shape[k];
+    return count;
+}
+
+static enum err_code reshape(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t shape[MAX_RANK], known = 1, count = element_count(n);
+    int rank, unknown;
+    char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
+    TRY(check_shape(c, call->param[1], n->dtype, &unknown, &rank, shape));
+    bool fits = true;
+    for (int k = 0; k < rank; k++)
+        if (k != unknown)
+            fits = !__builtin_mul_overflow(known, shape[k], &known) && fits;
+    if (unknown >= 0 && fits && known > 0 && count % known == 0)
+        known *= shape[unknown] = count / known;
+    if (!fits || known != count || (unknown >= 0 && shape[unknown] < 0))
+        return expr_err(c->x, call->param[1], c->e, ERR_SHAPE_MISMATCH,
+                        "%lld elements of shape %s do not fill the shape %s", (long long)count,
+                        shape_text(n->rank, n->shape, from, sizeof from),
+                        shape_text(rank, shape, to, sizeof to));
+    if (unknown >= 0) /* of nothing, the others may be anything */
+        TRY(check_extents(c, call->param[1], n->dtype, rank, shape));
+    return graph_reshape(c, call->node, x, rank, shape, ret);
+}
+
+/* One axis's way round: shifts of it add up. */
+static int64_t turned(int64_t so_far, int64_t shift, int64_t extent)
+{
+    return extent ? (so_far + shift % extent) % extent : 0;
+}
+
+static enum err_code roll_axes(struct checker *c, const struct call *call, uint32_t x,
+                               const int64_t *by, uint32_t n_by, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t offsets[MAX_RANK] = {0};
+    struct expr_link one;
+    const struct expr_link *items;
+    uint32_t n_axes = check_items(c, call->param[2], &items, &one);
+    if (n_axes != n_by && n_axes != 1 && n_by != 1)
+        return expr_err(c->x, call->param[2], c->e, ERR_SHAPE_MISMATCH,
+                        "roll() takes one shift for each axis: %u for %u", n_by, n_axes);
+    bool moves = false;
+    uint32_t n_turns = n_axes == 1 ? n_by : n_axes; /* one of none is none, too */
+    for (uint32_t i = 0; i < n_turns; i++) {
+        int axis;
+        TRY(check_axis(c, items[n_axes == 1 ? 0 : i].node, n->rank, &axis));
+        offsets[axis] = turned(offsets[axis], by[n_by == 1 ? 0 : i], n->shape[axis]);
+    }
+    for (int k = 0; k < n->rank; k++) {
+        offsets[k] = -offsets[k];
+        moves |= offsets[k] != 0;
+    }
+    *ret = x;
+    return moves ? graph_shift(c, call->node, x, offsets, BOUNDARY_WRAP, 0, ret) : ERR_OK;
+}
+
+static enum err_code roll(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
+{
+    int64_t by[MAX_RANK];
+    uint32_t n_by;
+    TRY(check_ints(c, call->param[1], "a shift", ERR_BAD_EXPRESSION, MAX_RANK, &n_by, by, NULL));
+    if (!check_absent(c, call->param[2]))
+        return roll_axes(c, call, x, by, n_by, ret);
+    const struct typed_node n = c->t->nodes[x];
+    int64_t count = element_count(&n), offset = 0;
+    for (uint32_t i = 0; i < n_by; i++)
+        offset = turned(offset, by[i], count);
+    *ret = x;
+    if (offset == 0)
+        return ERR_OK;
+    offset = -offset;
+    TRY(graph_reshape(c, call->node, x, 1, &count, &x));
+    TRY(graph_shift(c, call->node, x, &offset, BOUNDARY_WRAP, 0, &x));
+    return graph_reshape(c, call->node, x, n.rank, n.shape, ret);
+}
+
+/* On and below (above) the k-th diagonal of the last two axes; zeros elsewhere. */
+static enum err_code triangle(struct checker *c, const struct call *call, uint32_t x, bool lower,
+                              uint32_t *ret)
+{
+    const struct typed_node n = c->t->nodes[x];
+    uint32_t place = call->node, i, j, zero;
+    int64_t k = 0;
+    if (n.rank < 2)
+        return expr_err(c->x, call->param[0], c->e, ERR_SHAPE_MISMATCH,
+                        "%s() takes an array of rank 2 or more, this has rank %d", call->name,
+                        n.rank);
+    if (!check_absent(c, call->param[1]))
+        TRY(check_int(c, call->param[1], "k", ERR_BAD_EXPRESSION, &k));
+    const int64_t rows = n.shape[n.rank - 2], columns = n.shape[n.rank - 1];
+    k = k > columns ? columns : k < -rows - 1 ? -rows - 1 : k; /* i + k stays within int64 */
+    TRY(graph_index_of(c, place, n.rank - 2, n.rank, n.shape, &i));
+    TRY(graph_index_of(c, place, n.rank - 1, n.rank, n.shape, &j));
+    TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = k}, &zero));
+    TRY(graph_op2(c, place, OP_ADD, i, zero, &i));
+    TRY(graph_op2(c, place, lower ? OP_LESS_EQUAL : OP_GREATER_EQUAL, j, i, &i));
+    TRY(graph_const(c, place, (struct scalar){.dtype = n.dtype}, &zero));
+    return graph_where(c, place, i, x, zero, ret);
+}
+
+enum err_code rearrange_call(struct checker *c, const struct call *call, enum func func,
+                             struct cval *ret)
+{
+    uint32_t x = 0;
+    enum err_code code = check_operand(c, call->param[0], &x);
+    if (code)
+        return code;
+    switch (func) {
+    case FUNC_FLIP:
+        code = flip(c, call, x, &x);
+        break;
+    case FUNC_PERMUTE_DIMS:
+        code = permute(c, call, x, &x);
+        break;
+    case FUNC_EXPAND_DIMS:
+        code = expand(c, call, x, &x);
+        break;
+    case FUNC_SQUEEZE:
+        code = squeeze(c, call, x, &x);
+        break;
+    case FUNC_BROADCAST_TO:
+        code = broadcast(c, call, x, &x);
+        break;
+    case FUNC_ROLL:
+        code = roll(c, call, x, &x);
+        break;
+    case FUNC_RESHAPE:
+        code = reshape(c, call, x, &x);
+        break;
+    default:
+        code = triangle(c, call, x, func == FUNC_TRIL, &x);
+        break;
+    }
+    *ret = cval_typed(x, call->node);
+    return code;
+}

@@ -1,0 +1,192 @@
+/* Reductions and scans: their parameters, and the dtype they accumulate in.
+ *
+ * float16 and bfloat16 are reduced in float32 by casts put around the node. A reduction over no
+ * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
+#include "compute/check/check_int.h"
+
+static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
+{
+    *ret = false;
+    if (check_absent(c, node))
+        return ERR_OK;
+    struct cval v;
+    TRY(check_value(c, node, &v));
+    if (!v.weak || v.lit.kind > LIT_INT || v.lit.i < 0 || v.lit.i > 1)
+        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "keepdims is True or False");
+    *ret = v.lit.i != 0;
+    return ERR_OK;
+}
+
+enum dtype reduce_sum_dtype(enum dtype t)
+{
+    switch (dtype_kind(t)) {
+    case KIND_BOOL:
+    case KIND_INT:
+        return DT_I64;
+    case KIND_UINT:
+        return DT_U64;
+    default:
+        return t;
+    }
+}
+
+enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x, enum reduce_op op,
+                        enum dtype in, uint32_t *ret)
+{
+    TRY(graph_cast(c, r->place, x, in, &x));
+    if (r->axes != 0)
+        TRY(graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, &x));
+    *ret = x;
+    return ERR_OK;
+}
+
+/* sum and prod */
+static enum err_code accumulate(struct checker *c, const struct reduction *r, uint32_t x,
+                                enum reduce_op op, uint32_t *ret)
+{
+    enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
+    TRY(reduce_in(c, r, x, op, dtype_is_half(t) ? DT_F32 : t, &x));
+    return graph_cast(c, r->place, x, t, ret);
+}
+
+/* The operand's dtype has an order, and there are elements to compare. */
+static enum err_code comparable(struct checker *c, const struct call *call, uint32_t x,
+                                uint32_t axes)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    if (dtype_is_complex(n->dtype))
+        return expr_err(c->x, call->node, c->e, ERR_DTYPE_MISMATCH, "%s is not defined for %s",
+                        call->name, dtype_name(n->dtype));
+    bool nothing = false; /* as NumPy: also where the result has no element either */
+    for (int k = 0; k < n->rank; k++)
+        nothing |= n->shape[k] == 0 && axes & 1u << k;
+    char text[SHAPE_TEXT_MAX];
+    if (nothing)
+        return expr_err(c->x, call->node, c->e, ERR_EMPTY_REDUCTION,
+                        "%s of nothing: the operand's shape is %s", call->name,
+                        shape_text(n->rank, n->shape, text, sizeof text));
+    return ERR_OK;
+}
+
+static enum err_code extremum(struct checker *c, const struct call *call, const struct reduction *r,
+                              uint32_t x, enum reduce_op op, uint32_t *ret)
+{
+    enum dtype t = c->t->nodes[x].dtype;
+    TRY(comparable(c, call, x, r->axes));
+    TRY(reduce_in(c, r, x, op, dtype_is_half(t) && r->axes ? DT_F32 : t, &x));
+    return graph_cast(c, call->node, x, t, ret);
+}
+
+static enum err_code arg_extremum(struct checker *c, const struct call *call,
+                                  const struct reduction *r, uint32_t x, enum reduce_op op,
+                                  uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    TRY(comparable(c, call, x, r->axes));
+    if (r->axes)
+        return reduce_in(c, r, x, op, dtype_is_half(n->dtype) ? DT_F32 : n->dtype, ret);
+    int rank = n->rank;
+    const int64_t *shape = n->shape;
+    TRY(graph_const(c, r->place, (struct scalar){.dtype = DT_I64}, ret));
+    return rank ? graph_view(c, r->place, *ret, &(struct affine){0}, rank, shape, ret) : ERR_OK;
+}
+
+/* min(x, y), of somebody who thinks of Python's, is told of minimum(). */
+static enum err_code axes_param(struct checker *c, const struct call *call, enum func func,
+                                int rank, uint32_t *ret)
+{
+    enum err_code code = check_axes(c, call->param[1], rank, ret);
+    if (code != ERR_BAD_AXIS || (func != FUNC_MIN && func != FUNC_MAX))
+        return code;
+    const struct expr_node *n = &c->x->nodes[call->param[1]];
+    if (n->kind == EXPR_LIST || (n->kind == EXPR_LITERAL && n->lit.kind == LIT_INT))
+        return code;
+    return expr_err(
+        c->x, call->param[1], c->e, code,
+        "axis must be an integer; %s of two arrays, element by element, is %simum(x, y)",
+        call->name, call->name);
+}
+
+enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
+                          struct cval *ret)
+{
+    struct cval v;
+    uint32_t x;
+    struct reduction r = {.place = call->node};
+    TRY(check_value(c, call->param[0], &v));
+    TRY(ops_typed(c, &v, &x));
+    uint32_t open = x;
+    TRY(graph_close(c, v.place, x, &x));
+    TRY(axes_param(c, call, func, c->t->nodes[x].rank, &r.axes));
+    if (r.axes == 0) /* nothing is left of the reduction */
+        TRY(graph_close_operand(c, v.place, open, &x));
+    TRY(keepdims_param(c, call->param[2], &r.keepdims));
+    switch (func) {
+    case FUNC_SUM:
+        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
+        break;
+    case FUNC_PROD:
+        TRY(accumulate(c, &r, x, REDUCE_PROD, &x));
+        break;
+    case FUNC_MEAN:
+        TRY(moments_mean(c, &r, x, &x));
+        break;
+    case FUNC_VAR:
+    case FUNC_STD:
+        TRY(moments_var(c, &r, x, call->param[3], func == FUNC_STD, &x));
+        break;
+    case FUNC_NORM:
+        TRY(moments_norm(c, &r, x, &x));
+        break;
+    case FUNC_COUNT_NONZERO:
+        v = cval_typed(x, v.place);
+        TRY(ops_truth(c, &v, &x));
+        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
+        break;
+    case FUNC_MIN:
+        TRY(extremum(c, call, &r, x, REDUCE_MIN, &x));
+        break;
+    case FUNC_MAX:
+        TRY(extremum(c, call, &r, x, REDUCE_MAX, &x));
+        break;
+    case FUNC_ARGMAX:
+        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMAX, &x));
+        break;
+    case FUNC_ARGMIN:
+        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMIN, &x));
+        break;
+    default:
+        v = cval_typed(x, v.place);
+        TRY(ops_truth(c, &v, &x));
+        TRY(reduce_in(c, &r, x, func == FUNC_ANY ? REDUCE_ANY : REDUCE_ALL, DT_BOOL, &x));
+        break;
+    }
+    *ret = cval_typed(x, r.place);
+    return ERR_OK;
+}
+
+enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_op op,
+                        struct cval *ret)
+{
+    struct cval v;
+    uint32_t x, node = call->param[1];
+    int axis = 0;
+    TRY(check_value(c, call->param[0], &v));
+    TRY(ops_typed(c, &v, &x));
+    TRY(graph_close(c, v.place, x, &x));
+    int rank = c->t->nodes[x].rank;
+    if (rank == 0)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS, "%s takes an array with axes",
+                        call->name);
+    if (check_absent(c, node) && rank != 1)
+        return expr_err(c->x, call->node, c->e, ERR_BAD_AXIS,
+                        "%s of an array of %d axes needs to be told along which", call->name, rank);
+    if (!check_absent(c, node))
+        TRY(check_axis(c, node, rank, &axis));
+    enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
+    TRY(graph_cast(c, call->node, x, dtype_is_half(t) ? DT_F32 : t, &x));
+    TRY(graph_scan(c, call->node, x, op, axis, &x));
+    TRY(graph_cast(c, call->node, x, t, &x));
+    *ret = cval_typed(x, call->node);
+    return ERR_OK;
+}

@@ -1,0 +1,80 @@
+/* The blocked interpreter: runs one IR kernel over its iteration space on the CPU.
+ *
+ * Called by pool.c. A run is one execution of one kernel on given memory: interp_new() looks at the
+ * geometry and cuts the work into units; any number of threads run units, each unit once, each
+ * thread with its own scratch that fits the run; after all of them one thread calls
+ * interp_finish(). All memory is taken by interp_new() and interp_fit(): what comes after them
+ * cannot fail. The kernel and the slots' memory belong to the caller and outlive the run. A run is
+ * shared between threads without locks (units write disjoint places); a scratch is used by one
+ * thread at a time. */
+#ifndef ARRAYD_CPU_INTERP_H
+#define ARRAYD_CPU_INTERP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/base/strb.h"
+#include "compute/ir/ir.h"
+
+struct interp_run;
+
+/* A thread's registers and bound programs; grows and is kept between runs. */
+struct interp_scratch;
+
+/* `number`: which keeper it is (interp_keep). NULL without memory. */
+struct interp_scratch *interp_scratch_new(int number);
+void interp_scratch_free(struct interp_scratch *s);
+
+/* Prepares a run for about `threads` threads; NULL without memory. `slots` are the base addresses
+ * of the plan's slots. Results do not depend on `threads`, bit for bit. */
+struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads);
+void interp_free(struct interp_run *r);
+
+/* The run will be rewound many times: what each of `n` scratches, numbered from 0 on, has bound for
+ * it stays with the run, as far as there is memory and it is not out of proportion. */
+void interp_keep(struct interp_run *r, int n);
+
+/* Whether runs are to come to nothing. `ask` is asked now and then while units run, from any of
+ * their threads; from true on `is_over`, and units and what comes after them return as soon as they
+ * can: what they have written is not to be read. */
+struct interp_watch {
+    bool (*ask)(void *user);
+    void *user;
+    _Atomic bool is_over;
+};
+/* To be called before the first unit; the watch is borrowed. */
+void interp_set_watch(struct interp_run *r, struct interp_watch *w);
+
+/* How many units there are (0: nothing to do but interp_finish). */
+int64_t interp_units(const struct interp_run *r);
+
+/* Makes the scratch large enough for the run, and keeps it so for those it was made to fit before;
+ * false without memory. */
+bool interp_fit(const struct interp_run *r, struct interp_scratch *s) must_check;
+
+/* Runs one unit. */
+void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
+
+/* After every unit has returned: whether all units are to run once more, in another role. */
+bool interp_again(struct interp_run *r, struct interp_scratch *s) must_check;
+
+/* After every unit has returned for the last time: combines partial reductions. */
+void interp_finish(struct interp_run *r, struct interp_scratch *s);
+
+/* All of it may be run once more. */
+void interp_rewind(struct interp_run *r);
+
+/* Whether there is so little to do that it is best done by one thread. */
+bool interp_is_small(const struct interp_run *r);
+
+/* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
+const char *interp_shape(const struct interp_run *r);
+
+/* Points times what its nodes cost (op_cost): what the inline decision counts. Saturates. */
+int64_t interp_cost(const struct ir_kernel *k);
+
+/* How the run is cut, in words, for explain. */
+void interp_describe(const struct interp_run *r, struct strb *out);
+
+#endif

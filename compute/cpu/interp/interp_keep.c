@@ -1,0 +1,208 @@
+/* Which programs are at hand: a thread's scratch, and what a run keeps.
+ *
+ * Binding costs some tens of nanoseconds a node; a scratch has its last few programs (units of one
+ * box follow each other), each with registers of its own.
+ *
+ * In a loop of small kernels binding would cost more than they do. There the run keeps the programs
+ * of each scratch; a pass only reads anew what their pinned registers took from memory. The other
+ * registers hold nothing from one block to the next and are one piece of the scratch, which so
+ * stays in L1 whichever program runs; it may move as it grows, and programs follow it. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/cpu/interp/interp_int.h"
+
+/* What a scratch may keep of a run: a few dozen boxes, or some with long blocks. */
+#define KEPT_PROGRAMS 512
+#define KEPT_BYTES    (INT64_C(256) << 10)
+
+/* Grows *p to at least `size` bytes; contents are lost. */
+static bool reserve(void *pp, size_t *have, size_t size)
+{
+    void **p = pp;
+    if (*have >= size)
+        return true;
+    /* mem.h has no aligned allocation: the block's start is found again by ALIGNED. */
+    void *q = mem_alloc(size + size / 2 + 64);
+    if (!q)
+        return false;
+    mem_free(*p);
+    *p = q;
+    *have = size + size / 2;
+    return true;
+}
+
+struct interp_scratch *interp_scratch_new(int number)
+{
+    struct interp_scratch *s = mem_calloc(1, sizeof *s);
+    if (s)
+        s->number = number;
+    return s;
+}
+
+void interp_scratch_free(struct interp_scratch *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < BOUND_SLOTS; i++) {
+        mem_free(s->slots[i].memory);
+        mem_free(s->slots[i].registers);
+    }
+    mem_free(s->registers);
+    mem_free(s->reduce);
+    mem_free(s->staging);
+    mem_free(s);
+}
+
+/* How many programs a unit may have bound, one after the other in slots of their own. */
+static int programs(const struct interp_run *r)
+{
+    if (r->mode == MODE_GROUPED)
+        return BOUND_SLOTS;
+    if (r->split || r->boxes_per_group < 2)
+        return 1;
+    return r->boxes_per_group < BOUND_SLOTS ? (int)r->boxes_per_group : BOUND_SLOTS;
+}
+
+bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
+{
+    for (int i = 0; i < programs(r); i++) {
+        struct bound *b = &s->slots[i];
+        if (b->memory_size >= r->carved && b->registers_size >= r->registers)
+            continue;
+        b->run_id = 0; /* it lies in what goes now */
+        if (!reserve(&b->memory, &b->memory_size, r->carved) ||
+            !reserve(&b->registers, &b->registers_size, r->registers))
+            return false;
+    }
+    if (r->kept && !reserve(&s->registers, &s->registers_size, r->registers))
+        return false;
+    return reserve(&s->reduce, &s->reduce_size, r->accumulators) &&
+           reserve(&s->staging, &s->staging_size, r->staging);
+}
+
+/* Whose box it is. */
+static void address(struct bound *b, const struct interp_run *r, int64_t box, bool overrun)
+{
+    b->run = r;
+    b->pass = r->pass;
+    b->box = box * 2 + overrun;
+    b->overrun = overrun;
+    if (r->mode == MODE_GROUPED) {
+        int fast = r->order[r->n_order - 1];
+        int64_t c = box % r->n_cuts[fast];
+        interp_box(r, box / r->n_cuts[fast], b->lo, b->box_ext);
+        b->lo[fast] = r->cuts[fast][c];
+        b->box_ext[fast] = r->cuts[fast][c + 1] - b->lo[fast];
+    } else {
+        interp_box(r, box, b->lo, b->box_ext);
+    }
+}
+
+/* ---- programs that are kept ---- */
+
+void interp_keep(struct interp_run *r, int n)
+{
+    r->n_programs = 2 * r->n_boxes;
+    if (r->mode == MODE_GROUPED)
+        r->n_programs *= r->n_cuts[r->order[r->n_order - 1]];
+    if (r->n_programs > KEPT_PROGRAMS)
+        return;
+    r->kept_left = arena_alloc_array(r->arena, (size_t)n, sizeof *r->kept_left);
+    struct bound **kept =
+        arena_alloc_array(r->arena, (size_t)(n * r->n_programs) + 1, sizeof(struct bound *));
+    if (!r->kept_left || !kept)
+        return;
+    for (int i = 0; i < n; i++)
+        r->kept_left[i] = KEPT_BYTES;
+    r->kept = kept;
+    r->n_keepers = n;
+}
+
+static void forget(struct bound *b)
+{
+    if (b)
+        mem_free(b->registers);
+    mem_free(b);
+}
+
+void interp_forget(struct interp_run *r)
+{
+    for (int64_t i = 0; r->kept && i < r->n_keepers * r->n_programs; i++)
+        forget(r->kept[i]);
+}
+
+/* A program in memory of its own; NULL without memory. */
+static struct bound *keep(const struct interp_run *r, int64_t box, bool overrun,
+                          struct interp_scratch *s)
+{
+    int64_t *left = &r->kept_left[s->number];
+    if (*left < (int64_t)r->carved)
+        return NULL;
+    struct bound *b = mem_calloc(1, sizeof *b + r->carved);
+    if (!b)
+        return NULL;
+    b->memory = b + 1;
+    b->memory_size = r->carved;
+    address(b, r, box, overrun);
+    interp_write_program(b);
+    b->registers_size = b->n_pinned * b->stride + 64;
+    const int64_t size = (int64_t)(sizeof *b + r->carved + b->registers_size);
+    if (size <= *left)
+        b->registers = mem_alloc(b->registers_size);
+    if (!b->registers) {
+        forget(b);
+        return NULL;
+    }
+    *left -= size;
+    return b;
+}
+
+static struct bound *kept_program(const struct interp_run *r, int64_t box, bool overrun,
+                                  struct interp_scratch *s)
+{
+    struct bound **at = &r->kept[s->number * r->n_programs + box * 2 + overrun], *b = *at;
+    char *shared = (char *)ALIGNED((uintptr_t)s->registers);
+    if (!b) {
+        b = keep(r, box, overrun, s);
+        if (!b)
+            return NULL;
+        interp_place_registers(b, shared);
+        interp_fill_pinned(b, false);
+        return *at = b;
+    }
+    if (b->shared != shared)
+        interp_place_registers(b, shared);
+    return b;
+}
+
+/* What memory held in the pass before. */
+static void reread(struct bound *b)
+{
+    b->pass = b->run->pass;
+    if (!b->reloads)
+        return;
+    memset(b->filled_n, 0, b->run->n_operands * sizeof *b->filled_n);
+    interp_fill_pinned(b, true);
+}
+
+struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
+                          struct interp_scratch *s)
+{
+    struct bound *b = r->kept ? kept_program(r, box, overrun, s) : NULL;
+    if (!b) {
+        b = &s->slots[slot];
+        if (b->run_id != r->id || b->box != box * 2 + overrun) {
+            b->run_id = 0;
+            address(b, r, box, overrun);
+            interp_write_program(b);
+            interp_place_registers(b, (char *)ALIGNED((uintptr_t)b->registers) +
+                                          b->n_pinned * b->stride);
+            interp_fill_pinned(b, false);
+            b->run_id = r->id;
+        }
+    }
+    if (b->pass != r->pass)
+        reread(b);
+    return b;
+}

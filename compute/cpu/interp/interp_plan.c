@@ -1,0 +1,564 @@
+/* One look at a kernel before it runs: which nodes live, which operands they have, where the
+ * iteration space is cut (interp_cuts.c), in which order the axes are walked, and how the work
+ * falls into units. All of it takes a microsecond or two for a small kernel, because it is done
+ * anew for every run: a plan is immutable and shared, and the addresses differ each time. What
+ * depends on the box is left to interp_bind.c.
+ *
+ * The axis order puts the output's smallest stride innermost, the inputs' strides breaking ties; a
+ * reduction keeps its kept axes outside when the memory's fastest axis is reduced, and inside, as
+ * lanes of an accumulator, when it is kept. Units depend on the shape alone for reductions (their
+ * partial results are merged in unit order), and also on the number of threads for stores. */
+#include <assert.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "compute/cpu/interp/interp_int.h"
+
+/* Points a unit: some tens of microseconds of a cheap kernel. */
+#define UNIT_POINTS 65536
+#define UNIT_LEAST  4096
+/* From this cost a point on, units get smaller: they are what others wait for. */
+#define UNIT_COST 48
+/* Rows at least this long need no grouping: their edge boxes are too few to matter. */
+#define GROUPED_ROW 32768
+#define NARROW      8
+/* From here on memory is slower than the caches' prefetchers alone can make it. */
+#define LARGE_POINTS 524288
+/* Work that one thread does before another has taken up its half: some five microseconds. */
+#define SMALL_COST (INT64_C(1) << 17)
+/* Results that would only push other data out of the caches. */
+#define STREAM_BYTES (INT64_C(32) << 20)
+/* In the choice of the axis order a store's strides come first. */
+#define OUTPUT_WEIGHT 1e6
+
+static _Atomic uint64_t next_id = 1;
+
+static void mark_live(struct interp_run *r)
+{
+    const struct ir_kernel *k = r->k;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        r->live[k->outputs[i].node] = true;
+    for (uint32_t i = k->n_nodes; i-- > 0;) {
+        const struct ir_node *n = &k->nodes[i];
+        if (!r->live[i])
+            continue;
+        r->n_live++;
+        for (int a = 0; a < n->n_args; a++)
+            r->live[n->args[a]] = true;
+        if (n->kind == IR_LOAD || n->kind == IR_INDEX || n->kind == IR_INSIDE) {
+            r->n_operands++;
+            for (uint32_t c = n->ctx; !r->ctx_used[c]; c = k->ctxs[c].parent)
+                r->ctx_used[c] = true;
+        }
+    }
+    r->n_stores = k->n_outputs + (r->arg ? 1 : 0);
+    r->n_operands += r->n_stores;
+    r->plain = true;
+    for (uint32_t c = 0; c < k->n_ctxs; c++) {
+        r->ctx_at[c] = r->coords;
+        if (c == 0 || r->ctx_used[c])
+            r->coords += (uint32_t)k->ctxs[c].rank;
+        r->plain &= c == 0 || !r->ctx_used[c];
+    }
+}
+
+static void list_operands(struct interp_run *r, void *const *slots)
+{
+    const struct ir_kernel *k = r->k;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *node = &k->nodes[i];
+        r->operand_of[i] = UINT32_MAX;
+        if (!r->live[i] ||
+            (node->kind != IR_LOAD && node->kind != IR_INDEX && node->kind != IR_INSIDE))
+            continue;
+        struct operand *o = &r->operands[n];
+        r->operand_of[i] = n++;
+        *o = (struct operand){.node = i,
+                              .ctx = node->ctx,
+                              .rank = k->ctxs[node->ctx].rank,
+                              .itemsize = (uint8_t)dtype_size(node->dtype)};
+        if (node->kind == IR_LOAD) {
+            const struct ir_input *in = &k->inputs[node->input];
+            o->kind = OPERAND_LOAD;
+            o->base = (char *)slots[in->slot] + in->view.offset * o->itemsize;
+            o->strides = in->view.strides;
+        } else {
+            o->kind = node->kind == IR_INDEX ? OPERAND_INDEX : OPERAND_INSIDE;
+        }
+    }
+    if (r->arg) /* the index that is remembered: an address from 0 on */
+        r->operands[n++] = (struct operand){
+            .kind = OPERAND_STORE, .rank = k->rank, .itemsize = 1, .strides = r->arg_strides};
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *out = &k->outputs[i];
+        size_t size = dtype_size(out->dtype);
+        r->operands[n++] =
+            (struct operand){.kind = OPERAND_STORE,
+                             .node = i,
+                             .rank = k->rank,
+                             .itemsize = (uint8_t)size,
+                             .base = (char *)slots[out->slot] + out->view.offset * (int64_t)size,
+                             .strides = out->view.strides};
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (k->inputs[i].gathered)
+            r->rows[i] = (char *)slots[k->inputs[i].slot] +
+                         k->inputs[i].view.offset * (int64_t)dtype_size(k->inputs[i].dtype);
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        for (uint32_t j = 0; j < k->n_outputs; j++)
+            r->in_place |= slots[k->inputs[i].slot] == slots[k->outputs[j].slot];
+}
+
+int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
+                          const int64_t *coords, const bool *inside)
+{
+    const int64_t *c = coords + r->ctx_at[o->ctx];
+    switch (o->kind) {
+    case OPERAND_LOAD:
+    case OPERAND_STORE: {
+        int64_t elements = 0;
+        for (int i = 0; i < o->rank; i++)
+            elements += o->strides[i] * c[i];
+        return (int64_t)(intptr_t)o->base + elements * o->itemsize;
+    }
+    case OPERAND_INDEX: {
+        const struct ir_node *n = &r->k->nodes[o->node];
+        const struct ir_index *ix = &r->k->indices[n->index];
+        return ix->start + (n->axis < 0 ? 0 : ix->step * c[n->axis]);
+    }
+    case OPERAND_INSIDE:
+        break;
+    }
+    return inside[o->ctx];
+}
+
+void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext)
+{
+    const struct ir_kernel *k = r->k;
+    memset(lo, 0, (size_t)k->rank * sizeof *lo);
+    memcpy(ext, k->shape, (size_t)k->rank * sizeof *ext);
+    for (int i = r->n_box_axes; i-- > 0;) {
+        int a = r->box_axes[i];
+        int64_t c = box % r->n_cuts[a];
+        box /= r->n_cuts[a];
+        lo[a] = r->cuts[a][c];
+        ext[a] = r->cuts[a][c + 1] - lo[a];
+    }
+}
+
+size_t interp_geometry_words(const struct interp_run *r)
+{
+    size_t inside = (r->k->n_ctxs + 7) / 8;
+    return r->n_operands * (size_t)(r->n_order + 1) + 2 * (size_t)r->coords + inside + 1;
+}
+
+/* Puts tiles across two dimensions where some operand runs along another dimension than the
+ * output, or where the fastest dimension is too short to be a row. */
+static void choose_tile(const struct interp_run *r, struct geometry *g)
+{
+    g->q = -1;
+    int last = g->nd - 1;
+    if (g->nd < 2 || g->points < 2048)
+        return;
+    for (uint32_t i = 0; i < r->n_operands && g->q < 0; i++) {
+        const struct operand *o = &r->operands[i];
+        int64_t inner = g->st[i * g->nd + last];
+        inner = inner < 0 ? -inner : inner;
+        if (o->kind != OPERAND_LOAD || inner < 64 || g->ext[last] < 4)
+            continue;
+        for (int d = last - 1; d >= 0 && g->q < 0; d--) {
+            int64_t s = g->st[i * g->nd + d];
+            s = s < 0 ? -s : s;
+            if (s && s <= 2 * o->itemsize && s < inner && g->ext[d] >= 4)
+                g->q = d;
+        }
+    }
+    g->p = last;
+    if (g->q >= 0) {
+        g->tq = g->ext[g->q] < 32 ? g->ext[g->q] : 32;
+        g->tp = 1024 / g->tq;
+    } else if (g->ext[last] < 16) {
+        g->q = last;
+        g->p = last - 1;
+        for (int d = last - 1; d >= 0; d--)
+            if (g->ext[d] >= 8 * g->ext[g->p])
+                g->p = d;
+        if (g->ext[g->p] < 4 * g->ext[last]) {
+            g->q = -1;
+            return;
+        }
+        g->tq = g->ext[g->q];
+        g->tp = 1024 / g->tq;
+    }
+    if (g->tp > g->ext[g->p])
+        g->tp = g->ext[g->p];
+}
+
+bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
+                     bool overrun, struct geometry *g, int64_t *work)
+{
+    const uint32_t n = r->n_operands;
+    int axes[MAX_RANK];
+    g->nd = 0;
+    g->points = 1;
+    for (int i = 0; i < r->n_order; i++) {
+        int a = r->order[i];
+        g->points *= ext[a];
+        if (ext[a] == 1)
+            continue;
+        axes[g->nd] = a;
+        g->ext[g->nd++] = ext[a];
+    }
+    int nd = g->nd;
+
+    if (r->pointwise) {
+        memset(g->at, 0, n * sizeof *g->at);
+        memset(g->st, 0, n * (size_t)nd * sizeof *g->st);
+        /* Outputs are affine in any case. */
+        for (uint32_t i = n - r->n_stores; i < n; i++) {
+            g->at[i] = (int64_t)(intptr_t)r->operands[i].base;
+            for (int d = 0; d < nd; d++)
+                g->st[i * nd + d] = r->operands[i].strides[axes[d]] * r->operands[i].itemsize;
+        }
+        g->q = -1;
+        return !overrun;
+    }
+    if (r->plain) {
+        for (uint32_t i = 0; i < n; i++) {
+            const struct operand *o = &r->operands[i];
+            g->at[i] = interp_operand_at(r, o, lo, NULL);
+            for (int d = 0; d < nd; d++) {
+                int64_t s;
+                if (o->kind == OPERAND_INDEX) {
+                    const struct ir_node *node = &r->k->nodes[o->node];
+                    s = node->axis == axes[d] ? r->k->indices[node->index].step : 0;
+                } else {
+                    s = o->strides[axes[d]] * o->itemsize;
+                }
+                g->st[i * nd + d] = s;
+            }
+        }
+    } else {
+        int64_t point[MAX_RANK], *coords = work;
+        bool *inside = (bool *)(work + r->coords);
+        memcpy(point, lo, (size_t)r->k->rank * sizeof *point);
+        interp_coords(r, point, coords, inside);
+        for (uint32_t i = 0; i < n; i++)
+            g->at[i] = interp_operand_at(r, &r->operands[i], coords, inside);
+        for (int d = 0; d < nd; d++) {
+            point[axes[d]]++;
+            interp_coords(r, point, coords, inside);
+            point[axes[d]]--;
+            for (uint32_t i = 0; i < n; i++)
+                g->st[i * nd + d] =
+                    interp_operand_at(r, &r->operands[i], coords, inside) - g->at[i];
+        }
+    }
+
+    if (overrun) {
+        int d = nd - 2;
+        if (nd < 2 || r->n_order < 2 || axes[nd - 1] != r->order[r->n_order - 1] ||
+            axes[d] != r->order[r->n_order - 2])
+            return false;
+        int64_t full = r->k->shape[axes[nd - 1]];
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t s = g->st[i * nd + d + 1];
+            if (g->st[i * nd + d] != full * s)
+                return false;
+        }
+        g->ext[d] = (g->ext[d] - 1) * full + g->ext[d + 1];
+        for (uint32_t i = 0; i < n; i++)
+            g->st[i * nd + d] = g->st[i * nd + d + 1];
+        for (uint32_t i = 0; i < n; i++)
+            memmove(g->st + i * (nd - 1), g->st + i * nd, (size_t)(nd - 1) * sizeof *g->st);
+        nd--;
+    }
+
+    /* Merge neighbours that every operand walks as one; dimension d into d + 1. */
+    int keep[MAX_RANK], n_keep = 0;
+    for (int d = 0; d < nd; d++) {
+        bool merge = d + 1 < nd;
+        for (uint32_t i = 0; i < n && merge; i++)
+            merge = g->st[i * nd + d] == g->st[i * nd + d + 1] * g->ext[d + 1];
+        if (merge)
+            g->ext[d + 1] *= g->ext[d];
+        else
+            keep[n_keep++] = d;
+    }
+    if (n_keep < nd) {
+        for (uint32_t i = 0; i < n; i++)
+            for (int d = 0; d < n_keep; d++)
+                g->st[i * n_keep + d] = g->st[i * nd + keep[d]];
+        for (int d = 0; d < n_keep; d++)
+            g->ext[d] = g->ext[keep[d]];
+    }
+    g->nd = n_keep;
+    g->points = 1;
+    for (int d = 0; d < g->nd; d++)
+        g->points *= g->ext[d];
+    g->q = -1;
+    if (!r->reduces && !r->scan && !overrun) {
+        choose_tile(r, g);
+        if (g->q >= 0) {
+            g->n_tiles = g->points / g->ext[g->p] / g->ext[g->q];
+            g->n_tiles *= (g->ext[g->p] + g->tp - 1) / g->tp;
+            g->n_tiles *= (g->ext[g->q] + g->tq - 1) / g->tq;
+        }
+    }
+    return true;
+}
+
+static int64_t magnitude(int64_t v)
+{
+    return v < 0 ? -v : v;
+}
+
+/* Sorts the axes of extent > 1: largest stride of the outputs first, the loads' as a tie-breaker. A
+ * reduction's output has no say in the fastest axis, so its weight is 0 there. */
+static void choose_order(struct interp_run *r, int64_t *words)
+{
+    const struct ir_kernel *k = r->k;
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] > 1)
+            r->order[r->n_order++] = a;
+    if (r->n_order < 2)
+        return;
+    int64_t lo[MAX_RANK];
+    for (int a = 0; a < k->rank; a++)
+        lo[a] = r->cuts[a][r->main_cut[a]];
+    /* The strides at the middle of the space: the corner of the largest box. */
+    double cost[MAX_RANK] = {0};
+    int64_t *coords = words, *base = words + r->coords;
+    bool *inside = (bool *)(base + r->n_operands);
+    if (r->plain || r->pointwise) {
+        for (uint32_t i = 0; i < r->n_operands; i++) {
+            const struct operand *o = &r->operands[i];
+            if ((o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE) || o->ctx != 0)
+                continue;
+            double w = o->kind == OPERAND_LOAD ? 1 : r->reduces ? 1e-3 : OUTPUT_WEIGHT;
+            for (int j = 0; j < r->n_order; j++)
+                cost[r->order[j]] += w * (double)magnitude(o->strides[r->order[j]]) * o->itemsize;
+        }
+    } else {
+        interp_coords(r, lo, coords, inside);
+        for (uint32_t i = 0; i < r->n_operands; i++)
+            base[i] = interp_operand_at(r, &r->operands[i], coords, inside);
+        for (int j = 0; j < r->n_order; j++) {
+            int a = r->order[j];
+            int64_t main = r->cuts[a][r->main_cut[a] + 1] - lo[a];
+            if (main < 2)
+                continue;
+            lo[a]++;
+            interp_coords(r, lo, coords, inside);
+            lo[a]--;
+            for (uint32_t i = 0; i < r->n_operands; i++) {
+                const struct operand *o = &r->operands[i];
+                if (o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE)
+                    continue;
+                double w = o->kind == OPERAND_LOAD ? 1 : r->reduces ? 1e-3 : OUTPUT_WEIGHT;
+                cost[a] += w * (double)magnitude(interp_operand_at(r, o, coords, inside) - base[i]);
+            }
+        }
+    }
+    for (int i = 1; i < r->n_order; i++) {
+        int a = r->order[i], j = i;
+        for (; j > 0 && cost[r->order[j - 1]] < cost[a]; j--)
+            r->order[j] = r->order[j - 1];
+        r->order[j] = a;
+    }
+}
+
+/* Narrow intervals of the grouped axis become single columns: a column is one strided run. */
+static bool split_narrow(struct interp_run *r, int axis)
+{
+    int64_t *old = r->cuts[axis];
+    int32_t n = r->n_cuts[axis], m = 0;
+    for (int32_t i = 0; i < n; i++)
+        m += old[i + 1] - old[i] < NARROW ? (int32_t)(old[i + 1] - old[i]) : 1;
+    int64_t *cuts = arena_alloc_array(r->arena, (size_t)m + 1, sizeof *cuts);
+    if (!cuts)
+        return false;
+    int64_t main_lo = old[r->main_cut[axis]];
+    m = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (old[i] == main_lo)
+            r->main_cut[axis] = m;
+        int64_t width = old[i + 1] - old[i];
+        for (int64_t w = 0; w < (width < NARROW ? width : 1); w++)
+            cuts[m++] = old[i] + w;
+    }
+    cuts[m] = old[n];
+    r->cuts[axis] = cuts;
+    r->n_cuts[axis] = m;
+    return true;
+}
+
+static int64_t point_cost(const struct ir_kernel *k)
+{
+    int64_t cost = 1;
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        cost += k->nodes[i].kind == IR_OP       ? op_cost(k->nodes[i].op, k->nodes[i].src)
+                : k->nodes[i].kind == IR_RANDOM ? 24
+                : k->nodes[i].kind == IR_GATHER ? 8
+                : k->nodes[i].kind == IR_TABLE  ? 4
+                                                : 1;
+    return cost;
+}
+
+static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
+{
+    const struct ir_kernel *k = r->k;
+    r->mode = MODE_LINEAR;
+    int fast = r->n_order ? r->order[r->n_order - 1] : 0;
+    int64_t lo[MAX_RANK], ext[MAX_RANK];
+    struct geometry g = {.at = words, .st = words + r->n_operands};
+    int64_t *work = words + r->n_operands * (size_t)(r->n_order + 1);
+    if (!r->pointwise) {
+        for (int a = 0; a < k->rank; a++) {
+            lo[a] = r->cuts[a][r->main_cut[a]];
+            ext[a] = r->cuts[a][r->main_cut[a] + 1] - lo[a];
+        }
+        interp_geometry(r, lo, ext, false, &g, work);
+        if (g.q >= 0)
+            r->mode = MODE_TILE;
+        else if (r->n_order > 1 && r->n_cuts[fast] > 1 && k->shape[fast] < GROUPED_ROW)
+            r->mode = MODE_GROUPED;
+    }
+    r->flat = !r->any_shift && !r->pointwise && g.nd < 2;
+    for (uint32_t i = 0; i < r->n_operands && r->flat && g.nd; i++)
+        r->flat = g.st[i] == 0 || g.st[i] == r->operands[i].itemsize;
+    if (r->mode == MODE_GROUPED && !split_narrow(r, fast))
+        return false;
+
+    r->stream = (r->mode == MODE_LINEAR || r->mode == MODE_GROUPED) && !r->in_place &&
+                r->points * interp_item_bytes(r) >= STREAM_BYTES;
+    r->n_boxes = 1;
+    for (int a = 0; a < k->rank; a++) {
+        if (r->n_cuts[a] == 1 || r->pointwise || (r->mode == MODE_GROUPED && a == fast))
+            continue;
+        r->box_axes[r->n_box_axes++] = a;
+        r->n_boxes *= r->n_cuts[a];
+    }
+    int64_t per = UNIT_POINTS, cost = point_cost(k);
+    if (cost > UNIT_COST)
+        per = per / cost * UNIT_COST < UNIT_LEAST ? UNIT_LEAST : per / cost * UNIT_COST;
+    int64_t fair = r->points / (4 * (int64_t)threads);
+    if (fair < per)
+        per = fair < UNIT_LEAST ? UNIT_LEAST : (fair + 1023) / 1024 * 1024;
+    if (r->pointwise)
+        per = 1024;
+    if (r->mode == MODE_GROUPED)
+        per = (per + k->shape[fast] - 1) / k->shape[fast];
+    else if (r->mode == MODE_TILE)
+        per = (per + 1023) / 1024;
+    r->unit_size = per;
+    if (r->mode == MODE_GROUPED)
+        r->staging = interp_ends_bytes(r, per) + (k->n_outputs > 1 ? BLOCK_MOST * 16 : 0);
+
+    r->first_unit = arena_alloc_array(r->arena, (size_t)r->n_boxes + 1, sizeof *r->first_unit);
+    if (!r->first_unit)
+        return false;
+    for (int64_t b = 0; b < r->n_boxes; b++) {
+        interp_box(r, b, lo, ext);
+        int64_t items = 1;
+        if (r->mode == MODE_TILE) {
+            interp_geometry(r, lo, ext, false, &g, work);
+            /* A box without tiles is walked linearly, a tile's worth at a time. */
+            items = g.q >= 0 ? g.n_tiles : (g.points + 1023) / 1024;
+        } else {
+            for (int a = 0; a < k->rank; a++)
+                if (r->mode != MODE_GROUPED || a != fast)
+                    items *= ext[a];
+        }
+        r->first_unit[b] = r->n_units;
+        r->n_units += (items + per - 1) / per;
+    }
+    r->first_unit[r->n_boxes] = r->n_units;
+    return true;
+}
+
+/* Points times what one takes: more than its nodes say where it is not walked plainly. */
+static int64_t cost_of(const struct interp_run *r)
+{
+    int64_t cost = point_cost(r->k);
+    if (r->pointwise)
+        cost += 128 * (int64_t)r->n_operands;
+    else if (r->mode == MODE_TILE || r->scan || r->arg)
+        cost += 16;
+    return __builtin_mul_overflow(cost, r->points, &cost) ? INT64_MAX : cost;
+}
+
+struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads)
+{
+    struct arena *arena = arena_new(0);
+    if (!arena)
+        return NULL;
+    struct interp_run *r = arena_alloc(arena, sizeof *r);
+    if (!r)
+        goto fail;
+    r->arena = arena;
+    r->k = k;
+    r->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    r->points = 1;
+    for (int a = 0; a < k->rank; a++)
+        r->points *= k->shape[a];
+    r->operand_of = arena_alloc_array(arena, k->n_nodes, sizeof *r->operand_of);
+    r->live = arena_alloc_array(arena, k->n_nodes, sizeof *r->live);
+    r->ctx_used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_used);
+    r->ctx_shifts = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_shifts);
+    r->ctx_at = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_at);
+    r->offsets = arena_alloc_array(arena, k->n_ctxs, sizeof *r->offsets);
+    if (!r->operand_of || !r->live || !r->ctx_used || !r->ctx_shifts || !r->ctx_at || !r->offsets)
+        goto fail;
+    r->ctx_used[0] = true;
+    if (k->outputs[0].kind == OUT_REDUCE && !interp_reduce_open(r))
+        goto fail;
+    if (k->outputs[0].kind == OUT_SCAN)
+        interp_scan_open(r);
+    mark_live(r);
+    r->operands = arena_alloc_array(arena, r->n_operands, sizeof *r->operands);
+    r->rows = arena_alloc_array(arena, k->n_inputs + 1, sizeof *r->rows);
+    if (!r->operands || !r->rows)
+        goto fail;
+    list_operands(r, slots);
+    if (r->points == 0)
+        return r;
+    r->large = r->points >= LARGE_POINTS;
+    if (!interp_cut(r))
+        goto fail;
+    size_t n_words = r->n_operands * (size_t)(k->rank + 2) + 2 * (size_t)r->coords + k->n_ctxs + 8;
+    int64_t *words = arena_alloc_array(arena, n_words, sizeof *words);
+    if (!words)
+        goto fail;
+    choose_order(r, words);
+    if (r->scan      ? !interp_scan_plan(r)
+        : r->reduces ? !interp_reduce_plan(r)
+                     : !plan_stores(r, threads, words))
+        goto fail;
+    interp_size_programs(r);
+    r->small = cost_of(r) < SMALL_COST;
+    r->point_cost = point_cost(k);
+    return r;
+fail:
+    arena_free(arena);
+    return NULL;
+}
+
+void interp_free(struct interp_run *r)
+{
+    if (!r)
+        return;
+    interp_forget(r);
+    arena_free(r->arena);
+}
+
+int64_t interp_cost(const struct ir_kernel *k)
+{
+    int64_t cost = point_cost(k);
+    for (int a = 0; a < k->rank; a++)
+        if (__builtin_mul_overflow(cost, k->shape[a], &cost))
+            return INT64_MAX;
+    return cost;
+}

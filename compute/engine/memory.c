@@ -1,0 +1,569 @@
+/* Storage, buffers and arrays: who holds which bytes, and when they go. Everything here
+ * is atomic reference counting; the engine's lock is not needed to let go of something, so that
+ * completion callbacks may do it from any thread. */
+#include "compute/engine/engine_internal.h"
+
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine/export.h"
+#include "compute/engine/reclaim.h"
+
+static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
+{
+    struct backend *b = st->engine->backend;
+    return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
+}
+
+/* `must`: it is to be exported, and not only may be one day. */
+static enum err_code share_once(struct storage *st, bool zero, bool must, struct err *e)
+{
+    struct backend *b = st->engine->backend;
+    if (!reclaim_start(st->engine->reclaim)) /* which gives it back */
+        return err_oom(e);
+    bool kept = !zero && reclaim_reuse(st->engine->reclaim, st->device, st->size, &st->share);
+    enum err_code code =
+        kept ? ERR_OK : b->ops->share_alloc(b, st->device, st->size, zero, must, &st->share, e);
+    if (code == ERR_OK)
+        st->data = st->share.data;
+    return code;
+}
+
+static enum err_code lacking(const struct storage *st, enum err_code code, struct err *e)
+{
+    if (code == ERR_OUT_OF_MEMORY && e) {
+        e->wanted = st->size;
+        e->device = st->device;
+        e->until = engine_clock(st->engine);
+    }
+    return code;
+}
+
+/* Where there is no memory, what was let go of may not be back yet. */
+static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
+{
+    uint64_t back = reclaim_shares_back(st->engine->reclaim);
+    enum err_code code = alloc_once(st, zero, e);
+    if (code == ERR_OUT_OF_MEMORY && reclaim_dig_shares(st->engine->reclaim, back))
+        code = alloc_once(st, zero, e);
+    return lacking(st, code, e);
+}
+
+static enum err_code share_alloc(struct storage *st, bool zero, bool must, struct err *e)
+{
+    uint64_t back = reclaim_shares_back(st->engine->reclaim);
+    enum err_code code = share_once(st, zero, must, e);
+    bool lacks = code == ERR_OUT_OF_MEMORY || code == ERR_OVERLOADED; /* memory, or descriptors */
+    if (lacks && reclaim_dig_shares(st->engine->reclaim, back))
+        code = share_once(st, zero, must, e);
+    return lacking(st, code, e);
+}
+
+/* A new array's: such that it can be exported where it is, where that is worth it and can be. */
+static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
+{
+    const struct backend_config *c = &st->engine->config.device;
+    if (c->shareable && st->size >= c->shareable_least &&
+        !engine_export_problem(st->engine, st->device)) {
+        enum err_code code = share_alloc(st, zero, false, e);
+        if (code != ERR_OVERLOADED)
+            return code;
+    }
+    return device_alloc(st, zero, e);
+}
+
+/* One that has no memory yet. */
+static struct storage *storage_begin(struct engine *g, int device, int64_t size)
+{
+    struct storage *st = mem_calloc(1, sizeof *st);
+    if (!st)
+        return NULL;
+    if (size == 0)
+        st->data = st; /* an address that nobody follows */
+    atomic_init(&st->refs, 1);
+    st->engine = g;
+    st->device = device;
+    st->size = size;
+    return st;
+}
+
+/* What a block that can be mapped is larger than what it is for. */
+static int64_t padding(const struct storage *st)
+{
+    return st->share.data ? st->share.size - st->size : 0;
+}
+
+static bool is_small(const struct storage *st)
+{
+    return st->size < st->engine->config.device.shareable_least;
+}
+
+/* It is whole, and counts; the account pays for its padding, for the rest the caller has charged.
+ * ERR_QUOTA: it is gone. */
+static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
+{
+    struct engine *g = take_st->engine;
+    int64_t more = padding(take_st);
+    enum err_code code = more ? account_charge(account, more, e) : ERR_OK;
+    if (code != ERR_OK) {
+        reclaim_bury(g->reclaim, take_st);
+        return code;
+    }
+    take_st->account = account;
+    account_ref(account);
+    if (take_st->share.data) {
+        take_st->padded_by = account;
+        account_ref(account);
+        atomic_fetch_add(&g->exports.shareable, take_st->share.size);
+        atomic_fetch_add(&g->exports.small, is_small(take_st));
+    }
+    if (!take_st->host)
+        atomic_fetch_add(&g->bytes, take_st->size + more);
+    return ERR_OK;
+}
+
+enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
+                          enum storage_how how, struct storage **ret, struct err *e)
+{
+    struct storage *st = storage_begin(g, device, size);
+    if (!st)
+        return err_oom(e);
+    enum err_code code = account_charge(account, size, e);
+    if (code != ERR_OK) {
+        mem_free(st);
+        return code;
+    }
+    const bool zero = how & STORAGE_ZERO;
+    if (size > 0)
+        code = how & STORAGE_SCRATCH ? device_alloc(st, zero, e) : array_alloc(st, zero, e);
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, account, e);
+    if (code != ERR_OK) {
+        account_discharge(account, size);
+        return code;
+    }
+    st->charged = size;
+    st->scratch = how & STORAGE_SCRATCH;
+    *ret = st;
+    return ERR_OK;
+}
+
+/* Room for `size` bytes in the books, if the limit allows. */
+static bool host_book(struct engine *g, int64_t size)
+{
+    int64_t used = atomic_load(&g->host_bytes);
+    do {
+        if (size > g->host_limit - used)
+            return false;
+    } while (!atomic_compare_exchange_weak(&g->host_bytes, &used, used + size));
+    return true;
+}
+
+static enum err_code host_alloc(struct engine *g, int64_t size, void **ret, struct err *e)
+{
+    if (!reclaim_start(g->reclaim))
+        return err_oom(e);
+    reclaim_dig_host(g->reclaim);
+    if (!host_book(g, size))
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "%lld bytes more would exceed the limit of %lld bytes of arrays in host "
+                       "memory (%lld in use)",
+                       (long long)size, (long long)g->host_limit,
+                       (long long)atomic_load(&g->host_bytes));
+    enum err_code code = g->backend->ops->host_alloc(g->backend, size, ret, e);
+    if (code != ERR_OK)
+        atomic_fetch_sub(&g->host_bytes, size);
+    return code;
+}
+
+enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e)
+{
+    struct engine *g = of->engine;
+    struct storage *st = storage_begin(g, of->device, of->size);
+    if (!st)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    struct account *owner = of->host ? NULL : account_owner(payer);
+    if (owner)
+        code = account_charge_host(owner, of->size, e);
+    if (code != ERR_OK) {
+        mem_free(st);
+        return code;
+    }
+    st->host = !of->host;
+    if (of->size > 0)
+        code = of->host ? array_alloc(st, false, e) : host_alloc(g, of->size, &st->data, e);
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, payer, e);
+    if (code != ERR_OK) {
+        if (owner)
+            account_discharge_host(owner, of->size);
+        return code;
+    }
+    if ((st->host_payer = owner))
+        account_ref(owner);
+    *ret = st;
+    return ERR_OK;
+}
+
+/* Uncharged but for the padding, in memory by `alloc`. */
+static enum err_code storage_beside(const struct storage *of, struct account *payer,
+                                    enum err_code (*alloc)(struct storage *st, struct err *e),
+                                    struct storage **ret, struct err *e)
+{
+    struct storage *st = storage_begin(of->engine, of->device, of->size);
+    if (!st)
+        return err_oom(e);
+    enum err_code code = of->size > 0 ? alloc(st, e) : ERR_OK;
+    if (code != ERR_OK)
+        mem_free(st);
+    else
+        code = storage_end(st, payer, e);
+    if (code == ERR_OK)
+        *ret = st;
+    return code;
+}
+
+static enum err_code alloc_for_export(struct storage *st, struct err *e)
+{
+    return share_alloc(st, false, true, e);
+}
+
+enum err_code storage_shareable(const struct storage *of, struct account *payer,
+                                struct storage **ret, struct err *e)
+{
+    const char *problem = engine_export_problem(of->engine, of->device);
+    if (problem)
+        return err_set(e, ERR_FORBIDDEN, "%s", problem);
+    return storage_beside(of, payer, alloc_for_export, ret, e);
+}
+
+static enum err_code alloc_as_new(struct storage *st, struct err *e)
+{
+    return array_alloc(st, false, e);
+}
+
+enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
+                              struct err *e)
+{
+    return storage_beside(of, payer, alloc_as_new, ret, e);
+}
+
+void storage_swap_charges(struct storage *a, struct storage *b)
+{
+    pthread_mutex_lock(&a->engine->pins_lock);
+    struct account *payer = a->account;
+    int64_t charged = a->charged;
+    a->account = b->account;
+    a->charged = b->charged;
+    b->account = payer;
+    b->charged = charged;
+    pthread_mutex_unlock(&a->engine->pins_lock);
+}
+
+struct storage *storage_ref(struct storage *st)
+{
+    atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
+    return st;
+}
+
+static void storage_free(struct storage *st)
+{
+    struct engine *g = st->engine;
+    bool shared = st->share.data;
+    if (st->size > 0 && !st->host && !shared)
+        g->backend->ops->free(g->backend, st->device, st->data, st->size);
+    if (!st->host)
+        atomic_fetch_sub(&g->bytes, st->size + padding(st));
+    account_discharge(st->account, st->charged);
+    if (shared) {
+        account_discharge(st->padded_by, padding(st));
+        account_unref(st->padded_by);
+        atomic_fetch_sub(&g->exports.shareable, st->share.size);
+        atomic_fetch_sub(&g->exports.small, is_small(st));
+    }
+    if (st->host_payer) {
+        account_discharge_host(st->host_payer, st->size);
+        account_unref(st->host_payer);
+    }
+    account_unref(st->account);
+    if (st->writer.stream)
+        engine_stream_unref(st->writer.stream);
+    for (uint32_t i = 0; i < st->n_readers; i++)
+        engine_stream_unref(st->readers[i].stream);
+    mem_free(st->readers);
+    if (shared || (st->size > 0 && st->host))
+        reclaim_bury(g->reclaim, st);
+    else
+        mem_free(st);
+}
+
+/* A loop: many may have failed one after the other, each before the next. */
+void storage_unref(struct storage *st)
+{
+    while (st && atomic_fetch_sub(&st->refs, 1) == 1) {
+        struct storage *before = atomic_load(&st->before);
+        storage_free(st);
+        st = before;
+    }
+}
+
+void storage_forget(struct storage *st)
+{
+    storage_unref(atomic_exchange(&st->before, NULL));
+}
+
+/* Whoever looks puts it right: nobody else knows which buffer has the storage by now. */
+struct storage *buffer_storage(struct buffer *b)
+{
+    struct storage *st = b->storage, *before;
+    while (atomic_load(&st->failed) != ERR_OK &&
+           (before = atomic_exchange(&st->before, NULL)) != NULL) {
+        storage_swap_charges(before, st);
+        storage_replaced(before, false);
+        b->storage = before;
+        storage_unref(st);
+        st = before;
+    }
+    return st;
+}
+
+struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
+                         const struct view *v, int64_t nbytes)
+{
+    struct buffer *b = mem_calloc(1, sizeof *b);
+    struct array *a = mem_calloc(1, sizeof *a);
+    if (!a || !b) {
+        mem_free(a);
+        mem_free(b);
+        return NULL;
+    }
+    atomic_init(&b->refs, 1);
+    b->engine = g;
+    b->storage = take_st;
+    b->nbytes = nbytes;
+    b->device = take_st->device;
+    b->id = b->made = engine_next_version(g);
+    atomic_init(&b->version, b->id);
+    atomic_init(&a->refs, 1);
+    a->buffer = b;
+    a->dtype = dtype;
+    a->view = *v;
+    buffer_touch(b);
+    return a;
+}
+
+struct array *array_ref(struct array *a)
+{
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+/* --- the order of use --- */
+
+static bool is_listed(const struct engine *g, const struct buffer *b)
+{
+    return b->older || b->newer || g->oldest == b;
+}
+
+static void unlist(struct engine *g, struct buffer *b)
+{
+    *(b->older ? &b->older->newer : &g->oldest) = b->newer;
+    *(b->newer ? &b->newer->older : &g->newest) = b->older;
+    b->older = b->newer = NULL;
+}
+
+void buffer_touch(struct buffer *b)
+{
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->buffers_lock);
+    if (is_listed(g, b))
+        unlist(g, b);
+    b->older = g->newest;
+    *(g->newest ? &g->newest->newer : &g->oldest) = b;
+    g->newest = b;
+    atomic_store(&b->used, atomic_fetch_add(&g->clock, 1) + 1);
+    pthread_mutex_unlock(&g->buffers_lock);
+}
+
+bool buffer_hold(struct buffer *b)
+{
+    uint32_t refs = atomic_load(&b->refs);
+    while (refs && !atomic_compare_exchange_weak(&b->refs, &refs, refs + 1))
+        ;
+    b->held += refs != 0;
+    return refs != 0;
+}
+
+static void buffer_free(struct buffer *b)
+{
+    if (atomic_load(&b->storage->pins) > 0)
+        storage_replaced(b->storage, true);
+    storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
+    mem_free(b);
+}
+
+void buffer_release(struct buffer *b)
+{
+    struct engine *g = b->engine;
+    pthread_mutex_lock(&g->buffers_lock);
+    b->held--;
+    bool last = atomic_fetch_sub(&b->refs, 1) == 1;
+    if (last)
+        unlist(g, b);
+    pthread_mutex_unlock(&g->buffers_lock);
+    if (last)
+        buffer_free(b);
+}
+
+static void buffer_unref(struct buffer *b)
+{
+    struct engine *g = b->engine;
+    if (atomic_fetch_sub(&b->refs, 1) != 1)
+        return;
+    pthread_mutex_lock(&g->buffers_lock);
+    unlist(g, b);
+    pthread_mutex_unlock(&g->buffers_lock);
+    buffer_free(b);
+}
+
+void array_unref(struct array *a)
+{
+    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
+        return;
+    struct buffer *b = a->buffer;
+    grid_unref(a->grid);
+    mem_free(a);
+    buffer_unref(b);
+}
+
+/* References that arrays have. */
+static uint32_t buffer_arrays(const struct buffer *b)
+{
+    pthread_mutex_lock(&b->engine->buffers_lock);
+    uint32_t n = atomic_load(&b->refs) - b->held;
+    pthread_mutex_unlock(&b->engine->buffers_lock);
+    return n;
+}
+
+uint64_t engine_clock(const struct engine *g)
+{
+    return atomic_load(&g->clock);
+}
+
+struct array *array_view(struct array *a, enum dtype dtype, const struct view *v)
+{
+    struct array *n = mem_calloc(1, sizeof *n);
+    if (!n)
+        return NULL;
+    atomic_init(&n->refs, 1);
+    n->buffer = a->buffer;
+    atomic_fetch_add_explicit(&n->buffer->refs, 1, memory_order_relaxed);
+    n->dtype = dtype;
+    n->view = *v;
+    if (dtype != a->dtype && (dtype == DT_BOOL || a->dtype == DT_BOOL))
+        atomic_store(&n->buffer->loose_bool, true);
+    return n;
+}
+
+struct array *array_view_grid(struct array *a, const struct view *v, struct grid *grid)
+{
+    struct array *n = array_view(a, a->dtype, v);
+    if (n)
+        n->grid = grid_ref(grid);
+    return n;
+}
+
+int64_t array_nbytes(const struct array *a)
+{
+    return view_size(&a->view) * (int64_t)dtype_size(a->dtype);
+}
+
+int64_t array_buffer_nbytes(const struct array *a)
+{
+    return a->buffer->nbytes;
+}
+
+bool array_is_whole(const struct array *a)
+{
+    if (a->grid && a->grid->is_padded) /* no part of an array has that */
+        return true;
+    return array_nbytes(a) == a->buffer->nbytes && !view_self_overlaps(&a->view);
+}
+
+enum dtype array_buffer_dtype(const struct array *a)
+{
+    return a->dtype == DT_BOOL && !atomic_load(&a->buffer->loose_bool) ? DT_BOOL : DT_U8;
+}
+
+bool array_same_buffer(const struct array *a, const struct array *b)
+{
+    return a->buffer == b->buffer;
+}
+
+bool array_same_elements(const struct array *a, const struct array *b)
+{
+    const struct view *v = &a->view, *w = &b->view;
+    return a->buffer == b->buffer && a->dtype == b->dtype && v->offset == w->offset &&
+           view_same_shape(v, w) &&
+           memcmp(v->strides, w->strides, sizeof *v->strides * (size_t)v->rank) == 0;
+}
+
+uint64_t array_buffer_id(const struct array *a)
+{
+    return a->buffer->id;
+}
+
+uint64_t array_memory_id(const struct array *a)
+{
+    return a->buffer->made;
+}
+
+void array_take_place(struct array *a, const struct array *of)
+{
+    if (a->buffer != of->buffer) /* else others look at it already */
+        a->buffer->id = of->buffer->id;
+}
+
+uint32_t array_buffer_refs(const struct array *a)
+{
+    return buffer_arrays(a->buffer);
+}
+
+bool array_is_held(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool held = atomic_load(&buffer_storage(a->buffer)->pins) > 0;
+    pthread_mutex_unlock(&g->lock);
+    return held;
+}
+
+bool array_buffer_shared(const struct array *a)
+{
+    return buffer_arrays(a->buffer) > 1;
+}
+
+bool array_in_host_memory(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool host = buffer_storage(a->buffer)->host;
+    pthread_mutex_unlock(&g->lock);
+    return host;
+}
+
+int array_device(const struct array *a)
+{
+    return a->buffer->device;
+}
+
+uint64_t array_version(const struct array *a)
+{
+    return atomic_load(&a->buffer->version);
+}

@@ -1,0 +1,391 @@
+/* Where arrays live: in a device's memory, or in host memory while nobody computes with them.
+ *
+ * A move is new storage of the other kind, a copy by the device in the order of a stream, and the
+ * buffer's storage exchanged when that is submitted, as a write of the whole array is (run.c): who
+ * was there before keeps the old storage, who comes later waits for the copy, and where it fails
+ * the buffer has the old storage again (buffer_storage). Contents and version stay as they are. The
+ * new storage is charged for in the old one's place, so that nobody pays twice.
+ *
+ * What is to be computed with is fetched by the very piece of work that needs it, copies first: the
+ * room for it is found, or not, together with the room for the result.
+ *
+ * Making room: the arrays that were used longest ago go to host memory until what is lacking would
+ * fit. Host memory is pinned, which takes its time: a thread of its own does it, started when first
+ * needed. */
+#include "compute/engine/engine_internal.h"
+
+#include <time.h>
+
+#include "compute/base/mem.h"
+
+#define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
+#define LATER_NS   4000000 /* until what is in use now may have become free, */
+#define LATER_MOST 8       /* or so many times that, where no work is over before */
+
+struct mover {
+    struct engine *engine;
+    pthread_mutex_t lock; /* the queue */
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running, stop;
+    struct eviction *first, *last;
+};
+
+/* --- fetching --- */
+
+static bool add_copy(struct task *t, const struct storage *to, const struct storage *from)
+{
+    struct job_copy *copies = (struct job_copy *)t->job.copies;
+    size_t cap = t->cap_copies;
+    if (to->size == 0)
+        return true;
+    if (arena_grow(t->arena, (void **)&copies, &cap, t->job.n_copies, sizeof *copies) < 0)
+        return false;
+    copies[t->job.n_copies++] = (struct job_copy){to->data, from->data, to->size,
+                                                  to->host     ? COPY_OUT
+                                                  : from->host ? COPY_IN
+                                                               : COPY_WITHIN};
+    t->job.copies = copies;
+    t->cap_copies = (uint32_t)cap;
+    return true;
+}
+
+/* With the lock held: the task writes `take_to`, which becomes the buffer's storage; false: without
+ * memory, nothing has happened and `take_to` is gone. */
+static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, bool contents)
+{
+    struct storage *from = b->storage;
+    size_t cap = t->cap_fetched;
+    bool fits =
+        arena_grow(t->arena, (void **)&t->fetched, &cap, t->n_fetched, sizeof *t->fetched) >= 0;
+    if (fits)
+        t->cap_fetched = (uint32_t)cap;
+    fits = fits && task_use(t, take_to, true);
+    if (fits) {
+        struct storage_use *u = &t->uses[t->n_uses - 1];
+        u->whole = u->fresh = true;
+    }
+    if (!fits || (contents && (!task_use(t, from, false) || !add_copy(t, take_to, from)))) {
+        storage_unref(take_to);
+        return false;
+    }
+    t->fetched[t->n_fetched++] = b;
+    storage_swap_charges(take_to, from);
+    storage_replaced(from, true);
+    atomic_store(&take_to->before, from);
+    b->storage = take_to;
+    return true;
+}
+
+bool move_add(struct task *t, struct buffer *b, struct storage *take_to)
+{
+    (void)buffer_storage(b);
+    return add_move(t, b, take_to, true);
+}
+
+enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
+{
+    struct storage *from = buffer_storage(b), *to;
+    if (!from->host)
+        return ERR_OK;
+    if (contents && !t->fetch && !(t->fetch = task_new(t->stream)))
+        return err_oom(e);
+    t = contents ? t->fetch : t;
+    enum err_code code = storage_elsewhere(from, from->account, &to, e);
+    if (code != ERR_OK)
+        return code;
+    return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
+}
+
+/* What the task alone was to move. */
+static void undo(struct task *t)
+{
+    while (t->n_fetched) {
+        struct buffer *b = t->fetched[--t->n_fetched];
+        atomic_store(&b->storage->failed, ERR_OUT_OF_MEMORY); /* it goes, whatever it says */
+        (void)buffer_storage(b);
+    }
+}
+
+enum err_code fetch_submit(struct task *t, struct err *e)
+{
+    struct task *f = t->fetch;
+    if (!f)
+        return ERR_OK;
+    if (!task_reserve(f))
+        return err_oom(e);
+    enum err_code code = task_submit(f);
+    t->fetch_submitted = true;
+    if (code != ERR_OK)
+        return err_set(e, code, "an array could not be brought back to the device");
+    atomic_fetch_add(&f->stream->engine->fetched, f->n_fetched);
+    f->n_fetched = 0; /* there is nothing to be undone any more */
+    return ERR_OK;
+}
+
+void fetch_undo(struct task *t)
+{
+    for (; t; t = t->fetch)
+        undo(t);
+}
+
+/* --- moving --- */
+
+/* Nobody is at the contents but the buffer itself. */
+static bool is_idle(struct storage *st)
+{
+    return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
+}
+
+/* Moves to the host, or back. *ret_moved false: it was there, or (`idle`) somebody is using it;
+ * done is not told then. */
+static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool host, bool idle,
+                                 engine_done *done, void *user, bool *ret_moved, struct err *e)
+{
+    struct engine *g = s->engine;
+    *ret_moved = false;
+    pthread_mutex_lock(&g->lock);
+    struct storage *from = storage_ref(buffer_storage(b)), *to = NULL;
+    struct account *payer = from->account;
+    account_ref(payer);
+    pthread_mutex_unlock(&g->lock);
+    struct task *t = NULL;
+    enum err_code code = ERR_OK;
+    if (from->host != host) {
+        code = storage_elsewhere(from, payer, &to, e);
+        if (code == ERR_OK && !(t = task_new(s)))
+            code = err_oom(e);
+    }
+    account_unref(payer);
+    storage_unref(from);
+    if (!t) {
+        storage_unref(to);
+        return code;
+    }
+    t->done = done;
+    t->user = user;
+
+    pthread_mutex_lock(&g->lock);
+    struct storage *now = buffer_storage(b);
+    if (host && atomic_load(&b->exports) > 0) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        storage_unref(to);
+        return err_set(e, ERR_CONFLICT, "the array is exported: its memory stays where it is");
+    }
+    if (now->host == host || (idle && !is_idle(now))) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        storage_unref(to);
+        return ERR_OK;
+    }
+    code = add_move(t, b, to, true) && task_reserve(t) ? ERR_OK : err_oom(e);
+    if (code != ERR_OK) {
+        fetch_undo(t);
+        pthread_mutex_unlock(&g->lock);
+        task_free(t);
+        return code;
+    }
+    code = task_submit(t);
+    if (code != ERR_OK) {
+        fetch_undo(t);
+        t->done = NULL; /* the caller hears of it from us */
+    }
+    task_unlock(t);
+    if (code != ERR_OK)
+        return code == ERR_OUT_OF_MEMORY ? err_oom(e)
+                                         : err_set(e, code, "the array could not be moved");
+    *ret_moved = true;
+    return ERR_OK;
+}
+
+enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
+                          void *user, struct err *e)
+{
+    bool moved;
+    enum err_code code = engine_visit(&s, a->buffer->device, e);
+    if (code == ERR_OK)
+        code = move_buffer(s, a->buffer, host, false, done, user, &moved, e);
+    if (code == ERR_OK && !moved)
+        engine_sync(s, done, user); /* it may be under way */
+    return code;
+}
+
+/* --- making room --- */
+
+/* The next buffer in the order of use that was used by v->until, nobody is using and has at least
+ * `least` bytes on the device; a reference. *after: how far has been looked (a time of use).
+ * v->others is set where there are others that may be free later. */
+static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t least,
+                                  uint64_t *after)
+{
+    struct buffer *found = NULL;
+    pthread_mutex_lock(&g->lock);
+    pthread_mutex_lock(&g->buffers_lock);
+    for (struct buffer *b = g->oldest; b && !found; b = b->newer) {
+        uint64_t used = atomic_load(&b->used);
+        struct storage *st = b->storage;
+        if (used <= *after || b->device != v->device || st->host || st->size < least)
+            continue;
+        bool idle = used <= v->until && is_idle(st) && atomic_load(&st->failed) == ERR_OK;
+        v->others |= !idle;
+        if (used > v->until)
+            break;
+        *after = used;
+        if (idle && buffer_hold(b))
+            found = b;
+    }
+    pthread_mutex_unlock(&g->buffers_lock);
+    pthread_mutex_unlock(&g->lock);
+    return found;
+}
+
+/* The eviction's own part is over, or a move: the last of them tells. */
+static void moved_out(void *user, enum err_code result, double device_ms)
+{
+    struct eviction *v = user;
+    (void)result, (void)device_ms; /* what failed is where it was: the next try will show */
+    if (atomic_fetch_sub(&v->pending, 1) == 1)
+        v->done(v->user, v->out > 0 ? ERR_OK : v->others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
+}
+
+/* One pass over the order of use. */
+static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes, int64_t least)
+{
+    struct engine *g = s->engine;
+    const int64_t before = v->out;
+    uint64_t after = 0;
+    struct buffer *b;
+    enum err_code code = ERR_OK;
+    while (code == ERR_OK && v->out - before < bytes && (b = oldest_idle(g, v, least, &after))) {
+        bool moved;
+        atomic_fetch_add(&v->pending, 1);
+        code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
+        if (moved) {
+            v->out += b->nbytes;
+            atomic_fetch_add(&g->evicted, 1);
+            atomic_fetch_add(&g->evicted_bytes, (uint64_t)b->nbytes);
+        } else {
+            atomic_fetch_sub(&v->pending, 1);
+        }
+        if (code == ERR_QUOTA)
+            code = ERR_OK; /* whose host memory is used up keeps his arrays on the device */
+        buffer_release(b);
+    }
+}
+
+/* What has to go for the bytes to fit: where it did not help the last time, all of it. */
+static int64_t lacking(const struct engine *g, const struct eviction *v)
+{
+    struct backend_device d;
+    engine_device_info(g, v->device, &d);
+    return !v->again && d.memory_free > 0 && d.memory_free < v->bytes ? v->bytes - d.memory_free
+                                                                      : v->bytes;
+}
+
+/* Until a piece of work is over; somebody else who wants room is not kept waiting. */
+static void wait_a_little(struct engine *g)
+{
+    struct mover *m = g->mover;
+    const int64_t jobs = atomic_load(&g->jobs);
+    bool wanted = false;
+    for (int i = 0; i < LATER_MOST && !wanted; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
+        pthread_mutex_lock(&m->lock);
+        wanted = m->first || m->stop || atomic_load(&g->jobs) < jobs || jobs == 0;
+        pthread_mutex_unlock(&m->lock);
+    }
+}
+
+static void evict(struct engine *g, struct eviction *v)
+{
+    struct engine_stream *s = NULL;
+    v->out = 0;
+    v->others = atomic_load(&g->jobs) > 0;
+    atomic_store(&v->pending, 1);
+    if (!v->stay && engine_visitor(g, v->device, &s, NULL) == ERR_OK) {
+        int64_t bytes = lacking(g, v);
+        move_out(s, v, bytes, bytes / SMALL_PART + 1);
+        if (v->out < bytes)
+            move_out(s, v, bytes - v->out, 1);
+    }
+    if (v->out == 0 && v->others)
+        wait_a_little(g);
+    moved_out(v, ERR_OK, 0);
+}
+
+/* --- the thread --- */
+
+static void *mover_run(void *user)
+{
+    struct mover *m = user;
+    pthread_mutex_lock(&m->lock);
+    while (!m->stop || m->first) {
+        struct eviction *v = m->first;
+        if (!v) {
+            pthread_cond_wait(&m->wake, &m->lock);
+            continue;
+        }
+        m->first = v->next;
+        if (!m->first)
+            m->last = NULL;
+        bool stop = m->stop;
+        pthread_mutex_unlock(&m->lock);
+        if (stop)
+            v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+        else
+            evict(m->engine, v);
+        pthread_mutex_lock(&m->lock);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
+}
+
+void engine_evict(struct engine *g, struct eviction *v)
+{
+    struct mover *m = g->mover;
+    v->next = NULL;
+    pthread_mutex_lock(&m->lock);
+    if (!m->running && !m->stop)
+        m->running = pthread_create(&m->thread, NULL, mover_run, m) == 0;
+    bool queued = m->running && !m->stop;
+    if (queued) {
+        *(m->last ? &m->last->next : &m->first) = v;
+        m->last = v;
+        pthread_cond_signal(&m->wake);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!queued)
+        v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+}
+
+struct mover *mover_new(struct engine *g)
+{
+    struct mover *m = mem_calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->engine = g;
+    pthread_mutex_init(&m->lock, NULL); /* neither can fail here */
+    pthread_cond_init(&m->wake, NULL);
+    return m;
+}
+
+void mover_stop(struct mover *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->stop = true;
+    pthread_cond_signal(&m->wake);
+    pthread_mutex_unlock(&m->lock);
+    if (m->running)
+        pthread_join(m->thread, NULL);
+    m->running = false;
+}
+
+void mover_free(struct mover *m)
+{
+    if (!m)
+        return;
+    pthread_cond_destroy(&m->wake);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}

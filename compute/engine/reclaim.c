@@ -1,0 +1,283 @@
+/* Lists by next_dead: what is dead goes back, what is kept may be used again. Who gives back takes
+ * a list as a whole; `grave` makes him who lacks memory wait for what another is giving back. */
+#include "compute/engine/reclaim.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/engine/engine_internal.h"
+
+#define KEPT_PART 8                  /* of a device's memory at most is kept, */
+#define KEPT_HOST (INT64_C(2) << 30) /* but where that is the machine's no more than this; */
+#define KEPT_MOST 64                 /* so many blocks, each of which may have a descriptor */
+
+struct grave {
+    struct storage *dead;
+    pthread_mutex_t digging;
+};
+
+struct reclaim {
+    struct engine *engine;
+    uint64_t keep_ns;
+    int64_t *keep_most; /* bytes, by device */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool running, stop;
+    struct grave host, shares;
+    _Atomic uint64_t shares_back; /* given back so far */
+    struct storage *kept;         /* the newest first */
+    int n_kept;
+};
+
+/* --- what is kept; with the lock held --- */
+
+static void push(struct storage **list, struct storage *st)
+{
+    st->next_dead = *list;
+    *list = st;
+}
+
+static struct storage *unkeep(struct reclaim *r, struct storage **at)
+{
+    struct storage *st = *at;
+    *at = st->next_dead;
+    r->n_kept--;
+    return st;
+}
+
+static int64_t kept_bytes(const struct reclaim *r, int device)
+{
+    int64_t bytes = 0;
+    for (const struct storage *st = r->kept; st; st = st->next_dead)
+        bytes += st->device == device ? st->share.size : 0;
+    return bytes;
+}
+
+/* The oldest, of any device or of this one. */
+static struct storage **oldest(struct reclaim *r, const int *device)
+{
+    struct storage **found = NULL;
+    for (struct storage **at = &r->kept; *at; at = &(*at)->next_dead)
+        if (!device || (*at)->device == *device)
+            found = at;
+    return found;
+}
+
+static void keep_one_less(struct reclaim *r, const int *device)
+{
+    push(&r->shares.dead, unkeep(r, oldest(r, device)));
+}
+
+static void keep(struct reclaim *r, struct storage *take_st)
+{
+    const int device = take_st->device;
+    take_st->kept_ns = clock_ns();
+    push(&r->kept, take_st);
+    r->n_kept++;
+    while (kept_bytes(r, device) > r->keep_most[device])
+        keep_one_less(r, &device);
+    if (r->n_kept > KEPT_MOST)
+        keep_one_less(r, NULL);
+}
+
+/* Those that were kept long enough go; whether there are more, and when the next will go. */
+static bool keep_no_longer(struct reclaim *r, struct timespec *ret_next)
+{
+    const uint64_t now = clock_ns();
+    struct storage **at;
+    while ((at = oldest(r, NULL)) && now - (*at)->kept_ns >= r->keep_ns)
+        keep_one_less(r, NULL);
+    if (at)
+        *ret_next = clock_after((double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9);
+    return at;
+}
+
+/* --- giving back --- */
+
+void reclaim_bury(struct reclaim *r, struct storage *take_st)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!take_st->share.data)
+        push(&r->host.dead, take_st);
+    else if (atomic_load(&take_st->exported) || take_st->share.size > r->keep_most[take_st->device])
+        push(&r->shares.dead, take_st);
+    else
+        keep(r, take_st);
+    if (r->host.dead || r->shares.dead || r->n_kept == 1)
+        pthread_cond_signal(&r->wake);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void give_back(struct reclaim *r, struct storage *take_st)
+{
+    struct engine *g = r->engine;
+    struct backend *b = g->backend;
+    if (take_st->share.data) {
+        b->ops->share_free(b, take_st->device, &take_st->share);
+        atomic_fetch_add(&r->shares_back, 1);
+    } else {
+        b->ops->host_free(b, take_st->data, take_st->size);
+        atomic_fetch_sub(&g->host_bytes, take_st->size);
+    }
+    mem_free(take_st);
+}
+
+static void dig(struct reclaim *r, struct grave *from)
+{
+    pthread_mutex_lock(&from->digging);
+    pthread_mutex_lock(&r->lock);
+    struct storage *st = from->dead;
+    from->dead = NULL;
+    pthread_mutex_unlock(&r->lock);
+    while (st) {
+        struct storage *next = st->next_dead;
+        give_back(r, st);
+        st = next;
+    }
+    pthread_mutex_unlock(&from->digging);
+}
+
+static void keep_none(struct reclaim *r)
+{
+    pthread_mutex_lock(&r->lock);
+    while (r->kept)
+        keep_one_less(r, NULL);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void reclaim_dig_host(struct reclaim *r)
+{
+    dig(r, &r->host);
+}
+
+void reclaim_dig(struct reclaim *r)
+{
+    keep_none(r);
+    dig(r, &r->shares);
+    dig(r, &r->host);
+}
+
+uint64_t reclaim_shares_back(const struct reclaim *r)
+{
+    return atomic_load(&r->shares_back);
+}
+
+bool reclaim_dig_shares(struct reclaim *r, uint64_t since)
+{
+    keep_none(r);
+    dig(r, &r->shares);
+    return reclaim_shares_back(r) != since;
+}
+
+/* --- using again --- */
+
+bool reclaim_reuse(struct reclaim *r, int device, int64_t size, struct shared_block *ret)
+{
+    pthread_mutex_lock(&r->lock);
+    struct storage **at = &r->kept, *st = NULL;
+    while (*at && ((*at)->device != device || (*at)->size != size))
+        at = &(*at)->next_dead;
+    if (*at)
+        st = unkeep(r, at);
+    pthread_mutex_unlock(&r->lock);
+    if (st)
+        *ret = st->share;
+    mem_free(st);
+    return st;
+}
+
+int64_t reclaim_kept(struct reclaim *r, int device)
+{
+    pthread_mutex_lock(&r->lock);
+    int64_t bytes = kept_bytes(r, device);
+    pthread_mutex_unlock(&r->lock);
+    return bytes;
+}
+
+/* --- the thread --- */
+
+static void *reclaim_run(void *user)
+{
+    struct reclaim *r = user;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
+        struct timespec next;
+        const bool later = keep_no_longer(r, &next);
+        if (r->host.dead || r->shares.dead) {
+            pthread_mutex_unlock(&r->lock);
+            dig(r, &r->shares);
+            dig(r, &r->host);
+            pthread_mutex_lock(&r->lock);
+        } else if (later) {
+            pthread_cond_timedwait(&r->wake, &r->lock, &next);
+        } else {
+            pthread_cond_wait(&r->wake, &r->lock);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+struct reclaim *reclaim_new(struct engine *g)
+{
+    const int n = engine_device_count(g);
+    struct reclaim *r = mem_calloc(1, sizeof *r);
+    int64_t *keep_most = mem_calloc((size_t)n, sizeof *keep_most);
+    if (!r || !keep_most) {
+        mem_free(r);
+        mem_free(keep_most);
+        return NULL;
+    }
+    r->engine = g;
+    r->keep_ns = (uint64_t)(g->config.device.shareable_keep_s * 1e9);
+    r->keep_most = keep_most;
+    for (int i = 0; i < n; i++) {
+        struct backend_device d;
+        engine_device_info(g, i, &d);
+        keep_most[i] = d.memory_total / KEPT_PART;
+        if (engine_in_host_memory(g) && keep_most[i] > KEPT_HOST)
+            keep_most[i] = KEPT_HOST;
+    }
+    pthread_mutex_init(&r->lock, NULL); /* none of these can fail here */
+    pthread_mutex_init(&r->host.digging, NULL);
+    pthread_mutex_init(&r->shares.digging, NULL);
+    clock_cond_init(&r->wake);
+    return r;
+}
+
+bool reclaim_start(struct reclaim *r)
+{
+    pthread_mutex_lock(&r->lock);
+    if (!r->running && !r->stop)
+        r->running = pthread_create(&r->thread, NULL, reclaim_run, r) == 0;
+    bool ok = r->running;
+    pthread_mutex_unlock(&r->lock);
+    return ok;
+}
+
+void reclaim_stop(struct reclaim *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_signal(&r->wake);
+    pthread_mutex_unlock(&r->lock);
+    if (r->running)
+        pthread_join(r->thread, NULL);
+    r->running = false;
+}
+
+void reclaim_free(struct reclaim *r)
+{
+    if (!r)
+        return;
+    reclaim_dig(r);
+    pthread_cond_destroy(&r->wake);
+    pthread_mutex_destroy(&r->shares.digging);
+    pthread_mutex_destroy(&r->host.digging);
+    pthread_mutex_destroy(&r->lock);
+    mem_free(r->keep_most);
+    mem_free(r);
+}

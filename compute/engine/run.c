@@ -1,0 +1,242 @@
+/* Running: typed graph → plan → bound to memory (bind.c) → queued. */
+#include <assert.h>
+#include <string.h>
+
+#include "compute/engine/run_int.h"
+
+/* The new array over the result's storage. */
+static struct array *new_result(struct run *r)
+{
+    struct view v;
+    struct storage *st = r->storages[r->plan->result_slot];
+    if (view_contiguous(r->plan->rank, r->plan->shape, dtype_size(r->plan->dtype), &v, NULL) !=
+        ERR_OK)
+        return NULL;
+    struct array *a = array_over(r->g, st, r->plan->dtype, &v, st->size);
+    if (a)
+        storage_ref(st);
+    return a;
+}
+
+void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const *kernels,
+                         uint32_t n)
+{
+    struct backend *b = s->engine->backend;
+    const struct account *user = s->account ? account_owner(s->account) : NULL;
+    for (uint32_t i = 0; b->ops->prepare && i < n; i++)
+        b->ops->prepare(b, s->device, kernels[i], user);
+}
+
+enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
+{
+    char why[ENGINE_REASON];
+    t->done = NULL; /* the caller hears of it from us */
+    if (code == ERR_INTERNAL || code == ERR_FAULTED) {
+        engine_reason(t->stream->engine, code, t->job.refusal, why);
+        return err_set(e, code, "%s", why);
+    }
+    if (code != ERR_OUT_OF_MEMORY)
+        return err_set(e, code, "the device failed during the work");
+    err_oom(e);
+    if (e) {
+        e->wanted = t->job.wanted;
+        e->device = t->stream->device;
+    }
+    return code;
+}
+
+static bool reads_target(const struct run *r)
+{
+    uint32_t i = 0;
+    while (i < r->typed->n_inputs && !array_same_buffer(r->typed->inputs[i].array, r->out))
+        i++;
+    return i < r->typed->n_inputs;
+}
+
+/* With the lock held, after the submission: what became of the target. The storage it had before is
+ * the caller's to release. */
+static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
+{
+    struct buffer *b = r->out->buffer;
+    if (code != ERR_OK && (renamed || r->out_remade || r->task->job.untouched))
+        return NULL; /* as if nothing had been asked */
+    atomic_store(&b->version, engine_next_version(r->g));
+    if (!renamed) {
+        /* or what was before would come back in its place; where that is read, this fails with it
+         */
+        if (r->covers && !r->out_remade && !reads_target(r))
+            storage_forget(b->storage);
+        return NULL;
+    }
+    struct storage *old = b->storage;
+    b->storage = storage_ref(renamed);
+    if (r->in_place)
+        storage_swap_charges(renamed, old);
+    storage_replaced(old, true);
+    return old;
+}
+
+/* With the lock held: how the answer of the guards will be read. */
+static enum err_code open_answer(struct run *r, struct err *e)
+{
+    const struct ir_plan *p = r->plan;
+    uint32_t i = 0;
+    while (p->slots[i].kind != SLOT_ANSWER)
+        i++;
+    struct answer *to = r->task->answer;
+    if (r->out)
+        to->was = array_version(r->out);
+    return download_of_task(r->task, r->storages[i], p->slots[i].size, to->wake, to->user,
+                            &to->download, e);
+}
+
+static enum err_code run_now(struct run *r, enum write_mode mode, struct array **ret, struct err *e)
+{
+    struct engine *g = r->g;
+    struct storage *renamed = NULL, *old = NULL;
+    struct array *result = NULL;
+    struct answer *answer = r->task->answer;
+    enum err_code code = run_bind_temps(r, e);
+    if (code != ERR_OK) {
+        task_free(r->task);
+        return code;
+    }
+    run_prepare_kernels(r->task->stream, r->plan->kernels, r->plan->n_kernels);
+    pthread_mutex_lock(&g->lock);
+    code = r->out ? require_version(r->out->buffer, r->task->if_version, e) : ERR_OK;
+    if (code == ERR_OK)
+        code = run_bind_arrays(r, mode, &renamed, e);
+    if (code == ERR_OK) {
+        result = r->out ? array_ref(r->out) : new_result(r);
+        if (!result || !task_reserve(r->task))
+            code = err_oom(e);
+    }
+    if (code == ERR_OK)
+        code = fetch_submit(r->task, e);
+    if (code == ERR_OK && answer)
+        code = open_answer(r, e);
+    /* the task lets go of what was prepared, also where it comes to nothing */
+    r->task->job.kernels = r->plan->kernels;
+    r->task->job.n_kernels = r->plan->n_kernels;
+    if (code != ERR_OK) {
+        fetch_undo(r->task);
+        task_unlock_unsubmitted(r->task);
+        array_unref(result);
+        return code;
+    }
+    r->task->job.slots = r->slots;
+    r->task->job.unwanted = flight_unwanted;
+    atomic_fetch_add(&g->evaluations, 1);
+    atomic_fetch_add(&g->kernels, r->plan->n_kernels);
+    if (renamed)
+        atomic_store(&renamed->before, storage_ref(r->out->buffer->storage));
+    code = task_submit(r->task);
+    if (r->out)
+        old = take_effect(r, renamed, code);
+    if (r->out && answer)
+        answer->is = array_version(r->out);
+    if (code != ERR_OK) {
+        fetch_undo(r->task);
+        code = run_refused(r->task, code, e);
+    }
+    task_unlock(r->task);
+    if (code != ERR_OK) {
+        if (answer) {
+            download_undo(answer->download);
+            answer->download = NULL;
+        }
+        array_unref(result);
+    } else {
+        *ret = result;
+    }
+    storage_unref(old);
+    return code;
+}
+
+static enum err_code run_prepared(struct run *r, enum write_mode mode, struct array **ret,
+                                  struct err *e)
+{
+    uint64_t until = engine_clock(r->g);
+    run_touch(r);
+    enum err_code code = run_now(r, mode, ret, e);
+    if (code == ERR_OUT_OF_MEMORY && e)
+        e->until = until;
+    return code;
+}
+
+enum err_code require_version(const struct buffer *b, uint64_t version, struct err *e)
+{
+    if (!version || atomic_load(&b->version) == version)
+        return ERR_OK;
+    return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents have changed meanwhile");
+}
+
+enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
+                             struct err *e)
+{
+    int device = a->buffer->device;
+    if (device == s->device)
+        return ERR_OK;
+    return err_set(e, ERR_CONFLICT,
+                   "the array%s%s is on device %d and this session works on device %d: use a "
+                   "session on that device, or download the array and upload it here",
+                   name && *name ? " " : "", name ? name : "", device, s->device);
+}
+
+enum err_code run_require_device(const struct run *r, struct err *e)
+{
+    const struct engine_stream *s = r->task->stream;
+    enum err_code code = r->out ? require_device(s, r->out, NULL, e) : ERR_OK;
+    for (uint32_t i = 0; i < r->typed->n_inputs && code == ERR_OK; i++)
+        code = require_device(s, r->typed->inputs[i].array, r->typed->inputs[i].name, e);
+    return code;
+}
+
+enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
+                         bool fast_math, struct array *out, const struct view *out_view,
+                         struct array **ret, struct err *e)
+{
+    struct run r = {.task = take_t,
+                    .g = take_t->stream->engine,
+                    .account = account,
+                    .typed = typed,
+                    .fast_math = fast_math,
+                    .entry = take_t->entry,
+                    .out = out};
+    enum write_mode mode;
+    enum err_code code = run_require_device(&r, e);
+    if (code == ERR_OK)
+        code = run_prepare(&r, out_view, &mode, e);
+    if (code != ERR_OK) {
+        task_free(take_t);
+        return code;
+    }
+    return run_prepared(&r, mode, ret, e);
+}
+
+enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct account *account,
+                              struct array *out, struct array **ret, struct err *e)
+{
+    static const struct typed none;
+    struct run r = {.task = take_t,
+                    .g = take_t->stream->engine,
+                    .account = account,
+                    .typed = &none,
+                    .plan = plan,
+                    .out = out,
+                    .target = out->view};
+    return run_prepared(&r, WRITE_DIRECT, ret, e);
+}
+
+enum err_code engine_plan(struct engine *g, struct arena *arena, const struct typed *typed,
+                          bool fast_math, struct array *out, const struct view *out_view,
+                          struct ir_plan **ret, struct err *e)
+{
+    struct task shell = {.arena = arena};
+    struct run r = {.task = &shell, .g = g, .typed = typed, .fast_math = fast_math, .out = out};
+    enum write_mode mode;
+    enum err_code code = run_prepare(&r, out_view, &mode, e);
+    if (code == ERR_OK)
+        *ret = r.plan;
+    return code;
+}

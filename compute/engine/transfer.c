@@ -1,0 +1,393 @@
+/* Bytes in and out of arrays.
+ *
+ * A download is a snapshot: it pins the storage the array has at that moment, and writers that come
+ * later go to new storage (run.c). An upload is staged in storage of its own; when the target
+ * is a whole buffer, the staging simply becomes the buffer's storage, else a kernel copies it in.
+ *
+ * Where the host reaches the memory, the caller's thread copies bytes itself. Else the backend's
+ * transfers do: a download whose contents are still being made travels as the `fetch` of the job
+ * that waits for them, and an upload's storage is "written" by an empty job behind the backend's
+ * copies, so that everything later is ordered by marks as always. A storage is let go only when the
+ * backend says that no copy uses it any more; until then it counts as a job in flight. */
+#include "compute/engine/engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/type/pack.h"
+
+struct download {
+    struct storage *storage;
+    struct pin pin;    /* on that */
+    const char *bytes; /* of the storage, for the host; or: */
+    struct transfer *transfer;
+    bool loose_bool;
+    struct packing packing;
+    uint64_t version;
+    pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
+    void (*wake)(void *user);  /* NULL once freed */
+    void *user;
+    bool waited;                          /* the contents were not there when it began */
+    _Atomic bool left;                    /* its owner has freed it */
+    const _Atomic bool *_Atomic given_up; /* download_given_up; or NULL */
+    engine_done *then;                    /* download_of_task: the task's own */
+    void *then_user;
+    _Atomic int state;     /* see below */
+    _Atomic uint32_t refs; /* the owner and the job in flight */
+    _Atomic bool unpinned;
+    enum err_code result;
+};
+enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED };
+
+bool storage_is_remote(const struct storage *st)
+{
+    return st->engine->backend->ops->upload_new && st->size > 0 && !st->host;
+}
+
+static void transfer_released(void *user)
+{
+    struct storage *st = user;
+    struct engine *g = st->engine;
+    storage_unref(st);
+    atomic_fetch_sub(&g->jobs, 1);
+}
+
+void transfer_end(struct transfer *t, struct storage *take_st)
+{
+    struct engine *g = take_st->engine;
+    if (!t) {
+        storage_unref(take_st);
+        return;
+    }
+    atomic_fetch_add(&g->jobs, 1);
+    g->backend->ops->transfer_free(t, transfer_released, take_st);
+}
+
+/* Writers need not go elsewhere any more. Told as soon as nobody wants the bytes: who has seen the
+ * last of them and writes to the array then finds its memory free, although the work that they came
+ * from may still be about to let go. */
+static void download_unpin(struct download *d)
+{
+    if (!atomic_exchange(&d->unpinned, true))
+        storage_unpin(d->storage, &d->pin);
+}
+
+static void download_drop(struct download *d)
+{
+    if (atomic_fetch_sub(&d->refs, 1) != 1)
+        return;
+    download_unpin(d);
+    transfer_end(d->transfer, d->storage);
+    pthread_mutex_destroy(&d->wake_lock);
+    mem_free(d);
+}
+
+static void download_wake(void *user)
+{
+    struct download *d = user;
+    pthread_mutex_lock(&d->wake_lock);
+    if (d->wake)
+        d->wake(d->user);
+    pthread_mutex_unlock(&d->wake_lock);
+}
+
+static void download_done(void *user, enum err_code result, double device_ms)
+{
+    struct download *d = user;
+    struct engine *g = d->storage->engine;
+    engine_done *then = d->then;
+    void *then_user = d->then_user;
+    d->result = result == ERR_OK ? (enum err_code)atomic_load(&d->storage->failed) : result;
+    atomic_store(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
+    download_wake(d);
+    download_drop(d);
+    atomic_fetch_sub(&g->jobs, 1);
+    if (then)
+        then(then_user, result, device_ms);
+}
+
+void download_given_up(struct download *d, const _Atomic bool *given_up)
+{
+    atomic_store(&d->given_up, given_up);
+}
+
+bool task_is_idle_download(const struct task *t)
+{
+    if (t->done != download_done || t->n_uses != 1 || t->uses[0].write)
+        return false;
+    const struct download *d = t->user;
+    const _Atomic bool *given_up = atomic_load(&d->given_up);
+    return atomic_load(&d->left) || (given_up && atomic_load(given_up));
+}
+
+struct storage *download_left(const struct task *t)
+{
+    const struct download *d = t->done == download_done ? t->user : NULL;
+    return d && atomic_load(&d->left) ? d->storage : NULL;
+}
+
+static bool settled(const struct storage *st)
+{
+    const struct backend_ops *ops = st->engine->backend->ops;
+    return !st->writer.stream ||
+           ops->passed((struct fence){st->writer.stream->stream, st->writer.ticket});
+}
+
+bool array_is_settled(const struct array *a)
+{
+    struct engine *g = a->buffer->engine;
+    pthread_mutex_lock(&g->lock);
+    bool is = settled(buffer_storage(a->buffer));
+    pthread_mutex_unlock(&g->lock);
+    return is;
+}
+
+/* With the lock held: what the storage's contents are read through. */
+static enum err_code open_storage(struct download *d, struct storage *st, struct account *reader,
+                                  struct err *e)
+{
+    struct backend *b = st->engine->backend;
+    enum err_code code = storage_pin(st, &d->pin, reader, e);
+    if (code != ERR_OK)
+        return code;
+    if (storage_is_remote(st) && view_size(&d->packing.view) > 0) {
+        code = b->ops->download_new(b, st->device, st->data, &d->packing.view, d->packing.itemsize,
+                                    download_wake, d, &d->transfer, e);
+        if (code != ERR_OK) {
+            storage_unpin(st, &d->pin);
+            return code;
+        }
+    } else {
+        d->bytes = st->host ? st->data : b->ops->host(b, st->data);
+    }
+    d->storage = storage_ref(st);
+    return ERR_OK;
+}
+
+/* With the lock held: the job behind everything the storage waits for. NULL without memory. */
+static struct task *waiting_task(struct engine_stream *s, struct download *d)
+{
+    struct task *t = task_new(s);
+    if (!t || !task_use(t, d->storage, false) || !task_reserve(t)) {
+        task_free(t);
+        return NULL;
+    }
+    t->job.fetch = d->transfer;
+    t->done = download_done;
+    t->user = d;
+    return t;
+}
+
+enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
+                             struct err *e)
+{
+    struct engine_stream *visitor = atomic_load(&g->visitors[device]);
+    if (!visitor) {
+        enum err_code code = engine_stream_new(g, device, &visitor, e);
+        if (code != ERR_OK)
+            return code;
+        struct engine_stream *none = NULL;
+        if (!atomic_compare_exchange_strong(&g->visitors[device], &none, visitor)) {
+            engine_stream_unref(visitor);
+            visitor = none;
+        }
+    }
+    *ret = visitor;
+    return ERR_OK;
+}
+
+/* A session may read what another one has on another device; a stream there does the waiting. */
+enum err_code engine_visit(struct engine_stream **s, int device, struct err *e)
+{
+    return (*s)->device == device ? ERR_OK : engine_visitor((*s)->engine, device, s, e);
+}
+
+static struct download *allocate(const struct view *v, size_t itemsize, void (*wake)(void *user),
+                                 void *user)
+{
+    struct download *d = mem_calloc(1, sizeof *d);
+    if (!d)
+        return NULL;
+    d->packing = packing_of(v, itemsize);
+    d->wake = wake;
+    d->user = user;
+    pthread_mutex_init(&d->wake_lock, NULL); /* cannot fail here */
+    atomic_init(&d->refs, 1);
+    atomic_init(&d->state, DOWNLOAD_WAITING);
+    return d;
+}
+
+/* One that has no storage yet. */
+static void deallocate(struct download *d)
+{
+    pthread_mutex_destroy(&d->wake_lock);
+    mem_free(d);
+}
+
+enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
+                               void (*wake)(void *user), void *user, struct download **ret,
+                               struct err *e)
+{
+    const struct view v = {.rank = 1, .shape = {n}, .strides = {1}};
+    struct download *d = allocate(&v, 1, wake, user);
+    if (!d)
+        return err_oom(e);
+    enum err_code code = open_storage(d, st, t->stream->account, e);
+    if (code != ERR_OK) {
+        deallocate(d);
+        return code;
+    }
+    d->waited = true;
+    d->then = t->done;
+    d->then_user = t->user;
+    t->job.fetch = d->transfer;
+    t->done = download_done;
+    t->user = d;
+    atomic_fetch_add(&d->refs, 1);
+    atomic_fetch_add(&t->stream->engine->jobs, 1); /* as in download_new */
+    *ret = d;
+    return ERR_OK;
+}
+
+void download_undo(struct download *d)
+{
+    if (!d)
+        return;
+    struct engine *g = d->storage->engine;
+    download_drop(d);
+    download_free(d);
+    atomic_fetch_sub(&g->jobs, 1);
+}
+
+enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                           void *user, struct download **ret, struct err *e)
+{
+    struct engine *g = s->engine;
+    struct account *reader = s->account;
+    enum err_code code = engine_visit(&s, a->buffer->device, e);
+    if (code != ERR_OK)
+        return code;
+    struct download *d = allocate(&a->view, dtype_size(a->dtype), wake, user);
+    if (!d)
+        return err_oom(e);
+    d->loose_bool = a->dtype == DT_BOOL && atomic_load(&a->buffer->loose_bool);
+
+    buffer_touch(a->buffer);
+    pthread_mutex_lock(&g->lock);
+    struct storage *st = buffer_storage(a->buffer);
+    d->waited = !settled(st);
+    struct task *t = NULL;
+    code = open_storage(d, st, reader, e);
+    if (code == ERR_OK && d->waited) {
+        t = waiting_task(s, d);
+        code = t ? ERR_OK : err_oom(e);
+    }
+    if (code != ERR_OK) {
+        pthread_mutex_unlock(&g->lock);
+        if (d->storage) {
+            download_drop(d);
+        } else {
+            deallocate(d);
+        }
+        return code;
+    }
+    d->version = array_version(a);
+    *ret = d;
+    if (t) {
+        atomic_fetch_add(&d->refs, 1);
+        atomic_fetch_add(&g->jobs, 1); /* until download_done has let go of the storage */
+        (void)task_submit(t);          /* told by done */
+        task_unlock(t);
+        return ERR_OK;
+    }
+    d->result = (enum err_code)atomic_load(&st->failed);
+    atomic_store(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
+    pthread_mutex_unlock(&g->lock);
+    if (d->transfer && d->result == ERR_OK)
+        g->backend->ops->download_start(d->transfer);
+    else
+        download_wake(d);
+    return ERR_OK;
+}
+
+/* The bytes are only read, so this view is none that the buffer need know of: it lives here. */
+enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
+                              void *user, struct download **ret, struct err *e)
+{
+    struct array bytes = {.buffer = a->buffer,
+                          .dtype = DT_U8,
+                          .view = {.rank = 1, .shape = {a->buffer->nbytes}, .strides = {1}}};
+    return download_new(s, &bytes, wake, user, ret, e);
+}
+
+enum err_code download_result(const struct download *d)
+{
+    return d->result;
+}
+
+void download_reason(const struct download *d, char ret[DOWNLOAD_REASON])
+{
+    engine_reason(d->storage->engine, download_result(d), atomic_load(&d->storage->refusal), ret);
+}
+
+void download_free(struct download *d)
+{
+    if (!d)
+        return;
+    pthread_mutex_lock(&d->wake_lock);
+    d->wake = NULL;
+    pthread_mutex_unlock(&d->wake_lock);
+    download_unpin(d);
+    atomic_store(&d->left, true);
+    download_drop(d);
+}
+
+uint64_t download_version(const struct download *d)
+{
+    return d->version;
+}
+
+double download_device_ms(const struct download *d, bool own)
+{
+    return own || d->waited ? atomic_load(&d->storage->written_ms) : 0;
+}
+
+double download_compile_ms(const struct download *d, bool own)
+{
+    return own || d->waited ? atomic_load(&d->storage->compile_ms) : 0;
+}
+
+static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size_t n)
+{
+    struct backend *b = d->storage->engine->backend;
+    int64_t got = b->ops->download_pull(d->transfer, offset, buf, n);
+    if (got < 0)
+        d->result = b->ops->transfer_result(d->transfer);
+    return got;
+}
+
+int64_t download_pull(struct download *d, int64_t offset, void *buf, size_t n)
+{
+    switch (atomic_load(&d->state)) {
+    case DOWNLOAD_WAITING:
+        return 0;
+    case DOWNLOAD_READY:
+        break;
+    default:
+        return -1;
+    }
+    int64_t total = view_size(&d->packing.view) * (int64_t)d->packing.itemsize;
+    if (offset >= total)
+        return 0;
+    if ((int64_t)n > total - offset)
+        n = (size_t)(total - offset);
+    int64_t got = d->transfer ? pull_transfer(d, offset, buf, n) : (int64_t)n;
+    if (!d->transfer)
+        for (int64_t done = 0; done < got;)
+            done +=
+                packing_copy(&d->packing, d->bytes, offset + done, (char *)buf + done, got - done);
+    for (int64_t i = 0; d->loose_bool && i < got; i++)
+        ((unsigned char *)buf)[i] = ((unsigned char *)buf)[i] != 0;
+    return got;
+}

@@ -1,0 +1,127 @@
+/* Machine code (CUBIN) is asked for, never PTX, so that the driver has nothing left to compile when
+ * the module is loaded.
+ *
+ * What a small kernel's compilation takes was measured: a third each in the front end, in the
+ * optimiser and in ptxas, nearly all of it fixed costs. Two things of ours cut it: headers.c passes
+ * only the functions that are called, and --minimal leaves out NVRTC's declarations of textures and
+ * of the CUDA runtime (a tenth). Precompiled headers save no more than the former does, and want a
+ * folder and a fixed address; -Ofast-compile costs speed of the kernel. NVRTC's own disk cache is
+ * switched off: kcache.c has one, whose bound and place are arrayd's. */
+#include "compute/gpu/code/compile.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/base/trace.h"
+#include "compute/gpu/code/headers.h"
+
+/* As much of NVRTC's log as an error's message takes. */
+#define LOG_IN_MESSAGE 700
+
+static bool at_least(const struct nvrtc *nvrtc, int major, int minor)
+{
+    return nvrtc->major > major || (nvrtc->major == major && nvrtc->minor >= minor);
+}
+
+int compile_options(const struct nvrtc *nvrtc, const char *arch, bool fast_math, char *arch_option,
+                    const char *ret_options[COMPILE_MAX_OPTIONS])
+{
+    int n = 0;
+    snprintf(arch_option, 64, "--gpu-architecture=%s", arch);
+    ret_options[n++] = arch_option;
+    ret_options[n++] = fast_math ? "--fmad=true" : "--fmad=false";
+    ret_options[n++] = "--std=c++17";
+    if (at_least(nvrtc, 12, 4))
+        ret_options[n++] = "--minimal";
+    if (at_least(nvrtc, 12, 9))
+        ret_options[n++] = "--no-cache";
+    return n;
+}
+
+/* The program's log, or NULL when there is none (also without memory: it is only for people). */
+static char *read_log(const struct nvrtc *nvrtc, nvrtcProgram program)
+{
+    size_t n = 0;
+    if (nvrtc->nvrtcGetProgramLogSize(program, &n) != NVRTC_SUCCESS || n <= 1)
+        return NULL;
+    char *log = mem_calloc(n + 1, 1);
+    if (log && nvrtc->nvrtcGetProgramLog(program, log) != NVRTC_SUCCESS)
+        log[0] = '\0';
+    return log;
+}
+
+static enum err_code refused(const struct nvrtc *nvrtc, nvrtcResult code, const char *arch,
+                             const char *log, struct err *e)
+{
+    if (code == NVRTC_ERROR_OUT_OF_MEMORY)
+        return err_oom(e);
+    if (log && strstr(log, "--gpu-architecture"))
+        return err_set(e, ERR_INTERNAL,
+                       "NVRTC %d.%d cannot compile for this GPU's architecture %s: the two are not "
+                       "of the same age, and another version of NVRTC is needed",
+                       nvrtc->major, nvrtc->minor, arch);
+    return err_set(e, ERR_INTERNAL, "NVRTC refused a kernel for %s (%s): %.*s", arch,
+                   nvrtc->nvrtcGetErrorString(code), LOG_IN_MESSAGE, log ? log : "it left no log");
+}
+
+static enum err_code take_code(const struct nvrtc *nvrtc, nvrtcProgram program,
+                               struct compiled *ret, struct err *e)
+{
+    size_t n = 0;
+    nvrtcResult code = nvrtc->nvrtcGetCUBINSize(program, &n);
+    if (code != NVRTC_SUCCESS || n == 0)
+        return err_set(e, ERR_INTERNAL, "NVRTC gave no machine code (%s)",
+                       nvrtc->nvrtcGetErrorString(code));
+    _cleanup_free_ char *bytes = mem_alloc(n);
+    if (!bytes)
+        return err_oom(e);
+    code = nvrtc->nvrtcGetCUBIN(program, bytes);
+    if (code != NVRTC_SUCCESS)
+        return err_set(e, ERR_INTERNAL, "NVRTC did not hand out its machine code (%s)",
+                       nvrtc->nvrtcGetErrorString(code));
+    *ret = (struct compiled){bytes, n};
+    bytes = NULL;
+    return ERR_OK;
+}
+
+static enum err_code compile_program(const struct nvrtc *nvrtc, nvrtcProgram program,
+                                     const char *arch, bool fast_math, struct compiled *ret,
+                                     struct err *e)
+{
+    char arch_option[64];
+    const char *options[COMPILE_MAX_OPTIONS];
+    int n = compile_options(nvrtc, arch, fast_math, arch_option, options);
+    nvrtcResult code = nvrtc->nvrtcCompileProgram(program, n, options);
+    _cleanup_free_ char *log =
+        code != NVRTC_SUCCESS || trace_on(TRACE_NVRTC) ? read_log(nvrtc, program) : NULL;
+    if (log && trace_on(TRACE_NVRTC))
+        trace_write(TRACE_NVRTC, log, strlen(log));
+    if (code != NVRTC_SUCCESS)
+        return refused(nvrtc, code, arch, log, e);
+    return take_code(nvrtc, program, ret, e);
+}
+
+enum err_code compile_text(const struct nvrtc *nvrtc, const char *arch, const char *source,
+                           bool fast_math, struct compiled *ret, struct err *e)
+{
+    struct headers headers;
+    enum err_code err = headers_select(source, &headers, e);
+    if (err)
+        return err;
+    if (trace_on(TRACE_EMIT))
+        trace_write(TRACE_EMIT, source, strlen(source));
+    nvrtcProgram program = NULL;
+    nvrtcResult code = nvrtc->nvrtcCreateProgram(&program, source, "kernel.cu", headers.n,
+                                                 headers.texts, headers.names);
+    if (code == NVRTC_SUCCESS) {
+        err = compile_program(nvrtc, program, arch, fast_math, ret, e);
+        nvrtc->nvrtcDestroyProgram(&program);
+    } else {
+        err = refused(nvrtc, code, arch, NULL, e);
+    }
+    if (err && err != ERR_OUT_OF_MEMORY)
+        trace_write(TRACE_NVRTC, source, strlen(source));
+    headers_free(&headers);
+    return err;
+}

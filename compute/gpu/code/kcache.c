@@ -1,0 +1,548 @@
+/* One lock guards table, order of use, flights and counters; it is never held while compiling or on
+ * the disk. The table is an array of chains through the entries themselves, so that putting one in
+ * cannot fail.
+ *
+ * A "flight" is a compilation (or a read from disk) under way: the first caller of a key flies,
+ * the others wait for it on one condition variable, common to all, for they are few.
+ *
+ * The table holds one reference on each entry. An entry goes when it is the longest unused of those
+ * nobody else holds; the backend holds those whose plans are alive, and dropping these would only
+ * have them compiled again.
+ *
+ * A text that NVRTC refused is not worth another second of its time at every request, nor is it
+ * lost for ever: the reason may have been a full disk. So refusals are kept in a small ring, each
+ * for a while. */
+#include "compute/gpu/code/kcache.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <nettle/sha2.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/base/trace.h"
+#include "compute/gpu/code/compile.h"
+#include "compute/gpu/code/headers.h"
+#include "compute/gpu/code/kcache_disk.h"
+
+#define BUCKETS    1024 /* a power of two */
+#define REFUSALS   64
+#define REFUSAL_MS 60000
+
+struct node {
+    struct kcache_entry pub; /* first: the public view of a node */
+    atomic_int refs;
+    void (*user_free)(void *user);
+    struct node *next;          /* in its chain */
+    struct node *newer, *older; /* order of use */
+};
+
+struct flight {
+    struct kcache_key key;
+    struct flight *next;
+    int waiting;
+    bool done;
+    enum err_code err;
+    struct err error;
+    struct node *node; /* a reference, while somebody waits */
+    enum kcache_how how;
+};
+
+struct refusal {
+    uint64_t number; /* it lies at number % REFUSALS; 0: nothing there */
+    struct kcache_key key;
+    double until; /* clock_ms */
+    char reason[KCACHE_REASON];
+};
+
+struct kcache {
+    struct kcache_config config;
+    const struct nvrtc *nvrtc;
+    uint8_t headers_sha[SHA256_DIGEST_SIZE];
+    struct kcache_disk disk;
+    pthread_mutex_t lock;
+    pthread_cond_t landed;
+    struct node *buckets[BUCKETS];
+    struct node *newest, *oldest;
+    struct flight *flights;
+    struct refusal refusals[REFUSALS]; /* the newest */
+    uint64_t refused;                  /* ever */
+    struct kcache_stats stats;         /* the disk's own apart */
+};
+
+static void add_text(struct sha256_ctx *ctx, const char *text)
+{
+    sha256_update(ctx, strlen(text) + 1, (const uint8_t *)text); /* with the NUL, as separator */
+}
+
+static void hash_headers(uint8_t ret[SHA256_DIGEST_SIZE])
+{
+    const char *const *texts, *const *names;
+    int n = headers_get(&texts, &names);
+    struct sha256_ctx ctx;
+    sha256_init(&ctx);
+    for (int i = 0; i < n; i++) {
+        add_text(&ctx, names[i]);
+        add_text(&ctx, texts[i]);
+    }
+    sha256_digest(&ctx, SHA256_DIGEST_SIZE, ret);
+}
+
+enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc *nvrtc,
+                         struct kcache **ret, struct err *e)
+{
+    struct kcache *c = mem_calloc(1, sizeof *c);
+    if (!c)
+        return err_oom(e);
+    c->config = *config;
+    c->config.dir = NULL; /* the caller's, used only now */
+    if (c->config.refusal_ms <= 0)
+        c->config.refusal_ms = REFUSAL_MS;
+    c->nvrtc = nvrtc;
+    hash_headers(c->headers_sha);
+    kcache_disk_open(&c->disk, config->dir, config->max_disk_bytes);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->landed, NULL);
+    *ret = c;
+    return ERR_OK;
+}
+
+void kcache_free(struct kcache *c)
+{
+    if (!c)
+        return;
+    for (struct node *n = c->oldest, *next; n; n = next) {
+        next = n->newer;
+        kcache_unref(&n->pub);
+    }
+    kcache_disk_close(&c->disk);
+    pthread_cond_destroy(&c->landed);
+    pthread_mutex_destroy(&c->lock);
+    mem_free(c);
+}
+
+struct kcache_key kcache_key(const struct kcache *c, const char *arch, const char *source,
+                             bool fast_math)
+{
+    char arch_option[64], version[32];
+    const char *options[COMPILE_MAX_OPTIONS];
+    int n = compile_options(c->nvrtc, arch, fast_math, arch_option, options);
+    snprintf(version, sizeof version, "%d.%d", c->nvrtc->major, c->nvrtc->minor);
+    struct sha256_ctx ctx;
+    sha256_init(&ctx);
+    add_text(&ctx, ARRAYD_VERSION);
+    add_text(&ctx, version);
+    sha256_update(&ctx, sizeof c->headers_sha, c->headers_sha);
+    for (int i = 0; i < n; i++)
+        add_text(&ctx, options[i]);
+    add_text(&ctx, ""); /* the end of the options */
+    add_text(&ctx, source);
+    struct kcache_key key;
+    sha256_digest(&ctx, sizeof key.sha, key.sha);
+    return key;
+}
+
+struct kcache_entry *kcache_ref(struct kcache_entry *entry)
+{
+    atomic_fetch_add_explicit(&((struct node *)entry)->refs, 1, memory_order_relaxed);
+    return entry;
+}
+
+void kcache_unref(struct kcache_entry *entry)
+{
+    struct node *n = (struct node *)entry;
+    if (!n || atomic_fetch_sub_explicit(&n->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    void *user = atomic_load(&n->pub.user);
+    if (user && n->user_free)
+        n->user_free(user);
+    mem_free((void *)n->pub.bytes);
+    mem_free(n);
+}
+
+/* What follows, up to kcache_find(), is called with the lock held. */
+
+static struct node **bucket_of(struct kcache *c, const struct kcache_key *key)
+{
+    return &c->buckets[(key->sha[0] | key->sha[1] << 8) & (BUCKETS - 1)];
+}
+
+static void leave_order(struct kcache *c, struct node *n)
+{
+    *(n->newer ? &n->newer->older : &c->newest) = n->older;
+    *(n->older ? &n->older->newer : &c->oldest) = n->newer;
+}
+
+static void make_newest(struct kcache *c, struct node *n)
+{
+    n->newer = NULL;
+    n->older = c->newest;
+    *(c->newest ? &c->newest->newer : &c->oldest) = n;
+    c->newest = n;
+}
+
+static struct node *lookup(struct kcache *c, const struct kcache_key *key)
+{
+    struct node *n = *bucket_of(c, key);
+    while (n && memcmp(&n->pub.key, key, sizeof *key) != 0)
+        n = n->next;
+    if (!n)
+        return NULL;
+    leave_order(c, n);
+    make_newest(c, n);
+    kcache_ref(&n->pub);
+    return n;
+}
+
+/* Out of the table, with its reference; false: it is not in there. */
+static bool take_out(struct kcache *c, struct node *n)
+{
+    struct node **at = bucket_of(c, &n->pub.key);
+    while (*at && *at != n)
+        at = &(*at)->next;
+    if (!*at)
+        return false;
+    *at = n->next;
+    leave_order(c, n);
+    c->stats.entries--;
+    c->stats.bytes -= (int64_t)n->pub.n;
+    return true;
+}
+
+/* The longest unused entry that only the table holds, taken out of it with the table's reference,
+ * or NULL. Nobody can come by a reference meanwhile, for that takes the lock, or one already. */
+static struct node *take_idle(struct kcache *c)
+{
+    struct node *n = c->oldest;
+    while (n && atomic_load_explicit(&n->refs, memory_order_acquire) != 1)
+        n = n->newer;
+    if (n)
+        (void)take_out(c, n);
+    return n;
+}
+
+/* Puts the node, whose key is not there, into the table, with a reference of its own. Returns the
+ * entries that had to go, chained by `next`: they are released without the lock, for that may call
+ * the backend. */
+static struct node *publish(struct kcache *c, struct node *n)
+{
+    struct node **bucket = bucket_of(c, &n->pub.key);
+    kcache_ref(&n->pub);
+    n->next = *bucket;
+    *bucket = n;
+    make_newest(c, n);
+    c->stats.entries++;
+    c->stats.bytes += (int64_t)n->pub.n;
+    struct node *gone = NULL;
+    while (c->stats.entries > c->config.max_entries) {
+        struct node *idle = take_idle(c);
+        if (!idle)
+            break;
+        idle->next = gone;
+        gone = idle;
+    }
+    return gone;
+}
+
+static struct flight **find_flight(struct kcache *c, const struct kcache_key *key)
+{
+    struct flight **f = &c->flights;
+    while (*f && memcmp(&(*f)->key, key, sizeof *key) != 0)
+        f = &(*f)->next;
+    return f;
+}
+
+/* Waits for another caller's flight. The last to leave releases it. */
+static enum err_code wait_for(struct kcache *c, struct flight *f, struct kcache_entry **ret,
+                              enum kcache_how *ret_how, struct err *e)
+{
+    f->waiting++;
+    while (!f->done)
+        pthread_cond_wait(&c->landed, &c->lock);
+    enum err_code err = f->err;
+    if (!err) {
+        *ret = kcache_ref(&f->node->pub);
+        *ret_how = f->how;
+        c->stats.waited++;
+    } else if (e) {
+        *e = f->error;
+    }
+    if (--f->waiting == 0) {
+        if (f->node)
+            kcache_unref(&f->node->pub); /* not the last reference: we have one */
+        mem_free(f);
+    }
+    return err;
+}
+
+struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key)
+{
+    pthread_mutex_lock(&c->lock);
+    struct node *n = lookup(c, key);
+    c->stats.memory_hits += n != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return n ? &n->pub : NULL;
+}
+
+static void trace(const char *what, const struct kcache_key *key, size_t n, double ms)
+{
+    if (!trace_on(TRACE_CACHE))
+        return;
+    char text[128];
+    int len = snprintf(text, sizeof text, "%s %02x%02x%02x%02x…: %zu bytes, %.1f ms", what,
+                       key->sha[0], key->sha[1], key->sha[2], key->sha[3], n, ms);
+    trace_write(TRACE_CACHE, text, (size_t)len);
+}
+
+/* --- refusals --- */
+
+/* With the lock. The newest of the key, when it still counts. */
+static struct refusal *find_refusal(struct kcache *c, const struct kcache_key *key)
+{
+    for (uint64_t n = c->refused; n > 0 && c->refused - n < REFUSALS; n--) {
+        struct refusal *r = &c->refusals[n % REFUSALS];
+        if (memcmp(&r->key, key, sizeof *key) == 0)
+            return r->until > clock_ms() ? r : NULL;
+    }
+    return NULL;
+}
+
+static bool is_path(char c)
+{
+    return c > ' ' && !strchr("\"'`():,;<>", c);
+}
+
+/* The first lines of a compiler's words on one line. Of an absolute path the last part is left. */
+static void tell_briefly(char ret[KCACHE_REASON], const char *text)
+{
+    size_t n = 0;
+    bool gap = false;
+    for (int lines = 0; *text && lines < 4 && n < KCACHE_REASON - 3; text++) {
+        if (*text == '\n') {
+            gap = true;
+            continue;
+        }
+        if (*text == ' ' && gap)
+            continue;
+        if (gap && n && ++lines < 4)
+            n += (size_t)sprintf(ret + n, "; ");
+        if (lines >= 4)
+            break;
+        bool begins = n == 0 || !is_path(ret[n - 1]);
+        gap = false;
+        if (*text == '/' && begins && is_path(text[1])) {
+            const char *end = text, *last = text;
+            for (; is_path(*end); end++)
+                if (*end == '/')
+                    last = end;
+            if (last != text)
+                text = last;
+        }
+        if (n < KCACHE_REASON - 1 && !((unsigned char)*text < ' '))
+            ret[n++] = *text;
+    }
+    ret[n] = '\0';
+}
+
+/* With the lock. */
+static void remember(struct kcache *c, const struct kcache_key *key, const struct err *why)
+{
+    if (find_refusal(c, key))
+        return;
+    struct refusal *r = &c->refusals[++c->refused % REFUSALS];
+    r->number = c->refused;
+    r->key = *key;
+    r->until = clock_ms() + (double)c->config.refusal_ms;
+    tell_briefly(r->reason, why->message);
+}
+
+void kcache_refuse(struct kcache *c, const struct kcache_key *key, const struct err *why)
+{
+    pthread_mutex_lock(&c->lock);
+    remember(c, key, why);
+    pthread_mutex_unlock(&c->lock);
+}
+
+uint64_t kcache_refusal(struct kcache *c, const struct kcache_key *key)
+{
+    pthread_mutex_lock(&c->lock);
+    struct refusal *r = find_refusal(c, key);
+    uint64_t number = r ? r->number : 0;
+    pthread_mutex_unlock(&c->lock);
+    return number;
+}
+
+void kcache_reason(struct kcache *c, uint64_t refusal, char ret[KCACHE_REASON])
+{
+    pthread_mutex_lock(&c->lock);
+    const struct refusal *r = &c->refusals[refusal % REFUSALS];
+    *ret = '\0';
+    if (refusal && r->number == refusal)
+        memcpy(ret, r->reason, sizeof r->reason);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* --- compiling --- */
+
+/* The code from disk or from NVRTC, with no lock held. */
+static enum err_code make(struct kcache *c, const char *arch, const char *source, bool fast_math,
+                          struct node *n, enum kcache_how *ret_how, struct err *e)
+{
+    double start = clock_ms();
+    void *bytes;
+    if (kcache_disk_load(&c->disk, &n->pub.key, &bytes, &n->pub.n)) {
+        n->pub.bytes = bytes;
+        n->pub.from_disk = true;
+        *ret_how = KCACHE_DISK;
+        trace("from disk", &n->pub.key, n->pub.n, clock_ms() - start);
+        return ERR_OK;
+    }
+    struct compiled code;
+    start = clock_ms();
+    enum err_code err = compile_text(c->nvrtc, arch, source, fast_math, &code, e);
+    double ms = clock_ms() - start;
+    pthread_mutex_lock(&c->lock);
+    c->stats.compile_ms += ms;
+    *(err ? &c->stats.failed : &c->stats.compiled) += 1;
+    pthread_mutex_unlock(&c->lock);
+    trace(err ? "failed" : "compiled", &n->pub.key, err ? 0 : code.n, ms);
+    if (err)
+        return err;
+    n->pub.bytes = code.bytes;
+    n->pub.n = code.n;
+    *ret_how = KCACHE_COMPILED;
+    return ERR_OK;
+}
+
+/* Ends the flight: the others are told, and the node (NULL: failed) goes into the table. */
+static void land(struct kcache *c, struct flight *f, struct node *n, enum err_code err,
+                 enum kcache_how how, const struct err *error)
+{
+    struct node *gone = NULL;
+    pthread_mutex_lock(&c->lock);
+    *find_flight(c, &f->key) = f->next;
+    if (n)
+        gone = publish(c, n);
+    if (err == ERR_INTERNAL)
+        remember(c, &f->key, error);
+    if (!err && how == KCACHE_DISK)
+        c->stats.disk_hits++;
+    bool alone = f->waiting == 0;
+    if (!alone) {
+        f->done = true;
+        f->err = err;
+        f->how = how;
+        if (n) {
+            kcache_ref(&n->pub);
+            f->node = n;
+        } else {
+            f->error = *error;
+        }
+        pthread_cond_broadcast(&c->landed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (alone)
+        mem_free(f);
+    for (struct node *next; gone; gone = next) {
+        next = gone->next;
+        kcache_unref(&gone->pub);
+    }
+}
+
+/* The first caller of a key: makes the code for all. */
+static enum err_code fly(struct kcache *c, struct flight *f, const char *arch, const char *source,
+                         bool fast_math, struct kcache_entry **ret, enum kcache_how *ret_how,
+                         struct err *e)
+{
+    struct err error = ERR_INIT;
+    enum kcache_how how = KCACHE_COMPILED;
+    struct kcache_key key = f->key;
+    struct node *n = mem_calloc(1, sizeof *n);
+    enum err_code err = n ? ERR_OK : err_oom(&error);
+    if (n) {
+        n->pub.key = key;
+        n->user_free = c->config.user_free;
+        atomic_init(&n->refs, 1);
+        err = make(c, arch, source, fast_math, n, &how, &error);
+    }
+    if (err) {
+        mem_free(n);
+        n = NULL;
+    }
+    land(c, f, n, err, how, &error);
+    if (err) {
+        if (e)
+            *e = error;
+        return err;
+    }
+    if (how == KCACHE_COMPILED) /* after the others were told: it is not for them to wait */
+        kcache_disk_store(&c->disk, &key, n->pub.bytes, n->pub.n);
+    *ret = &n->pub;
+    *ret_how = how;
+    return ERR_OK;
+}
+
+enum err_code kcache_get(struct kcache *c, const char *arch, const char *source, bool fast_math,
+                         struct kcache_entry **ret, enum kcache_how *ret_how, struct err *e)
+{
+    struct kcache_key key = kcache_key(c, arch, source, fast_math);
+    pthread_mutex_lock(&c->lock);
+    struct node *n = lookup(c, &key);
+    struct flight *f = n ? NULL : *find_flight(c, &key);
+    struct refusal *r = n || f ? NULL : find_refusal(c, &key);
+    enum err_code err = ERR_OK;
+    if (n) {
+        c->stats.memory_hits++;
+        *ret = &n->pub;
+        *ret_how = KCACHE_MEMORY;
+    } else if (f) {
+        err = wait_for(c, f, ret, ret_how, e);
+    } else if (r) {
+        err = err_set(e, ERR_INTERNAL, "%s", r->reason);
+    } else {
+        f = mem_calloc(1, sizeof *f);
+        if (f) {
+            f->key = key;
+            f->next = c->flights;
+            c->flights = f;
+        }
+        pthread_mutex_unlock(&c->lock);
+        return f ? fly(c, f, arch, source, fast_math, ret, ret_how, e) : err_oom(e);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return err;
+}
+
+bool kcache_reject(struct kcache *c, const struct kcache_entry *entry)
+{
+    struct node *n = (struct node *)(uintptr_t)entry;
+    if (!entry->from_disk)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    bool mine = take_out(c, n); /* else somebody else has, and may have put better code there */
+    pthread_mutex_unlock(&c->lock);
+    if (mine) {
+        kcache_disk_drop(&c->disk, &entry->key);
+        kcache_unref(&n->pub);
+    }
+    return true;
+}
+
+void kcache_get_stats(struct kcache *c, struct kcache_stats *ret)
+{
+    pthread_mutex_lock(&c->lock);
+    *ret = c->stats;
+    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->disk.lock);
+    ret->disk_bytes = c->disk.bytes;
+    ret->disk_errors = c->disk.errors;
+    memcpy(ret->disk_problem, c->disk.problem, sizeof ret->disk_problem);
+    pthread_mutex_unlock(&c->disk.lock);
+}
+
+int kcache_folder(const struct kcache *c)
+{
+    return c->disk.fd;
+}

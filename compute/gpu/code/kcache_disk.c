@@ -1,0 +1,366 @@
+/* A file holds a header (magic, format, key, length, SHA-256 of the code) and the code. It is
+ * written under a temporary name and renamed, so that a reader, also another daemon's, sees all of
+ * it or none. It is not synced: what a power failure tears, the checksum finds, and a kernel can be
+ * compiled again.
+ *
+ * The code is run on the device, so it is taken from nobody else: folder and files must be ours and
+ * writable by us alone. The folder is held open and files are named relative to it, so that nobody
+ * who can rename a parent slips another one in.
+ *
+ * The bound is kept by deleting the files unused for longest (a hit touches the file) when our own
+ * count says so, and every so many files for the sake of the other daemons. */
+#include "compute/gpu/code/kcache_disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <nettle/sha2.h>
+
+#include "compute/base/mem.h"
+
+#define NAME_LEN         (KCACHE_KEY_TEXT - 1)
+#define MAX_FILE         (64 << 20) /* a larger one is none of ours */
+#define STORES_A_LOOK    64
+#define TOUCH_AFTER      60   /* seconds: a hit within them leaves the time as it is */
+#define TEMPORARY_FOR    3600 /* seconds after which a temporary file's writer is dead */
+#define TEMPORARY_PREFIX ".tmp-"
+#define TRIM_TO(max)     ((max) / 8 * 7) /* so that not every file that follows trims again */
+
+struct file_header {
+    char magic[8];
+    uint64_t n; /* bytes of code */
+    struct kcache_key key;
+    uint8_t sha[SHA256_DIGEST_SIZE]; /* of the code */
+};
+
+/* The last character is the format, and the byte order of `n` is the machine's own: a file of
+ * another order has a length that does not fit. */
+static const char magic[8] = {'a', 'r', 'r', 'a', 'y', 'd', '\0', '1'};
+
+__attribute__((format(printf, 2, 3))) static void problem(struct kcache_disk *d, const char *fmt,
+                                                          ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    pthread_mutex_lock(&d->lock);
+    d->errors++;
+    vsnprintf(d->problem, sizeof d->problem, fmt, args);
+    pthread_mutex_unlock(&d->lock);
+    va_end(args);
+}
+
+/* Ours, and writable by nobody else. */
+static bool trusted(const struct stat *st)
+{
+    return st->st_uid == geteuid() && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+void kcache_key_text(const struct kcache_key *key, char ret[KCACHE_KEY_TEXT])
+{
+    for (size_t i = 0; i < sizeof key->sha; i++)
+        snprintf(ret + 2 * i, 3, "%02x", key->sha[i]);
+}
+
+static void sha_of(const void *bytes, size_t n, uint8_t ret[SHA256_DIGEST_SIZE])
+{
+    struct sha256_ctx ctx;
+    sha256_init(&ctx);
+    sha256_update(&ctx, n, bytes);
+    sha256_digest(&ctx, SHA256_DIGEST_SIZE, ret);
+}
+
+/* All n bytes, or false with errno (0: the file ends). */
+static bool read_all(int fd, void *to, size_t n)
+{
+    for (char *p = to; n > 0;) {
+        ssize_t k = read(fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0) {
+            errno = k < 0 ? errno : 0;
+            return false;
+        }
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+static bool write_all(int fd, const void *from, size_t n)
+{
+    for (const char *p = from; n > 0;) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return false;
+        p += k;
+        n -= (size_t)k;
+    }
+    return true;
+}
+
+struct found {
+    struct timespec used;
+    int64_t size;
+    char name[NAME_LEN + 1];
+};
+
+static int by_age(const void *x, const void *y)
+{
+    const struct found *a = x, *b = y;
+    if (a->used.tv_sec != b->used.tv_sec)
+        return a->used.tv_sec < b->used.tv_sec ? -1 : 1;
+    return (a->used.tv_nsec > b->used.tv_nsec) - (a->used.tv_nsec < b->used.tv_nsec);
+}
+
+static bool is_key(const char *name)
+{
+    return strspn(name, "0123456789abcdef") == NAME_LEN && name[NAME_LEN] == '\0';
+}
+
+/* Our files in the folder, to be released with mem_free(), and their number, or -1 without memory
+ * or when the folder cannot be read. Removes abandoned temporary files on the way. */
+static int look(struct kcache_disk *d, struct found **ret)
+{
+    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    struct found *files = NULL;
+    int n = 0, cap = 0;
+    time_t now = time(NULL);
+    for (struct dirent *entry; n >= 0 && (entry = readdir(dir)) != NULL;) {
+        bool temporary = strncmp(entry->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX)) == 0;
+        struct stat st;
+        if ((!temporary && !is_key(entry->d_name)) ||
+            fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (temporary) {
+            if (now - st.st_mtim.tv_sec > TEMPORARY_FOR)
+                unlinkat(fd, entry->d_name, 0);
+            continue;
+        }
+        if (n == cap) {
+            cap = cap ? 2 * cap : 64;
+            struct found *more = mem_reallocarray(files, (size_t)cap, sizeof *more);
+            if (!more) {
+                n = -1;
+                break;
+            }
+            files = more;
+        }
+        files[n].used = st.st_mtim;
+        files[n].size = st.st_size;
+        memcpy(files[n++].name, entry->d_name, NAME_LEN + 1);
+    }
+    closedir(dir);
+    if (n < 0)
+        mem_free(files);
+    else
+        *ret = files;
+    return n;
+}
+
+/* Counts the folder and deletes what is too much. One thread at a time: the caller set `trimming`.
+ */
+static void trim(struct kcache_disk *d)
+{
+    struct found *files = NULL;
+    int64_t bytes = 0;
+    int n = look(d, &files);
+    for (int i = 0; i < n; i++)
+        bytes += files[i].size;
+    if (n > 0 && bytes > d->max_bytes) {
+        qsort(files, (size_t)n, sizeof *files, by_age);
+        for (int i = 0; i < n && bytes > TRIM_TO(d->max_bytes); i++)
+            if (unlinkat(d->fd, files[i].name, 0) == 0 || errno == ENOENT)
+                bytes -= files[i].size;
+    }
+    if (n >= 0)
+        mem_free(files);
+    pthread_mutex_lock(&d->lock);
+    if (n >= 0)
+        d->bytes = bytes;
+    d->stores = 0;
+    d->trimming = false;
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* mkdir -p, for nobody else. What cannot be made shows when the folder is opened. */
+static void make_folders(const char *dir)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof path, "%s", dir);
+    if (n < 0 || n >= (int)sizeof path)
+        return;
+    for (char *p = path + 1; *p; p++) {
+        if (*p != '/')
+            continue;
+        *p = '\0';
+        mkdir(path, 0700);
+        *p = '/';
+    }
+    mkdir(path, 0700);
+}
+
+void kcache_disk_open(struct kcache_disk *d, const char *dir, int64_t max_bytes)
+{
+    *d = (struct kcache_disk){.fd = -1, .max_bytes = max_bytes};
+    pthread_mutex_init(&d->lock, NULL);
+    if (!dir || max_bytes <= 0)
+        return;
+    make_folders(dir);
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        problem(d, "cannot open %s: %s", dir, strerror(errno));
+    } else if (!trusted(&st)) {
+        problem(d, "%s is not used: it is not ours, or others may write to it", dir);
+    } else if (faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS) != 0) {
+        problem(d, "%s is not used: %s", dir, strerror(errno));
+    } else {
+        d->fd = fd;
+        d->trimming = true;
+        trim(d);
+        return;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+void kcache_disk_close(struct kcache_disk *d)
+{
+    if (d->fd >= 0)
+        close(d->fd);
+    d->fd = -1;
+    pthread_mutex_destroy(&d->lock);
+}
+
+/* Reads the opened file of the key; NULL unless everything about it is right. */
+static void *read_file(int fd, const struct kcache_key *key, const struct stat *st, size_t *ret_n)
+{
+    struct file_header h;
+    if (!S_ISREG(st->st_mode) || !trusted(st) || st->st_size <= (off_t)sizeof h ||
+        st->st_size > MAX_FILE || !read_all(fd, &h, sizeof h))
+        return NULL;
+    size_t n = (size_t)st->st_size - sizeof h;
+    if (memcmp(h.magic, magic, sizeof magic) != 0 || h.n != n ||
+        memcmp(&h.key, key, sizeof *key) != 0)
+        return NULL;
+    _cleanup_free_ void *bytes = mem_alloc(n);
+    uint8_t sha[SHA256_DIGEST_SIZE];
+    if (!bytes || !read_all(fd, bytes, n))
+        return NULL;
+    sha_of(bytes, n, sha);
+    if (memcmp(sha, h.sha, sizeof sha) != 0)
+        return NULL;
+    void *taken = bytes;
+    bytes = NULL;
+    *ret_n = n;
+    return taken;
+}
+
+bool kcache_disk_load(struct kcache_disk *d, const struct kcache_key *key, void **ret_bytes,
+                      size_t *ret_n)
+{
+    char name[NAME_LEN + 1];
+    if (d->fd < 0)
+        return false;
+    kcache_key_text(key, name);
+    /* O_NONBLOCK: somebody's pipe of that name must not hold us up */
+    int fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        if (errno != ENOENT)
+            problem(d, "cannot open %s: %s", name, strerror(errno));
+        return false;
+    }
+    struct stat st;
+    size_t n;
+    void *bytes = fstat(fd, &st) == 0 ? read_file(fd, key, &st, &n) : NULL;
+    if (bytes && time(NULL) - st.st_mtim.tv_sec > TOUCH_AFTER)
+        futimens(fd, NULL);
+    close(fd);
+    if (!bytes) {
+        problem(d, "%s is damaged or not ours", name);
+        return false;
+    }
+    *ret_bytes = bytes;
+    *ret_n = n;
+    return true;
+}
+
+/* Writes the file under a temporary name and renames it; false with errno. */
+static bool write_file(struct kcache_disk *d, const char *name, const struct file_header *h,
+                       const void *bytes)
+{
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random)
+        random = (uint64_t)getpid(); /* O_EXCL sees to the rest */
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, TEMPORARY_PREFIX "%016llx", (unsigned long long)random);
+    int fd = openat(d->fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return false;
+    bool ok = write_all(fd, h, sizeof *h) && write_all(fd, bytes, h->n);
+    int why = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        why = errno;
+    }
+    if (ok && renameat(d->fd, temporary, d->fd, name) != 0) {
+        ok = false;
+        why = errno;
+    }
+    if (!ok)
+        unlinkat(d->fd, temporary, 0);
+    errno = why;
+    return ok;
+}
+
+void kcache_disk_store(struct kcache_disk *d, const struct kcache_key *key, const void *bytes,
+                       size_t n)
+{
+    struct file_header h = {.n = n, .key = *key};
+    int64_t size = (int64_t)(sizeof h + n);
+    if (d->fd < 0 || n == 0 || size > MAX_FILE || size > d->max_bytes)
+        return;
+    memcpy(h.magic, magic, sizeof magic);
+    sha_of(bytes, n, h.sha);
+    char name[NAME_LEN + 1];
+    kcache_key_text(key, name);
+    if (!write_file(d, name, &h, bytes)) {
+        problem(d, "cannot write %s: %s", name, strerror(errno));
+        return;
+    }
+    pthread_mutex_lock(&d->lock);
+    d->bytes += size;
+    d->stores++;
+    bool due = (d->bytes > d->max_bytes || d->stores >= STORES_A_LOOK) && !d->trimming;
+    d->trimming |= due;
+    pthread_mutex_unlock(&d->lock);
+    if (due)
+        trim(d);
+}
+
+void kcache_disk_drop(struct kcache_disk *d, const struct kcache_key *key)
+{
+    char name[NAME_LEN + 1];
+    if (d->fd < 0)
+        return;
+    kcache_key_text(key, name);
+    problem(d, "the driver refuses the code in %s", name);
+    unlinkat(d->fd, name, 0); /* d->bytes is put right by the next look */
+}

@@ -1,0 +1,502 @@
+/* The CUDA backend's face: finding what is there, devices and their contexts, the table of
+ * backend.h.
+ *
+ * Every visible GPU that has memory pools is a device. Each has its primary context (shared with
+ * any library in the process), entered by whatever thread calls the driver.
+ *
+ * Opening costs what the driver and NVRTC cost: contexts take tenths of a second each. The one
+ * module that is always needed is compiled meanwhile, for that needs no context; it also shows that
+ * this NVRTC can compile for these GPUs at all, so opening waits for it. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/gpu/code/refused.h"
+#include "compute/gpu/cuda/health.h"
+#include "compute/gpu/cuda/prepare.h"
+
+#define KERNEL_CACHE_ENTRIES 4096
+#define MOST_COMPILE_THREADS 8
+
+static struct cuda *cuda_of(struct backend *b)
+{
+    return (struct cuda *)b;
+}
+
+/* Of the calling thread; the device is −1 where it has entered none. */
+static _Thread_local CUcontext current;
+static _Thread_local int current_device = -1;
+
+bool cuda_enter(struct cuda_device *d)
+{
+    if (atomic_load_explicit(&d->cuda->lost, memory_order_relaxed))
+        return false;
+    if (current == d->context) {
+        current_device = d->index;
+        return true;
+    }
+    /* twice: who is told false takes the device for lost, which one refusal does not make it */
+    for (int tries = 0; tries < 2; tries++)
+        if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
+                       NULL) == ERR_OK) {
+            current = d->context;
+            current_device = d->index;
+            return true;
+        }
+    return false;
+}
+
+void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY])
+{
+    int code = atomic_load(&c->lost_code);
+    const char *name = NULL;
+    if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    snprintf(ret, CUDA_WHY, "%s failed: %s (%d)", c->lost_what, name, code);
+}
+
+/* Not before opening has succeeded: until then the caller of open is the one who hears. */
+static void tell_lost(struct cuda *c)
+{
+    if (!c->config.lost || !atomic_load(&c->opened) || atomic_exchange(&c->told, true))
+        return;
+    char why[CUDA_WHY];
+    cuda_lost_why(c, why);
+    c->config.lost(c->config.lost_user, why);
+}
+
+enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e)
+{
+    if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)
+        return ERR_OK;
+    const char *name = NULL;
+    if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
+        name = "unknown error";
+    if (code == CUDA_ERROR_OUT_OF_MEMORY)
+        return err_set(e, ERR_OUT_OF_MEMORY, "%s: no memory is left on the device (%s)", what,
+                       name);
+    switch (code) { /* mistakes of ours, which leave the device as it was */
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_NOT_FOUND:
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
+        return err_set(e, ERR_INTERNAL, "%s failed: %s (%d)", what, name, code);
+    default:
+        break;
+    }
+    pthread_mutex_lock(&c->fault_lock);
+    if (!atomic_load(&c->lost)) {
+        c->lost_what = what;
+        atomic_store(&c->lost_device, current_device);
+        atomic_store(&c->lost_code, code);
+    }
+    atomic_store(&c->lost, true);
+    tell_lost(c);
+    pthread_mutex_unlock(&c->fault_lock);
+    return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
+}
+
+static bool cuda_lost(struct backend *b)
+{
+    return atomic_load(&cuda_of(b)->lost);
+}
+
+static void cuda_reason(struct backend *b, uint64_t refusal, char *ret, size_t n)
+{
+    char why[KCACHE_REASON];
+    _Static_assert(REFUSED_TEXT <= KCACHE_REASON, "room for either");
+    if (refusal & REFUSED_NUMBER)
+        refused_reason(cuda_of(b)->refused, refusal, why);
+    else
+        kcache_reason(cuda_of(b)->kcache, refusal, why);
+    snprintf(ret, n, "%s", why);
+}
+
+static void cuda_report(struct backend *b, struct backend_report *ret)
+{
+    struct cuda *c = cuda_of(b);
+    struct kcache_stats k;
+    kcache_get_stats(c->kcache, &k);
+    if (*k.disk_problem)
+        snprintf(ret->warning, sizeof ret->warning,
+                 "compiled kernels are not kept on disk, or not all of them: %s", k.disk_problem);
+    size_t used = strlen(ret->warning);
+    if (refused_any(c->refused))
+        snprintf(ret->warning + used, sizeof ret->warning - used,
+                 "%s%d kernels or plans are refused, for they were on a device that faulted: "
+                 "`" FAULTED_FILE "` in the kernel cache's folder names them",
+                 used ? "; " : "", refused_count(c->refused));
+    memcpy(ret->timings, c->timings, sizeof ret->timings);
+}
+
+/* --- opening --- */
+
+/* Notes how long a step took that began at *since, where the next one begins. */
+static void timed(struct cuda *c, const char *step, double *since)
+{
+    size_t n = strlen(c->timings);
+    double now = clock_ms();
+    snprintf(c->timings + n, sizeof c->timings - n, "%s%s %.1f ms", n ? ", " : "", step,
+             now - *since);
+    *since = now;
+}
+
+static int default_compile_threads(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) / 2 : 1;
+    return n < 1 ? 1 : n > MOST_COMPILE_THREADS ? MOST_COMPILE_THREADS : n;
+}
+
+static int attribute(struct cuda *c, CUdevice device, int which)
+{
+    int v = 0;
+    return c->driver->cuDeviceGetAttribute(&v, which, device) == CUDA_SUCCESS ? v : 0;
+}
+
+/* As NVIDIA's tools write it. */
+static void write_uuid(const CUuuid *id, char ret[DEVICE_UUID])
+{
+    size_t n = (size_t)snprintf(ret, DEVICE_UUID, "GPU");
+    for (int i = 0; i < 16; i++)
+        n += (size_t)snprintf(ret + n, DEVICE_UUID - n,
+                              i == 0 || i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+                              id->bytes[i]);
+}
+
+/* Identity; what hangs on it comes after. */
+static void device_begin(struct cuda *c, struct cuda_device *d, CUdevice handle)
+{
+    const struct driver *v = c->driver;
+    *d = (struct cuda_device){.cuda = c, .index = (int)(d - c->devices), .handle = handle};
+    if (v->cuDeviceGetName(d->name, sizeof d->name, handle) != CUDA_SUCCESS)
+        snprintf(d->name, sizeof d->name, "GPU %d", handle);
+    (void)v->cuDeviceTotalMem(&d->memory_total, handle);
+    CUuuid id = {{0}};
+    if (v->cuDeviceGetUuid(&id, handle) == CUDA_SUCCESS)
+        write_uuid(&id, d->uuid);
+    snprintf(d->arch, sizeof d->arch, "sm_%d%d",
+             attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+             attribute(c, handle, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+}
+
+static enum err_code device_open(struct cuda_device *d, struct err *e)
+{
+    struct cuda *c = d->cuda;
+    double since = clock_ms();
+    enum err_code code = cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&d->context, d->handle),
+                                    "cuDevicePrimaryCtxRetain", e);
+    if (code != ERR_OK)
+        return code;
+    d->opened = 1;
+    timed(c, "context", &since);
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d cannot be used", d->index);
+    code = cuda_memory_open(d, e);
+    if (code != ERR_OK)
+        return code;
+    d->opened = 2;
+    timed(c, "pool", &since);
+    if (c->config.shareable) {
+        cuda_share_open(d);
+        timed(c, "sharing", &since);
+    }
+    code = cuda_slabs_open(d, e);
+    if (code != ERR_OK)
+        return code;
+    d->opened = 3;
+    timed(c, "slabs", &since);
+    code = cuda_pack_open(d, e);
+    if (code != ERR_OK)
+        return code;
+    d->opened = 4;
+    timed(c, "module", &since);
+    return cuda_streams_open(d, e);
+}
+
+static void device_close(struct cuda_device *d)
+{
+    if (d->opened >= 1)
+        (void)cuda_enter(d);
+    cuda_streams_close(d);
+    if (d->opened >= 3)
+        cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
+    if (d->opened >= 4)
+        cuda_pack_close(d);
+    if (d->opened >= 2) {
+        if (d->cuda->config.shareable)
+            cuda_share_close(d);
+        cuda_memory_close(d);
+    }
+}
+
+static void cuda_close(struct backend *b)
+{
+    struct cuda *c = cuda_of(b);
+    health_close(c->health);
+    cuda_compiler_close(c);
+    for (int i = 0; i < c->n_devices; i++)
+        device_close(&c->devices[i]);
+    refused_close(c->refused);
+    kcache_free(c->kcache);
+    for (int i = 0; i < c->n_devices; i++)
+        if (c->devices[i].opened >= 1)
+            (void)c->driver->cuDevicePrimaryCtxRelease(c->devices[i].handle);
+    pthread_mutex_destroy(&c->fault_lock);
+    mem_free(c->devices);
+    mem_free(c);
+}
+
+/* The driver's own devices that we can use. */
+static enum err_code find_devices(struct cuda *c, struct err *e)
+{
+    const struct driver *v = c->driver;
+    int n = 0, version = 0;
+    CUresult r = v->cuInit(0);
+    if (r == CUDA_ERROR_NO_DEVICE || (r == CUDA_SUCCESS && v->cuDeviceGetCount(&n) != CUDA_SUCCESS))
+        n = 0;
+    else if (r != CUDA_SUCCESS) {
+        const char *name = NULL;
+        (void)v->cuGetErrorName(r, &name);
+        return err_set(e, ERR_BAD_FIELD, "the CUDA driver does not start: %s (%d)",
+                       name ? name : "unknown error", r);
+    }
+    (void)v->cuDriverGetVersion(&version);
+    if (n == 0)
+        return err_set(e, ERR_BAD_FIELD,
+                       "the CUDA driver (version %d.%d) sees no GPU; CUDA_VISIBLE_DEVICES, or the "
+                       "container's --gpus option, may hide them",
+                       version / 1000, version % 1000 / 10);
+    c->devices = mem_calloc((size_t)n, sizeof *c->devices);
+    if (!c->devices)
+        return err_oom(e);
+    for (int i = 0; i < n; i++) {
+        CUdevice handle;
+        if (v->cuDeviceGet(&handle, i) != CUDA_SUCCESS ||
+            !attribute(c, handle, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED))
+            continue;
+        device_begin(c, &c->devices[c->n_devices++], handle);
+    }
+    return c->n_devices ? ERR_OK
+                        : err_set(e, ERR_BAD_FIELD,
+                                  "none of the %d GPUs has stream-ordered memory pools ("
+                                  "they are not there in some virtual machines)",
+                                  n);
+}
+
+/* Whether it failed is found again, with the reason, by who needs the module. */
+static void *compile_ahead(void *arg)
+{
+    struct cuda *c = arg;
+    struct err e = ERR_INIT;
+    if (cuda_pack_compile(c, c->devices[0].arch, &e) != ERR_OK)
+        return NULL;
+    return NULL;
+}
+
+static enum err_code open_devices(struct cuda *c, struct err *e)
+{
+    pthread_t ahead;
+    bool started = pthread_create(&ahead, NULL, compile_ahead, c) == 0;
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
+        code = device_open(&c->devices[i], e);
+    if (started)
+        pthread_join(ahead, NULL);
+    return code;
+}
+
+static enum err_code open_all(struct cuda *c, struct err *e)
+{
+    double since = clock_ms();
+    enum err_code code = loader_open(&c->driver, &c->nvrtc, e);
+    timed(c, "libraries", &since);
+    if (code == ERR_OK)
+        code = find_devices(c, e);
+    if (code != ERR_OK)
+        return code;
+    timed(c, "driver", &since);
+    struct kcache_config k = {
+        .dir = c->config.kernel_cache,
+        .max_disk_bytes = c->config.kernel_cache_bytes,
+        .max_entries = c->config.kernel_cache_entries > 0 ? c->config.kernel_cache_entries
+                                                          : KERNEL_CACHE_ENTRIES,
+        .user_free = cuda_modules_free,
+    };
+    code = kcache_new(&k, c->nvrtc, &c->kcache, e);
+    if (code == ERR_OK && !(c->refused = refused_open(kcache_folder(c->kcache))))
+        code = err_oom(e);
+    if (code == ERR_OK)
+        code = cuda_compiler_open(c, e);
+    return code == ERR_OK ? open_devices(c, e) : code;
+}
+
+static enum err_code cuda_open(const struct backend_config *config, struct backend **ret,
+                               struct err *e)
+{
+    struct cuda *c = mem_calloc(1, sizeof *c);
+    if (!c)
+        return err_oom(e);
+    c->base.ops = &backend_cuda_ops;
+    c->config = *config;
+    pthread_mutex_init(&c->fault_lock, NULL);
+    atomic_init(&c->lost_device, -1);
+    if (c->config.compile_threads <= 0)
+        c->config.compile_threads = default_compile_threads();
+    enum err_code code = open_all(c, e);
+    if (code != ERR_OK) {
+        if (c->driver)
+            cuda_close(&c->base);
+        else
+            mem_free(c);
+        return code;
+    }
+    c->health = health_open(c);
+    *ret = &c->base;
+    atomic_store(&c->opened, true);
+    if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
+        tell_lost(c);
+    return ERR_OK;
+}
+
+/* --- what there is --- */
+
+static int cuda_device_count(struct backend *b)
+{
+    return cuda_of(b)->n_devices;
+}
+
+static void cuda_device_info(struct backend *b, int device, struct backend_device *ret)
+{
+    struct cuda_device *d = &cuda_of(b)->devices[device];
+    struct cuda_memory_stats m = {0};
+    cuda_memory_stats(d, &m);
+    *ret = (struct backend_device){.index = device,
+                                   .memory_total = (int64_t)d->memory_total,
+                                   .memory_free = m.free + (m.reserved - m.used)};
+    int64_t limit = d->cuda->config.memory_limit;
+    if (limit > 0 && limit - m.live < ret->memory_free)
+        ret->memory_free = limit - m.live;
+    memcpy(ret->name, d->name, sizeof ret->name);
+    memcpy(ret->architecture, d->arch, sizeof d->arch);
+}
+
+static void cuda_uuid(struct backend *b, int device, char ret[DEVICE_UUID])
+{
+    memcpy(ret, cuda_of(b)->devices[device].uuid, DEVICE_UUID);
+}
+
+static void *cuda_host(struct backend *b, void *p)
+{
+    (void)b;
+    (void)p;
+    return NULL;
+}
+
+static void line(struct strb *out, const char *name, const char *type, const char *help)
+{
+    strb_addf(out, "# HELP arrayd_cuda_%s %s\n# TYPE arrayd_cuda_%s %s\n", name, help, name, type);
+}
+
+static void device_metrics(struct cuda *c, struct strb *out)
+{
+    static const struct {
+        const char *name, *type, *help;
+    } lines[] = {
+        {"memory_live_bytes", "gauge", "Device memory given out."},
+        {"memory_reserved_bytes", "gauge", "Device memory the pool holds."},
+        {"allocations_total", "counter", "Device allocations."},
+        {"trims_total", "counter", "Times the pool was emptied because memory ran out."},
+        {"slab_bytes", "gauge", "Pinned host memory."},
+        {"slab_free_bytes", "gauge", "Pinned host memory in no transfer."},
+        {"slab_copies_total", "counter", "Slabs copied to or from the device."},
+        {"slab_waits_total", "counter", "Transfers that had to wait for a slab."},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        line(out, lines[i].name, lines[i].type, lines[i].help);
+        for (int k = 0; k < c->n_devices; k++) {
+            struct cuda_memory_stats m = {0};
+            struct cuda_slab_stats s = {0};
+            cuda_memory_stats(&c->devices[k], &m);
+            cuda_slab_stats(&c->devices[k], &s);
+            const int64_t values[] = {m.live,  m.reserved,   m.allocations, m.trims,
+                                      s.bytes, s.free_bytes, s.copies,      s.waits};
+            strb_addf(out, "arrayd_cuda_%s{device=\"%d\"} %lld\n", lines[i].name, k,
+                      (long long)values[i]);
+        }
+    }
+}
+
+static void cuda_metrics(struct backend *b, struct strb *out)
+{
+    struct cuda *c = cuda_of(b);
+    struct kcache_stats k;
+    kcache_get_stats(c->kcache, &k);
+    line(out, "kernel_cache_total", "counter", "Kernels asked for, by where they were found.");
+    strb_addf(out,
+              "arrayd_cuda_kernel_cache_total{from=\"memory\"} %lld\n"
+              "arrayd_cuda_kernel_cache_total{from=\"disk\"} %lld\n"
+              "arrayd_cuda_kernel_cache_total{from=\"compiler\"} %lld\n",
+              (long long)k.memory_hits, (long long)k.disk_hits, (long long)k.compiled);
+    line(out, "kernel_compile_failures_total", "counter", "Kernels that did not compile.");
+    strb_addf(out, "arrayd_cuda_kernel_compile_failures_total %lld\n", (long long)k.failed);
+    line(out, "kernel_compile_seconds_total", "counter", "Time spent compiling.");
+    strb_addf(out, "arrayd_cuda_kernel_compile_seconds_total %.6f\n", k.compile_ms * 1e-3);
+    line(out, "kernels_refused", "gauge", "Kernels and plans refused since a device faulted.");
+    strb_addf(out, "arrayd_cuda_kernels_refused %d\n", refused_count(c->refused));
+    line(out, "kernel_cache_entries", "gauge", "Compiled kernels in memory.");
+    strb_addf(out, "arrayd_cuda_kernel_cache_entries %lld\n", (long long)k.entries);
+    line(out, "kernel_cache_disk_bytes", "gauge", "Size of the kernel cache on disk.");
+    strb_addf(out, "arrayd_cuda_kernel_cache_disk_bytes %lld\n", (long long)k.disk_bytes);
+    line(out, "kernel_cache_disk_errors_total", "counter", "Files that could not be used.");
+    strb_addf(out, "arrayd_cuda_kernel_cache_disk_errors_total %lld\n", (long long)k.disk_errors);
+    device_metrics(c, out);
+    health_metrics(c->health, out);
+}
+
+const struct backend_ops backend_cuda_ops = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .device_count = cuda_device_count,
+    .device_info = cuda_device_info,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .share_problem = cuda_share_problem,
+    .share_alloc = cuda_share_alloc,
+    .share_export = cuda_share_export,
+    .share_free = cuda_share_free,
+    .uuid = cuda_uuid,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .host = cuda_host,
+    .upload_new = cuda_upload_new,
+    .upload_reserve = cuda_upload_reserve,
+    .upload_advance = cuda_upload_advance,
+    .upload_join = cuda_upload_join,
+    .download_new = cuda_download_new,
+    .download_start = cuda_download_start,
+    .download_pull = cuda_download_pull,
+    .transfer_result = cuda_transfer_result,
+    .transfer_free = cuda_transfer_free,
+    .prepare = cuda_prepare_op,
+    .release = cuda_release,
+    .lost = cuda_lost,
+    .report = cuda_report,
+    .steps = cuda_steps,
+    .recompute = 400,
+    .max_cost = 4000000000000000,
+    .stream_new = cuda_stream_new,
+    .stream_free = cuda_stream_free,
+    .submit = cuda_submit,
+    .passed = cuda_passed,
+    .reason = cuda_reason,
+    .explain = cuda_explain,
+    .metrics = cuda_metrics,
+};

@@ -1,0 +1,100 @@
+/* The pieces one after the other: a message of the loader's says what is missing and what provides
+ * it, so there is mostly no advice to add. A compiler that cannot be loaded does not hide what is
+ * said of the GPUs: who sets a machine up wants to hear of everything at once. */
+#include "compute/gpu/cuda/diagnose.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "compute/gpu/api/loader.h"
+#include "compute/gpu/code/refused.h"
+
+/* The oldest architecture whose code the newest compilers still make. */
+#define LEAST_CAPABILITY 70
+
+static void say_devices(const struct driver *v, finding_fn *say, void *user)
+{
+    char text[320];
+    int n = 0;
+    CUresult r = v->cuInit(0);
+    if (r == CUDA_SUCCESS)
+        r = v->cuDeviceGetCount(&n);
+    if (r != CUDA_SUCCESS && r != CUDA_ERROR_NO_DEVICE) {
+        const char *name = NULL;
+        (void)v->cuGetErrorName(r, &name);
+        snprintf(text, sizeof text, "the driver does not start: %s (%d)", name ? name : "?", r);
+        say(user, FINDING_FAIL, "gpu", text,
+            "look at nvidia-smi and at the kernel's log (dmesg | grep -i nvrm); a driver that was "
+            "just updated needs its module loaded anew");
+        return;
+    }
+    if (n == 0)
+        say(user, FINDING_FAIL, "gpu", "the driver sees no GPU",
+            "CUDA_VISIBLE_DEVICES may hide them, or the container was started without --gpus");
+    for (int i = 0; i < n; i++) {
+        char name[128] = "a GPU";
+        size_t bytes = 0;
+        CUdevice d;
+        if (v->cuDeviceGet(&d, i) != CUDA_SUCCESS)
+            continue;
+        int major = 0, minor = 0, pools = 0;
+        (void)v->cuDeviceGetName(name, sizeof name, d);
+        (void)v->cuDeviceTotalMem(&bytes, d);
+        (void)v->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d);
+        (void)v->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d);
+        (void)v->cuDeviceGetAttribute(&pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, d);
+        snprintf(text, sizeof text, "device %d: %s, %.1f GiB, compute capability %d.%d%s", i, name,
+                 (double)bytes / (double)(1 << 30), major, minor,
+                 pools ? "" : ", without memory pools");
+        if (!pools)
+            say(user, FINDING_WARN, "gpu", text,
+                "it is left out: some virtual GPUs have no pools; give the machine a whole one");
+        else if (major * 10 + minor < LEAST_CAPABILITY)
+            say(user, FINDING_WARN, "gpu", text, "arrayd is for compute capability 7.0 and later");
+        else
+            say(user, FINDING_OK, "gpu", text, "");
+    }
+}
+
+void cuda_diagnose(finding_fn *say, void *user)
+{
+    struct err e = ERR_INIT;
+    const struct driver *v;
+    const struct nvrtc *rtc;
+    const struct nvml *nvml;
+    char text[160];
+    if (loader_driver(&v, &e) != ERR_OK) {
+        say(user, FINDING_FAIL, "driver", e.message, "");
+        return; /* what else there is cannot be used without it */
+    }
+    int version = 0;
+    (void)v->cuDriverGetVersion(&version);
+    snprintf(text, sizeof text, "the driver's library serves CUDA %d.%d", version / 1000,
+             version % 1000 / 10);
+    say(user, FINDING_OK, "driver", text, "");
+    if (loader_open(&v, &rtc, &e) != ERR_OK) {
+        say(user, FINDING_FAIL, "nvrtc", e.message, "");
+    } else {
+        snprintf(text, sizeof text, "the run-time compiler is that of CUDA %d.%d", rtc->major,
+                 rtc->minor);
+        say(user, FINDING_OK, "nvrtc", text, "");
+    }
+    say_devices(v, say, user);
+    if (loader_nvml(&nvml, &e) != ERR_OK)
+        say(user, FINDING_WARN, "nvml", e.message,
+            "without it /metrics has no temperature, power and memory errors of the GPUs");
+    else
+        say(user, FINDING_OK, "nvml", "the management library is there", "");
+}
+
+int cuda_refused(const char *kernel_cache)
+{
+    int dir = open(kernel_cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct refused *r = dir >= 0 ? refused_open(dir) : NULL;
+    int n = r ? refused_count(r) : 0;
+    refused_close(r);
+    if (dir >= 0)
+        close(dir);
+    return n;
+}

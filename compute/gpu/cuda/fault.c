@@ -1,0 +1,142 @@
+/* What was on a device when it was lost. The driver says nothing any more by then, not even what
+ * had run before: so it is what had been launched and was not seen to be over, noted under the
+ * streams' lock before the first of it leaves its stream. Only where there was nothing of that kind
+ * it was the launch itself that failed.
+ *
+ * What was noted is told by the first thread that has work to tell, without that lock: a file is
+ * written, and the log. */
+#include <string.h>
+
+#include "compute/base/arena.h"
+#include "compute/gpu/code/refused.h"
+#include "compute/gpu/cuda/launch.h"
+
+struct fault {
+    struct arena *arena;
+    struct backend_fault told;
+    struct fault_work *work;
+    struct refused_work *kernels; /* of each of them */
+};
+
+/* Errors of kernels; after others, of memory cells, the bus, the driver, no kernel is to blame. */
+static bool is_a_kernels(int code)
+{
+    return code == CUDA_ERROR_ILLEGAL_ADDRESS || code == CUDA_ERROR_LAUNCH_TIMEOUT ||
+           code == CUDA_ERROR_ASSERT ||
+           (code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED);
+}
+
+/* A piece of work with its kernels [from, to). False without memory. */
+static bool add(struct fault *f, const struct job *job, uint32_t from, uint32_t to)
+{
+    struct kcache_key *keys = arena_alloc_array(f->arena, to - from + 1, sizeof *keys);
+    const char **forms = arena_alloc_array(f->arena, to - from + 1, sizeof *forms);
+    struct refused_kernel *kernels = arena_alloc_array(f->arena, to - from + 1, sizeof *kernels);
+    if (!keys || !forms || !kernels)
+        return false;
+    uint32_t n = launch_keys(job, from, to, keys, forms);
+    for (uint32_t i = 0; i < n; i++)
+        kernels[i] = (struct refused_kernel){.key = keys[i], .form = forms[i]};
+    f->work[f->told.n_work] = (struct fault_work){.asker = job->asker};
+    f->kernels[f->told.n_work++] = (struct refused_work){kernels, n};
+    return true;
+}
+
+/* Those that were there, or (`failing`) whose launch failed. */
+static bool add_all(struct fault *f, const struct cuda_device *d, bool failing)
+{
+    bool ok = true;
+    for (const struct stream *s = d->streams; s; s = s->next)
+        for (const struct job *j = s->under_way; j && ok; j = j->next) {
+            const struct flight *x = j->private_data;
+            if (x && !failing && x->launched && !x->over)
+                ok = add(f, j, 0, x->reached);
+            else if (x && failing && x->failing)
+                ok = add(f, j, x->failing - 1, x->failing);
+        }
+    return ok;
+}
+
+static size_t count_jobs(const struct cuda_device *d)
+{
+    size_t n = 0;
+    for (const struct stream *s = d->streams; s; s = s->next)
+        n += (size_t)s->n_under_way;
+    return n;
+}
+
+void cuda_fault_look(struct cuda_device *d)
+{
+    struct cuda *c = d->cuda;
+    int device = atomic_load(&c->lost_device);
+    if (d->looked)
+        return;
+    d->looked = true;
+    if ((device >= 0 && device != d->index) || atomic_load(&c->noted))
+        return; /* what others had was not where it happened */
+    struct arena *arena = arena_new(0);
+    struct fault *f = arena ? arena_alloc(arena, sizeof *f) : NULL;
+    if (f) {
+        *f = (struct fault){.arena = arena, .told.device = d->index};
+        f->work = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->work);
+        f->kernels = arena_alloc_array(arena, count_jobs(d) + 1, sizeof *f->kernels);
+    }
+    bool ok = f && f->work && f->kernels && add_all(f, d, false);
+    if (ok && f->told.n_work == 0) {
+        f->told.launching = true;
+        ok = add_all(f, d, true);
+    }
+    /* of several that may be the lost one, it is not one that had nothing */
+    ok = ok && (f->told.n_work || device >= 0 || c->n_devices == 1);
+    if (!ok || atomic_exchange(&c->noted, true)) {
+        arena_free(arena);
+        return;
+    }
+    if (c->config.noted)
+        c->config.noted(c->config.lost_user);
+    atomic_store(&c->fault, f);
+}
+
+/* As others are told of them. */
+static bool name_kernels(struct fault *f)
+{
+    for (uint32_t w = 0; w < f->told.n_work; w++) {
+        const struct refused_work *from = &f->kernels[w];
+        struct fault_kernel *to = arena_alloc_array(f->arena, from->n_kernels + 1, sizeof *to);
+        if (!to)
+            return false;
+        for (uint32_t i = 0; i < from->n_kernels; i++) {
+            to[i] = (struct fault_kernel){.form = from->kernels[i].form,
+                                          .refused = from->kernels[i].refused};
+            kcache_key_text(&from->kernels[i].key, to[i].key);
+        }
+        f->work[w].kernels = to;
+        f->work[w].n_kernels = from->n_kernels;
+    }
+    f->told.work = f->work;
+    return true;
+}
+
+static void settle(struct cuda *c, struct fault *f)
+{
+    char why[CUDA_WHY];
+    bool sure = !f->told.launching && (atomic_load(&c->lost_device) >= 0 || c->n_devices == 1);
+    cuda_lost_why(c, why);
+    if (is_a_kernels(atomic_load(&c->lost_code)))
+        f->told.forgotten = !refused_fault(c->refused, why, f->kernels, f->told.n_work, sure);
+    if (name_kernels(f) && c->config.fault)
+        c->config.fault(c->config.lost_user, &f->told);
+}
+
+void cuda_fault_tell(struct cuda *c)
+{
+    if (!atomic_load(&c->fault))
+        return;
+    pthread_mutex_lock(&c->fault_lock);
+    struct fault *f = atomic_load(&c->fault);
+    if (f)
+        settle(c, f);
+    atomic_store(&c->fault, NULL);
+    pthread_mutex_unlock(&c->fault_lock);
+    arena_free(f ? f->arena : NULL);
+}

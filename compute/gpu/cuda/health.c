@@ -1,0 +1,243 @@
+/* One thread, one table of figures behind a lock that is held for a copy at most.
+ *
+ * NVML may take long, or never answer (a GPU that fell off the bus): hence the thread, and hence
+ * the time of the last sample among the figures, by which one tells old ones. At the end a thread
+ * that does not come back is left behind with its memory: two references, the last of which frees.
+ */
+#include "compute/gpu/cuda/health.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "compute/base/mem.h"
+#include "compute/gpu/api/loader.h"
+
+#define INTERVAL_S 5
+#define LEAVE_S    1 /* to wait for the thread at the end */
+#define BUS_ID     32
+
+enum {
+    HAS_TEMPERATURE = 1,
+    HAS_POWER = 2,
+    HAS_LOAD = 4,
+    HAS_MEMORY = 8,
+    HAS_CLOCK = 16,
+    HAS_ECC = 32
+};
+
+struct figures {
+    int has; /* a GPU need not know everything: virtual ones have no sensors */
+    unsigned celsius, milliwatts, mhz;
+    nvmlUtilization load;
+    nvmlMemory memory;
+    unsigned long long corrected, uncorrected;
+    time_t at; /* seconds since 1970 */
+};
+
+struct gpu {
+    char bus[BUS_ID];
+    nvmlDevice handle;
+    struct figures now;
+};
+
+struct health {
+    const struct nvml *nvml;
+    pthread_mutex_t lock;
+    pthread_cond_t leave;
+    pthread_t thread;
+    _Atomic int refs;
+    bool leaving;
+    int n;
+    struct gpu gpus[];
+};
+
+static void unref(struct health *h)
+{
+    if (atomic_fetch_sub(&h->refs, 1) != 1)
+        return;
+    pthread_cond_destroy(&h->leave);
+    pthread_mutex_destroy(&h->lock);
+    mem_free(h);
+}
+
+static struct figures ask(const struct nvml *v, nvmlDevice d)
+{
+    struct figures f = {0};
+    if (v->nvmlDeviceGetTemperature(d, NVML_TEMPERATURE_GPU, &f.celsius) == NVML_SUCCESS)
+        f.has |= HAS_TEMPERATURE;
+    if (v->nvmlDeviceGetPowerUsage(d, &f.milliwatts) == NVML_SUCCESS)
+        f.has |= HAS_POWER;
+    if (v->nvmlDeviceGetUtilizationRates(d, &f.load) == NVML_SUCCESS)
+        f.has |= HAS_LOAD;
+    if (v->nvmlDeviceGetMemoryInfo(d, &f.memory) == NVML_SUCCESS)
+        f.has |= HAS_MEMORY;
+    if (v->nvmlDeviceGetClockInfo(d, NVML_CLOCK_SM, &f.mhz) == NVML_SUCCESS)
+        f.has |= HAS_CLOCK;
+    if (v->nvmlDeviceGetTotalEccErrors(d, NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_VOLATILE_ECC,
+                                       &f.corrected) == NVML_SUCCESS &&
+        v->nvmlDeviceGetTotalEccErrors(d, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC,
+                                       &f.uncorrected) == NVML_SUCCESS)
+        f.has |= HAS_ECC;
+    f.at = time(NULL);
+    return f;
+}
+
+/* False: it is time to leave. */
+static bool pause_for_the_next(struct health *h)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += INTERVAL_S;
+    pthread_mutex_lock(&h->lock);
+    int r = 0;
+    while (!h->leaving && r != ETIMEDOUT)
+        r = pthread_cond_timedwait(&h->leave, &h->lock, &until);
+    bool on = !h->leaving;
+    pthread_mutex_unlock(&h->lock);
+    return on;
+}
+
+static void *watch(void *arg)
+{
+    struct health *h = arg;
+    const struct nvml *v = h->nvml;
+    if (v->nvmlInit() != NVML_SUCCESS) {
+        unref(h);
+        return NULL;
+    }
+    for (int i = 0; i < h->n; i++)
+        if (v->nvmlDeviceGetHandleByPciBusId(h->gpus[i].bus, &h->gpus[i].handle) != NVML_SUCCESS)
+            h->gpus[i].handle = NULL;
+    do
+        for (int i = 0; i < h->n; i++) {
+            if (!h->gpus[i].handle)
+                continue;
+            struct figures f = ask(v, h->gpus[i].handle);
+            pthread_mutex_lock(&h->lock);
+            h->gpus[i].now = f;
+            pthread_mutex_unlock(&h->lock);
+        }
+    while (pause_for_the_next(h));
+    unref(h);
+    return NULL;
+}
+
+static void bus_of(struct cuda *c, CUdevice device, char out[BUS_ID])
+{
+    int domain = 0, bus = 0, slot = 0;
+    const struct driver *v = c->driver;
+    (void)v->cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device);
+    (void)v->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device);
+    (void)v->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device);
+    snprintf(out, BUS_ID, "%08x:%02x:%02x.0", (unsigned)domain, (unsigned)bus & 255,
+             (unsigned)slot & 255);
+}
+
+struct health *health_open(struct cuda *c)
+{
+    const struct nvml *nvml;
+    struct err e = ERR_INIT;
+    if (loader_nvml(&nvml, &e) != ERR_OK)
+        return NULL;
+    struct health *h = mem_calloc(1, sizeof *h + (size_t)c->n_devices * sizeof h->gpus[0]);
+    if (!h)
+        return NULL;
+    h->nvml = nvml;
+    h->n = c->n_devices;
+    for (int i = 0; i < h->n; i++)
+        bus_of(c, c->devices[i].handle, h->gpus[i].bus);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->leave, NULL);
+    atomic_init(&h->refs, 2);
+    if (pthread_create(&h->thread, NULL, watch, h) != 0) {
+        unref(h);
+        unref(h);
+        return NULL;
+    }
+    return h;
+}
+
+void health_close(struct health *h)
+{
+    if (!h)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->leaving = true;
+    pthread_cond_signal(&h->leave);
+    pthread_mutex_unlock(&h->lock);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LEAVE_S;
+    if (pthread_timedjoin_np(h->thread, NULL, &until) != 0)
+        pthread_detach(h->thread);
+    unref(h);
+}
+
+/* --- text --- */
+
+static struct figures figures(struct health *h, int gpu)
+{
+    pthread_mutex_lock(&h->lock);
+    struct figures f = h->gpus[gpu].now;
+    pthread_mutex_unlock(&h->lock);
+    return f;
+}
+
+static double value(const struct figures *f, int which)
+{
+    switch (which) {
+    case 0:
+        return f->celsius;
+    case 1:
+        return f->milliwatts * 1e-3;
+    case 2:
+        return f->load.gpu * 1e-2;
+    case 3:
+        return f->load.memory * 1e-2;
+    case 4:
+        return (double)f->memory.used;
+    case 5:
+        return f->mhz * 1e6;
+    default: /* the line's number in health_metrics */
+        return (double)f->at;
+    }
+}
+
+void health_metrics(struct health *h, struct strb *out)
+{
+    static const struct {
+        int has; /* 0: every one */
+        const char *name, *help;
+    } lines[] = {
+        {HAS_TEMPERATURE, "temperature_celsius", "Temperature of the GPU."},
+        {HAS_POWER, "power_watts", "Power it draws."},
+        {HAS_LOAD, "utilization_ratio", "Share of the last moments in which a kernel ran."},
+        {HAS_LOAD, "memory_utilization_ratio", "The same of its memory being read or written."},
+        {HAS_MEMORY, "memory_used_bytes", "Memory in use, by all processes."},
+        {HAS_CLOCK, "clock_hertz", "Clock of the multiprocessors."},
+        {0, "sampled_timestamp_seconds", "When these figures were taken, since 1970."},
+    };
+    for (size_t l = 0; h && l < sizeof lines / sizeof *lines; l++) {
+        strb_addf(out, "# HELP arrayd_gpu_%s %s\n# TYPE arrayd_gpu_%s gauge\n", lines[l].name,
+                  lines[l].help, lines[l].name);
+        for (int i = 0; i < h->n; i++) {
+            struct figures f = figures(h, i);
+            if (f.at && (f.has & lines[l].has) == lines[l].has)
+                strb_addf(out, "arrayd_gpu_%s{device=\"%d\"} %.15g\n", lines[l].name, i,
+                          value(&f, (int)l));
+        }
+    }
+    if (h)
+        strb_add(out, "# HELP arrayd_gpu_ecc_errors_total Errors in its memory since the driver "
+                      "was loaded.\n# TYPE arrayd_gpu_ecc_errors_total counter\n");
+    for (int i = 0; h && i < h->n; i++) {
+        struct figures f = figures(h, i);
+        if (f.has & HAS_ECC)
+            strb_addf(out,
+                      "arrayd_gpu_ecc_errors_total{device=\"%d\",kind=\"corrected\"} %llu\n"
+                      "arrayd_gpu_ecc_errors_total{device=\"%d\",kind=\"uncorrected\"} %llu\n",
+                      i, f.corrected, i, f.uncorrected);
+    }
+}

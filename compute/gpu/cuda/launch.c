@@ -1,0 +1,429 @@
+/* A job's way onto its stream. What may have to be waited for, memory of either side, is taken when
+ * the job is submitted, before device->lock; code is loaded before that (prepare.c). With the lock
+ * held there are only calls that queue something: events, launches, copies from pinned memory. One
+ * exception: where the driver has no memory left to record the event behind kernels that are
+ * launched already, these are waited for.
+ *
+ * A loop of many launches is a graph of some passes that is launched over and over: a launch costs
+ * the host more than a small kernel takes, and a stream takes about a thousand before it blocks. */
+#include "compute/gpu/cuda/launch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/gpu/code/refused.h"
+
+#define GRAPH_LAUNCHES 64 /* of a graph, about; a loop of twice as many gets one */
+
+bool launch_is_empty(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
+            return true;
+    return false;
+}
+
+/* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
+ */
+static int64_t scratch_of(const struct emitted *m)
+{
+    int64_t own = (m->scratch + 255) / 256 * 256;
+    return own + (m->indirect ? m->params_size : 0);
+}
+
+/* --- flights --- */
+
+void launch_flight_free(struct cuda_device *d, struct flight *f)
+{
+    const struct driver *v = d->cuda->driver;
+    if (f->begin)
+        (void)v->cuEventDestroy(f->begin);
+    if (f->end)
+        (void)v->cuEventDestroy(f->end);
+    if (f->pinned)
+        (void)v->cuMemFreeHost(f->pinned);
+    mem_free(f);
+}
+
+void launch_flight_put(struct cuda_device *d, struct flight *f)
+{
+    if (f->graph && cuda_enter(d))
+        (void)d->cuda->driver->cuGraphExecDestroy(f->graph);
+    f->graph = NULL;
+    if (f->scratch)
+        cuda_free(&d->cuda->base, d->index, f->scratch, f->scratch_size);
+    pthread_mutex_lock(&d->lock);
+    f->next = d->flights;
+    d->flights = f;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static struct flight *get(struct cuda_device *d, enum err_code *ret_code)
+{
+    pthread_mutex_lock(&d->lock);
+    struct flight *f = d->flights;
+    if (f)
+        d->flights = f->next;
+    pthread_mutex_unlock(&d->lock);
+    if (f) {
+        *f = (struct flight){
+            .begin = f->begin, .end = f->end, .pinned = f->pinned, .pinned_size = f->pinned_size};
+        return f;
+    }
+    f = mem_calloc(1, sizeof *f);
+    if (!f) {
+        *ret_code = ERR_OUT_OF_MEMORY;
+        return NULL;
+    }
+    struct cuda *c = d->cuda;
+    *ret_code =
+        cuda_check(c, c->driver->cuEventCreate(&f->begin, CU_EVENT_DEFAULT), "cuEventCreate", NULL);
+    if (*ret_code == ERR_OK)
+        *ret_code = cuda_check(c, c->driver->cuEventCreate(&f->end, CU_EVENT_DEFAULT),
+                               "cuEventCreate", NULL);
+    if (*ret_code == ERR_OK)
+        return f;
+    launch_flight_free(d, f);
+    return NULL;
+}
+
+/* A larger piece of pinned memory than the flight has. */
+static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, size_t size)
+{
+    struct cuda *c = d->cuda;
+    void *p;
+    enum err_code code = cuda_check(
+        c, c->driver->cuMemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", NULL);
+    if (code != ERR_OK)
+        return code;
+    if (f->pinned)
+        (void)cuda_check(c, c->driver->cuMemFreeHost(f->pinned), "cuMemFreeHost", NULL);
+    f->pinned = p;
+    f->pinned_size = size;
+    return ERR_OK;
+}
+
+/* Whether one of the job's kernels, or all of them, were on a device that faulted. */
+static enum err_code look_for_refused(struct cuda_device *d, const struct job *job,
+                                      struct flight *f)
+{
+    struct kcache_key *keys;
+    uint32_t n;
+    if (!refused_any(d->cuda->refused))
+        return ERR_OK;
+    keys = mem_calloc(job->n_kernels + 1, sizeof *keys);
+    if (!keys)
+        return ERR_OUT_OF_MEMORY;
+    n = launch_keys(job, 0, job->n_kernels, keys, NULL);
+    f->refusal = refused_find(d->cuda->refused, keys, n);
+    mem_free(keys);
+    return f->refusal ? ERR_FAULTED : ERR_OK;
+}
+
+uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
+                     const char **forms)
+{
+    uint32_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        const struct prepared *p =
+            launch_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
+        uint32_t at = 0;
+        while (p && at < n && memcmp(&keys[at], &p->key, sizeof p->key) != 0)
+            at++;
+        if (!p || at < n)
+            continue;
+        if (forms)
+            forms[n] = form_name(p->emitted->form);
+        keys[n++] = p->key;
+    }
+    return n;
+}
+
+/* One block of device memory for all the job's kernels that need some: they run one by one. */
+static enum err_code reserve(struct cuda_device *d, struct job *job, struct flight *f)
+{
+    int64_t most = 0;
+    size_t params = 0;
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        struct prepared *p = cuda_prepare(d, job->kernels[i], NULL);
+        if (!p)
+            return ERR_OUT_OF_MEMORY;
+        if (scratch_of(p->emitted) > most)
+            most = scratch_of(p->emitted);
+        params += p->emitted->indirect ? p->emitted->params_size : 0;
+    }
+    enum err_code code = look_for_refused(d, job, f);
+    if (code == ERR_OK && params > f->pinned_size)
+        code = reserve_pinned(d, f, params);
+    if (code == ERR_OK && most > 0) {
+        code = cuda_alloc(&d->cuda->base, d->index, most, false, &f->scratch, NULL);
+        f->scratch_size = code == ERR_OK ? most : 0;
+        job->wanted = code == ERR_OUT_OF_MEMORY ? most : 0;
+    }
+    return code;
+}
+
+struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code)
+{
+    *ret_code = ERR_DEVICE_LOST;
+    struct flight *f = cuda_enter(d) ? get(d, ret_code) : NULL;
+    if (f)
+        f->result = reserve(d, job, f);
+    return f;
+}
+
+/* --- launching; device->lock is held --- */
+
+#ifndef NDEBUG
+/* The kernel's form was chosen for addresses like these; one number is stored anywhere. */
+static bool slots_are_aligned(const struct ir_kernel *k, void *const *slots)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if ((uintptr_t)slots[k->inputs[i].slot] % SLOT_ALIGNMENT != 0)
+            return false;
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        size_t alignment = view_size(&o->view) == 1 ? dtype_size(o->dtype) : SLOT_ALIGNMENT;
+        if ((uintptr_t)slots[o->slot] % alignment != 0)
+            return false;
+    }
+    return true;
+}
+#endif
+
+/* The parameters with the addresses of now, in `to`. */
+static void fill_params(unsigned char *to, const struct stream *s, const struct emitted *m,
+                        void *const *slots, void *scratch)
+{
+    memcpy(to, m->params, m->params_size);
+    for (uint32_t i = 0; i < m->n_addresses; i++) {
+        const struct emit_address *a = &m->addresses[i];
+        char *base = a->slot == EMIT_SCRATCH    ? scratch
+                     : a->slot == EMIT_COUNTERS ? s->counters
+                                                : slots[a->slot];
+        char *at = base ? base + a->displacement : NULL;
+        memcpy(to + a->at, &at, sizeof at);
+    }
+}
+
+/* Where the parameters of kernel number i are that do not go along with its launch. */
+static unsigned char *pinned_params(const struct job *job, const struct flight *f, uint32_t i)
+{
+    unsigned char *at = f->pinned;
+    for (uint32_t k = 0; k < i; k++) {
+        const struct prepared *p =
+            launch_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
+        at += p && p->emitted->indirect ? p->emitted->params_size : 0;
+    }
+    return at;
+}
+
+/* What kernel number i is launched with, in d->params, whose bytes the launch takes along. Many
+ * parameters are copied to the device first, from memory that is the flight's until the job is
+ * over, and filled when the kernel is launched for the first time. */
+static enum err_code make_params(struct stream *s, const struct emitted *m, const struct job *job,
+                                 struct flight *f, uint32_t i, bool first)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    if (!m->indirect) {
+        fill_params(d->params, s, m, job_slots(job, i), f->scratch);
+        return ERR_OK;
+    }
+    unsigned char *all = pinned_params(job, f, i);
+    if (first)
+        fill_params(all, s, m, job_slots(job, i), f->scratch);
+    char *to = (char *)f->scratch + scratch_of(m) - m->params_size;
+    memcpy(d->params, &to, sizeof to);
+    enum err_code code = cuda_check(
+        c, c->driver->cuMemcpyHtoDAsync((CUdeviceptr)(uintptr_t)to, all, m->params_size, s->cu),
+        "cuMemcpyHtoDAsync", NULL);
+    f->launched |= code == ERR_OK;
+    return code;
+}
+
+/* What blocks tell each other through has to be 0 first. */
+static enum err_code zero_scratch(struct stream *s, const struct emitted *m, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    if (m->zeroed == 0)
+        return ERR_OK;
+    enum err_code code = cuda_check(
+        c,
+        c->driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)f->scratch, 0, (size_t)m->zeroed, s->cu),
+        "cuMemsetD8Async", NULL);
+    f->launched |= code == ERR_OK;
+    return code;
+}
+
+bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f)
+{
+    for (uint32_t i = 0; i < job->n_kernels; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* since launch_flight_new */
+        int state = atomic_load(&p->state);
+        if (state == PREPARED_COMPILING)
+            return false;
+        if (state == PREPARED_READY)
+            continue;
+        f->result = (enum err_code)state;
+        f->refusal = kcache_refusal(d->cuda->kcache, &p->key);
+        return true;
+    }
+    return true;
+}
+
+static enum err_code launch_kernel(struct stream *s, const struct job *job, struct flight *f,
+                                   uint32_t i, bool first)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    struct prepared *p = atomic_load(&job->kernels[i]->prepared);
+    const struct emitted *m = p->emitted;
+    assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
+    enum err_code code = make_params(s, m, job, f, i, first);
+    if (code == ERR_OK)
+        code = zero_scratch(s, m, f);
+    if (code != ERR_OK)
+        return code;
+    const struct form *g = m->form;
+    void *params[1] = {d->params};
+    code = cuda_check(c,
+                      c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2],
+                                                g->block[0], g->block[1], 1, (unsigned)g->shared,
+                                                s->cu, params, NULL),
+                      "cuLaunchKernel", NULL);
+    f->launched |= code == ERR_OK;
+    if (code != ERR_OK)
+        f->failing = i + 1;
+    else if (f->reached <= i)
+        f->reached = i + 1;
+    /* the first to run it is who waited for it; d->lock is held */
+    f->compile_ms += p->compile_ms;
+    p->compile_ms = 0;
+    return code;
+}
+
+static enum err_code copy_block(struct stream *s, const struct job_copy *b, struct flight *f)
+{
+    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
+                                        "cuMemcpyDtoDAsync"};
+    const struct driver *cu = s->device->cuda->driver;
+    CUdeviceptr to = (uintptr_t)b->to, from = (uintptr_t)b->from;
+    size_t n = (size_t)b->n;
+    CUresult r = b->way == COPY_IN    ? cu->cuMemcpyHtoDAsync(to, b->from, n, s->cu)
+                 : b->way == COPY_OUT ? cu->cuMemcpyDtoHAsync(b->to, from, n, s->cu)
+                                      : cu->cuMemcpyDtoDAsync(to, from, n, s->cu);
+    enum err_code code = cuda_check(s->device->cuda, r, calls[b->way], NULL);
+    f->launched |= code == ERR_OK;
+    return code;
+}
+
+/* Whether kernel number i writes memory that the last one does. */
+static bool writes_result(const struct job *job, uint32_t i)
+{
+    const uint32_t end = job->n_kernels - 1;
+    const struct ir_kernel *k = job->kernels[i], *last = job->kernels[end];
+    for (uint32_t a = 0; a < k->n_outputs; a++)
+        for (uint32_t b = 0; b < last->n_outputs; b++)
+            if (job_slots(job, i)[k->outputs[a].slot] == job_slots(job, end)[last->outputs[b].slot])
+                return true;
+    return false;
+}
+
+/* Kernels [from, to), one after the other. */
+static enum err_code launch_kernels(struct stream *s, const struct job *job, struct flight *f,
+                                    uint32_t from, uint32_t to, bool first)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = from; i < to && code == ERR_OK; i++) {
+        if (launch_is_empty(job->kernels[i]))
+            continue;
+        code = launch_kernel(s, job, f, i, first);
+        f->touched |= code == ERR_OK && writes_result(job, i);
+    }
+    return code;
+}
+
+static enum err_code launch_passes(struct stream *s, const struct job *job, struct flight *f,
+                                   uint32_t n, bool first)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < n && code == ERR_OK; i++)
+        code = launch_kernels(s, job, f, job->loop_from, job->loop_from + job->loop_n,
+                              first && i == 0);
+    return code;
+}
+
+/* f->graph: `n` passes of the loop. */
+static enum err_code make_graph(struct stream *s, const struct job *job, struct flight *f,
+                                uint32_t n)
+{
+    struct cuda *c = s->device->cuda;
+    const struct driver *v = c->driver;
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    enum err_code code =
+        cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
+                   "cuStreamBeginCapture", NULL);
+    if (code != ERR_OK)
+        return code;
+    code = launch_passes(s, job, f, n, true);
+    enum err_code ended =
+        cuda_check(c, v->cuStreamEndCapture(s->cu, &graph), "cuStreamEndCapture", NULL);
+    code = code == ERR_OK ? ended : code;
+    if (code == ERR_OK)
+        code = cuda_check(c, v->cuGraphInstantiate(&exec, graph, 0), "cuGraphInstantiateWithFlags",
+                          NULL);
+    if (graph)
+        (void)v->cuGraphDestroy(graph);
+    f->graph = code == ERR_OK ? exec : NULL;
+    return code;
+}
+
+static enum err_code launch_loop(struct stream *s, const struct job *job, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    uint32_t passes = job->loop_n < GRAPH_LAUNCHES ? GRAPH_LAUNCHES / job->loop_n : 1;
+    if (job->repeats / 2 < passes)
+        return launch_passes(s, job, f, job->repeats, true);
+    enum err_code code = make_graph(s, job, f, passes);
+    for (uint32_t i = passes; i <= job->repeats && code == ERR_OK; i += passes)
+        code = cuda_check(c, c->driver->cuGraphLaunch(f->graph, s->cu), "cuGraphLaunch", NULL);
+    return code == ERR_OK ? launch_passes(s, job, f, job->repeats % passes, false) : code;
+}
+
+enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
+{
+    struct cuda *c = s->device->cuda;
+    enum err_code code =
+        cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);
+    for (uint32_t i = 0; i < job->n_copies && code == ERR_OK; i++)
+        code = copy_block(s, &job->copies[i], f);
+    uint32_t end_of_loop = job->loop_from + job->loop_n;
+    if (code == ERR_OK)
+        code = launch_kernels(s, job, f, 0, job->loop_from, true);
+    if (code == ERR_OK && job->loop_n)
+        code = launch_loop(s, job, f);
+    if (code == ERR_OK)
+        code = launch_kernels(s, job, f, end_of_loop, job->n_kernels, true);
+    if (job->fetch && code == ERR_OK) {
+        cuda_transfer_launch(job->fetch, s->cu);
+        f->launched = true;
+    }
+    /* also behind a job that failed half-way: what was launched has to pass */
+    enum err_code end =
+        cuda_check(c, c->driver->cuEventRecord(f->end, s->cu), "cuEventRecord", NULL);
+    f->timed = end == ERR_OK;
+    /* its memory is let go at once, and the slab it fetches into */
+    if (!f->timed && f->launched && !atomic_load(&c->lost)) {
+        end = cuda_check(c, c->driver->cuStreamSynchronize(s->cu), "cuStreamSynchronize", NULL);
+        f->over = end == ERR_OK;
+    }
+    return code != ERR_OK ? code : end;
+}

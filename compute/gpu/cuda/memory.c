@@ -1,0 +1,283 @@
+/* Device memory: one stream-ordered pool a device, so that an allocation costs half a microsecond
+ * once the pool is warm. The pool keeps what is freed (its release threshold is raised: by default
+ * every synchronisation would hand the memory back to the driver, and the next allocation takes
+ * milliseconds).
+ *
+ * Everything is allocated and freed in the order of one stream that does nothing else. The engine
+ * frees only what no queued work uses, so a freed block may be given out again at once, and a block
+ * is ready for any stream when the allocating stream is idle, which it nearly always is: only when
+ * the pool had to grow is there something to wait for.
+ *
+ * When memory runs out, what the pool keeps is handed back to the driver (another pool, or another
+ * process, may be what holds the rest) and the allocation is tried once more. */
+#include <inttypes.h>
+
+#include "compute/gpu/cuda/cuda_int.h"
+
+#define GRAIN 512 /* the pool's own: what is counted is what is used */
+
+static int64_t rounded(int64_t size)
+{
+    return (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+static enum err_code create_pool(struct cuda_device *d, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->handle}};
+    /* Sharing with other processes needs descriptors; not every system has them. */
+    CUresult r = cu->cuMemPoolCreate(&d->pool, &props);
+    if (r != CUDA_SUCCESS) {
+        props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
+        r = cu->cuMemPoolCreate(&d->pool, &props);
+    }
+    enum err_code code = cuda_check(d->cuda, r, "cuMemPoolCreate", e);
+    if (code != ERR_OK) {
+        d->pool = NULL;
+        return code;
+    }
+    uint64_t keep = UINT64_MAX;
+    return cuda_check(d->cuda,
+                      cu->cuMemPoolSetAttribute(d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+                      "cuMemPoolSetAttribute", e);
+}
+
+enum err_code cuda_memory_open(struct cuda_device *d, struct err *e)
+{
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    if (pthread_mutex_init(&d->memory_lock, NULL) != 0)
+        return err_oom(e);
+    d->live_bytes = d->peak_bytes = d->allocations = d->trims = 0;
+    d->pool = NULL;
+    d->alloc_stream = NULL;
+    enum err_code code = cuda_check(
+        d->cuda, d->cuda->driver->cuStreamCreate(&d->alloc_stream, CU_STREAM_NON_BLOCKING),
+        "cuStreamCreate", e);
+    if (code == ERR_OK)
+        code = create_pool(d, e);
+    else
+        d->alloc_stream = NULL;
+    if (code != ERR_OK)
+        cuda_memory_close(d);
+    return code;
+}
+
+void cuda_memory_close(struct cuda_device *d)
+{
+    const struct driver *cu = d->cuda->driver;
+    cuda_enter(d); /* on a lost device the calls fail and there is nothing to lose */
+    if (d->alloc_stream) {
+        cu->cuStreamSynchronize(d->alloc_stream);
+        cu->cuStreamDestroy(d->alloc_stream);
+    }
+    if (d->pool)
+        cu->cuMemPoolDestroy(d->pool);
+    d->alloc_stream = NULL;
+    d->pool = NULL;
+    pthread_mutex_destroy(&d->memory_lock);
+}
+
+enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e)
+{
+    int64_t limit = d->cuda->config.memory_limit;
+    pthread_mutex_lock(&d->memory_lock);
+    int64_t live = d->live_bytes;
+    bool fits = limit <= 0 || size <= limit - live;
+    if (fits)
+        d->live_bytes += size;
+    pthread_mutex_unlock(&d->memory_lock);
+    if (fits)
+        return ERR_OK;
+    return err_set(e, ERR_OUT_OF_MEMORY,
+                   "%" PRId64 " bytes more would exceed the limit of %" PRId64
+                   " bytes of device memory (%" PRId64 " in use)",
+                   size, limit, live);
+}
+
+void cuda_memory_count(struct cuda_device *d)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    d->allocations++;
+    if (d->live_bytes > d->peak_bytes)
+        d->peak_bytes = d->live_bytes;
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+void cuda_memory_discharge(struct cuda_device *d, int64_t size)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    d->live_bytes -= size;
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+CUresult cuda_memory_trim(struct cuda_device *d)
+{
+    const struct driver *cu = d->cuda->driver;
+    pthread_mutex_lock(&d->memory_lock);
+    d->trims++;
+    pthread_mutex_unlock(&d->memory_lock);
+    /* what has been freed is the pool's to give back only when the stream has got there */
+    CUresult r = cu->cuStreamSynchronize(d->alloc_stream);
+    return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->pool, 0) : r;
+}
+
+enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e)
+{
+    size_t free_bytes = 0, total = 0;
+    if (d->cuda->driver->cuMemGetInfo(&free_bytes, &total) == CUDA_SUCCESS)
+        return err_set(e, ERR_OUT_OF_MEMORY,
+                       "device %d has no %" PRId64 " bytes in one piece: %zu of %zu are free",
+                       d->index, size, free_bytes, total);
+    return err_set(e, ERR_OUT_OF_MEMORY, "device %d has no %" PRId64 " bytes in one piece",
+                   d->index, size);
+}
+
+/* From the pool, its kept memory handed back first where that is needed. */
+static enum err_code take(struct cuda_device *d, int64_t size, CUdeviceptr *ret, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUresult r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+        r = cuda_memory_trim(d);
+        if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
+            r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
+    }
+    return r == CUDA_ERROR_OUT_OF_MEMORY ? cuda_memory_none(d, size, e)
+                                         : cuda_check(d->cuda, r, "cuMemAllocFromPoolAsync", e);
+}
+
+enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUresult r = cu->cuStreamQuery(d->alloc_stream);
+    if (r != CUDA_ERROR_NOT_READY)
+        return cuda_check(d->cuda, r, "cuStreamQuery", e);
+    return cuda_check(d->cuda, cu->cuStreamSynchronize(d->alloc_stream), "cuStreamSynchronize", e);
+}
+
+/* Until the memory may be used on any stream. */
+static enum err_code settle(struct cuda_device *d, CUdeviceptr p, int64_t size, bool zero,
+                            struct err *e)
+{
+    struct cuda *c = d->cuda;
+    enum err_code code = ERR_OK;
+    if (zero)
+        code = cuda_check(c, c->driver->cuMemsetD8Async(p, 0, (size_t)size, d->alloc_stream),
+                          "cuMemsetD8Async", e);
+    return code == ERR_OK ? cuda_memory_settle(d, e) : code;
+}
+
+/* Device memory that may be used on any stream. */
+static enum err_code obtain(struct cuda_device *d, int64_t size, bool zero, void **ret,
+                            struct err *e)
+{
+    CUdeviceptr p = 0;
+    enum err_code code = take(d, size, &p, e);
+    if (code != ERR_OK)
+        return code;
+    code = settle(d, p, size, zero, e);
+    if (code == ERR_OK)
+        *ret = (void *)(uintptr_t)p;
+    else
+        d->cuda->driver->cuMemFreeAsync(p, d->alloc_stream);
+    return code;
+}
+
+enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero, void **ret,
+                         struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    if (size > INT64_MAX - GRAIN)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
+    const int64_t whole = rounded(size);
+    enum err_code code = cuda_memory_charge(d, whole, e);
+    if (code != ERR_OK)
+        return code;
+    /* what was asked for and no more, so that a tool that checks accesses knows its end */
+    code = obtain(d, size, zero, ret, e);
+    if (code == ERR_OK)
+        cuda_memory_count(d);
+    else
+        cuda_memory_discharge(d, whole);
+    return code;
+}
+
+void cuda_free(struct backend *b, int device, void *p, int64_t size)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    cuda_free_own(d, p);
+    cuda_memory_discharge(d, rounded(size));
+}
+
+enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
+{
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    return obtain(d, size, true, ret, e);
+}
+
+void cuda_free_own(struct cuda_device *d, void *p)
+{
+    if (!cuda_enter(d))
+        return;
+    CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->alloc_stream);
+    (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
+}
+
+/* Portable: any device copies from and to it. */
+enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struct err *e)
+{
+    struct cuda *c = (struct cuda *)b;
+    void *p;
+    if (!cuda_enter(&c->devices[0]))
+        return err_set(e, ERR_DEVICE_LOST, "device 0 is lost");
+    CUresult r = c->driver->cuMemHostAlloc(&p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be pinned",
+                       size);
+    enum err_code code = cuda_check(c, r, "cuMemHostAlloc", e);
+    if (code == ERR_OK)
+        *ret = p;
+    return code;
+}
+
+void cuda_host_free(struct backend *b, void *p, int64_t size)
+{
+    struct cuda *c = (struct cuda *)b;
+    (void)size;
+    if (cuda_enter(&c->devices[0]))
+        (void)cuda_check(c, c->driver->cuMemFreeHost(p), "cuMemFreeHost", NULL);
+}
+
+void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
+{
+    const struct driver *cu = d->cuda->driver;
+    struct cuda_memory_stats s = {0};
+    pthread_mutex_lock(&d->memory_lock);
+    s.live = d->live_bytes;
+    s.peak = d->peak_bytes;
+    s.allocations = d->allocations;
+    s.trims = d->trims;
+    pthread_mutex_unlock(&d->memory_lock);
+    uint64_t reserved = 0, used = 0;
+    size_t free_bytes = 0, total = 0;
+    if (cuda_enter(d)) {
+        /* a figure that cannot be had is 0: the next call that matters finds out why */
+        if (cu->cuMemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+            reserved = 0;
+        if (cu->cuMemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+            used = 0;
+        if (cu->cuMemGetInfo(&free_bytes, &total))
+            free_bytes = total = 0;
+    }
+    s.reserved = (int64_t)reserved;
+    s.used = (int64_t)used;
+    s.free = (int64_t)free_bytes;
+    s.total = (int64_t)total;
+    *ret = s;
+}

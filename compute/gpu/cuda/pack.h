@@ -1,0 +1,25 @@
+/* Gathers the elements of a strided view, in C order, into memory the device reaches.
+ *
+ * Called by transfer.c only. A struct pack is a value. Thread-safe; nothing waits. */
+#ifndef ARRAYD_CUDA_PACK_H
+#define ARRAYD_CUDA_PACK_H
+
+#include "compute/gpu/cuda/cuda_int.h"
+
+#define PACK_MOST (1u << 22) /* elements a launch */
+
+/* A view with as few axes as there can be, over memory at `from`. */
+struct pack {
+    CUdeviceptr from; /* of element [0,…,0] */
+    size_t itemsize;
+    int rank; /* 0: contiguous, bytes from `from` on */
+    int64_t shape[MAX_RANK], strides[MAX_RANK];
+};
+
+void pack_init(struct pack *p, const void *from, const struct view *view, size_t itemsize);
+/* Queues on `on`: elements [first, first + count) to `to` (pinned host memory, 16-byte aligned).
+ * count ≤ PACK_MOST. With the device entered. Errors: cuda_check's. */
+enum err_code pack_launch(struct cuda_device *d, const struct pack *p, int64_t first, int64_t count,
+                          void *to, CUstream on) must_check;
+
+#endif

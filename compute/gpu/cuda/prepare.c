@@ -1,0 +1,487 @@
+/* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
+ * memory cache by the text's hash; what is not there, or not loaded into this device, is compiled,
+ * or read from disk, and loaded by a thread of the compiler, which then tells the streams
+ * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not. Users have
+ * their turns at that one after the other, a kernel each, however many somebody has waiting.
+ *
+ * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
+ * the cache has forgotten the refusal. Code from disk that the driver refuses is compiled anew at
+ * once.
+ *
+ * Modules hang on the cache entry, one a device, and go with it. */
+#include "compute/gpu/cuda/prepare.h"
+
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/base/trace.h"
+#include "compute/gpu/code/refused.h"
+#include "compute/gpu/cuda/launch.h"
+
+#define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
+
+struct compiler {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    struct prepared *first; /* of the user whose turn it is */
+    pthread_t *threads;
+    int n_threads;
+    bool stop;
+};
+
+struct module {
+    CUmodule module;
+    CUfunction function;
+};
+
+struct modules {
+    struct cuda *cuda;
+    pthread_mutex_t lock;
+    struct module by_device[];
+};
+
+static void prepared_unref(struct prepared *p)
+{
+    if (atomic_fetch_sub(&p->refs, 1) != 1)
+        return;
+    kcache_unref(p->entry);
+    arena_free(p->arena);
+}
+
+/* --- loading --- */
+
+void cuda_modules_free(void *modules)
+{
+    struct modules *m = modules;
+    struct cuda *c = m->cuda;
+    for (int i = 0; i < c->n_devices; i++)
+        if (m->by_device[i].module && cuda_enter(&c->devices[i]))
+            (void)c->driver->cuModuleUnload(m->by_device[i].module);
+    pthread_mutex_destroy(&m->lock);
+    mem_free(m);
+}
+
+static struct modules *modules_of(struct cuda *c, struct kcache_entry *entry)
+{
+    struct modules *m = atomic_load(&entry->user);
+    if (m)
+        return m;
+    m = mem_calloc(1, sizeof *m + sizeof *m->by_device * (size_t)c->n_devices);
+    if (!m || pthread_mutex_init(&m->lock, NULL) != 0) {
+        mem_free(m);
+        return NULL;
+    }
+    m->cuda = c;
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong(&entry->user, &none, m)) {
+        cuda_modules_free(m);
+        m = none;
+    }
+    return m;
+}
+
+static enum err_code load_module(struct cuda *c, const void *bytes, const struct emitted *emitted,
+                                 struct module *ret, struct err *e)
+{
+    struct module m = {0};
+    enum err_code code =
+        cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
+    if (code != ERR_OK)
+        return code;
+    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
+                      "cuModuleGetFunction", e);
+    /* a block's shared memory follows from the text, as the code does */
+    if (code == ERR_OK && emitted->form->shared > SHARED_UNASKED)
+        code = cuda_check(c,
+                          c->driver->cuFuncSetAttribute(
+                              m.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              (int)emitted->form->shared),
+                          "cuFuncSetAttribute", e);
+    if (code == ERR_OK)
+        *ret = m;
+    else
+        (void)c->driver->cuModuleUnload(m.module);
+    return code;
+}
+
+/* The entry's code into the device, once for all kernels that have it. */
+static enum err_code load(struct prepared *p, struct err *e)
+{
+    struct cuda_device *d = &p->cuda->devices[p->device];
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    struct modules *m = modules_of(p->cuda, p->entry);
+    if (!m)
+        return err_oom(e);
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&m->lock);
+    struct module *at = &m->by_device[d->index];
+    if (!at->module)
+        code = load_module(p->cuda, p->entry->bytes, p->emitted, at, e);
+    if (code == ERR_OK)
+        p->function = at->function;
+    pthread_mutex_unlock(&m->lock);
+    return code;
+}
+
+/* Whether it has been; who is loading it now is not waited for. */
+static bool is_loaded(struct prepared *p)
+{
+    struct modules *m = atomic_load(&p->entry->user);
+    if (!m || pthread_mutex_trylock(&m->lock) != 0)
+        return false;
+    const struct module *at = &m->by_device[p->device];
+    bool loaded = at->module != NULL;
+    if (loaded)
+        p->function = at->function;
+    pthread_mutex_unlock(&m->lock);
+    return loaded;
+}
+
+/* --- compiling --- */
+
+/* Gets the code where it is not there yet, and loads it. ret_found: it was there, on disk, or
+ * somebody else has just compiled it. */
+static enum err_code get_and_load(struct prepared *p, bool *ret_found, struct err *e)
+{
+    struct cuda *c = p->cuda;
+    enum err_code code = ERR_OK;
+    *ret_found = true;
+    if (!p->entry) {
+        enum kcache_how how = KCACHE_COMPILED;
+        double start = clock_ms();
+        code = kcache_get(c->kcache, c->devices[p->device].arch, p->emitted->text, p->fast_math,
+                          &p->entry, &how, e);
+        p->compile_ms = clock_ms() - start;
+        *ret_found = code == ERR_OK && how != KCACHE_COMPILED;
+    }
+    return code == ERR_OK ? load(p, e) : code;
+}
+
+static enum err_code make_ready(struct prepared *p, bool *ret_found, struct err *e)
+{
+    struct kcache *cache = p->cuda->kcache;
+    enum err_code code = get_and_load(p, ret_found, e);
+    if (code == ERR_INTERNAL && p->entry && kcache_reject(cache, p->entry)) {
+        kcache_unref(p->entry);
+        p->entry = NULL;
+        code = get_and_load(p, ret_found, e);
+    }
+    if (code == ERR_INTERNAL)
+        kcache_refuse(cache, &p->key, e);
+    return code;
+}
+
+static void compile(struct prepared *p)
+{
+    struct err e = ERR_INIT;
+    bool found;
+    enum err_code code = make_ready(p, &found, &e);
+    if (code != ERR_OK)
+        trace_write(TRACE_NVRTC, e.message, strlen(e.message));
+    atomic_store(&p->state, (int)code);
+}
+
+/* --- the queue, with its lock held --- */
+
+static void insert_last(struct compiler *q, struct prepared *p)
+{
+    struct prepared **at = &q->first;
+    while (*at)
+        at = &(*at)->next;
+    p->next = NULL;
+    *at = p;
+}
+
+static void enqueue(struct compiler *q, struct prepared *p)
+{
+    struct prepared *first = q->first;
+    while (first && first->user != p->user)
+        first = first->next;
+    p->behind = NULL;
+    if (first) {
+        first->last->behind = p;
+        first->last = p;
+    } else {
+        p->last = p;
+        insert_last(q, p);
+    }
+}
+
+static struct prepared *dequeue(struct compiler *q)
+{
+    struct prepared *p = q->first;
+    if (!p)
+        return NULL;
+    q->first = p->next;
+    if (p->behind) {
+        p->behind->last = p->last;
+        insert_last(q, p->behind);
+    }
+    return p;
+}
+
+/* --- its threads --- */
+
+static void *compiler_run(void *arg)
+{
+    struct cuda *c = arg;
+    struct compiler *q = c->compiler;
+    pthread_mutex_lock(&q->lock);
+    for (;;) {
+        struct prepared *p = dequeue(q);
+        if (!p) {
+            if (q->stop)
+                break;
+            pthread_cond_wait(&q->wake, &q->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&q->lock);
+        compile(p);
+        prepared_unref(p);
+        cuda_streams_wake(c);
+        pthread_mutex_lock(&q->lock);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+enum err_code cuda_compiler_open(struct cuda *c, struct err *e)
+{
+    int n = c->config.compile_threads > 0 ? c->config.compile_threads : 2;
+    struct compiler *q = mem_calloc(1, sizeof *q);
+    if (!q)
+        return err_oom(e);
+    c->compiler = q;
+    q->threads = mem_calloc((size_t)n, sizeof *q->threads);
+    if (!q->threads || pthread_mutex_init(&q->lock, NULL) != 0) {
+        mem_free(q->threads);
+        mem_free(q);
+        c->compiler = NULL;
+        return err_oom(e);
+    }
+    pthread_cond_init(&q->wake, NULL);
+    for (; q->n_threads < n; q->n_threads++)
+        if (pthread_create(&q->threads[q->n_threads], NULL, compiler_run, c) != 0)
+            break;
+    if (q->n_threads)
+        return ERR_OK;
+    cuda_compiler_close(c);
+    return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread to compile on");
+}
+
+void cuda_compiler_close(struct cuda *c)
+{
+    struct compiler *q = c->compiler;
+    if (!q)
+        return;
+    pthread_mutex_lock(&q->lock);
+    q->stop = true;
+    pthread_cond_broadcast(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+    for (int i = 0; i < q->n_threads; i++)
+        pthread_join(q->threads[i], NULL);
+    pthread_cond_destroy(&q->wake);
+    pthread_mutex_destroy(&q->lock);
+    mem_free(q->threads);
+    mem_free(q);
+    c->compiler = NULL;
+}
+
+static void begin(struct compiler *q, struct prepared *p, const void *user)
+{
+    atomic_fetch_add(&p->refs, 1);
+    pthread_mutex_lock(&q->lock);
+    p->user = user;
+    enqueue(q, p);
+    pthread_cond_signal(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* --- preparing --- */
+
+static struct prepared *prepared_new(struct cuda_device *d, const struct ir_kernel *k)
+{
+    struct arena *arena = arena_new(0);
+    struct prepared *p = arena ? arena_alloc(arena, sizeof *p) : NULL;
+    if (p) {
+        arena_exempt(arena, true); /* it goes with the kernel, whose plan counts it */
+        atomic_init(&p->refs, 1);
+        p->arena = arena;
+        p->cuda = d->cuda;
+        p->device = d->index;
+        p->fast_math = k->fast_math;
+        p->emitted = emit_kernel(arena, k, SLOT_ALIGNMENT);
+    }
+    if (!p || !p->emitted) {
+        arena_free(arena);
+        return NULL;
+    }
+    if (trace_on(TRACE_EMIT))
+        trace_write(TRACE_EMIT, p->emitted->text, strlen(p->emitted->text));
+    p->key = kcache_key(d->cuda->kcache, d->arch, p->emitted->text, p->fast_math);
+    p->entry = kcache_find(d->cuda->kcache, &p->key);
+    atomic_init(&p->state,
+                p->entry && is_loaded(p) ? (int)PREPARED_READY : (int)PREPARED_COMPILING);
+    return p;
+}
+
+struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const void *user)
+{
+    struct prepared *p = atomic_load(&k->prepared);
+    if (p)
+        return p;
+    p = prepared_new(d, k);
+    if (!p)
+        return NULL;
+    void *none = NULL;
+    if (!atomic_compare_exchange_strong(&k->prepared, &none, p)) {
+        prepared_unref(p);
+        return none;
+    }
+    if (atomic_load(&p->state) == PREPARED_COMPILING)
+        begin(d->cuda->compiler, p, user);
+    return p;
+}
+
+void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user)
+{
+    struct cuda *c = (struct cuda *)b;
+    if (launch_is_empty(k))
+        return;
+    struct prepared *p = atomic_load(&k->prepared);
+    int state = p ? atomic_load(&p->state) : PREPARED_READY;
+    if (!p)
+        (void)cuda_prepare(&c->devices[device], k, user);
+    else if (state > ERR_OK && kcache_refusal(c->kcache, &p->key) == 0 &&
+             atomic_compare_exchange_strong(&p->state, &state, PREPARED_COMPILING))
+        begin(c->compiler, p, user);
+}
+
+/* Whether one of the kernels of so many steps, of half as many and so on, was on a device that
+ * faulted, if not alone: single steps do as well. Text is made of them only where anything was. */
+static bool steps_are_suspect(struct cuda_device *d, struct arena *arena, const struct ir_kernel *k,
+                              uint32_t steps)
+{
+    const struct cuda *c = d->cuda;
+    for (; !refused_is_empty(c->refused) && steps > 1; steps /= 2) {
+        struct ir_kernel *x = arena_dup(arena, k, sizeof *k);
+        if (!x)
+            return true;
+        x->steps = steps;
+        const struct emitted *m = emit_kernel(arena, x, SLOT_ALIGNMENT);
+        if (!m)
+            return true;
+        struct kcache_key key = kcache_key(c->kcache, d->arch, m->text, k->fast_math);
+        if (refused_suspects(c->refused, &key))
+            return true;
+    }
+    return false;
+}
+
+uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, const char **ret_why)
+{
+    struct cuda *c = (struct cuda *)b;
+    int shared = 0;
+    *ret_why = "";
+    if (c->driver->cuDeviceGetAttribute(&shared,
+                                        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                        c->devices[device].handle) != CUDA_SUCCESS)
+        shared = SHARED_UNASKED;
+    struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
+    uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
+    if (n > 1 && steps_are_suspect(&c->devices[device], arena, k, n)) {
+        *ret_why = "the kernel of several steps was on a device that faulted";
+        n = 1;
+    }
+    arena_free(arena);
+    return n;
+}
+
+void cuda_release(struct backend *b, struct ir_kernel *k)
+{
+    (void)b;
+    struct prepared *p = atomic_exchange(&k->prepared, NULL);
+    if (p)
+        prepared_unref(p);
+}
+
+/* --- explain --- */
+
+static void describe(struct strb *out, const struct form *f)
+{
+    strb_addf(out, "// form %s, %u x %u x %u blocks of %u x %u threads, %d elements a chunk",
+              form_name(f), f->grid[0], f->grid[1], f->grid[2], f->block[0], f->block[1],
+              f->elements);
+    if (f->kind == FORM_STENCIL)
+        strb_addf(out, ", %d rows of %d planes a thread", f->rows, f->planes);
+    if (f->kind == FORM_STEPS)
+        strb_addf(out, ", %d steps, %d rows a thread, parts of %lld", f->steps, f->rows,
+                  (long long)f->part);
+    strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
+}
+
+static void attributes(struct cuda *c, CUfunction f, struct kernel_explanation *ret)
+{
+    const struct driver *v = c->driver;
+    const struct {
+        int which, *at;
+    } wanted[] = {{CU_FUNC_ATTRIBUTE_NUM_REGS, &ret->registers},
+                  {CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &ret->shared},
+                  {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &ret->local}};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int value;
+        if (v->cuFuncGetAttribute(&value, wanted[i].which, f) == CUDA_SUCCESS)
+            *wanted[i].at = value;
+    }
+}
+
+/* That it is not run, as a comment before its text. */
+static void put_refusal(struct strb *out, const struct prepared *p)
+{
+    char why[REFUSED_TEXT];
+    struct kcache_key key = p->key;
+    uint64_t number = refused_any(p->cuda->refused) ? refused_find(p->cuda->refused, &key, 1) : 0;
+    if (number == 0)
+        return;
+    refused_reason(p->cuda->refused, number, why);
+    strb_addf(out, "// %s\n", why);
+}
+
+/* Why it cannot run, as comments before its text. */
+static void put_failure(struct strb *out, const struct prepared *p, enum err_code code)
+{
+    char why[KCACHE_REASON] = "";
+    kcache_reason(p->cuda->kcache, kcache_refusal(p->cuda->kcache, &p->key), why);
+    strb_addf(out, "// not compiled: %s\n", *why ? why : err_title(code));
+}
+
+void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
+                  struct kernel_explanation *ret)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    *ret = (struct kernel_explanation){
+        .form = "flat", .cached = true, .registers = -1, .shared = -1, .local = -1};
+    if (launch_is_empty(k)) {
+        strb_add(&ret->source, "// nothing to do\n");
+        return;
+    }
+    struct prepared *p = prepared_new(d, k);
+    if (!p) {
+        ret->source.failed = true;
+        return;
+    }
+    ret->form = form_name(p->emitted->form);
+    describe(&ret->source, p->emitted->form);
+    put_refusal(&ret->source, p);
+    struct err e = ERR_INIT;
+    enum err_code code =
+        atomic_load(&p->state) == PREPARED_READY ? ERR_OK : make_ready(p, &ret->cached, &e);
+    if (code == ERR_OK && cuda_enter(d))
+        attributes(d->cuda, p->function, ret);
+    else if (code != ERR_OK)
+        put_failure(&ret->source, p, code);
+    strb_add(&ret->source, p->emitted->text);
+    prepared_unref(p);
+}

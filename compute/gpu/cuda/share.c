@@ -1,0 +1,261 @@
+/* Device memory that another process can map, by a descriptor: an allocation of the driver's
+ * virtual memory management each (physical memory, addresses, and the one mapped to the other),
+ * since a pool's blocks can only be shared together with the whole pool.
+ *
+ * The driver knows of no order of streams here: memory is there when the calls return, and it is
+ * unmapped at once. The engine gives back what no work uses any more, on a thread of its own,
+ * because these calls take a fraction of a millisecond each and more for gigabytes. What of a block
+ * lies behind what was asked for is zeroed: it goes to the other process with the rest, and the
+ * driver may hand out memory again that this process has freed as it was. Descriptors are made
+ * when they are first asked for, and kept (share_fd.h).
+ *
+ * Whether a machine can do this shows only when it is tried: containers and virtual GPUs may lack
+ * descriptors, whatever the attributes say. So it is tried, once, when the device is opened. What
+ * goes wrong later without being the device's end leaves the device alone. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/gpu/cuda/cuda_int.h"
+
+static CUmemAllocationProp properties(const struct cuda_device *d)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->handle}};
+}
+
+/* A call's result: what says nothing of the device's health is ERR_OVERLOADED, "not now, not so".
+ */
+static enum err_code judge(struct cuda_device *d, CUresult r, const char *what, struct err *e)
+{
+    const char *name = NULL;
+    switch (r) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_OPERATING_SYSTEM:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_NOT_PERMITTED:
+    case CUDA_ERROR_NOT_SUPPORTED:
+        (void)d->cuda->driver->cuGetErrorName(r, &name);
+        return err_set(e, ERR_OVERLOADED, "%s failed: %s (%d)", what, name ? name : "?", r);
+    default:
+        return cuda_check(d->cuda, r, what, e);
+    }
+}
+
+/* Gives back as much as there is. */
+static void take_apart(struct cuda_device *d, const struct shared_block *b, bool mapped)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUdeviceptr p = (uintptr_t)b->data;
+    size_t n = (size_t)b->size;
+    if (mapped)
+        (void)judge(d, cu->cuMemUnmap(p, n), "cuMemUnmap", NULL);
+    if (p)
+        (void)judge(d, cu->cuMemAddressFree(p, n), "cuMemAddressFree", NULL);
+    if (b->handle)
+        (void)judge(d, cu->cuMemRelease((CUmemGenericAllocationHandle)b->handle), "cuMemRelease",
+                    NULL);
+}
+
+/* Physical memory; what the pool keeps is handed back first where that is needed. */
+static enum err_code create(struct cuda_device *d, int64_t size, int64_t *ret, struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    CUmemAllocationProp props = properties(d);
+    CUmemGenericAllocationHandle h = 0;
+    CUresult r = cu->cuMemCreate(&h, (size_t)size, &props, 0);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY) {
+        r = cuda_memory_trim(d);
+        if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
+            r = cu->cuMemCreate(&h, (size_t)size, &props, 0);
+    }
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return cuda_memory_none(d, size, e);
+    enum err_code code = judge(d, r, "cuMemCreate", e);
+    if (code == ERR_OK)
+        *ret = (int64_t)h;
+    return code;
+}
+
+/* `size` is a multiple of the grain. */
+static enum err_code put_together(struct cuda_device *d, int64_t size, struct shared_block *ret,
+                                  struct err *e)
+{
+    const struct driver *cu = d->cuda->driver;
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->handle},
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    struct shared_block b = {.size = size};
+    CUdeviceptr p = 0;
+    bool mapped = false;
+    enum err_code code = create(d, size, &b.handle, e);
+    if (code == ERR_OK)
+        code =
+            judge(d, cu->cuMemAddressReserve(&p, (size_t)size, 0, 0, 0), "cuMemAddressReserve", e);
+    if (code == ERR_OK) {
+        b.data = (void *)(uintptr_t)p;
+        code = judge(d, cu->cuMemMap(p, (size_t)size, 0, (CUmemGenericAllocationHandle)b.handle, 0),
+                     "cuMemMap", e);
+        mapped = code == ERR_OK;
+    }
+    if (code == ERR_OK)
+        code = judge(d, cu->cuMemSetAccess(p, (size_t)size, &access, 1), "cuMemSetAccess", e);
+    if (code == ERR_OK)
+        *ret = b;
+    else
+        take_apart(d, &b, mapped);
+    return code;
+}
+
+static enum err_code export_block(struct cuda_device *d, const struct shared_block *b, int *ret_fd,
+                                  struct err *e)
+{
+    int fd = -1;
+    CUresult r = d->cuda->driver->cuMemExportToShareableHandle(
+        &fd, (CUmemGenericAllocationHandle)b->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    /* which error it is where there is no descriptor left is not documented; one that is the
+     * device's end comes again with the next call */
+    const char *name = NULL;
+    if (r == CUDA_ERROR_OUT_OF_MEMORY)
+        return err_set(e, ERR_OUT_OF_MEMORY, "there is no memory for handing the array out");
+    if (r != CUDA_SUCCESS || fd < 0) {
+        (void)d->cuda->driver->cuGetErrorName(r, &name);
+        return err_set(e, ERR_OVERLOADED,
+                       "the array's memory cannot be handed out: cuMemExportToShareableHandle "
+                       "failed: %s (%d); too few file descriptors are one reason (LimitNOFILE of "
+                       "the service, or ulimit -n)",
+                       name ? name : "no descriptor", r);
+    }
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* fails for no descriptor that is open */
+    *ret_fd = fd;
+    return ERR_OK;
+}
+
+static bool has(const struct cuda_device *d, int attribute)
+{
+    int v = 0;
+    return d->cuda->driver->cuDeviceGetAttribute(&v, attribute, d->handle) == CUDA_SUCCESS && v;
+}
+
+void cuda_share_open(struct cuda_device *d)
+{
+    CUmemAllocationProp props = properties(d);
+    struct shared_block b;
+    struct err e = ERR_INIT;
+    size_t grain = 0;
+    int fd;
+    share_fds_init(&d->share_fds);
+    const char *lacks =
+        !has(d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+            ? "has no virtual memory management"
+        : !has(d, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+            ? "cannot share memory by file descriptors (some virtual GPUs and WSL cannot)"
+            : NULL;
+    if (lacks) {
+        snprintf(d->share_problem, sizeof d->share_problem, "device %d %s", d->index, lacks);
+        return;
+    }
+    enum err_code code = judge(d,
+                               d->cuda->driver->cuMemGetAllocationGranularity(
+                                   &grain, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                               "cuMemGetAllocationGranularity", &e);
+    d->share_grain = grain > 0 ? (int64_t)grain : INT64_C(2) << 20;
+    if (code == ERR_OK)
+        code = put_together(d, d->share_grain, &b, &e);
+    if (code == ERR_OK) {
+        code = export_block(d, &b, &fd, &e);
+        if (code == ERR_OK)
+            close(fd);
+        take_apart(d, &b, true);
+    }
+    if (code != ERR_OK && code != ERR_OUT_OF_MEMORY)
+        snprintf(d->share_problem, sizeof d->share_problem,
+                 "device %d does not share memory here: %.120s", d->index, e.message);
+}
+
+void cuda_share_close(struct cuda_device *d)
+{
+    share_fds_free(&d->share_fds);
+}
+
+const char *cuda_share_problem(struct backend *b, int device)
+{
+    const char *problem = ((struct cuda *)b)->devices[device].share_problem;
+    return *problem ? problem : NULL;
+}
+
+/* Zeroes what is to be zeroed, all of it or what is behind the `size` bytes. *ret_unknown: it
+ * failed and whether the memory is still being written is not known. */
+static enum err_code clear(struct cuda_device *d, const struct shared_block *b, int64_t size,
+                           bool zero, bool *ret_unknown, struct err *e)
+{
+    int64_t from = zero ? 0 : size;
+    if (from == b->size)
+        return ERR_OK;
+    CUresult r = d->cuda->driver->cuMemsetD8Async((uintptr_t)b->data + (uint64_t)from, 0,
+                                                  (size_t)(b->size - from), d->alloc_stream);
+    enum err_code code = cuda_check(d->cuda, r, "cuMemsetD8Async", e);
+    if (code != ERR_OK)
+        return code;
+    code = cuda_memory_settle(d, e);
+    *ret_unknown = code != ERR_OK && cuda_memory_settle(d, NULL) != ERR_OK;
+    return code;
+}
+
+enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
+                               struct shared_block *ret, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    struct shared_block made;
+    (void)must; /* a block has no descriptor of its own */
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    if (size > INT64_MAX - d->share_grain)
+        return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
+    const int64_t whole = (size + d->share_grain - 1) / d->share_grain * d->share_grain;
+    enum err_code code = cuda_memory_charge(d, whole, e);
+    if (code != ERR_OK)
+        return code;
+    bool unknown = false;
+    code = put_together(d, whole, &made, e);
+    if (code == ERR_OK && (code = clear(d, &made, size, zero, &unknown, e)) != ERR_OK && !unknown)
+        take_apart(d, &made, true);
+    if (code == ERR_OK) {
+        *ret = made;
+        cuda_memory_count(d);
+    } else {
+        cuda_memory_discharge(d, whole);
+    }
+    return code;
+}
+
+enum err_code cuda_share_export(struct backend *b, int device, const struct shared_block *share,
+                                enum share_mode mode, int *ret_fd, struct err *e)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    (void)mode; /* whoever maps it chooses his own access */
+    if (!cuda_enter(d))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    *ret_fd = share_fds_get(&d->share_fds, share->handle);
+    if (*ret_fd >= 0)
+        return ERR_OK;
+    enum err_code code = export_block(d, share, ret_fd, e);
+    if (code != ERR_OK && share_fds_drop_all(&d->share_fds))
+        code = export_block(d, share, ret_fd, e);
+    if (code == ERR_OK)
+        share_fds_keep(&d->share_fds, share->handle, *ret_fd);
+    return code;
+}
+
+void cuda_share_free(struct backend *b, int device, const struct shared_block *share)
+{
+    struct cuda_device *d = &((struct cuda *)b)->devices[device];
+    share_fds_drop(&d->share_fds, share->handle);
+    if (cuda_enter(d))
+        take_apart(d, share, true);
+    cuda_memory_discharge(d, share->size);
+}

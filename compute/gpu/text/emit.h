@@ -1,0 +1,42 @@
+/* IR kernel → CUDA text and the arguments to launch it with.
+ *
+ * Called by prepare.c and tests. Pure; arena memory. The text holds what the expression is: its
+ * operations, types, how axes and operands lie to each other; sizes, strides, numbers and addresses
+ * are arguments, so that one text serves all arrays of a kind. The loops are compute/kernels' .cuh
+ * files, one a form; the text has `ar_kernel` with one parameter, struct ar_params by value. */
+#ifndef ARRAYD_CUDA_EMIT_H
+#define ARRAYD_CUDA_EMIT_H
+
+#include "compute/gpu/text/form.h"
+
+/* An address in the parameters: 8 bytes at `at`. */
+struct emit_address {
+    uint32_t at;
+    uint32_t slot;        /* EMIT_SCRATCH: the kernel's own memory; EMIT_COUNTERS */
+    int64_t displacement; /* bytes */
+};
+#define EMIT_SCRATCH UINT32_MAX
+/* EMIT_COUNTERS_SIZE bytes of the stream's, 0 before the kernel and after it. */
+#define EMIT_COUNTERS      (UINT32_MAX - 1)
+#define EMIT_COUNTERS_SIZE (4 * FORM_COUNTERS)
+
+struct emitted {
+    const struct form *form;
+    const char *text;
+    unsigned char *params;
+    uint32_t params_size;
+    bool indirect; /* more than EMIT_PARAMS_MAX: the kernel takes the address of a copy in device
+                      memory */
+    struct emit_address *addresses;
+    uint32_t n_addresses;
+    int64_t scratch; /* bytes of memory the launch needs, 0 for none */
+    int64_t zeroed;  /* of these, how many at the beginning have to be 0 */
+};
+
+#define EMIT_PARAMS_MAX 4096 /* bytes of parameters that every driver passes by value */
+
+/* NULL without memory. */
+struct emitted *emit_kernel(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,334 @@
+/* The straight-line body: one C++ variable a node, in order, calling kernels/scalar/scalar.h by
+ * name; and the index arithmetic of contexts, a function each. Everything is inlined and constant
+ * after unrolling, so what is not needed costs nothing. */
+#include "compute/gpu/text/emit_int.h"
+
+#include <stdio.h>
+
+static const char *const op_ids[OP_COUNT] = {
+#define OP(id, name, nargs, rule, result, kinds) #id,
+#include "compute/type/op.def"
+#undef OP
+};
+
+static int ctx_rank(const struct emitter *m, uint32_t c)
+{
+    int rank = m->f->general && c ? m->k->ctxs[c].rank : m->f->rank;
+    return rank ? rank : 1;
+}
+
+const char *emit_boundary(enum boundary_mode mode)
+{
+    static const char *const names[] = {
+        [BOUNDARY_SELF] = "AR_CLAMP",          [BOUNDARY_CLAMP] = "AR_CLAMP",
+        [BOUNDARY_WRAP] = "AR_WRAP",           [BOUNDARY_REFLECT] = "AR_REFLECT",
+        [BOUNDARY_SYMMETRIC] = "AR_SYMMETRIC", [BOUNDARY_CONSTANT] = "AR_CLAMP",
+        [BOUNDARY_GHOST] = "AR_GHOST",
+    };
+    return names[mode];
+}
+
+/* One axis of a context whose index before the shift is the text `from`. Offsets are parameters:
+ * where a form depends on them, it has them in its own text. */
+static void emit_axis(struct emitter *m, uint32_t c, int axis, int64_t offset, int64_t extent,
+                      const char *from)
+{
+    struct strb *b = &m->body;
+    if (offset == 0) {
+        strb_addf(b, "    q[%d] = %s;\n", axis, from);
+        return;
+    }
+    emit_i64(m, extent, "n%u_%d", c, axis);
+    emit_i64(m, offset, "d%u_%d", c, axis);
+    strb_addf(b, "    j = %s + (ar_index)p.d%u_%d;\n", from, c, axis);
+    strb_addf(b, "    inside = inside && j >= 0 && j < (ar_index)p.n%u_%d;\n", c, axis);
+    strb_addf(b, "    q[%d] = ar_bounded<%s>(j, (ar_index)p.n%u_%d);\n", axis,
+              emit_boundary(m->k->ctxs[c].mode), c, axis);
+}
+
+static void emit_shift(struct emitter *m, uint32_t c)
+{
+    struct strb *b = &m->body;
+    char from[32];
+    for (int a = 0; a < m->f->rank; a++) {
+        snprintf(from, sizeof from, "i[%d]", a);
+        emit_axis(m, c, a, m->f->offsets[c][a], m->f->shape[a], from);
+    }
+    if (m->k->ctxs[c].mode == BOUNDARY_SELF)
+        for (int a = 0; a < m->f->rank; a++)
+            if (m->f->offsets[c][a])
+                strb_addf(b, "    q[%d] = inside ? q[%d] : i[%d];\n", a, a, a);
+}
+
+/* Any chain: through the parent's indices. */
+static void emit_chain(struct emitter *m, uint32_t c)
+{
+    const struct ir_ctx *x = &m->k->ctxs[c];
+    struct strb *b = &m->body;
+    char from[96];
+    if (x->parent)
+        strb_addf(b, "    ar_index b[%d];\n    ar_ctx%u(p, i, b);\n", ctx_rank(m, x->parent),
+                  x->parent);
+    else
+        strb_add(b, "    const ar_index *b = i;\n");
+    strb_addf(b, "    ar_index o[%d];\n", ctx_rank(m, c));
+    for (int a = 0; a < x->rank; a++) {
+        emit_i64(m, x->start[a], "b%u_%d", c, a);
+        strb_addf(b, "    o[%d] = (ar_index)p.b%u_%d", a, c, a);
+        if (x->src[a] >= 0) {
+            emit_i64(m, x->step[a], "e%u_%d", c, a);
+            strb_addf(b, " + (ar_index)p.e%u_%d * b[%d]", c, a, x->src[a]);
+        }
+        strb_add(b, ";\n");
+        snprintf(from, sizeof from, "o[%d]", a);
+        emit_axis(m, c, a, x->offset[a], x->shape[a], from);
+    }
+    if (x->rank == 0)
+        strb_add(b, "    q[0] = 0;\n    o[0] = 0;\n    (void)b;\n");
+    if (x->mode == BOUNDARY_SELF)
+        for (int a = 0; a < x->rank; a++)
+            strb_addf(b, "    q[%d] = inside ? q[%d] : o[%d];\n", a, a, a);
+}
+
+/* The contexts whose indices the body or a load asks for, and those they go through. What a stencil
+ * has near is not read by index. NULL without memory. */
+static bool *mark_contexts(const struct emitter *m)
+{
+    bool *used = arena_alloc_array(m->arena, m->k->n_ctxs, sizeof *used);
+    if (!used)
+        return NULL;
+    for (uint32_t i = 0; i < m->f->n_loads; i++)
+        used[m->f->loads[i].ctx] |= m->f->loads[i].kind != LOAD_NEAR;
+    for (uint32_t i = 0; i < m->k->n_nodes; i++) {
+        const struct ir_node *n = &m->k->nodes[i];
+        if (n->kind == IR_INSIDE || (n->kind == IR_INDEX && n->axis >= 0))
+            used[n->ctx] = true;
+    }
+    for (uint32_t c = m->k->n_ctxs; c-- > 1;)
+        used[m->k->ctxs[c].parent] |= used[c];
+    return used;
+}
+
+void emit_contexts(struct emitter *m)
+{
+    const bool *used = mark_contexts(m);
+    m->oom |= !used;
+    for (uint32_t c = 1; used && c < m->k->n_ctxs; c++) {
+        if (!used[c])
+            continue;
+        strb_addf(&m->body,
+                  "AR_FN bool ar_ctx%u(const ar_params &p, const ar_index *i, ar_index *q)\n"
+                  "{\n    bool inside = true;\n    ar_index j = 0;\n    (void)j;\n",
+                  c);
+        if (m->f->general)
+            emit_chain(m, c);
+        else
+            emit_shift(m, c);
+        strb_add(&m->body, "    return inside;\n}\n");
+    }
+}
+
+void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *index)
+{
+    struct strb *b = &m->body;
+    const int64_t *s = m->f->strides[input];
+    int rank = ctx_rank(m, ctx), n = 0;
+    for (int a = 0; a < rank; a++) {
+        if (s[a] == 0)
+            continue;
+        strb_addf(b, n++ ? " + %s[%d]" : "%s[%d]", index, a);
+        if (s[a] != 1)
+            strb_addf(b, " * (ar_index)p.s%u_%d", input, a);
+    }
+    if (!n)
+        strb_addc(b, '0');
+}
+
+void emit_operand(struct emitter *m, uint32_t load)
+{
+    const struct form_load *l = &m->f->loads[load];
+    struct strb *b = &m->body;
+    if (m->f->kind == FORM_STEPS) {
+        emit_steps_operand(m, load);
+        return;
+    }
+    switch (l->kind) {
+    case LOAD_VECTOR:
+    case LOAD_EACH:
+    case LOAD_TURNED:
+        strb_addf(b, "o.l%u.v[e]", load);
+        return;
+    case LOAD_ONCE:
+        if (m->f->kind == FORM_STENCIL) { /* which fetches rows only */
+            char index[16] = "i";
+            if (l->ctx)
+                snprintf(index, sizeof index, "q%u", l->ctx);
+            strb_addf(b, "p.in%u[", l->input);
+            emit_offset(m, l->input, l->ctx, index);
+            strb_addc(b, ']');
+            return;
+        }
+        strb_addf(b, "o.l%u", load);
+        return;
+    case LOAD_NEAR:
+        strb_addf(b, "o.n%u.at(t + (%d), r + (%d), e, %d)", l->near, l->step[0], l->step[1],
+                  l->step[2]);
+    }
+}
+
+static void emit_random(struct emitter *m, const struct ir_node *n)
+{
+    const struct random_params *r = m->k->randoms[n->random];
+    struct strb *b = &m->body;
+    emit_i64(m, (int64_t)r->seed, "seed%u", n->random);
+    strb_addf(b, "ar_philox((ar_u64)p.seed%u, v%u)", n->random, n->args[0]);
+}
+
+/* A number that is an int32 cast to what a gather wants stays one: half the instructions. */
+static void emit_gather(struct emitter *m, const struct ir_node *n)
+{
+    const struct ir_node *at = &m->k->nodes[n->args[0]];
+    bool narrow = at->kind == IR_CAST && at->src == DT_I32 &&
+                  m->k->inputs[n->input].view.shape[0] <= INT32_MAX;
+    strb_addf(&m->body,
+              narrow ? "p.in%u[ar_inside_32(v%u, p.g%u)]" : "p.in%u[ar_inside(v%u, p.g%u)]",
+              n->input, narrow ? at->args[0] : n->args[0], n->input);
+}
+
+static void emit_value(struct emitter *m, uint32_t i)
+{
+    const struct ir_node *n = &m->k->nodes[i];
+    struct strb *b = &m->body;
+    switch ((enum ir_kind)n->kind) {
+    case IR_CONST:
+        strb_addf(b, "p.c%u", n->scalar);
+        return;
+    case IR_LOAD:
+        for (uint32_t l = 0; l < m->f->n_loads; l++)
+            if (m->f->loads[l].node == i)
+                emit_operand(m, l);
+        return;
+    case IR_GATHER:
+        emit_gather(m, n);
+        return;
+    case IR_TABLE:
+        strb_addf(b, "p.table%u[ar_inside(v%u, p.last%u)]", n->table, n->args[0], n->table);
+        return;
+    case IR_INDEX:
+        strb_addf(b, "p.x%u", n->index);
+        if (n->axis >= 0) {
+            strb_addf(b, " + p.y%u * (ar_i64)", n->index);
+            int axis = m->f->general ? n->axis : m->f->axis[n->axis];
+            if (n->ctx)
+                strb_addf(b, "q%u[%d]", n->ctx, axis);
+            else
+                strb_addf(b, "i[%d]", axis);
+        }
+        return;
+    case IR_INSIDE:
+        strb_addf(b, "(ar_bool)inside%u", n->ctx);
+        return;
+    case IR_OP:
+        strb_addf(b, "ar_%s_%s(", op_ids[n->op], emit_id((enum dtype)n->src));
+        for (int a = 0; a < n->n_args; a++)
+            strb_addf(b, a ? ", v%u" : "v%u", n->args[a]);
+        strb_addc(b, ')');
+        return;
+    case IR_CAST:
+        strb_addf(b, "ar_cast_%s_%s(v%u)", emit_id((enum dtype)n->src),
+                  emit_id((enum dtype)n->dtype), n->args[0]);
+        return;
+    case IR_SELECT:
+        strb_addf(b, "v%u ? v%u : v%u", n->args[0], n->args[1], n->args[2]);
+        return;
+    case IR_RANDOM: {
+        const struct random_params *r = m->k->randoms[n->random];
+        if (r->dist == RANDOM_INTEGERS) {
+            strb_addf(b, "(%s)ar_integers(", emit_type((enum dtype)n->dtype));
+            emit_random(m, n);
+            emit_i64(m, r->low.v.i64, "low%u", n->random);
+            emit_i64(m, r->high.v.i64, "high%u", n->random);
+            strb_addf(b, ", (ar_u64)p.low%u, (ar_u64)p.high%u)", n->random, n->random);
+            return;
+        }
+        strb_addf(b, "ar_%s_%s(", r->dist == RANDOM_UNIFORM ? "uniform" : "normal",
+                  emit_id((enum dtype)n->dtype));
+        emit_random(m, n);
+        strb_addc(b, ')');
+        return;
+    }
+    }
+}
+
+/* The contexts whose indices the body itself asks for. */
+static void emit_used_contexts(struct emitter *m)
+{
+    struct strb *b = &m->body;
+    for (uint32_t c = 1; c < m->k->n_ctxs; c++) {
+        bool used = false;
+        for (uint32_t i = 0; i < m->k->n_nodes; i++) {
+            const struct ir_node *n = &m->k->nodes[i];
+            used |= (n->kind == IR_INSIDE || (n->kind == IR_INDEX && n->axis >= 0)) && n->ctx == c;
+        }
+        for (uint32_t i = 0; i < m->f->n_loads && m->f->kind == FORM_STENCIL; i++)
+            used |= m->f->loads[i].kind == LOAD_ONCE && m->f->loads[i].ctx == c;
+        if (used)
+            strb_addf(b,
+                      "    ar_index q%u[%d];\n    const bool inside%u = ar_ctx%u(p, i, q%u);\n"
+                      "    (void)inside%u;\n",
+                      c, ctx_rank(m, c), c, c, c, c);
+    }
+}
+
+void emit_nodes(struct emitter *m, uint32_t last)
+{
+    struct strb *b = &m->body;
+    for (uint32_t i = 0; i <= last; i++) {
+        strb_addf(b, "    const %s v%u = ", emit_type((enum dtype)m->k->nodes[i].dtype), i);
+        emit_value(m, i);
+        strb_add(b, ";\n");
+    }
+}
+
+void emit_point(struct emitter *m)
+{
+    const struct ir_kernel *k = m->k;
+    struct strb *b = &m->body;
+    bool stencil = m->f->kind == FORM_STENCIL;
+    const char *value = "ar_result";
+    const struct ir_output *out = k->outputs;
+    if (k->n_outputs == 1) {
+        strb_addf(b, "typedef %s ar_result;\n", emit_type(out->dtype));
+    } else {
+        strb_add(b, "struct ar_result {\n");
+        for (uint32_t i = 0; i < k->n_outputs; i++)
+            strb_addf(b, "    %s v%u;\n", emit_type(out[i].dtype), i);
+        strb_add(b, "};\n");
+    }
+    if (m->f->kind == FORM_REDUCE) { /* what is reduced is not always what comes out */
+        value = "ar_value";
+        strb_addf(b, "typedef %s ar_value;\n", emit_type((enum dtype)k->nodes[out->node].dtype));
+    }
+    strb_addf(b,
+              stencil ? "AR_FN %s ar_point(const ar_params &p, const ar_at &at, const "
+                        "ar_operands &o, int t, int r, int e)\n{\n"
+                      : "template <int E> AR_FN %s ar_point(const ar_params &p, const "
+                        "ar_at &at, const ar_operands<E> &o, int e)\n{\n",
+              value);
+    strb_add(b, "    ar_index i[AR_RANK];\n#pragma unroll\n"
+                "    for (int k = 0; k < AR_RANK; k++)\n        i[k] = at.i[k];\n"
+                "    i[AR_FAST] += e * AR_STEP;\n    (void)i;\n");
+    emit_used_contexts(m);
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        last = out[i].node > last ? out[i].node : last;
+    emit_nodes(m, last);
+    if (k->n_outputs == 1) {
+        strb_addf(b, "    return v%u;\n}\n", out->node);
+        return;
+    }
+    strb_add(b, "    ar_result all;\n");
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        strb_addf(b, "    all.v%u = v%u;\n", i, out[i].node);
+    strb_add(b, "    return all;\n}\n");
+}

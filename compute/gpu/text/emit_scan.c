@@ -1,0 +1,193 @@
+/* The form scan: what is accumulated in which types, and the memory through which blocks that share
+ * a row or a column speak to each other. */
+#include "compute/gpu/text/emit_int.h"
+
+#define MAX_LEVELS      4
+#define MULTIPROCESSORS 132
+#define SIMPLE_NODES    8 /* of an expression that leaves registers free */
+#define AHEAD_BYTES     (13 << 20)
+
+struct scan {
+    const char *state, *carry;
+    const char *none, *lift, *join;        /* of states */
+    const char *begin, *add, *merge, *end; /* of carries; the end of a carry c and a state s */
+    int size;                              /* of a carry, bytes */
+};
+
+#define RUNNING_END "c.sum + ((ar_ISFINITE_F64(c.sum) ? c.error : 0) + s)"
+#define RUNNING2_END                                                                               \
+    "ar_c128{c.re.sum + ((ar_ISFINITE_F64(c.re.sum) ? c.re.error : 0) + s.re), "                   \
+    "c.im.sum + ((ar_ISFINITE_F64(c.im.sum) ? c.im.error : 0) + s.im)}"
+#define COMPLEX_SUM "ar_c128{a.re + b.re, a.im + b.im}"
+
+static struct scan scan_of(enum reduce_op op, enum dtype t)
+{
+    bool prod = op == REDUCE_PROD;
+    switch (t) {
+    case DT_F32:
+        return prod ? (struct scan){"ar_f64", "ar_f64", "1",     "(ar_f64)x",       "a * b",
+                                    "1",      "c * s",  "a * b", "(ar_f32)(c * s)", 8}
+                    : (struct scan){"ar_f64", "ar_f64", "0",     "(ar_f64)x",       "a + b",
+                                    "0",      "c + s",  "a + b", "(ar_f32)(c + s)", 8};
+    case DT_F64:
+        return prod ? (struct scan){"ar_f64", "ar_f64", "1",     "x",     "a * b",
+                                    "1",      "c * s",  "a * b", "c * s", 8}
+                    : (struct scan){"ar_f64",
+                                    "ar_running",
+                                    "0",
+                                    "x",
+                                    "a + b",
+                                    "ar_running{0, 0}",
+                                    "ar_running_add(c, s)",
+                                    "ar_running_merge(a, b)",
+                                    RUNNING_END,
+                                    16};
+    case DT_C64:
+        return prod ? (struct scan){"ar_c128",
+                                    "ar_c128",
+                                    "ar_c128{1, 0}",
+                                    "ar_c128{x.re, x.im}",
+                                    "ar_MULTIPLY_C128(a, b)",
+                                    "ar_c128{1, 0}",
+                                    "ar_MULTIPLY_C128(c, s)",
+                                    "ar_MULTIPLY_C128(a, b)",
+                                    "ar_cast_C128_C64(ar_MULTIPLY_C128(c, s))",
+                                    16}
+                    : (struct scan){"ar_c128",
+                                    "ar_c128",
+                                    "ar_c128{0, 0}",
+                                    "ar_c128{x.re, x.im}",
+                                    COMPLEX_SUM,
+                                    "ar_c128{0, 0}",
+                                    "ar_c128{c.re + s.re, c.im + s.im}",
+                                    COMPLEX_SUM,
+                                    "ar_c64{(ar_f32)(c.re + s.re), (ar_f32)(c.im + s.im)}",
+                                    16};
+    case DT_C128:
+        return prod ? (struct scan){"ar_c128",
+                                    "ar_c128",
+                                    "ar_c128{1, 0}",
+                                    "x",
+                                    "ar_MULTIPLY_C128(a, b)",
+                                    "ar_c128{1, 0}",
+                                    "ar_MULTIPLY_C128(c, s)",
+                                    "ar_MULTIPLY_C128(a, b)",
+                                    "ar_MULTIPLY_C128(c, s)",
+                                    16}
+                    : (struct scan){"ar_c128",
+                                    "ar_running2",
+                                    "ar_c128{0, 0}",
+                                    "x",
+                                    COMPLEX_SUM,
+                                    "ar_running2{{0, 0}, {0, 0}}",
+                                    "ar_running2{ar_running_add(c.re, s.re), "
+                                    "ar_running_add(c.im, s.im)}",
+                                    "ar_running2{ar_running_merge(a.re, b.re), "
+                                    "ar_running_merge(a.im, b.im)}",
+                                    RUNNING2_END,
+                                    32};
+    case DT_U64:
+        return prod ? (struct scan){"ar_u64", "ar_u64", "1",     "x",     "a * b",
+                                    "1",      "c * s",  "a * b", "c * s", 8}
+                    : (struct scan){"ar_u64", "ar_u64", "0",     "x",     "a + b",
+                                    "0",      "c + s",  "a + b", "c + s", 8};
+    default:
+        break;
+    }
+    return prod ? (struct scan){"ar_u64", "ar_u64", "1",     "(ar_u64)x",       "a * b",
+                                "1",      "c * s",  "a * b", "(ar_i64)(c * s)", 8}
+                : (struct scan){"ar_u64", "ar_u64", "0",     "(ar_u64)x",       "a + b",
+                                "0",      "c + s",  "a + b", "(ar_i64)(c + s)", 8};
+}
+
+/* What totals there are: of the stretches, of groups of them, of groups of these, …, and the last a
+ * chain. Each takes twice its size (scan.cuh). */
+static void emit_mail(struct emitter *m, int radix, int levels, int size)
+{
+    const struct form *f = m->f;
+    int64_t count[MAX_LEVELS + 1], first[MAX_LEVELS + 1], n = f->stretches, all = 0;
+    for (int l = 0; l <= levels; l++, n = (n + radix - 1) / radix) {
+        count[l] = n;
+        first[l] = all;
+        all += n * f->lines;
+    }
+    emit_address(m, EMIT_SCRATCH, 0, "ar_u64 *", "mail");
+    emit_i64s(m, count, levels + 1, "count");
+    emit_i64s(m, first, levels + 1, "first");
+    emit_i64(m, all, "letters");
+    emit_i64(m, f->lines, "lines");
+    emit_i64(m, f->stretches, "stretches");
+    m->out->zeroed = m->out->scratch = all * (f->columns ? f->columns : f->threads) * 2 * size;
+}
+
+/* How many stretches sums are ahead of scans: measured, as many as keep what was read in the second
+ * cache; but half the blocks that are there at once, so that nobody waits. */
+static int64_t stretches_ahead(const struct emitter *m, int resident)
+{
+    const struct form *f = m->f;
+    int64_t bytes = 0, all = f->lines * f->stretches;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        bytes += (int64_t)dtype_size(m->k->inputs[f->loads[i].input].dtype);
+    bytes *= (int64_t)f->threads * f->unroll * f->elements;
+    int64_t ahead = bytes ? AHEAD_BYTES / bytes : all, least = MULTIPROCESSORS / 2 * resident;
+    ahead = ahead < least ? least : ahead;
+    return ahead < all ? ahead : all;
+}
+
+/* How the stretches of a line tell each other what they come to. */
+static void emit_split(struct emitter *m, int size, int resident)
+{
+    const struct form *f = m->f;
+    int radix = f->columns ? 32 : 8, levels = f->columns ? 3 : MAX_LEVELS;
+    strb_addf(&m->body, "#define AR_RADIX %d\n#define AR_LEVELS %d\n#define AR_WIDTH %d\n", radix,
+              levels, f->columns ? f->columns : f->threads);
+    emit_mail(m, radix, levels, size);
+    emit_i64(m, stretches_ahead(m, resident), "ahead");
+}
+
+/* Blocks that are to be on a multiprocessor at once: what registers there are for a thread. */
+static int resident_blocks(const struct emitter *m, int size)
+{
+    bool side_by_side = m->f->columns > 1 && m->k->n_nodes <= SIMPLE_NODES;
+    return size == 8 ? (side_by_side ? 6 : 4) : size == 16 ? 3 : 2;
+}
+
+void emit_scan(struct emitter *m)
+{
+    const struct form *f = m->f;
+    const struct ir_output *out = &m->k->outputs[0];
+    struct strb *b = &m->body;
+    struct scan s = scan_of(out->reduce, out->dtype);
+    int axis = __builtin_ctz(f->reduced_axes);
+    /* the parameters speak of the carry's type */
+    strb_addf(&m->types, "#include \"compute/kernels/forms/running.cuh\"\n%stypedef %s ar_carry;\n",
+              f->stretches > 1 ? "#include \"compute/kernels/forms/streamed.cuh\"\n" : "", s.carry);
+    const int resident = resident_blocks(m, s.size);
+    strb_addf(
+        b,
+        "#define AR_INNER %d\n#define AR_COLUMNS %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n"
+        "#define AR_TEAM %d\n#define AR_RESIDENT %d\n",
+        f->columns > 0, f->columns, f->stretches > 1, axis, f->lanes, resident);
+    emit_i64(m, f->kept, "kept");
+    emit_i64(m, f->shape[axis], "length");
+    emit_i64(m, f->stretch, "rows");
+    if (f->stretches > 1)
+        emit_split(m, s.size, resident);
+    emit_divisors(m);
+    emit_operands(m);
+    emit_fetch(m);
+    emit_point(m);
+    emit_put(m);
+    emit_unravel(m, "ar_kept", ((1u << (f->rank - 1)) * 2u - 1u) & ~f->reduced_axes);
+    strb_addf(b,
+              "typedef %s ar_state;\nstatic_assert(sizeof(ar_carry) == %d, \"of its mail\");\n"
+              "AR_FN ar_state ar_none(void)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_lift(ar_result x)\n{\n    return %s;\n}\n"
+              "AR_FN ar_state ar_join(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
+              "AR_FN ar_carry ar_begin(void)\n{\n    return %s;\n}\n"
+              "AR_FN ar_carry ar_carry_add(ar_carry c, ar_state s)\n{\n    return %s;\n}\n"
+              "AR_FN ar_carry ar_carry_merge(ar_carry a, ar_carry b)\n{\n    return %s;\n}\n"
+              "AR_FN ar_result ar_end(ar_carry c, ar_state s)\n{\n    return %s;\n}\n"
+              "#include \"compute/kernels/forms/scan.cuh\"\n",
+              s.state, s.size, s.none, s.lift, s.join, s.begin, s.add, s.merge, s.end);
+}

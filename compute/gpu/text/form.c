@@ -1,0 +1,558 @@
+/* Axes first: those of a kernel without contexts, or whose contexts are shifts of the iteration
+ * space itself, are put in the order of the memory and merged where every operand allows it; a
+ * kernel with other contexts keeps its axes and is walked point by point. Then the form: steps for
+ * a kernel of several, which has its own way of all this; of others, in this order: reduce, stencil
+ * where neighbours are read that lie well, tile where an operand runs across, rows, and flat, which
+ * is rows with one axis. */
+#include "compute/gpu/text/form_int.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VECTOR_BYTES   16
+#define MOST_BYTES     64 /* of one operand in a chunk */
+#define TILE_REGISTERS 64
+#define SHARED_BYTES   49152
+
+static bool is_shift(const struct ir_kernel *k, const struct ir_ctx *c)
+{
+    if (c->parent != 0 || c->rank != k->rank)
+        return false;
+    for (int a = 0; a < c->rank; a++) {
+        if (c->shape[a] != k->shape[a] || c->start[a] != 0)
+            return false;
+        if (k->shape[a] > 1 && (c->src[a] != a || c->step[a] != 1))
+            return false;
+    }
+    return true;
+}
+
+static bool reduces(const struct ir_kernel *k)
+{
+    return k->outputs[0].kind == OUT_REDUCE;
+}
+
+/* The strides that decide the order of the axes: the result's, or the largest operand's. */
+static const int64_t *leading_strides(const struct ir_kernel *k)
+{
+    if (!reduces(k) || k->n_inputs == 0)
+        return k->outputs[0].view.strides;
+    uint32_t best = UINT32_MAX;
+    int most = -1;
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        if (k->inputs[i].view.rank != k->rank || k->inputs[i].gathered)
+            continue;
+        int moving = 0;
+        for (int a = 0; a < k->rank; a++)
+            moving += k->inputs[i].view.strides[a] != 0;
+        if (moving > most) {
+            most = moving;
+            best = i;
+        }
+    }
+    return best == UINT32_MAX ? k->outputs[0].view.strides : k->inputs[best].view.strides;
+}
+
+static void order_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    const int64_t *lead = leading_strides(k);
+    z->n = 0;
+    for (int a = 0; a < k->rank; a++) {
+        if (k->shape[a] == 1 && !(z->fixed >> a & 1))
+            continue;
+        /* insertion keeps the kernel's order where nothing speaks against it; stride 0 stays put */
+        int at = z->n;
+        while (at > 0 && lead[a] != 0 && llabs(lead[z->order[at - 1]]) < llabs(lead[a]) &&
+               lead[z->order[at - 1]] != 0)
+            at--;
+        memmove(z->order + at + 1, z->order + at, sizeof *z->order * (size_t)(z->n - at));
+        z->order[at] = a;
+        z->n++;
+    }
+}
+
+static bool mergeable(const struct analysis *z, int outer, int inner)
+{
+    const struct ir_kernel *k = z->k;
+    if ((z->fixed >> outer & 1) || (z->fixed >> inner & 1))
+        return false;
+    int64_t n = k->shape[inner];
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (!k->inputs[i].gathered &&
+            k->inputs[i].view.strides[outer] != k->inputs[i].view.strides[inner] * n)
+            return false;
+    const struct ir_output *o = &k->outputs[0];
+    for (uint32_t i = 1; i < k->n_outputs; i++)
+        if (o[i].view.strides[outer] != o[i].view.strides[inner] * n)
+            return false;
+    if (o->kind != OUT_STORE && (o->axes >> outer & 1) != (o->axes >> inner & 1))
+        return false;
+    if (o->kind == OUT_REDUCE && reduce_is_arg(o->reduce) &&
+        ir_reduced_stride(k, outer) != ir_reduced_stride(k, inner) * n)
+        return false;
+    return o->view.strides[outer] == o->view.strides[inner] * n;
+}
+
+static void merge_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    for (int a = 0; a < MAX_RANK; a++)
+        f->axis[a] = -1;
+    for (int i = 0; i < z->n; i++) {
+        int a = z->order[i];
+        bool join = i > 0 && mergeable(z, z->order[i - 1], a);
+        int to = join ? f->rank - 1 : f->rank++;
+        f->shape[to] = join ? f->shape[to] * k->shape[a] : k->shape[a];
+        f->axis[a] = to;
+        for (uint32_t in = 0; in < k->n_inputs; in++)
+            f->strides[in][to] = k->inputs[in].gathered ? 0 : k->inputs[in].view.strides[a];
+        for (uint32_t c = 1; c < k->n_ctxs; c++)
+            f->offsets[c][to] = k->ctxs[c].offset[a];
+        for (uint32_t o = 0; o < k->n_outputs; o++)
+            f->out_strides[o][to] = k->outputs[o].view.strides[a];
+        if (k->outputs[0].kind != OUT_STORE && (k->outputs[0].axes >> a & 1))
+            f->reduced_axes |= 1u << to;
+    }
+    if (f->rank == 0) {
+        f->rank = 1;
+        f->shape[0] = 1;
+    }
+}
+
+/* Every axis as it is. */
+static void keep_axes(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    f->general = true;
+    f->rank = k->rank ? k->rank : 1;
+    f->shape[0] = 1;
+    for (int a = 0; a < k->rank; a++) {
+        f->shape[a] = k->shape[a];
+        f->axis[a] = a;
+        for (uint32_t o = 0; o < k->n_outputs; o++)
+            f->out_strides[o][a] = k->outputs[o].view.strides[a];
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        for (int a = 0; a < k->inputs[i].view.rank && !k->inputs[i].gathered; a++)
+            f->strides[i][a] = k->inputs[i].view.strides[a];
+    if (k->outputs[0].kind != OUT_STORE)
+        f->reduced_axes = k->outputs[0].axes;
+}
+
+static void arrange(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    bool shifts = true;
+    for (uint32_t c = 1; c < k->n_ctxs; c++) {
+        shifts = shifts && is_shift(k, &k->ctxs[c]);
+        for (int a = 0; shifts && a < k->rank; a++)
+            z->fixed |= (uint32_t)(k->ctxs[c].offset[a] != 0) << a;
+    }
+    for (uint32_t i = 0; i < k->n_nodes; i++)
+        if (k->nodes[i].kind == IR_INDEX && k->nodes[i].axis >= 0)
+            z->fixed |= 1u << k->nodes[i].axis;
+    if (!shifts) {
+        keep_axes(z);
+        return;
+    }
+    order_axes(z);
+    merge_axes(z);
+}
+
+/* --- widths --- */
+
+static void reach(const int64_t *shape, const int64_t *strides, int rank, int64_t *most)
+{
+    int64_t lo = 0, hi = 0;
+    for (int a = 0; a < rank; a++) {
+        int64_t span = strides[a] * (shape[a] - 1);
+        *(span < 0 ? &lo : &hi) += span;
+    }
+    if (-lo > *most)
+        *most = -lo;
+    if (hi > *most)
+        *most = hi;
+}
+
+static bool needs_wide(const struct ir_kernel *k)
+{
+    const int64_t limit = (1ll << 31) - (1ll << 20); /* room for the last step's surplus */
+    int64_t most = 1;
+    for (int a = 0; a < k->rank; a++)
+        if (__builtin_mul_overflow(most, k->shape[a], &most))
+            return true;
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        reach(k->shape, k->outputs[i].view.strides, k->rank, &most);
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (!k->inputs[i].gathered) /* whose numbers are 64 bits long anyway */
+            reach(k->inputs[i].view.shape, k->inputs[i].view.strides, k->inputs[i].view.rank,
+                  &most);
+    for (uint32_t i = 0; i < k->n_nodes; i++) { /* ghosts lie beyond the view */
+        if (k->nodes[i].kind != IR_LOAD || k->nodes[i].ctx == 0)
+            continue;
+        int64_t lo, hi, offset = k->inputs[k->nodes[i].input].view.offset;
+        ir_load_extent(k, i, &lo, &hi);
+        if (hi > lo && offset - lo > most)
+            most = offset - lo;
+        if (hi > lo && hi - offset > most)
+            most = hi - offset;
+    }
+    for (uint32_t c = 1; c < k->n_ctxs; c++)
+        for (int a = 0; a < k->ctxs[c].rank; a++) {
+            const struct ir_ctx *x = &k->ctxs[c];
+            int64_t far = llabs(x->offset[a]);
+            bool mirrors = x->mode == BOUNDARY_REFLECT || x->mode == BOUNDARY_SYMMETRIC;
+            if (far > limit)
+                return true;
+            int64_t span = (mirrors ? 2 : 1) * x->shape[a] + far; /* with ar_bounded's period */
+            if (span > most)
+                most = span;
+        }
+    return most >= limit;
+}
+
+/* Chunks of E elements along the fastest axis begin at multiples of `bytes`. */
+static bool aligned(const struct analysis *z, int64_t offset, const int64_t *strides, size_t size,
+                    int elements)
+{
+    const struct form *f = z->f;
+    int64_t bytes = (int64_t)size * elements;
+    if (bytes > VECTOR_BYTES)
+        bytes = VECTOR_BYTES;
+    if (strides[f->rank - 1] != 1 || offset * (int64_t)size % bytes != 0 || z->alignment % bytes)
+        return false;
+    for (int a = 0; a < f->rank - 1; a++) /* one of 1 element too: it may have ghosts */
+        if (strides[a] * (int64_t)size % bytes != 0)
+            return false;
+    return true;
+}
+
+bool form_input_aligned(const struct analysis *z, uint32_t input, int elements)
+{
+    const struct ir_input *in = &z->k->inputs[input];
+    return aligned(z, in->view.offset, z->f->strides[input], dtype_size(in->dtype), elements);
+}
+
+bool form_output_aligned(const struct analysis *z, int elements)
+{
+    for (uint32_t i = 0; i < z->k->n_outputs; i++) {
+        const struct ir_output *o = &z->k->outputs[i];
+        if (!aligned(z, o->view.offset, z->f->out_strides[i], dtype_size(o->dtype), elements))
+            return false;
+    }
+    return true;
+}
+
+int form_chunk_elements(const struct analysis *z, bool store)
+{
+    const struct form *f = z->f;
+    const struct ir_kernel *k = z->k;
+    int64_t nx = f->shape[f->rank - 1];
+    size_t smallest = 16, largest = 1;
+    if (f->general)
+        return 1;
+    for (uint32_t i = 0; i < k->n_outputs && store; i++) {
+        size_t size = dtype_size(k->outputs[i].dtype);
+        if (f->out_strides[i][f->rank - 1] != 1)
+            return 1;
+        smallest = size < smallest ? size : smallest;
+        largest = size > largest ? size : largest;
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        size_t size = dtype_size(k->inputs[i].dtype);
+        if (f->strides[i][f->rank - 1] != 1)
+            continue;
+        smallest = size < smallest ? size : smallest;
+        largest = size > largest ? size : largest;
+    }
+    int e = VECTOR_BYTES / (int)smallest;
+    while (e > 1 && (e * (int)largest > MOST_BYTES || (f->rank > 1 && nx % e) || nx < e ||
+                     (store && !form_output_aligned(z, e))))
+        e /= 2;
+    if (store || e == 1)
+        return e;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (f->strides[i][f->rank - 1] == 1 && form_input_aligned(z, i, e))
+            return e;
+    return 1;
+}
+
+static void choose_unroll(struct analysis *z)
+{
+    struct form *f = z->f;
+    int64_t bytes = 0;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        int64_t size = (int64_t)dtype_size(z->k->inputs[f->loads[i].input].dtype);
+        if (f->loads[i].kind != LOAD_ONCE)
+            bytes += size * f->elements;
+    }
+    /* measured: a vector an operand is enough on its way, in small blocks; single elements are not
+     */
+    f->unroll = 1;
+    if (f->elements == 1)
+        f->unroll = bytes <= VECTOR_BYTES ? 4 : 2;
+}
+
+/* --- forms --- */
+
+static bool list_loads(struct analysis *z)
+{
+    struct form *f = z->f;
+    f->loads = arena_alloc_array(z->arena, z->k->n_nodes + 1, sizeof *f->loads);
+    if (!f->loads)
+        return false;
+    for (uint32_t i = 0; i < z->k->n_nodes; i++) {
+        const struct ir_node *n = &z->k->nodes[i];
+        if (n->kind == IR_LOAD)
+            f->loads[f->n_loads++] =
+                (struct form_load){.node = i, .input = n->input, .ctx = n->ctx};
+    }
+    return true;
+}
+
+void form_classify(struct analysis *z)
+{
+    struct form *f = z->f;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        struct form_load *l = &f->loads[i];
+        bool still = l->ctx == 0 || (!f->general && f->offsets[l->ctx][f->rank - 1] == 0);
+        l->kind = LOAD_EACH;
+        if (f->general || !still)
+            continue;
+        if (f->strides[l->input][f->rank - 1] == 0 || f->shape[f->rank - 1] == 1)
+            l->kind = LOAD_ONCE;
+        else if (form_input_aligned(z, l->input, f->elements))
+            l->kind = LOAD_VECTOR;
+    }
+}
+
+unsigned form_blocks(int64_t n, int64_t each)
+{
+    return (unsigned)((n + each - 1) / each);
+}
+
+/* Whether nothing but the result could be moved by vectors, of a kernel that gathers. */
+static bool gathers_only(const struct analysis *z)
+{
+    bool gathers = false;
+    for (uint32_t i = 0; i < z->k->n_inputs; i++)
+        gathers |= z->k->inputs[i].gathered;
+    for (uint32_t i = 0; i < z->f->n_loads && gathers; i++)
+        gathers = z->f->loads[i].kind != LOAD_VECTOR;
+    return gathers;
+}
+
+static void make_rows(struct analysis *z)
+{
+    struct form *f = z->f;
+    int64_t outer = 1, nx = f->shape[f->rank - 1];
+    f->kind = f->rank == 1 && !f->general ? FORM_FLAT : FORM_ROWS;
+    f->elements = form_chunk_elements(z, true);
+    form_classify(z);
+    choose_unroll(z);
+    if (gathers_only(z)) { /* measured: neighbours in neighbouring lanes, two on their way */
+        f->elements = 1;
+        f->unroll = 2;
+        form_classify(z);
+    }
+    f->out_vector = f->elements > 1;
+    f->threads = FORM_BLOCK / 2;
+    for (int a = 0; a < f->rank - 1; a++)
+        outer *= f->shape[a];
+    f->chunks = outer * (nx / f->elements);
+    f->tail = f->rank == 1 ? nx % f->elements : 0;
+    int64_t chunks = (int64_t)f->threads * f->unroll, blocks = (f->chunks + chunks - 1) / chunks;
+    f->grid[0] = (unsigned)(blocks ? blocks : 1);
+    f->grid[1] = f->grid[2] = 1;
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+}
+
+/* The axis that most operands run along, if it is another than the result's. */
+static int crossing_axis(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int votes[MAX_RANK] = {0}, best = -1, x = f->rank - 1;
+    for (uint32_t i = 0; i < z->k->n_outputs; i++)
+        if (f->out_strides[i][x] != 1)
+            return -1;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        const int64_t *s = f->strides[f->loads[i].input];
+        if (s[x] == 0 || s[x] == 1)
+            continue;
+        for (int a = 0; a < x; a++)
+            if (s[a] == 1 && f->shape[a] >= 16)
+                votes[a]++;
+    }
+    for (int a = 0; a < x; a++)
+        if (votes[a] && (best < 0 || votes[a] > votes[best]))
+            best = a;
+    return f->shape[x] >= 16 ? best : -1;
+}
+
+/* What the operands of a chunk take until it is computed. */
+static int tile_registers(const struct analysis *z)
+{
+    int words = 0;
+    for (uint32_t i = 0; i < z->f->n_loads; i++)
+        words += ((int)dtype_size(z->k->inputs[z->f->loads[i].input].dtype) + 3) / 4;
+    return words * z->f->elements;
+}
+
+/* Whether an operand can be read by vectors of `elements` along axis y. */
+static bool turned_aligned(const struct analysis *z, uint32_t input, int y, int elements)
+{
+    const struct form *f = z->f;
+    const struct ir_input *in = &z->k->inputs[input];
+    int64_t size = (int64_t)dtype_size(in->dtype), bytes = size * elements;
+    if (bytes > VECTOR_BYTES)
+        bytes = VECTOR_BYTES;
+    if (f->shape[y] % elements || in->view.offset * size % bytes || z->alignment % bytes)
+        return false;
+    for (int a = 0; a < f->rank; a++)
+        if (a != y && f->shape[a] > 1 && f->strides[input][a] * size % bytes)
+            return false;
+    return true;
+}
+
+static bool runs_across(const struct form *f, const struct form_load *l, int y)
+{
+    const int64_t *s = f->strides[l->input];
+    return s[f->rank - 1] != 0 && s[f->rank - 1] != 1 && s[y] == 1;
+}
+
+/* An array is read along both axes, as in a + transpose(a). */
+static bool reads_both_ways(const struct analysis *z, int y)
+{
+    const struct form *f = z->f;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        for (uint32_t j = 0; j < f->n_loads; j++)
+            if (runs_across(f, &f->loads[i], y) && !runs_across(f, &f->loads[j], y) &&
+                z->k->inputs[f->loads[i].input].slot == z->k->inputs[f->loads[j].input].slot)
+                return true;
+    return false;
+}
+
+/* Measured (H200, float32 and float64): small blocks where vectors are moved; where they are not,
+ * large ones, and 8 elements on their way. */
+static bool try_tile(struct analysis *z)
+{
+    struct form *f = z->f;
+    int y = crossing_axis(z), x = f->rank - 1;
+    if (y < 0)
+        return false;
+    size_t bytes = 0;
+    f->elements = form_chunk_elements(z, true);
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (runs_across(f, &f->loads[i], y)) {
+            bytes += dtype_size(z->k->inputs[f->loads[i].input].dtype);
+            while (f->elements > 1 && !turned_aligned(z, f->loads[i].input, y, f->elements))
+                f->elements /= 2;
+        }
+    form_classify(z);
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (runs_across(f, &f->loads[i], y))
+            f->loads[i].kind = LOAD_TURNED;
+    f->tile = bytes * 64 * 65 <= SHARED_BYTES / 2 ? 64 : 32;
+    if (bytes * 32 * 33 > SHARED_BYTES)
+        return false;
+    if (f->elements > 4 && f->tile == 32)
+        f->elements = 4; /* a block has no more threads than chunks */
+    f->kind = FORM_TILE;
+    f->turned_axis = y;
+    f->paired = reads_both_ways(z, y);
+    f->out_vector = f->elements > 1;
+    f->threads = f->elements > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
+    int chunks = f->tile * f->tile / f->threads / f->elements;
+    f->unroll = 1;
+    while (f->unroll < chunks && f->unroll < 8 &&
+           f->unroll * 2 * tile_registers(z) <= TILE_REGISTERS)
+        f->unroll *= 2;
+    int64_t tiles = (f->shape[x] + f->tile - 1) / f->tile * ((f->shape[y] + f->tile - 1) / f->tile);
+    for (int a = 0; a < x; a++)
+        tiles *= a == y ? 1 : f->shape[a];
+    if (tiles >= 1ll << 31)
+        return false;
+    f->grid[0] = (unsigned)tiles;
+    f->grid[1] = f->grid[2] = 1;
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+    return true;
+}
+
+bool form_begin(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f = arena_alloc(z->arena, sizeof *f);
+    if (!f)
+        return false;
+    f->strides = arena_alloc_array(z->arena, k->n_inputs + 1, sizeof *f->strides);
+    f->offsets = arena_alloc_array(z->arena, k->n_ctxs + 1, sizeof *f->offsets);
+    f->out_strides = arena_alloc_array(z->arena, k->n_outputs, sizeof *f->out_strides);
+    f->wide = needs_wide(k);
+    f->step = 1;
+    f->threads = FORM_BLOCK;
+    return f->strides && f->offsets && f->out_strides && list_loads(z);
+}
+
+#ifndef NDEBUG
+/* What every GPU takes, in whole warps, which exchange values. */
+static bool can_be_launched(const struct form *f)
+{
+    const unsigned *g = f->grid, threads = f->block[0] * f->block[1];
+    return g[0] > 0 && g[0] <= INT32_MAX && g[1] > 0 && g[1] <= FORM_GRID && g[2] > 0 &&
+           g[2] <= FORM_GRID && threads > 0 && threads <= (unsigned)f->threads &&
+           f->block[0] % 32 == 0;
+}
+#endif
+
+struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+{
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    if (!form_begin(&z))
+        return NULL;
+    struct form *f = z.f;
+    if (k->steps > 1) {
+        const char *why = form_make_steps(&z);
+        assert(!why || !*why);
+        assert(why || can_be_launched(f));
+        return why ? NULL : f;
+    }
+    arrange(&z);
+    bool near = false;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        near |= f->loads[i].ctx != 0;
+    if (reduces(k))
+        form_make_reduce(&z);
+    else if (k->outputs[0].kind == OUT_SCAN && f->reduced_axes)
+        form_make_scan(&z);
+    else if (!(near && form_try_stencil(&z)) && !(!near && !f->general && try_tile(&z)))
+        make_rows(&z);
+    assert(can_be_launched(f));
+    return f;
+}
+
+const char *form_name(const struct form *f)
+{
+    switch (f->kind) {
+    case FORM_FLAT:
+        return "flat";
+    case FORM_ROWS:
+        return "rows";
+    case FORM_TILE:
+        return "tile";
+    case FORM_STENCIL:
+        return "stencil";
+    case FORM_STEPS:
+        return "steps";
+    case FORM_SCAN:
+        return f->inner ? "scan-inner" : "scan-outer";
+    case FORM_REDUCE:
+        break;
+    }
+    return !f->inner ? "reduce-outer" : f->kept == 1 ? "reduce-all" : "reduce-inner";
+}

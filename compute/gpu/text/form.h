@@ -1,0 +1,131 @@
+/* How a kernel is walked on a GPU: which axes remain once those that can be are merged, which of
+ * the kernel forms of compute/kernels fits, how each operand is read, how the work is cut into
+ * blocks.
+ *
+ * Called by emit.c (and tests). Pure; arena memory. */
+#ifndef ARRAYD_CUDA_FORM_H
+#define ARRAYD_CUDA_FORM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "compute/base/arena.h"
+#include "compute/ir/ir.h"
+
+#define FORM_BLOCK    256   /* threads of a block, at most; twice that for REDUCE */
+#define FORM_GRID     65535 /* blocks along a grid's second and third axis, at most */
+#define FORM_COUNTERS 2048  /* REDUCE: groups of blocks that share outputs, at most */
+
+enum form_kind {
+    FORM_FLAT,
+    FORM_ROWS,
+    FORM_TILE,
+    FORM_STENCIL,
+    FORM_STEPS,
+    FORM_REDUCE,
+    FORM_SCAN
+};
+
+enum load_kind {
+    LOAD_VECTOR, /* a chunk's elements lie together, aligned */
+    LOAD_ONCE,   /* one element for the whole chunk */
+    LOAD_EACH,   /* one by one */
+    LOAD_TURNED, /* FORM_TILE: through shared memory */
+    LOAD_NEAR    /* FORM_STENCIL, FORM_STEPS: from the thread's rows */
+};
+
+struct form_load {
+    uint32_t node, input, ctx;
+    enum load_kind kind;
+    uint32_t near;  /* LOAD_NEAR: which rows; FORM_STEPS: which field */
+    int8_t step[3]; /* LOAD_NEAR: offset along z, y, x */
+    bool self;      /* FORM_STEPS: outside, along any axis, the point itself is meant */
+};
+
+/* LOAD_NEAR: an operand's rows under one boundary mode, and how far its points look. */
+struct form_near {
+    uint32_t input;
+    enum boundary_mode mode;
+    int reach[3];
+};
+
+/* FORM_STEPS: an input that an output feeds from step to step, and what is read beyond its edges
+ * along z, y, x. */
+struct form_field {
+    uint32_t input, output;
+    struct form_edge {
+        int reach;               /* 0 or 1 */
+        enum boundary_mode mode; /* CLAMP, WRAP, REFLECT */
+        bool any;                /* what is read there is replaced */
+    } edge[3];
+};
+
+struct form {
+    enum form_kind kind;
+    bool general; /* contexts are arbitrary chains: nothing is merged, axes are the kernel's own */
+    bool wide;    /* 64-bit indices */
+    int rank;     /* ≥ 1 */
+    int64_t shape[MAX_RANK];
+    int axis[MAX_RANK];           /* by the kernel's axis: where it went, −1 where it is gone */
+    int64_t (*strides)[MAX_RANK]; /* by input, over the merged axes (general: its context's); 0
+                                     where it is gathered */
+    int64_t (*offsets)[MAX_RANK]; /* by context, over the merged axes (not general) */
+    int64_t (*out_strides)[MAX_RANK]; /* by output */
+    bool out_vector;                  /* results are stored by vectors */
+    int elements;                     /* of a chunk */
+    int unroll;                       /* chunks of a thread */
+    struct form_load *loads;
+    uint32_t n_loads;
+
+    int64_t chunks, tail; /* FLAT, ROWS */
+
+    int turned_axis; /* TILE */
+    int tile;        /* TILE: extent */
+    bool paired;     /* TILE: an array is read both ways; tiles are in an order for it */
+
+    struct form_near *nears; /* STENCIL */
+    uint32_t n_nears;
+    int planes, rows; /* STENCIL, STEPS: of a thread */
+    int step;  /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
+    int batch; /* STENCIL: axes before z, y, x, of which there are rank − batch */
+
+    /* REDUCE, and of SCAN, whose axis is as if reduced */
+    uint32_t reduced_axes; /* bits over the merged axes */
+    bool inner;            /* the fastest axis is reduced */
+    int lanes;             /* SCAN: warps of a row; STEPS: threads of one */
+    int64_t kept, reduced; /* chunks; SCAN: rows, or chunks of columns */
+    int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
+    int state_size;        /* REDUCE: bytes, at most */
+    int resident;          /* REDUCE: blocks of a multiprocessor, at least */
+    int64_t stretch;       /* SCAN: rows of one */
+    int64_t lines;         /* SCAN: rows or blocks of columns that are cut */
+    int columns; /* SCAN: side by side in a warp's lanes: 1, a row; 0: each is a thread's */
+
+    struct form_field *fields; /* STEPS */
+    uint32_t n_fields;
+    int steps;
+    bool wraps[3];          /* STEPS: along z, y, x */
+    int halo, piece, ahead; /* STEPS: columns on either side; elements copied at once; rows on
+                               their way, and one */
+    int at_once;            /* STEPS: blocks of a multiprocessor */
+    int64_t part;           /* STEPS: rows of a warp, planes of a block */
+    int64_t shared;         /* bytes of shared memory that a block is launched with */
+
+    int threads; /* AR_BLOCK: of a block, at most */
+    unsigned grid[3], block[2];
+};
+
+/* NULL without memory. `slot_alignment`: of every slot's address, in bytes. The kernel has points
+ * (for a reduction: outputs); one of several steps is such as form_steps() finds possible. */
+struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_alignment)
+    __attribute__((warn_unused_result));
+
+/* How many steps of the kernel are best made in one pass over memory (backend.h's steps()) by
+ * blocks that have so much shared memory at most, in bytes; 1, and *ret_why "", without memory. */
+uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                    int64_t shared, const char **ret_why);
+
+const char *
+form_name(const struct form *f); /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
+
+#endif

@@ -1,0 +1,146 @@
+/* The form reduce (kernels/forms/reduce.cuh): how many threads share an output, how many blocks,
+ * and how much a thread has on its way.
+ *
+ * Measured (H200, float32): memory is read at its speed where each multiprocessor has 64 to 128 KB
+ * on their way, and blocks that last long fill all multiprocessors evenly. Large steps of few
+ * threads do better than small ones of many. */
+#include "compute/gpu/text/form_int.h"
+
+#define PROCESSORS    132
+#define RESIDENT      1024 /* threads of a multiprocessor */
+#define BLOCK         128  /* threads; more where a row takes more lanes */
+#define MOST_LANES    512  /* of a row */
+#define SHARED_BYTES  49152
+#define LEAST_STRETCH 8   /* chunks of a lane */
+#define MOST_COPIES   192 /* of additions, roughly, in a loop */
+
+/* Bytes of a reduction's state (emit_reduce.c), at most. */
+static int state_size(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    enum dtype t = (enum dtype)k->nodes[o->node].dtype;
+    bool sum = o->reduce == REDUCE_SUM || o->reduce == REDUCE_MEAN;
+    if (o->reduce == REDUCE_VAR)
+        return 24;
+    if (sum && t == DT_C128)
+        return 32;
+    if (reduce_is_arg(o->reduce) || dtype_is_complex(t) || (sum && t == DT_F64) ||
+        (o->reduce == REDUCE_PROD && dtype_is_real_float(t)))
+        return 16;
+    return 8;
+}
+
+/* What an element's value costs, in additions. */
+static int cost(const struct ir_kernel *k)
+{
+    int sum = 1;
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        sum += n->kind == IR_OP ? (int)op_cost(n->op, (enum dtype)n->dtype) : 1;
+    }
+    return sum;
+}
+
+/* `bytes`: of a chunk's operands. */
+static int unroll(const struct analysis *z, int bytes, int most)
+{
+    const struct form *f = z->f;
+    int n = f->inner ? 8 : 4;
+    while (n > 1 &&
+           (bytes * n > most || n * f->elements > 32 || n * f->elements * cost(z->k) > MOST_COPIES))
+        n /= 2;
+    return n;
+}
+
+static int chunk_bytes(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int bytes = 0;
+    for (uint32_t i = 0; i < f->n_loads; i++)
+        if (f->loads[i].kind != LOAD_ONCE)
+            bytes += f->elements * (int)dtype_size(z->k->inputs[f->loads[i].input].dtype);
+    return bytes;
+}
+
+static int64_t across(const struct form *f)
+{
+    int64_t width = f->threads / f->lanes;
+    return (f->kept + width - 1) / width;
+}
+
+/* As many lanes as each have a whole step at least. */
+static void rows(struct analysis *z)
+{
+    struct form *f = z->f;
+    f->unroll = unroll(z, chunk_bytes(z), 256);
+    f->lanes = 8;
+    while (f->lanes < MOST_LANES && f->lanes * 2 * f->unroll <= f->reduced)
+        f->lanes *= 2;
+    f->threads = f->lanes < BLOCK ? BLOCK : f->lanes;
+    while (f->threads < MOST_LANES && across(f) >= INT32_MAX)
+        f->threads *= 2; /* a grid has no more blocks than that */
+}
+
+/* Few lanes, each of which has many rows; more where that leaves multiprocessors idle: `resident`
+ * blocks at a time. */
+static void columns(struct analysis *z, int64_t resident)
+{
+    struct form *f = z->f;
+    f->unroll = unroll(z, chunk_bytes(z), 64);
+    f->threads = BLOCK;
+    f->lanes = 2;
+    if (across(f) * 2 <= resident) {
+        /* blocks share outputs: a lane joins eight states of others at most */
+        while (f->lanes < f->threads && f->lanes < f->reduced &&
+               resident / across(f) > 8 * f->lanes)
+            f->lanes *= 2;
+        return;
+    }
+    for (int lanes = 2; lanes <= 16; lanes *= 2) {
+        f->lanes = lanes;
+        int64_t n = across(f), waves = (n + resident - 1) / resident;
+        if (10 * n >= 9 * waves * resident)
+            return;
+    }
+    f->lanes = 8;
+}
+
+void form_make_reduce(struct analysis *z)
+{
+    struct form *f = z->f;
+    int x = f->rank - 1;
+    f->kind = FORM_REDUCE;
+    f->inner = f->reduced_axes >> x & 1;
+    f->elements = form_chunk_elements(z, false);
+    if (!f->general && f->shape[x] % f->elements)
+        f->elements = 1;
+    f->state_size = state_size(z->k);
+    while (!f->inner && f->elements > 1 && BLOCK / 2 * f->elements * f->state_size > SHARED_BYTES)
+        f->elements /= 2; /* half of a block's states pass through shared memory */
+    form_classify(z);
+    f->kept = f->reduced = 1;
+    for (int a = 0; a <= x; a++) {
+        int64_t n = a == x ? f->shape[a] / f->elements : f->shape[a];
+        *(f->reduced_axes >> a & 1 ? &f->reduced : &f->kept) *= n;
+    }
+    /* 64 registers a thread do for all it has to keep */
+    const bool light = f->elements * f->state_size <= 96 && chunk_bytes(z) <= 16 && cost(z->k) <= 8;
+    const int threads = light ? RESIDENT : RESIDENT / 2;
+    if (f->inner)
+        rows(z);
+    else
+        columns(z, PROCESSORS * threads / BLOCK);
+    f->resident = threads / f->threads;
+    f->stretches = PROCESSORS * f->resident / across(f);
+    int64_t most = f->reduced / (LEAST_STRETCH * f->lanes);
+    if (f->stretches > most)
+        f->stretches = most;
+    if (f->stretches < 1 || across(f) > FORM_COUNTERS)
+        f->stretches = 1;
+    f->wide |= f->reduced + f->stretches * f->lanes * f->unroll > INT32_MAX; /* a step further */
+    f->grid[0] = (unsigned)across(f);
+    f->grid[1] = (unsigned)f->stretches;
+    f->grid[2] = 1;
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+}

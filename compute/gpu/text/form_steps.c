@@ -1,0 +1,539 @@
+/* The form steps: whether several steps of a kernel can be made in one pass over memory, how many
+ * pay, and how the work is cut.
+ *
+ * What a step reads of a field (an input that an output feeds) may be one element away along each
+ * axis: a warp computes a few rows and columns more than it stores, and the levels between memory
+ * and memory stay in registers. What does not change from step to step is read again by each. The
+ * axes are the kernel's own.
+ *
+ * How many: more steps take fewer passes over memory until arithmetic, which they do not save,
+ * takes as long, or registers end. */
+#include "compute/gpu/text/form_int.h"
+
+#include <stdlib.h>
+
+#define MOST_STEPS 8
+#define MOST_ROWS  5 /* of a thread in three dimensions */
+#define WARP       32
+#define QUEUE      4   /* rows of a field on their way, at least one */
+#define PLANES     2   /* planes likewise */
+#define REGISTERS  245 /* that may be asked for, of 255 */
+#define UNROLLED   200 /* registers likewise, and instructions, of a loop of three rounds */
+#define LOOP       3000
+
+/* An H200, in cycles: others are alike enough for choices between few. */
+#define PROCESSORS   132
+#define MEMORY_RATE  1730.0 /* bytes a cycle, by many who read a little twice */
+#define CACHE_RATE   4400.0
+#define CACHE_BYTES  (40 << 20)
+#define LAUNCH       3300.0
+#define SHARED_BYTES 49152  /* of a block, unasked */
+#define SHARED_MOST  166912 /* of a block that asks, on most GPUs of compute capability 8.0 on */
+
+static const char not_all_fed[] = "not every result is read back by the next step",
+                  other_layout[] = "a field does not lie as its next step does",
+                  too_far[] = "a field is read more than 1 element away",
+                  odd_edge[] = "a field is read beyond its edge in two ways",
+                  ghosts[] = "a field is read beyond its edge, where its ghosts are",
+                  chains[] = "a field is read through a shift of a shift, a slice or a permutation",
+                  other_moves[] = "an array that does not change is read beside its place",
+                  gathers[] = "a field is gathered from",
+                  other_view[] = "a field is read in two layouts",
+                  odd_rank[] = "arrays have more than 3 axes, or none",
+                  diagonal[] = "a field is read diagonally",
+                  small[] = "an axis along which is mirrored has 1 element",
+                  indices[] = "the index is asked for behind a shift",
+                  too_dear[] = "arithmetic takes longer than memory already",
+                  no_shared[] = "this GPU has too little shared memory for more",
+                  most[] = "a pass makes so many at most",
+                  too_long[] = "the middle axis is too long for a grid of blocks",
+                  no_registers[] = "so many fields do not fit registers";
+
+static struct form_field *field_of(const struct form *f, uint32_t input)
+{
+    for (uint32_t i = 0; i < f->n_fields; i++)
+        if (f->fields[i].input == input)
+            return &f->fields[i];
+    return NULL;
+}
+
+/* --- whether --- */
+
+/* What is no field, but the memory of one, would not be what the last step made. */
+static const char *check_others(const struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        for (uint32_t j = 0; j < z->f->n_fields && !field_of(z->f, i); j++)
+            if (k->inputs[i].slot == k->inputs[z->f->fields[j].input].slot)
+                return k->inputs[i].gathered ? gathers : other_view;
+    return NULL;
+}
+
+static const char *list_fields(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        if (o->kind != OUT_STORE || o->feeds == 0 || field_of(f, o->feeds - 1))
+            return not_all_fed;
+        const struct ir_input *in = &k->inputs[o->feeds - 1];
+        if (in->gathered || in->dtype != o->dtype || in->view.rank != k->rank ||
+            dtype_size(in->dtype) > 8)
+            return other_layout;
+        for (int a = 0; a < k->rank; a++)
+            if (in->view.strides[a] != o->view.strides[a] && k->shape[a] > 1)
+                return other_layout;
+        if (o->view.strides[k->rank - 1] != 1)
+            return other_layout;
+        f->fields[f->n_fields++] = (struct form_field){.input = o->feeds - 1, .output = i};
+    }
+    return NULL;
+}
+
+static const char *check_ctx(const struct ir_kernel *k, const struct ir_ctx *c)
+{
+    if (c->parent != 0 || c->rank != k->rank)
+        return chains;
+    if (c->mode == BOUNDARY_GHOST)
+        return ghosts;
+    for (int a = 0; a < k->rank; a++) {
+        if (c->shape[a] != k->shape[a] || c->start[a] != 0)
+            return chains;
+        if (k->shape[a] > 1 && (c->src[a] != a || c->step[a] != 1))
+            return chains;
+        if (llabs(c->offset[a]) > 1)
+            return too_far;
+    }
+    return NULL;
+}
+
+/* One way at an edge for all of a field; what is replaced afterwards is content with any. */
+static bool join_mode(struct form_edge *e, enum boundary_mode mode)
+{
+    bool any = mode == BOUNDARY_CONSTANT || mode == BOUNDARY_SELF;
+    if (mode == BOUNDARY_SYMMETRIC)
+        mode = BOUNDARY_CLAMP;
+    if (!e->reach || (e->any && e->mode != BOUNDARY_WRAP && mode != BOUNDARY_WRAP)) {
+        e->mode = any ? BOUNDARY_CLAMP : mode;
+        e->any = any;
+        e->reach = 1;
+        return true;
+    }
+    return e->mode == mode || (any && e->mode != BOUNDARY_WRAP);
+}
+
+static const char *add_load(struct analysis *z, struct form_load *l)
+{
+    const struct ir_kernel *k = z->k;
+    struct form_field *field = field_of(z->f, l->input);
+    const struct ir_ctx *c = &k->ctxs[l->ctx];
+    if (!field && l->ctx != 0)
+        return other_moves;
+    if (!field)
+        return NULL;
+    l->kind = LOAD_NEAR;
+    l->near = (uint32_t)(field - z->f->fields);
+    const char *why = l->ctx ? check_ctx(k, c) : NULL;
+    if (why || !l->ctx)
+        return why;
+    int moved = 0;
+    for (int a = 0; a < k->rank; a++)
+        moved += c->offset[a] != 0;
+    if (moved > 1 && k->rank == 3)
+        return diagonal;
+    l->self = c->mode == BOUNDARY_SELF && moved > 1;
+    for (int a = 0; a < k->rank; a++) {
+        int place = a + 3 - k->rank;
+        if (c->offset[a] == 0)
+            continue;
+        l->step[place] = (int8_t)c->offset[a];
+        if (c->mode == BOUNDARY_REFLECT && k->shape[a] == 1)
+            return small;
+        enum boundary_mode mode = c->mode == BOUNDARY_SELF && moved == 1 ? BOUNDARY_CLAMP : c->mode;
+        if (!join_mode(&field->edge[place], mode))
+            return odd_edge;
+    }
+    return NULL;
+}
+
+/* An axis wraps for all that is read along it, or for nothing. */
+static const char *join_axes(struct analysis *z)
+{
+    struct form *f = z->f;
+    for (int place = 0; place < 3; place++)
+        for (int wraps = 1; wraps >= 0; wraps--)
+            for (uint32_t i = 0; i < f->n_fields; i++) {
+                const struct form_edge *e = &f->fields[i].edge[place];
+                if (!e->reach || (e->mode == BOUNDARY_WRAP) != wraps)
+                    continue;
+                if (wraps)
+                    f->wraps[place] = true;
+                else if (f->wraps[place])
+                    return odd_edge;
+            }
+    return NULL;
+}
+
+static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
+{
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        if (n->kind == IR_INDEX && n->axis >= 0 && n->ctx != 0)
+            return indices;
+        const char *why = n->kind == IR_INSIDE ? check_ctx(k, &k->ctxs[n->ctx]) : NULL;
+        if (why)
+            return why;
+        for (int a = 0; n->kind == IR_INSIDE && a < k->rank; a++)
+            if (k->ctxs[n->ctx].offset[a] && f->wraps[a + 3 - k->rank])
+                return odd_edge;
+    }
+    return NULL;
+}
+
+static const char *refusal(struct analysis *z)
+{
+    struct form *f = z->f;
+    if (z->k->rank < 1 || z->k->rank > 3)
+        return odd_rank;
+    const char *why = list_fields(z);
+    if (!why)
+        why = check_others(z);
+    for (uint32_t i = 0; !why && i < f->n_loads; i++)
+        why = add_load(z, &f->loads[i]);
+    if (!why)
+        why = join_axes(z);
+    return why ? why : check_nodes(z->k, f);
+}
+
+/* --- how many, how wide --- */
+
+/* Instructions a point and step, nearly; bytes a pass. */
+struct weight {
+    double work, bytes;
+};
+
+static struct weight weigh(const struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct weight w = {.work = 1};
+    for (uint32_t i = 0; i < k->n_nodes; i++) {
+        const struct ir_node *n = &k->nodes[i];
+        if (n->kind == IR_OP)
+            w.work += op_cost((enum op)n->op, (enum dtype)n->src) *
+                      (dtype_size((enum dtype)n->src) > 4 ? 2 : 1);
+        else if (n->kind == IR_CAST || n->kind == IR_SELECT)
+            w.work += 1;
+        else if (n->kind == IR_RANDOM || n->kind == IR_GATHER || n->kind == IR_TABLE)
+            w.work += 16;
+        else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
+            w.work += 2;
+    }
+    for (uint32_t i = 0; i < z->f->n_fields; i++)
+        w.bytes += 2 * (double)dtype_size(k->inputs[z->f->fields[i].input].dtype);
+    for (int a = 0; a < k->rank; a++)
+        w.bytes *= (double)k->shape[a];
+    return w;
+}
+
+/* Registers of a thread that has `rows` of so many elements; measured in two dimensions, in three
+ * what it cannot do without. */
+static int registers(const struct analysis *z, int steps, int elements, int rows)
+{
+    const struct form *f = z->f;
+    bool deep = f->rank == 3;
+    int n = deep ? 40 : 20;
+    if (f->rank == 1)
+        steps = 2; /* one level, and what it becomes */
+    for (uint32_t i = 0; i < f->n_fields; i++) {
+        const struct form_field *d = &f->fields[i];
+        int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
+        int kept = d->edge[3 - f->rank].reach ? 2 : 1;
+        int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
+                       : steps * ((kept + 1) * elements + (d->edge[2].reach ? 3 : 0));
+        n += words * own + (words > 1 ? 10 : 0);
+    }
+    return n;
+}
+
+static int64_t spans(int64_t n, bool wraps, int width, int halo)
+{
+    int64_t own = width - 2 * halo;
+    if (wraps)
+        return (n + own - 1) / own;
+    return n <= width ? 1 : 1 + (n - width + own - 1) / own;
+}
+
+/* Elements that are copied at once: rows begin at multiples of them, in all fields, and a copy's
+ * bytes, 16 at most, at multiples of these. */
+static int piece_of(const struct analysis *z, int elements)
+{
+    const struct ir_kernel *k = z->k;
+    int piece = elements;
+    for (; piece > 1; piece /= 2) {
+        bool fits = k->shape[k->rank - 1] % piece == 0;
+        for (uint32_t i = 0; i < z->f->n_fields && fits; i++) {
+            const struct form_field *d = &z->f->fields[i];
+            int64_t bytes = (int64_t)dtype_size(k->inputs[d->input].dtype) * piece;
+            const struct view *in = &k->inputs[d->input].view, *out = &k->outputs[d->output].view;
+            fits = bytes <= 16 && z->alignment % bytes == 0 && in->offset % piece == 0 &&
+                   out->offset % piece == 0;
+            for (int a = 0; a < k->rank - 1 && fits; a++)
+                fits = in->strides[a] % piece == 0 || k->shape[a] == 1;
+        }
+        if (fits)
+            break;
+    }
+    return piece;
+}
+
+static int64_t shared_bytes(const struct analysis *z)
+{
+    const struct form *f = z->f;
+    int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
+    int64_t bytes = f->rank == 3 ? 16 : 0; /* for waiting */
+    for (uint32_t i = 0; i < f->n_fields; i++) {
+        int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
+        if (f->rank < 3)
+            bytes += (f->ahead + 1) * width * size * (f->threads / WARP);
+        else
+            bytes += size * width * groups *
+                     (f->ahead * f->rows + (f->fields[i].edge[1].reach ? 4 * f->steps : 0));
+    }
+    return bytes;
+}
+
+/* Instructions of a thread for a level of a round: what is computed, and what comes and goes beside
+ * a row. Three rounds in a loop of their own move no planes from register to register. */
+static double level_of(const struct form *f, double work)
+{
+    double point = f->rank == 3 && f->unroll > 1 ? 0.95 : 1.08;
+    return point * f->elements * f->rows * work + 8.0 * f->n_fields * f->rows + 4;
+}
+
+/* Rounds of a loop. In three dimensions one where three would be more than the instructions' cache
+ * holds, or spill; measured: 12 % for 3 rows of a thread, 3 to 7 % for 4, a loss for 5 and for two
+ * fields, which wait for memory. */
+static int rounds_of(const struct form *f, double work, int registers)
+{
+    if (f->rank < 3)
+        return 3;
+    bool fits = registers <= UNROLLED && 3 * f->steps * level_of(f, work) <= LOOP;
+    return fits && f->rows < MOST_ROWS && f->n_fields == 1 ? 3 : 1;
+}
+
+/* What a thread has, and what follows from that; false where it does not do. An edge where nothing
+ * wraps is a thread's, too: of an axis that is wider than a block, or a multiple of a thread's. */
+static bool set_patch(struct analysis *z, int steps, int elements, int rows, double work)
+{
+    struct form *f = z->f;
+    bool deep = f->rank == 3, row = f->rank == 1;
+    int64_t nx = f->shape[f->rank - 1], ny = row ? 1 : f->shape[f->rank - 2];
+    f->steps = steps;
+    f->elements = elements;
+    f->rows = rows;
+    f->threads = deep ? FORM_BLOCK : row ? 4 * WARP : WARP;
+    f->lanes = deep && elements == 4 ? WARP / 2 : WARP;
+    f->ahead = deep ? PLANES : row ? 1 : QUEUE;
+    f->piece = piece_of(z, elements);
+    f->halo = (steps + f->piece - 1) / f->piece * f->piece;
+    int width = f->lanes * elements, height = f->threads / f->lanes * rows;
+    int registers_ = registers(z, steps, elements, rows);
+    f->unroll = 3;
+    f->unroll = rounds_of(f, work, registers_);
+    f->at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
+    if (deep)
+        f->at_once = registers_ > 120 ? 1 : 2;
+    else if (row)
+        f->at_once = 4;
+    if (registers_ > REGISTERS || 4 * f->halo > width || (deep && 4 * steps > height))
+        return false;
+    if (deep && spans(ny, f->wraps[1], height, steps) > FORM_GRID)
+        return false;
+    if (nx % elements && nx < width && !f->wraps[2])
+        return false;
+    if (deep && ny % rows && ny < height && !f->wraps[1])
+        return false;
+    for (uint32_t i = 0; i < f->n_fields; i++)
+        if (dtype_size(z->k->inputs[f->fields[i].input].dtype) * (size_t)elements > 32)
+            return false;
+    f->shared = shared_bytes(z);
+    return f->shared <= (deep ? SHARED_MOST : SHARED_BYTES);
+}
+
+/* Of the axis along which a warp or a block goes. */
+static int64_t slow_extent(const struct form *f)
+{
+    return f->rank > 1 ? f->shape[0] : 1;
+}
+
+/* Cycles of a pass, nearly, over parts of so many rows or planes. */
+static double part_cost(const struct form *f, double work, int64_t part)
+{
+    int64_t room = (int64_t)PROCESSORS * f->at_once;
+    int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((slow_extent(f) + part - 1) / part);
+    int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
+    each = each < f->at_once ? each : f->at_once;
+    int64_t warps = (each * f->threads / WARP + 3) / 4; /* of a scheduler */
+    double level = level_of(f, work);
+    double alone = level + 15, together = (double)warps * level * 1.1;
+    if (warps < 4 && f->n_fields > 1)
+        together *= 1.2; /* measured */
+    double round = f->steps * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
+    return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps) * round;
+}
+
+/* Rows of a warp, planes of a block: as many of these as run at once, in a few waves. */
+static double choose_part(struct form *f, double work)
+{
+    int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->at_once;
+    bool deep = f->rank == 3;
+    double least = -1;
+    f->grid[0] =
+        (unsigned)spans(f->shape[f->rank - 1], f->wraps[2], f->lanes * f->elements, f->halo);
+    if (f->rank == 1)
+        f->grid[0] = form_blocks(f->grid[0], f->threads / WARP);
+    f->grid[1] =
+        deep ? (unsigned)spans(f->shape[1], f->wraps[1], f->threads / f->lanes * f->rows, f->steps)
+             : 1;
+    int64_t across = (int64_t)f->grid[0] * f->grid[1];
+    for (int64_t waves = 1; waves <= 8; waves++) {
+        /* a warp or two a scheduler, then all there is room for, then more than once that */
+        int64_t parts = (waves < 5 ? room * waves / 4 : room * (waves - 3)) / across;
+        int64_t part = parts > 1 ? (n + parts - 1) / parts : n;
+        if (part < 4)
+            part = 4;
+        while ((n + part - 1) / part > FORM_GRID)
+            part *= 2;
+        double cost = part_cost(f, work, part);
+        if (least < 0 || cost < least * 0.98) {
+            least = cost;
+            f->part = part;
+        }
+    }
+    f->grid[deep ? 2 : 1] = (unsigned)((n + f->part - 1) / f->part);
+    f->grid[deep ? 1 : 2] = deep ? f->grid[1] : 1;
+    return least;
+}
+
+/* Why no patch fits. */
+static const char *no_patch(const struct analysis *z, int steps)
+{
+    const struct form *f = z->f;
+    const int tallest = FORM_BLOCK / (WARP / 2) * MOST_ROWS;
+    bool too_many = f->rank == 3 && 4 * steps <= tallest &&
+                    spans(f->shape[1], f->wraps[1], tallest, steps) > FORM_GRID;
+    return too_many ? too_long : no_registers;
+}
+
+/* The patch that takes the fewest cycles, which it returns; < 0 where none fits. */
+static double choose_patch(struct analysis *z, int steps, double work)
+{
+    struct form *f = z->f;
+    double least = -1;
+    int elements = 0, rows = 0;
+    for (int e = 8; e >= 1; e /= 2)
+        for (int r = f->rank == 3 ? MOST_ROWS : 1; r >= 1; r--) {
+            if ((f->rank == 3 && e > 4) || !set_patch(z, steps, e, r, work))
+                continue;
+            double cost = choose_part(f, work);
+            if (least < 0 || cost < least * 0.97) {
+                least = cost;
+                elements = e;
+                rows = r;
+            }
+        }
+    if (least < 0 || !set_patch(z, steps, elements, rows, work))
+        return -1;
+    return choose_part(f, work);
+}
+
+/* --- the form --- */
+
+/* The kernel's own axes; what is not a field is read in place. */
+static const char *begin(struct analysis *z)
+{
+    const struct ir_kernel *k = z->k;
+    struct form *f = z->f;
+    f->fields = arena_alloc_array(z->arena, k->n_outputs + 1, sizeof *f->fields);
+    if (!f->fields)
+        return "";
+    f->kind = FORM_STEPS;
+    f->rank = k->rank;
+    for (int a = 0; a < k->rank; a++) {
+        f->shape[a] = k->shape[a];
+        f->axis[a] = a;
+    }
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        for (int a = 0; a < k->inputs[i].view.rank && !k->inputs[i].gathered; a++)
+            f->strides[i][a] = k->inputs[i].view.strides[a];
+    return refusal(z);
+}
+
+/* What a step reads besides fields. */
+static void classify(struct analysis *z)
+{
+    struct form *f = z->f;
+    int x = f->rank - 1;
+    for (uint32_t i = 0; i < f->n_loads; i++) {
+        struct form_load *l = &f->loads[i];
+        if (l->kind == LOAD_NEAR)
+            continue;
+        l->kind = f->strides[l->input][x] == 0 ? LOAD_ONCE : LOAD_EACH;
+        if (l->kind == LOAD_EACH && f->shape[x] % f->elements == 0 && f->halo % f->elements == 0 &&
+            form_input_aligned(z, l->input, f->elements))
+            l->kind = LOAD_VECTOR;
+    }
+}
+
+const char *form_make_steps(struct analysis *z)
+{
+    struct form *f = z->f;
+    const char *why = begin(z);
+    if (why)
+        return why;
+    if (choose_patch(z, (int)z->k->steps, weigh(z).work) < 0)
+        return no_patch(z, (int)z->k->steps);
+    if (f->rank < 3)
+        f->shared = 0; /* declared in the text */
+    classify(z);
+    f->block[0] = (unsigned)f->threads;
+    f->block[1] = 1;
+    return NULL;
+}
+
+uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
+                    int64_t shared, const char **ret_why)
+{
+    struct analysis z = {.arena = arena, .k = k, .alignment = slot_alignment};
+    *ret_why = "";
+    if (!form_begin(&z) || (*ret_why = begin(&z)) != NULL)
+        return 1;
+    const struct form *f = z.f;
+    struct weight w = weigh(&z);
+    double least = 0;
+    uint32_t best = 1;
+    *ret_why = too_dear;
+    for (int steps = 1; steps <= MOST_STEPS; steps++) {
+        double cost = choose_patch(&z, steps, w.work);
+        if (cost < 0) {
+            if (steps == 1 || best + 1 == (uint32_t)steps)
+                *ret_why = no_patch(&z, steps);
+            break;
+        }
+        if (f->shared > shared) {
+            *ret_why = no_shared;
+            break;
+        }
+        double memory = w.bytes / (w.bytes > CACHE_BYTES ? MEMORY_RATE : CACHE_RATE);
+        cost = (LAUNCH + cost + memory - 0.9 * (cost < memory ? cost : memory)) / steps;
+        if (steps == 1 || cost < least * (best == 1 ? 0.93 : 0.998)) {
+            least = cost;
+            best = (uint32_t)steps;
+        }
+    }
+    if (best == MOST_STEPS)
+        *ret_why = most;
+    return best;
+}

@@ -1,0 +1,32 @@
+/* Where a typed graph is cut into kernels. Called by lower.c. Arena memory; pure. */
+#ifndef ARRAYD_FUSE_H
+#define ARRAYD_FUSE_H
+
+#include "compute/base/arena.h"
+#include "compute/check/typed.h"
+
+/* A kernel past these is cut; see fuse_mark. */
+struct fuse_limits {
+    uint32_t max_nodes;  /* weighted by op_cost */
+    uint32_t max_inputs; /* distinct operands, counted as an upper bound */
+    uint32_t recompute;  /* weighted nodes a shifted subexpression may repeat before a temporary is
+                            cheaper than computing it once a neighbour */
+};
+
+/* What is known of each typed node. */
+struct fuse_node {
+    bool cut;       /* a kernel of its own; others load its result */
+    bool depends;   /* its value depends on the scope's shape (index() below it, in its scope) */
+    bool scoped;    /* scope_* is set */
+    int scope_rank; /* for `depends`: shape of the scope it was first seen in */
+    const int64_t *scope_shape;
+};
+
+/* Decides the cuts: every reduction, what is put together of pieces (not the pieces, unless others
+ * use them too), what is reshaped or gathered from, shifted subexpressions too dear to repeat, and,
+ * bottom-up, the largest operands of whatever grows past the limits. The root is always marked.
+ * NULL without memory. */
+struct fuse_node *fuse_mark(struct arena *arena, const struct typed *t,
+                            const struct fuse_limits *limits) __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,423 @@
+/* Which kernels of a list become one; ir_merge.c makes it.
+ *
+ * Two kernels conflict where one writes a slot that the other reads or writes: they stay in their
+ * order, all else may change places. So kernel A and a later one B can stand side by side unless
+ * something in between must come after A and before B. Then they are one kernel if that saves
+ * something: B need not read what A made, or makes a part of the same array, or both read the same
+ * arrays. What of A is stored still is what somebody else reads before it is written again, or who
+ * looks at the slots afterwards.
+ *
+ * Where something is read by several that cannot be one kernel (of different shapes, a reduction),
+ * it may be cheaper made in each of them: that is tried when no pair is left.
+ *
+ * Each kernel looks back for one to join, the nearest first, and what came of it looks back again;
+ * every step takes a kernel away, so it ends. Two that stayed apart are not looked at again:
+ * numbers count up, and a kernel knows the largest it has met. WINDOW and PATIENCE bound the work
+ * for long lists. Kernels are made in arenas of their own, which go with them: what is left at the
+ * end is copied. */
+#include "compute/ir/ir_fuse.h"
+
+#include <string.h>
+
+#include "compute/ir/ir_merge.h"
+
+#define WINDOW   32
+#define PATIENCE 8 /* kernels that are made for nothing, in one look back */
+/* A kernel for arrays of so few bytes is all launch. */
+#define SMALL_BYTES (INT64_C(1) << 20)
+/* Side by side, this part of the traffic at least has to be saved. */
+#define WORTHWHILE 16
+
+struct part {
+    struct ir_kernel *k;
+    struct arena *own;     /* what it lies in; NULL: it is the request's */
+    uint32_t number, seen; /* it has looked at all before it of numbers below `seen` */
+};
+
+struct fusing {
+    const struct ir_fuse_request *req;
+    struct part *list;
+    uint32_t n, next; /* next: number */
+};
+
+/* --- what kernels have to do with each other --- */
+
+static bool reads(const struct ir_kernel *k, uint32_t slot)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        if (k->inputs[i].slot == slot)
+            return true;
+    return false;
+}
+
+static bool writes(const struct ir_kernel *k, uint32_t slot)
+{
+    for (uint32_t i = 0; i < k->n_outputs; i++)
+        if (k->outputs[i].slot == slot)
+            return true;
+    return false;
+}
+
+/* b reads what a writes. */
+static bool feeds(const struct ir_kernel *a, const struct ir_kernel *b)
+{
+    for (uint32_t i = 0; i < a->n_outputs; i++)
+        if (reads(b, a->outputs[i].slot))
+            return true;
+    return false;
+}
+
+static bool conflict(const struct ir_kernel *a, const struct ir_kernel *b)
+{
+    for (uint32_t i = 0; i < a->n_outputs; i++)
+        if (writes(b, a->outputs[i].slot))
+            return true;
+    return feeds(a, b) || feeds(b, a);
+}
+
+static bool same_space(const struct ir_kernel *a, const struct ir_kernel *b)
+{
+    return a->rank == b->rank &&
+           (!a->rank || !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->rank));
+}
+
+static bool shares_input(const struct ir_kernel *a, const struct ir_kernel *b)
+{
+    for (uint32_t i = 0; i < a->n_inputs; i++)
+        if (reads(b, a->inputs[i].slot))
+            return true;
+    return false;
+}
+
+static void extent(const struct ir_output *o, int64_t *lo, int64_t *hi)
+{
+    const int64_t size = (int64_t)dtype_size(o->dtype);
+    view_extent(&o->view, lo, hi);
+    *lo *= size;
+    *hi *= size;
+}
+
+/* The kernel writes all that lies between the first and the last byte of `o`. */
+static bool covers(const struct ir_kernel *k, const struct ir_output *o)
+{
+    int64_t lo, hi, from, to;
+    extent(o, &from, &to);
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *by = &k->outputs[i];
+        if (by->slot != o->slot || view_self_overlaps(&by->view))
+            continue;
+        extent(by, &lo, &hi);
+        if (lo <= from && to <= hi &&
+            hi - lo == view_size(&by->view) * (int64_t)dtype_size(by->dtype))
+            return true;
+        if (by->dtype == o->dtype && !memcmp(&by->view, &o->view, sizeof o->view))
+            return true; /* the same region */
+    }
+    return false;
+}
+
+/* Whether an output of kernel i is of use to any but kernel `but`. */
+static bool is_needed(const struct fusing *z, uint32_t i, const struct ir_output *o, uint32_t but)
+{
+    for (uint32_t j = i + 1; j < z->n; j++) {
+        if (j != but && reads(z->list[j].k, o->slot))
+            return true;
+        if (covers(z->list[j].k, o))
+            return false;
+    }
+    return o->slot >= z->req->n_slots || !z->req->dead[o->slot];
+}
+
+static int64_t traffic(const struct ir_kernel *k)
+{
+    return ir_bytes_read(k) + ir_bytes_written(k);
+}
+
+/* --- the list --- */
+
+static void take_out(struct fusing *z, uint32_t i)
+{
+    arena_free(z->list[i].own);
+    memmove(z->list + i, z->list + i + 1, sizeof *z->list * (z->n - i - 1));
+    z->n--;
+}
+
+static void put_in(struct fusing *z, uint32_t i, struct ir_kernel *k, struct arena *take_own)
+{
+    arena_free(z->list[i].own);
+    z->list[i] = (struct part){.k = k, .own = take_own, .number = z->next++};
+}
+
+/* --- one kernel of two --- */
+
+/* Which of the kernels between i and j must come after i; false where one of them must also come
+ * before j. */
+static bool find_later(const struct fusing *z, uint32_t i, uint32_t j, bool *later)
+{
+    for (uint32_t g = i + 1; g < j; g++) {
+        bool is = conflict(z->list[i].k, z->list[g].k);
+        for (uint32_t h = i + 1; h < g && !is; h++)
+            is = later[h - i] && conflict(z->list[h].k, z->list[g].k);
+        later[g - i] = is;
+        if (is && conflict(z->list[g].k, z->list[j].k))
+            return false;
+    }
+    return true;
+}
+
+/* `k` for both i and j, before what comes later; its place. */
+static uint32_t put_for_both(struct fusing *z, uint32_t i, uint32_t j, const bool *later,
+                             struct ir_kernel *k, struct arena *take_own)
+{
+    struct part behind[WINDOW], first = z->list[i];
+    uint32_t n_behind = 0, at = i;
+    for (uint32_t g = i + 1; g < j; g++)
+        if (later[g - i])
+            behind[n_behind++] = z->list[g];
+        else
+            z->list[at++] = z->list[g];
+    const uint32_t place = at;
+    z->list[at++] = first;
+    for (uint32_t g = 0; g < n_behind; g++)
+        z->list[at++] = behind[g];
+    put_in(z, place, k, take_own);
+    take_out(z, j);
+    return place;
+}
+
+/* Makes one kernel of i and the later j, in `arena`, where that is worth it. */
+static enum ir_merge_result make_one(const struct fusing *z, uint32_t i, uint32_t j,
+                                     struct arena *arena, struct ir_kernel **ret)
+{
+    const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
+    bool kept = false, over = false;
+    bool *keep = arena_alloc_array(arena, a->n_outputs, sizeof *keep);
+    if (!keep)
+        return IR_NO_MEMORY;
+    for (uint32_t o = 0; o < a->n_outputs; o++) {
+        keep[o] = is_needed(z, i, &a->outputs[o], j);
+        kept |= keep[o];
+        over |= keep[o] && writes(b, a->outputs[o].slot);
+    }
+    const struct ir_overlay_request req = {
+        .merge = {.first = a, .second = b, .keep = keep, .limits = &z->req->limits},
+        .known = z->req->kernels,
+        .n_known = z->req->n_kernels,
+        .bytes = z->req->bytes};
+    if (over)
+        return ir_overlay(arena, &req, ret);
+    if (kept && !same_space(a, b))
+        return IR_APART;
+    enum ir_merge_result result = ir_merge(arena, &req.merge, ret);
+    if (result != IR_MERGED || feeds(a, b))
+        return result;
+    const int64_t apart = traffic(a) + traffic(b), saved = apart - traffic(*ret);
+    return saved >= apart / WORTHWHILE || (saved > 0 && apart <= SMALL_BYTES) ? IR_MERGED
+                                                                              : IR_APART;
+}
+
+/* Whether i and the later j may have something to do with each other. */
+static bool may_join(const struct fusing *z, uint32_t i, uint32_t j)
+{
+    const struct ir_kernel *a = z->list[i].k, *b = z->list[j].k;
+    if (z->list[i].number < z->list[j].seen || a->fast_math != b->fast_math || !ir_merge_first(a) ||
+        !ir_merge_second(b))
+        return false;
+    for (uint32_t o = 0; o < a->n_outputs; o++)
+        if (writes(b, a->outputs[o].slot) || reads(b, a->outputs[o].slot))
+            return true;
+    return same_space(a, b) && b->outputs[0].kind == OUT_STORE && shares_input(a, b);
+}
+
+/* Joins j to one before it; *ret_place: where what came of it is, j where nothing did. False
+ * without memory. */
+static bool look_back(struct fusing *z, uint32_t j, uint32_t *ret_place)
+{
+    int patience = PATIENCE;
+    *ret_place = j;
+    for (uint32_t i = j; i-- > 0 && j - i <= WINDOW && patience > 0;) {
+        bool later[WINDOW] = {0};
+        if (!may_join(z, i, j) || !find_later(z, i, j, later))
+            continue;
+        struct ir_kernel *k;
+        struct arena *own = arena_new(0);
+        enum ir_merge_result result = own ? make_one(z, i, j, own, &k) : IR_NO_MEMORY;
+        if (result == IR_MERGED) {
+            *ret_place = put_for_both(z, i, j, later, k, own);
+            return true;
+        }
+        arena_free(own);
+        if (result == IR_NO_MEMORY)
+            return false;
+        patience--;
+    }
+    z->list[j].seen = z->next;
+    return true;
+}
+
+static bool join_all(struct fusing *z)
+{
+    for (uint32_t i = 0; i < z->n; i++)
+        z->list[i].seen = 0;
+    for (uint32_t j = 1, place; j < z->n; j = place == j ? j + 1 : place ? place : 1)
+        if (!look_back(z, j, &place))
+            return false;
+    return true;
+}
+
+/* --- made in each kernel that reads it --- */
+
+/* Whether what kernel i reads is the same still when kernel `reader` runs. */
+static bool unchanged(const struct fusing *z, uint32_t i, uint32_t reader)
+{
+    for (uint32_t g = i + 1; g < reader; g++)
+        if (feeds(z->list[g].k, z->list[i].k))
+            return false;
+    return true;
+}
+
+/* Who reads what kernel i makes; 0 where that is not all it is for. */
+static uint32_t find_readers(const struct fusing *z, uint32_t i, uint32_t *readers)
+{
+    const struct ir_output *o = &z->list[i].k->outputs[0];
+    uint32_t n = 0;
+    for (uint32_t g = i + 1; g < z->n; g++) {
+        const struct ir_kernel *k = z->list[g].k;
+        if (reads(k, o->slot)) {
+            if (n == WINDOW || !ir_merge_second(k) || k->fast_math != z->list[i].k->fast_math ||
+                !unchanged(z, i, g))
+                return 0;
+            readers[n++] = g;
+        }
+        if (covers(k, o))
+            return n;
+        if (writes(k, o->slot))
+            return 0;
+    }
+    return o->slot < z->req->n_slots && z->req->dead[o->slot] ? n : 0;
+}
+
+/* Reader number r of kernel i, which makes itself what it reads of that, in an arena of its own. */
+static enum ir_merge_result make_own(const struct fusing *z, uint32_t i, uint32_t reader,
+                                     uint32_t n_readers, struct part *ret)
+{
+    const bool keep = false;
+    const struct ir_merge_request req = {.first = z->list[i].k,
+                                         .second = z->list[reader].k,
+                                         .keep = &keep,
+                                         .others = n_readers - 1,
+                                         .limits = &z->req->limits};
+    ret->own = arena_new(0);
+    return ret->own ? ir_merge(ret->own, &req, &ret->k) : IR_NO_MEMORY;
+}
+
+/* Has every reader of kernel i make itself what it reads; *ret: done, and the kernel is gone. False
+ * without memory. */
+static bool dissolve(struct fusing *z, uint32_t i, bool *ret)
+{
+    uint32_t readers[WINDOW], n = 0, made = 0;
+    struct part parts[WINDOW] = {0};
+    const struct ir_kernel *a = z->list[i].k;
+    *ret = false;
+    if (ir_merge_first(a) && a->n_outputs == 1)
+        n = find_readers(z, i, readers);
+    enum ir_merge_result result = n ? IR_MERGED : IR_APART;
+    int64_t before = traffic(a), after = 0;
+    for (; made < n && result == IR_MERGED; made++) {
+        result = make_own(z, i, readers[made], n, &parts[made]);
+        before += traffic(z->list[readers[made]].k);
+        after += result == IR_MERGED ? traffic(parts[made].k) : 0;
+    }
+    *ret = result == IR_MERGED && after < before;
+    for (uint32_t r = 0; r < made; r++)
+        if (*ret)
+            put_in(z, readers[r], parts[r].k, parts[r].own);
+        else
+            arena_free(parts[r].own);
+    if (*ret)
+        take_out(z, i);
+    return result != IR_NO_MEMORY;
+}
+
+static bool dissolve_all(struct fusing *z, bool *ret_any)
+{
+    *ret_any = false;
+    for (uint32_t i = z->n; i-- > 0;) {
+        bool done;
+        if (!dissolve(z, i, &done))
+            return false;
+        *ret_any |= done;
+    }
+    return true;
+}
+
+/* --- */
+
+/* Takes away what makes nothing of use. */
+static void drop_useless(struct fusing *z)
+{
+    for (uint32_t i = z->n; i-- > 0;) {
+        bool needed = false;
+        for (uint32_t o = 0; o < z->list[i].k->n_outputs; o++)
+            needed |= is_needed(z, i, &z->list[i].k->outputs[o], UINT32_MAX);
+        if (!needed)
+            take_out(z, i);
+    }
+}
+
+/* A kernel with memory of its own in the arena. */
+static struct ir_kernel *copied(struct arena *arena, const struct ir_kernel *from)
+{
+    struct ir_kernel *k = arena_dup(arena, from, sizeof *k);
+    if (!k)
+        return NULL;
+#define COPY(array)                                                                                \
+    k->cap_##array = k->n_##array;                                                                 \
+    if (k->n_##array &&                                                                            \
+        !(k->array = arena_dup(arena, from->array, sizeof *from->array * from->n_##array)))        \
+    return NULL
+    COPY(nodes);
+    COPY(ctxs);
+    COPY(inputs);
+    COPY(scalars);
+    COPY(indices);
+    COPY(randoms);
+    COPY(tables);
+    COPY(outputs);
+#undef COPY
+    return k;
+}
+
+static bool fuse(struct fusing *z)
+{
+    drop_useless(z);
+    for (bool more = true; more;)
+        if (!join_all(z) || !dissolve_all(z, &more))
+            return false;
+    return true;
+}
+
+enum err_code ir_fuse(struct arena *arena, const struct ir_fuse_request *req,
+                      struct ir_kernel ***ret, uint32_t *ret_n, struct err *e)
+{
+    const uint32_t n = req->n_kernels;
+    struct fusing z = {.req = req, .n = n, .next = n};
+    struct ir_kernel **list = arena_alloc_array(arena, (size_t)n + 1, sizeof(struct ir_kernel *));
+    z.list = arena_alloc_array(arena, (size_t)n + 1, sizeof *z.list);
+    if (!list || !z.list)
+        return err_oom(e);
+    for (uint32_t i = 0; i < n; i++)
+        z.list[i] = (struct part){.k = req->kernels[i], .number = i};
+    bool fused = fuse(&z);
+    for (uint32_t i = 0; i < z.n; i++) {
+        if (fused)
+            list[i] = z.list[i].own ? copied(arena, z.list[i].k) : z.list[i].k;
+        fused &= list[i] != NULL;
+        arena_free(z.list[i].own);
+    }
+    if (!fused)
+        return err_oom(e);
+    *ret = list;
+    *ret_n = z.n;
+    return ERR_OK;
+}

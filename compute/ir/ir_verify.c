@@ -1,0 +1,232 @@
+/* The invariants of ir.h, checked one by one. Written against the header, not against lower.c, so
+ * that a mistake there does not excuse itself. */
+#include "compute/ir/ir.h"
+
+#include <string.h>
+
+#define CHECK(cond, ...)                                                                           \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            const char *text_ = arena_printf(arena, __VA_ARGS__);                                  \
+            return text_ ? text_ : "invariant broken";                                             \
+        }                                                                                          \
+    } while (0)
+
+static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->n_ctxs > 0, "no context 0");
+    CHECK(k->ctxs[0].rank == k->rank, "context 0 has rank %d, not %d", k->ctxs[0].rank, k->rank);
+    for (uint32_t i = 0; i < k->n_ctxs; i++) {
+        const struct ir_ctx *c = &k->ctxs[i];
+        CHECK(i == 0 || k->ctxs[c->parent].mode != BOUNDARY_GHOST || c->parent == 0,
+              "ctx%u: behind ghosts", i);
+        CHECK(c->rank >= 0 && c->rank <= MAX_RANK, "ctx%u: rank %d", i, c->rank);
+        CHECK(i == 0 || c->parent < i, "ctx%u: parent %u comes later", i, c->parent);
+        CHECK(c->mode <= BOUNDARY_GHOST, "ctx%u: mode %d", i, (int)c->mode);
+        bool nothing = false; /* an empty space is never walked */
+        for (int a = 0; i > 0 && a < k->ctxs[c->parent].rank; a++)
+            nothing |= k->ctxs[c->parent].shape[a] == 0;
+        for (int a = 0; a < c->rank; a++) {
+            CHECK(c->shape[a] >= 0, "ctx%u: extent %lld", i, (long long)c->shape[a]);
+            if (i == 0)
+                continue;
+            const struct ir_ctx *p = &k->ctxs[c->parent];
+            CHECK(c->src[a] < p->rank, "ctx%u: axis %d reads axis %d of rank %d", i, a, c->src[a],
+                  p->rank);
+            if (c->src[a] < 0 || nothing)
+                continue;
+            int64_t lo = c->start[a], hi = lo + c->step[a] * (p->shape[c->src[a]] - 1);
+            CHECK((lo < hi ? lo : hi) >= 0 && (lo < hi ? hi : lo) < c->shape[a],
+                  "ctx%u: axis %d leaves its shape before the shift", i, a);
+        }
+    }
+    return NULL;
+}
+
+static const char *verify_inputs(const struct ir_kernel *k, struct arena *arena)
+{
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        const struct ir_input *in = &k->inputs[i];
+        CHECK(in->dtype < DT_COUNT, "in%u: dtype %d", i, (int)in->dtype);
+        int64_t lo, hi;
+        view_extent(&in->view, &lo, &hi);
+        CHECK(lo >= 0, "in%u: reads before its buffer", i);
+        if (!in->gathered)
+            continue;
+        CHECK(in->view.rank == 1 && (in->view.strides[0] == 1 || in->view.shape[0] <= 1),
+              "in%u: gathered from what is not one row", i);
+        bool nothing = false;
+        for (int a = 0; a < k->rank; a++)
+            nothing |= k->shape[a] == 0;
+        CHECK(in->view.shape[0] > 0 || nothing, "in%u: gathered from nothing", i);
+    }
+    return NULL;
+}
+
+static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct arena *arena)
+{
+    const struct ir_node *n = &k->nodes[i];
+    CHECK(n->dtype < DT_COUNT, "%%%u: dtype %d", i, n->dtype);
+    for (int a = 0; a < n->n_args; a++)
+        CHECK(n->args[a] < i, "%%%u: argument %%%u comes later", i, n->args[a]);
+    switch ((enum ir_kind)n->kind) {
+    case IR_CONST:
+        CHECK(n->scalar < k->n_scalars, "%%%u: scalar %u of %u", i, n->scalar, k->n_scalars);
+        CHECK(k->scalars[n->scalar].dtype == n->dtype, "%%%u: scalar of another dtype", i);
+        return NULL;
+    case IR_LOAD:
+        CHECK(n->input < k->n_inputs, "%%%u: input %u of %u", i, n->input, k->n_inputs);
+        CHECK(n->ctx < k->n_ctxs, "%%%u: ctx%u of %u", i, n->ctx, k->n_ctxs);
+        CHECK(k->inputs[n->input].dtype == n->dtype, "%%%u: input of another dtype", i);
+        CHECK(!k->inputs[n->input].gathered, "%%%u: loads what is gathered", i);
+        CHECK(k->inputs[n->input].view.rank == k->ctxs[n->ctx].rank,
+              "%%%u: input of rank %d under a context of rank %d", i, k->inputs[n->input].view.rank,
+              k->ctxs[n->ctx].rank);
+        return NULL;
+    case IR_GATHER:
+        CHECK(n->input < k->n_inputs && k->inputs[n->input].gathered, "%%%u: malformed gather", i);
+        CHECK(k->inputs[n->input].dtype == n->dtype, "%%%u: input of another dtype", i);
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == DT_I64, "%%%u: gathers at no int64",
+              i);
+        return NULL;
+    case IR_TABLE:
+        CHECK(n->table < k->n_tables && k->tables[n->table]->n > 0 && n->dtype == DT_I64,
+              "%%%u: malformed table", i);
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == DT_I64, "%%%u: a table at no int64",
+              i);
+        return NULL;
+    case IR_INDEX:
+        CHECK(n->ctx < k->n_ctxs && n->axis < k->ctxs[n->ctx].rank, "%%%u: axis %d", i, n->axis);
+        CHECK(n->dtype == DT_I64 && n->index < k->n_indices, "%%%u: malformed index", i);
+        return NULL;
+    case IR_INSIDE:
+        CHECK(n->ctx > 0 && n->ctx < k->n_ctxs && n->dtype == DT_BOOL, "%%%u: malformed inside", i);
+        return NULL;
+    case IR_OP: {
+        CHECK(n->op < OP_COUNT && n->n_args == op_table[n->op].nargs, "%%%u: operation %u", i,
+              n->op);
+        CHECK(!dtype_is_half(n->src) || n->op == OP_NEXTAFTER, "%%%u: %s in half precision", i,
+              op_table[n->op].name);
+        CHECK(op_defined(n->op, n->src), "%%%u: %s of %s", i, op_table[n->op].name,
+              dtype_name(n->src));
+        for (int a = 0; a < n->n_args; a++)
+            CHECK(k->nodes[n->args[a]].dtype == n->src, "%%%u: operand %d is %s, not %s", i, a,
+                  dtype_name(k->nodes[n->args[a]].dtype), dtype_name(n->src));
+        CHECK(n->dtype == op_result_dtype(n->op, n->src), "%%%u: %s yields %s", i,
+              op_table[n->op].name, dtype_name(n->dtype));
+        return NULL;
+    }
+    case IR_CAST:
+        CHECK(n->n_args == 1 && k->nodes[n->args[0]].dtype == n->src && n->src != n->dtype,
+              "%%%u: malformed cast", i);
+        return NULL;
+    case IR_SELECT:
+        CHECK(n->n_args == 3 && k->nodes[n->args[0]].dtype == DT_BOOL &&
+                  k->nodes[n->args[1]].dtype == n->dtype && k->nodes[n->args[2]].dtype == n->dtype,
+              "%%%u: malformed select", i);
+        return NULL;
+    case IR_RANDOM:
+        CHECK(n->n_args == 1 && n->random < k->n_randoms && k->nodes[n->args[0]].dtype == DT_I64,
+              "%%%u: malformed random", i);
+        return NULL;
+    }
+    CHECK(false, "%%%u: kind %u", i, n->kind);
+}
+
+static bool reduce_defined(enum reduce_op op, enum dtype t)
+{
+    switch (op) {
+    case REDUCE_SUM:
+        return t != DT_BOOL && !dtype_is_half(t);
+    case REDUCE_MEAN:
+        return dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t);
+    case REDUCE_VAR:
+        return t == DT_F32 || t == DT_F64;
+    case REDUCE_PROD:
+        return t == DT_I64 || t == DT_U64 || (dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t));
+    case REDUCE_ANY:
+    case REDUCE_ALL:
+        return t == DT_BOOL;
+    default:
+        return !dtype_is_complex(t) && !dtype_is_half(t);
+    }
+}
+
+static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->n_outputs > 0, "no output");
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        CHECK(o->node < k->n_nodes, "output %u: node", i);
+        enum dtype t = (enum dtype)k->nodes[o->node].dtype;
+        if (o->kind == OUT_REDUCE) {
+            CHECK(o->reduce < REDUCE_COUNT, "output %u: reduction %d", i, (int)o->reduce);
+            CHECK(reduce_defined(o->reduce, t), "output %u: %s of %s", i, reduce_name(o->reduce),
+                  dtype_name(t));
+        }
+        if (o->kind == OUT_SCAN)
+            CHECK((o->reduce == REDUCE_SUM || o->reduce == REDUCE_PROD) &&
+                      reduce_defined(REDUCE_PROD, t) && __builtin_popcount(o->axes) == 1 &&
+                      o->axes < 1ull << k->rank,
+                  "output %u: malformed scan", i);
+        for (uint32_t j = 0; j < k->n_inputs && o->kind == OUT_SCAN; j++)
+            CHECK(k->inputs[j].slot != o->slot, "output %u: a scan over its own operand", i);
+        CHECK(o->kind == OUT_STORE || k->n_outputs == 1, "output %u: not the only one", i);
+        for (uint32_t j = 0; j < k->n_inputs && k->n_outputs > 1; j++)
+            CHECK(k->inputs[j].slot != o->slot, "output %u: one of several over an operand", i);
+        for (uint32_t j = 0; j < i; j++)
+            CHECK(k->outputs[j].slot != o->slot, "output %u: over output %u", i, j);
+        bool arg = o->kind == OUT_REDUCE && reduce_is_arg(o->reduce);
+        CHECK(o->dtype == (arg ? DT_I64 : t), "output %u: %s of a node of %s", i,
+              dtype_name(o->dtype), dtype_name(t));
+        CHECK(o->view.rank == k->rank, "output %u: rank %d", i, o->view.rank);
+        int64_t lo, hi;
+        view_extent(&o->view, &lo, &hi);
+        CHECK(lo >= 0, "output %u: writes before its buffer", i);
+        for (int a = 0; a < k->rank; a++) {
+            bool reduced = o->kind == OUT_REDUCE && (o->axes >> a & 1);
+            CHECK(o->view.shape[a] == (reduced ? 1 : k->shape[a]), "output %u: extent of axis %d",
+                  i, a);
+            CHECK(!reduced || o->view.strides[a] == 0, "output %u: stride of reduced axis %d", i,
+                  a);
+        }
+    }
+    return NULL;
+}
+
+/* What several steps, and an output that feeds an input, ask for. */
+static const char *verify_steps(const struct ir_kernel *k, struct arena *arena)
+{
+    for (uint32_t i = 0; i < k->n_outputs; i++) {
+        const struct ir_output *o = &k->outputs[i];
+        CHECK(o->feeds || k->steps < 2, "output %u: feeds no input of several steps", i);
+        if (!o->feeds)
+            continue;
+        CHECK(o->feeds <= k->n_inputs && o->kind == OUT_STORE, "output %u: feeds nothing", i);
+        const struct ir_input *in = &k->inputs[o->feeds - 1];
+        CHECK(in->dtype == o->dtype && !in->gathered && in->view.rank == k->rank,
+              "output %u: feeds an input of another kind", i);
+        for (int a = 0; a < k->rank; a++)
+            CHECK(in->view.shape[a] == k->shape[a] &&
+                      (k->shape[a] == 1 || in->view.strides[a] == o->view.strides[a]),
+                  "output %u: feeds an input of another layout", i);
+        for (uint32_t j = 0; j < k->n_inputs; j++)
+            CHECK(k->inputs[j].slot != o->slot, "output %u: of several steps, over an operand", i);
+        for (uint32_t j = 0; j < i; j++)
+            CHECK(k->outputs[j].feeds != o->feeds, "output %u: feeds what output %u does", i, j);
+    }
+    return NULL;
+}
+
+const char *ir_verify(const struct ir_kernel *k, struct arena *arena)
+{
+    CHECK(k->rank >= 0 && k->rank <= MAX_RANK, "rank %d", k->rank);
+    const char *bad = verify_ctxs(k, arena);
+    if (!bad)
+        bad = verify_inputs(k, arena);
+    for (uint32_t i = 0; !bad && i < k->n_nodes; i++)
+        bad = verify_node(k, i, arena);
+    if (!bad)
+        bad = verify_outputs(k, arena);
+    return bad ? bad : verify_steps(k, arena);
+}

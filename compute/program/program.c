@@ -1,0 +1,600 @@
+/* Making a program: every statement is checked as evaluate would check it, with the names as they
+ * are when its turn comes, and what it will write to is there before it first runs. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine/engine_internal.h"
+#include "compute/program/program_int.h"
+
+#define COST_OF_STEP "all of a step up to this"
+
+/* --- names --- */
+
+struct binding program_binding(struct array *a)
+{
+    return (struct binding){
+        .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+}
+
+static struct target *find_target(const struct program *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        if (!strcmp(p->targets[i].name, name))
+            return &p->targets[i];
+    return NULL;
+}
+
+static struct known *find_known(const struct program *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_known; i++)
+        if (!strcmp(p->known[i]->name, name))
+            return p->known[i];
+    return NULL;
+}
+
+static struct known *add_known(struct program *p, const char *name)
+{
+    struct known *k = arena_alloc(p->arena, sizeof *k);
+    if (!k ||
+        arena_grow(p->arena, (void **)&p->known, &p->cap_known, p->n_known, sizeof(struct known *)))
+        return NULL;
+    k->name = name;
+    return p->known[p->n_known++] = k;
+}
+
+enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct program *p = user;
+    const struct target *t = find_target(p, name);
+    if (t) {
+        *ret = program_binding(t->now);
+        if (t->part) {
+            ret->view = *t->part;
+            ret->grid = NULL;
+        }
+        return ERR_OK;
+    }
+    struct known *k = find_known(p, name);
+    if (!k) { /* only while the program is made: all that is named is known then */
+        struct binding b = {.kind = BINDING_NONE};
+        enum err_code code =
+            p->spec.env ? p->spec.env->resolve(p->spec.env->user, name, &b, e) : ERR_OK;
+        if (code != ERR_OK || b.kind == BINDING_NONE) {
+            *ret = b;
+            return code;
+        }
+        name = arena_strndup(p->arena, name, strlen(name));
+        k = name ? add_known(p, name) : NULL;
+        if (!k)
+            return err_oom(e);
+        k->binding = b;
+        if (b.kind == BINDING_ARRAY)
+            array_ref(b.array);
+    }
+    *ret = k->binding;
+    return ERR_OK;
+}
+
+/* --- statements --- */
+
+static enum err_code placed(struct err *e, enum err_code code, const char *place)
+{
+    if (code != ERR_OK && !*e->pointer)
+        strncpy(e->pointer, place, sizeof e->pointer - 1);
+    return code;
+}
+
+/* The mistake is the statement's: one without a place, or about `out`, is one about what stands
+ * before the equals sign. */
+static enum err_code of_target(struct err *e, enum err_code code, const struct program_assign *a)
+{
+    if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out"))) {
+        *e->pointer = 0;
+        e->offset = a->at;
+    }
+    return placed(e, code, a->place);
+}
+
+/* An expression that is one name, or 0, without a place. It may grow to what a statement's may, for
+ * a name can stand for temporaries that are written out. */
+static bool expr_of_name(const struct program *p, const char *name, struct expr *ret)
+{
+    const struct expr *like = &p->spec.body[0].expr;
+    struct expr_node n = {.kind = name ? EXPR_NAME : EXPR_LITERAL,
+                          .name = name,
+                          .lit = {.kind = LIT_INT},
+                          .offset = -1,
+                          .parent = EXPR_NOWHERE};
+    uint32_t source;
+    expr_init(ret, p->arena, like->max_nodes, like->max_nesting);
+    return expr_add_source(ret, "", &source, NULL) == ERR_OK &&
+           expr_add(ret, &n, NULL, 0, 0, &ret->root, NULL) == ERR_OK;
+}
+
+static void drop_spares(struct target *t)
+{
+    for (int k = 0; k < 2; k++) {
+        array_unref(t->spare[k]);
+        t->spare[k] = NULL;
+    }
+}
+
+static enum err_code take_spares(struct program *p, struct target *t, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    if (!t->spare[0])
+        t->ghosts = array_version(t->home);
+    for (int k = 0; k < (p->spec.once ? 1 : 2) && code == ERR_OK; k++)
+        if (!t->spare[k])
+            code = (t->guarded ? engine_copy : engine_alike)(p->stream, p->account, t->home,
+                                                             &t->spare[k], e);
+    return code;
+}
+
+static enum err_code add_target(struct program *p, const char *name, struct array *take_home,
+                                struct err *e)
+{
+    struct target *t = &p->targets[p->n_targets];
+    *t = (struct target){.name = name, .home = take_home, .now = take_home};
+    p->n_targets++;
+    if (!expr_of_name(p, name, &t->itself))
+        return err_oom(e);
+    return take_spares(p, t, e);
+}
+
+/* Which names are arrays to be written, before anything is computed with them. */
+static enum err_code find_targets(struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_statements; i++) {
+        const struct program_assign *a = &p->spec.body[i];
+        struct array *home = NULL;
+        if (find_target(p, a->target))
+            continue;
+        enum err_code code = p->spec.target(p->spec.user, a->target, &home, e);
+        if (code == ERR_OK && home)
+            code = add_target(p, a->target, home, e);
+        else if (code == ERR_OK && a->fills)
+            code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is no array that has ghosts to fill",
+                           a->target);
+        if (code != ERR_OK)
+            return of_target(e, code, a);
+    }
+    return ERR_OK;
+}
+
+static bool has_ghosts(const struct target *t)
+{
+    return grid_has_ghosts(t->home->grid) && !t->home->grid->whole;
+}
+
+/* Which targets' ghosts are written, and how many copies of them a step may make. */
+static void find_filled(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_statements; i++)
+        if (p->spec.body[i].fills) {
+            struct target *t = find_target(p, p->spec.body[i].target);
+            t->carries = has_ghosts(t);
+        }
+    for (uint32_t i = 0; i < p->n_statements; i++) {
+        const struct target *t = find_target(p, p->spec.body[i].target);
+        if (t && t->carries)
+            p->n_carried += 2 * (size_t)t->home->view.rank;
+    }
+}
+
+struct outline {
+    bool guarded; /* where it fails its target keeps what it had, which is read for that */
+    enum dtype dtype;
+    int rank;
+    int64_t shape[MAX_RANK];
+};
+
+/* Types what is assigned, with the checks of what it is assigned to. `runs`: it is part of a step
+ * as it is, not written out in others. */
+static enum err_code check_statement(struct program *p, const struct expr *x, struct array *out,
+                                     const struct view *region, int dtype, bool runs,
+                                     struct outline *ret, struct err *e)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct eval_request req = {.expr = x,
+                               .env = &p->env,
+                               .dtype = dtype,
+                               .fast_math = p->spec.fast_math,
+                               .out = out,
+                               .out_view = region};
+    struct eval_explanation all;
+    if (!arena)
+        return err_oom(e);
+    enum err_code code = engine_explain(p->stream->engine, &req, arena, &all, e);
+    if (code == ERR_OK && runs) {
+        p->cost = cost_sum(p->cost, plan_cost(all.plan));
+        code = cost_check(p->stream->engine, x, COST_OF_STEP, p->cost, e);
+    }
+    if (code != ERR_OK)
+        return code;
+    const struct typed_node *root = &all.typed.nodes[all.typed.root];
+    ret->guarded = all.typed.guards != NULL;
+    ret->dtype = root->dtype;
+    ret->rank = root->rank;
+    for (int k = 0; k < root->rank; k++)
+        ret->shape[k] = root->shape[k];
+    return ERR_OK;
+}
+
+static enum err_code index_array(const struct step *s, const struct array *a, struct view *ret,
+                                 struct err *e)
+{
+    *ret = a->view;
+    return s->assign->index ? view_index(&a->view, s->assign->index, ret, e) : ERR_OK;
+}
+
+static bool is_result(const struct program *p, const struct step *s)
+{
+    return s - p->steps >= p->n_statements;
+}
+
+/* A name that is no array: the whole of it is assigned first, parts after that. */
+static enum err_code add_temporary(struct program *p, struct step *s, struct err *e)
+{
+    const char *name = s->assign->target;
+    struct known *k = find_known(p, name);
+    struct outline n;
+    struct binding bound = {.kind = BINDING_NONE};
+    enum err_code code = ERR_OK;
+    if (!(k && k->temporary) && !is_result(p, s))
+        code = p->spec.env->resolve(p->spec.env->user, name, &bound, e);
+    if (code != ERR_OK)
+        return code;
+    if (bound.kind != BINDING_NONE)
+        return err_set(e, ERR_BAD_NAME, "\"%s\" is bound to a number: it cannot be assigned", name);
+    if (s->assign->index) {
+        if (!k)
+            return err_set(e, ERR_UNKNOWN_NAME,
+                           "\"%s\" is no array yet: a part of it cannot be assigned", name);
+        s->own = k->binding.array;
+        s->borrowed = true;
+        s->temporary = k;
+        code = index_array(s, s->own, &s->region, e);
+        if (code == ERR_OK)
+            code = check_statement(p, &s->expr, s->own, &s->region, -1, true, &n, e);
+        return code;
+    }
+    code = check_statement(p, &s->expr, NULL, NULL, -1, !s->inlined, &n, e);
+    if (code == ERR_OK && s->inlined)
+        return ERR_OK;
+    if (code == ERR_OK)
+        code = (n.guarded ? engine_zeros : engine_empty)(p->stream, p->account, n.dtype, n.rank,
+                                                         n.shape, &s->own, e);
+    if (code != ERR_OK)
+        return code;
+    s->region = s->own->view;
+    if (!k)
+        k = add_known(p, name);
+    if (!k)
+        return err_oom(e);
+    k->temporary = true;
+    k->binding = program_binding(s->own);
+    k->watched |= is_result(p, s);
+    s->temporary = k;
+    return ERR_OK;
+}
+
+static enum err_code add_fill(struct program *p, const struct step *s, struct err *e)
+{
+    struct task *t;
+    struct ir_plan *plan;
+    enum err_code code = fill_begin(p->stream, s->target->spare[0], &t, &plan, e);
+    if (code != ERR_OK)
+        return code;
+    p->cost = cost_sum(p->cost, plan ? plan_cost(plan) : 0);
+    task_free(t);
+    return cost_check(p->stream->engine, &s->expr, COST_OF_STEP, p->cost, e);
+}
+
+static enum err_code add_statement(struct program *p, struct step *s, struct err *e)
+{
+    struct outline n;
+    if (!s->target)
+        return add_temporary(p, s, e);
+    if (s->assign->fills)
+        return add_fill(p, s, e);
+    struct array *spare = s->target->spare[0];
+    enum err_code code = index_array(s, spare, &s->region, e);
+    if (code == ERR_OK)
+        code = check_statement(p, &s->expr, spare, &s->region, -1, true, &n, e);
+    if (code == ERR_OK && n.guarded && !s->target->guarded) {
+        s->target->guarded = true;
+        drop_spares(s->target);
+        code = take_spares(p, s->target, e);
+    }
+    return code;
+}
+
+/* --- what is looked at --- */
+
+static enum err_code watch(struct program *p, struct watched *w, const struct expr *x, int dtype,
+                           int64_t room, const char *place, struct err *e)
+{
+    struct outline n;
+    w->place = place;
+    enum err_code code = program_write_out_watched(p, x, &w->expr, e);
+    for (uint32_t i = 0; i < w->expr.n_nodes && code == ERR_OK; i++) {
+        const struct expr_node *node = &w->expr.nodes[i];
+        struct known *k = node->kind == EXPR_NAME ? find_known(p, node->name) : NULL;
+        if (k)
+            k->watched = true;
+    }
+    if (code == ERR_OK)
+        code = check_statement(p, &w->expr, NULL, NULL, dtype, true, &n, e);
+    if (code != ERR_OK)
+        return placed(e, code, place);
+    if (n.rank)
+        return err_field(e, ERR_SHAPE_MISMATCH, place, "this must be one number, not an array");
+    if (dtype_is_complex(n.dtype))
+        return err_field(e, ERR_DTYPE_MISMATCH, place, "this must be real, not %s",
+                         dtype_name(n.dtype));
+    code = engine_zeros(p->stream, p->account, n.dtype, 1, &room, &w->array, e);
+    w->want = dtype_size(n.dtype) * (size_t)room;
+    w->bytes = code == ERR_OK ? arena_alloc(p->arena, w->want) : NULL;
+    return code == ERR_OK && !w->bytes ? err_oom(e) : code;
+}
+
+/* f(node) */
+static enum err_code call(struct expr *x, const char *name, uint32_t arg, uint32_t *ret,
+                          struct err *e)
+{
+    struct expr_link link = {.node = arg};
+    return expr_add(
+        x,
+        &(struct expr_node){.kind = EXPR_CALL, .name = name, .offset = -1, .parent = EXPR_NOWHERE},
+        &link, 1, 0, ret, e);
+}
+
+static enum err_code watch_nan(struct program *p, struct target *t, struct err *e)
+{
+    struct expr x;
+    enum err_code code =
+        expr_of_name(p, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e);
+    if (code == ERR_OK)
+        code = call(&x, "any", x.root, &x.root, e);
+    if (code == ERR_OK)
+        code = watch(p, &p->checks[p->n_checks++], &x, -1, 1, "/stop_on_nan", e);
+    return code;
+}
+
+static enum err_code watch_all(struct program *p, struct err *e)
+{
+    const struct program_spec *spec = &p->spec;
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < spec->n_series && code == ERR_OK; i++)
+        code = watch(p, &p->series[i], &spec->series[i].expr, -1, VALUES_ROOM,
+                     spec->series[i].place, e);
+    if (spec->until && code == ERR_OK) {
+        p->until = arena_alloc(p->arena, sizeof *p->until);
+        code = p->until ? watch(p, p->until, &spec->until->expr, DT_BOOL, VALUES_ROOM,
+                                spec->until->place, e)
+                        : err_oom(e);
+    }
+    for (uint32_t i = 0; i < p->n_targets && spec->stop_on_nan && code == ERR_OK; i++)
+        if (dtype_kind(p->targets[i].home->dtype) >= KIND_FLOAT)
+            code = watch_nan(p, &p->targets[i], e);
+    return code;
+}
+
+/* Where the target is assigned first. */
+static const struct program_assign *first_of(const struct program *p, const struct target *t)
+{
+    uint32_t i = 0;
+    while (p->steps[i].target != t)
+        i++;
+    return p->steps[i].assign;
+}
+
+/* A target's memory is exchanged: nobody else in the program may look at it under another name. */
+static enum err_code no_aliases(const struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        const struct target *t = &p->targets[i];
+        const char *other = NULL;
+        for (uint32_t j = 0; j < p->n_targets && !other; j++)
+            if (i != j && array_same_buffer(t->home, p->targets[j].home))
+                other = p->targets[j].name;
+        for (size_t j = 0; j < p->n_known && !other; j++)
+            if (p->known[j]->binding.kind == BINDING_ARRAY && !p->known[j]->temporary &&
+                array_same_buffer(t->home, p->known[j]->binding.array))
+                other = p->known[j]->name;
+        if (other)
+            return of_target(e,
+                             err_set(e, ERR_OVERLAP,
+                                     "\"%s\", which is assigned, shares memory with \"%s\": name "
+                                     "it once, or work on a copy",
+                                     t->name, other),
+                             first_of(p, t));
+    }
+    return ERR_OK;
+}
+
+static enum err_code make(struct program *p, struct err *e)
+{
+    for (uint32_t i = 0; i < p->spec.n_body; i++)
+        p->steps[i].assign = &p->spec.body[i];
+    enum err_code code = find_targets(p, e);
+    if (code == ERR_OK)
+        find_filled(p);
+    for (uint32_t i = 0; i < p->spec.n_body && code == ERR_OK; i++) {
+        struct step *s = &p->steps[i];
+        s->target = find_target(p, s->assign->target);
+        code = program_write_out(p, i, e);
+        if (code == ERR_OK)
+            code = add_statement(p, s, e);
+        of_target(e, code, s->assign);
+        if (code == ERR_OK && is_result(p, s))
+            p->results[i - p->n_statements].array = array_ref(s->own);
+    }
+    if (code == ERR_OK)
+        code = watch_all(p, e);
+    return code == ERR_OK ? no_aliases(p, e) : code;
+}
+
+/* The results are statements, too, behind the others: they assign names that no expression has. */
+static bool add_results(struct program *p)
+{
+    const struct program_spec *spec = &p->spec;
+    const uint32_t n = spec->n_body + spec->n_results;
+    struct program_assign *body = arena_alloc_array(p->arena, n, sizeof *body);
+    if (!body)
+        return false;
+    memcpy(body, spec->body, sizeof *body * spec->n_body);
+    for (uint32_t i = 0; i < spec->n_results; i++) {
+        struct program_assign *a = &body[spec->n_body + i];
+        a->place = spec->results[i].place;
+        a->at = -1;
+        a->target = arena_printf(p->arena, "%u", i);
+        if (!a->target || !expr_of_name(p, spec->results[i].name, &a->expr))
+            return false;
+    }
+    p->n_statements = spec->n_body;
+    p->spec.body = body;
+    p->spec.n_body = n;
+    return true;
+}
+
+enum err_code program_new(struct engine_stream *s, struct account *account,
+                          const struct program_spec *spec, struct program **ret, struct err *e)
+{
+    struct program *p = arena_alloc(spec->arena, sizeof *p);
+    if (!p)
+        return err_oom(e);
+    *p = (struct program){.arena = spec->arena, .stream = s, .account = account, .spec = *spec};
+    pthread_mutex_init(&p->told, NULL); /* cannot fail here */
+    p->env = (struct check_env){program_resolve, p, spec->env->max_inputs};
+    p->stop_at = p->nan_within = INT64_MAX;
+    bool there = add_results(p);
+    p->targets = arena_alloc_array(p->arena, spec->n_body, sizeof *p->targets);
+    p->steps = arena_alloc_array(p->arena, p->spec.n_body, sizeof *p->steps);
+    p->results = arena_alloc_array(p->arena, spec->n_results, sizeof *p->results);
+    p->series = arena_alloc_array(p->arena, spec->n_series, sizeof *p->series);
+    p->checks = arena_alloc_array(p->arena, spec->n_body, sizeof *p->checks);
+    p->exchanges = arena_alloc_array(p->arena, spec->n_body, sizeof *p->exchanges);
+    there = there && expr_of_name(p, NULL, &p->zero) && p->targets && p->steps && p->series &&
+            p->results && p->checks && p->exchanges;
+    enum err_code code = there ? make(p, e) : err_oom(e);
+    p->spec.env = NULL; /* the caller's, while the program was made */
+    if (code == ERR_OK) {
+        *ret = p;
+        return ERR_OK;
+    }
+    p->arena = NULL; /* the caller's still */
+    program_free(p);
+    return code;
+}
+
+static void watched_free(struct watched *w)
+{
+    if (!w)
+        return;
+    download_free(w->download);
+    array_unref(w->array);
+}
+
+void program_free(struct program *p)
+{
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        array_unref(p->targets[i].home);
+        array_unref(p->targets[i].spare[0]);
+        array_unref(p->targets[i].spare[1]);
+    }
+    for (uint32_t i = 0; i < p->spec.n_body && p->steps; i++)
+        if (!p->steps[i].borrowed)
+            array_unref(p->steps[i].own);
+    for (size_t i = 0; i < p->n_known; i++)
+        if (p->known[i]->binding.kind == BINDING_ARRAY && !p->known[i]->temporary)
+            array_unref(p->known[i]->binding.array);
+    for (uint32_t i = 0; i < p->spec.n_series && p->series; i++)
+        watched_free(&p->series[i]);
+    for (uint32_t i = 0; i < p->spec.n_results && p->results; i++)
+        watched_free(&p->results[i]);
+    for (uint32_t i = 0; i < p->n_checks; i++)
+        watched_free(&p->checks[i]);
+    watched_free(p->until);
+    pthread_mutex_destroy(&p->told);
+    mem_free(p->tickets);
+    mem_free(p->guards);
+    arena_free(p->arena);
+}
+
+struct array *program_result(const struct program *p, uint32_t i)
+{
+    return p->results[i].array;
+}
+
+enum err_code program_fetch(struct program *p, uint32_t i, struct err *e)
+{
+    struct watched *w = &p->results[i];
+    w->bytes = arena_alloc(p->arena, (size_t)array_nbytes(w->array) + 1);
+    return w->bytes ? ERR_OK : err_oom(e);
+}
+
+const void *program_result_bytes(const struct program *p, uint32_t i)
+{
+    return p->results[i].bytes;
+}
+
+void program_on_ready(struct program *p, program_ready *ready, void *user)
+{
+    p->ready = ready;
+    p->ready_user = user;
+}
+
+void program_rest(struct program *p)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        drop_spares(&p->targets[i]);
+}
+
+bool program_keeps_ghosts(const struct target *t)
+{
+    return has_ghosts(t) && !t->carries;
+}
+
+enum err_code program_wake(struct program *p, struct err *e)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
+        struct target *t = &p->targets[i];
+        /* no statement writes ghost cells, but others do: what they wrote is exchanged, too */
+        if (program_keeps_ghosts(t) && array_version(t->home) != t->ghosts)
+            drop_spares(t);
+        code = take_spares(p, t, e);
+    }
+    return code;
+}
+
+struct array *program_made(const struct program *p, uint32_t target)
+{
+    return p->targets[target].now;
+}
+
+uint32_t program_targets(const struct program *p)
+{
+    return p->n_targets;
+}
+
+const char *program_target(const struct program *p, uint32_t i, struct array **ret)
+{
+    *ret = p->targets[i].home;
+    return p->targets[i].name;
+}
+
+uint32_t program_inputs(const struct program *p)
+{
+    return (uint32_t)p->n_known;
+}
+
+const struct array *program_input(const struct program *p, uint32_t i)
+{
+    const struct known *k = p->known[i];
+    return k->binding.kind == BINDING_ARRAY && !k->temporary ? k->binding.array : NULL;
+}

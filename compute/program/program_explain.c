@@ -1,0 +1,138 @@
+/* What a program would do: its statements go the way of a step, but what would be queued is looked
+ * at. As a loop they are recorded and never submitted; where they cannot be one, each statement's
+ * plan is made for itself. */
+#include "compute/engine/engine_internal.h"
+#include "compute/program/program_int.h"
+
+struct explaining {
+    program_look *look;
+    void *user;
+};
+
+/* What the program calls the array behind a slot of the loop's kernels. */
+static const char *name_of_slot(const struct program *p, const struct loop *l, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        const struct target *t = &p->targets[i];
+        if (loop_slot_is(l, slot, t->home) || loop_slot_is(l, slot, t->spare[0]) ||
+            (t->spare[1] && loop_slot_is(l, slot, t->spare[1])))
+            return t->name;
+    }
+    for (size_t i = 0; i < p->n_known; i++)
+        if (p->known[i]->binding.kind == BINDING_ARRAY &&
+            loop_slot_is(l, slot, p->known[i]->binding.array))
+            return p->known[i]->name;
+    return NULL;
+}
+
+static enum err_code tell(const struct explaining *x, const struct ir_kernel *k,
+                          const char *const *names, int32_t statement, struct err *e)
+{
+    const struct program_kernel told = {k, names, statement};
+    return x->look(x->user, &told, e);
+}
+
+static enum err_code tell_of_loop(const struct program *p, const struct explaining *x,
+                                  const struct loop *l, const struct ir_kernel *k, struct err *e)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    const char **names = arena ? arena_alloc_array(arena, k->n_inputs, sizeof(const char *)) : NULL;
+    if (!names)
+        return err_oom(e);
+    for (uint32_t i = 0; i < k->n_inputs; i++)
+        names[i] = name_of_slot(p, l, k->inputs[i].slot);
+    return tell(x, k, names, -1, e);
+}
+
+enum err_code program_explain_put(struct program *p, const struct eval_request *req,
+                                  int32_t statement)
+{
+    _cleanup_arena_ struct arena *arena = arena_new(0);
+    struct eval_explanation all;
+    if (!arena)
+        return err_oom(&p->err);
+    if (statement >= (int32_t)p->n_statements)
+        statement = -1; /* a result's */
+    enum err_code code = engine_explain(p->stream->engine, req, arena, &all, &p->err);
+    for (uint32_t n = 0; code == ERR_OK && n < all.plan->n_kernels; n++) {
+        const struct ir_kernel *k = all.plan->kernels[n];
+        const char **names = arena_alloc_array(arena, k->n_inputs, sizeof(const char *));
+        if (!names)
+            return err_oom(&p->err);
+        for (uint32_t i = 0; i < k->n_inputs; i++) {
+            const struct ir_slot *slot = &all.plan->slots[k->inputs[i].slot];
+            if (slot->kind != SLOT_INPUT)
+                continue;
+            const struct typed_input *in = &all.typed.inputs[slot->index];
+            names[i] = !in->target ? in->name : NULL;
+            if (in->target && statement >= 0)
+                names[i] = p->steps[statement].assign->target;
+        }
+        code = tell(p->explains, k, names, statement, &p->err);
+    }
+    return code;
+}
+
+enum err_code program_explain_fill(struct program *p, const struct target *t, int32_t statement)
+{
+    struct task *task;
+    struct ir_plan *plan;
+    enum err_code code = fill_begin(p->stream, t->now, &task, &plan, &p->err);
+    if (code != ERR_OK)
+        return code;
+    for (uint32_t n = 0; code == ERR_OK && plan && n < plan->n_kernels; n++)
+        code = tell(p->explains, plan->kernels[n], &t->name, statement, &p->err);
+    task_free(task);
+    return code;
+}
+
+/* Each statement by itself. */
+static enum err_code explain_step(struct program *p, struct explaining *x)
+{
+    p->explains = x;
+    enum err_code code = program_run_step(p, 1);
+    p->explains = NULL;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].home;
+    return code;
+}
+
+static enum err_code explain_loop(const struct program *p, struct loop *l,
+                                  const struct explaining *x, struct loop_report *ret,
+                                  struct err *e)
+{
+    struct loop_explanation how;
+    enum err_code code = loop_explain(l, &how, e);
+    if (code != ERR_OK)
+        return code;
+    struct loop_report report = program_report_on(p, how.report);
+    for (uint32_t i = 0; i < how.n_kernels && code == ERR_OK; i++)
+        code = tell_of_loop(p, x, l, how.kernels[i], e);
+    for (uint32_t i = 0; i < how.n_several && code == ERR_OK; i++)
+        if (how.several[i]->steps == report.steps)
+            code = tell_of_loop(p, x, l, how.several[i], e);
+    if (code == ERR_OK)
+        *ret = report;
+    return code;
+}
+
+enum err_code program_explain(struct program *p, int64_t steps, program_look *look, void *user,
+                              struct loop_report *ret, struct err *e)
+{
+    struct explaining x = {look, user};
+    struct loop *l = NULL;
+    p->err = (struct err)ERR_INIT;
+    enum err_code code = p->plain ? ERR_OK : program_record(p, 1, steps, &l);
+    if (code == ERR_OK && l) {
+        code = explain_loop(p, l, &x, ret, e);
+        loop_free(l);
+        return code;
+    }
+    if (code == ERR_OK)
+        code = explain_step(p, &x);
+    if (code == ERR_OK)
+        *ret = program_report(p);
+    else
+        *e = p->err;
+    return code;
+}

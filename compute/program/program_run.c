@@ -1,0 +1,552 @@
+/* Queueing a slice of a program (program.c's opening says how), which is answered by callbacks,
+ * each of which only notes what it has to say (program_collect.c). */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "compute/engine/engine_internal.h"
+#include "compute/program/program_int.h"
+
+#define TICKETS_MOST (1 << 16) /* of a slice's steps: they are taken beforehand */
+/* What a step surely does not exceed by much: seconds a statement, bytes a second. */
+#define STATEMENT_S 2e-6
+#define HOST_RATE   2e9
+#define DEVICE_RATE 2e12
+
+static bool is_due(int64_t step, int64_t every)
+{
+    return step % every == 0;
+}
+
+/* At most, where each statement runs by itself. */
+static size_t tickets_of_step(const struct program *p)
+{
+    return 2 * (size_t)p->spec.n_body + p->n_carried + p->spec.n_series + (p->until != NULL);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many steps come after `step` until a value has no room. */
+static int64_t room(int64_t step, int64_t every)
+{
+    return every > INT64_MAX / (2 * VALUES_ROOM) ? INT64_MAX
+                                                 : every - step % every + (VALUES_ROOM - 1) * every;
+}
+
+int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
+{
+    if (p->until)
+        n = least(n, room(step, p->spec.until_every));
+    if (p->spec.n_series)
+        n = least(n, room(step, p->spec.series_every));
+    if (step < p->stop_at)
+        n = least(n, p->stop_at - step);
+    if (step < p->nan_within)
+        n = least(n, (p->nan_within - step) / 2 + (p->nan_within - step) % 2);
+    return least(n, TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
+}
+
+struct loop_report program_report_on(const struct program *p, struct loop_report r)
+{
+    if (p->plain)
+        return (struct loop_report){.kernels = 0, .steps = 1, .why = p->why};
+    if (p->until)
+        r = loop_report_within(r, p->spec.until_every, "until is asked for more often");
+    if (p->spec.n_series)
+        r = loop_report_within(r, p->spec.series_every, "values are recorded more often");
+    return r;
+}
+
+struct loop_report program_report(const struct program *p)
+{
+    return program_report_on(p, p->report);
+}
+
+/* --- what is asked of the engine --- */
+
+/* Any thread. The last to be told wakes; whoever is woken may free the program, and its user, but
+ * not before the lock is given back. */
+static void over(struct program *p)
+{
+    pthread_mutex_lock(&p->told);
+    if (--p->outstanding == 0)
+        p->wake(p->user);
+    pthread_mutex_unlock(&p->told);
+}
+
+static void expect(struct program *p, int n)
+{
+    pthread_mutex_lock(&p->told);
+    p->outstanding += n;
+    pthread_mutex_unlock(&p->told);
+}
+
+static void note_failure(struct program *p, uint64_t number, enum err_code code)
+{
+    uint64_t first = atomic_load(&p->first_failure);
+    while (number < first)
+        if (atomic_compare_exchange_weak(&p->first_failure, &first, number)) {
+            atomic_store(&p->failure, code);
+            return;
+        }
+}
+
+static void evaluated(void *user, enum err_code result, double device_ms)
+{
+    struct ticket *t = user;
+    struct program *p = t->program;
+    pthread_mutex_lock(&p->told);
+    p->device_ms += device_ms;
+    pthread_mutex_unlock(&p->told);
+    if (result != ERR_OK)
+        note_failure(p, (uint64_t)(t - p->tickets), result);
+    over(p);
+}
+
+static void synchronised(void *user, enum err_code result, double device_ms)
+{
+    (void)device_ms;
+    struct program *p = user;
+    if (result != ERR_OK)
+        note_failure(p, PROGRAM_NEVER - 1, result);
+    over(p);
+}
+
+static void woken(void *user)
+{
+    struct program *p = user;
+    p->wake(p->user);
+}
+
+/* Of work that is going to be told. */
+static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statement)
+{
+    struct ticket *t = &p->tickets[p->n_tickets++];
+    *t = (struct ticket){p, step, statement};
+    expect(p, 1);
+    return t;
+}
+
+/* Evaluates into `out`, all of it or a region `at` elements further on; or has a loop do it. */
+static enum err_code put_at(struct program *p, const struct expr *x, int dtype, struct array *out,
+                            const struct view *region, int64_t at, int64_t step, int32_t statement)
+{
+    struct eval_watch watch = {.wake = woken, .user = p};
+    struct eval_request req = {.expr = x,
+                               .env = &p->env,
+                               .dtype = dtype,
+                               .fast_math = p->spec.fast_math,
+                               .out = out,
+                               .out_view = region,
+                               .out_at = at,
+                               .watch = &watch,
+                               .given_up = &p->given_up};
+    if (p->explains)
+        return program_explain_put(p, &req, statement);
+    if (p->loop) {
+        const struct known *name = statement >= 0 ? p->steps[statement].temporary : NULL;
+        req.watch = NULL;
+        return loop_add(p->loop, &req, name && !name->watched, &p->err);
+    }
+    struct ticket *t = add_ticket(p, step, statement);
+    struct array *ret = NULL;
+    enum err_code code =
+        engine_evaluate(p->stream, p->account, &req, &ret, NULL, evaluated, t, &p->err);
+    if (code != ERR_OK) {
+        expect(p, -1); /* program_submit's own is still there */
+        return code;
+    }
+    array_unref(ret);
+    if (watch.guards)
+        p->guards[p->n_guards++] = (struct asked_guards){watch.guards, x, step, statement};
+    return ERR_OK;
+}
+
+static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
+                         const struct view *region, int64_t step, int32_t statement)
+{
+    return put_at(p, x, dtype, out, region, 0, step, statement);
+}
+
+/* A part of what the target has now, to the same part of `to`. */
+static enum err_code copy_part(struct program *p, struct target *t, const struct view *part,
+                               struct array *to, const struct view *region, int64_t step,
+                               int32_t statement)
+{
+    t->part = part; /* the name is what is evaluated */
+    enum err_code code = put(p, &t->itself, -1, to, region, step, statement);
+    t->part = NULL;
+    return code;
+}
+
+static enum err_code copy_whole(struct program *p, struct target *t, struct array *to, int64_t step,
+                                int32_t statement)
+{
+    struct view from, region;
+    if (!t->carries)
+        return copy_part(p, t, NULL, to, NULL, step, statement);
+    grid_whole(t->now->grid, &t->now->view, &from);
+    grid_whole(to->grid, &to->view, &region);
+    return copy_part(p, t, &from, to, &region, step, statement);
+}
+
+static enum err_code copy_ghosts(struct program *p, struct target *t, struct array *to,
+                                 int64_t step, int32_t statement)
+{
+    enum err_code code = ERR_OK;
+    for (int axis = 0; axis < to->view.rank; axis++)
+        for (int side = FACE_LOW; side <= FACE_HIGH && code == ERR_OK; side++) {
+            struct view from, region;
+            if (!to->grid->ghost[axis])
+                continue;
+            ghost_cells(t->now, axis, side, &from);
+            ghost_cells(to, axis, side, &region);
+            code = copy_part(p, t, &from, to, &region, step, statement);
+        }
+    return code;
+}
+
+/* All of the target's ghosts are filled after statement i, before anything looks at them. */
+static bool fills_next(const struct program *p, const struct target *t, uint32_t i)
+{
+    const struct grid *g = t->home->grid;
+    while (++i < p->spec.n_body && p->steps[i].target != t)
+        if (program_names(&p->steps[i].expr, t->name))
+            return false;
+    if (i == p->spec.n_body || !p->steps[i].assign->fills)
+        return false;
+    for (int axis = 0; axis < g->rank; axis++)
+        for (int side = FACE_LOW; side <= FACE_HIGH; side++)
+            if (g->ghost[axis] && g->face[axis][side].type == FACE_NONE)
+                return false;
+    return true;
+}
+
+/* Fills the ghosts of what the target has now; or has a loop do it. */
+static enum err_code fill(struct program *p, struct target *t, int64_t step, int32_t statement)
+{
+    if (p->explains)
+        return program_explain_fill(p, t, statement);
+    if (p->loop)
+        return loop_fill_ghost(p->loop, t->now, &p->err);
+    struct ticket *told = add_ticket(p, step, statement);
+    enum err_code code = engine_fill_ghost(p->stream, p->account, t->now, evaluated, told, &p->err);
+    if (code != ERR_OK)
+        expect(p, -1);
+    return code;
+}
+
+/* The array itself is left alone, so the first of a slice is filled as a copy: what is assigned
+ * next goes to the other spare then, as if the step had begun with that copy. */
+static enum err_code run_fill(struct program *p, struct target *t, int64_t number, int32_t i)
+{
+    enum err_code code = ERR_OK;
+    if (!grid_has_ghosts(t->home->grid))
+        return ERR_OK;
+    if (t->now == t->home) {
+        code = copy_whole(p, t, t->spare[0], number, i);
+        if (code != ERR_OK)
+            return code;
+        t->now = t->spare[0];
+        if (t->spare[1])
+            t->before = t->now;
+    }
+    return fill(p, t, number, i);
+}
+
+static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
+{
+    struct step *s = &p->steps[i];
+    const struct expr *x = &s->expr;
+    struct target *t = s->target;
+    if (s->inlined)
+        return ERR_OK;
+    if (!t) {
+        enum err_code code = put(p, x, -1, s->own, &s->region, number, i);
+        s->temporary->binding = program_binding(s->own);
+        return code;
+    }
+    if (s->assign->fills)
+        return run_fill(p, t, number, i);
+    if (t->now != t->before)
+        return put(p, x, -1, t->now, s->assign->index ? &s->region : NULL, number, i);
+    struct array *to = t->spare[t->now == t->spare[0]];
+    enum err_code code = ERR_OK;
+    if (s->assign->index) {
+        code = copy_whole(p, t, to, number, i);
+        if (code == ERR_OK)
+            code = put(p, x, -1, to, &s->region, number, i);
+    } else {
+        code = put(p, x, -1, to, NULL, number, i);
+        if (code == ERR_OK && t->carries && !fills_next(p, t, (uint32_t)i))
+            code = copy_ghosts(p, t, to, number, i);
+    }
+    if (code == ERR_OK)
+        t->now = to;
+    return code;
+}
+
+enum err_code program_run_step(struct program *p, int64_t number)
+{
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].before = p->targets[i].now;
+    for (uint32_t i = 0; i < p->spec.n_body; i++) {
+        enum err_code code = run_statement(p, number, (int32_t)i);
+        if (code != ERR_OK) {
+            p->failed_in = number;
+            p->statement = (int32_t)i;
+            return code;
+        }
+    }
+    return ERR_OK;
+}
+
+/* --- steps as a loop --- */
+
+/* The first steps of n, as passes of the loop. */
+static enum err_code record(struct program *p, int64_t step, int64_t n)
+{
+    enum err_code code = ERR_OK;
+    for (int i = 0; i < LOOP_PASSES && i < n && code == ERR_OK && !loop_refusal(p->loop); i++) {
+        loop_begin(p->loop);
+        code = program_run_step(p, step);
+        for (uint32_t k = 0; k < p->n_targets && code == ERR_OK; k++) {
+            struct target *t = &p->targets[k];
+            const struct array *from = i ? t->at[i - 1] : t->start;
+            t->at[i] = t->now;
+            if (!loop_carry(p->loop, from, t->now))
+                code = err_oom(&p->err);
+        }
+    }
+    return code;
+}
+
+enum err_code program_record(struct program *p, int64_t step, int64_t n, struct loop **ret)
+{
+    p->loop = loop_new(p->stream, p->account);
+    if (!p->loop)
+        return err_oom(&p->err);
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].start = p->targets[i].now;
+    enum err_code code = record(p, step, n);
+    struct loop *l = p->loop;
+    p->loop = NULL;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].start;
+    if (code != ERR_OK || loop_refusal(l)) {
+        p->plain = code == ERR_OK;
+        p->never_loops |= p->plain && !loop_may_do_later(l);
+        p->why = loop_refusal(l);
+        loop_free(l);
+        l = NULL;
+    }
+    *ret = l;
+    return code;
+}
+
+/* What a step takes by what it writes, in seconds. */
+static double guess(const struct program *p)
+{
+    double bytes = 0, rate = engine_in_host_memory(p->stream->engine) ? HOST_RATE : DEVICE_RATE;
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
+    return p->spec.n_body * STATEMENT_S + bytes / rate;
+}
+
+int64_t program_first_slice(struct program *p, int64_t step, double seconds)
+{
+    struct loop *l = NULL;
+    struct loop_explanation x;
+    double known = 0;
+    p->err = (struct err)ERR_INIT;
+    if (!p->never_loops && program_record(p, step + 1, LOOP_PASSES, &l) == ERR_OK && l) {
+        if (loop_explain(l, &x, &p->err) == ERR_OK) {
+            p->report = x.report;
+            known = x.step_ms * 1e-3;
+        }
+        loop_free(l);
+    }
+    double n = seconds / (known > 0 ? known : guess(p));
+    return n < 1 ? 1 : n > TICKETS_MOST ? TICKETS_MOST : (int64_t)n;
+}
+
+/* The steps from `step` on, n of them, as one piece of work; where they cannot be that, p->plain
+ * says so. */
+static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
+{
+    int64_t passes;
+    struct loop *l;
+    enum err_code code = program_record(p, step, n, &l);
+    if (code != ERR_OK || !l)
+        return code;
+    struct ticket *t = add_ticket(p, step, -1);
+    code = loop_submit(l, n, evaluated, t, &passes, &p->report, &p->err);
+    if (code != ERR_OK) {
+        expect(p, -1);
+        p->failed_in = step;
+        p->statement = -1;
+        return code;
+    }
+    for (uint32_t i = 0; i < p->n_targets; i++)
+        p->targets[i].now = p->targets[i].at[passes == 1 ? 0 : passes % 2 ? 2 : 1];
+    return ERR_OK;
+}
+
+static enum err_code run_steps(struct program *p, int64_t step, int64_t end)
+{
+    enum err_code code = p->plain ? ERR_OK : run_loop(p, step, end - step + 1);
+    for (; step <= end && code == ERR_OK && p->plain; step++)
+        code = program_run_step(p, step);
+    return code;
+}
+
+/* What is fetched of the last slice may still be under way when that came to nothing. */
+static enum err_code let_go(struct program *p, struct watched *w)
+{
+    struct array *another;
+    if (!array_is_held(w->array))
+        return ERR_OK;
+    enum err_code code = engine_zeros(p->stream, p->account, w->array->dtype, w->array->view.rank,
+                                      w->array->view.shape, &another, &p->err);
+    if (code != ERR_OK)
+        return code;
+    array_unref(w->array);
+    w->array = another;
+    return ERR_OK;
+}
+
+/* One number, into an element of the array that is fetched later. */
+static enum err_code look(struct program *p, struct watched *w, int64_t at, int64_t step)
+{
+    struct view element = {.offset = w->array->view.offset};
+    int dtype = w->array->dtype == DT_BOOL ? DT_BOOL : -1;
+    enum err_code code = at == 0 ? let_go(p, w) : ERR_OK;
+    if (code == ERR_OK)
+        code = put_at(p, &w->expr, dtype, w->array, &element, at, step, -1);
+    if (code != ERR_OK) {
+        p->failed_in = step;
+        p->statement = -1;
+        if (!*p->err.pointer)
+            strncpy(p->err.pointer, w->place, sizeof p->err.pointer - 1);
+    }
+    return code;
+}
+
+static enum err_code fetch(struct program *p, struct watched *w, size_t n)
+{
+    w->have = 0;
+    w->want = n * dtype_size(w->array->dtype);
+    if (!w->want)
+        return ERR_OK;
+    enum err_code code = download_new(p->stream, w->array, woken, p, &w->download, &p->err);
+    if (code == ERR_OK)
+        download_given_up(w->download, &p->given_up);
+    return code;
+}
+
+static enum err_code look_at_all(struct program *p)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
+        code = look(p, &p->checks[i], 0, p->end);
+    for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
+        code = fetch(p, &p->checks[i], 1);
+    if (p->until && code == ERR_OK)
+        code = fetch(p, p->until, p->n_answers);
+    for (uint32_t i = 0; i < p->spec.n_series && code == ERR_OK; i++)
+        code = fetch(p, &p->series[i], p->n_values);
+    for (uint32_t i = 0; i < p->spec.n_results && code == ERR_OK; i++)
+        if (p->results[i].bytes)
+            code = fetch(p, &p->results[i], (size_t)view_size(&p->results[i].array->view));
+    return code;
+}
+
+/* An element cannot be written to contents that failed. */
+static enum err_code clear(struct program *p)
+{
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < n_watched(p) && code == ERR_OK; i++) {
+        struct array *a = watched_at(p, i)->array;
+        code = put(p, &p->zero, (int)a->dtype, a, NULL, p->begin + 1, -1);
+    }
+    p->clears = code != ERR_OK;
+    p->failed_in = p->clears ? p->begin + 1 : 0;
+    return code;
+}
+
+/* What is due after `step`. */
+static enum err_code look_at_due(struct program *p, int64_t step)
+{
+    enum err_code code = ERR_OK;
+    bool records = p->spec.n_series && is_due(step, p->spec.series_every);
+    for (uint32_t i = 0; i < p->spec.n_series && records && code == ERR_OK; i++)
+        code = look(p, &p->series[i], p->n_values, step);
+    p->n_values += records;
+    if (p->until && is_due(step, p->spec.until_every) && code == ERR_OK)
+        code = look(p, p->until, p->n_answers++, step);
+    return code;
+}
+
+static enum err_code queue(struct program *p)
+{
+    enum err_code code = p->clears ? clear(p) : ERR_OK;
+    const int64_t series = p->spec.n_series ? p->spec.series_every : INT64_MAX;
+    const int64_t until = p->until ? p->spec.until_every : INT64_MAX;
+    for (int64_t step = p->begin, n; step < p->end && code == ERR_OK; step += n) {
+        n = least(p->end - step, least(series - step % series, until - step % until));
+        code = run_steps(p, step + 1, step + n);
+        if (code == ERR_OK)
+            code = look_at_due(p, step + n);
+    }
+    return code == ERR_OK ? look_at_all(p) : code;
+}
+
+/* Room for what the slice asks for: its callbacks' places must not move. */
+static bool reserve(struct program *p, int64_t n)
+{
+    size_t all = (size_t)n * tickets_of_step(p) + p->n_checks + 1 + n_watched(p);
+    if (all > p->cap_tickets) {
+        struct ticket *tickets = mem_reallocarray(NULL, all, sizeof *tickets);
+        struct asked_guards *guards = mem_reallocarray(NULL, all, sizeof *guards);
+        if (!tickets || !guards) {
+            mem_free(tickets);
+            mem_free(guards);
+            return false;
+        }
+        mem_free(p->tickets);
+        mem_free(p->guards);
+        p->tickets = tickets;
+        p->guards = guards;
+        p->cap_tickets = all;
+    }
+    return true;
+}
+
+void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(void *user),
+                    void *user)
+{
+    p->wake = wake;
+    p->user = user;
+    p->begin = step;
+    p->end = step + n;
+    p->n_values = p->n_answers = 0;
+    p->n_tickets = p->n_guards = p->seen_guards = 0;
+    for (uint32_t i = 0; i < p->n_targets; i++) {
+        struct target *t = &p->targets[i];
+        t->version = program_keeps_ghosts(t) ? t->ghosts : array_version(t->home);
+    }
+    p->discards = p->unready = false;
+    p->err = (struct err)ERR_INIT;
+    p->failed_in = 0;
+    p->statement = -1;
+    p->device_ms = 0;
+    p->plain = p->never_loops;
+    atomic_store(&p->first_failure, PROGRAM_NEVER);
+    atomic_store(&p->failure, ERR_OK);
+    expect(p, 2); /* until everything is asked for, and engine_sync's */
+    p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
+    engine_sync(p->stream, synchronised, p);
+    over(p);
+}

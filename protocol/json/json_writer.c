@@ -1,0 +1,179 @@
+/* One flag is all the state: whether a value stands before. A key clears it, a value and a closing
+ * bracket set it. */
+#include "protocol/json/json_writer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "protocol/json/json_lex.h"
+#include "protocol/number/numtext.h"
+
+static void separate(struct json_writer *w)
+{
+    if (w->comma)
+        strb_addc(w->out, ',');
+    w->comma = true;
+}
+
+static void open_with(struct json_writer *w, char bracket)
+{
+    separate(w);
+    strb_addc(w->out, bracket);
+    w->comma = false;
+}
+
+static void close_with(struct json_writer *w, char bracket)
+{
+    strb_addc(w->out, bracket);
+    w->comma = true;
+}
+
+void json_open_object(struct json_writer *w)
+{
+    open_with(w, '{');
+}
+
+void json_close_object(struct json_writer *w)
+{
+    close_with(w, '}');
+}
+
+void json_open_list(struct json_writer *w)
+{
+    open_with(w, '[');
+}
+
+void json_close_list(struct json_writer *w)
+{
+    close_with(w, ']');
+}
+
+static void add_quoted(struct strb *out, const char *s, size_t n)
+{
+    static const char hex[] = "0123456789abcdef";
+    strb_addc(out, '"');
+    size_t plain = 0; /* start of the run not yet written */
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)s[i];
+        if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\' && c != 0x7F) {
+            i++;
+            continue;
+        }
+        size_t len = c < 0x80 ? 1 : json_lex_utf8((const unsigned char *)s + i, n - i);
+        if (len > 1) {
+            i += len;
+            continue;
+        }
+        strb_addn(out, s + plain, i - plain);
+        if (len == 0) {
+            strb_add(out, "\xEF\xBF\xBD");
+        } else if (c == '"' || c == '\\') {
+            strb_addc(out, '\\');
+            strb_addc(out, (char)c);
+        } else if (c == '\n') {
+            strb_add(out, "\\n");
+        } else if (c == '\t') {
+            strb_add(out, "\\t");
+        } else {
+            const char esc[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+            strb_addn(out, esc, sizeof esc);
+        }
+        plain = ++i;
+    }
+    strb_addn(out, s + plain, n - plain);
+    strb_addc(out, '"');
+}
+
+void json_put_key(struct json_writer *w, const char *name)
+{
+    separate(w);
+    add_quoted(w->out, name, strlen(name));
+    strb_addc(w->out, ':');
+    w->comma = false;
+}
+
+void json_put_raw(struct json_writer *w, const char *text, size_t n)
+{
+    separate(w);
+    strb_addn(w->out, text, n);
+}
+
+void json_put_null(struct json_writer *w)
+{
+    json_put_raw(w, "null", 4);
+}
+
+void json_put_bool(struct json_writer *w, bool v)
+{
+    json_put_raw(w, v ? "true" : "false", v ? 4 : 5);
+}
+
+void json_put_i64(struct json_writer *w, int64_t v)
+{
+    char buf[NUMTEXT_MAX];
+    json_put_raw(w, buf, numtext_i64(v, buf));
+}
+
+void json_put_u64(struct json_writer *w, uint64_t v)
+{
+    char buf[NUMTEXT_MAX];
+    json_put_raw(w, buf, numtext_u64(v, buf));
+}
+
+void json_put_double(struct json_writer *w, double v)
+{
+    char buf[NUMTEXT_ELEM_MAX];
+    json_put_raw(w, buf, numtext_elem(DT_F64, &v, buf));
+}
+
+void json_put_stringn(struct json_writer *w, const char *s, size_t n)
+{
+    separate(w);
+    add_quoted(w->out, s, n);
+}
+
+void json_put_string(struct json_writer *w, const char *s)
+{
+    if (s)
+        json_put_stringn(w, s, strlen(s));
+    else
+        json_put_null(w);
+}
+
+void json_put_scalar(struct json_writer *w, const struct scalar *s)
+{
+    char buf[NUMTEXT_ELEM_MAX];
+    json_put_raw(w, buf, numtext_elem(s->dtype, &s->v, buf));
+}
+
+void json_put_i64_list(struct json_writer *w, size_t n, const int64_t *v)
+{
+    json_open_list(w);
+    for (size_t i = 0; i < n; i++)
+        json_put_i64(w, v[i]);
+    json_close_list(w);
+}
+
+void json_put_member_string(struct json_writer *w, const char *name, const char *s)
+{
+    json_put_key(w, name);
+    json_put_string(w, s);
+}
+
+void json_put_member_i64(struct json_writer *w, const char *name, int64_t v)
+{
+    json_put_key(w, name);
+    json_put_i64(w, v);
+}
+
+void json_put_member_double(struct json_writer *w, const char *name, double v)
+{
+    json_put_key(w, name);
+    json_put_double(w, v);
+}
+
+void json_put_member_bool(struct json_writer *w, const char *name, bool v)
+{
+    json_put_key(w, name);
+    json_put_bool(w, v);
+}

@@ -1,0 +1,486 @@
+/* Precedence climbing over infix_lex.c's tokens. Left-associative chains are loops, so 10,000
+ * additions cost no stack; what nests (brackets, calls, indexing, unary operators, **) recurses and
+ * is counted against x->max_nesting. Arguments of the calls being read lie on one stack of links,
+ * each call's on top of its caller's. */
+#include "protocol/text/infix.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "protocol/json/json_lex.h"
+#include "protocol/text/index.h"
+#include "protocol/text/infix_lex.h"
+
+struct parser {
+    struct infix_lex lex;
+    struct token tok;
+    struct expr *x;
+    uint32_t source;
+    int depth;
+    struct expr_link *links;
+    size_t n_links, cap_links;
+    struct err *e;
+};
+
+enum { PREC_COMPARE, PREC_OR, PREC_XOR, PREC_AND, PREC_SHIFT, PREC_SUM, PREC_PRODUCT };
+
+static const struct binary {
+    const char *text, *name;
+    int prec;
+} binaries[] = {
+    {"<", "less", PREC_COMPARE},
+    {"<=", "less_equal", PREC_COMPARE},
+    {">", "greater", PREC_COMPARE},
+    {">=", "greater_equal", PREC_COMPARE},
+    {"==", "equal", PREC_COMPARE},
+    {"!=", "not_equal", PREC_COMPARE},
+    {"|", "bitwise_or", PREC_OR},
+    {"^", "bitwise_xor", PREC_XOR},
+    {"&", "bitwise_and", PREC_AND},
+    {"<<", "bitwise_left_shift", PREC_SHIFT},
+    {">>", "bitwise_right_shift", PREC_SHIFT},
+    {"+", "add", PREC_SUM},
+    {"-", "subtract", PREC_SUM},
+    {"*", "multiply", PREC_PRODUCT},
+    {"/", "divide", PREC_PRODUCT},
+    {"//", "floor_divide", PREC_PRODUCT},
+    {"%", "remainder", PREC_PRODUCT},
+};
+
+static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret);
+static enum err_code unary(struct parser *p, uint32_t *ret);
+
+static enum err_code advance(struct parser *p)
+{
+    return infix_next(&p->lex, &p->tok);
+}
+
+static bool is_op(const struct parser *p, const char *text)
+{
+    return p->tok.kind == TOK_OP && p->tok.len == strlen(text) &&
+           memcmp(p->tok.start, text, p->tok.len) == 0;
+}
+
+static bool is_word(const struct parser *p, const char *text)
+{
+    return p->tok.kind == TOK_NAME && p->tok.len == strlen(text) &&
+           memcmp(p->tok.start, text, p->tok.len) == 0;
+}
+
+/* The first byte that is not white space behind the current token. */
+static const char *behind(const struct parser *p)
+{
+    const char *q = p->lex.p;
+    while (q < p->lex.end && json_lex_space(*q))
+        q++;
+    return q;
+}
+
+static bool followed_by(const struct parser *p, const char *text)
+{
+    const char *q = behind(p);
+    size_t n = strlen(text);
+    return (size_t)(p->lex.end - q) >= n && memcmp(q, text, n) == 0;
+}
+
+static enum err_code bad(struct parser *p, const char *why)
+{
+    return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "%s", why);
+}
+
+/* The current token has no place here: say why, as well as can be guessed. */
+static enum err_code unexpected(struct parser *p, const char *wanted)
+{
+    static const struct {
+        const char *word, *advice;
+    } reserved[] = {
+        {"and", "there is no \"and\": write & between comparisons in brackets, (a > 0) & (b > 0)"},
+        {"or", "there is no \"or\": write | between comparisons in brackets, (a > 0) | (b > 0)"},
+        {"not", "there is no \"not\": write ~ before the comparison in brackets, ~(a > 0)"},
+        {"in", "there is no \"in\": compare with == and join with |"},
+        {"is", "there is no \"is\": write == or isnan(x)"},
+        {"if", "there is no \"if\": write where(condition, x, y)"},
+        {"else", "there is no \"else\": write where(condition, x, y)"},
+        {"for", "there are no loops: expressions work on whole arrays"},
+        {"lambda", "there is no \"lambda\""},
+    };
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (is_word(p, reserved[i].word))
+            return bad(p, reserved[i].advice);
+    if (p->tok.kind == TOK_END)
+        return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "the expression ends early: %s",
+                      wanted);
+    if (is_op(p, "="))
+        return bad(p, "nothing is assigned here: == compares; \"name\" and \"out\" say where the "
+                      "result goes, in statements what is before the first equals sign");
+    if (is_op(p, "."))
+        return bad(p, "there are no attributes or methods: write sum(a) for a.sum(), sin(x) for "
+                      "np.sin(x)");
+    return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "%s, but here is '%.*s'", wanted,
+                  (int)(p->tok.len > 40 ? 40 : p->tok.len), p->tok.start);
+}
+
+static enum err_code enter(struct parser *p, long offset)
+{
+    if (++p->depth > p->x->max_nesting)
+        return err_at(p->e, ERR_EXPRESSION_TOO_LARGE, offset,
+                      "the expression nests more than %d levels deep; \"let\" names parts of it",
+                      p->x->max_nesting);
+    return ERR_OK;
+}
+
+static enum err_code push_link(struct parser *p, uint32_t node, const char *keyword)
+{
+    void *links = p->links;
+    if (arena_grow(p->x->arena, &links, &p->cap_links, p->n_links, sizeof *p->links))
+        return err_oom(p->e);
+    p->links = links;
+    p->links[p->n_links++] = (struct expr_link){.node = node, .keyword = keyword};
+    return ERR_OK;
+}
+
+/* Adds a node with the links above `base` as its arguments. */
+static enum err_code add(struct parser *p, struct expr_node node, size_t base, size_t n_keywords,
+                         uint32_t *ret)
+{
+    node.source = p->source;
+    node.depth = (uint16_t)p->depth;
+    size_t n = p->n_links - base;
+    p->n_links = base;
+    return expr_add(p->x, &node, n ? p->links + base : NULL, n, n_keywords, ret, p->e);
+}
+
+static enum err_code add_operator(struct parser *p, const char *name, long offset, uint32_t a,
+                                  uint32_t b, uint32_t *ret)
+{
+    struct expr_node node = {
+        .kind = EXPR_CALL, .name = name, .offset = offset, .source = p->source};
+    node.depth = (uint16_t)p->depth;
+    struct expr_link links[2] = {{.node = a}, {.node = b}};
+    return expr_add(p->x, &node, links, b == EXPR_NOWHERE ? 1 : 2, 0, ret, p->e);
+}
+
+static enum err_code add_literal(struct parser *p, struct literal lit, long offset, uint32_t *ret)
+{
+    return add(p, (struct expr_node){.kind = EXPR_LITERAL, .lit = lit, .offset = offset},
+               p->n_links, 0, ret);
+}
+
+/* Behind "name(": the arguments and the closing bracket. */
+static enum err_code call(struct parser *p, const char *name, long offset, uint32_t *ret)
+{
+    size_t base = p->n_links, n_keywords = 0;
+    enum err_code err = enter(p, offset);
+    while (!err && !is_op(p, ")")) {
+        const char *keyword = NULL;
+        if (p->tok.kind == TOK_NAME && followed_by(p, "=") && !followed_by(p, "==")) {
+            keyword = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
+            if (!keyword)
+                return err_oom(p->e);
+            if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
+                return bad(p, "no parameter has this name"); /* trees use it for themselves */
+            for (size_t i = base; i < p->n_links; i++)
+                if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
+                    return bad(p, "the keyword argument is given twice");
+            err = advance(p);
+            if (!err)
+                err = advance(p);
+            n_keywords++;
+        } else if (is_op(p, "*") || is_op(p, "**")) {
+            return bad(p, "arguments are written out one by one");
+        } else if (n_keywords) {
+            return bad(p, "positional arguments come before keyword arguments");
+        }
+        uint32_t arg = EXPR_NOWHERE;
+        if (!err)
+            err = binary_chain(p, PREC_COMPARE, &arg);
+        if (!err)
+            err = push_link(p, arg, keyword);
+        if (!err && is_op(p, ","))
+            err = advance(p);
+        else if (!err && !is_op(p, ")"))
+            return unexpected(p, "',' or ')' was expected");
+    }
+    if (!err)
+        err = advance(p);
+    p->depth--;
+    if (err)
+        return err;
+    return add(p, (struct expr_node){.kind = EXPR_CALL, .name = name, .offset = offset}, base,
+               n_keywords, ret);
+}
+
+/* At '(' or '[': a bracketed expression, a tuple or a list. */
+static enum err_code bracket(struct parser *p, uint32_t *ret)
+{
+    bool list = is_op(p, "[");
+    const char *close = list ? "]" : ")";
+    long offset = p->tok.offset;
+    size_t base = p->n_links;
+    bool comma = false;
+    uint32_t node = EXPR_NOWHERE;
+    enum err_code err = enter(p, offset);
+    if (!err)
+        err = advance(p);
+    while (!err && !is_op(p, close)) {
+        err = binary_chain(p, PREC_COMPARE, &node);
+        if (!err)
+            err = push_link(p, node, NULL);
+        if (!err && is_op(p, ",")) {
+            comma = true;
+            err = advance(p);
+        } else if (!err && !is_op(p, close)) {
+            return unexpected(p, list ? "',' or ']' was expected" : "',' or ')' was expected");
+        }
+    }
+    if (!err)
+        err = advance(p);
+    p->depth--;
+    if (err)
+        return err;
+    if (!list && !comma && p->n_links == base + 1) {
+        p->n_links = base;
+        *ret = node;
+        return ERR_OK;
+    }
+    return add(p, (struct expr_node){.kind = EXPR_LIST, .offset = offset}, base, 0, ret);
+}
+
+static enum err_code name_or_call(struct parser *p, uint32_t *ret)
+{
+    static const char *const reserved[] = {"and", "or",   "not", "in",    "is",
+                                           "if",  "else", "for", "lambda"};
+    long offset = p->tok.offset;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (is_word(p, reserved[i]))
+            return unexpected(p, "");
+    bool yes = is_word(p, "True"), no = is_word(p, "False"), none = is_word(p, "None");
+    const char *name = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
+    if (!name)
+        return err_oom(p->e);
+    enum err_code err = advance(p);
+    if (err)
+        return err;
+    if (yes || no)
+        return add_literal(p, (struct literal){.kind = LIT_BOOL, .i = yes}, offset, ret);
+    if (!none && is_op(p, "(")) {
+        err = advance(p);
+        return err ? err : call(p, name, offset, ret);
+    }
+    return add(
+        p, (struct expr_node){.kind = none ? EXPR_NONE : EXPR_NAME, .name = name, .offset = offset},
+        p->n_links, 0, ret);
+}
+
+static enum err_code primary(struct parser *p, uint32_t *ret)
+{
+    enum err_code err;
+    struct token t = p->tok;
+    switch (t.kind) {
+    case TOK_NUMBER:
+        err = advance(p);
+        return err ? err : add_literal(p, t.lit, t.offset, ret);
+    case TOK_STRING:
+        err = advance(p);
+        return err ? err
+                   : add(p,
+                         (struct expr_node){
+                             .kind = EXPR_STRING, .name = t.string, .offset = t.offset},
+                         p->n_links, 0, ret);
+    case TOK_NAME:
+        return name_or_call(p, ret);
+    case TOK_OP:
+        if (is_op(p, "(") || is_op(p, "["))
+            return bracket(p, ret);
+        break;
+    case TOK_END:
+        break;
+    }
+    return unexpected(p, "a number, a name or a bracket was expected");
+}
+
+/* At '[' behind an operand. */
+static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint32_t *ret)
+{
+    long offset = p->tok.offset;
+    size_t used = 0;
+    struct index_spec spec;
+    enum err_code err = index_scan(p->lex.p, (size_t)(p->lex.end - p->lex.p), &spec, &used, p->e);
+    if (err) {
+        if (p->e)
+            p->e->offset += p->lex.offset;
+        return err;
+    }
+    /* an index that was read is ASCII throughout: bytes are characters */
+    p->lex.p += used + 1;
+    p->lex.offset += (long)used + 1;
+    struct index_spec *kept = arena_dup(p->x->arena, &spec, sizeof spec);
+    if (!kept)
+        return err_oom(p->e);
+    err = push_link(p, *ret, NULL);
+    if (!err)
+        err = advance(p);
+    if (err)
+        return err;
+    return add(p, (struct expr_node){.kind = EXPR_GETITEM, .index = kept, .offset = offset},
+               p->n_links - 1, 0, ret);
+}
+
+static enum err_code postfix(struct parser *p, uint32_t *ret)
+{
+    uint32_t node = EXPR_NOWHERE;
+    enum err_code err = primary(p, &node);
+    while (!err && p->tok.kind == TOK_OP) {
+        if (is_op(p, "[")) {
+            err = subscript(p, &node);
+        } else if (is_op(p, "(")) {
+            return bad(p, "only a name can be called; '*' multiplies");
+        } else if (is_op(p, ".")) {
+            return unexpected(p, "");
+        } else {
+            break;
+        }
+    }
+    if (!err)
+        *ret = node;
+    return err;
+}
+
+static enum err_code power(struct parser *p, uint32_t *ret)
+{
+    uint32_t base = EXPR_NOWHERE, exponent = EXPR_NOWHERE;
+    enum err_code err = postfix(p, &base);
+    if (err)
+        return err;
+    if (!is_op(p, "**")) {
+        *ret = base;
+        return ERR_OK;
+    }
+    long offset = p->tok.offset;
+    err = enter(p, offset);
+    if (!err)
+        err = advance(p);
+    if (!err)
+        err = unary(p, &exponent); /* 2**-1, and right-associative: 2**3**2 */
+    p->depth--;
+    return err ? err : add_operator(p, "pow", offset, base, exponent, ret);
+}
+
+static enum err_code unary(struct parser *p, uint32_t *ret)
+{
+    const char *name = is_op(p, "-")   ? "negative"
+                       : is_op(p, "+") ? "positive"
+                       : is_op(p, "~") ? "bitwise_invert"
+                                       : NULL;
+    if (!name)
+        return power(p, ret);
+    bool minus = is_op(p, "-");
+    long offset = p->tok.offset;
+    enum err_code err = advance(p);
+    if (err)
+        return err;
+    if (minus && p->tok.kind == TOK_NUMBER && !followed_by(p, "**") && !followed_by(p, "[")) {
+        struct literal lit = p->tok.lit;
+        if (lit.kind == LIT_INT) {
+            lit.i = -lit.i;
+        } else {
+            lit.re = -lit.re; /* of an imaginary literal too: -2j is (-0-2j) in Python */
+            lit.im = lit.kind == LIT_COMPLEX ? -lit.im : 0;
+        }
+        err = advance(p);
+        return err ? err : add_literal(p, lit, offset, ret);
+    }
+    uint32_t operand = EXPR_NOWHERE;
+    err = enter(p, offset);
+    if (!err)
+        err = unary(p, &operand);
+    p->depth--;
+    return err ? err : add_operator(p, name, offset, operand, EXPR_NOWHERE, ret);
+}
+
+static const struct binary *binary_at(const struct parser *p)
+{
+    if (p->tok.kind == TOK_OP)
+        for (size_t i = 0; i < sizeof binaries / sizeof *binaries; i++)
+            if (is_op(p, binaries[i].text))
+                return &binaries[i];
+    return NULL;
+}
+
+static bool is_bitwise(const struct parser *p, uint32_t node)
+{
+    const struct expr_node *n = &p->x->nodes[node];
+    return n->kind == EXPR_CALL && !strncmp(n->name, "bitwise_", strlen("bitwise_"));
+}
+
+static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
+{
+    uint32_t left = EXPR_NOWHERE, right = EXPR_NOWHERE;
+    bool compared = false;
+    enum err_code err = unary(p, &left);
+    const struct binary *b;
+    while (!err && (b = binary_at(p)) && b->prec >= min_prec) {
+        if (b->prec == PREC_COMPARE && compared)
+            return bad(p, is_bitwise(p, right)
+                              ? "& | ^ bind closer than comparisons, which need brackets beside "
+                                "them: write (a < b) & (b < c)"
+                              : "comparisons do not chain: write (a < b) & (b < c)");
+        compared = b->prec == PREC_COMPARE;
+        long offset = p->tok.offset;
+        err = advance(p);
+        if (!err)
+            err = binary_chain(p, b->prec + 1, &right);
+        if (!err)
+            err = add_operator(p, b->name, offset, left, right, &left);
+    }
+    if (!err)
+        *ret = left;
+    return err;
+}
+
+static enum err_code whole(struct parser *p, uint32_t *ret)
+{
+    enum err_code err = advance(p);
+    if (err)
+        return err;
+    if (p->tok.kind == TOK_END)
+        return bad(p, "the expression is empty");
+    uint32_t root = EXPR_NOWHERE;
+    err = binary_chain(p, PREC_COMPARE, &root);
+    if (err)
+        return err;
+    if (is_op(p, ","))
+        return bad(p, "one expression at a time: brackets make a tuple");
+    if (is_op(p, ")") || is_op(p, "]"))
+        return bad(p, "a closing bracket without its opening one");
+    if (p->tok.kind == TOK_NAME || p->tok.kind == TOK_NUMBER || p->tok.kind == TOK_STRING)
+        return unexpected(p, "an operator is missing");
+    if (p->tok.kind != TOK_END)
+        return unexpected(p, "an operator or the end was expected");
+    *ret = root;
+    return ERR_OK;
+}
+
+enum err_code infix_parse(struct expr *x, uint32_t source, const char *text, size_t n,
+                          uint32_t *ret_root, struct err *e)
+{
+    struct parser p = {
+        .lex = {.p = text, .end = text + n, .arena = x->arena, .e = e},
+        .x = x,
+        .source = source,
+        .e = e,
+    };
+    enum err_code err = ERR_OK;
+    long offset = 0;
+    for (size_t i = 0; i < n && !err; offset++) {
+        size_t len = json_lex_utf8((const unsigned char *)text + i, n - i);
+        if (len == 0)
+            err = err_at(e, ERR_BAD_EXPRESSION, offset, "the expression is not valid UTF-8");
+        i += len;
+    }
+    if (!err)
+        err = whole(&p, ret_root);
+    if (err && err != ERR_OUT_OF_MEMORY && source < x->n_sources)
+        err_prefix(e, x->sources[source]);
+    return err;
+}

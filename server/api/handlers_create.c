@@ -1,0 +1,309 @@
+/* POST /v1/arrays and PUT /v1/arrays/{name}: three kinds of body, one new array.
+ *
+ * Bytes (octet-stream, .npy) are data.c's. A JSON body may hold a nested list larger than memory
+ * should see twice, so it is streamed too: the splitter (json_body.h) turns the list into elements
+ * as it comes and keeps only the small members as text. When the whole body is right, elements are
+ * copied into the engine's staging memory, waiting for it where it is short, and the array gets its
+ * handle last. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "protocol/json/json_body.h"
+#include "server/api/handlers.h"
+#include "server/body/create.h"
+#include "server/body/create_json.h"
+#include "server/body/data.h"
+#include "server/config.h"
+#include "server/http/gate.h"
+#include "server/server.h"
+#include "server/work/room.h"
+
+#define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
+
+struct create {
+    struct http_sink sink; /* first */
+    struct create_target target;
+    struct json_body *body;
+    int64_t taken;
+    bool failed;
+    struct err err;
+    struct create_spec spec;
+    struct json_array_data data; /* .data is ours until it is uploaded */
+    struct data_staging staging;
+    struct upload *upload;
+    struct array *made; /* of the data, before it gets its ghosts; what moves to host memory */
+    int host;           /* it is to: 1 */
+    _Atomic int moved;  /* enum err_code */
+    struct gate gate;
+};
+
+static void create_free(void *state)
+{
+    struct create *c = state;
+    if (c->upload)
+        upload_abort(c->upload);
+    array_unref(c->made);
+    json_body_free(c->body);
+    mem_free(c->data.data);
+    create_target_clear(&c->target);
+}
+
+/* --- an array that is to be in host memory: made as any, then moved, before it has a handle --- */
+
+static void move_done(void *user, enum err_code result, double device_ms)
+{
+    struct create *c = user;
+    (void)device_ms;
+    atomic_store(&c->moved, result);
+    gate_wake(&c->gate);
+}
+
+static void moved(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a = c->made;
+    enum err_code r = (enum err_code)atomic_load(&c->moved);
+    if (r != ERR_OK) {
+        err_set(&e, r, "the array could not be moved to host memory: %s", err_title(r));
+        http_reply_error(req, &e);
+        return;
+    }
+    c->made = NULL;
+    create_reply(req, &c->target, a);
+}
+
+static void begin_move(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    gate_arm(&c->gate);
+    if (engine_move(c->target.session->stream, c->made, true, move_done, c, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        gate_wait(&c->gate, moved);
+}
+
+/* Also told by data.c, when bytes have become an array. */
+static void finish(struct request *req, struct array *take_array)
+{
+    struct create *c = req->state;
+    if (c->host > 0) {
+        c->made = take_array;
+        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+        return;
+    }
+    create_reply(req, &c->target, take_array);
+}
+
+/* The elements get the ghosts that the body asks for. */
+static void embed(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a;
+    if (create_spec_embed(&c->spec, c->target.session, array_ref(c->made), &a, &e) == ERR_OK) {
+        array_unref(c->made);
+        c->made = NULL;
+        finish(req, a);
+    } else if (!room_retry(req, &e, embed)) {
+        http_reply_error(req, &e);
+    }
+}
+
+/* Copies what the staging memory has room for; goes on when there is more room. */
+static void push_data(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    if (!data_stage(&c->staging, push_data))
+        return;
+    struct upload *u = c->upload;
+    c->upload = NULL;
+    mem_free(c->data.data);
+    c->data.data = NULL;
+    if (upload_finish_new(u, c->data.dtype, c->data.rank, c->data.shape, false, &c->made, &e) !=
+        ERR_OK)
+        http_reply_error(req, &e);
+    else
+        embed(req);
+}
+
+static enum err_code take_data(struct create *c, struct json_array *reader, struct err *e)
+{
+    enum err_code r = json_array_take(reader, c->spec.dtype, &c->data, e);
+    if (r != ERR_OK)
+        return err_prefix(e, "/data");
+    if (!c->data.size && c->spec.has_shape && c->spec.rank > c->data.rank &&
+        !memcmp(c->spec.shape, c->data.shape, sizeof *c->spec.shape * (size_t)c->data.rank) &&
+        c->data.rank && c->data.shape[c->data.rank - 1] == 0) {
+        /* lists cannot spell what comes after an extent of 0: [] stands for (0, 3) too */
+        c->data.rank = c->spec.rank;
+        memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
+    }
+    const struct array_scope from = handler_scope(c->gate.req, c->target.session);
+    if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
+        (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
+        (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
+        return r;
+    return ERR_OK;
+}
+
+static void begin_upload(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct session *s = c->target.session;
+    size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
+    enum err_code r =
+        upload_new(s->stream, s->account, (int64_t)nbytes, gate_wake, &c->gate, &c->upload, &e);
+    if (r != ERR_OK) {
+        if (!room_retry(req, &e, begin_upload))
+            http_reply_error(req, &e);
+        return;
+    }
+    c->staging = (struct data_staging){
+        .req = req,
+        .gate = &c->gate,
+        .upload = c->upload,
+        .from = c->data.data,
+        .n = nbytes,
+    };
+    push_data(req);
+}
+
+/* Anything but data. */
+static void run_creator(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct array *a;
+    if (create_spec_run(&c->spec, c->target.session, &a, &e) == ERR_OK)
+        finish(req, a);
+    else if (!room_retry(req, &e, run_creator))
+        http_reply_error(req, &e);
+}
+
+static void finish_json(struct request *req)
+{
+    struct create *c = req->state;
+    struct err e = ERR_INIT;
+    struct json doc;
+    struct json_array *reader;
+    const char *name;
+    enum err_code r = json_body_finish(c->body, req->arena, &doc, &reader, &e);
+    if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
+        r = json_err(doc, &e, ERR_BAD_FIELD, "the body must be a JSON object");
+    if (r == ERR_OK) {
+        const struct array_scope from = handler_scope(req, c->target.session);
+        r = create_spec_read(doc, reader != NULL, &from, &c->spec, &e);
+    }
+    if (r == ERR_OK && (r = handler_location(doc, &c->host, &e)) == ERR_OK)
+        r = handler_name(doc, &name, &e);
+    if (r == ERR_OK && name)
+        r = create_target_name(&c->target, name, &e);
+    if (r == ERR_OK && c->spec.creator == CREATE_DATA && (r = take_data(c, reader, &e)) == ERR_OK) {
+        json_body_free(c->body);
+        c->body = NULL;
+    }
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else if (c->spec.creator == CREATE_DATA)
+        begin_upload(req);
+    else
+        run_creator(req);
+}
+
+static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, bool *ret_failed)
+{
+    struct create *c = (struct create *)sink;
+    if (!c->failed && json_body_feed(c->body, bytes, n, &c->err) != ERR_OK)
+        c->failed = true;
+    c->taken += (int64_t)n;
+    *ret_failed = c->failed;
+    return n;
+}
+
+static void sink_end(struct http_sink *sink, struct request *req)
+{
+    struct create *c = (struct create *)sink;
+    if (c->failed)
+        http_reply_error(req, &c->err);
+    else if (c->taken > OFFLOAD_BYTES)
+        http_offload_long(req, finish_json);
+    else
+        finish_json(req);
+}
+
+static void sink_abort(struct http_sink *sink)
+{
+    (void)sink; /* nothing has happened; the state goes with the request */
+}
+
+/* What the session may still take, as a bound for elements that are not an array yet. */
+static int64_t data_room(const struct request *req, const struct session *s)
+{
+    struct backend_device d;
+    engine_device_info(req->server->engine, s->device, &d);
+    int64_t there = req->server->config->evict ? d.memory_total : d.memory_free;
+    int64_t room = there > 0 ? there : 1, limit = account_limit(s->account);
+    if (limit && limit - account_used(s->account) < room)
+        room = limit - account_used(s->account);
+    return room > 0 ? room : 1; /* 0 would mean no bound */
+}
+
+/* ?location= of bytes. */
+static enum err_code read_location(const struct request *req, int *ret_host, struct err *e)
+{
+    const char *location = http_query(req, "location");
+    if (!location)
+        return ERR_OK;
+    *ret_host = !strcmp(location, "host");
+    if (!*ret_host && strcmp(location, "device") != 0)
+        return err_set(e, ERR_BAD_QUERY, "location is \"device\" or \"host\"");
+    return ERR_OK;
+}
+
+void array_create(struct request *req)
+{
+    static const char *const json_query[] = {"name", NULL};
+    static const char *const bytes_query[] = {"name", "dtype", "shape", "location", NULL};
+    struct err e = ERR_INIT;
+    enum data_format format;
+    struct create *c = arena_alloc(req->arena, sizeof *c);
+    enum err_code r = c ? ERR_OK : err_oom(&e);
+    if (r == ERR_OK && (r = handler_accepts_json(req, &e)) == ERR_OK &&
+        (r = data_format_of(req, &format, &e)) == ERR_OK &&
+        (r = http_query_only(req, format == DATA_JSON ? json_query : bytes_query, &e)) == ERR_OK)
+        r = create_target_init(req, &c->target, &e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    c->sink = (struct http_sink){
+        .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
+    c->err = (struct err)ERR_INIT;
+    gate_init(&c->gate, req);
+    req->state = c;
+    req->state_free = create_free;
+    if (format != DATA_JSON) {
+        if (read_location(req, &c->host, &e) != ERR_OK) {
+            http_reply_error(req, &e);
+            return;
+        }
+        struct session *s = c->target.session;
+        data_accept_create(req, s->stream, s->account, format, finish);
+        return;
+    }
+    struct json_body_limits limits = {
+        .json = handler_json_limits(req),
+        .max_text = (size_t)req->server->config->max_json_body,
+        .max_data_bytes = data_room(req, c->target.session),
+    };
+    if (!(c->body = json_body_new(&limits))) {
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    http_accept_body(req, &c->sink);
+}

@@ -1,0 +1,180 @@
+/* GET and PUT /v1/arrays/{ref}/data: which elements, in which form; the bytes are data_*.c's. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "protocol/text/index.h"
+#include "protocol/wire/media.h"
+#include "server/api/handlers.h"
+#include "server/body/condition.h"
+#include "server/body/data.h"
+
+enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e)
+{
+    const char *value = http_header(req, "Content-Type");
+    enum media type;
+    enum err_code c = media_content_type(value, &type, e);
+    if (c)
+        return c;
+    switch (type) {
+    case MEDIA_NONE:
+        *ret = DATA_SNIFF;
+        return ERR_OK;
+    case MEDIA_OCTETS:
+        *ret = DATA_OCTETS;
+        return ERR_OK;
+    case MEDIA_NPY:
+        *ret = DATA_NPY;
+        return ERR_OK;
+    case MEDIA_JSON:
+        *ret = DATA_JSON;
+        return ERR_OK;
+    default:
+        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
+                       "array data come as application/octet-stream, application/x-npy or "
+                       "application/json (curl --json), not as %.64s",
+                       value);
+    }
+}
+
+enum err_code data_parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
+{
+    int rank = 0;
+    const char *p = text;
+    while (*p) {
+        if (rank == MAX_RANK)
+            return err_set(e, ERR_BAD_SHAPE, "shape has more than %d extents", MAX_RANK);
+        char *end;
+        errno = 0;
+        long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
+        if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
+            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
+        ret_shape[rank++] = v;
+        p = *end ? end + 1 : end;
+    }
+    *ret_rank = rank;
+    return ERR_OK;
+}
+
+/* Whether ?ghost= asks for ghost cells too. */
+static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
+{
+    const char *text = http_query(req, "ghost");
+    if (text && strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return err_set(e, ERR_BAD_FIELD, "ghost is 0 or 1");
+    *ret = text && *text == '1';
+    return ERR_OK;
+}
+
+/* The elements that ?index= and ?ghost= mean. */
+static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
+                               struct err *e)
+{
+    const char *text = http_query(req, "index");
+    bool ghosts;
+    enum err_code c = wants_ghosts(req, &ghosts, e);
+    if (c)
+        return c;
+    if (!text) {
+        *ret = a->view;
+        if (ghosts)
+            grid_whole(a->grid, &a->view, ret);
+        return ERR_OK;
+    }
+    struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
+    if (!spec)
+        return err_oom(e);
+    c = index_parse(text, strlen(text), spec, e);
+    if (!c)
+        c = ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
+                   : view_index(&a->view, spec, ret, e);
+    return c;
+}
+
+/* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
+ */
+static enum err_code check_dtype(struct request *req, const struct array *a, struct err *e)
+{
+    const char *text = http_query(req, "dtype");
+    if (!text)
+        return ERR_OK;
+    enum dtype t;
+    enum err_code code = dtype_read(text, strlen(text), &t, e);
+    if (code != ERR_OK)
+        return code;
+    if (t != a->dtype)
+        return err_set(e, ERR_DTYPE_MISMATCH, "the array is %s, the data are said to be %s",
+                       dtype_name(a->dtype), dtype_name(t));
+    return ERR_OK;
+}
+
+static enum err_code only_region(struct request *req, struct err *e)
+{
+    static const char *const allowed[] = {"index", "ghost", NULL};
+    return http_query_only(req, allowed, e);
+}
+
+/* *ret_a: the elements that are wanted of *ret_h. */
+static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
+                                 struct handle *ret_h, struct array **ret_a, struct err *e)
+{
+    enum err_code c = only_region(req, e);
+    if (!c)
+        c = media_negotiate(http_header(req, "Accept"), data_offers,
+                            sizeof data_offers / sizeof *data_offers, ret_type, e);
+    if (c)
+        return c;
+    struct view v;
+    c = handler_array(req, LEASE_READ, ret_s, ret_h, e);
+    if (!c)
+        c = region_of(req, ret_h->array, &v, e);
+    if (!c && !(*ret_a = array_view(ret_h->array, ret_h->array->dtype, &v)))
+        c = err_oom(e);
+    return c;
+}
+
+void data_get(struct request *req)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    struct err e = ERR_INIT;
+    enum media type;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct array *a = NULL;
+    http_may_end(req, NULL);
+    if (prepare_get(req, &type, &s, &h, &a, &e))
+        http_reply_error(req, &e);
+    else
+        data_reply(req, s->stream, a, type, &h);
+}
+
+void data_put(struct request *req)
+{
+    struct err e = ERR_INIT;
+    enum data_format format;
+    struct session *s = NULL;
+    struct handle h = {0};
+    struct view region;
+    static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
+    enum err_code c = http_query_only(req, allowed, &e);
+    if (!c)
+        c = data_format_of(req, &format, &e);
+    if (!c)
+        c = handler_array(req, LEASE_WRITE, &s, &h, &e);
+    if (!c)
+        c = handler_writable(&h, &e);
+    if (!c)
+        c = check_dtype(req, h.array, &e);
+    if (!c)
+        c = region_of(req, h.array, &region, &e);
+    struct condition condition = condition_of(req);
+    if (!c)
+        c = condition_check(&condition, h.array, &region, &e);
+    if (!c) {
+        data_accept_into(req, s, &h, &region, format);
+        return;
+    }
+    handle_clear(&h);
+    session_unref(s);
+    http_reply_error(req, &e);
+}

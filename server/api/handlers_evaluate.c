@@ -1,0 +1,248 @@
+/* POST /v1/evaluate: computes an expression into a new array, an existing one, or the reply.
+ *
+ * Nothing here waits unless a value is asked for, or the arrays' contents are looked at for
+ * mistakes (eval_watch): the array's handle is made while its contents are still being computed.
+ * What is looked at is looked at by the work itself, in the session's order like all work, and
+ * where it finds a mistake `out` keeps its contents; only the reply, and a result's handle and
+ * name, wait for the answer. A plan that is still to be made of more than a few nodes is a
+ * worker's: a body of twenty bytes may call functions of thousands, and its listener has others to
+ * serve. What is found in the plan cache, or small, stays where it is. A small evaluation on the
+ * CPU is over when engine_evaluate returns, and then a reply with the value goes out from here
+ * without a suspension. */
+#include "server/api/handlers.h"
+#include "server/body/data.h"
+#include "server/body/encode.h"
+#include "server/body/eval_body.h"
+#include "server/body/meta.h"
+#include "server/config.h"
+#include "server/http/gate.h"
+#include "server/server.h"
+
+struct evaluation {
+    struct eval_body body;
+    struct strb meta;
+    struct gate gate;
+    struct array *result; /* a reference, while it waits for the guards' answer */
+    struct eval_watch watch;
+    struct lease_use use; /* until the engine has the work */
+    bool waited;
+};
+
+/* What the result is to take the name from: who comes later than the request has precedence. */
+struct succession {
+    struct leases *leases;
+    const struct evaluation *evaluation;
+};
+
+static enum err_code may_succeed(void *user, const struct array *now, struct err *e)
+{
+    const struct succession *s = user;
+    const struct evaluation *v = s->evaluation;
+    if (v->waited && now && array_buffer_id(now) != v->body.replaces)
+        return err_field(e, ERR_CONFLICT, "/name",
+                         "the name was given to another array while the indices were looked at");
+    return lease_guard(s->leases, now, e);
+}
+
+/* For Server-Timing of a reply that waited for the guards' answer, and reads no contents. */
+static void guards_took(struct request *req, const struct evaluation *v)
+{
+    if (v->watch.guards)
+        data_times(req, eval_guards_download(v->watch.guards), true);
+}
+
+/* A handle for the result, and its metadata. */
+static enum err_code reply_handle(struct request *req, struct evaluation *v, struct array *a,
+                                  struct err *e)
+{
+    struct succession succession = {req->server->leases, v};
+    struct handle_guard guard = {may_succeed, &succession};
+    struct handle_spec spec = {.name = v->body.name, .policy = NAME_REPLACE, .guard = &guard};
+    _cleanup_handle_ struct handle h = {0};
+    guards_took(req, v);
+    enum err_code c = handle_add(v->body.session->handles, a, &spec, &h, NULL, e);
+    if (!c)
+        meta_reply_reserved(req, 201, &h, true, &v->meta);
+    return c;
+}
+
+/* What the client gets for the result. v->meta has room for metadata where they may be asked for.
+ */
+static enum err_code reply_result(struct request *req, struct evaluation *v, struct array *take_a,
+                                  struct err *e)
+{
+    const struct eval_body *b = &v->body;
+    _cleanup_array_ struct array *a = take_a;
+    if (b->has_out) {
+        guards_took(req, v);
+        meta_reply_reserved(req, 200, &b->out, false, &v->meta);
+        return ERR_OK;
+    }
+    if (b->name)
+        return reply_handle(req, v, a, e);
+    if (b->reply != MEDIA_JSON) {
+        data_reply(req, b->session->stream, array_ref(a), b->reply, NULL);
+        return ERR_OK;
+    }
+    if (a->view.rank && !b->inline_data)
+        return reply_handle(req, v, a, e);
+    int64_t size = data_json_items(&a->view), max = req->server->config->max_inline;
+    if (size > max)
+        return err_set(e, ERR_INLINE_TOO_LARGE,
+                       "the result has %lld elements, at most %lld are returned inline; ask for "
+                       "it as application/octet-stream or application/x-npy, or leave it in an "
+                       "array",
+                       (long long)size, (long long)max);
+    encode_reply(req, b->session->stream, array_ref(a));
+    return ERR_OK;
+}
+
+static void evaluation_free(void *state)
+{
+    struct evaluation *v = state;
+    lease_use_close(&v->use);
+    eval_guards_free(v->watch.guards);
+    v->watch.guards = NULL;
+    array_unref(v->result);
+    v->result = NULL;
+    strb_free(&v->meta);
+    eval_body_clear(&v->body);
+}
+
+static void fail(struct request *req, struct evaluation *v, const struct err *e)
+{
+    req->state = NULL;
+    evaluation_free(v);
+    http_reply_error(req, e);
+}
+
+/* From here on there is nothing to wait for but the contents, which the reply sees to. */
+static void reply(struct request *req, struct evaluation *v)
+{
+    struct err e = ERR_INIT;
+    struct array *a = v->result;
+    v->result = NULL;
+    req->state = NULL;
+    enum err_code c = reply_result(req, v, a, &e);
+    evaluation_free(v);
+    if (c)
+        http_reply_error(req, &e);
+}
+
+static void look_at_guards(struct request *req)
+{
+    struct evaluation *v = req->state;
+    struct err e = ERR_INIT;
+    struct eval_guards *g = v->watch.guards;
+    int got;
+    uint64_t begun;
+    do {
+        gate_arm(&v->gate);
+        begun = http_now_ns();
+        got = eval_guards_pull(g);
+    } while (got == 0 && !v->waited && gate_soon(&v->gate));
+    if (got == 0) {
+        v->waited = true;
+        gate_wait(&v->gate, look_at_guards);
+        return;
+    }
+    http_took(&req->t_copy, begun);
+    enum err_code c = ERR_OK;
+    if (got < 0)
+        data_error(eval_guards_download(g), &e);
+    else
+        c = eval_guards_verdict(g, &v->body.expr, &e);
+    if (c)
+        guards_took(req, v);
+    if (got < 0 || c)
+        fail(req, v, &e);
+    else
+        reply(req, v);
+}
+
+/* Queues the work; nothing that can fail with something changed comes after. v->result NULL: put
+ * off, as nothing had been asked. */
+static enum err_code evaluate(struct request *req, struct evaluation *v, struct err *e)
+{
+    struct eval_body *b = &v->body;
+    struct eval_times times = {0};
+    gate_init(&v->gate, req);
+    v->watch = (struct eval_watch){.wake = gate_wake, .user = &v->gate};
+    b->request.watch = &v->watch;
+    enum err_code c = ERR_OK;
+    if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
+        c = meta_reserve(&v->meta, e);
+    if (c == ERR_OK)
+        c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
+                            &times, b->has_out ? handler_work_done : NULL, NULL, e);
+    if (c || v->result)
+        lease_use_close(&v->use);
+    req->t_plan = times.check + times.lower;
+    req->t_compile = times.compile;
+    return c;
+}
+
+static void go_on(struct request *req);
+
+/* On a worker, for whom it has waited. */
+static void go_on_later(struct request *req)
+{
+    struct evaluation *v = req->state;
+    struct err e = ERR_INIT;
+    if (eval_body_ask_again(&v->body, &e) != ERR_OK)
+        fail(req, v, &e);
+    else
+        go_on(req);
+}
+
+/* With the body read. */
+static void go_on(struct request *req)
+{
+    struct evaluation *v = req->state;
+    struct err e = ERR_INIT;
+    if (evaluate(req, v, &e) != ERR_OK) {
+        fail(req, v, &e);
+    } else if (!v->result) {
+        const size_t n = v->body.expr.n_nodes;
+        v->body.request.most_nodes = 0;
+        (n > EVAL_NODES_SHORT ? http_offload_long : http_offload)(req, go_on_later);
+    } else if (!v->watch.guards) {
+        reply(req, v);
+    } else {
+        if (v->body.name)
+            req->abandon = false; /* it was asked for, and is still to be given its name */
+        look_at_guards(req);
+    }
+}
+
+void evaluate_post(struct request *req)
+{
+    static const char *const no_query[] = {NULL};
+    struct err e = ERR_INIT;
+    struct json body;
+    uint64_t begun = http_now_ns();
+    struct evaluation *v = arena_alloc(req->arena, sizeof *v);
+    enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
+    http_may_end(req, NULL);
+    if (!c)
+        c = handler_body(req, false, &body, &e);
+    if (!c && json_present(json_member(body, "statements"))) {
+        http_took(&req->t_parse, begun);
+        evaluate_statements(req, body);
+        return;
+    }
+    struct lease_use use = lease_use_open(req->server->uses);
+    if (!c)
+        c = eval_body_read(req, body, false, &v->body, &e);
+    http_took(&req->t_parse, begun);
+    if (c) {
+        lease_use_close(&use);
+        http_reply_error(req, &e);
+        return;
+    }
+    v->body.request.most_nodes = EVAL_NODES_HERE;
+    v->use = use;
+    req->state = v;
+    req->state_free = evaluation_free;
+    go_on(req);
+}

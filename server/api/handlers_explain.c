@@ -1,0 +1,426 @@
+/* POST /v1/explain: what evaluate, or a program, would do with the same body, without doing it.
+ *
+ * "tree" is the typed expression, nested. It is a graph: a node that has been written once, or that
+ * lies deeper than a JSON reader should have to go, appears as {"ref": id}; "nodes" lists every
+ * node once, children first. */
+#include <string.h>
+
+#include "protocol/json/json_writer.h"
+#include "server/api/handlers.h"
+#include "server/body/eval_body.h"
+#include "server/body/program_body.h"
+#include "server/server.h"
+
+#define TREE_DEPTH 40
+
+static const char *kind_name(const struct typed_node *n)
+{
+    switch (n->kind) {
+    case T_CONST:
+        return "const";
+    case T_INPUT:
+        return "input";
+    case T_OP:
+        return op_table[n->op].name;
+    case T_CAST:
+        return "astype";
+    case T_WHERE:
+        return "where";
+    case T_SHIFT:
+        return "shift";
+    case T_INDEX:
+        return "index";
+    case T_UNRAVEL:
+        return "unravel_index";
+    case T_VIEW:
+        return "getitem";
+    case T_REDUCE:
+        return reduce_name(n->reduce.op);
+    case T_SCAN:
+        return scan_name(n->scan.op);
+    case T_RESHAPE:
+        return "reshape";
+    case T_GATHER:
+        return "gather";
+    case T_TABLE:
+        return "table";
+    case T_PUT:
+        return "put";
+    case T_GUARDED:
+        return "guarded";
+    case T_RANDOM:
+        return "random";
+    }
+    return "?";
+}
+
+static void put_list(struct json_writer *w, const char *key, int n, const int64_t *v)
+{
+    json_put_key(w, key);
+    json_put_i64_list(w, (size_t)n, v);
+}
+
+static void put_view(struct json_writer *w, const struct affine *v)
+{
+    int64_t src[MAX_RANK];
+    for (int k = 0; k < v->rank; k++)
+        src[k] = v->src[k];
+    put_list(w, "axes", v->rank, src);
+    put_list(w, "start", v->rank, v->start);
+    put_list(w, "step", v->rank, v->step);
+}
+
+static void put_reduce(struct json_writer *w, const struct typed_node *n, int rank)
+{
+    json_put_key(w, "axis");
+    json_open_list(w);
+    for (int k = 0; k < rank; k++)
+        if (n->reduce.axes >> k & 1)
+            json_put_i64(w, k);
+    json_close_list(w);
+    json_put_member_bool(w, "keepdims", n->reduce.keepdims);
+}
+
+/* Everything of a node but its arguments. */
+static void put_node(struct json_writer *w, const struct typed *t, uint32_t id)
+{
+    const struct typed_node *n = &t->nodes[id];
+    json_put_member_i64(w, "id", id);
+    json_put_member_string(w, "op", kind_name(n));
+    json_put_member_string(w, "dtype", dtype_name(n->dtype));
+    if (!n->open)
+        put_list(w, "shape", n->rank, n->shape);
+    switch (n->kind) {
+    case T_CONST:
+        json_put_key(w, "value");
+        json_put_scalar(w, &n->value);
+        break;
+    case T_INPUT:
+        json_put_member_string(w, "name", t->inputs[n->input].name);
+        break;
+    case T_SHIFT:
+        put_list(w, "offsets", t->nodes[n->args[0]].rank, n->shift.offsets);
+        json_put_member_string(w, "boundary", boundary_name(n->shift.mode));
+        break;
+    case T_INDEX:
+    case T_UNRAVEL:
+        json_put_member_i64(w, "axis", n->axis);
+        break;
+    case T_VIEW:
+        put_view(w, n->view);
+        break;
+    case T_SCAN:
+        json_put_member_i64(w, "axis", n->scan.axis);
+        break;
+    case T_PUT:
+        json_put_member_i64(w, "axis", n->put.axis);
+        put_list(w, "start", 1, &n->put.offset);
+        break;
+    case T_REDUCE:
+        put_reduce(w, n, t->nodes[n->args[0]].rank);
+        break;
+    default:
+        break;
+    }
+}
+
+static void put_tree(struct json_writer *w, const struct typed *t, uint32_t id, int depth,
+                     bool *written)
+{
+    const struct typed_node *n = &t->nodes[id];
+    json_open_object(w);
+    if (n->n_args && (depth >= TREE_DEPTH || written[id])) {
+        json_put_member_i64(w, "ref", id);
+    } else {
+        written[id] = true;
+        put_node(w, t, id);
+        if (n->n_args) {
+            json_put_key(w, "args");
+            json_open_list(w);
+            for (int i = 0; i < n->n_args; i++)
+                put_tree(w, t, n->args[i], depth + 1, written);
+            json_close_list(w);
+        }
+    }
+    json_close_object(w);
+}
+
+static void put_nodes(struct json_writer *w, const struct typed *t)
+{
+    json_open_list(w);
+    for (uint32_t id = 0; id < t->n_nodes; id++) {
+        const struct typed_node *n = &t->nodes[id];
+        json_open_object(w);
+        put_node(w, t, id);
+        json_put_key(w, "args");
+        json_open_list(w);
+        for (int i = 0; i < n->n_args; i++)
+            json_put_i64(w, n->args[i]);
+        json_close_list(w);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+/* names: an array's name for each input, NULL for the temporary of a kernel before. */
+static void put_inputs(struct json_writer *w, const struct ir_kernel *k, const char *const *names)
+{
+    json_put_key(w, "inputs");
+    json_open_list(w);
+    for (uint32_t i = 0; i < k->n_inputs; i++) {
+        json_open_object(w);
+        json_put_member_string(w, "name", names[i]);
+        json_put_member_string(w, "dtype", dtype_name(k->inputs[i].dtype));
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+static void put_known(struct json_writer *w, const char *key, int value)
+{
+    if (value >= 0)
+        json_put_member_i64(w, key, value);
+}
+
+/* The members of a kernel's object, which is open. */
+static bool put_kernel(struct json_writer *w, struct engine_stream *stream,
+                       const struct ir_kernel *k, const char *const *names)
+{
+    _cleanup_strb_ struct strb source = {0};
+    _cleanup_strb_ struct strb ir = {0};
+    struct kernel_explanation how;
+    engine_explain_kernel(stream, k, &how);
+    source = how.source;
+    ir_print(k, &ir);
+    if (source.failed || ir.failed)
+        return false;
+    json_put_member_string(w, "shape", how.form);
+    put_list(w, "iteration", k->rank, k->shape);
+    json_put_member_i64(w, "nodes", k->n_nodes);
+    put_inputs(w, k, names);
+    json_put_member_i64(w, "bytes_read", ir_bytes_read(k));
+    json_put_member_i64(w, "bytes_written", ir_bytes_written(k));
+    json_put_member_bool(w, "cached", how.cached);
+    put_known(w, "registers", how.registers);
+    put_known(w, "shared_bytes", how.shared);
+    put_known(w, "local_bytes", how.local);
+    json_put_member_string(w, "source", source.data ? source.data : "");
+    json_put_member_string(w, "ir", ir.data ? ir.data : "");
+    return true;
+}
+
+static bool put_planned(struct json_writer *w, struct request *req, const struct typed *t,
+                        const struct ir_plan *p, uint32_t i)
+{
+    const struct eval_body *b = req->state;
+    const struct ir_kernel *k = p->kernels[i];
+    const char **names = arena_alloc_array(req->arena, k->n_inputs, sizeof(const char *));
+    if (!names)
+        return false;
+    for (uint32_t n = 0; n < k->n_inputs; n++) {
+        const struct ir_slot *slot = &p->slots[k->inputs[n].slot];
+        names[n] = slot->kind == SLOT_INPUT ? t->inputs[slot->index].name : NULL;
+    }
+    json_open_object(w);
+    json_put_member_i64(w, "index", i);
+    bool put = put_kernel(w, b->session->stream, k, names);
+    json_close_object(w);
+    return put;
+}
+
+static enum err_code put_explanation(struct request *req, const struct eval_explanation *x,
+                                     struct strb *out, struct err *e)
+{
+    const struct typed *t = &x->typed;
+    struct json_writer w = JSON_WRITER(out);
+    bool *written = arena_alloc(req->arena, t->n_nodes ? t->n_nodes : 1);
+    _cleanup_strb_ struct strb text = {0};
+    typed_print(t, &text);
+    if (!written || text.failed)
+        return err_oom(e);
+    int64_t bytes_read = 0, bytes_written = 0;
+    json_open_object(&w);
+    json_put_key(&w, "tree");
+    put_tree(&w, t, t->root, 0, written);
+    json_put_key(&w, "nodes");
+    put_nodes(&w, t);
+    json_put_member_string(&w, "text", text.data ? text.data : "");
+    json_put_key(&w, "kernels");
+    json_open_list(&w);
+    for (uint32_t i = 0; i < x->plan->n_kernels; i++) {
+        if (!put_planned(&w, req, t, x->plan, i))
+            return err_oom(e);
+        bytes_read += ir_bytes_read(x->plan->kernels[i]);
+        bytes_written += ir_bytes_written(x->plan->kernels[i]);
+    }
+    json_close_list(&w);
+    json_put_member_i64(&w, "bytes_read", bytes_read);
+    json_put_member_i64(&w, "bytes_written", bytes_written);
+    json_put_key(&w, "result");
+    json_open_object(&w);
+    json_put_member_string(&w, "dtype", dtype_name(t->nodes[t->root].dtype));
+    put_list(&w, "shape", t->nodes[t->root].rank, t->nodes[t->root].shape);
+    json_close_object(&w);
+    json_close_object(&w);
+    return out->failed ? err_oom(e) : ERR_OK;
+}
+
+static void body_free(void *state)
+{
+    eval_body_clear(state);
+}
+
+static void explain(struct request *req)
+{
+    const struct eval_body *b = req->state;
+    struct err e = ERR_INIT;
+    struct eval_explanation x;
+    struct strb out = {0};
+    enum err_code c = engine_explain(req->server->engine, &b->request, req->arena, &x, &e);
+    if (!c) {
+        req->t_plan = x.times.check + x.times.lower;
+        uint64_t begun = http_now_ns();
+        c = put_explanation(req, &x, &out, &e);
+        if (engine_compiles(req->server->engine))
+            http_took(&req->t_compile, begun);
+    }
+    if (!c) {
+        http_reply_json(req, 200, &out);
+        return;
+    }
+    strb_free(&out);
+    http_reply_error(req, &e);
+}
+
+/* --- programs --- */
+
+struct program_put {
+    struct json_writer *w;
+    struct engine_stream *stream;
+    uint32_t n;
+};
+
+static enum err_code put_program_kernel(void *user, const struct program_kernel *k, struct err *e)
+{
+    struct program_put *to = user;
+    json_open_object(to->w);
+    json_put_member_i64(to->w, "index", to->n++);
+    if (k->statement >= 0)
+        json_put_member_i64(to->w, "statement", k->statement);
+    if (k->kernel->steps > 1)
+        json_put_member_i64(to->w, "steps", k->kernel->steps);
+    bool put = put_kernel(to->w, to->stream, k->kernel, k->inputs);
+    json_close_object(to->w);
+    return put ? ERR_OK : err_oom(e);
+}
+
+struct asked {
+    struct json given;
+    bool statements;
+    struct program_body body;
+};
+
+static void asked_free(void *state)
+{
+    struct asked *a = state;
+    program_body_clear(&a->body);
+}
+
+static enum err_code put_program(struct request *req, const struct asked *a, struct strb *out,
+                                 struct err *e)
+{
+    const struct job_spec *job = &a->body.job;
+    struct loop_report report;
+    struct json_writer w = JSON_WRITER(out);
+    struct program_put to = {&w, job->session->stream, 0};
+    uint64_t begun = http_now_ns();
+    json_open_object(&w);
+    json_put_key(&w, "kernels");
+    json_open_list(&w);
+    enum err_code c =
+        program_explain(job->program, job->steps, put_program_kernel, &to, &report, e);
+    if (engine_compiles(req->server->engine))
+        http_took(&req->t_compile, begun);
+    if (c)
+        return c;
+    json_close_list(&w);
+    json_put_key(&w, "pass");
+    job_put_pass(&report, &w);
+    json_close_object(&w);
+    return ERR_OK;
+}
+
+static void explain_program(struct request *req)
+{
+    struct asked *a = req->state;
+    struct err e = ERR_INIT;
+    struct strb out = {0};
+    uint64_t begun = http_now_ns();
+    enum err_code c = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
+                                    : program_body_read(req, a->given, true, &a->body, &e);
+    http_took(&req->t_parse, begun);
+    if (!c)
+        c = put_program(req, a, &out, &e);
+    if (!c) {
+        http_reply_json(req, 200, &out);
+        return;
+    }
+    strb_free(&out);
+    http_reply_error(req, &e);
+}
+
+/* Reading it plans its statements and fuses them, which takes its time: a worker's. */
+static enum err_code ask_for_program(struct request *req, struct json body, bool statements,
+                                     struct err *e)
+{
+    struct asked *a = arena_alloc(req->arena, sizeof *a);
+    enum err_code c = a ? handler_accepts_json(req, e) : err_oom(e);
+    if (c)
+        return c;
+    *a = (struct asked){.given = body, .statements = statements};
+    req->state = a;
+    req->state_free = asked_free;
+    http_offload_long(req, explain_program);
+    return ERR_OK;
+}
+
+/* --- the route --- */
+
+static enum err_code read_expression(struct request *req, struct json body, size_t *ret_nodes,
+                                     struct err *e)
+{
+    struct eval_body *b = arena_alloc(req->arena, sizeof *b);
+    enum err_code c = b ? eval_body_read(req, body, true, b, e) : err_oom(e);
+    if (!c) {
+        *ret_nodes = b->expr.n_nodes;
+        req->state = b;
+        req->state_free = body_free;
+    }
+    return c;
+}
+
+void explain_post(struct request *req)
+{
+    static const char *const no_query[] = {NULL};
+    struct err e = ERR_INIT;
+    struct json body;
+    size_t nodes = 0;
+    uint64_t begun = http_now_ns();
+    enum err_code c = http_query_only(req, no_query, &e);
+    if (!c)
+        c = handler_body(req, false, &body, &e);
+    bool statements = !c && json_present(json_member(body, "statements"));
+    bool program = statements || (!c && json_present(json_member(body, "body")));
+    req->abandon = true; /* nothing changes by it */
+    if (!c && !program)
+        c = read_expression(req, body, &nodes, &e);
+    http_took(&req->t_parse, begun);
+    if (!c && program)
+        c = ask_for_program(req, body, statements, &e);
+    if (c)
+        http_reply_error(req, &e);
+    else if (!program && (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE))
+        http_offload_long(req, explain);
+    else if (!program)
+        explain(req);
+}

@@ -1,0 +1,174 @@
+/* POST /v1/arrays/{ref}/export: a token for an array's memory, for a client on this host.
+ *
+ * The lease is taken first, so that nothing more is sent to the memory; then those are waited for
+ * who had looked before (lease_use.h), and the engine: the reply comes when what had been sent is
+ * done. The client then goes to PATH.fd (export_socket.h). */
+#include "protocol/json/json_writer.h"
+#include "server/api/handlers.h"
+#include "server/config.h"
+#include "server/http/gate.h"
+#include "server/jobs/jobs.h"
+#include "server/server.h"
+#include "server/store/export.h"
+#include "server/store/export_socket.h"
+
+#define EXPORT_JSON_MAX 8192 /* paths and 2 × MAX_RANK numbers */
+
+struct export_request {
+    struct gate gate;
+    struct session *session;
+    struct handle handle;
+    bool write;
+    const char *socket;
+    uid_t uid;
+    struct offer *offer;
+    struct strb out;
+};
+
+static void release(void *state)
+{
+    struct export_request *x = state;
+    offer_close(x->offer);
+    x->offer = NULL;
+    handle_clear(&x->handle);
+    session_unref(x->session);
+    x->session = NULL;
+    strb_free(&x->out);
+}
+
+static void fail(struct request *req, const struct err *e)
+{
+    release(req->state);
+    req->state = NULL;
+    req->state_free = NULL;
+    http_reply_error(req, e);
+}
+
+static enum err_code read_mode(struct json body, bool *ret_write, struct err *e)
+{
+    struct json v;
+    enum err_code r = JSON_MEMBERS(body, e, "mode");
+    if (r != ERR_OK || (r = json_require(body, "mode", &v, e)) != ERR_OK)
+        return r;
+    *ret_write = json_equals(v, "write");
+    if (!*ret_write && !json_equals(v, "read"))
+        return json_err(v, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
+    return ERR_OK;
+}
+
+static enum err_code may_export(const struct request *req, const struct handle *h, bool write,
+                                struct err *e)
+{
+    if (h->shared && !array_is_whole(h->array))
+        return err_set(e, ERR_FORBIDDEN,
+                       "only a part of its memory is shared: who has that has all of it; a copy "
+                       "can be shared");
+    if (write)
+        return handler_writable(h, e);
+    if (h->read_only && !engine_in_host_memory(req->server->engine))
+        return err_set(e, ERR_FORBIDDEN,
+                       "who has a GPU's memory can write to it: only an array that may be written "
+                       "to can be exported there");
+    return ERR_OK;
+}
+
+static enum err_code find_socket(struct request *req, struct export_request *x, struct err *e)
+{
+    const struct server *s = req->server;
+    if (!s->exports)
+        return err_set(e, ERR_FORBIDDEN, "memory is not exported: %s",
+                       s->config->allow_export ? "the daemon listens on no Unix socket"
+                                               : "the daemon was started without --allow-export");
+    const char *beside = http_unix_peer(req, &x->uid);
+    x->socket = beside ? export_socket_path(s->export_socket, beside) : NULL;
+    return x->socket
+               ? ERR_OK
+               : err_set(e, ERR_FORBIDDEN, "memory is exported to clients on a Unix socket only");
+}
+
+/* Who takes a share back, or gives the array other memory, has ended the export, or sees its lease,
+ * whoever comes first. */
+static enum err_code still_there(struct request *req, const struct export_request *x, struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
+    if (r == ERR_OK && !array_same_elements(h.array, x->handle.array))
+        return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    return r == ERR_OK ? may_export(req, &h, x->write, e) : r;
+}
+
+static enum err_code begin(struct request *req, struct export_request *x, struct err *e)
+{
+    struct json body;
+    struct lease_claim claim = handler_claim(req);
+    enum err_code r = handler_plain(req, e);
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
+        (r = find_socket(req, x, e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = read_mode(body, &x->write, e)) == ERR_OK)
+        r = may_export(req, &x->handle, x->write, e);
+    if (r == ERR_OK && !strb_reserve(&x->out, EXPORT_JSON_MAX))
+        r = err_oom(e);
+    if (r == ERR_OK)
+        r = offer_new(req->server->exports, &claim, x->handle.array,
+                      x->handle.shared ? x->handle.id : NULL, x->write,
+                      x->handle.shared || x->handle.read_only, x->uid, &x->offer, e);
+    return r == ERR_OK ? still_there(req, x, e) : r;
+}
+
+static void put(struct json_writer *w, const struct export_request *x, const struct offered *o,
+                double expires_s)
+{
+    const struct array *a = x->handle.array;
+    json_open_object(w);
+    json_put_member_string(w, "token", o->token);
+    json_put_member_string(w, "mode", x->write ? "write" : "read");
+    json_put_member_string(w, "kind", o->memory.cuda ? "cuda" : "memfd");
+    json_put_member_i64(w, "size", o->memory.size);
+    json_put_member_i64(w, "offset", o->memory.offset / (int64_t)dtype_size(a->dtype));
+    json_put_key(w, "shape");
+    json_put_i64_list(w, (size_t)a->view.rank, a->view.shape);
+    json_put_key(w, "strides");
+    json_put_i64_list(w, (size_t)a->view.rank, a->view.strides);
+    json_put_member_string(w, "dtype", dtype_name(a->dtype));
+    json_put_member_i64(w, "device", o->memory.device);
+    if (o->memory.cuda)
+        json_put_member_string(w, "uuid", o->memory.uuid);
+    json_put_member_string(w, "socket", x->socket);
+    json_put_member_string(w, "lease", o->lease);
+    json_put_member_double(w, "expires_s", expires_s);
+    json_close_object(w);
+}
+
+static void finish(struct request *req)
+{
+    struct export_request *x = req->state;
+    struct err e = ERR_INIT;
+    struct offered offered;
+    if (offer_open(x->offer, &offered, &e) != ERR_OK) {
+        fail(req, &e);
+        return;
+    }
+    struct json_writer w = JSON_WRITER(&x->out);
+    put(&w, x, &offered, req->server->config->export_timeout);
+    http_reply_json(req, 201, &x->out);
+}
+
+void array_export_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct export_request *x = handler_begin(req, sizeof *x, release);
+    if (!x)
+        return;
+    gate_init(&x->gate, req);
+    if (begin(req, x, &e) != ERR_OK) {
+        fail(req, &e);
+        return;
+    }
+    jobs_settle(req->server->jobs); /* programs write nothing from here on */
+    http_may_end(req, NULL);
+    gate_arm(&x->gate);
+    offer_ask(x->offer, gate_wake, &x->gate);
+    gate_wait(&x->gate, finish);
+}

@@ -1,0 +1,143 @@
+/* /v1/functions: defining, listing, deleting the functions that expressions may call.
+ *
+ * A definition is read like an expression and kept with its text in memory of its own. The reply is
+ * written before the definition is entered, so that what is done is never followed by an error. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/api/handlers.h"
+#include "server/body/function_json.h"
+#include "server/server.h"
+#include "server/store/auth.h"
+
+static void functionp_unref(struct function **f)
+{
+    function_unref(*f);
+}
+#define _cleanup_function_ __attribute__((cleanup(functionp_unref)))
+
+/* Everything but the calls of other functions is checked here. The function's reference is the
+ * caller's; the definition lives with it. */
+static enum err_code read_definition(struct request *req, const char *in_path,
+                                     struct definition **ret, struct err *e)
+{
+    struct json body;
+    enum err_code r;
+    if ((r = handler_body(req, false, &body, e)) != ERR_OK ||
+        (r = JSON_MEMBERS(body, e, "name", "params", "expr", "tree")) != ERR_OK)
+        return r;
+    return function_json_read(req->server->config, body, in_path, ret, e);
+}
+
+static void define(struct request *req, const char *in_path)
+{
+    struct err e = ERR_INIT;
+    struct definition *d = NULL;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    bool replaced;
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK)
+        r = read_definition(req, in_path, &d, &e);
+    _cleanup_function_ struct function *f = d ? d->function : NULL;
+    char location[32 + NAME_SIZE];
+    if (r == ERR_OK) {
+        snprintf(location, sizeof location, "/v1/functions/%s", f->name);
+        function_json_put(&w, d);
+        r = out.failed
+                ? err_oom(&e)
+                : functions_define(req->principal->functions, d, in_path != NULL, &replaced, &e);
+    }
+    if (r != ERR_OK) {
+        strb_free(&out);
+        http_reply_error(req, &e);
+        return;
+    }
+    f = NULL; /* the table's */
+    if (!replaced)
+        http_add_header(req, "Location", location);
+    http_reply_json(req, replaced ? 200 : 201, &out);
+}
+
+void function_post(struct request *req)
+{
+    define(req, NULL);
+}
+
+void function_put(struct request *req)
+{
+    define(req, req->param[0]);
+}
+
+/* --- what there is --- */
+
+#define PAGE_BYTES (256u << 10) /* of the expressions on a page; one is there in any case */
+
+static void list(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    struct definition **d = NULL;
+    enum err_code r = handler_page(req, &page, &e);
+    if (r == ERR_OK)
+        r = handler_accepts_json(req, &e);
+    if (r == ERR_OK &&
+        !(d = arena_alloc_array(req->arena, page.limit, sizeof(struct definition *))))
+        r = err_oom(&e);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    bool more;
+    size_t n =
+        functions_list(req->principal->functions, page.after, page.limit, PAGE_BYTES, d, &more);
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, "functions");
+    json_open_list(&w);
+    for (size_t i = 0; i < n; i++)
+        function_json_put(&w, d[i]);
+    json_close_list(&w);
+    if (more) {
+        char next[24];
+        snprintf(next, sizeof next, "%llu", (unsigned long long)d[n - 1]->seq);
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < n; i++)
+        function_unref(d[i]->function);
+    http_reply_json(req, 200, &out);
+}
+
+void function_list_get(struct request *req)
+{
+    http_offload(req, list);
+}
+
+void function_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct definition *d;
+    if (handler_plain(req, &e) != ERR_OK ||
+        functions_get(req->principal->functions, req->param[0], &d, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    function_json_put(&w, d);
+    function_unref(d->function);
+    http_reply_json(req, 200, &out);
+}
+
+void function_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    if (http_query_only(req, none, &e) != ERR_OK ||
+        functions_delete(req->principal->functions, req->param[0], &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}

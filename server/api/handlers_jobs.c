@@ -1,0 +1,238 @@
+/* /v1/programs and /v1/jobs: beginning a program, looking at it, ending it.
+ *
+ * Who waits for a job's end (`?wait=1`, DELETE) is woken when the job changes and looks again; the
+ * watch is given back with the request, whatever becomes of it. Many values are printed by a
+ * worker. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/api/handlers.h"
+#include "server/body/program_body.h"
+#include "server/http/gate.h"
+#include "server/jobs/jobs.h"
+
+/* --- a job as the reply --- */
+
+struct answer {
+    struct user_job *job; /* a reference */
+    int status, late;     /* while it goes on */
+    bool watching;        /* for the end, the next after so many, with */
+    uint64_t ends;
+    struct job_watch watch;
+    struct gate gate;
+};
+
+static void answer_free(void *state)
+{
+    struct answer *a = state;
+    if (a->watching)
+        job_unwatch(a->job, &a->watch);
+    job_unref(a->job);
+}
+
+static void print(struct request *req)
+{
+    const struct answer *a = req->state;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    job_put(a->job, 0, INT64_MAX, &w, NULL);
+    http_reply_json(req, a->status, &out);
+}
+
+static void reply(struct request *req)
+{
+    const struct answer *a = req->state;
+    if (job_values(a->job) > job_values_soon(a->job))
+        http_offload_long(req, print);
+    else
+        print(req);
+}
+
+static void look(struct request *req)
+{
+    struct answer *a = req->state;
+    if (a->watching)
+        gate_arm(&a->gate);
+    if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends)
+        gate_wait(&a->gate, look);
+    else
+        reply(req);
+}
+
+/* The client's time is over: the job as it is. */
+static void look_late(struct request *req)
+{
+    struct answer *a = req->state;
+    if (!job_ended(a->job))
+        a->status = a->late;
+    reply(req);
+}
+
+/* The job as it is now, or when it has ended more often than `ends`: it may be resumed at once.
+ * late: the status where it has not in the time there was; 0: it is waited for all the same. The
+ * job itself goes on, whatever becomes of the request. Takes the reference. */
+static void reply_job(struct request *req, int status, int late, struct user_job *take_j,
+                      bool at_end, uint64_t ends)
+{
+    struct answer *a = handler_begin(req, sizeof *a, answer_free);
+    if (!a) {
+        job_unref(take_j);
+        return;
+    }
+    a->job = take_j;
+    a->status = status;
+    a->late = late;
+    a->watching = at_end;
+    a->ends = ends;
+    if (at_end) {
+        http_may_end(req, look_late);
+        if (!late)
+            req->late = NULL;
+        gate_init(&a->gate, req);
+        a->watch = (struct job_watch){.at_end = true, .wake = gate_wake, .user = &a->gate};
+        job_watch(take_j, &a->watch);
+    }
+    look(req);
+}
+
+/* --- programs --- */
+
+/* The query of a request whose reply may wait for the job's end. */
+static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
+{
+    static const char *const query[] = {"wait", NULL};
+    enum err_code c = http_query_only(req, query, e);
+    const char *v = c ? NULL : http_query(req, "wait");
+    *ret = v && !strcmp(v, "1");
+    if (v && !*ret && strcmp(v, "0") != 0)
+        c = err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
+    return c ? c : handler_accepts_json(req, e);
+}
+
+/* On a worker: statements that functions make long take long to check, and to make kernels of. */
+static void begin(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json given;
+    struct program_body body;
+    struct user_job *j;
+    bool wait;
+    uint64_t begun = http_now_ns();
+    enum err_code c = wants_wait(req, &wait, &e);
+    if (!c)
+        c = handler_body(req, false, &given, &e);
+    if (!c)
+        c = program_body_read(req, given, false, &body, &e);
+    http_took(&req->t_parse, begun);
+    if (!c) {
+        body.job.first_slice = program_first_slice(body.job.program, 0, JOB_SLICE);
+        c = jobs_start(req->server->jobs, &body.job, &j, &e);
+        if (c)
+            program_body_clear(&body);
+    }
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    char location[32 + ID_SIZE];
+    snprintf(location, sizeof location, "/v1/jobs/%s", job_id(j));
+    http_add_header(req, "Location", location);
+    reply_job(req, wait ? 200 : 202, 202, j, wait, job_ends(j));
+}
+
+void program_post(struct request *req)
+{
+    http_may_end(req, NULL);
+    http_offload_long(req, begin);
+}
+
+/* --- jobs --- */
+
+void job_list_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    struct user_job **j = NULL;
+    enum err_code c = handler_page(req, &page, &e);
+    if (!c)
+        c = handler_accepts_json(req, &e);
+    if (!c && !(j = arena_alloc_array(req->arena, page.limit, sizeof(struct user_job *))))
+        c = err_oom(&e);
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    bool more;
+    size_t n = jobs_list(req->server->jobs, req->principal, page.after, page.limit, j, &more);
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, "jobs");
+    json_open_list(&w);
+    for (size_t i = 0; i < n; i++)
+        job_put(j[i], JOB_NO_VALUES, 0, &w, NULL);
+    json_close_list(&w);
+    if (more) {
+        char next[24];
+        snprintf(next, sizeof next, "%llu", (unsigned long long)job_seq(j[n - 1]));
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < n; i++)
+        job_unref(j[i]);
+    http_reply_json(req, 200, &out);
+}
+
+/* ret_wait: NULL where there is nothing to wait for. */
+static struct user_job *find(struct request *req, bool *ret_wait)
+{
+    struct err e = ERR_INIT;
+    struct user_job *j = NULL;
+    if ((ret_wait ? wants_wait(req, ret_wait, &e) : handler_plain(req, &e)) == ERR_OK &&
+        jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
+        return j;
+    http_reply_error(req, &e);
+    return NULL;
+}
+
+void job_get(struct request *req)
+{
+    bool wait;
+    struct user_job *j = find(req, &wait);
+    if (j)
+        reply_job(req, 200, 200, j, wait, job_ends(j));
+}
+
+void job_delete(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct user_job *j = find(req, NULL);
+    if (!j)
+        return;
+    if (!job_ended(j)) {
+        const uint64_t ends = job_ends(j);
+        job_cancel(j);
+        reply_job(req, 200, 0, j, true, ends);
+        return;
+    }
+    if (job_remove(j, &e) == ERR_OK)
+        http_reply_empty(req, 204);
+    else
+        http_reply_error(req, &e);
+    job_unref(j);
+}
+
+void job_resume_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    bool wait;
+    struct user_job *j = find(req, &wait);
+    if (!j)
+        return;
+    if (job_resume(j, &e) == ERR_OK) {
+        reply_job(req, wait ? 200 : 202, 202, j, wait, job_ends(j));
+        return;
+    }
+    http_reply_error(req, &e);
+    job_unref(j);
+}

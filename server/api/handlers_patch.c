@@ -1,0 +1,242 @@
+/* PATCH /v1/arrays/{ref}: names, marks and descriptions, and where an array lives.
+ *
+ * A move to host memory or back is waited for, so that memory is free, or the failure known, when
+ * the reply comes; but with `Prefer: respond-async`, once there is room where it goes. It comes
+ * after everything that can be refused has been looked at, and before the rest is done, which needs
+ * nothing any more. */
+#include <string.h>
+
+#include "compute/engine/export.h"
+#include "protocol/wire/prefer.h"
+#include "server/api/handlers.h"
+#include "server/body/condition.h"
+#include "server/body/grid_json.h"
+#include "server/body/meta.h"
+#include "server/http/gate.h"
+#include "server/jobs/jobs.h"
+#include "server/store/lease_use.h"
+
+/* The array under its new boundary and spacing; *ret stays NULL where the body has neither. */
+static enum err_code read_grid(struct json body, struct array *a, struct array **ret, struct err *e)
+{
+    if (!json_present(json_member(body, "boundary")) && !json_present(json_member(body, "spacing")))
+        return ERR_OK;
+    struct grid desc;
+    if (a->grid)
+        desc = *a->grid;
+    else
+        grid_init(&desc, a->view.rank);
+    enum err_code r = grid_json_read(body, a->dtype, &desc, e);
+    if (r != ERR_OK)
+        return r;
+    struct grid *grid = grid_new(&desc);
+    struct array *b = grid ? array_view_grid(a, &a->view, grid) : NULL;
+    grid_unref(grid);
+    if (!b)
+        return err_oom(e);
+    *ret = b;
+    return ERR_OK;
+}
+
+/* ret_read_only, ret_host: 0, 1, or as they were. */
+static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
+                                int *ret_host, struct err *e)
+{
+    const char *name = NULL;
+    int read_only = -1;
+    struct json v;
+    enum err_code r = JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing");
+    if (r != ERR_OK)
+        return r;
+    if (json_kind(json_member(body, "name")) == JSON_NULL)
+        name = "";
+    else if ((r = handler_name(body, &name, e)) != ERR_OK)
+        return r;
+    if (json_present(v = json_member(body, "read_only"))) {
+        bool b;
+        if ((r = json_get_bool(v, &b, e)) != ERR_OK)
+            return r;
+        read_only = b;
+    }
+    *ret_name = name;
+    *ret_read_only = read_only;
+    return handler_location(body, ret_host, e);
+}
+
+/* A name is the session's business; all else is felt by who uses the array. */
+static enum lease_access access_of(struct json body)
+{
+    if (json_present(json_member(body, "location")))
+        return LEASE_PLACE;
+    return json_count(body) > (json_present(json_member(body, "name")) ? 1 : 0) ? LEASE_WRITE
+                                                                                : LEASE_LOOK;
+}
+
+/* What is to be done, once it is known that it can be. */
+struct patch {
+    struct session *session;
+    struct handle handle; /* as it was */
+    const char *name;
+    int read_only, host; /* 0, 1; -1: not asked for */
+    struct array *changed;
+    struct strb meta;
+    struct gate gate;
+    double device_ms;   /* that the move took; set before its result */
+    _Atomic int result; /* enum err_code, of the move */
+    bool leaves;        /* before the move is done */
+};
+
+static void patch_free(void *state)
+{
+    struct patch *p = state;
+    array_unref(p->changed);
+    p->changed = NULL;
+    handle_clear(&p->handle);
+    session_unref(p->session);
+    p->session = NULL;
+    strb_free(&p->meta);
+}
+
+static void patch_failed(struct request *req, const struct err *e)
+{
+    patch_free(req->state);
+    req->state = NULL;
+    req->state_free = NULL;
+    http_reply_error(req, e);
+}
+
+struct terms {
+    struct condition condition;
+    struct lease_claim claim;
+    enum lease_access access;
+    bool protects; /* makes it read-only */
+};
+
+/* A lease may have come since we looked; a handle_guard's check. */
+static enum err_code agree(void *user, const struct array *now, struct err *e)
+{
+    struct terms *t = user;
+    enum err_code r = condition_guard(&t->condition, now, e);
+    if (r == ERR_OK && now)
+        r = lease_check(&t->claim, now, t->access, e);
+    if (r == ERR_OK && now && t->protects && array_written_outside(now))
+        r = err_set(e, ERR_LOCKED, "the array is exported for writing: end that first");
+    return r;
+}
+
+static void apply(struct request *req)
+{
+    struct patch *p = req->state;
+    struct err e = ERR_INIT;
+    struct terms terms = {.condition = condition_of(req),
+                          .claim = handler_claim(req),
+                          .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK,
+                          .protects = p->read_only > 0};
+    struct handle_guard guard = {agree, &terms};
+    struct handle_change change = {
+        .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};
+    _cleanup_handle_ struct handle after = {0};
+    enum err_code r = handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
+    if (r == ERR_CONFLICT && p->name)
+        err_prefix(&e, "/name");
+    if (r != ERR_OK) {
+        patch_failed(req, &e);
+        return;
+    }
+    if (p->read_only == 1)
+        jobs_settle(req->server->jobs);
+    /* what it was is no reference to the buffer any more */
+    handle_clear(&p->handle);
+    array_unref(p->changed);
+    p->changed = NULL;
+    if (p->leaves)
+        http_add_header(req, "Preference-Applied", "respond-async");
+    meta_reply_reserved(req, p->leaves ? 202 : 200, &after, false, &p->meta);
+}
+
+/* --- a move --- */
+
+static void move_done(void *user, enum err_code result, double device_ms)
+{
+    struct patch *p = user;
+    p->device_ms = device_ms;
+    atomic_store(&p->result, result);
+    gate_wake(&p->gate);
+}
+
+static void moved(struct request *req)
+{
+    struct patch *p = req->state;
+    struct err e = ERR_INIT;
+    enum err_code r = (enum err_code)atomic_load(&p->result);
+    req->t_device = p->device_ms;
+    if (r == ERR_OK) {
+        apply(req);
+        return;
+    }
+    err_set(&e, r, "the array could not be moved: %s", err_title(r));
+    patch_failed(req, &e);
+}
+
+static void begin_move(struct request *req)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    struct patch *p = req->state;
+    struct err e = ERR_INIT;
+    struct lease_claim claim = handler_claim(req);
+    p->leaves = prefer_async(http_header(req, "Prefer"));
+    gate_arm(&p->gate);
+    if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
+        engine_move(p->session->stream, p->handle.array, p->host,
+                    p->leaves ? handler_work_done : move_done, p, &e) != ERR_OK)
+        patch_failed(req, &e);
+    else if (p->leaves)
+        apply(req);
+    else
+        gate_wait(&p->gate, moved);
+}
+
+/* --- the request --- */
+
+/* What handle_update would say, which comes after a move. */
+static enum err_code may_rename(struct session *s, const struct handle *h, const char *name,
+                                struct err *e)
+{
+    if (!name || !name[0] || !strcmp(name, h->name))
+        return ERR_OK;
+    enum err_code r = handle_check_name(s->handles, name, NAME_NEW, e);
+    return r == ERR_OK ? r : err_prefix(e, "/name");
+}
+
+static enum err_code check(struct request *req, struct patch *p, struct err *e)
+{
+    struct json body;
+    struct condition condition = condition_of(req);
+    enum err_code r = handler_plain(req, e);
+    if (r == ERR_OK &&
+        (r = handler_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = read_patch(body, &p->name, &p->read_only, &p->host, e)) == ERR_OK &&
+        (r = handler_leased(req, p->handle.array, access_of(body), e)) == ERR_OK &&
+        (r = read_grid(body, p->handle.array, &p->changed, e)) == ERR_OK &&
+        (r = condition_guard(&condition, p->handle.array, e)) == ERR_OK &&
+        (r = may_rename(p->session, &p->handle, p->name, e)) == ERR_OK)
+        r = meta_reserve(&p->meta, e);
+    return r;
+}
+
+void array_patch(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct patch *p = handler_begin(req, sizeof *p, patch_free);
+    if (!p)
+        return;
+    p->read_only = p->host = -1;
+    gate_init(&p->gate, req);
+    if (check(req, p, &e) != ERR_OK)
+        patch_failed(req, &e);
+    else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)
+        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+    else
+        apply(req);
+}

@@ -1,0 +1,246 @@
+/* /healthz, /readyz, /v1/info and /openapi.json: what the daemon is and what it can do.
+ *
+ * The contract is compiled in (embed.c), so that the daemon serves the very text its tests were
+ * held against. The lists of operations come from the tables that the compiler works with. */
+#include <string.h>
+
+#include "compute/engine/engine.h"
+#include "compute/type/op.h"
+#include "protocol/json/json_writer.h"
+#include "server/api/handlers.h"
+#include "server/body/meta.h"
+#include "server/config.h"
+#include "server/server.h"
+#include "server/state/state.h"
+#include "server/store/auth.h"
+
+extern const char openapi_json[];
+extern const unsigned long openapi_json_len;
+
+static void reply_status(struct request *req, const char *status)
+{
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_member_string(&w, "status", status);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+/* Probes send whatever Accept they like and look at the status. */
+static enum err_code no_query(struct request *req, struct err *e)
+{
+    static const char *const none[] = {NULL};
+    return http_query_only(req, none, e);
+}
+
+void service_healthz(struct request *req)
+{
+    struct err e = ERR_INIT;
+    if (no_query(req, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        reply_status(req, "ok");
+}
+
+void service_readyz(struct request *req)
+{
+    struct err e = ERR_INIT;
+    if (no_query(req, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else if (atomic_load(&req->server->draining)) {
+        err_set(&e, ERR_DRAINING, "the daemon is shutting down");
+        http_reply_error(req, &e);
+    } else if (atomic_load(&req->server->device_lost)) {
+        const char *why = atomic_load(&req->server->lost_reason);
+        err_set(&e, ERR_DEVICE_LOST, "the device is lost%s%s", why ? ": " : "", why ? why : "");
+        http_reply_error(req, &e);
+    } else {
+        reply_status(req, "ready");
+    }
+}
+
+static void put_limit(void *user, const char *name, double value)
+{
+    struct json_writer *w = user;
+    if (value == (double)(int64_t)value)
+        json_put_member_i64(w, name, (int64_t)value);
+    else
+        json_put_member_double(w, name, value);
+}
+
+static const char *rule_text(enum op_rule rule)
+{
+    switch (rule) {
+    case RULE_SAME:
+        return "promoted";
+    case RULE_NOBOOL:
+        return "promoted, no bools";
+    case RULE_BOOL_I8:
+        return "promoted, bools in int8";
+    case RULE_FLOAT:
+        return "promoted, integers and bools in float64";
+    case RULE_INTEGRAL:
+        return "bools and integers, promoted";
+    case RULE_SHIFT:
+        return "integers, promoted, bools in int8";
+    case RULE_TRUTH:
+        return "each operand as bool";
+    case RULE_COMPARE:
+        return "compared in the promoted type";
+    }
+    return "";
+}
+
+static void put_operations(struct json_writer *w)
+{
+    static const struct {
+        const char *name;
+        int min, max;
+        const char *signature, *rule;
+    } func[] = {
+#define FUNC(id, name, min, max, signature, rule) {name, min, max, signature, rule},
+#include "compute/lang/func.def"
+#undef FUNC
+    };
+    static const char *const result[] = {"same", "bool", "real"};
+    json_open_list(w);
+    for (int i = 0; i < OP_COUNT; i++) {
+        const struct op_info *op = &op_table[i];
+        char kinds[5];
+        int n = 0;
+        for (int k = 0; k < 4; k++)
+            if (op->kinds & (1 << k))
+                kinds[n++] = "bifc"[k];
+        kinds[n] = '\0';
+        json_open_object(w);
+        json_put_member_string(w, "name", op->name);
+        json_put_member_i64(w, "arity", op->nargs);
+        json_put_member_string(w, "rule", rule_text(op->rule));
+        json_put_member_string(w, "result", result[op->result]);
+        json_put_member_string(w, "kinds", kinds);
+        json_close_object(w);
+    }
+    for (size_t i = 0; i < sizeof func / sizeof *func; i++) {
+        json_open_object(w);
+        json_put_member_string(w, "name", func[i].name);
+        json_put_key(w, "arity");
+        if (func[i].min == func[i].max)
+            json_put_i64(w, func[i].min);
+        else
+            json_put_i64_list(w, 2, (const int64_t[]){func[i].min, func[i].max});
+        json_put_member_string(w, "rule", func[i].rule);
+        json_put_member_string(w, "signature", func[i].signature);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+static int64_t quota_of(const struct quotas *q, size_t i)
+{
+    return *(const int64_t *)((const char *)q + quota_table[i].offset);
+}
+
+/* Who asks. A quota that is none: null. */
+static void put_principal(struct json_writer *w, struct request *req)
+{
+    struct principal *p = req->principal;
+    struct quotas may, has;
+    auth_quotas(req->server->auth, p, &may, &has);
+    json_open_object(w);
+    json_put_member_string(w, "name", p->name);
+    json_put_member_string(w, "role", role_name((enum role)atomic_load(&p->role)));
+    json_put_member_i64(w, "weight", atomic_load(&p->weight));
+    json_put_member_i64(w, "requests_total", (int64_t)atomic_load(&p->n_requests));
+    json_put_member_double(w, "device_s", (double)account_device_ns(p->account) * 1e-9);
+    json_put_key(w, "quotas");
+    json_open_object(w);
+    for (size_t i = 0; i < quota_count; i++) {
+        int64_t limit = quota_of(&may, i);
+        json_put_key(w, quota_table[i].name);
+        json_open_object(w);
+        json_put_key(w, "limit");
+        if (limit)
+            json_put_i64(w, limit);
+        else
+            json_put_null(w);
+        json_put_member_i64(w, "used", quota_of(&has, i));
+        json_close_object(w);
+    }
+    json_close_object(w);
+    json_close_object(w);
+}
+
+static void put_state(struct json_writer *w, const struct state *state)
+{
+    int64_t restored = state ? state_restored_us(state) : 0;
+    json_put_key(w, "state");
+    json_open_object(w);
+    json_put_member_bool(w, "kept", state != NULL);
+    if (restored)
+        meta_put_time(w, "restored_from", restored);
+    else
+        json_put_member_string(w, "restored_from", NULL);
+    json_close_object(w);
+}
+
+void service_info(struct request *req)
+{
+    struct err e = ERR_INIT;
+    if (handler_plain(req, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct engine *g = req->server->engine;
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_member_string(&w, "version", ARRAYD_VERSION);
+    json_put_member_string(&w, "backend", engine_backend(g));
+    json_put_member_string(&w, "note", engine_note(g));
+    json_put_key(&w, "devices");
+    json_open_list(&w);
+    for (int i = 0; i < engine_device_count(g); i++) {
+        struct backend_device d;
+        engine_device_info(g, i, &d);
+        json_open_object(&w);
+        json_put_member_i64(&w, "index", d.index);
+        json_put_member_string(&w, "name", d.name);
+        json_put_member_i64(&w, "memory", d.memory_total);
+        json_put_member_i64(&w, "free", d.memory_free);
+        json_close_object(&w);
+    }
+    json_close_list(&w);
+    json_put_member_i64(&w, "bytes_in_use", engine_bytes_in_use(g));
+    json_put_member_i64(&w, "host_bytes_in_use", engine_host_bytes(g));
+    json_put_member_bool(&w, "evict", req->server->config->evict);
+    json_put_member_bool(&w, "export", req->server->exports != NULL);
+    json_put_key(&w, "principal");
+    put_principal(&w, req);
+    put_state(&w, req->server->state);
+    json_put_key(&w, "limits");
+    json_open_object(&w);
+    config_each_limit(req->server->config, put_limit, &w);
+    json_close_object(&w);
+    json_put_key(&w, "dtypes");
+    json_open_list(&w);
+    for (int i = 0; i < DT_COUNT; i++)
+        json_put_string(&w, dtype_name((enum dtype)i));
+    json_close_list(&w);
+    json_put_key(&w, "operations");
+    put_operations(&w);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+void service_openapi(struct request *req)
+{
+    struct err e = ERR_INIT;
+    if (handler_plain(req, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct strb out = {0};
+    strb_addn(&out, openapi_json, openapi_json_len);
+    http_reply_json(req, 200, &out);
+}

@@ -1,0 +1,259 @@
+/* /v1/sessions: making, listing, deleting sessions, and waiting for their work. */
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "compute/base/mem.h"
+#include "protocol/json/json_writer.h"
+#include "server/api/handlers.h"
+#include "server/body/meta.h"
+#include "server/store/auth.h"
+
+static void put_session(struct json_writer *w, const struct session *s)
+{
+    json_open_object(w);
+    json_put_member_string(w, "id", s->id);
+    json_put_member_string(w, "name", s->name[0] ? s->name : NULL);
+    json_put_member_bool(w, "default", s->is_default);
+    if (s->ttl_s > 0) {
+        json_put_member_double(w, "ttl_s", s->ttl_s);
+    } else {
+        json_put_key(w, "ttl_s");
+        json_put_null(w);
+    }
+    if (s->memory_limit) {
+        json_put_member_i64(w, "memory_limit", s->memory_limit);
+    } else {
+        json_put_key(w, "memory_limit");
+        json_put_null(w);
+    }
+    json_put_member_i64(w, "device", s->device);
+    meta_put_time(w, "created", s->created_us);
+    json_put_member_i64(w, "bytes_in_use", account_used(s->account));
+    json_put_member_i64(w, "arrays", handle_space_count(s->handles));
+    json_put_member_double(w, "device_s", (double)account_device_ns(s->account) * 1e-9);
+    json_close_object(w);
+}
+
+#define SESSION_MAX 1024 /* bytes of a session's JSON */
+
+/* `take` may have room already, so that this cannot fail any more. */
+static void reply_session(struct request *req, int status, const struct session *s,
+                          struct strb *take)
+{
+    struct json_writer w = JSON_WRITER(take);
+    put_session(&w, s);
+    if (status == 201) {
+        char location[32 + ID_SIZE];
+        snprintf(location, sizeof location, "/v1/sessions/%s", s->id);
+        http_add_header(req, "Location", location);
+    }
+    http_reply_json(req, status, take);
+}
+
+static enum err_code read_spec(struct json body, struct session_spec *ret, struct err *e)
+{
+    struct session_spec spec = {.device = SESSION_ANY_DEVICE};
+    struct json v;
+    int64_t i;
+    enum err_code r = ERR_OK;
+    if (!json_present(body)) {
+        *ret = spec;
+        return ERR_OK;
+    }
+    if ((r = JSON_MEMBERS(body, e, "name", "ttl_s", "memory_limit", "device")) != ERR_OK ||
+        (r = handler_name(body, &spec.name, e)) != ERR_OK)
+        return r;
+    if (json_present(v = json_member(body, "ttl_s"))) {
+        if ((r = json_get_double(v, &spec.ttl_s, e)) != ERR_OK)
+            return r;
+        if (!(spec.ttl_s > 0) || isinf(spec.ttl_s))
+            return json_err(v, e, ERR_BAD_FIELD, "ttl_s must be a number of seconds above 0");
+    }
+    if (json_present(v = json_member(body, "memory_limit"))) {
+        if ((r = json_get_i64(v, 1, INT64_MAX, &spec.memory_limit, e)) != ERR_OK)
+            return r;
+    }
+    if (json_present(v = json_member(body, "device"))) {
+        if ((r = json_get_i64(v, 0, INT32_MAX, &i, e)) != ERR_OK)
+            return r;
+        spec.device = (int)i;
+    }
+    *ret = spec;
+    return ERR_OK;
+}
+
+void session_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    struct session_spec spec;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_strb_ struct strb out = {0};
+    if (handler_plain(req, &e) != ERR_OK || handler_body(req, true, &body, &e) != ERR_OK ||
+        read_spec(body, &spec, &e) != ERR_OK ||
+        (!strb_reserve(&out, SESSION_MAX) && err_oom(&e) != ERR_OK) ||
+        session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
+        if (e.code == ERR_UNAUTHORIZED)
+            auth_refuse(req, "the account was removed", &e);
+        http_reply_error(req, &e);
+        return;
+    }
+    reply_session(req, 201, s, &out);
+}
+
+void session_list_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    if (handler_page(req, &page, &e) != ERR_OK || handler_accepts_json(req, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct session **s = arena_alloc_array(req->arena, page.limit, sizeof *s);
+    if (!s) {
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    bool more;
+    size_t n = session_list(req->principal->sessions, page.after, page.limit, s, &more);
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, "sessions");
+    json_open_list(&w);
+    for (size_t i = 0; i < n; i++)
+        put_session(&w, s[i]);
+    json_close_list(&w);
+    if (more) {
+        char next[24];
+        snprintf(next, sizeof next, "%llu", (unsigned long long)s[n - 1]->seq);
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < n; i++)
+        session_unref(s[i]);
+    http_reply_json(req, 200, &out);
+}
+
+void session_one_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    if (handler_plain(req, &e) != ERR_OK ||
+        session_get(req->principal->sessions, req->param[0], false, &s, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        reply_session(req, 200, s, &(struct strb){0});
+}
+
+/* Nobody loses what he has leased; a handle_guard's check. */
+static enum err_code may_go(void *user, const struct array *now, struct err *e)
+{
+    if (lease_check(user, now, LEASE_WRITE, e) == ERR_OK)
+        return ERR_OK;
+    return err_set(e, ERR_LOCKED,
+                   "an array of the session is leased; its holder sends Arrayd-Lease");
+}
+
+void session_one_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    struct lease_claim claim = handler_claim(req);
+    struct handle_guard guard = {may_go, &claim};
+    if (http_query_only(req, none, &e) != ERR_OK ||
+        session_delete(req->principal->sessions, req->param[0], &guard, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}
+
+/* --- sync --- */
+
+/* The engine's answer comes in any case, perhaps after the request has ended: whoever is last
+ * releases it. */
+struct sync {
+    _Atomic int refs;
+    pthread_mutex_t lock;    /* held while the request is woken */
+    struct request *req;     /* NULL: it has ended */
+    struct session *session; /* the request's reference */
+    size_t left;             /* streams that have work; under the lock, like */
+    enum err_code result;
+    double device_ms;
+};
+
+static void sync_unref(struct sync *y)
+{
+    if (atomic_fetch_sub(&y->refs, 1) != 1)
+        return;
+    pthread_mutex_destroy(&y->lock);
+    mem_free(y);
+}
+
+static void sync_free(void *state)
+{
+    struct sync *y = state;
+    pthread_mutex_lock(&y->lock);
+    y->req = NULL;
+    pthread_mutex_unlock(&y->lock);
+    session_unref(y->session);
+    sync_unref(y);
+}
+
+static void sync_done(void *user, enum err_code result, double device_ms)
+{
+    struct sync *y = user;
+    pthread_mutex_lock(&y->lock);
+    y->result = y->result == ERR_OK ? result : y->result;
+    y->device_ms = device_ms > y->device_ms ? device_ms : y->device_ms;
+    if (--y->left == 0 && y->req)
+        http_wake(y->req);
+    pthread_mutex_unlock(&y->lock);
+    sync_unref(y);
+}
+
+static void sync_reply(struct request *req)
+{
+    const struct sync *y = req->state;
+    req->t_device = y->device_ms;
+    if (y->result == ERR_OK) {
+        reply_session(req, 200, y->session, &(struct strb){0});
+        return;
+    }
+    struct err e = ERR_INIT;
+    err_set(&e, y->result, "the session's work could not be finished");
+    http_reply_error(req, &e);
+}
+
+void session_sync_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct session *s;
+    if (handler_plain(req, &e) != ERR_OK ||
+        session_get(req->principal->sessions, req->param[0], true, &s, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct sync *y = mem_calloc(1, sizeof *y);
+    if (!y) {
+        session_unref(s);
+        err_oom(&e);
+        http_reply_error(req, &e);
+        return;
+    }
+    struct engine_stream *streams[SESSION_STREAMS];
+    y->left = session_streams(s, streams);
+    atomic_init(&y->refs, 1 + (uint32_t)y->left);
+    pthread_mutex_init(&y->lock, NULL); /* cannot fail here */
+    y->req = req;
+    y->session = s;
+    req->state = y;
+    req->state_free = sync_free;
+    http_may_end(req, NULL);
+    http_wait(req, sync_reply);
+    for (size_t i = 0, n = y->left; i < n; i++)
+        engine_sync(streams[i], sync_done, y);
+}

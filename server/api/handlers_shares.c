@@ -1,0 +1,276 @@
+/* /v1/arrays/{ref}/shares and /lease: who else may use an array, and who alone for some time. */
+#include <stddef.h>
+
+#include "protocol/json/json_writer.h"
+#include "server/api/handlers.h"
+#include "server/body/meta.h"
+#include "server/config.h"
+#include "server/http/gate.h"
+#include "server/jobs/jobs.h"
+#include "server/server.h"
+#include "server/store/auth.h"
+#include "server/store/export.h"
+#include "server/store/lease.h"
+#include "server/store/lease_use.h"
+#include "server/store/share.h"
+
+#define LEASE_TTL 60 /* seconds, unless the request says */
+
+static enum err_code read_lease(const struct request *req, struct json body, bool *ret_write,
+                                double *ret_ttl, struct err *e)
+{
+    struct json v;
+    double max = req->server->config->max_lease_ttl;
+    *ret_ttl = max < LEASE_TTL ? max : LEASE_TTL;
+    enum err_code r = JSON_MEMBERS(body, e, "mode", "ttl_s");
+    if (r != ERR_OK || (r = json_require(body, "mode", &v, e)) != ERR_OK)
+        return r;
+    *ret_write = json_equals(v, "write");
+    if (!*ret_write && !json_equals(v, "read"))
+        return json_err(v, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
+    if (!json_present(v = json_member(body, "ttl_s")))
+        return ERR_OK;
+    if ((r = json_get_double(v, ret_ttl, e)) != ERR_OK)
+        return r;
+    if (!(*ret_ttl > 0) || *ret_ttl > max)
+        return json_err(v, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %g", max);
+    return ERR_OK;
+}
+
+static void put_lease(struct json_writer *w, const struct lease *l)
+{
+    json_open_object(w);
+    json_put_member_string(w, "token", l->token);
+    json_put_member_string(w, "mode", l->write ? "write" : "read");
+    meta_put_time(w, "expires", l->expires_us);
+    json_close_object(w);
+}
+
+#define LEASE_JSON_MAX 256
+
+/* What he may not do with the memory any more he has no lease for and no export: outside host
+ * memory who has it for reading could write.
+ * What he has mapped still is not the array's any more. */
+static void end_leases(struct request *req, struct array *a, const struct principal *who,
+                       bool reading)
+{
+    lease_end(req->server->leases, a, who, reading);
+    if (!req->server->exports)
+        return;
+    bool all = reading || !engine_in_host_memory(req->server->engine);
+    exports_revoke(req->server->exports, a, who, all);
+    exports_forget(req->server->exports, a);
+}
+
+/* What is taken back, or replaced, while a lease on it is taken ends the lease, whoever comes
+ * first. */
+static enum err_code still_there(struct request *req, const struct handle *had,
+                                 const struct lease *taken, struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    char export[ID_SIZE];
+    enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
+    bool reads = r == ERR_OK;
+    if (r == ERR_OK && taken->write)
+        r = handler_writable(&h, e);
+    if (r == ERR_OK && array_buffer_id(h.array) != array_buffer_id(had->array))
+        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    if (r != ERR_OK && had->shared) {
+        end_leases(req, had->array, req->principal, !reads);
+    } else if (r != ERR_OK) {
+        struct lease_claim claim = {req->server->leases, taken->token, req->principal};
+        struct err none = ERR_INIT; /* it may have ended by now */
+        (void)!lease_give(&claim, had->array, export, &none);
+    }
+    return r;
+}
+
+/* A lease that has been taken, while those are waited for who looked before. */
+struct lease_request {
+    struct gate gate;
+    struct lease_settling settling;
+    struct lease lease;
+    bool again;
+    struct strb out;
+};
+
+static void lease_request_free(void *state)
+{
+    struct lease_request *x = state;
+    strb_free(&x->out);
+}
+
+static void settled(struct lease_settling *s)
+{
+    struct lease_request *x =
+        (struct lease_request *)((char *)s - offsetof(struct lease_request, settling));
+    gate_wake(&x->gate);
+}
+
+static void lease_taken(struct request *req)
+{
+    struct lease_request *x = req->state;
+    struct json_writer w = JSON_WRITER(&x->out);
+    put_lease(&w, &x->lease);
+    http_reply_json(req, x->again ? 200 : 201, &x->out);
+}
+
+static enum err_code begin_lease(struct request *req, struct lease_request *x, struct err *e)
+{
+    struct json body;
+    struct lease_claim claim = handler_claim(req);
+    bool write;
+    double ttl;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = handler_plain(req, e);
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = read_lease(req, body, &write, &ttl, e)) == ERR_OK && write)
+        r = handler_writable(&h, e);
+    if (r == ERR_OK && !strb_reserve(&x->out, LEASE_JSON_MAX))
+        r = err_oom(e);
+    if (r == ERR_OK)
+        r = lease_take(&claim, h.array, write, ttl, &x->lease, &x->again, e);
+    return r == ERR_OK ? still_there(req, &h, &x->lease, e) : r;
+}
+
+void array_lease_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct lease_request *x = handler_begin(req, sizeof *x, lease_request_free);
+    if (!x)
+        return;
+    x->settling.done = settled;
+    gate_init(&x->gate, req);
+    if (begin_lease(req, x, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    jobs_settle(req->server->jobs); /* programs write nothing from here on */
+    gate_arm(&x->gate);
+    lease_uses_settle(req->server->uses, &x->settling); /* nor those who looked before */
+    gate_wait(&x->gate, lease_taken);
+}
+
+void array_lease_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    struct lease_claim claim = handler_claim(req);
+    char exported[ID_SIZE];
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = http_query_only(req, none, &e);
+    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
+        r = lease_give(&claim, h.array, exported, &e);
+    if (r == ERR_OK && exported[0])
+        exports_end(req->server->exports, exported);
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}
+
+/* --- shares --- */
+
+static enum err_code read_share(const struct request *req, struct json body,
+                                const struct principal **ret, bool *ret_write, struct err *e)
+{
+    struct json who, access;
+    const char *name;
+    enum err_code r = JSON_MEMBERS(body, e, "principal", "access");
+    if (r != ERR_OK || (r = json_require(body, "principal", &who, e)) != ERR_OK ||
+        (r = json_get_string(who, &name, NULL, e)) != ERR_OK ||
+        (r = json_require(body, "access", &access, e)) != ERR_OK)
+        return r;
+    *ret_write = json_equals(access, "write");
+    if (!*ret_write && !json_equals(access, "read"))
+        return json_err(access, e, ERR_BAD_FIELD, "access is \"read\" or \"write\"");
+    if (!(*ret = auth_find(req->server->auth, name)))
+        return json_err(who, e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
+    if (*ret == req->principal)
+        return json_err(who, e, ERR_BAD_FIELD, "the array is yours already");
+    return ERR_OK;
+}
+
+static void put_share(void *user, const char *who, bool write)
+{
+    struct json_writer *w = user;
+    json_open_object(w);
+    json_put_member_string(w, "principal", who);
+    json_put_member_string(w, "access", write ? "write" : "read");
+    json_close_object(w);
+}
+
+#define SHARE_JSON_MAX 1024
+
+void array_share_post(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct json body;
+    const struct principal *who;
+    bool write, again;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_strb_ struct strb out = {0};
+    enum err_code r = handler_plain(req, &e);
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
+        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+        (r = read_share(req, body, &who, &write, &e)) == ERR_OK &&
+        !strb_reserve(&out, SHARE_JSON_MAX))
+        r = err_oom(&e);
+    if (r == ERR_OK)
+        r = share_give(req->server->shares, req->principal, h.id, who, write, &again, &e);
+    if (r == ERR_OK && !write)
+        end_leases(req, h.array, who, false);
+    if (r != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    jobs_settle(req->server->jobs);
+    struct json_writer w = JSON_WRITER(&out);
+    put_share(&w, who->name, write);
+    http_reply_json(req, again ? 200 : 201, &out);
+}
+
+void array_share_list(struct request *req)
+{
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    if (handler_plain(req, &e) != ERR_OK ||
+        handler_own_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    json_open_object(&w);
+    json_put_key(&w, "shares");
+    json_open_list(&w);
+    share_each(req->server->shares, h.id, put_share, &w);
+    json_close_list(&w);
+    json_close_object(&w);
+    http_reply_json(req, 200, &out);
+}
+
+void array_share_delete(struct request *req)
+{
+    static const char *const none[] = {NULL};
+    struct err e = ERR_INIT;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = http_query_only(req, none, &e);
+    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
+        r = share_take_back(req->server->shares, h.id, req->param[1], &e);
+    const struct principal *who = auth_find(req->server->auth, req->param[1]);
+    if (r == ERR_OK && who)
+        end_leases(req, h.array, who, true);
+    jobs_settle(req->server->jobs);
+    if (r != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        http_reply_empty(req, 204);
+}

@@ -1,0 +1,264 @@
+/* POST /v1/evaluate with "statements": a program of one step, on the request itself.
+ *
+ * The step is one slice of the program (program.h), so the arrays that are assigned get what it
+ * made all at once or keep what they had, and the reply waits for that. The results' handles, and
+ * the whole reply, are made when the step has succeeded and nothing is to be seen of it yet: what
+ * can fail fails before the arrays change, and handles go again where the step has to be made anew
+ * because somebody else wrote to an array meanwhile. Statements of more than a few nodes, those of
+ * the functions they call counted, are planned by a worker, as expressions are. */
+#include "server/api/handlers.h"
+#include "server/body/data.h"
+#include "server/body/encode.h"
+#include "server/body/eval_body.h"
+#include "server/body/meta.h"
+#include "server/body/program_body.h"
+#include "server/config.h"
+#include "server/http/gate.h"
+#include "server/server.h"
+
+#define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */
+#define LARGE_AGAIN_MOST 10   /* times that a step is made anew whose plan takes a worker's time */
+
+struct statements {
+    struct json given;
+    struct program_body body; /* job.program NULL: not read yet */
+    struct gate gate;
+    struct strb reply;
+    struct handle *made; /* a reference each */
+    uint32_t n_made;
+    int64_t items; /* that the reply has */
+    int again;
+    struct lease_use use; /* while it is to be made anew: until the engine has the work */
+    bool large;           /* to plan */
+    bool waited;
+};
+
+static void forget_handles(struct statements *s)
+{
+    for (uint32_t i = 0; i < s->n_made; i++)
+        handle_clear(&s->made[i]);
+    s->n_made = 0;
+}
+
+/* As if nothing had been made. */
+static void take_back(struct statements *s)
+{
+    for (uint32_t i = 0; i < s->n_made; i++) {
+        struct err e = ERR_INIT; /* who has found it may have deleted it already */
+        enum err_code c = handle_remove(s->body.job.session->handles, s->made[i].id, NULL, &e);
+        (void)c;
+    }
+    forget_handles(s);
+    strb_free(&s->reply);
+    s->reply = (struct strb){0};
+}
+
+static void statements_free(void *state)
+{
+    struct statements *s = state;
+    lease_use_close(&s->use);
+    forget_handles(s);
+    strb_free(&s->reply);
+    program_body_clear(&s->body);
+}
+
+static void fail(struct request *req, struct statements *s, const struct err *e)
+{
+    req->state = NULL;
+    take_back(s);
+    statements_free(s);
+    http_reply_error(req, e);
+}
+
+/* program_ready: the handles and the reply. */
+static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, struct err *e)
+{
+    (void)steps, (void)n_values;
+    struct statements *s = user;
+    const struct program *p = s->body.job.program;
+    struct json_writer w = JSON_WRITER(&s->reply);
+    json_open_object(&w);
+    json_put_key(&w, "results");
+    json_open_object(&w);
+    for (uint32_t i = 0; i < s->body.n_results; i++) {
+        struct array *a = program_result(p, i);
+        const void *bytes = program_result_bytes(p, i);
+        json_put_key(&w, s->body.results[i].name);
+        if (bytes) {
+            encode_put(&w, a->dtype, &a->view, bytes);
+            continue;
+        }
+        struct handle_spec spec = {.policy = NAME_NEW};
+        struct handle *h = &s->made[s->n_made];
+        enum err_code c = handle_add(s->body.job.session->handles, a, &spec, h, NULL, e);
+        if (c)
+            return c;
+        s->n_made++;
+        meta_put(&w, h);
+    }
+    json_close_object(&w);
+    json_close_object(&w);
+    return s->reply.failed ? err_oom(e) : ERR_OK;
+}
+
+/* Numbers are in the reply, with "inline" the elements of all. */
+static enum err_code choose_inline(struct request *req, struct statements *s, struct err *e)
+{
+    int64_t max = req->server->config->max_inline;
+    for (uint32_t i = 0; i < s->body.n_results; i++) {
+        const struct array *a = program_result(s->body.job.program, i);
+        if (a->view.rank && !s->body.inline_data)
+            continue;
+        int64_t n = data_json_items(&a->view);
+        if (n > max - s->items)
+            return err_field(e, ERR_INLINE_TOO_LARGE, s->body.results[i].place,
+                             "with \"%s\" the results have more elements than the %lld that are "
+                             "returned inline: leave them in arrays",
+                             s->body.results[i].name, (long long)max);
+        s->items += n;
+        enum err_code c = program_fetch(s->body.job.program, i, e);
+        if (c)
+            return c;
+    }
+    return ERR_OK;
+}
+
+static void submit(struct request *req, struct statements *s)
+{
+    uint64_t begun = http_now_ns();
+    program_submit(s->body.job.program, 0, 1, gate_wake, &s->gate);
+    http_took(&req->t_plan, begun);
+}
+
+/* False: the step is made anew. */
+static bool conclude(struct request *req, struct statements *s, struct program_progress *g,
+                     const struct err *refusal)
+{
+    struct err e = ERR_INIT;
+    if (g->state == PROGRAM_GOES_ON) {
+        struct strb reply = s->reply;
+        s->reply = (struct strb){0};
+        req->t_device = g->device_ms;
+        req->state = NULL;
+        statements_free(s);
+        http_reply_json(req, 200, &reply);
+    } else if (g->state == PROGRAM_FAILED) {
+        fail(req, s, &g->err);
+    } else if (refusal->code != ERR_OK) {
+        fail(req, s, refusal);
+    } else if (++s->again == (s->large ? LARGE_AGAIN_MOST : PROGRAM_AGAIN_MOST)) {
+        err_set(&e, ERR_CONFLICT, "others write to the arrays more often than this can be done");
+        fail(req, s, &e);
+    } else {
+        take_back(s);
+        return false;
+    }
+    return true;
+}
+
+static void look(struct request *req);
+
+static void make_anew(struct request *req)
+{
+    struct statements *s = req->state;
+    submit(req, s);
+    lease_use_close(&s->use);
+    look(req);
+}
+
+static void look_now(struct request *req)
+{
+    struct statements *s = req->state;
+    struct program_progress g;
+    struct err refusal;
+    do {
+        _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+        gate_arm(&s->gate);
+        refusal = (struct err)ERR_INIT;
+        jobs_publish_begin(req->server->jobs);
+        if (job_may_use(&s->body.job, &refusal) != ERR_OK)
+            program_discard(s->body.job.program);
+        program_collect(s->body.job.program, &g);
+        jobs_publish_end(req->server->jobs);
+        if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
+            return;
+        if (g.state != PROGRAM_WAITING && s->large) { /* it is planned once more */
+            s->use = use;
+            use.table = NULL;
+            http_offload_long(req, make_anew);
+            return;
+        }
+        if (g.state != PROGRAM_WAITING)
+            submit(req, s);
+    } while (g.state != PROGRAM_WAITING || (!s->waited && gate_soon(&s->gate)));
+    s->waited = true;
+    gate_wait(&s->gate, look);
+}
+
+static void look(struct request *req)
+{
+    const struct statements *s = req->state;
+    if (s->items > OFFLOAD_ITEMS)
+        http_offload(req, look_now);
+    else
+        look_now(req);
+}
+
+static enum err_code read_given(struct request *req, struct statements *s, size_t most_nodes,
+                                struct err *e)
+{
+    enum err_code c = statements_body_read(req, s->given, false, most_nodes, &s->body, e);
+    if (c || !s->body.job.program)
+        return c;
+    gate_init(&s->gate, req);
+    s->made = arena_alloc_array(req->arena, s->body.n_results, sizeof *s->made);
+    c = s->made ? choose_inline(req, s, e) : err_oom(e);
+    if (!c)
+        program_on_ready(s->body.job.program, make_reply, s);
+    return c;
+}
+
+static void start(struct request *req, size_t most_nodes);
+
+static void start_any(struct request *req)
+{
+    struct statements *s = req->state;
+    s->large = true;
+    start(req, 0);
+}
+
+/* most_nodes: past these a worker goes on; 0: any number. */
+static void start(struct request *req, size_t most_nodes)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
+    struct statements *s = req->state;
+    struct err e = ERR_INIT;
+    uint64_t begun = http_now_ns();
+    enum err_code c = read_given(req, s, most_nodes, &e);
+    http_took(&req->t_parse, begun);
+    if (c) {
+        fail(req, s, &e);
+    } else if (!s->body.job.program) {
+        http_offload_long(req, start_any);
+    } else {
+        req->abandon = false; /* what the step makes is published by who waits for it */
+        req->late = NULL;
+        submit(req, s);
+        look(req);
+    }
+}
+
+void evaluate_statements(struct request *req, struct json body)
+{
+    struct err e = ERR_INIT;
+    struct statements *s = arena_alloc(req->arena, sizeof *s);
+    enum err_code c = s ? handler_accepts_json(req, &e) : err_oom(&e);
+    if (c) {
+        http_reply_error(req, &e);
+        return;
+    }
+    s->given = body;
+    req->state = s;
+    req->state_free = statements_free;
+    start(req, EVAL_NODES_HERE);
+}

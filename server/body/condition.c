@@ -1,0 +1,131 @@
+/* Conditional requests.
+ *
+ * A tag is strong: the process's random mark, the contents' version (which never repeats in a
+ * process), a hash of dtype and geometry (a name may come to mean another view of the same memory)
+ * and the representation. A condition on a write does not ask which representation the client had
+ * read, only whether the contents are still those it read.
+ *
+ * While an array is exported for writing its contents change without its version: it has no tags
+ * then. With the export's end the version is another. */
+#include "server/body/condition.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "compute/engine/export.h"
+
+static uint32_t process_mark;
+
+static void make_mark(void)
+{
+    /* interrupted only before the kernel's pool is ready */
+    while (getrandom(&process_mark, sizeof process_mark, 0) != sizeof process_mark)
+        ;
+}
+
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *b = p;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ b[i]) * 0x100000001b3ull; /* FNV-1a */
+    return h;
+}
+
+void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum media type,
+               char ret[ETAG_MAX])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_mark);
+    uint64_t h = 0xcbf29ce484222325ull;
+    h = hash_bytes(h, &dtype, sizeof dtype);
+    h = hash_bytes(h, &v->rank, sizeof v->rank);
+    h = hash_bytes(h, v->shape, sizeof *v->shape * (size_t)v->rank);
+    h = hash_bytes(h, v->strides, sizeof *v->strides * (size_t)v->rank);
+    h = hash_bytes(h, &v->offset, sizeof v->offset);
+    snprintf(ret, ETAG_MAX, "\"%08x-%llx-%016llx-%c\"", process_mark, (unsigned long long)version,
+             (unsigned long long)h,
+             type == MEDIA_OCTETS ? 'o'
+             : type == MEDIA_NPY  ? 'n'
+                                  : 'j');
+}
+
+static bool is_star(const char *list)
+{
+    list += strspn(list, " \t");
+    return *list == '*' && !list[1 + strspn(list + 1, " \t")];
+}
+
+bool etag_listed(const char *list, const char *etag, bool strong)
+{
+    size_t n = strlen(etag);
+    if (is_star(list))
+        return true;
+    for (const char *p = list;;) {
+        p += strspn(p, " \t,");
+        bool weak = p[0] == 'W' && p[1] == '/';
+        if (weak)
+            p += 2;
+        if (*p != '"')
+            return false;
+        const char *end = strchr(p + 1, '"');
+        if (!end)
+            return false;
+        if (!(weak && strong) && (size_t)(end + 1 - p) == n && !memcmp(p, etag, n))
+            return true;
+        p = end + 1;
+    }
+}
+
+struct condition condition_of(struct request *req)
+{
+    return (struct condition){
+        .match = http_header(req, "If-Match"),
+        .none_match = http_header(req, "If-None-Match"),
+    };
+}
+
+bool condition_names_tags(const struct condition *c)
+{
+    return c->match && !is_star(c->match);
+}
+
+static bool any_listed(const char *list, const struct array *a, const struct view *region,
+                       bool strong)
+{
+    static const enum media types[] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON};
+    uint64_t version = array_version(a);
+    char etag[ETAG_MAX];
+    if (array_written_outside(a))
+        return false;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        etag_make(a->dtype, &a->view, version, types[i], etag);
+        if (etag_listed(list, etag, strong))
+            return true;
+        etag_make(a->dtype, region, version, types[i], etag);
+        if (etag_listed(list, etag, strong))
+            return true;
+    }
+    return false;
+}
+
+enum err_code condition_check(const struct condition *c, const struct array *now,
+                              const struct view *region, struct err *e)
+{
+    if (c->match && (!now || (!is_star(c->match) && !any_listed(c->match, now, region, true))))
+        return err_set(e, ERR_PRECONDITION_FAILED, "If-Match: %s",
+                       now ? "the array's contents have none of these tags"
+                           : "there is no such array");
+    if (c->none_match && now &&
+        (is_star(c->none_match) || any_listed(c->none_match, now, region, false)))
+        return err_set(e, ERR_PRECONDITION_FAILED, "If-None-Match: %s",
+                       is_star(c->none_match) ? "there is such an array already"
+                                              : "the array's contents have one of these tags");
+    return ERR_OK;
+}
+
+enum err_code condition_guard(void *user, const struct array *now, struct err *e)
+{
+    return condition_check(user, now, now ? &now->view : NULL, e);
+}

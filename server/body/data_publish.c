@@ -1,0 +1,258 @@
+/* The end of an upload: the whole body is there, and becomes the contents of an array. See
+ * data_upload.c. */
+#include "server/body/data_sink.h"
+
+#include "compute/base/mem.h"
+#include "server/body/condition.h"
+#include "server/work/room.h"
+
+#define OFFLOAD_COPY_SIZE (1 << 20)
+#define COPY_PIECE        (1 << 18) /* far less than a slice of work */
+
+void sink_release(struct upload_sink *s)
+{
+    if (s->upload)
+        upload_abort(s->upload);
+    s->upload = NULL;
+    npy_reader_free(&s->npy);
+    json_array_free(s->json);
+    s->json = NULL;
+    mem_free(s->elements.data);
+    s->elements.data = NULL;
+    handle_clear(&s->target);
+    session_unref(s->session);
+    s->session = NULL;
+}
+
+void sink_reply_failed(struct upload_sink *s, const struct err *e)
+{
+    struct err copy = *e; /* it may be the sink's */
+    sink_release(s);
+    http_reply_error(s->req, &copy);
+}
+
+/* Writes the staged bytes, if the request's condition holds: where it names tags, the version they
+ * were compared with goes along to the write itself. */
+static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
+                             struct err *e)
+{
+    _cleanup_use_ struct lease_use use = lease_use_open(s->req->server->uses);
+    struct condition condition = condition_of(s->req);
+    uint64_t version = array_version(a);
+    enum err_code c = condition_check(&condition, a, &s->region, e);
+    c = c ? c : handler_leased(s->req, a, LEASE_WRITE, e);
+    if (c) {
+        upload_abort(take_u);
+        return c;
+    }
+    if (condition_names_tags(&condition))
+        upload_expect(take_u, version);
+    return upload_finish_into(take_u, a, &s->region, s->fortran, handler_work_done, NULL, e);
+}
+
+/* The request waits in our name: its state is ours until finish. */
+static void borrow_state(struct upload_sink *s)
+{
+    struct request *req = s->req;
+    s->caller_state = req->state;
+    s->caller_state_free = req->state_free;
+    req->state = s;
+    req->state_free = NULL;
+}
+
+static void return_state(struct upload_sink *s)
+{
+    s->req->state = s->caller_state;
+    s->req->state_free = s->caller_state_free;
+}
+
+static void finish(struct upload_sink *s);
+
+/* Everything has been pushed. */
+static enum err_code create(struct upload_sink *s, struct upload *take_u, struct array **ret,
+                            struct err *e)
+{
+    return upload_finish_new(take_u, s->dtype, s->rank, s->shape, s->fortran, ret, e);
+}
+
+static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, struct err *e)
+{
+    /* The handle may have changed while the body was on its way. */
+    _cleanup_handle_ struct handle now = {0};
+    enum err_code c = handler_find(s->req, s->session, s->target.id, &now, e);
+    if (!c)
+        c = handler_writable(&now, e);
+    if (!c && !array_same_elements(now.array, s->target.array))
+        c = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
+    if (!c)
+        return publish(s, take_u, now.array, e);
+    upload_abort(take_u);
+    return c;
+}
+
+static void finish_again(struct request *req)
+{
+    struct upload_sink *s = req->state;
+    return_state(s);
+    finish(s);
+}
+
+static void finish(struct upload_sink *s)
+{
+    struct request *req = s->req;
+    struct err e = ERR_INIT;
+    struct upload *u = s->upload;
+    struct array *a = NULL;
+    uint64_t begun = http_now_ns();
+    s->upload = NULL;
+    upload_keep(u);
+    enum err_code c = s->created ? create(s, u, &a, &e) : overwrite(s, u, &e);
+    http_took(&req->t_copy, begun);
+    if (c == ERR_OUT_OF_MEMORY && e.wanted)
+        s->upload = u; /* it was kept */
+    if (s->upload && room_retry(req, &e, finish_again)) {
+        borrow_state(s);
+        return;
+    }
+    if (c) {
+        sink_reply_failed(s, &e);
+        return;
+    }
+    data_created *created = s->created;
+    sink_release(s);
+    if (created)
+        created(req, a);
+    else
+        http_reply_empty(req, 204);
+}
+
+bool data_stage(struct data_staging *s, handler_fn *again)
+{
+    uint64_t begun = http_now_ns();
+    bool over = false;
+    while (s->pushed < s->n && !over) {
+        gate_arm(s->gate);
+        size_t left = s->n - s->pushed, took = upload_push(s->upload, s->from + s->pushed,
+                                                           left < COPY_PIECE ? left : COPY_PIECE);
+        if (!took) {
+            http_took(&s->req->t_copy, begun);
+            gate_wait(s->gate, again);
+            return false;
+        }
+        s->pushed += took;
+        over = http_slice_over(&begun);
+    }
+    http_took(&s->req->t_copy, begun);
+    if (s->pushed < s->n)
+        http_offload_long(s->req, again);
+    return s->pushed == s->n;
+}
+
+/* Pushes the elements that JSON brought; the request goes on here after a wait. */
+static void push_elements(struct request *req)
+{
+    struct upload_sink *s = req->state;
+    if (!data_stage(&s->staging, push_elements))
+        return;
+    return_state(s);
+    finish(s);
+}
+
+/* The stage's rest may still have to wait for room. */
+static void push_stage(struct request *req)
+{
+    struct upload_sink *s = req->state;
+    gate_arm(&s->gate);
+    if (!sink_flush(s)) {
+        gate_wait(&s->gate, push_stage);
+        return;
+    }
+    return_state(s);
+    finish(s);
+}
+
+/* Whether the list's shape is the region's. Nested lists cannot spell what comes after an extent of
+ * 0: [] is (0,), and stands for (0, 3) too. */
+static bool json_shape_fits(const struct upload_sink *s)
+{
+    const struct json_array_data *d = &s->elements;
+    if (d->rank > s->rank || (d->rank < s->rank && (!d->rank || d->shape[d->rank - 1] != 0)))
+        return false;
+    for (int k = 0; k < d->rank; k++)
+        if (d->shape[k] != s->shape[k])
+            return false;
+    return true;
+}
+
+/* What the JSON brought, when all of it is there. */
+static enum err_code read_elements(struct upload_sink *s, struct err *e)
+{
+    char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
+    enum err_code c = json_array_finish(s->json, e);
+    if (!c)
+        c = json_array_take(s->json, -1, &s->elements, e);
+    if (!c && !json_shape_fits(s))
+        c = err_set(e, ERR_SHAPE_MISMATCH, "the data have shape %s, %s is wanted",
+                    shape_text(s->elements.rank, s->elements.shape, have, sizeof have),
+                    shape_text(s->rank, s->shape, want, sizeof want));
+    return c ? c : sink_begin(s, 0, e);
+}
+
+static void begin_elements(struct upload_sink *s)
+{
+    s->staging = (struct data_staging){
+        .req = s->req,
+        .gate = &s->gate,
+        .upload = s->upload,
+        .from = s->elements.data,
+        .n = (size_t)s->nbytes,
+    };
+    if (s->nbytes > OFFLOAD_COPY_SIZE)
+        http_offload_long(s->req, push_elements);
+    else
+        push_elements(s->req);
+}
+
+static enum err_code check_end(const struct upload_sink *s, struct err *e)
+{
+    if (s->format != DATA_JSON && !s->upload)
+        return err_set(e, ERR_BAD_NPY, "the body ends within the .npy header");
+    if (s->format != DATA_JSON && s->got != s->nbytes)
+        return sink_length_error(s, s->got, false, e);
+    return ERR_OK;
+}
+
+/* The request waits in the sink's name from here on: for room on the device, for staging memory. */
+static void end_body(struct request *req)
+{
+    struct upload_sink *s = req->state;
+    struct err e = ERR_INIT;
+    gate_arm(&s->gate);
+    if (!sink_has_room(s)) {
+        gate_wait(&s->gate, end_body);
+        return;
+    }
+    if (!s->failed && check_end(s, &e))
+        sink_fail(s, &e);
+    if (s->failed) {
+        return_state(s);
+        sink_reply_failed(s, &s->err);
+    } else if (s->format == DATA_JSON) {
+        begin_elements(s);
+    } else {
+        push_stage(req);
+    }
+}
+
+void sink_end(struct http_sink *sink, struct request *req)
+{
+    struct upload_sink *s = (struct upload_sink *)sink;
+    struct err e = ERR_INIT;
+    atomic_store(&s->ending, true);
+    if (!s->failed && s->format == DATA_SNIFF)
+        sink_take_head(s); /* shorter than the magic */
+    else if (!s->failed && s->format == DATA_JSON && read_elements(s, &e))
+        sink_fail(s, &e);
+    borrow_state(s);
+    end_body(req);
+}

@@ -1,0 +1,58 @@
+/* The body of evaluate and explain, read and checked as far as that goes without typing the
+ * expression.
+ *
+ * Called by handlers_evaluate.c and handlers_explain.c. Text and trees live in the request's arena;
+ * references (session, arrays, `out`) are the struct's until eval_body_clear. */
+#ifndef ARRAYD_SERVER_EVAL_BODY_H
+#define ARRAYD_SERVER_EVAL_BODY_H
+
+#include "compute/engine/engine.h"
+#include "compute/lang/expr.h"
+#include "compute/lang/function.h"
+#include "protocol/wire/media.h"
+#include "server/body/resolve.h"
+#include "server/http/http.h"
+#include "server/store/handles.h"
+#include "server/store/session.h"
+
+/* The routes. */
+handler_fn evaluate_post, explain_post;
+/* evaluate_post's half of a body with "statements" (handlers_statements.c). */
+void evaluate_statements(struct request *req, struct json body);
+
+/* Plans of so many nodes are made by who is asked, and by a worker as short work. A node takes from
+ * one to 20 µs. */
+#define EVAL_NODES_HERE  64
+#define EVAL_NODES_SHORT 512
+
+struct eval_body {
+    struct session *session;
+    struct resolver resolver;
+    struct expr expr;
+    struct function_set functions; /* that it called; written out in expr, which names their text */
+    struct check_env env;
+    const char *name;  /* or NULL */
+    uint64_t replaces; /* array_buffer_id of what has the name now, 0: nothing */
+    bool has_out;      /* then: */
+    struct handle out; /* where to write, */
+    struct view region;
+    bool inline_data;
+    enum media reply;            /* MEDIA_JSON, or how the data itself is wanted */
+    struct eval_request request; /* points into this struct */
+};
+
+/* Reads the body; on failure nothing needs clearing. `explain`: the reply is JSON in any case.
+ * `ret` must stay where it is. */
+enum err_code eval_body_read(struct request *req, struct json body, bool explain,
+                             struct eval_body *ret, struct err *e) must_check;
+void eval_body_clear(struct eval_body *b);
+/* Whether others' arrays in it may still be used as they may have been when it was read: errors as
+ * share_again. */
+enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e) must_check;
+
+/* One expression in either spelling, from the place `pointer` of the body. Strings are infix,
+ * unless `tree` says otherwise. */
+enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
+                             uint32_t *ret, struct err *e) must_check;
+
+#endif

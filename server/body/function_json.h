@@ -1,0 +1,22 @@
+/* Definitions of functions as JSON: the body of POST /v1/functions, and what GET shows.
+ *
+ * Called by handlers_functions.c and by state_load.c and state_manifest.c, which write functions
+ * down in the same words. Pure; thread-safe. */
+#ifndef ARRAYD_SERVER_FUNCTION_JSON_H
+#define ARRAYD_SERVER_FUNCTION_JSON_H
+
+#include "protocol/json/json.h"
+#include "protocol/json/json_writer.h"
+#include "server/config.h"
+#include "server/store/functions.h"
+
+/* Reads name (or in_path, where it is not NULL), params and expr or tree. All but the calls of
+ * other functions is checked. The function's reference is the caller's; the definition lives with
+ * it. */
+enum err_code function_json_read(const struct config *config, struct json body, const char *in_path,
+                                 struct definition **ret, struct err *e) must_check;
+
+/* The definition as one value. */
+void function_json_put(struct json_writer *w, const struct definition *d);
+
+#endif

@@ -1,0 +1,76 @@
+/* Metadata as JSON. */
+#include "server/body/meta.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "protocol/json/json_writer.h"
+#include "server/body/grid_json.h"
+
+void meta_put_time(struct json_writer *w, const char *key, int64_t us)
+{
+    time_t s = (time_t)(us / 1000000);
+    struct tm tm;
+    char text[64];
+    gmtime_r(&s, &tm);
+    size_t n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(text + n, sizeof text - n, ".%03dZ", (int)(us / 1000 % 1000));
+    json_put_member_string(w, key, text);
+}
+
+void meta_put(struct json_writer *w, const struct handle *h)
+{
+    const struct array *a = h->array;
+    int rank = a->view.rank;
+    json_open_object(w);
+    json_put_member_string(w, "id", h->id);
+    json_put_member_string(w, "name", h->name[0] ? h->name : NULL);
+    json_put_member_string(w, "dtype", dtype_name(a->dtype));
+    json_put_key(w, "shape");
+    json_put_i64_list(w, (size_t)rank, a->view.shape);
+    json_put_key(w, "strides");
+    json_put_i64_list(w, (size_t)rank, a->view.strides);
+    json_put_member_i64(w, "offset", a->view.offset);
+    json_put_member_i64(w, "size", view_size(&a->view));
+    json_put_member_i64(w, "nbytes", array_nbytes(a));
+    json_put_member_i64(w, "itemsize", (int64_t)dtype_size(a->dtype));
+    json_put_member_i64(w, "alignment", grid_alignment(a->grid, &a->view, dtype_size(a->dtype)));
+    grid_json_put(w, a->grid, rank);
+    if (h->view_of[0])
+        json_put_member_string(w, "view_of", h->view_of);
+    json_put_member_i64(w, "references", array_buffer_refs(a));
+    json_put_member_string(w, "session", h->session);
+    meta_put_time(w, "created", h->created_us);
+    if (h->restored_us)
+        meta_put_time(w, "restored_from", h->restored_us);
+    json_put_member_bool(w, "read_only", h->read_only);
+    json_put_member_string(w, "location", array_in_host_memory(a) ? "host" : "device");
+    json_put_member_i64(w, "device", array_device(a));
+    json_close_object(w);
+}
+
+#define META_MAX 16384 /* of any array: 64 faces with complex values */
+
+enum err_code meta_reserve(struct strb *ret, struct err *e)
+{
+    return strb_reserve(ret, META_MAX) ? ERR_OK : err_oom(e);
+}
+
+void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
+                         struct strb *take)
+{
+    struct json_writer w = JSON_WRITER(take);
+    meta_put(&w, h);
+    if (located) {
+        char location[32 + ID_SIZE];
+        snprintf(location, sizeof location, "/v1/arrays/%s", h->id);
+        http_add_header(req, "Location", location);
+    }
+    http_reply_json(req, status, take);
+}
+
+void meta_reply(struct request *req, int status, const struct handle *h)
+{
+    struct strb out = {0};
+    meta_reply_reserved(req, status, h, status == 201, &out);
+}

@@ -1,0 +1,28 @@
+/* Metadata as JSON: how an array, and a moment, look in replies.
+ *
+ * Called by the handlers. Pure but for reference counts read from the array; thread-safe. */
+#ifndef ARRAYD_SERVER_META_H
+#define ARRAYD_SERVER_META_H
+
+#include <stdint.h>
+
+#include "protocol/json/json_writer.h"
+#include "server/http/http.h"
+#include "server/store/handles.h"
+
+/* The metadata object of GET /v1/arrays/{ref}, as one value. */
+void meta_put(struct json_writer *w, const struct handle *h);
+
+/* Replies with it; 201 gets `Location: /v1/arrays/{id}`. */
+void meta_reply(struct request *req, int status, const struct handle *h);
+
+/* For requests that change something: the room is got before, so that what has been done is never
+ * followed by an error for want of memory. `located`: with Location. */
+enum err_code meta_reserve(struct strb *ret, struct err *e) must_check;
+void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
+                         struct strb *take);
+
+/* A member "key": "2026-01-31T12:00:00.123Z". */
+void meta_put_time(struct json_writer *w, const char *key, int64_t us);
+
+#endif

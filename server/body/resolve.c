@@ -1,0 +1,184 @@
+/* Bound names are sorted once and searched by halves: a body may bind very many. The session's
+ * arrays that an expression names are few (max_inputs), so they are kept in a plain list. */
+#include "server/body/resolve.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/lang/expr.h"
+#include "protocol/text/tree.h"
+#include "server/http/http.h"
+#include "server/server.h"
+
+void resolver_init(struct resolver *r, struct request *req, struct handle_space *space,
+                   struct lease_claim claim)
+{
+    *r = (struct resolver){
+        .arena = req->arena, .scope = {req->server->shares, req->principal, space}, .claim = claim};
+}
+
+void resolver_clear(struct resolver *r)
+{
+    for (size_t i = 0; i < r->n_bound; i++)
+        array_unref(r->bound[i].binding.array);
+    for (size_t i = 0; i < r->n_seen; i++)
+        array_unref(r->seen[i].binding.array);
+    r->n_bound = r->n_seen = 0;
+}
+
+static void bind_array(struct resolved *to, const struct handle *h)
+{
+    struct array *a = array_ref(h->array);
+    to->binding = (struct binding){
+        .kind = BINDING_ARRAY, .array = a, .dtype = a->dtype, .view = a->view, .grid = a->grid};
+    if (h->shared)
+        memcpy(to->shared, h->id, sizeof to->shared);
+}
+
+static enum err_code get_array(struct resolver *r, const char *ref, struct resolved *ret,
+                               struct err *e)
+{
+    struct handle h;
+    enum err_code c = share_get(&r->scope, ref, &h, e);
+    if (c)
+        return c;
+    c = lease_check(&r->claim, h.array, LEASE_READ, e);
+    if (!c)
+        bind_array(ret, &h);
+    handle_clear(&h);
+    return c;
+}
+
+/* {"op":"const","value":…,"dtype":…}: the tree's reader knows how. */
+static enum err_code bind_const(struct resolver *r, struct json v, struct binding *ret,
+                                struct err *e)
+{
+    struct expr x;
+    uint32_t source, root;
+    expr_init(&x, r->arena, 2, 2);
+    enum err_code c = expr_add_source(&x, "", &source, e);
+    if (!c)
+        c = json_equals(json_member(v, "op"), "const")
+                ? tree_parse(&x, source, v, &root, e)
+                : json_err(v, e, ERR_BAD_FIELD,
+                           "an object here must be {\"op\": \"const\", \"value\": …, "
+                           "\"dtype\": …}");
+    if (c)
+        return c;
+    const struct expr_node *n = &x.nodes[root];
+    if (n->kind == EXPR_TYPED)
+        *ret = (struct binding){.kind = BINDING_SCALAR, .scalar = n->typed};
+    else
+        *ret = (struct binding){.kind = BINDING_LITERAL, .lit = n->lit};
+    return ERR_OK;
+}
+
+/* Whether a string is a number by another spelling: NaN, the infinities, digits. */
+static bool is_number(const char *s)
+{
+    return (*s >= '0' && *s <= '9') || *s == '-' || *s == '+' || !strcmp(s, "NaN") ||
+           !strcmp(s, "Infinity");
+}
+
+static enum err_code bind_value(struct resolver *r, struct json v, struct resolved *ret,
+                                struct err *e)
+{
+    struct err inner = ERR_INIT;
+    enum json_kind kind = json_kind(v);
+    if (kind == JSON_OBJECT)
+        return bind_const(r, v, &ret->binding, e);
+    if (kind == JSON_STRING && !is_number(json_text(v, NULL))) {
+        enum err_code c = get_array(r, json_text(v, NULL), ret, &inner);
+        return c ? json_err(v, e, c, "%s", inner.message) : ERR_OK;
+    }
+    ret->binding = (struct binding){.kind = BINDING_LITERAL};
+    return json_get_literal(v, &ret->binding.lit, e);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct resolved *)a)->name, ((const struct resolved *)b)->name);
+}
+
+enum err_code resolver_bind(struct resolver *r, struct json bind, struct err *e)
+{
+    if (!json_present(bind))
+        return ERR_OK;
+    if (json_kind(bind) != JSON_OBJECT)
+        return json_err(bind, e, ERR_BAD_FIELD, "bind must be an object of names and values");
+    size_t n = json_count(bind);
+    r->bound = arena_alloc_array(r->arena, n ? n : 1, sizeof *r->bound);
+    if (!r->bound)
+        return err_oom(e);
+    for (struct json v = json_first(bind); json_present(v); v = json_next(v)) {
+        struct resolved *to = &r->bound[r->n_bound];
+        struct err inner = ERR_INIT;
+        *to = (struct resolved){.name = json_key(v)};
+        enum err_code c = name_check(to->name, &inner);
+        if (c)
+            return json_err(v, e, c, "%s", inner.message);
+        c = bind_value(r, v, to, e);
+        if (c)
+            return c;
+        r->n_bound++;
+    }
+    qsort(r->bound, r->n_bound, sizeof *r->bound, by_name);
+    return ERR_OK;
+}
+
+const char *resolver_shared(const struct resolver *r, const struct array *a)
+{
+    for (size_t i = 0; i < r->n_bound; i++)
+        if (r->bound[i].shared[0] && r->bound[i].binding.array == a)
+            return r->bound[i].shared;
+    for (size_t i = 0; i < r->n_seen; i++)
+        if (r->seen[i].shared[0] && r->seen[i].binding.array == a)
+            return r->seen[i].shared;
+    return NULL;
+}
+
+static enum err_code ask_again(const struct resolver *r, const struct resolved *x, struct err *e)
+{
+    return x->shared[0] ? share_again(&r->scope, x->shared, x->binding.array, false, e) : ERR_OK;
+}
+
+enum err_code resolver_ask_again(const struct resolver *r, struct err *e)
+{
+    enum err_code c = ERR_OK;
+    for (size_t i = 0; i < r->n_bound && !c; i++)
+        c = ask_again(r, &r->bound[i], e);
+    for (size_t i = 0; i < r->n_seen && !c; i++)
+        c = ask_again(r, &r->seen[i], e);
+    return c;
+}
+
+enum err_code resolver_resolve(void *user, const char *name, struct binding *ret, struct err *e)
+{
+    struct resolver *r = user;
+    struct resolved key = {.name = name};
+    const struct resolved *found =
+        r->n_bound ? bsearch(&key, r->bound, r->n_bound, sizeof *r->bound, by_name) : NULL;
+    for (size_t i = 0; !found && i < r->n_seen; i++)
+        if (!strcmp(r->seen[i].name, name))
+            found = &r->seen[i];
+    if (found) {
+        *ret = found->binding;
+        return ERR_OK;
+    }
+    enum err_code c = get_array(r, name, &key, e);
+    if (c == ERR_NOT_FOUND) {
+        *ret = (struct binding){.kind = BINDING_NONE};
+        return ERR_OK;
+    }
+    if (c)
+        return c;
+    key.name = arena_strndup(r->arena, name, strlen(name));
+    if (!key.name ||
+        arena_grow(r->arena, (void **)&r->seen, &r->cap_seen, r->n_seen, sizeof *r->seen)) {
+        array_unref(key.binding.array);
+        return err_oom(e);
+    }
+    r->seen[r->n_seen++] = key;
+    *ret = key.binding;
+    return ERR_OK;
+}

@@ -1,0 +1,599 @@
+/* The HTTP front: libmicrohttpd's callbacks, start and stop.
+ *
+ * One daemon with its own epoll thread a listener; nothing on that thread blocks. A request goes
+ * through the stages of enum stage (http_impl.h) in calls of on_access: a first one with the
+ * header, one for each piece of the body, a last one. A reply can be handed over only in the last
+ * call (in the first it would cost the connection), so it waits in the request until then; where
+ * libmicrohttpd must be overridden, it is written by hand (http_raw_reply).
+ *
+ * Connections past max_connections are accepted up to a reserve, in which health and metrics are
+ * answered and everything else gets 503; past the reserve accepting pauses.
+ *
+ * The neighbours: http_check.c (first look), http_route.c, http_body.c (bodies in, sources out),
+ * http_reply.c, http_wait.c (suspension, workers), http_watch.c (deadlines), http_listen.c. */
+#include <microhttpd.h>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "compute/engine/engine.h"
+#include "server/http/http_impl.h"
+#include "server/metrics.h"
+#include "server/store/auth.h"
+
+/* A connection's memory: what its header may take, half of which bodies are read into, and beside
+ * it the header's table (of some 300 fields, where it is as large as it may be) and the reply's
+ * header. All of it is zeroed with every request, and where there are many connections it comes
+ * from far away: at 128 KiB a tiny evaluation among 64 took a quarter longer. */
+#define LEAST_HEADER  (64u << 10)
+#define BESIDE_HEADER (16u << 10)
+/* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
+#define UNSENT      (512 << 10)
+#define PATH_LOGGED 200          /* bytes of a path in the log */
+#define LONG_BODY   (128u << 10) /* parsing more is long work */
+
+uint64_t http_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+double http_now(void)
+{
+    return (double)http_now_ns() * 1e-9;
+}
+
+int64_t http_now_ms_coarse(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* --- a request's way --- */
+
+/* The first of all: what is served even when nothing else is. */
+static bool vital(const struct rq *q)
+{
+    const char *p = q->r.path;
+    return !strcmp(p, "/healthz") || !strcmp(p, "/readyz") || !strcmp(p, "/metrics");
+}
+
+/* A reply is there and the body has not been read. */
+static bool reply_early(struct rq *q)
+{
+    if (q->expect || (q->must_close && !q->has_body)) {
+        atomic_store(&q->phase, PHASE_WORK); /* the client waits, or there is nothing to drain */
+        return http_queue(q);
+    }
+    /* Where this message ends is not known, or it is too long to be read to its end. */
+    if (q->must_close || q->r.content_length > q->http->config.max_unread_body) {
+        http_raw_reply(q);
+        atomic_store(&q->phase, PHASE_CUT);
+        return true;
+    }
+    q->stage = STAGE_DRAIN;
+    atomic_store(&q->phase, PHASE_DRAIN);
+    return true;
+}
+
+static void begin_body(struct rq *q)
+{
+    q->stage = STAGE_BODY;
+    atomic_store(&q->last_byte, http_now_ms_coarse());
+    atomic_store(&q->phase, PHASE_BODY);
+}
+
+static bool after_stream_handler(struct rq *q)
+{
+    if (q->replied)
+        return reply_early(q);
+    begin_body(q);
+    return true;
+}
+
+/* Who asks, and whether he may. */
+static enum err_code identify(struct rq *q, struct err *e)
+{
+    if (q->r.route->access == ACCESS_ANYBODY || q->conn->listener->admin)
+        return ERR_OK;
+    enum err_code rc = auth_identify(&q->r, e);
+    if (!rc)
+        rc = auth_connect(&q->r, &q->conn->principal, e);
+    if (rc) {
+        q->must_close = true;
+        return rc;
+    }
+    q->max_body = auth_max_body(q->r.principal);
+    if (q->r.principal)
+        q->cause = (struct cause){NULL, q->r.principal->memory, q->http->config.max_request_memory,
+                                  "max_request_memory"};
+    return auth_role(&q->r, e);
+}
+
+/* What can be refused on sight of the header. */
+static enum err_code admit(struct rq *q, struct err *e)
+{
+    struct http *h = q->http;
+    if (!vital(q)) {
+        if (q->conn->listener->admin)
+            return err_set(e, ERR_NOT_FOUND, "health and metrics are served here, nothing else");
+        if (atomic_load(&h->stopping)) {
+            q->must_close = true;
+            return err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        }
+        if (atomic_load(&h->server->device_lost))
+            return err_set(e, ERR_DEVICE_LOST, "the device is lost; the daemon is about to end");
+        if (q->conn->excess) {
+            q->must_close = true;
+            return err_set(e, ERR_OVERLOADED, "too many connections: the limit is %zu",
+                           h->config.max_connections);
+        }
+        if (q->conn->crowded) {
+            q->must_close = true;
+            return http_peer_error(h, e);
+        }
+    }
+    enum body_policy body = q->r.route->body;
+    bool lacks_body = !q->framed && (body == BODY_BUFFERED || body == BODY_STREAM);
+    if (lacks_body)
+        q->must_close = true; /* what follows may be the body all the same */
+    enum err_code rc = identify(q, e);
+    if (rc)
+        return rc;
+    int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
+                    : body == BODY_STREAM ? INT64_MAX
+                                          : (int64_t)h->config.max_json_body;
+    if (lacks_body)
+        return err_set(e, ERR_LENGTH_REQUIRED,
+                       "the request needs a body: send its Content-Length, or send it chunked");
+    if (q->max_body && q->r.content_length > q->max_body)
+        return http_body_quota(q, e);
+    if (q->r.content_length > limit)
+        return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
+                       (long long)limit);
+    const char *coding = http_header(&q->r, "Content-Encoding");
+    if (coding && body != BODY_NONE && strcasecmp(coding, "identity") != 0)
+        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
+                       "Content-Encoding %.64s is not understood: send the body as it is", coding);
+    return ERR_OK;
+}
+
+/* Its body, its turn or a worker may have been long in coming. */
+static void call_handler(struct request *r)
+{
+    if (rq_still_may(r))
+        r->route->handler(r);
+}
+
+static void run_handler(struct request *r)
+{
+    bool offload = r->body_len > rq_of(r)->http->config.offload_bytes;
+    rq_of(r)->not_begun = offload;
+    if (offload && r->body_len > LONG_BODY)
+        http_offload_long(r, call_handler);
+    else if (offload)
+        http_offload(r, call_handler);
+    else
+        call_handler(r);
+}
+
+static void run_in_turn(struct request *r)
+{
+    const struct http_config *c = &rq_of(r)->http->config;
+    if (!r->route->works || !c->turn_take || c->turn_take(r, run_handler))
+        run_handler(r);
+}
+
+static bool start(struct rq *q, const char *method, const char *version)
+{
+    struct err e = ERR_INIT;
+    q->checked = true;
+    if (!http_phase(q, PHASE_HEADERS, PHASE_WORK))
+        return false; /* too late */
+    enum err_code rc = http_check(q, method, version, &e);
+    if (!rc) {
+        http_route(q);
+        if (!q->r.route)
+            return reply_early(q);
+        rc = admit(q, &e);
+    }
+    if (rc) {
+        http_reply_error(&q->r, &e);
+        return reply_early(q);
+    }
+    if (q->r.route->body != BODY_STREAM) {
+        begin_body(q);
+        return true;
+    }
+    q->stage = STAGE_STREAM_HANDLER;
+    if (http_run(q, run_handler) == RUN_PARKED)
+        return true;
+    return after_stream_handler(q);
+}
+
+void http_repeat(struct request *r)
+{
+    if (r->state && r->state_free)
+        r->state_free(r->state);
+    r->state = NULL;
+    r->state_free = NULL;
+    r->abandon = false;
+    r->late = NULL;
+    run_handler(r);
+}
+
+/* The body is complete. */
+static enum run_result handle(struct rq *q)
+{
+    q->stage = STAGE_HANDLER;
+    if (q->r.route->body == BODY_STREAM)
+        return http_sink_end(q);
+    q->r.body = q->buf ? q->buf : "";
+    return http_run(q, run_in_turn);
+}
+
+/* A call without bytes: the body is complete, or a suspended request goes on. */
+static bool go_on(struct rq *q)
+{
+    switch (q->stage) {
+    case STAGE_STREAM_HANDLER:
+        return http_continue(q) == RUN_PARKED || after_stream_handler(q);
+    case STAGE_BODY:
+        if (!http_phase(q, PHASE_BODY, PHASE_WORK))
+            return false;
+        return handle(q) == RUN_PARKED || http_queue(q);
+    case STAGE_HANDLER:
+        return http_continue(q) == RUN_PARKED || http_queue(q);
+    case STAGE_DRAIN:
+        return http_phase(q, PHASE_DRAIN, PHASE_WORK) && http_queue(q);
+    case STAGE_QUEUED:
+        return true;
+    case STAGE_START: /* the reply was written by hand */
+    case STAGE_SINK_END:
+        break;
+    }
+    return false;
+}
+
+static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                                 const char *method, const char *version, const char *data,
+                                 size_t *n, void **con_cls)
+{
+    (void)cls, (void)mhd, (void)url;
+    struct rq *q = *con_cls;
+    if (!q)
+        return MHD_NO; /* no memory for it */
+    struct http *h = q->http;
+    bool ok, was = http_enter(q, &ok);
+    if (ok)
+        ok = !q->checked ? start(q, method, version) : *n ? http_body_bytes(q, data, n) : go_on(q);
+    http_leave(h, was);
+    return ok ? MHD_YES : MHD_NO;
+}
+
+/* The request line has arrived, still as it was sent. */
+static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct listener *l = cls;
+    struct http *h = l->http;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct conn *c = info ? info->socket_context : NULL;
+    struct rq *q = c ? rq_new(h, c, mhd, uri ? uri : "") : NULL;
+    if (!q) {
+        if (c)
+            c->refused = true; /* closed for want of memory: no mistake of the client's */
+        return NULL;
+    }
+    atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
+    atomic_store_explicit(&h->last_conn, (uintptr_t)c, memory_order_relaxed);
+    atomic_store_explicit(&h->last_begun_ns, q->begun_ns, memory_order_relaxed);
+    pthread_mutex_lock(&c->lock);
+    c->rq = q;
+    c->first = !c->used;
+    c->used = true;
+    c->idle_bytes = 0;
+    c->partial_since = 0;
+    pthread_mutex_unlock(&c->lock);
+    return q;
+}
+
+void rq_end(struct rq *q)
+{
+    struct http *h = q->http;
+    double seconds = (double)(http_now_ns() - q->begun_ns) * 1e-9;
+    int64_t in = atomic_load(&q->received), out = atomic_load(&q->sent);
+    bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
+    int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
+    metrics_request(h->server->metrics, q->r.route, q->r.principal, status, seconds, in, out);
+    bool asked = q->traceparent || h->config.log_requests;
+    enum log_level level = status >= 500 ? LOG_WARN : asked ? LOG_INFO : LOG_DEBUG;
+    if (log_enabled(level)) {
+        char s[16], i[24], o[24], ms[32], device[32] = "";
+        snprintf(s, sizeof s, "%d", status);
+        snprintf(i, sizeof i, "%lld", (long long)in);
+        snprintf(o, sizeof o, "%lld", (long long)out);
+        snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
+        /* shortened: a client that may do nothing else can still send long ones */
+        char path[PATH_LOGGED + 4];
+        if (snprintf(path, sizeof path, "%s", q->r.path) > PATH_LOGGED)
+            memcpy(path + PATH_LOGGED, "\xe2\x80\xa6", 4);
+        if (q->r.t_device >= 0)
+            snprintf(device, sizeof device, "%.3f", q->r.t_device);
+        log_event(level, "request", "id", q->r.id, "traceparent",
+                  q->traceparent ? q->traceparent : "", "principal",
+                  q->r.principal ? q->r.principal->name : "", "method", q->r.method, "path", path,
+                  "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms", device, NULL);
+    }
+    if (q->r.principal)
+        auth_leave(q->r.principal);
+    rq_free(q);
+    atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                         enum MHD_RequestTerminationCode why)
+{
+    (void)cls, (void)mhd, (void)why;
+    struct rq *q = *con_cls;
+    *con_cls = NULL;
+    if (!q)
+        return;
+    struct http *h = q->http;
+    bool ok, was = http_enter(q, &ok);
+    struct conn *c = q->conn;
+    pthread_mutex_lock(&c->lock);
+    c->rq = NULL;
+    c->idle_since = http_now();
+    pthread_mutex_unlock(&c->lock);
+    if ((q->then || q->work) && !q->r.abandon)
+        http_orphan(q);
+    else
+        rq_end(q);
+    http_leave(h, was);
+}
+
+/* libmicrohttpd closes a connection without a word when its first line has no blank (another
+ * protocol, a mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
+static void refuse_noise(struct conn *c)
+{
+    if (c->used || c->refused || c->excess || c->turned_away || c->tls ||
+        atomic_load(&c->listener->http->stopping) || !http_received_any(c->fd))
+        return;
+    struct err e = ERR_INIT;
+    char id[33];
+    http_new_id(id);
+    err_set(&e, ERR_BAD_FRAMING, "this is not a line of HTTP");
+    http_raw_error(c, id, &e);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct listener *l = cls;
+    struct http *h = l->http;
+    struct conn *c = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+        c = mem_calloc(1, sizeof *c);
+        *socket_context = c;
+        if (!c || !info) {
+            mem_free(c);
+            *socket_context = NULL;
+            return; /* its first request will find no context and be closed */
+        }
+        *c = (struct conn){.listener = l, .fd = info->connect_fd, .opened = http_now()};
+        pthread_mutex_init(&c->lock, NULL);
+        if (!l->unix_path) {
+            int most = UNSENT;
+            setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof most);
+        }
+        if (l->tls &&
+            (info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION)) != NULL)
+            c->tls = info->tls_session;
+        int64_t n = atomic_fetch_add(&h->connections, 1) + 1;
+        c->excess = n > (int64_t)h->config.max_connections;
+        info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+        pthread_mutex_lock(&h->lock);
+        http_peer_enter(h, c, info ? info->client_addr : NULL);
+        c->number = ++h->connections_ever;
+        c->next = h->conns;
+        if (c->next)
+            c->next->prev = c;
+        else
+            pthread_cond_signal(&h->watch_wake);
+        h->conns = c;
+        pthread_mutex_unlock(&h->lock);
+        if (c->turned_away)
+            http_turn_away(c);
+    } else if (c) {
+        refuse_noise(c);
+        pthread_mutex_lock(&h->lock);
+        if (c->prev)
+            c->prev->next = c->next;
+        else
+            h->conns = c->next;
+        if (c->next)
+            c->next->prev = c->prev;
+        http_peer_leave(h, c);
+        pthread_mutex_unlock(&h->lock);
+        auth_disconnect(c->principal);
+        atomic_fetch_sub(&h->connections, 1);
+        pthread_mutex_destroy(&c->lock);
+        mem_free(c);
+        *socket_context = NULL;
+    }
+}
+
+/* --- start and stop --- */
+
+static size_t keep_escapes(void *cls, struct MHD_Connection *mhd, char *s)
+{
+    (void)cls, (void)mhd;
+    return strlen(s);
+}
+
+static bool start_daemon(struct http *h, struct listener *l)
+{
+    const struct http_config *c = &h->config;
+    double idle = c->idle_timeout_s;
+    if (idle < c->body_idle_timeout_s)
+        idle = c->body_idle_timeout_s;
+    if (idle < c->header_timeout_s)
+        idle = c->header_timeout_s;
+    size_t memory =
+        BESIDE_HEADER + (c->max_header_bytes > LEAST_HEADER ? c->max_header_bytes : LEAST_HEADER);
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, http_tls_callback()},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)http_tls_versions},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    struct MHD_OptionItem *extra = l->tls ? tls : &tls[2];
+    l->mhd = MHD_start_daemon(
+        (l->tls ? MHD_USE_TLS : 0) | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_ITC | MHD_USE_TURBO,
+        0, NULL, NULL, on_access, l, MHD_OPTION_LISTEN_SOCKET, l->fd,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, memory, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(c->max_connections + RESERVE_CONNS), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
+        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
+    return l->mhd != NULL;
+}
+
+static void http_free(struct http *h)
+{
+    http_tls_free();
+    http_listen_free(h);
+    for (size_t i = 0; i < h->n_hosts; i++)
+        mem_free(h->hosts[i]);
+    mem_free(h->hosts);
+    pthread_mutex_destroy(&h->lock);
+    pthread_mutex_destroy(&h->work_lock);
+    pthread_cond_destroy(&h->watch_wake);
+    pthread_cond_destroy(&h->work_wake);
+    mem_free(h);
+}
+
+enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
+                         struct err *e)
+{
+    struct http *h = mem_calloc(1, sizeof *h);
+    if (!h)
+        return err_oom(e);
+    h->server = server;
+    h->config = *config;
+    h->device_name =
+        server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
+    clock_cond_init(&h->watch_wake);
+    pthread_cond_init(&h->work_wake, NULL);
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_mutex_init(&h->work_lock, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    enum err_code rc = http_cors_check(config, e);
+    if (!rc && (config->tls_cert || config->tls_key))
+        rc = http_tls_load(config, e);
+    if (!rc)
+        rc = http_listen(h, e);
+    if (!rc)
+        rc = http_hosts_init(h, e);
+    if (!rc)
+        rc = http_workers_start(h, e);
+    if (!rc)
+        rc = http_watch_start(h, e);
+    if (rc) {
+        http_watch_stop(h);
+        http_workers_stop(h);
+        http_free(h);
+        return rc;
+    }
+    *ret = server->http = h; /* a request may come before this function returns */
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (!start_daemon(h, &h->listeners[i])) {
+            rc = err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
+            http_stop(h);
+            *ret = server->http = NULL;
+            return rc;
+        }
+    return ERR_OK;
+}
+
+enum err_code http_reload(struct http *h, struct err *e)
+{
+    return h->config.tls_cert ? http_tls_load(&h->config, e) : ERR_OK;
+}
+
+size_t http_addresses(const struct http *h, bool admin, const char *const **ret)
+{
+    *ret = h->addresses + (admin ? h->config.n_listen : 0);
+    return admin ? h->config.n_admin_listen : h->config.n_listen;
+}
+
+void http_gauges(struct http *h, struct metrics_gauges *ret)
+{
+    ret->connections = atomic_load(&h->connections);
+    ret->in_flight = atomic_load(&h->in_flight);
+    ret->suspended = atomic_load(&h->suspended);
+    pthread_mutex_lock(&h->work_lock);
+    ret->queued_work = h->n_work;
+    pthread_mutex_unlock(&h->work_lock);
+}
+
+/* Cuts suspended uploads and downloads. Requests that wait for work are left: who works for them
+ * holds them, and they are resumed when it is done. */
+static void cut_transfers(struct http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    for (struct conn *c = h->conns; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq && atomic_load(&c->rq->io) == IO_PARKED)
+            http_io_drop(c->rq);
+        pthread_mutex_unlock(&c->lock);
+    }
+    pthread_mutex_unlock(&h->lock);
+}
+
+bool http_stop(struct http *h)
+{
+    atomic_store(&h->stopping, true);
+    /* Still listening while open requests end: probes are told why, the rest is sent away. */
+    double until = http_now() + h->config.drain_timeout_s;
+    while (atomic_load(&h->in_flight) > 0 && http_now() < until && !atomic_load(&h->server->hurry))
+        usleep(2000);
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].mhd)
+            MHD_quiesce_daemon(h->listeners[i].mhd);
+    http_listen_close(h);
+    /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
+    atomic_store(&h->cutting, true);
+    until = http_now() + h->config.stuck_s;
+    while (atomic_load(&h->inside) > 0 && http_now() < until)
+        usleep(100);
+    while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && http_now() < until) {
+        cut_transfers(h);
+        http_drop_queued(h);
+        usleep(2000);
+    }
+    if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0)
+        return false;
+    http_watch_stop(h);
+    for (size_t i = 0; i < h->n_listeners; i++)
+        if (h->listeners[i].mhd)
+            MHD_stop_daemon(h->listeners[i].mhd);
+    http_workers_stop(h);
+    http_free(h);
+    return true;
+}

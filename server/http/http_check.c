@@ -1,0 +1,521 @@
+/* The first look at a request, before anything is done for it.
+ *
+ * libmicrohttpd 0.9.75 lets through what request smuggling lives on (two Content-Length headers,
+ * Content-Length beside Transfer-Encoding, "gzip, chunked", blanks in header names, no Host) and
+ * decodes the target before the application sees it, so that %00 cuts it. All of it is checked
+ * here, on the raw target and on every header, once; no later code needs to doubt them. */
+#include <microhttpd.h>
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/http/http_impl.h"
+
+static bool is_token_char(unsigned char c)
+{
+    return c > 0x20 && c < 0x7f && !strchr("\"(),/:;<=>?@[\\]{}", c);
+}
+
+static bool is_token(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_token_char((unsigned char)s[i]))
+            return false;
+    return n > 0;
+}
+
+struct collect {
+    struct rq *q;
+    bool failed, bad_name, bad_value, folded;
+    const char *at; /* the end of what came before */
+    bool gap;
+};
+
+/* Lines lie behind each other in libmicrohttpd's buffer as they came, with one NUL in the place of
+ * LF and two in that of CR LF. Anything else between the end of one part and the begin of what
+ * comes `lines` line ends later was not shown to us: what follows a NUL in a value, a line without
+ * a name. */
+static bool adjacent(const char *end, const char *next, int lines)
+{
+#if MHD_VERSION < 0x01000000
+    return next - end >= lines && next - end <= 2 * lines;
+#else
+    (void)end, (void)next, (void)lines;
+    return true;
+#endif
+}
+
+/* A line that continues the one before is appended by libmicrohttpd 0.9.75 to that one's name, in
+ * new memory: then nothing but blanks between name and value is no longer what lies there. */
+static bool folded(const char *key, size_t key_size, const char *value)
+{
+#if MHD_VERSION < 0x01000000
+    const char *p = key + key_size + 1;
+    if (value < p || value - p > (1 << 17))
+        return true;
+    while (p < value && (*p == ' ' || *p == '\t'))
+        p++;
+    return p != value;
+#else
+    return false;
+#endif
+}
+
+static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                      size_t key_size, const char *value, size_t value_size)
+{
+    (void)kind;
+    struct collect *c = cls;
+    struct rq *q = c->q;
+    if (value && folded(key, key_size, value))
+        c->folded = true;
+    if (!adjacent(c->at, key, 1))
+        c->gap = true;
+    c->at = value ? value + value_size : key + key_size;
+    /* Copies: a continuation may outlive the connection, whose memory these lie in. */
+    if (!value)
+        value_size = 0;
+    char *copy = NULL;
+    if (arena_grow(q->r.arena, (void **)&q->headers, &q->cap_headers, q->n_headers,
+                   sizeof *q->headers) ||
+        !(copy = arena_alloc(q->r.arena, key_size + value_size + 2))) {
+        c->failed = true;
+        return MHD_NO;
+    }
+    memcpy(copy, key, key_size);
+    if (value_size)
+        memcpy(copy + key_size + 1, value, value_size);
+    /* Blanks at the end belong to no value. But where the message ends is libmicrohttpd's to say,
+     * which keeps them, so these two must please us both. */
+    if (strcasecmp(copy, "Content-Length") != 0 && strcasecmp(copy, "Transfer-Encoding") != 0)
+        for (char *end = copy + key_size + 1 + value_size;
+             end > copy + key_size + 1 && (end[-1] == ' ' || end[-1] == '\t');)
+            *--end = '\0';
+    q->headers[q->n_headers++] = (struct header){copy, copy + key_size + 1};
+    if (!is_token(key, key_size) || strlen(key) != key_size)
+        c->bad_name = true;
+    for (size_t i = 0; i < value_size; i++)
+        if (((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7f)
+            c->bad_value = true;
+    return MHD_YES;
+}
+
+/* --- the lines that decide where the message ends --- */
+
+struct known {
+    const char *host, *length, *coding, *expect, *origin, *id, *traceparent;
+    int n_host, n_length, n_coding, n_expect, n_origin;
+};
+
+static void find_known(const struct rq *q, struct known *k)
+{
+    for (size_t i = 0; i < q->n_headers; i++) {
+        const char *name = q->headers[i].name, *value = q->headers[i].value;
+        switch (name[0] | 0x20) {
+        case 'h':
+            if (!strcasecmp(name, "Host")) {
+                k->host = value;
+                k->n_host++;
+            }
+            break;
+        case 'c':
+            if (!strcasecmp(name, "Content-Length")) {
+                k->length = value;
+                k->n_length++;
+            }
+            break;
+        case 't':
+            if (!strcasecmp(name, "Transfer-Encoding")) {
+                k->coding = value;
+                k->n_coding++;
+            } else if (!strcasecmp(name, "traceparent")) {
+                k->traceparent = value;
+            }
+            break;
+        case 'e':
+            if (!strcasecmp(name, "Expect")) {
+                k->expect = value;
+                k->n_expect++;
+            }
+            break;
+        case 'o':
+            if (!strcasecmp(name, "Origin")) {
+                k->origin = value;
+                k->n_origin++;
+            }
+            break;
+        case 'x':
+            if (!strcasecmp(name, "X-Request-Id"))
+                k->id = value;
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static enum err_code check_length(struct rq *q, const struct known *k, bool http10, struct err *e)
+{
+    q->r.content_length = 0;
+    if (k->n_length > 1)
+        return err_set(e, ERR_BAD_FRAMING, "more than one Content-Length header");
+    if (k->n_coding > 0) {
+        if (k->n_length)
+            return err_set(e, ERR_BAD_FRAMING, "Content-Length beside Transfer-Encoding");
+        if (http10)
+            return err_set(e, ERR_BAD_FRAMING, "Transfer-Encoding in an HTTP/1.0 request");
+        if (k->n_coding > 1)
+            return err_set(e, ERR_BAD_FRAMING, "more than one Transfer-Encoding header");
+        if (strcasecmp(k->coding, "chunked") != 0)
+            return err_set(e, ERR_UNSUPPORTED_CODING,
+                           "the only transfer coding understood is 'chunked'");
+        q->chunked = q->has_body = true;
+        q->r.content_length = -1;
+        return ERR_OK;
+    }
+    if (k->n_length) {
+        size_t n = strlen(k->length);
+        bool huge = false;
+        if (!http_is_length(k->length, n, &huge))
+            return err_set(e, ERR_BAD_FRAMING, "Content-Length is not a number");
+        if (huge)
+            return err_set(e, ERR_TOO_LARGE, "a body of 10^18 bytes or more is not taken");
+        int64_t v = 0;
+        for (size_t i = 0; i < n; i++)
+            v = v * 10 + (k->length[i] - '0');
+        q->r.content_length = v;
+        q->has_body = v > 0;
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_line(struct rq *q, const char *method, const char *version,
+                                struct err *e)
+{
+    static const char *const known[] = {"GET",    "HEAD",    "POST",  "PUT",    "PATCH",
+                                        "DELETE", "OPTIONS", "TRACE", "CONNECT"};
+    if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
+        return err_set(e, ERR_UNSUPPORTED_VERSION, "HTTP/1.1 and HTTP/1.0 are understood");
+    if (!is_token(method, strlen(method)))
+        return err_set(e, ERR_BAD_FRAMING, "the method is not a token");
+#if MHD_VERSION < 0x01000000
+    /* The three parts of the line lie behind each other in one buffer. If they do not fill it up to
+     * the single blanks between them, there was a NUL or more blanks: others may read the line
+     * differently. */
+    if ((size_t)(version - method) != strlen(method) + strlen(q->uri) + 2)
+        return err_set(e, ERR_BAD_FRAMING, "malformed request line");
+#endif
+    for (const char *p = q->uri; *p; p++)
+        if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f || *p == '#')
+            return err_set(e, ERR_BAD_FRAMING, "the request target has characters that no URI has");
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(method, known[i])) {
+            q->r.method = known[i];
+            q->head = i == 1;
+            return ERR_OK;
+        }
+    return err_set(e, ERR_UNSUPPORTED_CODING, "unknown method");
+}
+
+/* --- who may ask from where --- */
+
+/* Splits host[:port]; false when malformed. */
+static bool split_host(const char *s, size_t n, const char **ret_port, size_t *ret_host_len)
+{
+    size_t h = 0;
+    if (n && s[0] == '[') {
+        while (h < n && s[h] != ']' && (isxdigit((unsigned char)s[h]) || strchr("[:.", s[h])))
+            h++;
+        if (h < n && s[h] != ']')
+            return false;
+        if (h++ == n)
+            return false;
+    } else {
+        while (h < n && (isalnum((unsigned char)s[h]) || strchr("-._", s[h])))
+            h++;
+    }
+    *ret_host_len = h;
+    *ret_port = "";
+    if (h == n)
+        return h > 0;
+    if (s[h] != ':')
+        return false;
+    for (size_t i = h + 1; i < n; i++)
+        if (!isdigit((unsigned char)s[i]))
+            return false;
+    *ret_port = s + h + 1;
+    return h > 0 && n - h - 1 <= 5;
+}
+
+static bool host_allowed(const struct http *h, const char *name, size_t n)
+{
+    if (n > 0 && name[n - 1] == '.')
+        n--;
+    for (size_t i = 0; i < h->n_hosts; i++)
+        if (strlen(h->hosts[i]) == n && !strncasecmp(h->hosts[i], name, n))
+            return true;
+    return false;
+}
+
+/* A name can be made to lead here by a page that is up to no good, which is why Host is looked at;
+ * an address leads where it leads. Where others than this machine can reach, it may be one of many
+ * of ours (a probe's, a container's), which are not all known. */
+static bool is_address(const char *host, size_t n)
+{
+    char text[INET_ADDRSTRLEN];
+    struct in_addr v4;
+    if (host[0] == '[')
+        return true;
+    if (n >= sizeof text)
+        return false;
+    memcpy(text, host, n);
+    text[n] = '\0';
+    return inet_pton(AF_INET, text, &v4) == 1;
+}
+
+static enum err_code check_host(const struct known *k, bool http10, struct err *e)
+{
+    if (k->n_host > 1)
+        return err_set(e, ERR_BAD_FRAMING, "more than one Host header");
+    if (!k->n_host) {
+        if (http10)
+            return ERR_OK;
+        return err_set(e, ERR_BAD_FRAMING, "no Host header");
+    }
+    const char *port;
+    size_t n;
+    if (!split_host(k->host, strlen(k->host), &port, &n))
+        return err_set(e, ERR_BAD_FRAMING, "malformed Host header");
+    return ERR_OK;
+}
+
+static enum err_code check_origin(struct rq *q, const struct known *k, struct err *e)
+{
+    const char *port = "", *origin_port;
+    size_t n = 0;
+    bool local = q->conn->listener->unix_path != NULL; /* no browser gets there */
+    if (k->host) {
+        (void)split_host(k->host, strlen(k->host), &port, &n);
+        if (!local && !host_allowed(q->http, k->host, n) &&
+            (q->conn->listener->loopback || !is_address(k->host, n)))
+            return err_set(e, ERR_FORBIDDEN,
+                           "the name in Host is not one of this daemon's: see allowed-host");
+    }
+    if (q->http->config.n_cors_origins)
+        http_add_header(&q->r, "Vary", "Origin");
+    if (!k->n_origin || (k->n_origin == 1 && http_cors(q, k->origin)))
+        return ERR_OK;
+    const char *authority = NULL;
+    if (k->n_origin == 1) {
+        if (!strncasecmp(k->origin, "http://", 7))
+            authority = k->origin + 7;
+        else if (!strncasecmp(k->origin, "https://", 8))
+            authority = k->origin + 8;
+    }
+    bool same = authority && k->host && !strcasecmp(authority, k->host);
+    if (!same && (!authority || !split_host(authority, strlen(authority), &origin_port, &n) ||
+                  !host_allowed(q->http, authority, n) || strcmp(origin_port, port) != 0))
+        return err_set(e, ERR_FORBIDDEN, "requests from pages of another origin are refused");
+    return ERR_OK;
+}
+
+/* --- target --- */
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool valid_utf8(const unsigned char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        unsigned char c = s[i++];
+        if (c < 0x80)
+            continue;
+        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c < 0xc2 || c > 0xf4 || n - i < (size_t)more)
+            return false;
+        uint32_t v = c & (0x3fu >> more);
+        for (int k = 0; k < more; k++, i++) {
+            if ((s[i] & 0xc0) != 0x80)
+                return false;
+            v = v << 6 | (s[i] & 0x3f);
+        }
+        if ((more == 2 && (v < 0x800 || (v >= 0xd800 && v < 0xe000))) ||
+            (more == 3 && (v < 0x10000 || v > 0x10ffff)))
+            return false;
+    }
+    return true;
+}
+
+/* Decodes n bytes in form encoding ('+' is a blank). */
+static enum err_code decode(struct arena *arena, const char *s, size_t n, const char **ret,
+                            struct err *e)
+{
+    char *out = arena_alloc(arena, n + 1);
+    if (!out)
+        return err_oom(e);
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i];
+        if (c == '+') {
+            c = ' ';
+        } else if (c == '%') {
+            int hi = n - i > 2 ? hex_digit(s[i + 1]) : -1;
+            int lo = n - i > 2 ? hex_digit(s[i + 2]) : -1;
+            if (hi < 0 || lo < 0)
+                return err_set(e, ERR_BAD_QUERY, "malformed %% escape in the query");
+            c = (char)(hi << 4 | lo);
+            if (c == '\0')
+                return err_set(e, ERR_BAD_QUERY, "NUL character in the query");
+            i += 2;
+        }
+        out[len++] = c;
+    }
+    if (!valid_utf8((const unsigned char *)out, len))
+        return err_set(e, ERR_BAD_QUERY, "the query is not UTF-8");
+    *ret = out;
+    return ERR_OK;
+}
+
+static enum err_code parse_query(struct rq *q, const char *s, struct err *e)
+{
+    struct query_param *params = NULL;
+    size_t n = 0, cap = 0;
+    while (*s) {
+        size_t len = strcspn(s, "&");
+        const char *eq = memchr(s, '=', len);
+        size_t key_len = eq ? (size_t)(eq - s) : len;
+        if (len) {
+            if (arena_grow(q->r.arena, (void **)&params, &cap, n, sizeof *params))
+                return err_oom(e);
+            struct query_param *p = &params[n];
+            p->value = "";
+            enum err_code rc = decode(q->r.arena, s, key_len, &p->key, e);
+            if (!rc && eq)
+                rc = decode(q->r.arena, eq + 1, len - key_len - 1, &p->value, e);
+            if (rc)
+                return rc;
+            if (n >= MAX_QUERY_PARAMS)
+                return err_set(e, ERR_BAD_QUERY, "more than %d query parameters", MAX_QUERY_PARAMS);
+            for (size_t i = 0; i < n; i++)
+                if (!strcmp(params[i].key, p->key))
+                    return err_set(e, ERR_BAD_QUERY, "query parameter '%.64s' is given twice",
+                                   p->key);
+            n++;
+        }
+        s += len + (s[len] == '&');
+    }
+    q->r.query = params;
+    q->r.n_query = n;
+    return ERR_OK;
+}
+
+static enum err_code check_target(struct rq *q, struct err *e)
+{
+    if (q->uri[0] != '/') {
+        if ((!strcmp(q->uri, "*") && !strcmp(q->r.method, "OPTIONS")) ||
+            !strcmp(q->r.method, "CONNECT")) {
+            q->r.path = q->uri;
+            return ERR_OK;
+        }
+        return err_set(e, ERR_BAD_REQUEST, "the request target must begin with '/'");
+    }
+    size_t n = strcspn(q->uri, "?");
+    if (memchr(q->uri, '%', n))
+        return err_set(e, ERR_BAD_REQUEST, "paths here need no %% escapes, and none are accepted");
+    q->r.path = arena_strndup(q->r.arena, q->uri, n);
+    if (!q->r.path)
+        return err_oom(e);
+    return q->uri[n] ? parse_query(q, q->uri + n + 1, e) : ERR_OK;
+}
+
+/* As W3C's Trace Context has it: version, trace, parent, flags in lower-case hexadecimal; a trace
+ * or parent of zeros is none, a later version may say more. Whatever else comes is as if it had
+ * not. */
+static bool is_traceparent(const char *s)
+{
+    static const char zeros[] = "00000000000000000000000000000000";
+    static const size_t fields[] = {2, 32, 16, 2};
+    const char *p = s;
+    for (size_t i = 0; i < 4; i++) {
+        if (i && *p++ != '-')
+            return false;
+        if (strspn(p, "0123456789abcdef") < fields[i])
+            return false;
+        if ((i == 1 || i == 2) && strncmp(p, zeros, fields[i]) == 0)
+            return false;
+        p += fields[i];
+    }
+    bool first = strncmp(s, "00", 2) == 0;
+    return strncmp(s, "ff", 2) != 0 && (!*p || (!first && *p == '-'));
+}
+
+enum err_code http_check(struct rq *q, const char *method, const char *version, struct err *e)
+{
+    struct collect c = {.q = q, .at = version + strlen(version)};
+    struct known k = {0};
+    MHD_get_connection_values_n(q->mhd, MHD_HEADER_KIND, collect_header, &c);
+    if (c.failed) {
+        q->must_close = true;
+        return err_oom(e);
+    }
+    find_known(q, &k);
+    q->traceparent = k.traceparent && is_traceparent(k.traceparent) ? k.traceparent : NULL;
+    if (k.id) { /* the client's own, where it is fit to be logged and sent back */
+        size_t n = strlen(k.id);
+        if (n < sizeof q->r.id && is_token(k.id, n))
+            memcpy(q->r.id, k.id, n + 1);
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(q->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    q->header_bytes = info ? info->header_size : 0;
+    if (q->header_bytes && !adjacent(c.at, method + q->header_bytes, 2))
+        c.gap = true;
+    bool http10 = !strcmp(version, "HTTP/1.0");
+
+    /* Whatever fails from here on leaves in doubt where the message ends. */
+    q->must_close = true;
+    q->r.method = "-";
+    q->has_body = q->framed = k.n_length || k.n_coding;
+    enum err_code rc = check_line(q, method, version, e);
+    if (!rc && strlen(q->uri) > q->http->config.max_header_bytes)
+        rc = err_set(e, ERR_URI_TOO_LONG, "the request target has more than %zu bytes",
+                     q->http->config.max_header_bytes);
+    if (!rc && q->header_bytes > q->http->config.max_header_bytes)
+        rc = err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes",
+                     q->http->config.max_header_bytes);
+    if (!rc && c.folded)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header line is continued on the next");
+    if (!rc && c.bad_name)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
+    if (!rc && c.bad_value)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
+    if (!rc && c.gap)
+        rc = err_set(e, ERR_BAD_FRAMING, "a header line has a NUL character or no name");
+    if (!rc)
+        rc = check_length(q, &k, http10, e);
+    if (!rc)
+        rc = check_host(&k, http10, e);
+    if (rc)
+        return rc;
+    q->must_close = false;
+
+    if (k.n_expect && !http10) {
+        if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {
+            q->must_close = true; /* it waits for an answer before it sends the body, if ever */
+            return err_set(e, ERR_EXPECTATION_FAILED,
+                           "the only expectation understood is '100-continue'");
+        }
+        q->expect = q->has_body;
+    }
+    rc = check_target(q, e);
+    if (!rc)
+        rc = check_origin(q, &k, e);
+    return rc;
+}

@@ -1,0 +1,56 @@
+/* Pages of other origins that may ask: those that were named, each in full.
+ *
+ * A browser lets a page read replies from elsewhere only where they say that they are meant for it,
+ * and asks beforehand (OPTIONS) about everything but plain reads. Origins are named one by one:
+ * with '*' any page that somebody at this machine looks at could use the daemon. Credentials are a
+ * header that the page sets, never the browser's own, so Allow-Credentials is not sent. */
+#include <string.h>
+#include <strings.h>
+
+#include "server/http/http_impl.h"
+
+enum err_code http_cors_check(const struct http_config *c, struct err *e)
+{
+    for (size_t i = 0; i < c->n_cors_origins; i++) {
+        const char *origin = c->cors_origins[i], *rest = strstr(origin, "://");
+        bool known =
+            rest && (!strncasecmp(origin, "http://", 7) || !strncasecmp(origin, "https://", 8));
+        if (!strcmp(origin, "*"))
+            return err_set(e, ERR_BAD_FIELD,
+                           "cors-origin: name the origins, one by one: with '*' every page that "
+                           "anybody here looks at could use the daemon");
+        if (!known || !rest[3] || strpbrk(rest + 3, "/?#@*, \t"))
+            return err_set(e, ERR_BAD_FIELD,
+                           "cors-origin: '%.100s' is not an origin like https://app.example or "
+                           "http://localhost:8080",
+                           origin);
+    }
+    return ERR_OK;
+}
+
+bool http_cors(struct rq *q, const char *origin)
+{
+    const struct http_config *c = &q->http->config;
+    for (size_t i = 0; i < c->n_cors_origins; i++)
+        if (!strcasecmp(c->cors_origins[i], origin)) {
+            http_add_header(&q->r, "Access-Control-Allow-Origin", origin);
+            http_add_header(&q->r, "Access-Control-Expose-Headers",
+                            "Accept-Ranges, Allow, Content-Range, ETag, Location, Retry-After, "
+                            "Server-Timing, WWW-Authenticate, X-Request-Id");
+            q->cors = true;
+            return true;
+        }
+    return false;
+}
+
+void http_cors_preflight(struct rq *q)
+{
+    if (!q->cors || !http_header(&q->r, "Access-Control-Request-Method"))
+        return;
+    http_add_header(&q->r, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE");
+    http_add_header(&q->r, "Access-Control-Allow-Headers",
+                    "Accept, Arrayd-Lease, Arrayd-Session, Authorization, Content-Type, If-Match, "
+                    "If-None-Match, If-Range, Last-Event-ID, Prefer, Range, X-Request-Id, "
+                    "traceparent");
+    http_add_header(&q->r, "Access-Control-Max-Age", "600");
+}

@@ -1,0 +1,334 @@
+/* Inside the HTTP front: what http*.c share and nobody else sees.
+ *
+ * A listener is one libmicrohttpd daemon with its own epoll thread. A connection (struct conn)
+ * lives from accept to close and is known to the watch thread, which enforces the deadlines that
+ * libmicrohttpd lacks. A request (struct rq) begins with the struct request that handlers see; it
+ * is made when its first line has arrived and freed when libmicrohttpd has finished with it.
+ *
+ * Who may touch a request: the thread that runs its handler, one at a time (the listener's thread,
+ * or a worker while the connection is suspended). Others reach it only through the atomics. */
+#ifndef ARRAYD_SERVER_HTTP_IMPL_H
+#define ARRAYD_SERVER_HTTP_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/http/http.h"
+#include "server/server.h"
+
+struct gnutls_session_int;
+struct peer;
+struct sockaddr;
+struct MHD_Connection;
+struct MHD_Daemon;
+struct MHD_Response;
+struct rq;
+
+#define RATE_SAMPLES   6
+#define HTTP_NO_TIMING "parse;dur=0.000, plan;dur=0.000, compile;dur=0.000, total;dur=0.000"
+#define THREAD_STACK   (32u << 20) /* the deepest recursion that settings allow, with sanitizers */
+#define RESERVE_CONNS  64          /* past max_connections, for health and metrics */
+
+struct listener {
+    struct http *http;
+    struct MHD_Daemon *mhd;
+    int fd;
+    char *unix_path; /* NULL: TCP */
+    bool removed;    /* the path */
+    bool loopback;   /* nobody reaches it from elsewhere */
+    bool tls;
+    bool admin;    /* health and metrics only */
+    char *address; /* as really bound */
+};
+
+/* Which side may end the request. The listener's thread moves it on; the watch thread may move
+ * PHASE_HEADERS, PHASE_BODY and PHASE_DRAIN to PHASE_CUT, after which nobody else writes. */
+enum phase {
+    PHASE_HEADERS, /* the header is still arriving */
+    PHASE_BODY,    /* the body is still arriving */
+    PHASE_DRAIN,   /* so it is, but the reply is there already and nobody wants it */
+    PHASE_WORK,    /* the handler, until it has replied */
+    PHASE_REPLY,   /* the reply is on its way */
+    PHASE_CUT      /* a last reply was written by hand: what still arrives is discarded */
+};
+
+struct conn {
+    struct conn *prev, *next; /* http->conns, under http->lock */
+    struct listener *listener;
+    uint64_t number; /* request.connection */
+    int fd;
+    bool excess;                    /* past max_connections */
+    bool crowded, turned_away;      /* past max_connections_per_address, and its reserve */
+    struct peer *peer;              /* NULL: not counted */
+    struct principal *principal;    /* whose it is: the one who asked last; NULL: nobody's yet */
+    struct gnutls_session_int *tls; /* NULL: plain */
+
+    pthread_mutex_t lock; /* guards rq against the watch thread */
+    struct rq *rq;
+    double opened, idle_since; /* seconds, monotonic */
+    bool used;                 /* a request has been served */
+    bool refused;              /* a request was refused without becoming a struct rq */
+    bool first;                /* the one being served is the first */
+    uint64_t idle_bytes;       /* TCP: received when the watch first saw it idle; 0: not yet */
+    int n_closed;              /* looks in a row that found it closed by the client */
+    double partial_since;      /* bytes of a next request began to arrive; 0: none */
+};
+
+struct header {
+    const char *name, *value;
+};
+
+struct out_header {
+    struct out_header *next;
+    const char *name, *value;
+};
+
+enum stage {
+    STAGE_START,          /* nothing looked at yet */
+    STAGE_STREAM_HANDLER, /* BODY_STREAM: the handler has run or waits, no body yet */
+    STAGE_BODY,           /* the body goes to the buffer or the sink */
+    STAGE_SINK_END,       /* the sink failed: its end() runs, the body waits */
+    STAGE_DRAIN,          /* the reply is there, the rest of the body is thrown away */
+    STAGE_HANDLER,        /* the whole body is here */
+    STAGE_QUEUED
+};
+
+enum { WAIT_NONE, WAIT_ARMED, WAIT_PARKED, WAIT_HELD, WAIT_WOKEN };
+enum { IO_RUN, IO_PARKED, IO_PENDING };
+
+struct rq {
+    struct request r; /* first */
+    struct http *http;
+    struct conn *conn; /* NULL once libmicrohttpd has let go */
+    struct MHD_Connection *mhd;
+    enum stage stage;
+    _Atomic int phase;
+    bool checked;
+    bool head; /* HEAD */
+    bool expect, chunked, has_body;
+    bool framed;          /* Content-Length or Transfer-Encoding was there */
+    bool must_close;      /* framing is not to be trusted any more */
+    _Atomic bool dropped; /* stopping, or the client is gone: end it at the next call */
+    bool orphan;          /* libmicrohttpd let go while `then` was still to come */
+    bool suspended;       /* as the listener's thread left it */
+    uint64_t begun_ns;
+
+    const char *uri; /* raw, with the query */
+    struct header *headers;
+    size_t n_headers, cap_headers;
+    const char *traceparent;
+    bool cors; /* asked by a page of another origin that may */
+    size_t header_bytes;
+
+    struct cause cause; /* where it counts what it takes of the host */
+
+    /* body */
+    char *buf;
+    size_t buf_cap;
+    struct metered buf_counted;
+    _Atomic int64_t received;  /* bytes of the body */
+    _Atomic int64_t last_byte; /* ms, monotonic */
+    int64_t drained;
+    int64_t max_body; /* the principal's quota; 0: none */
+    struct http_sink *sink;
+    bool sink_done; /* end() or abort() was called */
+    /* the watch thread's own */
+    int64_t samples[RATE_SAMPLES + 1];
+    int n_samples;
+    double next_sample, phase_since;
+    enum phase seen_phase;
+
+    /* continuations */
+    handler_fn *then, *work;
+    bool long_work;
+    _Atomic int wait, io;
+    struct rq *next_work;
+    bool queued;    /* for a worker; under http->work_lock */
+    bool not_begun; /* and its handler has not run yet */
+
+    /* how long it may wait */
+    bool patience_known;
+    int64_t preferred_s;  /* as it is applied; -1: the client has not said */
+    uint64_t deadline_ns; /* 0: none */
+    _Atomic bool is_late;
+
+    /* the reply */
+    bool replied;
+    int status;
+    const char *content_type;
+    struct strb body;
+    struct http_source *src;
+    int64_t src_length;
+    struct metered src_counted; /* the block that it is read into */
+    struct out_header *out_headers, *last_out;
+    _Atomic int64_t sent;
+};
+
+struct http {
+    struct server *server;
+    struct http_config config;
+    const char *device_name; /* in Server-Timing: "cpu", "gpu" */
+    struct listener *listeners;
+    size_t n_listeners;
+    const char **addresses;
+    char **hosts; /* allowed Host names, lower case */
+    size_t n_hosts;
+
+    pthread_mutex_t lock; /* conns */
+    pthread_cond_t watch_wake;
+    struct conn *conns;
+    uint64_t connections_ever;
+    struct peer *peers; /* under the same lock */
+    pthread_t watch;
+    bool watch_started, watch_stop;
+    _Atomic bool watch_rests; /* nothing has waited for a while: it looks less often */
+
+    pthread_mutex_t work_lock;
+    pthread_cond_t work_wake;
+    struct work_queue {
+        struct rq *head, *tail;
+    } short_work, long_work;
+    int64_t n_work;   /* queued in both */
+    double worked;    /* of the user whose job was begun last, principal->worked */
+    int long_running; /* workers at long work */
+    int short_run;    /* short jobs begun in a row while long ones waited */
+    bool work_stop;
+    pthread_t *workers;
+    int n_workers;
+
+    _Atomic int64_t connections, in_flight, suspended, orphans;
+    _Atomic int inside;         /* callbacks running */
+    _Atomic bool cutting;       /* stopping, and the time to drain is over */
+    _Atomic uint64_t last_conn; /* who began a request last, and when (ns): other traffic */
+    _Atomic uint64_t last_begun_ns;
+    _Atomic bool stopping;
+};
+
+static inline struct rq *rq_of(struct request *r)
+{
+    return (struct rq *)r;
+}
+static inline const struct rq *rq_of_const(const struct request *r)
+{
+    return (const struct rq *)r;
+}
+
+double http_now(void); /* seconds, monotonic */
+int64_t http_now_ms_coarse(void);
+
+/* http_listen.c: binds; on failure nothing stays open. */
+enum err_code http_listen(struct http *h, struct err *e) must_check;
+void http_listen_close(struct http *h); /* closes sockets that no daemon took, removes paths */
+void http_listen_free(struct http *h);  /* the same, and the lists */
+enum err_code http_hosts_init(struct http *h, struct err *e) must_check;
+
+/* http_cors.c: what http_config.cors_origins lets in. ERR_BAD_FIELD. */
+enum err_code http_cors_check(const struct http_config *c, struct err *e) must_check;
+/* Whether pages of `origin` may ask; the reply says so then. */
+bool http_cors(struct rq *q, const char *origin);
+void http_cors_preflight(struct rq *q); /* and, asked by OPTIONS, what they may send */
+
+/* http_tls.c */
+/* Reads the files; ERR_BAD_FIELD, also where libmicrohttpd cannot do it. */
+enum err_code http_tls_load(const struct http_config *c, struct err *e) must_check;
+void http_tls_free(void);
+extern const char http_tls_versions[]; /* MHD_OPTION_HTTPS_PRIORITIES */
+void *http_tls_callback(void);         /* MHD_OPTION_HTTPS_CERT_CALLBACK */
+/* On the listener's thread only: what is taken at once, and the end of the writing side. */
+void http_tls_send(struct conn *c, const char *p, size_t n);
+
+/* http_check.c: the first look at a request. Fills r.*, expect, chunked, …; an error is replied to
+ * by the caller; rq->must_close says whether the connection can go on. */
+enum err_code http_check(struct rq *q, const char *method, const char *version,
+                         struct err *e) must_check;
+
+/* http_route.c: sets r.route and r.param; or replies (404, 405, OPTIONS) and leaves it NULL. */
+void http_route(struct rq *q);
+
+/* http_reply.c */
+struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);
+void rq_let_go(struct rq *q);    /* of what its handler and its sink have */
+void rq_drop_body(struct rq *q); /* what was collected of it */
+/* Instead of the handler, the sink or what goes on: one that is let in no more. */
+void rq_refuse(struct request *r);
+/* Whether what let it in still does; else it has its reply. */
+bool rq_still_may(struct request *r);
+#define HTTP_REVOKED "the token that the request came with is nobody's any more"
+void rq_free(struct rq *q);
+void rq_end(struct rq *q); /* counts, logs and frees it */
+/* Hands the reply to libmicrohttpd; false: the connection must be closed. */
+bool http_queue(struct rq *q);
+/* Writes a whole reply to the socket by hand, for where libmicrohttpd takes none, and ends the
+ * writing side. */
+void http_raw_reply(struct rq *q);
+void http_raw_error(struct conn *c, const char *id, const struct err *e);
+void http_new_id(char out[33]);
+void http_server_timing(const struct rq *q, char *buf, size_t n);
+
+/* http_body.c: one call of libmicrohttpd with bytes of the body; false: close. */
+bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
+enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
+enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
+bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
+int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source, */
+bool http_source_lasts(struct rq *q);                              /* which may still be told */
+
+/* http_asker.c: fn(&q->r), with the request as the asker of what it begins. */
+void http_at_work(struct rq *q, handler_fn *fn);
+
+/* http_wait.c */
+bool http_done(const struct rq *q); /* replied, or took the body */
+/* Around every callback on the listener's thread: http_enter takes the request out of the count of
+ * suspended ones, which http_leave makes true (it gets what http_enter returned; the request itself
+ * may be gone by then). False from *ret_ok: the daemon cuts what is left, go no further. */
+bool http_enter(struct rq *q, bool *ret_ok);
+void http_leave(struct http *h, bool was_suspended);
+enum run_result { RUN_DONE, RUN_PARKED };
+/* Runs fn and what it leads to on the listener's thread until it replied (or took a body) or the
+ * connection is suspended. */
+enum run_result http_run(struct rq *q, handler_fn *fn);
+/* Goes on after a suspension. */
+enum run_result http_continue(struct rq *q);
+/* Suspends until the sink's or source's wake; false: it came already, try again. */
+bool http_io_park(struct rq *q);
+void http_io_drop(struct rq *q); /* resumes it, if parked, to be dropped */
+/* libmicrohttpd lets go of a request whose continuation is still to come. */
+void http_orphan(struct rq *q);
+enum err_code http_workers_start(struct http *h, struct err *e) must_check;
+void http_workers_stop(struct http *h);
+void http_drop_queued(struct http *h); /* what no worker has come to yet and nobody waits for */
+
+/* Takes the request out of the hands of whoever may wake it; false: it does not wait just now. It
+ * is given back, or with `end` woken in any case. */
+bool http_hold(struct rq *q);
+void http_unhold(struct rq *q, bool end);
+
+/* http_patience.c */
+/* On the watch thread, under the connection's lock: one that waits, for work or for a worker; one
+ * whose reply waits for its source. */
+void http_watch_waiting(const struct conn *c, struct rq *q);
+void http_watch_source(const struct conn *c, struct rq *q);
+bool http_is_late(const struct rq *q); /* and may be ended */
+bool http_is_revoked(struct rq *q);    /* the same of one that is let in no more */
+
+/* http_peers.c; the first two under http->lock */
+void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *address);
+void http_peer_leave(struct http *h, struct conn *c);
+enum err_code http_peer_error(const struct http *h, struct err *e) must_check;
+void http_turn_away(struct conn *c); /* writes the reply by hand */
+
+/* http_pages.c: libmicrohttpd's own error pages. */
+/* Whether it is a Content-Length; huge: of 10^18 or more. */
+bool http_is_length(const char *value, size_t n, bool *ret_huge);
+
+/* http_watch.c */
+bool http_received_any(int fd); /* the client has sent something; TCP only */
+/* Cuts the connection: what was sent already would stay with the kernel until the client takes it.
+ */
+void http_reset(const struct conn *c);
+enum err_code http_watch_start(struct http *h, struct err *e) must_check;
+/* A request begins to wait. */
+void http_watch_look(struct http *h);
+void http_watch_stop(struct http *h);
+
+#endif

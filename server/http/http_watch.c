@@ -1,0 +1,323 @@
+/* Deadlines and abandoned connections.
+ *
+ * libmicrohttpd knows one timeout, of idleness, which a slow drip of bytes keeps at bay and which
+ * does not run while a connection is suspended. So one thread looks at every connection a few times
+ * a second, and oftener at those whose requests wait, since work is done for them: has the header
+ * come in time, does the body come at all and fast enough, is the reply taken fast enough, is the
+ * socket of a suspended upload or download still connected. It never touches a request's own state:
+ * it writes the 408 to the socket by hand, after winning the request's phase, and shuts the socket
+ * down, which libmicrohttpd then sees as a close. */
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "compute/base/clock.h"
+
+#include "server/http/http_impl.h"
+#include "server/store/auth.h"
+
+#define TICK_S 0.2
+#define WAIT_S 0.02 /* for requests that wait */
+
+/* Over TLS it is only cut: the session is the listener's thread's. */
+static void timeout_reply(struct conn *c, const char *id, const char *detail)
+{
+    if (c->tls) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
+    struct err e = ERR_INIT;
+    char own[33];
+    if (!id) {
+        http_new_id(own);
+        id = own;
+    }
+    err_set(&e, ERR_TIMEOUT, "%s", detail);
+    http_raw_error(c, id, &e);
+}
+
+/* A half-closed socket is not gone: its owner may be waiting for the reply. */
+static bool gone(int fd)
+{
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
+/* The client has closed its side, and everything it had sent has been read. libmicrohttpd, on its
+ * edge-triggered epoll, often does not notice: it forgets the socket after a read that did not fill
+ * its buffer, and the close that came with those bytes is not told again. */
+static bool closed(struct conn *c)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+    int unread = 0;
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL)) &&
+        ioctl(c->fd, FIONREAD, &unread) == 0 && unread == 0)
+        c->n_closed++;
+    else
+        c->n_closed = 0;
+    return c->n_closed > 1; /* what was read last may be on its way to a handler just now */
+}
+
+/* Bytes ever received on a TCP connection; 0 where that is not known. */
+static uint64_t received(int fd)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0)
+        return 0;
+    return info.tcpi_bytes_received;
+}
+
+bool http_received_any(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+    bool ended = poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP);
+    return received(fd) > (ended ? 1 : 0); /* the end of the stream counts as a byte */
+}
+
+/* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first
+ * line is complete, so the kernel's count tells that it has begun. */
+static void watch_idle(struct conn *c, const struct http_config *cfg, double now)
+{
+    if (closed(c)) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
+    if (!c->used) {
+        if (c->turned_away && now - c->opened > cfg->unread_body_s) {
+            shutdown(c->fd, SHUT_RDWR);
+        } else if (now - c->opened > cfg->header_timeout_s) {
+            timeout_reply(c, NULL, "no request came in time");
+            shutdown(c->fd, SHUT_RDWR);
+        }
+        return;
+    }
+    if (now - c->idle_since > cfg->idle_timeout_s && c->partial_since == 0) {
+        shutdown(c->fd, SHUT_RDWR);
+        return;
+    }
+    uint64_t bytes = received(c->fd);
+    if (!c->idle_bytes) {
+        c->idle_bytes = bytes;
+    } else if (bytes > c->idle_bytes) {
+        if (c->partial_since == 0)
+            c->partial_since = now;
+        if (now - c->partial_since > cfg->header_timeout_s) {
+            timeout_reply(c, NULL, "the request's header did not come in time");
+            shutdown(c->fd, SHUT_RDWR);
+        }
+    }
+}
+
+static void restart_rate(struct rq *q)
+{
+    q->n_samples = 0;
+    q->next_sample = 0;
+}
+
+/* Whether the count has risen by less than min_body_rate over the whole of the last `window`
+ * seconds. */
+static bool too_slow(struct rq *q, int64_t count, double window, const struct http_config *cfg,
+                     double now)
+{
+    if (now < q->next_sample)
+        return false;
+    q->next_sample = now + window / RATE_SAMPLES;
+    for (int i = RATE_SAMPLES; i > 0; i--)
+        q->samples[i] = q->samples[i - 1];
+    q->samples[0] = count;
+    if (q->n_samples < RATE_SAMPLES) {
+        q->n_samples++;
+        return false;
+    }
+    return (double)(count - q->samples[RATE_SAMPLES]) < (double)cfg->min_body_rate * window;
+}
+
+/* Why a body comes too slowly, or NULL. */
+static const char *sent_slowly(struct rq *q, const struct http_config *cfg, double now)
+{
+    int64_t idle_ms =
+        http_now_ms_coarse() - atomic_load_explicit(&q->last_byte, memory_order_relaxed);
+    if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
+        return "the rest of the body did not come in time";
+    int64_t received = atomic_load_explicit(&q->received, memory_order_relaxed);
+    return too_slow(q, received, cfg->body_rate_window_s, cfg, now) ? "the body comes too slowly"
+                                                                    : NULL;
+}
+
+/* A reply counts as read when the client's kernel has taken it. Only where it keeps us waiting
+ * (what has been sent is not all taken) does time run. Unix sockets do not tell. */
+static bool read_slowly(const struct conn *c, struct rq *q, const struct http_config *cfg,
+                        double now)
+{
+    struct tcp_info info;
+    socklen_t n = sizeof info;
+    int unread = 0;
+    if (ioctl(c->fd, SIOCOUTQ, &unread) != 0 || !unread ||
+        getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
+        restart_rate(q);
+        return false;
+    }
+    return too_slow(q, (int64_t)info.tcpi_bytes_acked, cfg->idle_timeout_s, cfg, now);
+}
+
+void http_reset(const struct conn *c)
+{
+    struct linger none = {.l_onoff = 1};
+    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+static void watch_request(struct conn *c, struct rq *q, const struct http_config *cfg, double now)
+{
+    enum phase phase = (enum phase)atomic_load(&q->phase);
+    bool parked = atomic_load(&q->io) == IO_PARKED;
+    if (phase != q->seen_phase || q->phase_since == 0) {
+        q->seen_phase = phase;
+        q->phase_since = now;
+        restart_rate(q);
+    }
+    if (phase != PHASE_WORK && phase != PHASE_REPLY && !parked && closed(c)) {
+        shutdown(c->fd, SHUT_RDWR); /* a request that will never be complete */
+        return;
+    }
+    const char *why = NULL;
+    switch (phase) {
+    case PHASE_HEADERS:
+        if (now - (c->first ? c->opened : (double)q->begun_ns * 1e-9) > cfg->header_timeout_s)
+            why = "the request's header did not come in time";
+        break;
+    case PHASE_BODY:
+        if (parked) { /* it is we who keep the client waiting */
+            restart_rate(q);
+            atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
+            if (gone(c->fd) || !auth_lasts(&q->r))
+                http_io_drop(q);
+        } else {
+            why = sent_slowly(q, cfg, now);
+        }
+        break;
+    case PHASE_DRAIN:
+        if (now - q->phase_since > cfg->unread_body_s && http_phase(q, PHASE_DRAIN, PHASE_CUT)) {
+            if (c->tls)
+                shutdown(c->fd, SHUT_RDWR);
+            else
+                http_raw_reply(q);
+        }
+        break;
+    case PHASE_WORK:
+        http_watch_waiting(c, q);
+        break;
+    case PHASE_REPLY:
+        if (parked) {
+            restart_rate(q);
+            http_watch_source(c, q);
+        } else if ((q->src && !http_source_lasts(q)) || read_slowly(c, q, cfg, now)) {
+            http_reset(c);
+        }
+        break;
+    case PHASE_CUT:
+        if (now - q->phase_since > cfg->unread_body_s) {
+            shutdown(c->fd, SHUT_RDWR);
+            if (parked)
+                http_io_drop(q);
+        }
+        break;
+    }
+    if (why && http_phase(q, phase, PHASE_CUT))
+        timeout_reply(c, phase == PHASE_HEADERS ? NULL : q->r.id, why);
+}
+
+static void look_at_all(struct http *h)
+{
+    double now = http_now();
+    for (struct conn *c = h->conns; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq)
+            watch_request(c, c->rq, &h->config, now);
+        else
+            watch_idle(c, &h->config, now);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+static void look_at_waiting(struct http *h)
+{
+    for (struct conn *c = atomic_load(&h->suspended) ? h->conns : NULL; c; c = c->next) {
+        pthread_mutex_lock(&c->lock);
+        if (c->rq && atomic_load(&c->rq->phase) == PHASE_WORK)
+            http_watch_waiting(c, c->rq);
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+/* Until the next look: at all of them where none waits. With the lock held. */
+static void rest(struct http *h, double next, bool quiet)
+{
+    atomic_store(&h->watch_rests, quiet);
+    if (quiet && atomic_load(&h->suspended)) /* since it was looked at */
+        atomic_store(&h->watch_rests, quiet = false);
+    double left = next - http_now();
+    struct timespec until = clock_after(quiet && left > WAIT_S ? left : WAIT_S);
+    while (!h->watch_stop && atomic_load(&h->watch_rests) == quiet &&
+           pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
+        ;
+}
+
+/* Few requests find it at rest: after one it stays awake for a tick or more. */
+void http_watch_look(struct http *h)
+{
+    if (!atomic_load(&h->watch_rests) || !atomic_exchange(&h->watch_rests, false))
+        return;
+    pthread_mutex_lock(&h->lock);
+    pthread_cond_signal(&h->watch_wake);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *watch(void *arg)
+{
+    struct http *h = arg;
+    double next = 0, waited = 0; /* when one was last seen to wait */
+    pthread_mutex_lock(&h->lock);
+    while (!h->watch_stop) {
+        if (!h->conns) {
+            pthread_cond_wait(&h->watch_wake, &h->lock);
+            continue;
+        }
+        if (http_now() >= next) {
+            look_at_all(h);
+            next = http_now() + TICK_S;
+        } else {
+            look_at_waiting(h);
+        }
+        if (atomic_load(&h->suspended))
+            waited = http_now();
+        rest(h, next, http_now() - waited > TICK_S);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+enum err_code http_watch_start(struct http *h, struct err *e)
+{
+    if (pthread_create(&h->watch, NULL, watch, h) != 0)
+        return err_set(e, ERR_INTERNAL, "cannot start a thread");
+    h->watch_started = true;
+    return ERR_OK;
+}
+
+void http_watch_stop(struct http *h)
+{
+    if (!h->watch_started)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->watch_stop = true;
+    pthread_cond_broadcast(&h->watch_wake);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->watch, NULL);
+    h->watch_started = false;
+}

@@ -1,0 +1,65 @@
+/* A path that nobody listens at is what a daemon left behind that was killed: a connection is
+ * refused there, and the new socket takes its place. */
+#include "server/http/unix_socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define BACKLOG 1024
+
+/* Removes a socket that a daemon which is no more left behind. */
+static enum err_code clear_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return ERR_OK;
+    if (!S_ISSOCK(st.st_mode))
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: there is a file that is not a socket", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int failed = fd < 0 || connect(fd, (const struct sockaddr *)addr, sizeof *addr) != 0;
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    if (!failed)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: another daemon listens there", path);
+    if (why != ECONNREFUSED)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
+    unlink(path);
+    return ERR_OK;
+}
+
+enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    if (!*path || strlen(path) >= sizeof addr.sun_path)
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: the path must have 1 to %zu bytes", path,
+                       sizeof addr.sun_path - 1);
+    strcpy(addr.sun_path, path);
+    enum err_code rc = clear_stale(path, &addr, e);
+    if (rc)
+        return rc;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return err_set(e, ERR_INTERNAL, "unix:%s: %s", path, strerror(errno));
+    /* Bound for nobody first, so that there is no moment with other permissions. The umask is the
+     * whole process's, but no other thread makes files yet. */
+    mode_t old = umask(0777);
+    int failed = bind(fd, (struct sockaddr *)&addr, sizeof addr);
+    int why = errno;
+    umask(old);
+    if (!failed && (chmod(path, (mode_t)mode) != 0 || listen(fd, BACKLOG) != 0)) {
+        failed = 1;
+        why = errno;
+        unlink(path);
+    }
+    if (failed) {
+        close(fd);
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", path, strerror(why));
+    }
+    *ret_fd = fd;
+    return ERR_OK;
+}

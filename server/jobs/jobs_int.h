@@ -1,0 +1,129 @@
+/* What jobs.c (the table, and what is told of jobs) and jobs_run.c (the thread) share. */
+#ifndef ARRAYD_SERVER_JOBS_INT_H
+#define ARRAYD_SERVER_JOBS_INT_H
+
+#include <pthread.h>
+
+#include "server/jobs/jobs.h"
+#include "server/work/asker.h"
+#include "server/work/scheduler.h"
+
+enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE, JOB_FAILED, JOB_CANCELLED };
+
+#define RECORD_SIZE 8 /* bytes of a value, at most */
+
+struct series_values {
+    char name[NAME_SIZE];
+    enum dtype dtype;
+    char *bytes;
+    size_t n, cap;
+};
+
+struct snapshot_made {
+    char name[NAME_SIZE]; /* of the array it is of */
+    int64_t step;
+    char id[ID_SIZE];
+};
+
+struct user_job {
+    uint32_t refs; /* under the table's lock, like all that is not constant */
+    struct jobs *table;
+    char id[ID_SIZE];
+    uint64_t seq;
+    struct job_spec spec;  /* spec.program: NULL once the job is done */
+    struct cause cause;    /* where it counts what it takes of the host */
+    struct user_job *next; /* of the table */
+    struct user_job *next_ready;
+    bool ready, forgotten;
+    enum job_state state;
+    bool cancel;
+    bool blocked;    /* until another job's slice on the same arrays is over */
+    bool makes_room; /* until the engine has */
+    int lacks;       /* how often since its last good slice */
+    bool resting;    /* while somebody's lease, or writing, is in its way: what `err` says */
+    uint64_t revision, ends;
+    int64_t created_us, ended_us;
+    double ended;        /* clock_ms */
+    double started, ran; /* clock_ms of the present run, milliseconds of those before */
+    double device_ms;    /* of all slices */
+    int64_t step;
+    struct series_values *series;
+    int64_t n_values;
+    struct snapshot_made *snapshots;
+    size_t n_snapshots, n_taken, cap_snapshots; /* listed, and with the slice under way */
+    struct loop_report report;
+    struct err err;
+    int64_t failed_in;
+    int32_t statement;
+    const char *stopped; /* why it ended before its last step: "until"; or NULL */
+    struct job_watch *watches;
+
+    /* the thread's own */
+    struct asking asking;
+    struct sched_turn turn; /* of the next slice, or of the one under way */
+    double step_ms;         /* a step's time, by the last slice; 0: not known */
+    bool in_slice;
+    int64_t slice_steps; /* of the next one; 0: to be guessed */
+    struct eviction eviction;
+    int again; /* slices before it that came to nothing, others having written to the arrays */
+};
+
+struct jobs {
+    struct jobs_config config;
+    pthread_mutex_t lock;
+    pthread_cond_t something;
+    pthread_t thread;
+    struct user_job *first, **last; /* oldest first */
+    struct user_job *ready, **last_ready;
+    uint64_t seq;
+    bool stopping;
+    size_t in_slice, n_resting;
+    /* from the question whether arrays may be written until they are; before the other lock */
+    pthread_mutex_t publishing;
+};
+
+static inline bool job_is_over(const struct user_job *j)
+{
+    return j->state >= JOB_DONE;
+}
+
+/* With the lock held: */
+void job_changed(struct user_job *j);
+void job_make_ready(struct user_job *j);
+/* Takes it out of the table; the table's reference is the caller's then. */
+void job_forget(struct user_job *j);
+struct job_end {
+    enum job_state state;
+    const char *stopped;
+    struct err err; /* JOB_FAILED, and where: */
+    int64_t failed_in;
+    int32_t statement;
+};
+/* Writes down that it has ended, and how. */
+void job_write_end(struct user_job *j, const struct job_end *o);
+/* Whether its session is there no more. */
+bool job_is_orphan(const struct user_job *j);
+/* What it cannot go on without: its program, and the functions that the program's text names. Taken
+ * from one that will not go on, by the thread, and freed without the lock. */
+struct job_work {
+    struct program *program;
+    struct function_set *functions;
+    size_t n_functions;
+};
+struct job_work job_take_work(struct user_job *j);
+void job_work_free(struct job_work *w);
+
+/* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
+void job_begin_slice(struct user_job *j);
+/* Takes what came of a slice. False while it is still to come to something, or when the job has
+ * ended with it, or rests: j->in_slice says whether it is the first. */
+bool job_take_slice(struct user_job *j);
+/* jobs_room.c: whether room is being made for what the error says is wanted; the job is made ready
+ * when there is an answer. */
+bool job_make_room(struct user_job *j, const struct err *e);
+/* Of its program, program_ready: room for the values, and the copies that are due. */
+enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
+
+void *jobs_run(void *jobs); /* the thread */
+
+#endif

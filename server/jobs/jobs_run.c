@@ -1,0 +1,189 @@
+/* The thread takes jobs from a queue: those that have just begun, and those whose slice has
+ * something to say. A job is in it once at most, so one thread at a time works on a program. */
+#include <time.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "server/jobs/jobs_int.h"
+
+#define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
+#define SWEEP    1.0  /* seconds after which ended jobs are looked at, whether they are kept, */
+#define LOOK     0.02 /* and those that others are in the way of, or that have lost their session */
+
+/* Those whose turn it is, now that a slice is over; whether there are any. */
+static bool unblock(struct jobs *t)
+{
+    bool any = false;
+    pthread_mutex_lock(&t->lock);
+    for (struct user_job *j = t->first; j; j = j->next)
+        if (j->blocked) {
+            j->blocked = false;
+            job_make_ready(j);
+            any = true;
+        }
+    pthread_mutex_unlock(&t->lock);
+    return any;
+}
+
+static void work_on(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    bool was_in_slice = j->in_slice;
+    if (was_in_slice ? !job_take_slice(j) : job_ended(j)) {
+        if (was_in_slice && !j->in_slice)
+            unblock(t);
+        return;
+    }
+    if (was_in_slice && unblock(t)) { /* and then its own again */
+        pthread_mutex_lock(&t->lock);
+        job_make_ready(j);
+        pthread_mutex_unlock(&t->lock);
+        return;
+    }
+    job_begin_slice(j);
+}
+
+/* With the lock held: ended jobs whose time or whose session is over go; a reference each. */
+static struct user_job *take_old(struct jobs *t)
+{
+    double until = clock_ms() - t->config.retention * 1e3;
+    for (struct user_job *j = t->first; j; j = j->next) {
+        if (!job_is_over(j))
+            continue;
+        if (job_is_orphan(j) || j->ended < until) {
+            job_forget(j);
+            return j;
+        }
+    }
+    return NULL;
+}
+
+static void keep_watchers_awake(struct jobs *t)
+{
+    for (struct user_job *j = t->first; j; j = j->next)
+        for (struct job_watch *w = j->watches; w; w = w->next)
+            w->wake(w->user);
+}
+
+static struct user_job *next_ready(struct jobs *t)
+{
+    struct user_job *j = t->ready;
+    t->ready = j->next_ready;
+    if (!t->ready)
+        t->last_ready = &t->ready;
+    j->ready = false;
+    return j;
+}
+
+static bool is_past(const struct timespec *moment)
+{
+    const struct timespec now = clock_after(0);
+    return now.tv_sec != moment->tv_sec ? now.tv_sec > moment->tv_sec
+                                        : now.tv_nsec >= moment->tv_nsec;
+}
+
+/* With the lock held, which is let go of meanwhile. */
+static void forget_old(struct jobs *t)
+{
+    for (struct user_job *j; (j = take_old(t));) {
+        pthread_mutex_unlock(&t->lock);
+        job_unref(j);
+        pthread_mutex_lock(&t->lock);
+    }
+}
+
+/* With the lock held: one that has ended and cannot go on, as an array of somebody else's is not
+ * there for it any more. */
+static struct user_job *find_lost(struct jobs *t)
+{
+    struct user_job *j = t->first;
+    while (j && !(job_is_over(j) && j->spec.program && job_has_lost(&j->spec)))
+        j = j->next;
+    return j;
+}
+
+/* The same: it keeps nobody's memory. */
+static void let_go_of_lost(struct jobs *t)
+{
+    for (struct user_job *j; (j = find_lost(t));) {
+        struct job_work work = job_take_work(j);
+        pthread_mutex_unlock(&t->lock);
+        job_work_free(&work);
+        pthread_mutex_lock(&t->lock);
+    }
+}
+
+/* With the lock held: nobody waits any longer for slices that do not end. */
+static void give_up(struct jobs *t)
+{
+    const struct job_end end = {.state = JOB_CANCELLED, .err = ERR_INIT, .statement = -1};
+    for (struct user_job *j = t->first; j; j = j->next)
+        if (!job_is_over(j))
+            job_write_end(j, &end);
+}
+
+/* With the lock held: where a job's session is gone, nobody will see what its slice makes. */
+static void give_up_orphans(struct jobs *t)
+{
+    for (struct user_job *j = t->in_slice ? t->first : NULL; j; j = j->next)
+        if (j->in_slice && job_is_orphan(j))
+            program_give_up(j->spec.program);
+}
+
+/* With the lock held. */
+static void look_at_resting(struct jobs *t)
+{
+    for (struct user_job *j = t->n_resting ? t->first : NULL; j; j = j->next)
+        if (j->resting)
+            job_make_ready(j);
+}
+
+void *jobs_run(void *arg)
+{
+    struct jobs *t = arg;
+    struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
+    struct timespec look = clock_after(LOOK), leave;
+    bool leaving = false;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stopping || t->in_slice || t->ready || t->n_resting) {
+        if (t->stopping && !leaving) {
+            leaving = true;
+            leave = clock_after(t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
+            look_at_resting(t); /* they end now */
+        }
+        if (leaving && !t->ready && is_past(&leave)) {
+            give_up(t);
+            break;
+        }
+        if (is_past(&alive)) { /* also while there is always a job that is ready */
+            keep_watchers_awake(t);
+            alive = clock_after(t->config.keep_alive);
+        } else if (is_past(&sweep)) {
+            forget_old(t);
+            let_go_of_lost(t);
+            pthread_mutex_unlock(&t->lock);
+            mem_trim(); /* here, where nobody waits for it but slices */
+            pthread_mutex_lock(&t->lock);
+            sweep = clock_after(SWEEP);
+        } else if (is_past(&look)) {
+            look_at_resting(t);
+            give_up_orphans(t);
+            look = clock_after(LOOK);
+        } else if (t->ready) {
+            struct user_job *j = next_ready(t);
+            pthread_mutex_unlock(&t->lock);
+            asking_begin(&j->asking);
+            meter_enter(&j->cause);
+            work_on(j);
+            meter_enter(NULL);
+            asking_end();
+            job_unref(j);
+            pthread_mutex_lock(&t->lock);
+        } else {
+            bool often = t->n_resting || t->in_slice;
+            pthread_cond_timedwait(&t->something, &t->lock, often ? &look : &sweep);
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}

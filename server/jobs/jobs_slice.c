@@ -1,0 +1,454 @@
+/* What a slice is, and what comes of it. How many steps it has follows from how long the last one
+ * took. What a job needs besides the arrays, room for values and the copies that are due, it has
+ * before they get what the slice made: where that fails the slice has not been. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "server/jobs/jobs_int.h"
+#include "server/lost.h"
+#include "server/store/lease_use.h"
+
+#define GROW_MOST 16 /* times the steps of the slice before */
+
+static void wake_job(void *user)
+{
+    struct user_job *j = user;
+    pthread_mutex_lock(&j->table->lock);
+    job_make_ready(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+/* --- values and copies --- */
+
+/* With the lock held; false without memory. */
+static bool reserve_values(struct user_job *j, uint32_t n)
+{
+    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+        struct series_values *s = &j->series[i];
+        program_values(j->spec.program, i, &s->dtype);
+        if (s->n + n <= s->cap)
+            continue;
+        const size_t most = (size_t)(j->spec.steps / j->spec.record_every);
+        size_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 64;
+        cap = cap < most ? cap : most;
+        char *bytes = mem_reallocarray(s->bytes, cap, dtype_size(s->dtype));
+        if (!bytes)
+            return false;
+        s->bytes = bytes;
+        s->cap = cap;
+    }
+    return true;
+}
+
+/* With the lock held: the values that the slice made. */
+static void keep_values(struct user_job *j, uint32_t n)
+{
+    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+        struct series_values *s = &j->series[i];
+        size_t size = dtype_size(s->dtype);
+        memcpy(s->bytes + s->n * size, program_values(j->spec.program, i, &s->dtype), n * size);
+        s->n += n;
+    }
+    j->n_values += n;
+}
+
+/* A place for one more copy; NULL without memory. */
+static struct snapshot_made *add_snapshot(struct user_job *j)
+{
+    struct snapshot_made *s = NULL;
+    pthread_mutex_lock(&j->table->lock);
+    if (j->n_taken == j->cap_snapshots) {
+        size_t cap = 2 * j->cap_snapshots + 8;
+        struct snapshot_made *more = mem_reallocarray(j->snapshots, cap, sizeof *more);
+        j->snapshots = more ? more : j->snapshots;
+        j->cap_snapshots = more ? cap : j->cap_snapshots;
+    }
+    if (j->n_taken < j->cap_snapshots)
+        s = &j->snapshots[j->n_taken++];
+    pthread_mutex_unlock(&j->table->lock);
+    return s;
+}
+
+/* Unless somebody else has, in the moment since it was made. */
+static void remove_copy(const struct session *s, const char *id)
+{
+    struct err e = ERR_INIT;
+    if (handle_remove(s->handles, id, NULL, &e) != ERR_OK)
+        log_event(LOG_DEBUG, "a copy was gone already", "id", id, NULL);
+}
+
+/* A copy of what an array is going to be after `step`, under a handle of the session's. */
+static enum err_code take_snapshot(struct user_job *j, const struct job_snapshot *s, int64_t step,
+                                   struct err *e)
+{
+    const struct session *session = j->spec.session;
+    struct program *p = j->spec.program;
+    struct handle_spec spec = {.policy = NAME_NEW};
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_array_ struct array *copy = NULL;
+    struct array *home;
+    enum err_code code =
+        engine_copy(session->stream, session->account, program_made(p, s->target), &copy, e);
+    if (code == ERR_OK)
+        code = handle_add(session->handles, copy, &spec, &h, NULL, e);
+    if (code != ERR_OK)
+        return code;
+    struct snapshot_made *made = add_snapshot(j);
+    if (!made) {
+        remove_copy(session, h.id);
+        return err_oom(e);
+    }
+    *made = (struct snapshot_made){.step = step};
+    strncpy(made->name, program_target(p, s->target, &home), NAME_SIZE - 1);
+    memcpy(made->id, h.id, sizeof made->id);
+    return ERR_OK;
+}
+
+/* The slice has not been: nor have its copies. */
+static void drop_snapshots(struct user_job *j)
+{
+    for (; j->n_taken > j->n_snapshots; j->n_taken--)
+        remove_copy(j->spec.session, j->snapshots[j->n_taken - 1].id);
+}
+
+enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e)
+{
+    struct user_job *j = job;
+    pthread_mutex_lock(&j->table->lock);
+    bool room = reserve_values(j, n_values);
+    pthread_mutex_unlock(&j->table->lock);
+    enum err_code code = room ? ERR_OK : err_oom(e);
+    for (uint32_t i = 0; i < j->spec.n_snapshots && code == ERR_OK; i++)
+        if (steps % j->spec.snapshots[i].every == 0)
+            code = take_snapshot(j, &j->spec.snapshots[i], steps, e);
+    return code;
+}
+
+/* With the lock held. */
+static void go_on(struct user_job *j)
+{
+    if (!j->resting)
+        return;
+    j->resting = false;
+    j->table->n_resting--;
+    j->err = (struct err)ERR_INIT;
+}
+
+/* --- the end --- */
+
+void job_write_end(struct user_job *j, const struct job_end *o)
+{
+    j->state = o->state;
+    j->ends++;
+    j->stopped = o->stopped;
+    j->err = o->err;
+    j->failed_in = o->failed_in;
+    j->statement = o->statement;
+    j->ended_us = clock_date_us();
+    j->ended = clock_ms();
+    if (j->started > 0)
+        j->ran += clock_ms() - j->started;
+    j->started = 0;
+    job_changed(j);
+}
+
+/* Memory that it has no use for any more, or can get again, goes before anybody hears of the end.
+ */
+static void finish(struct user_job *j, const struct job_end *o)
+{
+    struct jobs *t = j->table;
+    if (o->state == JOB_DONE || job_has_lost(&j->spec)) {
+        struct job_work work = job_take_work(j);
+        job_work_free(&work);
+    } else {
+        program_rest(j->spec.program);
+    }
+    struct job_end end = *o;
+    if (end.err.code == ERR_DEVICE_LOST && t->config.lost)
+        lost_say(t->config.lost, j->asking.asker, &end.err);
+    pthread_mutex_lock(&t->lock);
+    go_on(j);
+    session_rest(j->spec.session, true); /* with what has ended a session may expire */
+    job_write_end(j, &end);
+    bool orphan = !j->forgotten && job_is_orphan(j);
+    if (orphan)
+        job_forget(j);
+    pthread_mutex_unlock(&t->lock);
+    if (orphan)
+        job_unref(j);
+}
+
+/* --- slices --- */
+
+static void leave_turn(struct user_job *j)
+{
+    if (j->table->config.sched)
+        sched_leave(j->table->config.sched, &j->turn);
+}
+
+/* Whether a slice may begin now; if not, the job is made ready when it may. */
+static bool has_turn(struct user_job *j)
+{
+    struct sched *s = j->table->config.sched;
+    struct session_stream *stream;
+    struct err e = ERR_INIT;
+    if (!s || session_background(j->spec.session, &stream, &e) != ERR_OK || !stream->lane)
+        return true;
+    if (j->turn.lane)
+        return sched_held(s, &j->turn);
+    double ms = j->step_ms * (double)j->slice_steps, most = j->table->config.slice * 1e3;
+    bool now = true;
+    j->turn = (struct sched_turn){.come = wake_job, .user = j, .sure = true};
+    enum err_code code =
+        sched_ask(stream->lane, ms > 0 && ms < most ? ms : most, &j->turn, &now, &e);
+    return code != ERR_OK || now; /* it is sure: it cannot be refused */
+}
+
+/* How many steps the next one has. */
+static void adapt(struct user_job *j, const struct program_progress *g)
+{
+    const bool again = g->state == PROGRAM_AGAIN;
+    double took = g->device_ms; /* without what compiling took */
+    j->step_ms = j->slice_steps > 0 ? took / (double)j->slice_steps : 0;
+    double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
+    more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
+    double n = (double)j->slice_steps * more;
+    j->slice_steps = n < 1 ? 1 : (int64_t)n;
+    j->again = again ? j->again + 1 : 0;
+}
+
+/* The statement that an error is in: the one of its place, which may have been written out in the
+ * one that was run. */
+static int32_t statement_of(const struct err *e, int32_t run)
+{
+    int k, end = 0;
+    bool known = sscanf(e->pointer, "/body/%d%n", &k, &end) == 1 && end > 0 &&
+                 (!e->pointer[end] || e->pointer[end] == '/');
+    return known ? k : run;
+}
+
+/* What the slice was, as far as it ends the job; false: it goes on. */
+static bool is_end(struct user_job *j, const struct program_progress *g, struct job_end *ret)
+{
+    *ret = (struct job_end){.state = JOB_FAILED,
+                            .err = g->err,
+                            .failed_in = g->failed_in,
+                            .statement = statement_of(&g->err, g->statement)};
+    switch (g->state) {
+    case PROGRAM_FAILED:
+        return true;
+    case PROGRAM_NAN:
+        err_set(&ret->err, ERR_NOT_A_NUMBER,
+                "a NaN came up in step %" PRId64 ": the arrays are as they were before it",
+                g->steps + 1);
+        ret->failed_in = g->steps + 1;
+        return true;
+    case PROGRAM_AGAIN:
+        return false;
+    default:
+        break;
+    }
+    ret->state = JOB_DONE;
+    ret->stopped = g->state == PROGRAM_UNTIL ? "until" : NULL;
+    return ret->stopped || g->steps >= j->spec.steps;
+}
+
+/* Somebody else is in its way: it waits, and looks again from time to time, unless it is to end
+ * itself. */
+static bool rests(struct user_job *j, const struct err *why)
+{
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    if (!cancelled && !j->resting) {
+        j->resting = true;
+        t->n_resting++;
+        j->err = *why;
+        if (j->started > 0)
+            j->ran += clock_ms() - j->started;
+        j->started = 0;
+        job_changed(j);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!cancelled)
+        leave_turn(j);
+    return !cancelled;
+}
+
+/* Where others write to the arrays more often than a step ends, nobody's steps may end the job: it
+ * tries less often, with one step at a time, until one falls between two of theirs. */
+static bool is_crowded_out(struct user_job *j)
+{
+    struct err why = ERR_INIT;
+    if (j->again < PROGRAM_AGAIN_MOST)
+        return false;
+    err_set(&why, ERR_CONFLICT,
+            "others write to the arrays more often than a step of the program ends");
+    return rests(j, &why);
+}
+
+bool job_take_slice(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    struct program_progress g;
+    struct job_end o;
+    struct err refusal = ERR_INIT;
+    jobs_publish_begin(t);
+    if (job_may_use(&j->spec, &refusal) != ERR_OK)
+        program_discard(j->spec.program);
+    program_collect(j->spec.program, &g);
+    jobs_publish_end(t);
+    if (g.state == PROGRAM_WAITING)
+        return false;
+    const bool leased = g.state == PROGRAM_AGAIN && refusal.code == ERR_LOCKED; /* it will wait */
+    const bool given_up = g.state == PROGRAM_FAILED && g.err.code == ERR_NOT_FOUND;
+    if ((g.state == PROGRAM_AGAIN || given_up) && refusal.code != ERR_OK && !leased) {
+        g.state = PROGRAM_FAILED;
+        g.err = refusal;
+        g.failed_in = g.steps + 1;
+    }
+    bool good = g.state == PROGRAM_GOES_ON || g.state == PROGRAM_UNTIL;
+    if (!good)
+        drop_snapshots(j);
+    if (!leased && g.state != PROGRAM_FAILED)
+        adapt(j, &g);
+    pthread_mutex_lock(&t->lock);
+    j->report = program_report(j->spec.program);
+    j->device_ms += g.device_ms;
+    if (good) {
+        keep_values(j, g.n_values);
+        j->lacks = 0;
+    }
+    j->n_snapshots = j->n_taken;
+    j->step = g.steps;
+    bool over = is_end(j, &g, &o);
+    if (!over)
+        job_changed(j);
+    pthread_mutex_unlock(&t->lock);
+    j->in_slice = false;
+    leave_turn(j);
+    if (over && !(g.state == PROGRAM_FAILED && job_make_room(j, &g.err)))
+        finish(j, &o);
+    bool goes_on = !over && !is_crowded_out(j);
+    pthread_mutex_lock(&t->lock);
+    t->in_slice--;
+    pthread_cond_signal(&t->something);
+    pthread_mutex_unlock(&t->lock);
+    return goes_on;
+}
+
+/* Whether two programs assign to the same memory. */
+static bool assign_the_same(const struct program *a, const struct program *b)
+{
+    struct array *x, *y;
+    for (uint32_t i = 0; i < program_targets(a); i++)
+        for (uint32_t k = 0; k < program_targets(b); k++) {
+            program_target(a, i, &x);
+            program_target(b, k, &y);
+            if (array_same_buffer(x, y))
+                return true;
+        }
+    return false;
+}
+
+/* With the lock held: one of two slices on the same arrays would come to nothing, and always that
+ * of the slower program. */
+static bool must_wait(const struct user_job *j)
+{
+    for (const struct user_job *k = j->table->first; k; k = k->next)
+        if (k != j && k->in_slice && assign_the_same(j->spec.program, k->spec.program))
+            return true;
+    return false;
+}
+
+enum beginning { BEGIN_NOW, BEGIN_LATER, BEGIN_NEVER };
+
+static enum beginning may_begin(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool cancelled = j->cancel || t->stopping;
+    j->blocked = !cancelled && must_wait(j);
+    pthread_mutex_unlock(&t->lock);
+    if (cancelled)
+        return BEGIN_NEVER;
+    if (j->blocked)
+        leave_turn(j); /* which others can use meanwhile */
+    if (j->blocked || !has_turn(j))
+        return BEGIN_LATER;
+    pthread_mutex_lock(&t->lock);
+    if (j->state == JOB_QUEUED || j->resting) {
+        j->state = JOB_RUNNING;
+        j->started = clock_ms();
+        go_on(j);
+        job_changed(j);
+    }
+    t->in_slice++;
+    pthread_mutex_unlock(&t->lock);
+    return BEGIN_NOW;
+}
+
+/* How many steps it is to have. */
+static int64_t next_steps(struct user_job *j)
+{
+    if (!j->slice_steps)
+        j->slice_steps = program_first_slice(j->spec.program, j->step, j->table->config.slice);
+    int64_t n = j->slice_steps;
+    const int64_t at_once = program_report(j->spec.program).steps;
+    if (n > j->spec.steps - j->step)
+        n = j->spec.steps - j->step;
+    else if (at_once > 0 && n > at_once)
+        n -= n % at_once; /* those over would be passes of fewer steps */
+    for (uint32_t i = 0; i < j->spec.n_snapshots; i++) {
+        int64_t every = j->spec.snapshots[i].every, left = every - j->step % every;
+        n = n < left ? n : left;
+    }
+    return program_slice_limit(j->spec.program, j->step, n);
+}
+
+static bool makes_room(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = j->makes_room;
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
+}
+
+void job_begin_slice(struct user_job *j)
+{
+    struct job_end o = {.state = JOB_FAILED, .failed_in = j->step + 1, .statement = -1};
+    o.err = (struct err)ERR_INIT;
+    if (makes_room(j))
+        return;
+    /* until the engine has all of it: an export is behind what it reads */
+    _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
+    enum err_code code = job_may_use(&j->spec, &o.err);
+    if (code == ERR_LOCKED) {
+        if (rests(j, &o.err))
+            return;
+        code = ERR_OK; /* it is cancelled */
+    }
+    if (code == ERR_OK)
+        code = program_wake(j->spec.program, &o.err);
+    if (code != ERR_OK && job_make_room(j, &o.err)) {
+        leave_turn(j);
+        return;
+    }
+    enum beginning begin = code == ERR_OK ? may_begin(j) : BEGIN_NEVER;
+    if (begin == BEGIN_LATER)
+        return;
+    if (begin == BEGIN_NEVER) {
+        if (code == ERR_OK)
+            o = (struct job_end){.state = JOB_CANCELLED, .statement = -1};
+        leave_turn(j);
+        finish(j, &o);
+        return;
+    }
+    j->slice_steps = next_steps(j);
+    j->in_slice = true;
+    program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
+}

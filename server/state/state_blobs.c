@@ -1,0 +1,355 @@
+/* Memories are read by the engine's downloads: a download is a snapshot of its memory, and writers
+ * go on meanwhile, in new memory.
+ *
+ * What has not changed since the last snapshot is linked from there, which takes no time. Then come
+ * the others, and principals take turns by what they cost, each with the smallest first: where time
+ * runs out, each has most of what is theirs, and nobody's many arrays keep others' out.
+ *
+ * No memory is waited for while another could be written. What work is still writing to is put off;
+ * when all the rest is there, it is waited for, --state-wait seconds in all: by turns, since the
+ * work on one may never end, and mostly by looking whether it has. But where somebody writes all
+ * the time no look may ever find a pause, so that for each new version a download waits in its
+ * line, for a moment that gets longer. Where that is in vain, the stream on which it waits is left
+ * behind, with it, and others have a new one.
+ *
+ * What cannot be had in the end is in the snapshot with the bytes of the last one, where that has
+ * the very memory; else it is left out. */
+#include "server/state/state_blobs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/engine/export.h"
+
+#define PIECE      (1 << 20)  /* bytes that are pulled at once */
+#define APART      (1 << 20)  /* memories from this size on have files of their own */
+#define EACH       (64 << 10) /* what a memory costs beside its bytes: its files, its download */
+#define ATTEMPTS   3          /* at what cannot be read: it may have been for want of memory */
+#define FIRST_WAIT 250000000  /* nanoseconds */
+
+static const char NO_TIME[] = "no time", BUSY[] = "work is still writing to it",
+                  UNREADABLE[] = "its contents cannot be read";
+
+enum err_code blobs_init(struct blobs *t)
+{
+    enum err_code r = state_bell_init(&t->bell, t->e);
+    if (r != ERR_OK)
+        return r;
+    t->piece = mem_alloc(PIECE);
+    t->streams = mem_calloc((size_t)engine_device_count(t->engine), sizeof(struct engine_stream *));
+    return t->piece && t->streams ? ERR_OK : err_oom(t->e);
+}
+
+void blobs_free(struct blobs *t)
+{
+    struct blob *b, *tmp;
+    HASH_ITER (hh, t->table, b, tmp) {
+        HASH_DEL(t->table, b);
+        array_unref(b->array);
+        mem_free(b);
+    }
+    for (int i = 0; t->streams && i < engine_device_count(t->engine); i++)
+        engine_stream_unref(t->streams[i]);
+    mem_free(t->streams);
+    mem_free(t->piece);
+    state_bell_free(&t->bell);
+}
+
+struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner)
+{
+    struct blob *b;
+    uint64_t key = array_memory_id(a);
+    HASH_FIND(hh, t->table, &key, sizeof key, b);
+    if (b || !(b = mem_calloc(1, sizeof *b)))
+        return b;
+    *b = (struct blob){.memory = key,
+                       .number = HASH_COUNT(t->table),
+                       .owner = owner,
+                       .nbytes = array_buffer_nbytes(a),
+                       .device = array_device(a),
+                       .dtype = array_buffer_dtype(a),
+                       .host = array_in_host_memory(a),
+                       .patience_ns = FIRST_WAIT};
+    HASH_ADD(hh, t->table, memory, sizeof b->memory, b);
+    if (!b->hh.tbl) {
+        mem_free(b);
+        return NULL;
+    }
+    b->array = array_ref(a);
+    return b;
+}
+
+static bool is_late(const struct blobs *t)
+{
+    return t->deadline_ns && clock_ns() > t->deadline_ns;
+}
+
+enum err_code blobs_stopped(const struct blobs *t)
+{
+    return atomic_load(t->stop) ? err_set(t->e, ERR_DRAINING, "the daemon is shutting down")
+                                : ERR_OK;
+}
+
+/* --- one that is read --- */
+
+enum outcome { READ, NOT_READY, FAILED, LATE };
+
+/* As long as that takes, but without a byte for `patience_ns` at most. *ret_idle_ns: how long there
+ * was none in all. */
+static enum err_code pull(struct blobs *t, const struct blob *b, struct download *d,
+                          uint64_t patience_ns, enum outcome *ret, uint64_t *ret_idle_ns)
+{
+    uint64_t since = clock_ns();
+    *ret = READ;
+    for (int64_t at = 0; at < b->nbytes;) {
+        enum err_code r = blobs_stopped(t);
+        if (r != ERR_OK)
+            return r;
+        if (is_late(t)) {
+            *ret = LATE;
+            return ERR_OK;
+        }
+        int64_t got = download_pull(d, at, t->piece, PIECE);
+        if (got < 0 && download_result(d) == ERR_DEVICE_LOST)
+            return err_set(t->e, ERR_DEVICE_LOST, "the device is lost");
+        if (got == 0) {
+            state_bell_wait(&t->bell);
+            if (clock_ns() - since <= patience_ns)
+                continue;
+        }
+        if (got <= 0) {
+            *ret_idle_ns += clock_ns() - since;
+            *ret = got ? FAILED : NOT_READY;
+            return ERR_OK;
+        }
+        *ret_idle_ns += at ? 0 : clock_ns() - since; /* until the first came: then it went on */
+        if ((r = state_write(t->writer, t->piece, (size_t)got, t->e)) != ERR_OK)
+            return r;
+        at += got;
+        since = clock_ns();
+    }
+    return ERR_OK;
+}
+
+/* What is ready is not waited for: its bytes are on their way, and have the time for that however
+ * long others were waited for. */
+static uint64_t patience(const struct blobs *t, const struct blob *b, bool ready)
+{
+    uint64_t left = t->wait_ns > t->waited_ns ? t->wait_ns - t->waited_ns : 0;
+    return left < b->patience_ns && !ready ? left : b->patience_ns;
+}
+
+/* From the engine to a file. */
+static enum err_code copy(struct blobs *t, struct blob *b, enum outcome *ret)
+{
+    struct download *d = NULL;
+    struct engine_stream **s = &t->streams[b->device];
+    bool ready = array_is_settled(b->array);
+    uint64_t idle = 0;
+    enum err_code r = ERR_OK;
+    if (!*s)
+        r = engine_stream_new(t->engine, b->device, s, t->e);
+    if (r == ERR_OK)
+        r = download_buffer(*s, b->array, state_bell_ring, &t->bell, &d, t->e);
+    if (r != ERR_OK)
+        return r;
+    b->file.version = download_version(d);
+    r = pull(t, b, d, patience(t, b, ready), ret, &idle);
+    download_free(d);
+    if (!ready || *ret == NOT_READY)
+        t->waited_ns += idle;
+    if (*ret == NOT_READY) {
+        b->given_up = b->file.version;
+        b->patience_ns *= 2;
+        engine_stream_unref(*s);
+        *s = NULL;
+    }
+    return r;
+}
+
+static enum err_code read_once(struct blobs *t, struct blob *b, enum outcome *ret)
+{
+    enum err_code r =
+        state_write_open(t->writer, b->nbytes >= APART, b->file.name, &b->file.at, t->e);
+    *ret = READ;
+    if (r == ERR_OK && b->nbytes > 0)
+        r = copy(t, b, ret);
+    if (r == ERR_OK && *ret != READ)
+        return state_write_drop(t->writer, t->e);
+    if (r == ERR_OK)
+        r = state_write_close(t->writer, b->file.digest, t->e);
+    return r;
+}
+
+/* The snapshot has it; or it has been given up. */
+static void finish(struct blobs *t, struct blob *b, bool there)
+{
+    b->there = there;
+    if (there)
+        t->report->bytes += b->nbytes;
+    array_unref(b->array);
+    b->array = NULL;
+}
+
+/* --- what the last snapshot has --- */
+
+/* It has not changed since; but what is written outside changes without its version. */
+static void reuse(struct blobs *t, struct blob *b)
+{
+    const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
+    if (b->nbytes < APART || !file || file->version != array_version(b->array) ||
+        array_written_outside(b->array) || !state_write_again(t->writer, file->name))
+        return;
+    b->file = *file;
+    b->file.taken_us = t->report->taken_us;
+    t->report->reused += b->nbytes;
+    finish(t, b, true);
+}
+
+/* What could not be read: as the last snapshot has it, where it does. */
+static enum err_code stand_in(struct blobs *t, struct blob *b)
+{
+    const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
+    bool there = false, linked = false;
+    enum err_code r = ERR_OK;
+    if (file && file->nbytes == b->nbytes)
+        r = state_kept_again(t->writer, file, &b->file, &there, &linked, t->e);
+    if (linked)
+        t->report->reused += b->nbytes;
+    if (there) {
+        b->file.version = 0; /* of no contents that it has now */
+        b->dtype = file->dtype;
+    }
+    finish(t, b, r == ERR_OK && there);
+    return r;
+}
+
+/* --- all of them --- */
+
+static int by_owner(const void *a, const void *b)
+{
+    const struct blob *x = *(struct blob *const *)a, *y = *(struct blob *const *)b;
+    if (x->owner != y->owner)
+        return x->owner < y->owner ? -1 : 1;
+    if (x->nbytes != y->nbytes)
+        return x->nbytes < y->nbytes ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const struct blob *x = *(struct blob *const *)a, *y = *(struct blob *const *)b;
+    if (x->cost != y->cost)
+        return x->cost < y->cost ? -1 : 1;
+    return x->number < y->number ? -1 : 1;
+}
+
+/* What its owner will have cost with it is when a memory comes. */
+static void take_turns(struct blob **order, size_t n)
+{
+    int64_t cost = 0;
+    qsort(order, n, sizeof *order, by_owner);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && order[i]->owner != order[i - 1]->owner)
+            cost = 0;
+        order[i]->cost = cost += order[i]->nbytes + EACH;
+    }
+    qsort(order, n, sizeof *order, by_cost);
+}
+
+static bool may_try(const struct blobs *t, const struct blob *b, bool wait)
+{
+    return array_is_settled(b->array) ||
+           (wait && t->waited_ns < t->wait_ns && array_version(b->array) != b->given_up);
+}
+
+/* *ret_off: it is put off. */
+static enum err_code try_blob(struct blobs *t, struct blob *b, bool wait, bool *ret_off)
+{
+    enum outcome outcome = NOT_READY;
+    enum err_code r = blobs_stopped(t);
+    b->why = is_late(t) ? NO_TIME : BUSY;
+    if (r == ERR_OK && b->why == BUSY && may_try(t, b, wait))
+        r = read_once(t, b, &outcome);
+    *ret_off = outcome != READ;
+    if (r != ERR_OK)
+        return r;
+    if (outcome == FAILED) {
+        b->why = UNREADABLE;
+        b->unreadable = true;
+        *ret_off = ++b->failures < ATTEMPTS;
+    } else if (outcome == READ) {
+        b->why = NULL;
+        b->file.nbytes = b->nbytes;
+        b->file.dtype = b->dtype;
+        b->file.taken_us = t->report->taken_us;
+        finish(t, b, true);
+    } else {
+        b->why = outcome == LATE ? NO_TIME : b->why;
+        b->unreadable = false;
+    }
+    return ERR_OK;
+}
+
+/* The first *n once each; those that are put off come to the front. */
+static enum err_code go_over(struct blobs *t, struct blob **order, size_t *n, bool wait)
+{
+    size_t off = 0;
+    for (size_t i = 0; i < *n; i++) {
+        bool again;
+        enum err_code r = try_blob(t, order[i], wait, &again);
+        if (r != ERR_OK)
+            return r;
+        if (again)
+            order[off++] = order[i];
+    }
+    *n = off;
+    return ERR_OK;
+}
+
+static enum err_code write_in_turn(struct blobs *t, struct blob **order, size_t n)
+{
+    enum err_code r = go_over(t, order, &n, false);
+    while (r == ERR_OK && n > 0 && !is_late(t) && t->waited_ns < t->wait_ns) {
+        const size_t before = n;
+        r = go_over(t, order, &n, true);
+        if (r == ERR_OK && n == before) {
+            const uint64_t since = clock_ns();
+            state_bell_wait(&t->bell);
+            t->waited_ns += clock_ns() - since;
+        }
+    }
+    return r;
+}
+
+enum err_code blobs_write(struct blobs *t)
+{
+    size_t n = 0;
+    struct blob **order = mem_calloc(HASH_COUNT(t->table), sizeof(struct blob *)), *b, *tmp;
+    if (!order)
+        return err_oom(t->e);
+    HASH_ITER (hh, t->table, b, tmp) {
+        reuse(t, b);
+        if (!b->there)
+            order[n++] = b;
+    }
+    take_turns(order, n);
+    enum err_code r = write_in_turn(t, order, n);
+    mem_free(order);
+    HASH_ITER (hh, t->table, b, tmp) {
+        if (r == ERR_OK && !b->there)
+            r = stand_in(t, b);
+    }
+    return r;
+}
+
+void blobs_keep(const struct blobs *t, struct state_kept **ret)
+{
+    struct blob *b, *tmp;
+    state_kept_free(ret);
+    HASH_ITER (hh, t->table, b, tmp) {
+        if (b->there)
+            state_kept_add(ret, b->memory, &b->file);
+    }
+}

@@ -1,0 +1,61 @@
+/* The memories of a snapshot: each is written once, however many views it has.
+ *
+ * state_save.c adds those of all handles, has them written, and names them in the manifest. Its
+ * thread only. */
+#ifndef ARRAYD_SERVER_STATE_BLOBS_H
+#define ARRAYD_SERVER_STATE_BLOBS_H
+
+#include "compute/engine/engine.h"
+#include "server/state/state_int.h"
+#include "server/store/table.h"
+
+/* A memory. */
+struct blob {
+    uint64_t memory;     /* array_memory_id: the key */
+    struct array *array; /* one on it, a reference until it is written or given up */
+    size_t number;       /* in the manifest */
+    size_t owner;        /* whose turn it takes */
+    int64_t nbytes, cost;
+    int device;
+    enum dtype dtype;
+    bool host;
+    bool there;      /* the snapshot has contents of it: */
+    const char *why; /* they are earlier ones, or there are none, and that is why; or NULL */
+    bool unreadable; /* that is because nobody can read it */
+    struct state_kept_file file;
+    /* being put off: */
+    int failures;
+    uint64_t patience_ns;
+    uint64_t given_up; /* the version that was waited for in vain; 0: none */
+    UT_hash_handle hh;
+};
+
+struct blobs {
+    struct engine *engine;
+    struct state_writer *writer;
+    struct state_kept *const *kept; /* of the last snapshot */
+    uint64_t deadline_ns;           /* clock_ns; 0: none */
+    uint64_t wait_ns, waited_ns;    /* for what is not ready: at most, and so far */
+    const _Atomic bool *stop;
+    struct state_report *report;
+    struct err *e;
+    struct blob *table;             /* in the order of their numbers */
+    struct engine_stream **streams; /* by device */
+    struct state_bell bell;
+    char *piece;
+};
+
+/* What is not set is zero; blobs_free in any case. */
+enum err_code blobs_init(struct blobs *t) must_check;
+void blobs_free(struct blobs *t);
+/* The array's memory, which may be there; NULL without memory. `owner`: principals by number. */
+struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner);
+/* Writes them all, or says why not. Errors are those of the disk, of a lost device and of `stop`
+ * (ERR_DRAINING). */
+enum err_code blobs_write(struct blobs *t) must_check;
+/* What the next snapshot may have again. */
+void blobs_keep(const struct blobs *t, struct state_kept **ret);
+
+enum err_code blobs_stopped(const struct blobs *t) must_check; /* ERR_DRAINING */
+
+#endif

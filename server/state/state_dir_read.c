@@ -1,0 +1,266 @@
+/* What is held against which sum: state_dir.c. Where the pointer is missing, the snapshots' own
+ * pointers say which of them is whole: the last of these is taken for what was current. One that
+ * was never finished has none that agrees with it. */
+#include "server/state/state_dir_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/mem.h"
+
+#define MANIFEST_MAX ((int64_t)1 << 32)
+
+/* Without waiting for whoever would write to it, were it a pipe. */
+static enum err_code open_file(const struct state_dir *d, int folder, const char *name, int *ret,
+                               struct stat *ret_st, struct err *e)
+{
+    int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    enum err_code r = ERR_OK;
+    if (fd < 0 || fstat(fd, ret_st) != 0)
+        r = state_dir_failed(d, name, e);
+    else if (!S_ISREG(ret_st->st_mode))
+        r = err_set(e, ERR_STATE, "%s/%s: not a file", d->path, name);
+    if (r != ERR_OK)
+        state_close_fd(&fd);
+    *ret = fd;
+    return r;
+}
+
+static enum err_code read_at(const struct state_dir *d, int folder, const char *name, int64_t most,
+                             char **ret, size_t *ret_n, struct err *e)
+{
+    struct stat st;
+    int fd;
+    char *text = NULL;
+    enum err_code r = open_file(d, folder, name, &fd, &st, e);
+    if (r != ERR_OK)
+        return r;
+    size_t n = 0;
+    if (st.st_size > most)
+        r = err_set(e, ERR_STATE, "%s/%s: too long", d->path, name);
+    else if (!(text = mem_alloc((size_t)st.st_size + 1)))
+        r = err_oom(e);
+    while (r == ERR_OK && n < (size_t)st.st_size) {
+        ssize_t k = read(fd, text + n, (size_t)st.st_size - n);
+        if (k < 0)
+            r = state_dir_failed(d, name, e);
+        if (k <= 0)
+            break;
+        n += (size_t)k;
+    }
+    close(fd);
+    if (r != ERR_OK) {
+        mem_free(text);
+        return r;
+    }
+    text[n] = '\0';
+    *ret = text;
+    *ret_n = n;
+    return ERR_OK;
+}
+
+/* The pointer's three words, exactly as state_write_commit writes them. */
+static enum err_code read_pointer(const struct state_dir *d, int folder, uint64_t *ret_number,
+                                  char digest[STATE_DIGEST], bool *ret_there, struct err *e)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    *ret_there = false;
+    if (faccessat(folder, "current", F_OK, 0) != 0 && errno == ENOENT)
+        return ERR_OK;
+    enum err_code r = read_at(d, folder, "current", POINTER_MAX, &text, &n, e);
+    if (r != ERR_OK)
+        return r;
+    if (strncmp(text, STATE_FORMAT, strlen(STATE_FORMAT)) != 0)
+        return strncmp(text, "arrayd-state ", 13) == 0
+                   ? err_set(e, ERR_STATE,
+                             "%s/current: a format that this version does not know: "
+                             "it is of a newer one, or damaged",
+                             d->path)
+                   : err_set(e, ERR_STATE, "%s/current: not a pointer to a snapshot", d->path);
+    char *name = text + strlen(STATE_FORMAT), *space = strchr(name, ' ');
+    if (space)
+        *space = '\0';
+    uint64_t number = space ? state_number_of("snapshot", name) : 0;
+    if (!number || text + n != space + 1 + STATE_DIGEST || text[n - 1] != '\n')
+        return err_set(e, ERR_STATE, "%s/current: damaged", d->path);
+    memcpy(digest, space + 1, STATE_DIGEST - 1);
+    digest[STATE_DIGEST - 1] = '\0';
+    *ret_number = number;
+    *ret_there = true;
+    return ERR_OK;
+}
+
+static enum err_code read_snapshot(const struct state_dir *d, int folder, const char *name,
+                                   const char *digest, struct state_reader *ret, struct err *e)
+{
+    char is[STATE_DIGEST];
+    struct sha256_ctx sum;
+    enum err_code r = read_at(d, folder, "manifest.json", MANIFEST_MAX, &ret->manifest, &ret->n, e);
+    if (r != ERR_OK)
+        return r;
+    sha256_init(&sum);
+    sha256_update(&sum, ret->n, (const uint8_t *)ret->manifest);
+    state_digest(&sum, is);
+    if (strcmp(is, digest) != 0)
+        return err_set(e, ERR_STATE,
+                       "%s/%s/manifest.json: damaged: its SHA-256 is not what 'current' says",
+                       d->path, name);
+    return ERR_OK;
+}
+
+static enum err_code open_snapshot(struct state_dir *d, uint64_t number, const char *digest,
+                                   struct state_reader *ret, struct err *e)
+{
+    struct state_reader r = {.dir = d, .number = number, .folder = -1, .data = -1};
+    char name[STATE_NAME];
+    state_name_of("snapshot", number, name);
+    r.folder = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum err_code code = r.folder < 0 ? state_dir_failed(d, name, e)
+                                      : read_snapshot(d, r.folder, name, digest, &r, e);
+    if (code != ERR_OK) {
+        state_read_close(&r);
+        return code;
+    }
+    d->current = number;
+    *ret = r;
+    return ERR_OK;
+}
+
+/* The highest snapshot below that number, 0: none. */
+static uint64_t next_below(struct state_dir *d, uint64_t below)
+{
+    uint64_t highest = 0;
+    DIR *dir = state_dir_list(d->fd, ".");
+    for (const struct dirent *x; dir && (x = readdir(dir));) {
+        uint64_t n = state_number_of("snapshot", x->d_name);
+        highest = n > highest && n < below ? n : highest;
+    }
+    if (dir)
+        closedir(dir);
+    return highest;
+}
+
+/* By its own pointer. *ret_whole is false for what a process left that ended before it counted. */
+static enum err_code take_up(struct state_dir *d, uint64_t number, struct state_reader *ret,
+                             bool *ret_whole, struct err *e)
+{
+    char digest[STATE_DIGEST], name[STATE_NAME];
+    struct err why = ERR_INIT;
+    uint64_t of;
+    bool pointer = false, manifest;
+    *ret_whole = false;
+    state_name_of("snapshot", number, name);
+    int folder = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return ERR_OK;
+    manifest = faccessat(folder, "manifest.json", F_OK, 0) == 0;
+    enum err_code r = read_pointer(d, folder, &of, digest, &pointer, &why);
+    close(folder);
+    if (manifest && r == ERR_OK && !pointer)
+        return err_set(e, ERR_STATE, "%s/current is missing, and there is %s", d->path, name);
+    if (r == ERR_OK && pointer && of == number)
+        r = open_snapshot(d, number, digest, ret, &why);
+    *ret_whole = r == ERR_OK && pointer && of == number;
+    if (r == ERR_OUT_OF_MEMORY)
+        *e = why;
+    return r == ERR_OUT_OF_MEMORY ? r : ERR_OK;
+}
+
+enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
+                              struct err *e)
+{
+    char digest[STATE_DIGEST];
+    uint64_t number = UINT64_MAX;
+    enum err_code r = read_pointer(d, d->fd, &number, digest, ret_there, e);
+    if (r != ERR_OK)
+        return r;
+    if (*ret_there)
+        return open_snapshot(d, number, digest, ret, e);
+    while (r == ERR_OK && !*ret_there && (number = next_below(d, number)) > 0)
+        r = take_up(d, number, ret, ret_there, e);
+    if (*ret_there)
+        ret->without_pointer = true;
+    return r;
+}
+
+static enum err_code open_data(struct state_reader *r, const char *file, struct err *e)
+{
+    if (r->data >= 0 && !strcmp(r->name, file))
+        return ERR_OK;
+    state_close_fd(&r->data);
+    const size_t n = strlen(file);
+    if (strchr(file, '/') || n >= STATE_FILE)
+        return err_set(e, ERR_STATE, "'%.80s' is no file of a snapshot", file);
+    memcpy(r->name, file, n + 1);
+    struct stat st;
+    return open_file(r->dir, r->folder, file, &r->data, &st, e);
+}
+
+enum err_code state_read(struct state_reader *r, const char *file, int64_t at, void *to, size_t n,
+                         struct err *e)
+{
+    enum err_code code = open_data(r, file, e);
+    for (size_t done = 0; code == ERR_OK && done < n;) {
+        ssize_t k = pread(r->data, (char *)to + done, n - done, at + (int64_t)done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            code = state_dir_failed(r->dir, file, e);
+        else if (k == 0)
+            code = err_set(e, ERR_STATE, "%s: cut off after %lld bytes", file,
+                           (long long)at + (long long)done);
+        else
+            done += (size_t)k;
+    }
+    return code;
+}
+
+void state_read_close(struct state_reader *r)
+{
+    state_close_fd(&r->data);
+    state_close_fd(&r->folder);
+    mem_free(r->manifest);
+    r->manifest = NULL;
+}
+
+/* Under a name that nothing has yet. */
+static enum err_code put_aside(struct state_dir *d, const char *what, struct err *e)
+{
+    char name[STATE_NAME];
+    snprintf(name, sizeof name, "%s.refused", what);
+    for (unsigned n = 2; faccessat(d->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0; n++)
+        snprintf(name, sizeof name, "%s.refused-%u", what, n);
+    return renameat(d->fd, what, d->fd, name) == 0 || errno == ENOENT
+               ? ERR_OK
+               : state_dir_failed(d, what, e);
+}
+
+/* All of them: where the pointer is damaged, nobody knows which one it was. */
+enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
+{
+    enum err_code r = ERR_OK;
+    DIR *dir = state_dir_list(d->fd, ".");
+    if (!dir)
+        return state_dir_failed(d, "", e);
+    for (const struct dirent *x; r == ERR_OK && (x = readdir(dir));) {
+        char name[STATE_NAME];
+        uint64_t n = state_number_of("snapshot", x->d_name);
+        state_name_of("refused", n, name);
+        if (n && renameat(d->fd, x->d_name, d->fd, name) != 0)
+            r = state_dir_failed(d, x->d_name, e);
+    }
+    closedir(dir);
+    d->current = d->beside = 0;
+    if (r == ERR_OK)
+        r = put_aside(d, "current", e);
+    if (r == ERR_OK && fsync(d->fd) != 0)
+        r = state_dir_failed(d, "", e);
+    return r;
+}

@@ -1,0 +1,363 @@
+/* Everything clients have made, to disk.
+ *
+ * First what there is, as of one moment for each principal: sessions and handles under the locks of
+ * their tables, printed at once, so that nothing of it is held while data are written. Then the
+ * memories (state_blobs.h), while requests go on: two of them may so be some requests apart; when
+ * nothing else runs, as at the end of the daemon, they are not. Last the manifest, which names only
+ * what is there. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "protocol/json/json_writer.h"
+#include "server/body/function_json.h"
+#include "server/body/grid_json.h"
+#include "server/config.h"
+#include "server/server.h"
+#include "server/state/state_blobs.h"
+#include "server/state/state_passed.h"
+#include "server/store/auth.h"
+#include "server/store/share.h"
+
+/* A handle: its text in saver.text. */
+struct entry {
+    struct blob *blob;
+    size_t from, to;
+    char id[ID_SIZE];
+};
+
+struct owner {
+    const struct principal *principal;
+    struct strb sessions, functions; /* JSON lists */
+    struct entry *entries;
+    size_t n_entries;
+};
+
+struct saver {
+    struct server *server;
+    struct owner *owners;
+    size_t n_owners;
+    struct strb text; /* of all handles */
+    struct blobs blobs;
+    struct state_report report;
+    struct state_passed *passed;
+    struct state_gaps *gaps; /* or NULL */
+    enum err_code code;      /* of what a visit met */
+    struct err *e;
+};
+
+/* --- what there is --- */
+
+static void put_session(struct json_writer *w, const struct session *s, int64_t usual_limit)
+{
+    json_open_object(w);
+    json_put_member_string(w, "id", s->id);
+    json_put_member_string(w, "name", s->name);
+    json_put_member_bool(w, "default", s->is_default);
+    json_put_member_i64(w, "created_us", s->created_us);
+    json_put_member_double(w, "ttl_s", s->ttl_s);
+    json_put_member_i64(w, "memory_limit", s->memory_limit == usual_limit ? 0 : s->memory_limit);
+    json_put_member_i64(w, "device", s->device);
+    json_close_object(w);
+}
+
+static void put_sessions(struct saver *v, struct owner *o)
+{
+    struct json_writer w = JSON_WRITER(&o->sessions);
+    struct session *s;
+    uint64_t after = LIST_FROM_TOP;
+    bool more;
+    json_open_list(&w);
+    while (session_list(o->principal->sessions, after, 1, &s, &more) == 1) {
+        after = s->seq;
+        put_session(&w, s, v->server->config->session_memory);
+        session_unref(s);
+    }
+    json_close_list(&w);
+}
+
+static void put_functions(struct owner *o)
+{
+    struct json_writer w = JSON_WRITER(&o->functions);
+    struct definition *d;
+    uint64_t after = LIST_FROM_TOP;
+    bool more;
+    json_open_list(&w);
+    while (functions_list(o->principal->functions, after, 1, SIZE_MAX, &d, &more) == 1) {
+        after = d->seq;
+        json_open_object(&w);
+        json_put_member_i64(&w, "seq", (int64_t)d->seq);
+        json_put_member_i64(&w, "created_us", d->created_us);
+        json_put_key(&w, "definition");
+        function_json_put(&w, d);
+        json_close_object(&w);
+        function_unref(d->function);
+    }
+    json_close_list(&w);
+}
+
+static void put_grid(struct json_writer *w, const struct grid *g)
+{
+    json_put_key(w, "grid");
+    json_open_object(w);
+    grid_json_put(w, g, g->rank);
+    json_put_member_bool(w, "has_boundary", g->has_boundary);
+    json_put_member_bool(w, "whole", g->whole);
+    json_put_member_i64(w, "alignment", g->alignment);
+    if (g->is_padded) {
+        json_put_key(w, "padded");
+        json_put_i64_list(w, (size_t)g->rank, g->padded);
+    }
+    json_close_object(w);
+}
+
+static void put_handle(struct strb *text, const struct handle_image *h, size_t blob)
+{
+    struct json_writer w = JSON_WRITER(text);
+    const struct array *a = h->array;
+    size_t rank = (size_t)a->view.rank;
+    json_open_object(&w);
+    json_put_member_string(&w, "id", h->id);
+    json_put_member_string(&w, "name", h->name);
+    json_put_member_string(&w, "session", h->session);
+    json_put_member_string(&w, "view_of", h->view_of);
+    json_put_member_string(&w, "base", h->base);
+    json_put_member_bool(&w, "read_only", h->read_only);
+    json_put_member_i64(&w, "created_us", h->created_us);
+    json_put_member_i64(&w, "seq", (int64_t)h->seq);
+    json_put_member_i64(&w, "memory", (int64_t)blob);
+    json_put_member_string(&w, "dtype", dtype_name(a->dtype));
+    json_put_key(&w, "shape");
+    json_put_i64_list(&w, rank, a->view.shape);
+    json_put_key(&w, "strides");
+    json_put_i64_list(&w, rank, a->view.strides);
+    json_put_member_i64(&w, "offset", a->view.offset);
+    if (a->grid)
+        put_grid(&w, a->grid);
+    json_close_object(&w);
+}
+
+static enum err_code add_handles(struct saver *v, struct owner *o,
+                                 const struct handle_image *images, size_t n, struct err *e)
+{
+    o->entries = mem_calloc(n, sizeof *o->entries);
+    if (!o->entries)
+        return err_oom(e);
+    for (size_t i = 0; i < n; i++) {
+        struct entry *x = &o->entries[o->n_entries++];
+        x->blob = blobs_add(&v->blobs, images[i].array, v->n_owners);
+        if (!x->blob)
+            return err_oom(e);
+        memcpy(x->id, images[i].id, ID_SIZE);
+        x->from = v->text.len;
+        put_handle(&v->text, &images[i], x->blob->number);
+        x->to = v->text.len;
+    }
+    return v->text.failed ? err_oom(e) : ERR_OK;
+}
+
+/* Handles before sessions: a handle whose session is gone by then is left out by who reads it. */
+static void visit(void *user, struct principal *p)
+{
+    struct saver *v = user;
+    struct handle_image *images = NULL;
+    size_t n = 0;
+    if (v->code != ERR_OK)
+        return;
+    struct owner *more = mem_reallocarray(v->owners, v->n_owners + 1, sizeof *more);
+    if (!more) {
+        v->code = err_oom(v->e);
+        return;
+    }
+    v->owners = more;
+    struct owner *o = &more[v->n_owners++];
+    *o = (struct owner){.principal = p};
+    v->code = handles_images(p->handles, &images, &n, v->e);
+    if (v->code == ERR_OK)
+        v->code = add_handles(v, o, images, n, v->e);
+    for (size_t i = 0; i < n; i++)
+        array_unref(images[i].array);
+    mem_free(images);
+    put_sessions(v, o);
+    put_functions(o);
+    if (v->code == ERR_OK && (o->sessions.failed || o->functions.failed))
+        v->code = err_oom(v->e);
+}
+
+/* --- the manifest --- */
+
+static void put_blob(struct json_writer *w, const struct blob *b)
+{
+    if (!b->there) {
+        json_put_null(w);
+        return;
+    }
+    json_open_object(w);
+    json_put_member_string(w, "file", b->file.name);
+    json_put_member_i64(w, "at", b->file.at);
+    json_put_member_i64(w, "bytes", b->nbytes);
+    json_put_member_string(w, "sha256", b->file.digest);
+    json_put_member_string(w, "dtype", dtype_name(b->dtype));
+    json_put_member_i64(w, "device", b->device);
+    json_put_member_bool(w, "host", b->host);
+    if (b->why)
+        json_put_member_i64(w, "taken_us", b->file.taken_us);
+    json_close_object(w);
+}
+
+/* An array that is not there as it is now. */
+static void put_gap(struct saver *v, const struct owner *o, const struct entry *x)
+{
+    const struct blob *b = x->blob;
+    struct state_report *r = &v->report;
+    const char *what = b->there ? "an array is in the snapshot as it was in an earlier one"
+                                : "an array is not in the snapshot";
+    *(b->there ? &r->earlier : &r->left_out) += 1;
+    r->missing += !b->there && !b->unreadable;
+    log_event(LOG_WARN, what, "id", x->id, "principal", o->principal->name, "reason", b->why, NULL);
+    if (!v->gaps || v->gaps->n == STATE_GAPS)
+        return;
+    struct state_gap *g = &v->gaps->items[v->gaps->n++];
+    *g = (struct state_gap){.reason = b->why, .earlier = b->there};
+    memcpy(g->id, x->id, ID_SIZE);
+    memcpy(g->principal, o->principal->name, PRINCIPAL_SIZE);
+}
+
+static void put_owner(struct saver *v, struct json_writer *w, const struct owner *o)
+{
+    json_open_object(w);
+    json_put_member_string(w, "name", o->principal->name);
+    json_put_key(w, "sessions");
+    json_put_raw(w, o->sessions.data, o->sessions.len);
+    json_put_key(w, "functions");
+    json_put_raw(w, o->functions.data, o->functions.len);
+    json_put_key(w, "arrays");
+    json_open_list(w);
+    for (size_t i = 0; i < o->n_entries; i++) {
+        const struct entry *x = &o->entries[i];
+        if (x->blob->why)
+            put_gap(v, o, x);
+        if (!x->blob->there)
+            continue;
+        json_put_raw(w, v->text.data + x->from, x->to - x->from);
+        v->report.arrays++;
+    }
+    json_close_list(w);
+    passed_put(v->passed, o->principal, w);
+    json_close_object(w);
+}
+
+static void put_share(void *user, const char *id, const struct principal *owner,
+                      const struct principal *who, bool write)
+{
+    struct json_writer *w = user;
+    json_open_object(w);
+    json_put_member_string(w, "array", id);
+    json_put_member_string(w, "owner", owner->name);
+    json_put_member_string(w, "principal", who->name);
+    json_put_member_bool(w, "write", write);
+    json_close_object(w);
+}
+
+static void put_manifest(struct saver *v, struct strb *out)
+{
+    struct json_writer w = JSON_WRITER(out);
+    struct blob *b, *tmp;
+    json_open_object(&w);
+    json_put_member_i64(&w, "arrayd_state", STATE_VERSION);
+    json_put_member_string(&w, "arrayd", ARRAYD_VERSION);
+    json_put_member_i64(&w, "taken_us", v->report.taken_us);
+    json_put_key(&w, "memories");
+    json_open_list(&w);
+    HASH_ITER (hh, v->blobs.table, b, tmp) {
+        put_blob(&w, b);
+    }
+    passed_put_memories(v->passed, &w);
+    json_close_list(&w);
+    json_put_key(&w, "principals");
+    json_open_list(&w);
+    for (size_t i = 0; i < v->n_owners; i++)
+        put_owner(v, &w, &v->owners[i]);
+    json_close_list(&w);
+    json_put_key(&w, "shares");
+    json_open_list(&w);
+    share_each_of_all(v->server->shares, put_share, &w);
+    json_close_list(&w);
+    if (v->report.missing)
+        json_put_member_i64(&w, "beside", (int64_t)state_write_beside(v->blobs.writer));
+    json_close_object(&w);
+}
+
+/* --- all of it --- */
+
+static void release(struct saver *v)
+{
+    blobs_free(&v->blobs);
+    for (size_t i = 0; i < v->n_owners; i++) {
+        strb_free(&v->owners[i].sessions);
+        strb_free(&v->owners[i].functions);
+        mem_free(v->owners[i].entries);
+    }
+    mem_free(v->owners);
+    strb_free(&v->text);
+}
+
+static enum err_code write_snapshot(struct saver *v, struct state_dir *dir,
+                                    struct state_kept **kept)
+{
+    _cleanup_strb_ struct strb manifest = {0};
+    enum err_code r = state_write_begin(dir, &v->blobs.writer, v->e);
+    if (r != ERR_OK)
+        return r;
+    r = blobs_write(&v->blobs);
+    if (r == ERR_OK)
+        r = passed_write(v->passed, v->blobs.writer, HASH_COUNT(v->blobs.table), &v->report.missing,
+                         v->e);
+    if (r == ERR_OK) {
+        put_manifest(v, &manifest);
+        r = manifest.failed ? err_oom(v->e) : blobs_stopped(&v->blobs);
+    }
+    if (r != ERR_OK) {
+        state_write_abort(v->blobs.writer);
+        return r;
+    }
+    v->report.bytes += (int64_t)manifest.len;
+    r = state_write_commit(v->blobs.writer, manifest.data, manifest.len, v->report.missing == 0,
+                           v->e);
+    if (r == ERR_OK) {
+        blobs_keep(&v->blobs, kept);
+        passed_written(v->passed);
+    }
+    return r;
+}
+
+enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,
+                              const _Atomic bool *stop, struct state_kept **kept,
+                              struct state_passed *passed, struct state_report *ret,
+                              struct state_gaps *gaps, struct err *e)
+{
+    struct saver v = {.server = s, .passed = passed, .gaps = gaps, .e = e};
+    v.blobs = (struct blobs){.engine = s->engine,
+                             .kept = kept,
+                             .deadline_ns = deadline_ns,
+                             .wait_ns = (uint64_t)(s->config->state_wait * 1e9),
+                             .stop = stop,
+                             .report = &v.report,
+                             .e = e};
+    if (gaps)
+        gaps->n = 0;
+    enum err_code r = blobs_init(&v.blobs);
+    v.report.taken_us = clock_date_us();
+    if (r == ERR_OK) {
+        auth_each(s->auth, visit, &v);
+        r = v.code;
+    }
+    if (r == ERR_OK)
+        r = write_snapshot(&v, dir, kept);
+    release(&v);
+    if (r == ERR_OK)
+        *ret = v.report;
+    return r;
+}

@@ -1,0 +1,385 @@
+/* The accounts file, read and rewritten.
+ *
+ * Every mistake is told with its line, because the answer to one is that the old accounts go on.
+ * The walk over lines (ini.c) that reads the file also serves the command that adds and removes
+ * tokens, so whatever an operator has written in the file stays as it is.
+ *
+ * Tokens are kept as plain SHA-256: they are 192 bits from the kernel's generator, not something a
+ * person made up, so there is no dictionary to try and a slow, salted hash would guard nothing but
+ * cost every request. A presented token is hashed and its hash compared with every one there is,
+ * each in constant time: the time tells neither how much of one was right nor whose it is. */
+#include "server/store/accounts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <nettle/memops.h>
+#include <nettle/sha2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compute/base/ini.h"
+#include "compute/base/mem.h"
+#include "server/config.h"
+
+const struct quota_info quota_table[] = {
+    {"device_memory", offsetof(struct quotas, device_memory), true},
+    {"host_memory", offsetof(struct quotas, host_memory), true},
+    {"request_memory", offsetof(struct quotas, request_memory), true},
+    {"arrays", offsetof(struct quotas, arrays), false},
+    {"sessions", offsetof(struct quotas, sessions), false},
+    {"requests", offsetof(struct quotas, requests), false},
+    {"connections", offsetof(struct quotas, connections), false},
+    {"body", offsetof(struct quotas, body), true},
+};
+const size_t quota_count = sizeof quota_table / sizeof *quota_table;
+
+const char *role_name(enum role role)
+{
+    return role == ROLE_OPERATOR ? "operator" : "user";
+}
+
+/* --- tokens --- */
+
+void token_make(char ret[TOKEN_SIZE])
+{
+    static const char digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    unsigned char bits[32];
+    for (size_t got = 0; got < sizeof bits;) {
+        ssize_t n = getrandom(bits + got, sizeof bits - got, 0);
+        if (n > 0) /* fails only when a signal comes before the kernel's pool is ready */
+            got += (size_t)n;
+    }
+    memcpy(ret, "arrayd_", 7);
+    for (size_t i = 0; i < sizeof bits; i++)
+        ret[7 + i] = digit[bits[i] & 63];
+    ret[TOKEN_SIZE - 1] = '\0';
+    explicit_bzero(bits, sizeof bits);
+}
+
+void token_hash(const char *token, size_t n, uint8_t ret[TOKEN_HASH_SIZE])
+{
+    struct sha256_ctx h;
+    sha256_init(&h);
+    sha256_update(&h, n, (const uint8_t *)token);
+    sha256_digest(&h, TOKEN_HASH_SIZE, ret);
+}
+
+void token_hash_text(const uint8_t hash[TOKEN_HASH_SIZE], char ret[2 * TOKEN_HASH_SIZE + 1])
+{
+    for (int i = 0; i < TOKEN_HASH_SIZE; i++)
+        snprintf(ret + 2 * i, 3, "%02x", hash[i]);
+}
+
+size_t token_find(const struct token *tokens, size_t n, const char *token, size_t len)
+{
+    uint8_t hash[TOKEN_HASH_SIZE];
+    size_t found = SIZE_MAX;
+    token_hash(token, len, hash);
+    for (size_t i = 0; i < n; i++) {
+        size_t is = (size_t)-memeql_sec(tokens[i].hash, hash, sizeof hash);
+        found = (found & ~is) | (i & is);
+    }
+    return found;
+}
+
+/* --- values --- */
+
+enum err_code principal_name_check(const char *name, struct err *e)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+    size_t n = strlen(name);
+    if (n == 0 || n >= PRINCIPAL_SIZE || !strchr(letters, name[0]) ||
+        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.@") != n)
+        return err_set(e, ERR_BAD_FIELD,
+                       "a name is a letter, digit or _, then up to %d of these or - . @",
+                       PRINCIPAL_SIZE - 2);
+    return ERR_OK;
+}
+
+enum err_code role_parse(const char *text, enum role *ret, struct err *e)
+{
+    for (enum role r = ROLE_USER; r <= ROLE_OPERATOR; r++)
+        if (!strcmp(text, role_name(r))) {
+            *ret = r;
+            return ERR_OK;
+        }
+    return err_set(e, ERR_BAD_FIELD, "a role is 'user' or 'operator', not '%.40s'", text);
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool parse_hash(struct ini_part v, uint8_t ret[TOKEN_HASH_SIZE])
+{
+    if (v.n != 2 * TOKEN_HASH_SIZE)
+        return false;
+    for (size_t i = 0; i < TOKEN_HASH_SIZE; i++) {
+        int hi = hex(v.at[2 * i]), lo = hex(v.at[2 * i + 1]);
+        if (hi < 0 || lo < 0)
+            return false;
+        ret[i] = (uint8_t)(hi << 4 | lo);
+    }
+    return true;
+}
+
+static enum err_code parse_count(const char *text, int64_t most, int64_t *ret, struct err *e)
+{
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno || v < 1 || v > most)
+        return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a number from 1 to %lld", text,
+                       (long long)most);
+    *ret = v;
+    return ERR_OK;
+}
+
+static enum err_code parse_bytes(const char *text, int64_t *ret, struct err *e)
+{
+    double v;
+    if (!config_parse_size(text, &v) || !(v >= 1 && v <= 9007199254740992.0))
+        return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a size (bytes, KiB, MiB, GiB)", text);
+    *ret = (int64_t)v;
+    return ERR_OK;
+}
+
+/* --- parsing --- */
+
+struct parse {
+    struct accounts a;
+    uint32_t seen; /* by the present user: role, weight, quotas from the third bit on */
+};
+
+static enum err_code once(struct parse *p, unsigned bit, struct err *e)
+{
+    if (p->seen & (1u << bit))
+        return err_set(e, ERR_BAD_FIELD, "this is given twice");
+    p->seen |= 1u << bit;
+    return ERR_OK;
+}
+
+static enum err_code add_user(struct parse *p, struct ini_part name, struct err *e)
+{
+    struct user u = {.role = ROLE_USER, .weight = 1};
+    snprintf(u.name, sizeof u.name, "%.*s", (int)name.n, name.at);
+    enum err_code r = principal_name_check(name.n < sizeof u.name ? u.name : "", e);
+    if (r != ERR_OK)
+        return r;
+    for (size_t i = 0; i < p->a.n_users; i++)
+        if (!strcmp(p->a.users[i].name, u.name))
+            return err_set(e, ERR_BAD_FIELD, "there is a section [%s] already", u.name);
+    if (p->a.n_users == ACCOUNTS_MAX)
+        return err_set(e, ERR_BAD_FIELD, "more than %d accounts", ACCOUNTS_MAX);
+    struct user *users = mem_reallocarray(p->a.users, p->a.n_users + 1, sizeof *users);
+    if (!users)
+        return err_oom(e);
+    p->a.users = users;
+    users[p->a.n_users++] = u;
+    p->seen = 0;
+    return ERR_OK;
+}
+
+static enum err_code add_token(struct parse *p, struct ini_part value, struct err *e)
+{
+    struct token t = {.user = p->a.n_users - 1};
+    if (!parse_hash(value, t.hash))
+        return err_set(e, ERR_BAD_FIELD,
+                       "a token is given by its SHA-256, as %d hexadecimal digits in lower case: "
+                       "see 'arrayd token add'",
+                       2 * TOKEN_HASH_SIZE);
+    for (size_t i = 0; i < p->a.n_tokens; i++)
+        if (!memcmp(p->a.tokens[i].hash, t.hash, sizeof t.hash))
+            return err_set(e, ERR_BAD_FIELD, "this token is there already, of [%s]",
+                           p->a.users[p->a.tokens[i].user].name);
+    if (p->a.n_tokens == TOKENS_MAX)
+        return err_set(e, ERR_BAD_FIELD, "more than %d tokens", TOKENS_MAX);
+    struct token *tokens = mem_reallocarray(p->a.tokens, p->a.n_tokens + 1, sizeof *tokens);
+    if (!tokens)
+        return err_oom(e);
+    p->a.tokens = tokens;
+    tokens[p->a.n_tokens++] = t;
+    return ERR_OK;
+}
+
+/* "device-memory" for device_memory. */
+static bool is_quota(struct ini_part p, const char *name)
+{
+    if (p.n != strlen(name))
+        return false;
+    for (size_t i = 0; i < p.n; i++)
+        if (p.at[i] != (name[i] == '_' ? '-' : name[i]))
+            return false;
+    return true;
+}
+
+static enum err_code set_value(struct parse *p, const struct ini_line *l, struct err *e)
+{
+    if (!p->a.n_users)
+        return err_set(e, ERR_BAD_FIELD, "a value before the first [name]");
+    struct user *u = &p->a.users[p->a.n_users - 1];
+    char text[64];
+    int64_t weight;
+    enum err_code r = ERR_OK;
+    if (ini_is(l->name, "token"))
+        return add_token(p, l->value, e);
+    snprintf(text, sizeof text, "%.*s", (int)l->value.n, l->value.at);
+    if (l->value.n >= sizeof text)
+        return err_set(e, ERR_BAD_FIELD, "a value of %zu characters is too long", l->value.n);
+    if (ini_is(l->name, "role"))
+        return (r = once(p, 0, e)) != ERR_OK ? r : role_parse(text, &u->role, e);
+    if (ini_is(l->name, "weight")) {
+        r = once(p, 1, e);
+        if (r == ERR_OK && (r = parse_count(text, WEIGHT_MAX, &weight, e)) == ERR_OK)
+            u->weight = (uint32_t)weight;
+        return r;
+    }
+    for (unsigned i = 0; i < quota_count; i++)
+        if (is_quota(l->name, quota_table[i].name)) {
+            int64_t *at = (int64_t *)((char *)&u->quotas + quota_table[i].offset);
+            if ((r = once(p, 2 + i, e)) != ERR_OK)
+                return r;
+            return quota_table[i].size ? parse_bytes(text, at, e)
+                                       : parse_count(text, 1000000000, at, e);
+        }
+    return err_set(e, ERR_BAD_FIELD, "there is no setting '%.*s'",
+                   (int)(l->name.n > 40 ? 40 : l->name.n), l->name.at);
+}
+
+enum err_code accounts_parse(const char *text, size_t n, const char *name, struct accounts *ret,
+                             struct err *e)
+{
+    struct parse p = {0};
+    struct ini_line l = {.at = text};
+    struct err why = ERR_INIT;
+    enum err_code r = ERR_OK;
+    while (r == ERR_OK && ini_next(text + n, &l)) {
+        if (l.kind == INI_MISTAKE)
+            r = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
+        else if (l.kind == INI_SECTION)
+            r = add_user(&p, l.name, &why);
+        else if (l.kind == INI_VALUE)
+            r = set_value(&p, &l, &why);
+    }
+    if (r != ERR_OK) {
+        accounts_free(&p.a);
+        return r == ERR_BAD_FIELD ? err_set(e, r, "%s: line %zu: %s", name, l.number, why.message)
+                                  : err_oom(e);
+    }
+    *ret = p.a;
+    return ERR_OK;
+}
+
+void accounts_free(struct accounts *a)
+{
+    mem_free(a->users);
+    mem_free(a->tokens);
+    *a = (struct accounts){0};
+}
+
+/* --- files --- */
+
+/* Whether a file is what accounts may be read from. */
+static enum err_code check_file(int fd, const char *path, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", path);
+    if (st.st_mode & S_IWOTH)
+        return err_set(e, ERR_BAD_FIELD,
+                       "%s: everybody may write to it and so give himself an account: chmod o-w",
+                       path);
+    return ERR_OK;
+}
+
+enum err_code accounts_text(const char *path, struct strb *ret, struct err *e)
+{
+    struct strb text = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
+    enum err_code r = check_file(fd, path, e);
+    if (r == ERR_OK)
+        r = ini_read(fd, path, &text, e);
+    close(fd);
+    if (r != ERR_OK)
+        strb_free(&text);
+    else
+        *ret = text;
+    return r;
+}
+
+enum err_code accounts_read(const char *path, struct accounts *ret, struct err *e)
+{
+    _cleanup_strb_ struct strb text = {0};
+    enum err_code r = accounts_text(path, &text, e);
+    return r == ERR_OK ? accounts_parse(text.data ? text.data : "", text.len, path, ret, e) : r;
+}
+
+/* --- changes --- */
+
+enum err_code accounts_add(const char *text, const char *name, enum role role,
+                           const uint8_t hash[TOKEN_HASH_SIZE], struct strb *ret, struct err *e)
+{
+    const char *end = text + strlen(text);
+    char digits[2 * TOKEN_HASH_SIZE + 1];
+    struct ini_line l = {.at = text};
+    struct strb out = {0};
+    bool found = false;
+    token_hash_text(hash, digits);
+    while (ini_next(end, &l)) {
+        bool begin = l.kind == INI_SECTION && ini_is(l.name, name);
+        strb_addn(&out, l.at, l.n);
+        if (begin) { /* on the line behind it */
+            found = true;
+            strb_addf(&out, "%stoken = %s\n", l.at[l.n - 1] == '\n' ? "" : "\n", digits);
+        }
+    }
+    if (!found) {
+        if (out.len && out.data[out.len - 1] != '\n')
+            strb_addc(&out, '\n');
+        strb_addf(&out, "%s[%s]\n", out.len ? "\n" : "", name);
+        if (role != ROLE_USER)
+            strb_addf(&out, "role = %s\n", role_name(role));
+        strb_addf(&out, "token = %s\n", digits);
+    }
+    if (out.failed) {
+        strb_free(&out);
+        return err_oom(e);
+    }
+    *ret = out;
+    return ERR_OK;
+}
+
+enum err_code accounts_remove(const char *text, const char *name, const char *id, struct strb *ret,
+                              size_t *ret_n, struct err *e)
+{
+    const char *end = text + strlen(text);
+    struct ini_line l = {.at = text};
+    struct strb out = {0};
+    size_t n = 0, id_len = strlen(id);
+    bool inside = false;
+    while (ini_next(end, &l)) {
+        if (l.kind == INI_SECTION)
+            inside = ini_is(l.name, name);
+        if (inside && l.kind == INI_VALUE && ini_is(l.name, "token") && l.value.n >= id_len &&
+            !memcmp(l.value.at, id, id_len))
+            n++;
+        else
+            strb_addn(&out, l.at, l.n);
+    }
+    if (out.failed) {
+        strb_free(&out);
+        return err_oom(e);
+    }
+    *ret = out;
+    *ret_n = n;
+    return ERR_OK;
+}

@@ -1,0 +1,510 @@
+/* Principals, in a list that only grows, and the tokens that name them.
+ *
+ * The tokens are looked through whole for every request (accounts.c says why); there are at most a
+ * thousand, a few in practice, and hashing the one presented costs more than comparing a dozen.
+ * Requests read under a read-write lock that only a new accounts file takes for writing.
+ *
+ * A principal's tables are made when he first comes: each costs a thread and a device stream, and a
+ * file may name many who never do. */
+#include "server/store/auth.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "server/http/http.h"
+#include "server/server.h"
+
+#define REFUSED_NS 60000000000u /* between lines about tokens that were refused */
+
+struct auth {
+    struct engine *engine;
+    struct session_limits limits;
+    _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and when it was */
+    struct principal *local;           /* NULL: there are accounts */
+    pthread_mutex_t opening;           /* of a principal, and its end; taken before the other */
+    _Atomic uint64_t edition; /* of the accounts: how often they were put in the place of others */
+
+    pthread_rwlock_t lock; /* all below */
+    struct principal *list;
+    struct token *tokens;     /* of `user`s that are */
+    struct principal **users; /* by number */
+    size_t n_tokens;
+};
+
+/* --- principals --- */
+
+/* With the lock held. */
+static struct principal *find(struct auth *a, const char *name)
+{
+    struct principal *p = a->list;
+    while (p && (atomic_load(&p->gone) || strcmp(p->name, name) != 0))
+        p = p->next;
+    return p;
+}
+
+static struct principal *principal_new(const struct auth *a, const struct user *u)
+{
+    struct principal *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->account = account_new(0);
+    p->memory = meter_new(a->limits.memory, "the quota request_memory", 0, ERR_QUOTA);
+    if (!p->account || !p->memory) {
+        account_unref(p->account);
+        meter_unref(p->memory);
+        mem_free(p);
+        return NULL;
+    }
+    memcpy(p->name, u->name, sizeof p->name);
+    return p;
+}
+
+static void principal_free(struct principal *p)
+{
+    sessions_free(p->sessions);
+    handles_free(p->handles);
+    functions_free(p->functions);
+    account_unref(p->account);
+    meter_unref(p->memory);
+    mem_free(p);
+}
+
+static uint32_t count_or(int64_t quota, uint32_t otherwise)
+{
+    return quota ? (uint32_t)quota : otherwise;
+}
+
+static int64_t memory_or(int64_t quota, int64_t otherwise)
+{
+    return quota ? quota : otherwise;
+}
+
+/* With the lock held for writing. */
+static void set_bounds(struct auth *a, struct principal *p)
+{
+    handles_set_max(p->handles, count_or(p->quotas.arrays, a->limits.max_arrays));
+    sessions_set_max(p->sessions, count_or(p->quotas.sessions, a->limits.max_sessions));
+}
+
+/* The same. */
+static void set_user(struct auth *a, struct principal *p, const struct user *u)
+{
+    p->quotas = u->quotas;
+    atomic_store(&p->role, u->role);
+    atomic_store(&p->weight, u->weight);
+    atomic_store(&p->max_requests, u->quotas.requests);
+    atomic_store(&p->max_connections, u->quotas.connections);
+    atomic_store(&p->max_body, u->quotas.body);
+    account_set_limits(p->account, u->quotas.device_memory, u->quotas.host_memory);
+    meter_set_limit(p->memory, memory_or(u->quotas.request_memory, a->limits.request_memory));
+    if (atomic_load(&p->open))
+        set_bounds(a, p);
+}
+
+static enum err_code open_tables(struct auth *a, struct principal *p, struct err *e)
+{
+    struct handles *handles = handles_new(a->limits.max_arrays);
+    struct functions *functions = functions_new(a->limits.max_functions);
+    struct sessions *sessions = NULL;
+    enum err_code r = handles && functions ? ERR_OK : err_oom(e);
+    if (r == ERR_OK)
+        r = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
+    if (r != ERR_OK) {
+        handles_free(handles);
+        functions_free(functions);
+        return r;
+    }
+    pthread_rwlock_wrlock(&a->lock);
+    p->handles = handles;
+    p->functions = functions;
+    p->sessions = sessions;
+    set_bounds(a, p);
+    atomic_store(&p->open, true);
+    pthread_rwlock_unlock(&a->lock);
+    return ERR_OK;
+}
+
+static enum err_code open_principal(struct auth *a, struct principal *p, struct err *e)
+{
+    if (atomic_load(&p->open))
+        return ERR_OK;
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&a->opening);
+    if (atomic_load(&p->gone))
+        r = err_set(e, ERR_NOT_FOUND, "there is no principal '%s' any more", p->name);
+    else if (!atomic_load(&p->open))
+        r = open_tables(a, p, e);
+    pthread_mutex_unlock(&a->opening);
+    return r;
+}
+
+/* Of one that is gone: what it had goes, and nothing can be added any more. */
+static void close_principal(struct auth *a, struct principal *p)
+{
+    pthread_mutex_lock(&a->opening);
+    if (atomic_load(&p->open)) {
+        sessions_close(p->sessions);
+        functions_clear(p->functions);
+    }
+    pthread_mutex_unlock(&a->opening);
+}
+
+/* --- the accounts --- */
+
+/* Principals for those who have none, chained in *ret_made. */
+static bool make_principals(struct auth *a, const struct accounts *accounts,
+                            struct principal **users, struct principal **ret_made)
+{
+    bool ok = true;
+    pthread_rwlock_rdlock(&a->lock);
+    for (size_t i = 0; ok && i < accounts->n_users; i++) {
+        struct principal *p = find(a, accounts->users[i].name);
+        if (!p && (p = principal_new(a, &accounts->users[i]))) {
+            p->next = *ret_made;
+            *ret_made = p;
+        }
+        users[i] = p;
+        ok = p != NULL;
+    }
+    pthread_rwlock_unlock(&a->lock);
+    return ok;
+}
+
+static void free_principals(struct principal *p)
+{
+    for (struct principal *next; p; p = next) {
+        next = p->next;
+        principal_free(p);
+    }
+}
+
+static bool is_among(const struct principal *p, struct principal *const *users, size_t n)
+{
+    while (n && users[n - 1] != p)
+        n--;
+    return n > 0;
+}
+
+enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
+{
+    /* one more than there are, so that none is no failure */
+    struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
+    struct principal *made = NULL;
+    struct token *tokens = mem_calloc(accounts->n_tokens + 1, sizeof *tokens);
+    if (!users || !tokens || !make_principals(a, accounts, users, &made)) {
+        free_principals(made);
+        mem_free(users);
+        mem_free(tokens);
+        return err_oom(e);
+    }
+    if (accounts->n_tokens)
+        memcpy(tokens, accounts->tokens, accounts->n_tokens * sizeof *tokens);
+
+    pthread_rwlock_wrlock(&a->lock);
+    struct principal *before = a->list;
+    for (struct principal *p = before; p; p = p->next)
+        if (p != a->local && !is_among(p, users, accounts->n_users))
+            atomic_store(&p->gone, true);
+    while (made) {
+        struct principal *p = made;
+        made = p->next;
+        p->next = a->list;
+        a->list = p;
+    }
+    for (size_t i = 0; i < accounts->n_users; i++)
+        set_user(a, users[i], &accounts->users[i]);
+    struct token *old_tokens = a->tokens;
+    struct principal **old_users = a->users;
+    a->tokens = tokens;
+    a->users = users;
+    a->n_tokens = accounts->n_tokens;
+    atomic_fetch_add(&a->edition, 1);
+    pthread_rwlock_unlock(&a->lock);
+
+    for (struct principal *p = before; p; p = p->next) /* nobody else changes the list */
+        if (atomic_load(&p->gone))
+            close_principal(a, p);
+    mem_free(old_tokens);
+    mem_free(old_users);
+    return ERR_OK;
+}
+
+static enum err_code make_local(struct auth *a, struct err *e)
+{
+    static const struct user local = {.name = "local", .role = ROLE_OPERATOR, .weight = 1};
+    struct principal *p = principal_new(a, &local);
+    if (!p)
+        return err_oom(e);
+    a->list = a->local = p;
+    set_user(a, p, &local);
+    return open_principal(a, p, e);
+}
+
+enum err_code auth_new(struct engine *engine, const struct session_limits *limits,
+                       const struct accounts *accounts, struct auth **ret, struct err *e)
+{
+    struct auth *a = mem_calloc(1, sizeof *a);
+    if (!a)
+        return err_oom(e);
+    a->engine = engine;
+    a->limits = *limits;
+    pthread_mutex_init(&a->opening, NULL);
+    pthread_rwlock_init(&a->lock, NULL);
+    enum err_code r = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
+    if (r != ERR_OK) {
+        auth_free(a);
+        return r;
+    }
+    *ret = a;
+    return ERR_OK;
+}
+
+static void tell_rest(struct auth *a)
+{
+    char count[24];
+    uint64_t n = atomic_load(&a->refused);
+    snprintf(count, sizeof count, "%llu", (unsigned long long)n);
+    if (n)
+        log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, NULL);
+}
+
+void auth_free(struct auth *a)
+{
+    if (!a)
+        return;
+    free_principals(a->list);
+    tell_rest(a);
+    mem_free(a->tokens);
+    mem_free(a->users);
+    pthread_rwlock_destroy(&a->lock);
+    pthread_mutex_destroy(&a->opening);
+    mem_free(a);
+}
+
+/* --- requests --- */
+
+/* A line at once, then one a minute at most, which says how many there were since. */
+static void note_refused(struct auth *a, const struct request *req)
+{
+    char count[24], address[HTTP_PEER_SIZE];
+    uint64_t told = atomic_load(&a->told_ns), now = clock_ns();
+    atomic_fetch_add(&a->refused, 1);
+    if ((told && now - told < REFUSED_NS) ||
+        !atomic_compare_exchange_strong(&a->told_ns, &told, now))
+        return;
+    snprintf(count, sizeof count, "%llu", (unsigned long long)atomic_exchange(&a->refused, 0));
+    http_peer_name(req, address);
+    log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, "last_from", address,
+              NULL);
+}
+
+/* The token of "Bearer TOKEN"; NULL: it is none. */
+static const char *bearer(const char *value)
+{
+    if (strncasecmp(value, "Bearer ", 7) != 0)
+        return NULL;
+    value += 7;
+    while (*value == ' ')
+        value++;
+    return value;
+}
+
+enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
+{
+    http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\", error=\"invalid_token\"");
+    return err_set(e, ERR_UNAUTHORIZED, "%s", why);
+}
+
+static enum err_code find_bearer(struct auth *a, struct request *req, struct principal **ret,
+                                 struct err *e)
+{
+    const char *value = http_header(req, "Authorization"), *token = value ? bearer(value) : NULL;
+    if (!token) {
+        http_add_header(req, "WWW-Authenticate", "Bearer realm=\"arrayd\"");
+        return err_set(e, ERR_UNAUTHORIZED,
+                       "this daemon has accounts: send the header Authorization: Bearer and a "
+                       "token");
+    }
+    pthread_rwlock_rdlock(&a->lock);
+    size_t i = token_find(a->tokens, a->n_tokens, token, strlen(token));
+    struct principal *p = i < a->n_tokens ? a->users[a->tokens[i].user] : NULL;
+    if (p) {
+        memcpy(req->token, a->tokens[i].hash, sizeof req->token);
+        atomic_store(&req->edition, atomic_load(&a->edition));
+    }
+    pthread_rwlock_unlock(&a->lock);
+    if (!p) {
+        note_refused(a, req);
+        return auth_refuse(req, "nobody has this token", e);
+    }
+    *ret = p;
+    return ERR_OK;
+}
+
+/* Most requests end in the edition that let them in. */
+bool auth_lasts(struct request *req)
+{
+    struct auth *a = req->server->auth;
+    const struct principal *p = req->principal;
+    if (!p || p == a->local || atomic_load(&req->edition) == atomic_load(&a->edition))
+        return true;
+    bool lasts = false;
+    pthread_rwlock_rdlock(&a->lock);
+    for (size_t i = 0; i < a->n_tokens && !lasts; i++)
+        lasts = a->users[a->tokens[i].user] == p &&
+                !memcmp(a->tokens[i].hash, req->token, sizeof req->token);
+    if (lasts)
+        atomic_store(&req->edition, atomic_load(&a->edition));
+    pthread_rwlock_unlock(&a->lock);
+    return lasts;
+}
+
+/* One more of what the quota bounds; 0: there is none. */
+static enum err_code count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
+                           struct err *e)
+{
+    int64_t now = atomic_fetch_add(n, 1) + 1;
+    if (!most || now <= most)
+        return ERR_OK;
+    atomic_fetch_sub(n, 1);
+    return err_set(e, ERR_QUOTA, "%lld %s already, the most allowed (quota %s)", (long long)most,
+                   what, quota);
+}
+
+enum err_code auth_identify(struct request *req, struct err *e)
+{
+    struct auth *a = req->server->auth;
+    struct principal *p = a->local;
+    enum err_code r = p ? ERR_OK : find_bearer(a, req, &p, e);
+    if (r == ERR_OK && (r = open_principal(a, p, e)) == ERR_NOT_FOUND)
+        r = auth_refuse(req, "nobody has this token", e);
+    if (r != ERR_OK)
+        return r;
+    r = count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests", e);
+    if (r == ERR_OK)
+        req->principal = p;
+    return r;
+}
+
+void auth_leave(struct principal *p)
+{
+    atomic_fetch_sub(&p->requests, 1);
+}
+
+enum err_code auth_connect(const struct request *req, struct principal **whose, struct err *e)
+{
+    struct principal *p = req->principal;
+    if (*whose == p)
+        return ERR_OK;
+    auth_disconnect(*whose);
+    *whose = NULL;
+    enum err_code r = count(&p->connections, atomic_load(&p->max_connections),
+                            "connections are open", "connections", e);
+    if (r == ERR_OK)
+        *whose = p;
+    return r;
+}
+
+void auth_disconnect(struct principal *whose)
+{
+    if (whose)
+        atomic_fetch_sub(&whose->connections, 1);
+}
+
+enum err_code auth_role(const struct request *req, struct err *e)
+{
+    if (req->route->access != ACCESS_OPERATOR || !req->principal ||
+        atomic_load(&req->principal->role) == ROLE_OPERATOR)
+        return ERR_OK;
+    return err_set(e, ERR_FORBIDDEN, "this is for operators only, and '%s' is none",
+                   req->principal->name);
+}
+
+int64_t auth_max_body(const struct principal *p)
+{
+    return atomic_load(&p->max_body);
+}
+
+/* --- asked by others --- */
+
+struct principal *auth_find(struct auth *a, const char *name)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    struct principal *p = find(a, name);
+    pthread_rwlock_unlock(&a->lock);
+    return p;
+}
+
+enum err_code auth_open(struct auth *a, const char *name, struct principal **ret, struct err *e)
+{
+    struct principal *p = auth_find(a, name);
+    if (!p)
+        return err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
+    enum err_code r = open_principal(a, p, e);
+    if (r == ERR_OK)
+        *ret = p;
+    return r;
+}
+
+void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
+                 struct quotas *ret_has)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    *ret_may = p->quotas;
+    pthread_rwlock_unlock(&a->lock);
+    ret_may->arrays = count_or(ret_may->arrays, a->limits.max_arrays);
+    ret_may->sessions = count_or(ret_may->sessions, a->limits.max_sessions);
+    ret_may->request_memory = memory_or(ret_may->request_memory, a->limits.request_memory);
+    *ret_has = (struct quotas){.device_memory = account_used(p->account),
+                               .host_memory = account_host_used(p->account),
+                               .request_memory = meter_used(p->memory),
+                               .arrays = handles_count(p->handles),
+                               .sessions = sessions_count(p->sessions) - 1,
+                               .requests = atomic_load(&p->requests),
+                               .connections = atomic_load(&p->connections)};
+}
+
+void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user)
+{
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p; p = p->next)
+        if (atomic_load(&p->open) && !atomic_load(&p->gone))
+            visit(user, p);
+    pthread_rwlock_unlock(&a->lock);
+}
+
+static int64_t sum(struct auth *a, int64_t (*of)(struct principal *p))
+{
+    int64_t n = 0;
+    pthread_rwlock_rdlock(&a->lock);
+    for (struct principal *p = a->list; p; p = p->next)
+        if (atomic_load(&p->open))
+            n += of(p);
+    pthread_rwlock_unlock(&a->lock);
+    return n;
+}
+
+static int64_t sessions_of(struct principal *p)
+{
+    return sessions_count(p->sessions);
+}
+
+static int64_t arrays_of(struct principal *p)
+{
+    return handles_count(p->handles);
+}
+
+int64_t auth_sessions(struct auth *a)
+{
+    return sum(a, sessions_of);
+}
+
+int64_t auth_arrays(struct auth *a)
+{
+    return sum(a, arrays_of);
+}

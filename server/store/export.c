@@ -1,0 +1,572 @@
+/* A list of offers, few enough to be walked. A state says who may act:
+ *
+ *     NEW → ASKED (the engine has it, or gets it when others' work is sent) → TOLD (it answered) →
+ * OPEN (a token) → HELD (a connection)
+ *
+ * and any but ASKED → ENDING → OVER, which exactly one party brings about: in ENDING it gives pin
+ * and lease back without the lock. What is to end while it is ASKED is unwanted: the sweep ends it
+ * when the engine has answered, since who answers must not be held up.
+ *
+ * References: the list's until it is over, the request's, the connection's; and the engine's, until
+ * it has answered. */
+#include "server/store/export.h"
+
+#include <nettle/memops.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "server/store/auth.h"
+#include "server/store/lease_use.h"
+#include "server/store/share.h"
+
+#define TICK_S  1.0  /* how often it is looked whether a principal is still there */
+#define STUCK_S 30.0 /* at the end, for the engine's answers */
+
+enum offer_state { NEW, ASKED, TOLD, OPEN, HELD, ENDING, OVER };
+
+struct offer {
+    struct exporting asked; /* first */
+    struct exports *table;
+    struct lease_settling settling;
+    struct offer *prev, *next;
+    uint32_t refs;
+    enum offer_state state;
+    bool unwanted;
+    char token[ID_SIZE], lease[ID_SIZE];
+    char shared[ID_SIZE]; /* another's array: its id */
+    bool write;
+    uint64_t buffer;
+    uid_t uid;
+    const struct principal *who;
+    uint64_t until_ns;
+    void (*wake)(void *user);
+    void *user;
+};
+
+struct exports {
+    struct exports_config config;
+    pthread_mutex_t lock;
+    pthread_cond_t fewer; /* or one has come further */
+    struct offer *first;
+    _Atomic bool stopped;
+    bool deaf; /* whom `changed` tells has gone */
+    uint64_t opened, ended[OFFER_ENDS];
+};
+
+struct exports *exports_new(const struct exports_config *config)
+{
+    struct exports *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->config = *config;
+    pthread_mutex_init(&t->lock, NULL); /* cannot fail here */
+    clock_cond_init(&t->fewer);
+    return t;
+}
+
+void exports_free(struct exports *t)
+{
+    if (!t || t->first) /* what the engine has not answered is left to it */
+        return;
+    pthread_cond_destroy(&t->fewer);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+static void tell(struct exports *t)
+{
+    pthread_mutex_lock(&t->lock);
+    if (!t->deaf)
+        t->config.changed(t->config.user);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- with the lock held --- */
+
+static void unref(struct offer *o)
+{
+    if (--o->refs == 0)
+        mem_free(o);
+}
+
+static void insert(struct exports *t, struct offer *o)
+{
+    o->next = t->first;
+    if (t->first)
+        t->first->prev = o;
+    t->first = o;
+}
+
+static void take_out(struct offer *o)
+{
+    if (o->prev)
+        o->prev->next = o->next;
+    else
+        o->table->first = o->next;
+    if (o->next)
+        o->next->prev = o->prev;
+    o->prev = o->next = NULL;
+}
+
+static size_t count(const struct exports *t, const struct principal *who)
+{
+    size_t n = 0;
+    for (const struct offer *o = t->first; o; o = o->next)
+        n += o->who == who;
+    return n;
+}
+
+static bool orphaned(const struct offer *o)
+{
+    return o->who && atomic_load(&o->who->gone);
+}
+
+/* --- ends --- */
+
+static void close_descriptor(struct offer *o)
+{
+    if (o->asked.exported.fd >= 0)
+        close(o->asked.exported.fd);
+    o->asked.exported.fd = -1;
+}
+
+static const char *const end_names[] = {[OFFER_RELEASED] = "released",
+                                        [OFFER_LOST] = "lost",
+                                        [OFFER_EXPIRED] = "expired",
+                                        [OFFER_REVOKED] = "revoked"};
+
+static enum err_code leave(struct exports *t, struct array *a, struct err *e)
+{
+    struct engine_stream *s = NULL;
+    enum err_code r = engine_stream_new(t->config.engine, array_device(a), &s, e);
+    if (r != ERR_OK)
+        return r;
+    r = engine_export_forget(s, a, e);
+    engine_stream_unref(s);
+    return r;
+}
+
+void exports_forget(struct exports *t, struct array *a)
+{
+    struct err e = ERR_INIT;
+    array_let_see_no_more(a);
+    if (array_outstays_exports(a) && leave(t, a, &e) != ERR_OK)
+        log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
+                  "reason", e.message, NULL);
+}
+
+/* An export of it is over, and it lives on. */
+static void tidy_up(struct exports *t, struct array *a, bool revoked)
+{
+    struct err e = ERR_INIT;
+    if (revoked || array_outstays_exports(a))
+        exports_forget(t, a);
+    else if (array_crowds_exports(a) && leave(t, a, &e) != ERR_OK)
+        log_event(LOG_DEBUG, "a small array stays in memory for exports", "reason", e.message,
+                  NULL);
+}
+
+static void finish(struct offer *o, enum offer_end how)
+{
+    struct exports *t = o->table;
+    bool there = o->asked.export;
+    engine_export_end(o->asked.export);
+    close_descriptor(o);
+    if (there && !atomic_load(&t->stopped) &&
+        (atomic_load(&o->asked.array->refs) > 1 || array_buffer_shared(o->asked.array)))
+        tidy_up(t, o->asked.array, how == OFFER_REVOKED);
+    array_unref(o->asked.array);
+    lease_unpin(t->config.leases, o->buffer, o->lease);
+    if (there)
+        log_event(LOG_DEBUG, "an export has ended", "how", end_names[how], "mode",
+                  o->write ? "write" : "read", "principal", o->who ? o->who->name : "", NULL);
+    pthread_mutex_lock(&t->lock);
+    o->state = OVER;
+    take_out(o);
+    if (there)
+        t->ended[how]++;
+    unref(o);
+    pthread_cond_broadcast(&t->fewer);
+    pthread_mutex_unlock(&t->lock);
+    tell(t);
+}
+
+void offer_end(struct offer *o, enum offer_end how)
+{
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    bool mine = o->state != ASKED && o->state < ENDING;
+    if (mine)
+        o->state = ENDING;
+    else if (o->state == ASKED)
+        o->unwanted = true;
+    while (!mine && o->state == ENDING) /* somebody else's, soon done */
+        pthread_cond_wait(&t->fewer, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    if (mine)
+        finish(o, how);
+}
+
+/* Ends all that `which` picks; how many it would have to come back for. */
+static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, const void *arg),
+                        const void *arg, enum offer_end how)
+{
+    for (;;) {
+        size_t later = 0;
+        struct offer *o;
+        pthread_mutex_lock(&t->lock);
+        for (o = t->first; o; o = o->next) {
+            if (!which(o, arg))
+                continue;
+            if (o->state != ASKED && o->state != ENDING)
+                break;
+            later++;
+            if (o->state == ASKED)
+                o->unwanted = true;
+        }
+        if (o)
+            o->refs++;
+        pthread_mutex_unlock(&t->lock);
+        if (!o)
+            return later;
+        offer_end(o, how);
+        pthread_mutex_lock(&t->lock);
+        unref(o);
+        pthread_mutex_unlock(&t->lock);
+    }
+}
+
+/* --- for requests --- */
+
+enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
+                        const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
+                        struct err *e)
+{
+    struct offer *o = mem_calloc(1, sizeof *o);
+    if (!o)
+        return err_oom(e);
+    enum err_code r = ERR_OK;
+    o->table = t;
+    o->write = write;
+    o->uid = uid;
+    o->buffer = array_buffer_id(a);
+    o->who = claim->who;
+    if (shared)
+        memcpy(o->shared, shared, ID_SIZE);
+    o->asked.exported.fd = -1;
+    o->asked.array = array_ref(a);
+    o->asked.write = write;
+    o->asked.sealed = sealed;
+    o->refs = 2;
+    pthread_mutex_lock(&t->lock);
+    if (t->stopped)
+        r = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+    else if (count(t, claim->who) >= t->config.max)
+        r = err_set(e, ERR_QUOTA, "there are %u exports already, the most allowed (max_exports)",
+                    t->config.max);
+    else if ((r = lease_pin(claim, a, write, o->lease, e)) == ERR_OK)
+        insert(t, o);
+    pthread_mutex_unlock(&t->lock);
+    if (r != ERR_OK) {
+        array_unref(a);
+        mem_free(o);
+        return r;
+    }
+    *ret = o;
+    return ERR_OK;
+}
+
+static void answered(struct exporting *x)
+{
+    struct offer *o = (struct offer *)x;
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    o->state = TOLD;
+    bool unwanted = o->unwanted;
+    if (o->wake)
+        o->wake(o->user);
+    unref(o);
+    pthread_cond_broadcast(&t->fewer);
+    pthread_mutex_unlock(&t->lock);
+    if (unwanted)
+        tell(t);
+}
+
+/* Nobody sends anything more to the memory. */
+static void settled(struct lease_settling *s)
+{
+    struct offer *o = (struct offer *)((char *)s - offsetof(struct offer, settling));
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    bool unwanted = o->unwanted;
+    pthread_mutex_unlock(&t->lock);
+    if (unwanted) {
+        o->asked.code = err_set(&o->asked.err, ERR_CONFLICT, "nobody waits for the export");
+        answered(&o->asked);
+        return;
+    }
+    struct engine_stream *own = NULL; /* only what uses the memory is waited for */
+    o->asked.code =
+        engine_stream_new(t->config.engine, array_device(o->asked.array), &own, &o->asked.err);
+    if (own)
+        engine_export(own, &o->asked);
+    else
+        answered(&o->asked);
+    engine_stream_unref(own);
+}
+
+void offer_ask(struct offer *o, void (*wake)(void *user), void *user)
+{
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    bool ask = o->state == NEW;
+    if (ask) {
+        o->state = ASKED;
+        o->refs++;
+        o->wake = wake;
+        o->user = user;
+        o->settling.done = settled;
+        o->asked.done = answered;
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (ask)
+        lease_uses_settle(t->config.uses, &o->settling);
+    else
+        wake(user); /* ended meanwhile */
+}
+
+enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e)
+{
+    struct exports *t = o->table;
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&t->lock);
+    if (o->asked.code != ERR_OK) {
+        *e = o->asked.err;
+        r = o->asked.code;
+    } else if (o->state != TOLD || o->unwanted) {
+        r = err_set(e, ERR_CONFLICT, "the export was ended while it was being made");
+    } else {
+        o->state = OPEN;
+        o->until_ns = clock_ns() + (uint64_t)(t->config.timeout * 1e9);
+        id_make('x', o->token);
+        t->opened++;
+        *ret = (struct offered){o->token, o->lease, o->asked.exported};
+        ret->memory.fd = -1;
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (r == ERR_OK)
+        tell(t);
+    return r;
+}
+
+void offer_close(struct offer *o)
+{
+    if (!o)
+        return;
+    struct exports *t = o->table;
+    pthread_mutex_lock(&t->lock);
+    o->wake = NULL;
+    bool ends = o->state < OPEN;
+    pthread_mutex_unlock(&t->lock);
+    if (ends)
+        offer_end(o, OFFER_LOST);
+    pthread_mutex_lock(&t->lock);
+    unref(o);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static bool has_lease(const struct offer *o, const void *lease)
+{
+    return !strcmp(o->lease, lease);
+}
+
+void exports_end(struct exports *t, const char *lease)
+{
+    end_those(t, has_lease, lease, OFFER_RELEASED);
+}
+
+struct revocation {
+    uint64_t buffer;
+    const struct principal *who;
+    bool reading;
+};
+
+static bool is_revoked(const struct offer *o, const void *arg)
+{
+    const struct revocation *v = arg;
+    return o->buffer == v->buffer && o->who == v->who && (o->write || v->reading);
+}
+
+void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
+                    bool reading)
+{
+    struct revocation v = {array_buffer_id(a), who, reading};
+    end_those(t, is_revoked, &v, OFFER_REVOKED);
+}
+
+/* --- for the socket --- */
+
+struct offer *exports_take(struct exports *t, const char *token, uid_t uid, struct exported *ret)
+{
+    struct offer *found = NULL;
+    uint64_t now = clock_ns();
+    if (!id_is('x', token))
+        return NULL;
+    pthread_mutex_lock(&t->lock);
+    for (struct offer *o = t->first; o; o = o->next)
+        if (o->state == OPEN && o->uid == uid && o->until_ns > now && !orphaned(o) &&
+            memeql_sec(o->token, token, ID_SIZE))
+            found = o;
+    if (found) {
+        memset(found->token, 0, sizeof found->token);
+        found->state = HELD;
+        found->refs++;
+        *ret = found->asked.exported; /* with the descriptor: whoever ends the offer closes none */
+        found->asked.exported.fd = -1;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return found;
+}
+
+bool offer_writes(const struct offer *o)
+{
+    return o->write;
+}
+
+bool offer_is_over(struct offer *o)
+{
+    pthread_mutex_lock(&o->table->lock);
+    bool over = o->state == OVER;
+    pthread_mutex_unlock(&o->table->lock);
+    return over;
+}
+
+static bool is_expired(const struct offer *o, const void *now)
+{
+    return o->state == OPEN && o->until_ns <= *(const uint64_t *)now;
+}
+
+static bool is_orphaned(const struct offer *o, const void *arg)
+{
+    (void)arg;
+    return orphaned(o);
+}
+
+/* Its owner's session may expire. */
+static bool is_unshared(const struct offer *o, const void *arg)
+{
+    (void)arg;
+    return o->shared[0] && !share_lasts(o->table->config.shares, o->shared, o->who);
+}
+
+static bool is_unwanted(const struct offer *o, const void *arg)
+{
+    (void)arg;
+    return o->unwanted && o->state == TOLD;
+}
+
+double exports_sweep(struct exports *t)
+{
+    uint64_t now = clock_ns();
+    end_those(t, is_expired, &now, OFFER_EXPIRED);
+    end_those(t, is_orphaned, NULL, OFFER_REVOKED);
+    end_those(t, is_unshared, NULL, OFFER_REVOKED);
+    end_those(t, is_unwanted, NULL, OFFER_LOST);
+    pthread_mutex_lock(&t->lock);
+    double next = t->first ? TICK_S : -1;
+    for (const struct offer *o = t->first; o; o = o->next)
+        if (o->state == OPEN) {
+            double left = o->until_ns > now ? (double)(o->until_ns - now) * 1e-9 : 0;
+            next = left < next ? left : next;
+        }
+    pthread_mutex_unlock(&t->lock);
+    return next;
+}
+
+/* --- for main --- */
+
+static bool needs_no_time(const struct offer *o, const void *arg)
+{
+    (void)arg;
+    return !(o->state == HELD && o->write);
+}
+
+static bool is_any(const struct offer *o, const void *arg)
+{
+    (void)o, (void)arg;
+    return true;
+}
+
+size_t exports_stop(struct exports *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->stopped = true;
+    pthread_mutex_unlock(&t->lock);
+    end_those(t, needs_no_time, NULL, OFFER_REVOKED);
+    pthread_mutex_lock(&t->lock);
+    size_t n = 0;
+    for (const struct offer *o = t->first; o; o = o->next)
+        n++;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+void exports_stop_all(struct exports *t)
+{
+    uint64_t until = clock_ns() + (uint64_t)(STUCK_S * 1e9);
+    while (end_those(t, is_any, NULL, OFFER_REVOKED) > 0 && clock_ns() < until) {
+        struct timespec soon = clock_after(1);
+        pthread_mutex_lock(&t->lock);
+        if (t->first)
+            pthread_cond_timedwait(&t->fewer, &t->lock, &soon);
+        pthread_mutex_unlock(&t->lock);
+    }
+    pthread_mutex_lock(&t->lock);
+    t->deaf = true; /* what the engine has not answered by now it may answer later */
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* --- figures --- */
+
+size_t exports_count(struct exports *t, const struct principal *who)
+{
+    if (!t)
+        return 0;
+    pthread_mutex_lock(&t->lock);
+    size_t n = count(t, who);
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+void exports_metrics(struct exports *t, struct strb *out)
+{
+    if (!t)
+        return;
+    struct export_figures f;
+    engine_export_figures(t->config.engine, &f);
+    pthread_mutex_lock(&t->lock);
+    strb_addf(out,
+              "# HELP arrayd_exports Arrays' memories that clients have exported.\n"
+              "# TYPE arrayd_exports gauge\n"
+              "arrayd_exports %lld\n"
+              "# HELP arrayd_exports_bytes How much memory that is, each counted once.\n"
+              "# TYPE arrayd_exports_bytes gauge\n"
+              "arrayd_exports_bytes %lld\n"
+              "# HELP arrayd_exports_total Exports that were granted.\n"
+              "# TYPE arrayd_exports_total counter\n"
+              "arrayd_exports_total %llu\n"
+              "# HELP arrayd_exports_ended_total Those that are over, by how they ended.\n"
+              "# TYPE arrayd_exports_ended_total counter\n",
+              (long long)(f.readers + f.writers), (long long)f.bytes,
+              (unsigned long long)t->opened);
+    for (int i = 0; i < OFFER_ENDS; i++)
+        strb_addf(out, "arrayd_exports_ended_total{how=\"%s\"} %llu\n", end_names[i],
+                  (unsigned long long)t->ended[i]);
+    pthread_mutex_unlock(&t->lock);
+}

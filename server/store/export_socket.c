@@ -1,0 +1,498 @@
+/* One thread with poll: connections are few, each sends one short line and then nothing.
+ *
+ *     SILENT (no token yet, for a bounded time) → HELD (an export) → LINGERING → closed
+ *
+ * A client that ends its sending side has finished with the memory, on its device too: the export
+ * is over before our side ends. One whose socket has gone altogether may have been killed; its
+ * kernels may then still run while the system takes its files away one by one. So where a GPU's
+ * memory was exported for writing the export lingers until that process has ended, for a bounded
+ * time.
+ *
+ * Nobody is trusted to read or to send: nothing here blocks, the few bytes of an answer fit
+ * into any socket buffer, and what comes after the token ends the connection. Past the bound a
+ * connection without a token gives way to a new one, the oldest first. */
+#include "server/store/export_socket.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/log.h"
+#include "compute/base/mem.h"
+#include "protocol/json/json_writer.h"
+#include "protocol/wire/problem.h"
+#include "server/http/unix_socket.h"
+#include "server/store/export.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+#define LINGER_S       5.0
+#define ACCEPT_PAUSE_S 0.1 /* without descriptors */
+#define LINE_MAX_BYTES 64
+
+enum conn_state { SILENT, HELD, LINGERING };
+
+struct conn {
+    int fd;
+    enum conn_state state;
+    double until; /* SILENT, LINGERING: monotonic seconds */
+    char line[LINE_MAX_BYTES];
+    size_t n;
+    struct offer *offer;
+    bool cuda_writer; /* has a GPU's memory for writing */
+    int process;      /* his, a pidfd; -1 */
+    bool told;        /* that it is to finish */
+};
+
+struct listening {
+    int fd;
+    char *beside, *path, *absolute;
+};
+
+struct export_socket {
+    struct export_socket_config config;
+    struct exports *exports;
+    struct listening *listeners;
+    size_t n_listeners;
+    int wake; /* eventfd */
+    pthread_t thread;
+    bool started;
+    _Atomic bool draining, stopping;
+    /* the thread's own */
+    struct conn *conns;
+    struct pollfd *polled;
+    size_t n_conns, cap_conns;
+    double accept_after;
+    bool starved; /* the last accept failed, which has been said */
+};
+
+static double now_s(void)
+{
+    return (double)clock_ns() * 1e-9;
+}
+
+/* --- the start --- */
+
+static enum err_code add_listener(struct export_socket *s, const char *beside, struct err *e)
+{
+    struct listening *l = &s->listeners[s->n_listeners];
+    size_t n = strlen(beside) + sizeof ".fd";
+    char absolute[PATH_MAX];
+    *l = (struct listening){.fd = -1, .beside = mem_strdup(beside), .path = mem_alloc(n)};
+    s->n_listeners++;
+    if (!l->beside || !l->path)
+        return err_oom(e);
+    snprintf(l->path, n, "%s.fd", beside);
+    enum err_code r = unix_listen(l->path, s->config.mode, &l->fd, e);
+    if (r != ERR_OK)
+        return r;
+    if (!realpath(l->path, absolute))
+        return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", l->path, strerror(errno));
+    return (l->absolute = mem_strdup(absolute)) ? ERR_OK : err_oom(e);
+}
+
+static void unlink_all(struct export_socket *s)
+{
+    for (size_t i = 0; i < s->n_listeners; i++)
+        if (s->listeners[i].fd >= 0)
+            unlink(s->listeners[i].path);
+}
+
+/* Nobody need be known to connect here: the descriptors are for those who speak HTTP, too. */
+static size_t at_most(size_t wanted)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY)
+        return wanted;
+    size_t fourth = (size_t)r.rlim_cur / 4;
+    return wanted < fourth ? wanted : fourth;
+}
+
+enum err_code export_socket_open(const struct export_socket_config *config,
+                                 struct export_socket **ret, struct err *e)
+{
+    struct export_socket *s = mem_calloc(1, sizeof *s);
+    enum err_code r = s ? ERR_OK : err_oom(e);
+    *ret = NULL;
+    if (r != ERR_OK)
+        return r;
+    s->config = *config;
+    s->config.max_connections = at_most(config->max_connections);
+    s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    s->listeners = mem_calloc(config->n_listen, sizeof *s->listeners);
+    if (s->wake < 0)
+        r = err_set(e, ERR_INTERNAL, "eventfd: %s", strerror(errno));
+    else if (!s->listeners)
+        r = err_oom(e);
+    for (size_t i = 0; i < config->n_listen && r == ERR_OK; i++)
+        if (!strncmp(config->listen[i], "unix:", 5))
+            r = add_listener(s, config->listen[i] + 5, e);
+    if (r == ERR_OK && s->n_listeners > 0) {
+        *ret = s;
+        return ERR_OK;
+    }
+    unlink_all(s);
+    export_socket_free(s);
+    return r;
+}
+
+const char *export_socket_path(const struct export_socket *s, const char *beside)
+{
+    for (size_t i = 0; i < s->n_listeners; i++)
+        if (!strcmp(s->listeners[i].beside, beside))
+            return s->listeners[i].absolute;
+    return NULL;
+}
+
+void export_socket_wake(void *user)
+{
+    struct export_socket *s = user;
+    uint64_t one = 1;
+    while (write(s->wake, &one, sizeof one) < 0 && errno == EINTR)
+        ; /* full: it is awake */
+}
+
+/* --- connections --- */
+
+/* The message is short and the first on its socket: what does not take it has no reader. */
+static bool send_line(int fd, struct strb *line, int descriptor)
+{
+    strb_addc(line, '\n');
+    if (line->failed)
+        return false;
+    struct iovec iov = {line->data, line->len};
+    union {
+        struct cmsghdr header; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control;
+    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
+    if (descriptor >= 0) {
+        memset(&control, 0, sizeof control);
+        m.msg_control = &control;
+        m.msg_controllen = sizeof control.bytes;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(c), &descriptor, sizeof descriptor);
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)line->len;
+}
+
+static void send_problem(int fd, enum err_code code, const char *why)
+{
+    _cleanup_strb_ struct strb line = {0};
+    struct err e = ERR_INIT;
+    err_set(&e, code, "%s", why);
+    problem_write(&e, &line);
+    (void)send_line(fd, &line, -1);
+}
+
+static int process_of(int fd)
+{
+    int process = -1;
+    socklen_t n = sizeof process;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &n) == 0)
+        return process;
+    struct ucred peer;
+    n = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0 || peer.pid <= 0)
+        return -1;
+    return (int)syscall(SYS_pidfd_open, peer.pid, 0);
+}
+
+static void close_conn(struct export_socket *s, struct conn *c)
+{
+    if (c->process >= 0)
+        close(c->process);
+    offer_close(c->offer);
+    if (c->fd >= 0) /* last: who hears the end finds nothing left */
+        close(c->fd);
+    *c = s->conns[--s->n_conns];
+}
+
+/* Its token opens an export, or the connection ends. */
+static void present(struct export_socket *s, struct conn *c)
+{
+    struct exported memory;
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0)
+        c->offer = exports_take(s->exports, c->line, peer.uid, &memory);
+    if (!c->offer) {
+        send_problem(c->fd, ERR_NOT_FOUND, "there is no export with this token");
+        close_conn(s, c);
+        return;
+    }
+    _cleanup_strb_ struct strb line = {0};
+    struct json_writer w = JSON_WRITER(&line);
+    json_open_object(&w);
+    json_put_member_string(&w, "kind", memory.cuda ? "cuda" : "memfd");
+    json_put_member_i64(&w, "size", memory.size);
+    json_close_object(&w);
+    c->cuda_writer = memory.cuda && offer_writes(c->offer);
+    if (c->cuda_writer)
+        c->process = process_of(c->fd);
+    bool sent = send_line(c->fd, &line, memory.fd);
+    close(memory.fd);
+    c->state = HELD;
+    if (!sent) {
+        offer_end(c->offer, OFFER_LOST);
+        close_conn(s, c);
+    }
+}
+
+/* What has come of the token's line. */
+static void listen_to(struct export_socket *s, struct conn *c)
+{
+    ssize_t got = recv(c->fd, c->line + c->n, sizeof c->line - c->n, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0) {
+        close_conn(s, c);
+        return;
+    }
+    c->n += (size_t)got;
+    char *end = memchr(c->line, '\n', c->n);
+    if (end && end + 1 == c->line + c->n && !memchr(c->line, '\0', c->n)) {
+        *end = '\0';
+        present(s, c);
+    } else if (end || c->n == sizeof c->line) {
+        send_problem(c->fd, ERR_BAD_REQUEST,
+                     "one line with an export's token is expected, no more");
+        close_conn(s, c);
+    }
+}
+
+/* Whether both ends of the connection are closed. */
+static bool is_gone(int fd)
+{
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
+}
+
+static void hear_holder(struct export_socket *s, struct conn *c)
+{
+    char byte;
+    ssize_t got = recv(c->fd, &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got == 0 && !is_gone(c->fd)) {
+        offer_end(c->offer, OFFER_RELEASED);
+        close_conn(s, c);
+    } else if (c->cuda_writer) {
+        c->state = LINGERING;
+        c->until = now_s() + LINGER_S;
+        close(c->fd);
+        c->fd = -1;
+    } else {
+        offer_end(c->offer, OFFER_LOST);
+        close_conn(s, c);
+    }
+}
+
+static void take_conn(struct export_socket *s, int fd)
+{
+    size_t oldest = SIZE_MAX;
+    if (s->n_conns >= s->config.max_connections) {
+        for (size_t i = 0; i < s->n_conns; i++)
+            if (s->conns[i].state == SILENT &&
+                (oldest == SIZE_MAX || s->conns[i].until < s->conns[oldest].until))
+                oldest = i;
+        if (oldest != SIZE_MAX)
+            close_conn(s, &s->conns[oldest]);
+    }
+    if (s->n_conns == s->cap_conns && s->n_conns < s->config.max_connections) {
+        size_t cap = s->cap_conns ? 2 * s->cap_conns : 16;
+        struct conn *conns = mem_reallocarray(s->conns, cap, sizeof *conns);
+        s->conns = conns ? conns : s->conns;
+        struct pollfd *polled =
+            conns ? mem_reallocarray(s->polled, cap + s->n_listeners + 1, sizeof *polled) : NULL;
+        s->polled = polled ? polled : s->polled;
+        s->cap_conns = polled ? cap : s->cap_conns;
+    }
+    if (s->n_conns >= s->config.max_connections || s->n_conns == s->cap_conns) {
+        send_problem(fd, ERR_OVERLOADED, "there are as many connections already as may be");
+        close(fd);
+        return;
+    }
+    struct conn *c = &s->conns[s->n_conns++];
+    *c = (struct conn){.fd = fd, .until = now_s() + s->config.timeout, .process = -1};
+    listen_to(s, c); /* mostly the token is here */
+}
+
+static void accept_all(struct export_socket *s, int listener)
+{
+    for (int i = 0; i < 64; i++) { /* then the others have their turn */
+        int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            s->starved = false;
+            take_conn(s, fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            if (!s->starved)
+                log_event(LOG_WARN, "no connection can be taken on an export socket", "reason",
+                          strerror(errno), NULL);
+            s->starved = true;
+            s->accept_after = now_s() + ACCEPT_PAUSE_S;
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+/* --- the thread --- */
+
+/* What is to happen to a connection without its doing; false: it has been closed. */
+static bool look_at(struct export_socket *s, struct conn *c, double now)
+{
+    if (c->state == SILENT && c->until <= now) {
+        close_conn(s, c);
+        return false;
+    }
+    if (c->state == LINGERING && c->until <= now)
+        offer_end(c->offer, OFFER_LOST);
+    if (c->state != SILENT && offer_is_over(c->offer)) {
+        close_conn(s, c);
+        return false;
+    }
+    if (c->state == HELD && !c->told && atomic_load(&s->draining)) {
+        c->told = true;
+        send_problem(c->fd, ERR_DRAINING, "the daemon is shutting down; end the export");
+    }
+    return true;
+}
+
+/* Milliseconds until somebody's time is over; -1: nobody's will be. */
+static int patience(const struct export_socket *s, double sweep, double now)
+{
+    double least = sweep < 0 ? 3600 : sweep;
+    for (size_t i = 0; i < s->n_conns; i++)
+        if (s->conns[i].state != HELD && s->conns[i].until - now < least)
+            least = s->conns[i].until - now;
+    if (s->accept_after > now && s->accept_after - now < least)
+        least = s->accept_after - now;
+    return least > 0 ? (int)(least * 1e3) + 1 : 0;
+}
+
+static void serve_ready(struct export_socket *s, size_t n_polled)
+{
+    const struct pollfd *of_conns = s->polled + 1 + s->n_listeners;
+    for (size_t i = n_polled; i-- > 0;) { /* who closes is replaced by the last */
+        struct conn *c = &s->conns[i];
+        if (!of_conns[i].revents)
+            continue;
+        if (c->state == SILENT) {
+            listen_to(s, c);
+        } else if (c->state == HELD) {
+            hear_holder(s, c);
+        } else {
+            offer_end(c->offer, OFFER_LOST);
+            close_conn(s, c);
+        }
+    }
+    for (size_t i = 0; i < s->n_listeners; i++)
+        if (s->polled[1 + i].revents)
+            accept_all(s, s->listeners[i].fd);
+}
+
+static void *serve(void *arg)
+{
+    struct export_socket *s = arg;
+    uint64_t woken;
+    while (!atomic_load(&s->stopping)) {
+        double sweep = exports_sweep(s->exports), now = now_s();
+        for (size_t i = s->n_conns; i-- > 0;)
+            look_at(s, &s->conns[i], now);
+        s->polled[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+        for (size_t i = 0; i < s->n_listeners; i++)
+            s->polled[1 + i] = (struct pollfd){
+                .fd = s->accept_after > now ? -1 : s->listeners[i].fd, .events = POLLIN};
+        for (size_t i = 0; i < s->n_conns; i++) {
+            const struct conn *c = &s->conns[i];
+            s->polled[1 + s->n_listeners + i] =
+                (struct pollfd){.fd = c->state == LINGERING ? c->process : c->fd, .events = POLLIN};
+        }
+        size_t n = s->n_conns;
+        if (poll(s->polled, 1 + s->n_listeners + n, patience(s, sweep, now)) <= 0)
+            continue;
+        if (s->polled[0].revents)
+            (void)!read(s->wake, &woken, sizeof woken);
+        serve_ready(s, n);
+    }
+    while (s->n_conns)
+        close_conn(s, &s->conns[0]);
+    return NULL;
+}
+
+enum err_code export_socket_start(struct export_socket *s, struct exports *exports, struct err *e)
+{
+    s->exports = exports;
+    s->polled = mem_calloc(1 + s->n_listeners, sizeof *s->polled);
+    if (!s->polled)
+        return err_oom(e);
+    if (pthread_create(&s->thread, NULL, serve, s) != 0)
+        return err_set(e, ERR_INTERNAL, "cannot start a thread for exports");
+    s->started = true;
+    return ERR_OK;
+}
+
+/* --- the end --- */
+
+void export_socket_drain(struct export_socket *s)
+{
+    exports_stop(s->exports);
+    atomic_store(&s->draining, true);
+    export_socket_wake(s);
+}
+
+void export_socket_stop(struct export_socket *s, uint64_t until_ns, const _Atomic bool *hurry)
+{
+    unlink_all(s);
+    if (!s->started)
+        return;
+    while (exports_stop(s->exports) > 0 && clock_ns() < until_ns && !atomic_load(hurry))
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    exports_stop_all(s->exports);
+    atomic_store(&s->stopping, true);
+    export_socket_wake(s);
+    pthread_join(s->thread, NULL);
+    s->started = false;
+}
+
+void export_socket_free(struct export_socket *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->n_listeners; i++) {
+        struct listening *l = &s->listeners[i];
+        if (l->fd >= 0)
+            close(l->fd);
+        mem_free(l->beside);
+        mem_free(l->path);
+        mem_free(l->absolute);
+    }
+    mem_free(s->listeners);
+    mem_free(s->conns);
+    mem_free(s->polled);
+    if (s->wake >= 0)
+        close(s->wake);
+    mem_free(s);
+}

@@ -1,0 +1,541 @@
+/* Handles. Two hash tables a principal, ids and (session, name), and in each session the handles in
+ * the order they were made.
+ *
+ * A name is a node of its own that points at its entry: replacing an array under a name is then one
+ * store that cannot fail, and renaming adds the new node before it drops the old one, so a failed
+ * request leaves everything as it was. Order is a vector sorted by sequence number, with holes
+ * where handles went (compacted when more than half are holes): pages begin by binary search, and a
+ * page's cursor stays good when its handle is gone.
+ *
+ * Arrays are released after the lock is: dropping the last reference may free device memory. */
+#include "server/store/handles.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "server/store/handles_int.h"
+
+/* --- tables; all of these are called with the lock held --- */
+
+struct entry *handles_find(struct handles *t, const char *id)
+{
+    struct entry *x;
+    HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, x);
+    return x;
+}
+
+static struct name_key make_key(const struct handle_space *s, const char *name)
+{
+    struct name_key key;
+    memset(&key, 0, sizeof key);
+    key.space = s->number;
+    strncpy(key.name, name, NAME_SIZE);
+    return key;
+}
+
+static struct name_node *find_name(struct handle_space *s, const char *name)
+{
+    struct name_key key = make_key(s, name);
+    struct name_node *x;
+    HASH_FIND(hh, s->table->by_name, &key, sizeof key, x);
+    return x;
+}
+
+static struct entry *find(struct handle_space *s, const char *ref)
+{
+    if (id_is('a', ref))
+        return handles_find(s->table, ref);
+    if (name_check(ref, NULL) != ERR_OK)
+        return NULL;
+    struct name_node *x = find_name(s, ref);
+    return x ? x->entry : NULL;
+}
+
+static enum err_code find_or_fail(struct handle_space *s, const char *ref, struct entry **ret,
+                                  struct err *e)
+{
+    *ret = find(s, ref);
+    return *ret ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", ref);
+}
+
+/* Marked itself, or a view of what is: the mark would protect nothing if a view could undo it. */
+static bool is_protected(const struct entry *x)
+{
+    if (x->read_only || !x->view_of[0])
+        return x->read_only;
+    const struct entry *parent = handles_find(x->space->table, x->view_of);
+    const struct entry *base = handles_find(x->space->table, x->base);
+    return (parent && parent->read_only) || (base && base->read_only);
+}
+
+static void snapshot(const struct entry *x, struct handle *ret)
+{
+    *ret = (struct handle){.read_only = is_protected(x),
+                           .created_us = x->created_us,
+                           .restored_us = x->restored_us,
+                           .seq = x->seq,
+                           .array = array_ref(x->array)};
+    memcpy(ret->id, x->id, ID_SIZE);
+    if (x->name)
+        memcpy(ret->name, x->name->key.name, NAME_SIZE);
+    memcpy(ret->session, x->space->session, ID_SIZE);
+    if (x->view_of[0] && handles_find(x->space->table, x->view_of))
+        memcpy(ret->view_of, x->view_of, ID_SIZE);
+}
+
+/* The first item numbered above `seq`. */
+static size_t order_after(const struct handle_space *s, uint64_t seq)
+{
+    size_t lo = 0, hi = s->n_order;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (s->order[mid].seq <= seq)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool order_reserve(struct handle_space *s)
+{
+    if (s->n_order < s->cap_order)
+        return true;
+    size_t cap = s->cap_order ? 2 * s->cap_order : 8;
+    struct order_item *p = mem_reallocarray(s->order, cap, sizeof *p);
+    if (!p)
+        return false;
+    s->order = p;
+    s->cap_order = cap;
+    return true;
+}
+
+static void order_drop(struct handle_space *s, uint64_t seq)
+{
+    size_t i = order_after(s, seq - 1);
+    assert(i < s->n_order && s->order[i].seq == seq);
+    s->order[i].entry = NULL;
+    s->holes++;
+    if (s->holes <= 16 || s->holes <= s->n_order / 2)
+        return;
+    size_t n = 0;
+    for (i = 0; i < s->n_order; i++)
+        if (s->order[i].entry)
+            s->order[n++] = s->order[i];
+    s->n_order = n;
+    s->holes = 0;
+}
+
+/* A node for the name, in the table, pointing at x; NULL without memory. */
+static struct name_node *name_new(struct handle_space *s, const char *name, struct entry *x)
+{
+    struct name_node *node = mem_calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->key = make_key(s, name);
+    node->entry = x;
+    HASH_ADD(hh, s->table->by_name, key, sizeof node->key, node);
+    if (node->hh.tbl)
+        return node;
+    mem_free(node);
+    return NULL;
+}
+
+static void name_free(struct handles *t, struct name_node *node)
+{
+    HASH_DELETE(hh, t->by_name, node);
+    mem_free(node);
+}
+
+/* Takes the entry out of every table; the caller releases its array and frees it. */
+static void unlink_entry(struct entry *x)
+{
+    struct handles *t = x->space->table;
+    HASH_DELETE(hh, t->by_id, x);
+    if (x->name)
+        name_free(t, x->name);
+    order_drop(x->space, x->seq);
+    t->count--;
+}
+
+void handles_entry_free(struct entry *x)
+{
+    if (!x)
+        return;
+    array_unref(x->array);
+    mem_free(x);
+}
+
+enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
+                                 struct err *e)
+{
+    if (s->closed)
+        return err_set(e, ERR_NOT_FOUND, "the session was deleted");
+    struct name_node *node = name ? find_name(s, name) : NULL;
+    if (!node)
+        return ERR_OK;
+    if (policy == NAME_NEW)
+        return err_set(e, ERR_CONFLICT, "there is an array named '%s' already", name);
+    if (node->entry->read_only)
+        return err_set(e, ERR_READ_ONLY, "the array named '%s' is read-only", name);
+    return ERR_OK;
+}
+
+static enum err_code ask(const struct handle_guard *guard, const struct entry *x, struct err *e)
+{
+    return guard ? guard->check(guard->user, x ? x->array : NULL, e) : ERR_OK;
+}
+
+/* --- the module's functions --- */
+
+void handle_clear(struct handle *h)
+{
+    array_unref(h->array);
+    h->array = NULL;
+}
+
+struct handles *handles_new(uint32_t max_handles)
+{
+    struct handles *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    if (pthread_mutex_init(&t->lock, NULL)) {
+        mem_free(t);
+        return NULL;
+    }
+    t->max_handles = max_handles;
+    t->next_seq = 1;
+    return t;
+}
+
+void handles_free(struct handles *t)
+{
+    if (!t)
+        return;
+    assert(!t->by_id && !t->by_name);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+void handles_set_max(struct handles *t, uint32_t max_handles)
+{
+    pthread_mutex_lock(&t->lock);
+    t->max_handles = max_handles;
+    pthread_mutex_unlock(&t->lock);
+}
+
+int64_t handles_count(struct handles *t)
+{
+    pthread_mutex_lock(&t->lock);
+    int64_t n = t->count;
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+struct handle_space *handle_space_new(struct handles *t, const char *session)
+{
+    struct handle_space *s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->table = t;
+    strncpy(s->session, session, ID_SIZE - 1);
+    pthread_mutex_lock(&t->lock);
+    s->number = t->next_space++;
+    pthread_mutex_unlock(&t->lock);
+    return s;
+}
+
+void handle_space_close(struct handle_space *s)
+{
+    struct handles *t = s->table;
+    pthread_mutex_lock(&t->lock);
+    s->closed = true;
+    size_t n = s->n_order;
+    struct order_item *items = s->order;
+    for (size_t i = 0; i < n; i++) {
+        struct entry *x = items[i].entry;
+        if (!x)
+            continue;
+        HASH_DELETE(hh, t->by_id, x);
+        if (x->name)
+            name_free(t, x->name);
+        t->count--;
+    }
+    s->order = NULL;
+    s->n_order = s->cap_order = s->holes = 0;
+    pthread_mutex_unlock(&t->lock);
+    for (size_t i = 0; i < n; i++)
+        handles_entry_free(items[i].entry);
+    mem_free(items);
+}
+
+enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
+                               struct err *e)
+{
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&s->table->lock);
+    for (size_t i = 0; i < s->n_order && r == ERR_OK; i++)
+        if (s->order[i].entry)
+            r = ask(guard, s->order[i].entry, e);
+    pthread_mutex_unlock(&s->table->lock);
+    return r;
+}
+
+void handle_space_free(struct handle_space *s)
+{
+    if (!s)
+        return;
+    assert(s->n_order == s->holes);
+    mem_free(s->order);
+    mem_free(s);
+}
+
+int64_t handle_space_count(struct handle_space *s)
+{
+    pthread_mutex_lock(&s->table->lock);
+    int64_t n = (int64_t)(s->n_order - s->holes);
+    pthread_mutex_unlock(&s->table->lock);
+    return n;
+}
+
+enum err_code handle_get(struct handle_space *s, const char *ref, struct handle *ret, struct err *e)
+{
+    struct entry *x;
+    pthread_mutex_lock(&s->table->lock);
+    enum err_code r = find_or_fail(s, ref, &x, e);
+    if (r == ERR_OK)
+        snapshot(x, ret);
+    pthread_mutex_unlock(&s->table->lock);
+    return r;
+}
+
+enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    const struct entry *x = handles_find(t, id);
+    if (x)
+        snapshot(x, ret);
+    pthread_mutex_unlock(&t->lock);
+    return x ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", id);
+}
+
+bool handle_exists(struct handles *t, const char *id)
+{
+    pthread_mutex_lock(&t->lock);
+    bool there = handles_find(t, id);
+    pthread_mutex_unlock(&t->lock);
+    return there;
+}
+
+enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
+                                struct err *e)
+{
+    enum err_code r = name_check(name, e);
+    if (r != ERR_OK)
+        return r;
+    pthread_mutex_lock(&s->table->lock);
+    r = handles_check_name(s, name, policy, e);
+    pthread_mutex_unlock(&s->table->lock);
+    return r;
+}
+
+/* With the lock held: whether there may be one more, unless it takes another's place. */
+static enum err_code check_room(struct handle_space *s, const char *name, struct err *e)
+{
+    const struct handles *t = s->table;
+    if (t->count < t->max_handles || (name && find_name(s, name)))
+        return ERR_OK;
+    return err_set(e, ERR_QUOTA, "there are %u arrays already, the most allowed (quota arrays)",
+                   t->count);
+}
+
+enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
+                             struct entry **ret_old, struct err *e)
+{
+    struct handles *t = s->table;
+    struct name_node *node = name ? find_name(s, name) : NULL;
+    if (!order_reserve(s))
+        return err_oom(e);
+    HASH_ADD(hh, t->by_id, id, ID_SIZE - 1, x);
+    if (!x->hh.tbl)
+        return err_oom(e);
+    struct entry *old = NULL;
+    if (node) {
+        old = node->entry;
+        old->name = NULL;
+        node->entry = x;
+    } else if (name && !(node = name_new(s, name, x))) {
+        HASH_DELETE(hh, t->by_id, x);
+        return err_oom(e);
+    }
+    x->name = node;
+    x->seq = t->next_seq++;
+    s->order[s->n_order++] = (struct order_item){x->seq, x};
+    t->count++;
+    if (old)
+        unlink_entry(old);
+    *ret_old = old;
+    return ERR_OK;
+}
+
+enum err_code handle_add(struct handle_space *s, struct array *array,
+                         const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
+                         struct err *e)
+{
+    enum err_code r;
+    if (spec->name && (r = name_check(spec->name, e)) != ERR_OK)
+        return r;
+    struct entry *x = mem_calloc(1, sizeof *x), *old = NULL;
+    if (!x)
+        return err_oom(e);
+    x->array = array_ref(array);
+    x->space = s;
+    x->created_us = clock_date_us();
+    id_make('a', x->id);
+    if (spec->view_of)
+        strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
+    struct handles *t = s->table;
+    pthread_mutex_lock(&t->lock);
+    r = handles_check_name(s, spec->name, spec->policy, e);
+    if (r == ERR_OK && spec->guard) {
+        struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
+        r = ask(spec->guard, node ? node->entry : NULL, e);
+    }
+    if (r == ERR_OK)
+        r = check_room(s, spec->name, e);
+    if (r == ERR_OK) {
+        const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
+        memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
+        r = handles_insert(s, x, spec->name, &old, e);
+    }
+    if (r == ERR_OK)
+        snapshot(x, ret);
+    pthread_mutex_unlock(&t->lock);
+    if (r != ERR_OK) {
+        handles_entry_free(x);
+        return r;
+    }
+    if (ret_replaced)
+        *ret_replaced = old != NULL;
+    handles_entry_free(old);
+    return ERR_OK;
+}
+
+/* With the lock held. */
+static enum err_code rename_entry(struct entry *x, const char *name, struct err *e)
+{
+    struct handle_space *s = x->space;
+    if (!name[0]) {
+        if (x->name)
+            name_free(s->table, x->name);
+        x->name = NULL;
+        return ERR_OK;
+    }
+    struct name_node *node = find_name(s, name);
+    if (node && node->entry == x)
+        return ERR_OK;
+    if (node)
+        return err_set(e, ERR_CONFLICT, "there is an array named '%s' already", name);
+    if (!(node = name_new(s, name, x)))
+        return err_oom(e);
+    if (x->name)
+        name_free(s->table, x->name);
+    x->name = node;
+    return ERR_OK;
+}
+
+enum err_code handle_update(struct handle_space *s, const char *ref,
+                            const struct handle_change *change, const struct handle_guard *guard,
+                            struct handle *ret, struct err *e)
+{
+    struct entry *x;
+    struct array *gone = NULL;
+    const char *name = change->name;
+    enum err_code r;
+    if (name && name[0] && (r = name_check(name, e)) != ERR_OK)
+        return r;
+    pthread_mutex_lock(&s->table->lock);
+    r = find_or_fail(s, ref, &x, e);
+    if (r == ERR_OK)
+        r = ask(guard, x, e);
+    if (r == ERR_OK && change->array && x->array != change->old)
+        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    if (r == ERR_OK && name)
+        r = rename_entry(x, name, e);
+    if (r == ERR_OK) {
+        if (change->read_only >= 0)
+            x->read_only = change->read_only;
+        if (change->array) {
+            gone = x->array;
+            x->array = array_ref(change->array);
+        }
+        snapshot(x, ret);
+    }
+    pthread_mutex_unlock(&s->table->lock);
+    array_unref(gone);
+    return r;
+}
+
+enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
+                               struct array *array, const struct handle_guard *guard,
+                               struct handle *ret, struct err *e)
+{
+    struct entry *x;
+    struct array *gone = NULL;
+    pthread_mutex_lock(&s->table->lock);
+    enum err_code r = find_or_fail(s, id, &x, e);
+    if (r == ERR_OK && is_protected(x))
+        r = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    else if (r == ERR_OK && x->array != old)
+        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    else if (r == ERR_OK)
+        r = ask(guard, x, e);
+    if (r == ERR_OK) {
+        gone = x->array;
+        x->array = array_ref(array);
+        snapshot(x, ret);
+    }
+    pthread_mutex_unlock(&s->table->lock);
+    array_unref(gone);
+    return r;
+}
+
+enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e)
+{
+    struct entry *x;
+    pthread_mutex_lock(&s->table->lock);
+    enum err_code r = find_or_fail(s, ref, &x, e);
+    if (r == ERR_OK && x->read_only)
+        r = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    if (r == ERR_OK)
+        r = ask(guard, x, e);
+    if (r == ERR_OK)
+        unlink_entry(x);
+    pthread_mutex_unlock(&s->table->lock);
+    if (r == ERR_OK)
+        handles_entry_free(x);
+    return r;
+}
+
+size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,
+                   bool *ret_more)
+{
+    size_t n = 0;
+    bool more = false;
+    pthread_mutex_lock(&s->table->lock);
+    for (size_t i = order_after(s, after); i < s->n_order && !more; i++) {
+        if (!s->order[i].entry)
+            continue;
+        if (n < limit)
+            snapshot(s->order[i].entry, &ret[n++]);
+        else
+            more = true;
+    }
+    pthread_mutex_unlock(&s->table->lock);
+    *ret_more = more;
+    return n;
+}

@@ -1,0 +1,162 @@
+/* Handles: the ids and names under which clients know arrays.
+ *
+ * One `struct handles` a principal: the table of ids. One `struct handle_space` a session: its
+ * names, and its handles in the order they were made. An id is found from every session of its
+ * principal, a name only from its own.
+ *
+ * Called by the handlers and by session.c. A handle holds one reference to its array; readers get a
+ * copy of the entry (`struct handle`) with a reference of their own, so that nothing they hold
+ * changes or goes away under them. Thread-safe; one short lock a principal, never held over work on
+ * arrays. */
+#ifndef ARRAYD_SERVER_HANDLES_H
+#define ARRAYD_SERVER_HANDLES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "compute/base/err.h"
+#include "compute/engine/engine.h"
+
+#define ID_SIZE       25 /* "a-" or "s-", 22 characters of base 62 (128 random bits), NUL */
+#define NAME_MAX_LEN  64
+#define NAME_SIZE     (NAME_MAX_LEN + 1)
+#define LIST_LIMIT    100 /* default of ?limit= */
+#define LIST_MAX      1000
+#define LIST_FROM_TOP 0 /* `after` of the first page */
+
+struct handles;
+struct handle_space;
+
+/* What a handle was when it was asked for. */
+struct handle {
+    char id[ID_SIZE];
+    char name[NAME_SIZE];  /* "" when it has none */
+    char session[ID_SIZE]; /* the session that owns it */
+    char view_of[ID_SIZE]; /* the array it was made from, while that exists; else "" */
+    bool read_only;        /* no writes: it is marked, or what it is a view of is */
+    bool shared;           /* another principal's, who shares it (share.h), */
+    const char *reads_of;  /* for reading only: whose it is; else NULL */
+    int64_t created_us;    /* microseconds since 1970 */
+    int64_t restored_us;   /* 0, or: it came back from a snapshot of that time (state.h) */
+    uint64_t seq;          /* order of creation */
+    struct array *array;   /* a reference of the holder's */
+};
+void handle_clear(struct handle *h); /* gives the reference back */
+#define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
+
+/* A client's condition on what is about to change, asked under the table's lock, so that no change
+ * of a handle comes between the answer and the change. `now`: the array it would happen to, NULL
+ * when there is none yet. check() must not call this module; its error is passed on. */
+struct handle_guard {
+    enum err_code (*check)(void *user, const struct array *now, struct err *e);
+    void *user;
+};
+
+/* What happens when a name is taken. */
+enum name_policy {
+    NAME_NEW,    /* ERR_CONFLICT */
+    NAME_REPLACE /* the old handle is released; ERR_READ_ONLY when it is read-only */
+};
+
+struct handle_spec {
+    const char *name; /* NULL: none */
+    enum name_policy policy;
+    const char *view_of;              /* id of the array this one is a view of, or NULL */
+    const struct handle_guard *guard; /* NULL: none */
+};
+
+struct handles *handles_new(uint32_t max_handles);             /* NULL without memory */
+void handles_free(struct handles *t);                          /* after its spaces */
+void handles_set_max(struct handles *t, uint32_t max_handles); /* what there is already stays */
+int64_t handles_count(struct handles *t);
+
+/* The handles of session `session` (copied). NULL without memory. */
+struct handle_space *handle_space_new(struct handles *t, const char *session);
+/* Releases every handle; adding to the space is ERR_NOT_FOUND from now on. */
+void handle_space_close(struct handle_space *s);
+/* What the guard says of its arrays, up to the first that it does not agree to lose. */
+enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
+                               struct err *e) must_check;
+void handle_space_free(struct handle_space *s); /* closed, nobody uses it */
+int64_t handle_space_count(struct handle_space *s);
+
+/* "a-" or "s-" and 128 random bits. */
+void id_make(char prefix, char ret[ID_SIZE]);
+/* Whether `s` has the form of an id. */
+bool id_is(char prefix, const char *s);
+
+/* ERR_BAD_NAME unless [A-Za-z_][A-Za-z0-9_]{0,63}. */
+enum err_code name_check(const char *name, struct err *e) must_check;
+
+/* The array that `ref` (an id or a name) means in a session. ERR_NOT_FOUND. */
+enum err_code handle_get(struct handle_space *s, const char *ref, struct handle *ret,
+                         struct err *e) must_check;
+
+/* The same of an id, in whichever session. */
+enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret,
+                            struct err *e) must_check;
+
+/* Whether there is one. */
+bool handle_exists(struct handles *t, const char *id);
+
+/* Whether handle_add with this name and policy would go through now: asked before costly work. */
+enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
+                                struct err *e) must_check;
+
+/* A new handle for `array` (a reference of its own is taken). *ret_replaced (may be NULL): a handle
+ * of that name was released. ERR_BAD_NAME, ERR_CONFLICT, ERR_READ_ONLY, ERR_QUOTA,
+ * ERR_OUT_OF_MEMORY, ERR_NOT_FOUND (the session is gone). */
+enum err_code handle_add(struct handle_space *s, struct array *array,
+                         const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
+                         struct err *e) must_check;
+
+/* Changes of a handle. ERR_CONFLICT for a name that another handle has, or when `array` is to take
+ * the place of another array than the handle's. *ret is the handle afterwards. The name is one of
+ * the session that owns the handle. guard: NULL, or what must agree. */
+struct handle_change {
+    const char *name;        /* NULL: leaves it; "": takes it away */
+    int read_only;           /* 0, 1; -1 leaves it */
+    const struct array *old; /* for which `array`, */
+    struct array *array;     /* the same memory under another description, comes; NULL: stays */
+};
+enum err_code handle_update(struct handle_space *s, const char *ref,
+                            const struct handle_change *change, const struct handle_guard *guard,
+                            struct handle *ret, struct err *e) must_check;
+
+/* Puts `array` (a reference is taken) in the place of `old` under the id `id`. ERR_CONFLICT when
+ * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, or what the guard says. */
+enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
+                               struct array *array, const struct handle_guard *guard,
+                               struct handle *ret, struct err *e) must_check;
+
+/* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
+ * go). guard: NULL, or what must agree. */
+enum err_code handle_remove(struct handle_space *s, const char *ref,
+                            const struct handle_guard *guard, struct err *e) must_check;
+
+/* A handle as the table has it: what it needs to be there again in another process (state.h). */
+struct handle_image {
+    char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];
+    char view_of[ID_SIZE], base[ID_SIZE]; /* whether these exist or not; "": no view */
+    bool read_only;                       /* marked itself */
+    int64_t created_us;
+    uint64_t seq;
+    struct array *array; /* a reference of the holder's */
+};
+/* All handles of the principal, in the order they were made (mem_free). ERR_OUT_OF_MEMORY. */
+enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
+                             struct err *e) must_check;
+/* One of them, in the table of a process that has just begun: in their order (one that comes later
+ * is younger), whatever number is allowed. A reference to the array is taken. ERR_CONFLICT for a
+ * taken id or name. */
+enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
+                             int64_t restored_us, struct err *e) must_check;
+
+/* Up to `limit` handles of the session that were made after the one numbered `after`
+ * (LIST_FROM_TOP: from the first), in order, into ret[0…]; returns how many. *ret_more: there are
+ * further ones. */
+size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,
+                   bool *ret_more);
+
+#endif

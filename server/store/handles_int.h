@@ -1,0 +1,67 @@
+/* What handles.c and handles_images.c share: the tables behind the handles. Everything is under the
+ * lock of struct handles, which who calls these functions holds. */
+#ifndef ARRAYD_SERVER_HANDLES_INT_H
+#define ARRAYD_SERVER_HANDLES_INT_H
+
+#include <pthread.h>
+
+#include "server/store/handles.h"
+#include "server/store/table.h"
+
+struct name_key {
+    uint64_t space;
+    char name[NAME_SIZE + 7]; /* zero-padded: the whole struct is the key */
+};
+
+struct name_node {
+    struct name_key key;
+    struct entry *entry;
+    UT_hash_handle hh;
+};
+
+struct entry {
+    char id[ID_SIZE];
+    char view_of[ID_SIZE]; /* "" when it was not made as a view */
+    char base[ID_SIZE];    /* where the chain of views begins */
+    bool read_only;
+    int64_t created_us, restored_us;
+    uint64_t seq;
+    struct array *array;
+    struct handle_space *space;
+    struct name_node *name; /* NULL: none */
+    UT_hash_handle hh;
+};
+
+struct handles {
+    pthread_mutex_t lock; /* everything here and in the spaces */
+    struct entry *by_id;
+    struct name_node *by_name;
+    uint64_t next_seq, next_space;
+    uint32_t max_handles;
+    uint32_t count;
+};
+
+struct order_item {
+    uint64_t seq;
+    struct entry *entry; /* NULL: a hole */
+};
+
+struct handle_space {
+    struct handles *table;
+    uint64_t number; /* in name keys */
+    char session[ID_SIZE];
+    bool closed;
+    struct order_item *order;
+    size_t n_order, cap_order, holes;
+};
+
+struct entry *handles_find(struct handles *t, const char *id); /* NULL: there is none */
+/* ERR_NOT_FOUND for a closed space, and what the policy says of a taken name (NULL: none). */
+enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
+                                 struct err *e) must_check;
+/* x into all tables, in the place of the entry that has the name, which is *ret_old then. */
+enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
+                             struct entry **ret_old, struct err *e) must_check;
+void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */
+
+#endif

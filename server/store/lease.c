@@ -1,0 +1,350 @@
+/* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
+ * reading (a holder may have exports beside it). What has expired, or is somebody's who has lost
+ * his account since, is taken out when its buffer is asked for, and everywhere when somebody has as
+ * many as he may. Time is the monotonic clock's; what is told is the wall clock's.
+ */
+#include "server/store/lease.h"
+
+#include <nettle/memops.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/store/auth.h"
+#include "server/store/table.h"
+
+struct holder {
+    struct lease lease;
+    bool pinned;  /* an export's: over when that says so */
+    double until; /* monotonic seconds */
+    const struct principal *who;
+    struct holder *next;
+};
+
+struct leased {
+    uint64_t buffer;
+    struct holder *holders;
+    UT_hash_handle hh;
+};
+
+struct leases {
+    uint32_t max;
+    _Atomic uint32_t n; /* holders; read without the lock */
+    pthread_mutex_t lock;
+    struct leased *by_buffer;
+};
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct leases *leases_new(uint32_t max)
+{
+    struct leases *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->max = max;
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* --- with the lock held --- */
+
+/* Who is in nobody's way any more. */
+static bool over(const struct holder *h, double now)
+{
+    if (h->pinned)
+        return false;
+    return h->until <= now || (h->who && atomic_load(&h->who->gone));
+}
+
+/* Takes out who is over at `now`; the entry goes with its last holder. NULL then. */
+static struct leased *expire(struct leases *t, struct leased *l, double now)
+{
+    for (struct holder **at = &l->holders, *h; (h = *at);) {
+        if (!over(h, now)) {
+            at = &h->next;
+            continue;
+        }
+        *at = h->next;
+        mem_free(h);
+        atomic_fetch_sub(&t->n, 1);
+    }
+    if (l->holders)
+        return l;
+    HASH_DEL(t->by_buffer, l);
+    mem_free(l);
+    return NULL;
+}
+
+static void expire_all(struct leases *t, double now)
+{
+    struct leased *l, *tmp;
+    HASH_ITER (hh, t->by_buffer, l, tmp) {
+        expire(t, l, now);
+    }
+}
+
+static struct leased *find(struct leases *t, uint64_t buffer)
+{
+    struct leased *l;
+    HASH_FIND(hh, t->by_buffer, &buffer, sizeof buffer, l);
+    return l ? expire(t, l, seconds(CLOCK_MONOTONIC)) : NULL;
+}
+
+/* Whether the list "l-…, l-…" has the token. */
+static bool has_token(const char *tokens, const char *token)
+{
+    for (const char *p = tokens; p && *p;) {
+        p += strspn(p, " \t,");
+        size_t n = strcspn(p, " \t,");
+        if (n == ID_SIZE - 1 && memeql_sec(p, token, n))
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+/* The claim's own lease, one that is not an export's if it has several; *ret_others: there are
+ * those of others. */
+static struct holder *own(const struct lease_claim *c, const struct leased *l, bool *ret_others)
+{
+    struct holder *mine = NULL;
+    *ret_others = false;
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (!has_token(c->tokens, h->lease.token))
+            *ret_others = true;
+        else if (!mine || mine->pinned)
+            mine = h;
+    return mine;
+}
+
+static bool for_writing(const struct leased *l)
+{
+    for (const struct holder *h = l->holders; h; h = h->next)
+        if (h->lease.write)
+            return true;
+    return false;
+}
+
+static bool is_pinned(const struct leased *l)
+{
+    for (const struct holder *h = l->holders; h; h = h->next)
+        if (h->pinned)
+            return true;
+    return false;
+}
+
+static enum err_code locked(const struct leased *l, struct err *e)
+{
+    return err_set(e, ERR_LOCKED, "the array is leased for %s%s; its holder sends Arrayd-Lease",
+                   for_writing(l) ? "writing" : "reading", is_pinned(l) ? " (exported)" : "");
+}
+
+/* --- the module's functions --- */
+
+void leases_free(struct leases *t)
+{
+    if (!t)
+        return;
+    expire_all(t, 1e300);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+enum err_code lease_check(const struct lease_claim *c, const struct array *a,
+                          enum lease_access access, struct err *e)
+{
+    enum err_code r = ERR_OK;
+    bool others;
+    if (access == LEASE_LOOK || !c->table || atomic_load(&c->table->n) == 0)
+        return ERR_OK;
+    pthread_mutex_lock(&c->table->lock);
+    const struct leased *l = find(c->table, array_buffer_id(a));
+    if (l) {
+        (void)own(c, l, &others);
+        if (access == LEASE_UNDO)
+            r = err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
+        else if (others && (access != LEASE_READ || for_writing(l)))
+            r = locked(l, e);
+        else if (access == LEASE_PLACE && is_pinned(l))
+            r = err_set(e, ERR_LOCKED,
+                        "the array is exported: its lease is on this memory, no other can take "
+                        "its place");
+    }
+    pthread_mutex_unlock(&c->table->lock);
+    return r;
+}
+
+enum err_code lease_guard(void *user, const struct array *now, struct err *e)
+{
+    struct lease_claim c = {.table = user};
+    return now ? lease_check(&c, now, LEASE_UNDO, e) : ERR_OK;
+}
+
+/* Whether he has as many as he may; looked at closely only where that can be. */
+static bool is_full(struct leases *t, const struct principal *who)
+{
+    struct leased *l, *tmp;
+    uint32_t n = 0;
+    if (atomic_load(&t->n) < t->max)
+        return false;
+    HASH_ITER (hh, t->by_buffer, l, tmp) {
+        for (const struct holder *h = l->holders; h; h = h->next)
+            n += h->who == who;
+    }
+    return n >= t->max;
+}
+
+/* Room for one more; what has expired gives it. */
+static enum err_code find_room(struct leases *t, const struct lease_claim *c, uint64_t buffer,
+                               struct leased **l, struct err *e)
+{
+    bool full = is_full(t, c->who);
+    if (full) {
+        expire_all(t, seconds(CLOCK_MONOTONIC));
+        *l = find(t, buffer);
+        full = is_full(t, c->who);
+    }
+    if (!full)
+        return ERR_OK;
+    return err_set(e, ERR_QUOTA, "there are %u leases already, the most allowed (max_leases)",
+                   t->max);
+}
+
+/* A new holder of the buffer's lease. */
+static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
+                           const struct principal *who)
+{
+    struct holder *h = mem_calloc(1, sizeof *h);
+    struct leased *fresh = l ? NULL : mem_calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->buffer = buffer;
+        HASH_ADD(hh, t->by_buffer, buffer, sizeof buffer, fresh);
+        if (fresh->hh.tbl) {
+            l = fresh;
+        } else {
+            mem_free(fresh);
+        }
+    }
+    if (!h || !l) {
+        mem_free(h);
+        if (l && !l->holders)
+            expire(t, l, 0);
+        return NULL;
+    }
+    id_make('l', h->lease.token);
+    h->who = who;
+    h->next = l->holders;
+    l->holders = h;
+    atomic_fetch_add(&t->n, 1);
+    return h;
+}
+
+enum err_code lease_take(const struct lease_claim *c, const struct array *a, bool write,
+                         double ttl_s, struct lease *ret, bool *ret_again, struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    uint64_t buffer = array_buffer_id(a);
+    bool others;
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    struct holder *mine = own(c, l, &others);
+    bool again = mine;
+    if (others && (write || for_writing(l)))
+        r = locked(l, e);
+    else if (mine && mine->pinned)
+        r = err_set(e, ERR_CONFLICT, "the lease is an export's: it lasts as long as that does");
+    else if (!mine && (r = find_room(t, c, buffer, &l, e)) == ERR_OK &&
+             !(mine = hold(t, l, buffer, c->who)))
+        r = err_oom(e);
+    if (r == ERR_OK) {
+        mine->until = seconds(CLOCK_MONOTONIC) + ttl_s;
+        mine->lease.write = write;
+        mine->lease.expires_us = (int64_t)((seconds(CLOCK_REALTIME) + ttl_s) * 1e6);
+        *ret = mine->lease;
+        *ret_again = again;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool write,
+                        char ret_token[ID_SIZE], struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    struct holder *h = NULL;
+    uint64_t buffer = array_buffer_id(a);
+    bool others;
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    (void)own(c, l, &others);
+    if (others && (write || for_writing(l)))
+        r = locked(l, e);
+    else if ((r = find_room(t, c, buffer, &l, e)) == ERR_OK && !(h = hold(t, l, buffer, c->who)))
+        r = err_oom(e);
+    if (h) {
+        h->pinned = true;
+        h->lease.write = write;
+        memcpy(ret_token, h->lease.token, ID_SIZE);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+void lease_unpin(struct leases *t, uint64_t buffer, const char *token)
+{
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, buffer);
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (h->pinned && !strcmp(h->lease.token, token)) {
+            h->pinned = false;
+            h->until = 0;
+        }
+    if (l)
+        expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
+}
+
+enum err_code lease_give(const struct lease_claim *c, const struct array *a,
+                         char ret_export[ID_SIZE], struct err *e)
+{
+    struct leases *t = c->table;
+    enum err_code r = ERR_OK;
+    bool others;
+    ret_export[0] = '\0';
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, array_buffer_id(a));
+    struct holder *mine = own(c, l, &others);
+    if (mine && mine->pinned) {
+        memcpy(ret_export, mine->lease.token, ID_SIZE);
+    } else if (mine) {
+        mine->until = 0;
+        expire(t, l, 0);
+    } else {
+        r = l ? locked(l, e) : err_set(e, ERR_NOT_FOUND, "the array is not leased");
+    }
+    pthread_mutex_unlock(&t->lock);
+    return r;
+}
+
+void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading)
+{
+    pthread_mutex_lock(&t->lock);
+    struct leased *l = find(t, array_buffer_id(a));
+    for (struct holder *h = l ? l->holders : NULL; h; h = h->next)
+        if (h->who == who && (reading || h->lease.write) && !h->pinned)
+            h->until = 0;
+    if (l)
+        expire(t, l, 0);
+    pthread_mutex_unlock(&t->lock);
+}

@@ -1,0 +1,55 @@
+/* Between session.c, which keeps the table, and session_sides.c, which gives the default session
+ * several streams. */
+#ifndef ARRAYD_SERVER_SESSION_INT_H
+#define ARRAYD_SERVER_SESSION_INT_H
+
+#include <pthread.h>
+
+#include "server/store/session.h"
+#include "server/store/table.h"
+
+struct node {
+    struct session s;                       /* first: a session is its node */
+    struct session *sides[SESSION_STREAMS]; /* itself, and those on other streams; */
+    _Atomic uint32_t n_sides;               /* they come under the table's lock, and stay */
+    uint64_t users[SESSION_STREAMS];        /* the connection that had it last; under the lock */
+    _Atomic uint32_t refs;
+    _Atomic uint32_t resting; /* references among them that do not keep it from expiring */
+    struct sched *sched;      /* the table's */
+    const _Atomic uint32_t *weight;
+    double last_used; /* seconds, monotonic; under the table's lock */
+    struct node *prev, *next;
+    UT_hash_handle hh;
+};
+
+struct sessions {
+    struct engine *engine;
+    struct session_limits limits;
+    struct handles *handles;
+    struct account *owner;
+    const _Atomic uint32_t *weight;
+
+    pthread_mutex_t lock; /* all below, and the most of sessions */
+    struct node *by_id;
+    struct node *list;
+    struct node *dflt;
+    uint64_t next_seq;
+    pthread_cond_t changed; /* a session that may expire came, or the end */
+    bool closed;            /* nothing is added any more; the sweeper has ended, or is about to */
+    pthread_t sweeper;
+};
+
+static inline struct node *node_of(const struct session *s)
+{
+    return (struct node *)s->whole;
+}
+
+/* A stream's lane, which watches it; *ret: untouched without a scheduler. */
+enum err_code session_make_lane(struct sched *sched, const _Atomic uint32_t *weight,
+                                struct engine_stream *stream, int device, struct sched_lane **ret,
+                                struct err *e) must_check;
+/* The session with the stream for that connection. */
+struct session *session_side_for(struct sessions *t, struct node *n, uint64_t user);
+void session_side_free(struct session *s);
+
+#endif

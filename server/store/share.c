@@ -1,0 +1,249 @@
+/* A hash table by array and principal, in the order of giving. Shares of arrays that are gone are
+ * void, as are those with a principal who has lost his account since, and taken out when an owner
+ * has too many. The structs of principals live as long as the daemon. */
+#include "server/store/share.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "server/store/auth.h"
+#include "server/store/table.h"
+
+struct share_key {
+    char id[(ID_SIZE + 7) / 8 * 8]; /* zero-padded: the whole struct is the key */
+    const struct principal *who;
+};
+
+struct share {
+    struct share_key key;
+    const struct principal *owner;
+    bool write;
+    UT_hash_handle hh;
+};
+
+struct shares {
+    uint32_t max;
+    pthread_mutex_t lock;
+    struct share *table;
+};
+
+struct shares *shares_new(uint32_t max)
+{
+    struct shares *t = mem_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->max = max;
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void shares_free(struct shares *t)
+{
+    if (!t)
+        return;
+    struct share *s, *tmp;
+    HASH_ITER (hh, t->table, s, tmp) {
+        HASH_DEL(t->table, s);
+        mem_free(s);
+    }
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+static struct share_key make_key(const char *id, const struct principal *who)
+{
+    struct share_key key;
+    memset(&key, 0, sizeof key);
+    strncpy(key.id, id, ID_SIZE - 1);
+    key.who = who;
+    return key;
+}
+
+/* --- with the lock held --- */
+
+static bool is_void(const struct share *s)
+{
+    return atomic_load(&s->key.who->gone);
+}
+
+static void drop(struct shares *t, struct share *s)
+{
+    HASH_DEL(t->table, s);
+    mem_free(s);
+}
+
+/* Takes out the shares of arrays and with principals that are gone. */
+static void sweep(struct shares *t)
+{
+    struct share *s, *tmp;
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (is_void(s) || !handle_exists(s->owner->handles, s->key.id))
+            drop(t, s);
+    }
+}
+
+static struct share *find(struct shares *t, const struct share_key *key)
+{
+    struct share *s;
+    HASH_FIND(hh, t->table, key, sizeof *key, s);
+    if (s && is_void(s)) {
+        drop(t, s);
+        s = NULL;
+    }
+    return s;
+}
+
+/* Whether the owner has as many as he may; looked at closely only where that can be. */
+static bool is_full(struct shares *t, const struct principal *owner)
+{
+    struct share *s, *tmp;
+    uint32_t n = 0;
+    if (HASH_COUNT(t->table) < t->max)
+        return false;
+    HASH_ITER (hh, t->table, s, tmp) {
+        n += s->owner == owner;
+    }
+    return n >= t->max;
+}
+
+/* --- the module's functions --- */
+
+enum err_code share_give(struct shares *t, const struct principal *owner, const char *id,
+                         const struct principal *who, bool write, bool *ret_again, struct err *e)
+{
+    struct share_key key = make_key(id, who);
+    struct share *fresh = mem_calloc(1, sizeof *fresh);
+    if (!fresh)
+        return err_oom(e);
+    fresh->key = key;
+    fresh->owner = owner;
+    enum err_code r = ERR_OK;
+    pthread_mutex_lock(&t->lock);
+    struct share *s = find(t, &key);
+    *ret_again = s;
+    bool full = !s && is_full(t, owner);
+    if (full) {
+        sweep(t);
+        full = is_full(t, owner);
+    }
+    if (full) {
+        r = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed (max_shares)",
+                    t->max);
+    } else if (!s) {
+        HASH_ADD(hh, t->table, key, sizeof key, fresh);
+        if (fresh->hh.tbl) {
+            s = fresh;
+            fresh = NULL;
+        } else {
+            r = err_oom(e);
+        }
+    }
+    if (s)
+        s->write = write;
+    pthread_mutex_unlock(&t->lock);
+    mem_free(fresh);
+    return r;
+}
+
+enum err_code share_take_back(struct shares *t, const char *id, const char *who, struct err *e)
+{
+    struct share *s, *tmp, *found = NULL;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (!found && !is_void(s) && !strcmp(s->key.id, id) && !strcmp(s->key.who->name, who))
+            found = s;
+    }
+    if (found)
+        HASH_DEL(t->table, found);
+    pthread_mutex_unlock(&t->lock);
+    mem_free(found);
+    return found ? ERR_OK : err_set(e, ERR_NOT_FOUND, "the array is not shared with '%.80s'", who);
+}
+
+void share_each(struct shares *t, const char *id,
+                void (*visit)(void *user, const char *who, bool write), void *user)
+{
+    struct share *s, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (!is_void(s) && !strcmp(s->key.id, id))
+            visit(user, s->key.who->name, s->write);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+void share_each_of_all(struct shares *t,
+                       void (*visit)(void *user, const char *id, const struct principal *owner,
+                                     const struct principal *who, bool write),
+                       void *user)
+{
+    struct share *s, *tmp;
+    pthread_mutex_lock(&t->lock);
+    HASH_ITER (hh, t->table, s, tmp) {
+        if (!is_void(s))
+            visit(user, s->key.id, s->owner, s->key.who, s->write);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* The owner of what is shared with `who`; NULL: it is not. */
+static const struct principal *look_up(struct shares *t, const char *id,
+                                       const struct principal *who, bool *ret_write)
+{
+    struct share_key key = make_key(id, who);
+    const struct principal *owner = NULL;
+    pthread_mutex_lock(&t->lock);
+    const struct share *s = find(t, &key);
+    if (s) {
+        owner = s->owner;
+        *ret_write = s->write;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return owner;
+}
+
+bool share_lasts(struct shares *t, const char *id, const struct principal *who)
+{
+    bool write;
+    const struct principal *owner = look_up(t, id, who, &write);
+    return owner && handle_exists(owner->handles, id);
+}
+
+enum err_code share_get(const struct array_scope *in, const char *ref, struct handle *ret,
+                        struct err *e)
+{
+    struct shares *t = in->shares;
+    struct err own = ERR_INIT; /* *e is told what comes of it in the end, no more */
+    enum err_code r = handle_get(in->space, ref, ret, &own);
+    if (r == ERR_OK)
+        return ERR_OK;
+    bool write;
+    const struct principal *owner =
+        r == ERR_NOT_FOUND && t && id_is('a', ref) ? look_up(t, ref, in->who, &write) : NULL;
+    if (!owner || handle_get_id(owner->handles, ref, ret, NULL) != ERR_OK) {
+        if (e)
+            *e = own;
+        return r; /* as if it had never been */
+    }
+    ret->shared = true;
+    ret->read_only |= !write;
+    ret->reads_of = write ? NULL : owner->name;
+    return ERR_OK;
+}
+
+enum err_code share_again(const struct array_scope *in, const char *id, const struct array *a,
+                          bool write, struct err *e)
+{
+    _cleanup_handle_ struct handle h = {0};
+    enum err_code r = share_get(in, id, &h, e);
+    if (r != ERR_OK)
+        return r;
+    if (write && h.read_only)
+        return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", id);
+    if (!array_same_buffer(h.array, a))
+        return err_set(e, ERR_CONFLICT, "the array '%s' was resized meanwhile", id);
+    return ERR_OK;
+}

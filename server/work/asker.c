@@ -1,0 +1,98 @@
+/* A body is not parsed for this: most are never looked at again. What begins with the member is cut
+ * out as it stands. */
+#include "server/work/asker.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/base/mem.h"
+
+#define MOST_LOOKED 4096 /* bytes: array data may follow, without end */
+
+static _Thread_local struct asking *now;
+
+void asking_begin(struct asking *a)
+{
+    now = a;
+}
+
+void asking_end(void)
+{
+    now = NULL;
+}
+
+struct asker *asker_ref(struct asker *a)
+{
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void asker_unref(void *asker)
+{
+    struct asker *a = asker;
+    if (a && atomic_fetch_sub(&a->refs, 1) == 1)
+        mem_free(a);
+}
+
+static struct asker *asker_new(void)
+{
+    struct asker *a = mem_calloc(1, sizeof *a);
+    if (a)
+        atomic_init(&a->refs, 1);
+    return a;
+}
+
+void *asker_now(void)
+{
+    struct asking *a = now;
+    if (!a)
+        return NULL;
+    if (!a->asker && a->describe && (a->asker = asker_new()))
+        a->describe(a, a->asker);
+    return a->asker ? asker_ref(a->asker) : NULL;
+}
+
+struct asker *asker_of_job(const char *id, const char *session)
+{
+    struct asker *by = asker_now(), *a = asker_new();
+    if (a && by) {
+        memcpy(a->request, by->request, sizeof a->request);
+        memcpy(a->principal, by->principal, sizeof a->principal);
+        memcpy(a->text, by->text, sizeof a->text);
+    }
+    if (a) {
+        snprintf(a->job, sizeof a->job, "%s", id);
+        snprintf(a->session, sizeof a->session, "%s", session);
+    }
+    asker_unref(by);
+    return a;
+}
+
+void asker_put_body(struct asker *to, const char *body, size_t n)
+{
+    static const char *const members[] = {"\"expr\"", "\"statements\"", "\"body\""};
+    const char *from = NULL;
+    size_t looked = n < MOST_LOOKED ? n : MOST_LOOKED;
+    for (size_t i = 0; i < sizeof members / sizeof *members && !from && body; i++)
+        from = memmem(body, looked, members[i], strlen(members[i]));
+    if (!from)
+        return;
+    n -= (size_t)(from - body);
+    size_t at = strlen(to->text), room = sizeof to->text - 4; /* for what follows what is cut */
+    if (at < room)
+        to->text[at++] = ' ';
+    bool blank = false;
+    for (; n > 0 && at < room; from++, n--) {
+        bool is_blank = (unsigned char)*from <= ' ';
+        if (!is_blank || !blank)
+            to->text[at++] = is_blank ? ' ' : *from;
+        blank = is_blank;
+    }
+    while (n > 0 && at > 0 && ((unsigned char)*from & 0xC0) == 0x80) { /* not inside a character */
+        from--;
+        n++;
+        at--;
+    }
+    snprintf(to->text + at, sizeof to->text - at, "%s", n ? "..." : "");
+}

@@ -1,0 +1,460 @@
+/* The discipline is start-time fair queueing with several turns out at once (Goyal et al. 1996; Jin
+ * et al., SFQ(D), 2004; Hedayati et al., MQFQ, 2019). A user on a device is a flow. Its virtual
+ * time `start` rises by what its work took, divided by its weight; that of the device, `now`, is
+ * the least of those flows that are active, and a flow that becomes active begins there: nobody
+ * saves up time, and nobody has to make up for having been alone. Turns go to the flow that is
+ * farthest behind; one that is ahead of the least by more than `window` waits for the others.
+ *
+ * A flow that has just been served stays active for a moment: its next turn is asked for only when
+ * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
+ * lose what his weight is worth to a crowd. The moment is short beside what the work took, or the
+ * device would stand idle for somebody who wants little of it; who comes back later, but soon,
+ * begins where he was, by two `window`s behind the others at most, and they wait for him. A turn
+ * that is held and has not given the device anything for that long (its request is still being
+ * read, or waits for memory) keeps nobody back either, nor do turns that wait behind such.
+ *
+ * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
+ * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
+ * while the next is being asked for). So has the whole flow where there are other users, and some
+ * times as much where there are none: what is on the device when somebody comes is little.
+ *
+ * Long turns of several flows are not out together on a device whose threads are all in each piece
+ * of work (the CPU): they would only take its caches from each other.
+ *
+ * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
+#include "server/work/scheduler_int.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+
+#define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
+#define GRACE_PART 0.25      /* and of what such work takes */
+#define RECENT_NS  200000000 /* and as somebody whom the others leave room, and who is owed it */
+#define OWED       2         /* times the window, at most */
+#define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
+#define AT_LEAST   2         /* turns, whatever they cost */
+#define AT_MOST    16    /* of a flow: they may cost more than it seems; a lane's come in order */
+#define ALONE      8     /* times as much, and as many, of who is alone, in all his lanes */
+#define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
+#define TICK_S     0.001 /* a look at those who wait: graces end without an event */
+
+/* --- what is known of work --- */
+
+static double out_ms(const struct out *o)
+{
+    return o->task_ms > o->turn_ms ? o->task_ms : o->turn_ms;
+}
+
+static bool has_room(const struct sched *s, const struct out *o, int times, double ms)
+{
+    int64_t n = o->n_turns > o->n_tasks ? o->n_turns : o->n_tasks;
+    return n < times * AT_LEAST ||
+           (n < times * o->most && out_ms(o) + ms <= times * s->config.window);
+}
+
+static void add_turn(struct out *o, int n, double ms)
+{
+    o->n_turns += n;
+    o->n_long += ms >= LONG_MS ? n : 0;
+    o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
+}
+
+/* --- flows --- */
+
+/* Whether the device could have work of its at once, but for other flows. */
+static bool wants(const struct sched *s, const struct flow *f)
+{
+    for (const struct sched_turn *t = f->waiting; t; t = t->next)
+        if (has_room(s, &t->lane->out, 1, t->ms) && has_room(s, &f->out, 1, t->ms))
+            return true;
+    return false;
+}
+
+/* Work that should long have ended is waiting, for a compiler say: nobody waits for that. */
+static bool works(const struct flow *f, uint64_t now_ns)
+{
+    for (const struct sched_lane *l = f->device->busy; l && f->out.n_tasks; l = l->next)
+        if (l->flow == f && sched_is_working(l, now_ns))
+            return true;
+    return false;
+}
+
+static bool is_active(const struct sched *s, const struct flow *f, uint64_t now_ns)
+{
+    double grace = GRACE_PART * f->out.mean;
+    grace = grace < GRACE_MS ? grace : GRACE_MS;
+    return works(f, now_ns) || (double)(now_ns - f->last_ns) * 1e-6 < grace || wants(s, f);
+}
+
+static bool is_recent(const struct flow *f, uint64_t now_ns)
+{
+    return f->last_ns && now_ns - f->last_ns < RECENT_NS;
+}
+
+void sched_touch(const struct sched *s, struct flow *f, uint64_t now_ns)
+{
+    double owed = is_recent(f, now_ns) ? OWED * s->config.window : 0;
+    if (!is_active(s, f, now_ns) && f->start < f->device->now) {
+        f->start = f->start > f->device->now - owed ? f->start : f->device->now - owed;
+        f->device->now = f->start;
+    }
+    f->last_ns = now_ns;
+}
+
+static void advance(const struct sched *s, struct device *d, uint64_t now_ns)
+{
+    double least = -1;
+    for (const struct flow *f = d->flows; f; f = f->next)
+        if (is_active(s, f, now_ns) && (least < 0 || f->start < least))
+            least = f->start;
+    d->now = least > d->now ? least : d->now;
+}
+
+static bool is_alone(const struct sched *s, const struct flow *f, uint64_t now_ns)
+{
+    for (const struct flow *o = f->device->flows; o; o = o->next)
+        if (o != f && (is_active(s, o, now_ns) || is_recent(o, now_ns)))
+            return false;
+    return true;
+}
+
+static bool others_have_long(const struct sched *s, const struct flow *f, uint64_t now_ns)
+{
+    for (const struct flow *o = f->device->flows; o; o = o->next)
+        if (o != f && o->out.n_long && is_active(s, o, now_ns))
+            return true;
+    return false;
+}
+
+/* Where a flow is, with what it has out. */
+static double tag(const struct flow *f)
+{
+    return f->start + out_ms(&f->out) / f->weight;
+}
+
+static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_ns, double ms)
+{
+    if (s->open || is_alone(s, f, now_ns))
+        return s->open || has_room(s, &f->out, ALONE, ms);
+    if (!s->config.side_by_side && ms >= LONG_MS && others_have_long(s, f, now_ns))
+        return false;
+    return tag(f) <= f->device->now + s->config.window && has_room(s, &f->out, 1, ms);
+}
+
+/* The first of those who wait whose lane has room, or NULL. */
+static struct sched_turn *first_of(const struct sched *s, const struct flow *f, uint64_t now_ns)
+{
+    for (struct sched_turn *t = f->waiting; t; t = t->next)
+        if (s->open || has_room(s, &t->lane->out, 1, t->ms))
+            return may_have(s, f, now_ns, t->ms) ? t : NULL;
+    return NULL;
+}
+
+static void give(struct sched *s, struct sched_turn *t, uint64_t now_ns)
+{
+    t->held = true;
+    t->lane->flow->last_ns = now_ns;
+    add_turn(&t->lane->out, 1, t->ms);
+    add_turn(&t->lane->flow->out, 1, t->ms);
+    s->counts.turns++;
+    t->lane->flow->counts.turns++;
+}
+
+static void count_wait(struct sched_counts *c, double seconds)
+{
+    c->waited++;
+    c->waited_s += seconds;
+}
+
+void sched_serve(struct sched *s, struct device *d)
+{
+    while (s->counts.waiting) {
+        uint64_t now_ns = s->config.clock_ns();
+        struct sched_turn *best = NULL;
+        advance(s, d, now_ns);
+        for (const struct flow *f = d->flows; f; f = f->next) {
+            struct sched_turn *t = f->waiting ? first_of(s, f, now_ns) : NULL;
+            if (t && (!best || tag(f) < tag(best->lane->flow)))
+                best = t;
+        }
+        if (!best)
+            return;
+        struct flow *f = best->lane->flow;
+        DL_DELETE(f->waiting, best);
+        s->counts.waiting--;
+        f->counts.waiting--;
+        double seconds = (double)(now_ns - best->asked_ns) * 1e-9;
+        count_wait(&s->counts, seconds);
+        count_wait(&f->counts, seconds);
+        give(s, best, now_ns);
+        best->come(best->user);
+    }
+}
+
+static void serve_all(struct sched *s)
+{
+    for (int i = 0; i < s->config.n_devices; i++)
+        sched_serve(s, &s->devices[i]);
+}
+
+static void *look_after(void *arg)
+{
+    struct sched *s = arg;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (!s->counts.waiting) {
+            pthread_cond_wait(&s->somebody, &s->lock);
+            continue;
+        }
+        struct timespec next = clock_after(TICK_S);
+        pthread_cond_timedwait(&s->somebody, &s->lock, &next);
+        serve_all(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* --- turns --- */
+
+/* With the lock held. */
+static void lane_unref(struct sched_lane *l)
+{
+    if (--l->refs)
+        return;
+    l->sched->refs--;
+    mem_free(l);
+}
+
+enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, bool *ret_now,
+                        struct err *e)
+{
+    struct sched *s = l->sched;
+    struct flow *f = l->flow;
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    uint32_t weight = atomic_load_explicit(f->user, memory_order_relaxed);
+    f->weight = weight ? weight : 1;
+    sched_touch(s, f, now_ns);
+    advance(s, f->device, now_ns);
+    ms = ms > 0 ? ms : l->out.mean;
+    bool now =
+        s->open || (!f->waiting && has_room(s, &l->out, 1, ms) && may_have(s, f, now_ns, ms));
+    if (!now && !t->sure && f->counts.waiting >= s->config.max_waiting)
+        code = err_set(e, ERR_QUOTA, "%lld pieces of your work wait for the device already",
+                       (long long)f->counts.waiting);
+    else if (!now && !t->sure && s->counts.waiting >= s->config.max_waiting_all)
+        code = err_set(e, ERR_OVERLOADED, "%lld pieces of work wait for the device already",
+                       (long long)s->counts.waiting);
+    if (code == ERR_OK) {
+        l->refs++;
+        t->lane = l;
+        t->ms = ms;
+        t->held = false;
+        t->asked_ns = now_ns;
+        if (now) {
+            give(s, t, now_ns);
+        } else {
+            DL_APPEND(f->waiting, t);
+            f->counts.waiting++;
+            if (s->counts.waiting++ == 0)
+                pthread_cond_signal(&s->somebody);
+            sched_serve(
+                s, f->device); /* another lane of its flow may be what those before it wait for */
+        }
+        *ret_now = now;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return code;
+}
+
+bool sched_held(struct sched *s, const struct sched_turn *t)
+{
+    pthread_mutex_lock(&s->lock);
+    bool held = t->lane && t->held;
+    pthread_mutex_unlock(&s->lock);
+    return held;
+}
+
+void sched_leave(struct sched *s, struct sched_turn *t)
+{
+    struct sched_lane *l = t->lane;
+    if (!l)
+        return;
+    pthread_mutex_lock(&s->lock);
+    struct flow *f = l->flow;
+    if (t->held) {
+        add_turn(&l->out, -1, t->ms);
+        add_turn(&f->out, -1, t->ms);
+        f->last_ns = s->config.clock_ns();
+    } else {
+        DL_DELETE(f->waiting, t);
+        s->counts.waiting--;
+        f->counts.waiting--;
+    }
+    t->lane = NULL;
+    t->held = false;
+    sched_serve(s, f->device);
+    lane_unref(l);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- lanes --- */
+
+static struct flow *flow_of(struct device *d, const _Atomic uint32_t *user)
+{
+    struct flow *f = d->flows;
+    while (f && f->user != user)
+        f = f->next;
+    if (!f && (f = mem_calloc(1, sizeof *f))) {
+        *f = (struct flow){.user = user, .device = d, .weight = 1, .start = d->now};
+        f->out = (struct out){.mean = FIRST_MS, .most = AT_MOST};
+        DL_APPEND(d->flows, f);
+    }
+    return f;
+}
+
+enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
+                             struct sched_lane **ret, struct err *e)
+{
+    struct sched_lane *l = mem_calloc(1, sizeof *l);
+    if (!l)
+        return err_oom(e);
+    pthread_mutex_lock(&s->lock);
+    struct device *d = &s->devices[device];
+    l->flow = flow_of(d, weight);
+    if (l->flow) {
+        l->sched = s;
+        l->refs = 1;
+        l->out = (struct out){.mean = l->flow->out.mean, .most = INT32_MAX};
+        l->took = l->flow->took;
+        s->refs++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!l->flow) {
+        mem_free(l);
+        return err_oom(e);
+    }
+    *ret = l;
+    return ERR_OK;
+}
+
+struct sched_lane *sched_lane_ref(struct sched_lane *l)
+{
+    pthread_mutex_lock(&l->sched->lock);
+    l->refs++;
+    pthread_mutex_unlock(&l->sched->lock);
+    return l;
+}
+
+bool sched_lane_is_busy(const struct sched_lane *l)
+{
+    pthread_mutex_lock(&l->sched->lock);
+    bool busy = l->out.n_turns || l->out.n_tasks;
+    for (const struct sched_turn *t = l->flow->waiting; t && !busy; t = t->next)
+        busy = t->lane == l;
+    pthread_mutex_unlock(&l->sched->lock);
+    return busy;
+}
+
+static void free_all(struct sched *s)
+{
+    for (int i = 0; i < s->config.n_devices; i++)
+        for (struct flow *f; (f = s->devices[i].flows);) {
+            DL_DELETE(s->devices[i].flows, f);
+            mem_free(f);
+        }
+    pthread_mutex_destroy(&s->lock);
+    pthread_cond_destroy(&s->somebody);
+    mem_free(s);
+}
+
+static void unlock_or_free(struct sched *s)
+{
+    bool last = s->refs == 0;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        free_all(s);
+}
+
+void sched_lane_unref(struct sched_lane *l)
+{
+    if (!l)
+        return;
+    struct sched *s = l->sched;
+    pthread_mutex_lock(&s->lock);
+    lane_unref(l);
+    unlock_or_free(s);
+}
+
+/* --- the whole --- */
+
+enum err_code sched_new(const struct sched_config *config, struct sched **ret, struct err *e)
+{
+    struct sched *s = mem_calloc(1, sizeof *s + (size_t)config->n_devices * sizeof(struct device));
+    if (!s)
+        return err_oom(e);
+    s->refs = 1;
+    s->config = *config;
+    s->ticks = !config->clock_ns;
+    if (s->ticks)
+        s->config.clock_ns = clock_ns;
+    pthread_mutex_init(&s->lock, NULL);
+    clock_cond_init(&s->somebody);
+    if (s->ticks && pthread_create(&s->thread, NULL, look_after, s) != 0) {
+        free_all(s);
+        return err_set(e, ERR_INTERNAL, "cannot start the scheduler's thread");
+    }
+    *ret = s;
+    return ERR_OK;
+}
+
+void sched_open(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->open = true;
+    serve_all(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_look(struct sched *s)
+{
+    pthread_mutex_lock(&s->lock);
+    serve_all(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sched_free(struct sched *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_signal(&s->somebody);
+    pthread_mutex_unlock(&s->lock);
+    if (s->ticks)
+        pthread_join(s->thread, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->refs--;
+    unlock_or_free(s);
+}
+
+void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_counts *ret)
+{
+    pthread_mutex_lock(&s->lock);
+    *ret = weight ? (struct sched_counts){0} : s->counts;
+    for (int i = 0; weight && i < s->config.n_devices; i++)
+        for (const struct flow *f = s->devices[i].flows; f; f = f->next) {
+            if (f->user != weight)
+                continue;
+            ret->waiting += f->counts.waiting;
+            ret->turns += f->counts.turns;
+            ret->waited += f->counts.waited;
+            ret->waited_s += f->counts.waited_s;
+        }
+    pthread_mutex_unlock(&s->lock);
+}

@@ -1,0 +1,116 @@
+/* Streams of a device run side by side, so the time between the begin and the end of a piece of
+ * work is not its own alone. Each lane that has work on the device is charged an equal part of the
+ * time that passes, and never more than the device says that its work took: all charges together
+ * are the time in which the device was busy. A lane whose work does not end when it might have is
+ * waiting for something else, a compiler or another's work, and does not count beside those that
+ * work: or a user could have his work charged to sessions of his that do nothing. Where the device
+ * says in the end that it did work, it is charged what was `withheld` as well. */
+#include "server/work/scheduler_int.h"
+
+#include <utlist.h>
+
+#define KEEPS      0.875   /* of what was known, with each piece of work */
+#define LINGERS    0.96875 /* and of the longest */
+#define OVERDUE    4       /* times what a lane's work takes; and */
+#define OVERDUE_MS 1.0     /* besides: then it does not work, it waits */
+
+/* n pieces of work more, or less, of a lane, and what is known of its pieces by now. */
+static void add_tasks(struct sched_lane *l, int n, double mean)
+{
+    struct out *o = &l->out, *of = &l->flow->out;
+    o->n_tasks += n;
+    o->mean = mean;
+    of->n_tasks += n;
+    of->task_ms -= o->task_ms;
+    o->task_ms = (double)o->n_tasks * mean;
+    of->task_ms = of->n_tasks ? of->task_ms + o->task_ms : 0;
+}
+
+static double learn(double mean, double ms)
+{
+    return KEEPS * mean + (1 - KEEPS) * ms;
+}
+
+/* Up at once and down slowly: what takes long may come again. */
+static double expect(double took, double ms)
+{
+    return ms > took ? ms : LINGERS * took + (1 - LINGERS) * ms;
+}
+
+bool sched_is_working(const struct sched_lane *l, uint64_t since_ns)
+{
+    return l->waits_ns > since_ns;
+}
+
+/* With the lock held: gives the lanes their parts of the time up to now; where all seem to wait, of
+ * all of them. */
+static void pass_time(struct device *d, uint64_t now_ns)
+{
+    int64_t working = 0, all = 0;
+    for (const struct sched_lane *l = d->busy; l; l = l->next, all++)
+        working += sched_is_working(l, d->since_ns);
+    double ms = (double)(now_ns - d->since_ns) * 1e-6;
+    for (struct sched_lane *l = d->busy; l; l = l->next)
+        if (!working || sched_is_working(l, d->since_ns))
+            l->part += ms / (double)(working ? working : all);
+        else
+            l->withheld += ms / (double)(working + 1);
+    d->since_ns = now_ns;
+}
+
+static void expect_end(struct sched_lane *l, uint64_t now_ns)
+{
+    l->waits_ns = now_ns + (uint64_t)((OVERDUE * l->took + OVERDUE_MS) * 1e6);
+}
+
+static void work_begun(void *user)
+{
+    struct sched_lane *l = user;
+    struct sched *s = l->sched;
+    struct device *d = l->flow->device;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    sched_touch(s, l->flow, now_ns);
+    if (l->out.n_tasks == 0) {
+        pass_time(d, now_ns);
+        DL_APPEND(d->busy, l);
+        expect_end(l, now_ns);
+        l->part = l->withheld = 0;
+    }
+    add_tasks(l, 1, l->out.mean);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static double work_ended(void *user, double device_ms)
+{
+    struct sched_lane *l = user;
+    struct sched *s = l->sched;
+    struct device *d = l->flow->device;
+    struct flow *f = l->flow;
+    pthread_mutex_lock(&s->lock);
+    uint64_t now_ns = s->config.clock_ns();
+    pass_time(d, now_ns);
+    double most = l->part + l->withheld; /* it did work, if the device says so */
+    double ms = device_ms < most ? device_ms : most;
+    l->part = l->withheld = 0;
+    l->took = expect(l->took, device_ms);
+    f->took = expect(f->took, device_ms);
+    add_tasks(l, -1, learn(l->out.mean, ms));
+    f->out.mean = learn(f->out.mean, ms);
+    if (l->out.n_tasks == 0)
+        DL_DELETE(d->busy, l);
+    else
+        expect_end(l, now_ns);
+    f->start += ms / f->weight;
+    f->last_ns = now_ns;
+    sched_serve(s, d);
+    pthread_mutex_unlock(&s->lock);
+    return ms;
+}
+
+static void lane_release(void *user)
+{
+    sched_lane_unref(user);
+}
+
+const struct work_watch sched_watch = {work_begun, work_ended, lane_release};
