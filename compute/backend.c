@@ -1,5 +1,5 @@
-/* The list of backends, the one file that knows which exist; and the validating front: what every
- * backend may take for granted is checked here, once, before it sees the work. */
+/* The validating front: what every backend may take for granted is checked here, once, before it
+ * sees the work. Which backends there are is backends.c's to know. */
 #include "compute/backend.h"
 
 #include <assert.h>
@@ -7,43 +7,11 @@
 #include <string.h>
 
 #include "compute/base/trace.h"
-#include "compute/gpu/cuda/diagnose.h"
-
-enum err_code backend_open(const char *name, const struct backend_config *config,
-                           struct backend **ret, char *note, size_t n, struct err *e)
-{
-    if (n)
-        note[0] = '\0';
-    if (!strcmp(name, "cpu"))
-        return backend_cpu_ops.open(config, ret, e);
-    if (!strcmp(name, "cuda"))
-        return backend_cuda_ops.open(config, ret, e);
-    if (!strcmp(name, "auto")) {
-        struct err why = ERR_INIT;
-        if (backend_cuda_ops.open(config, ret, &why) == ERR_OK) {
-            snprintf(note, n, "a GPU is there");
-            return ERR_OK;
-        }
-        snprintf(note, n, "no GPU is used: %s", why.message);
-        return backend_cpu_ops.open(config, ret, e);
-    }
-    return err_set(e, ERR_BAD_FIELD, "There is no backend \"%s\": auto, cpu or cuda", name);
-}
 
 void backend_close(struct backend *b)
 {
     if (b)
         b->ops->close(b);
-}
-
-int backend_refused(const char *kernel_cache)
-{
-    return cuda_refused(kernel_cache);
-}
-
-void backend_diagnose(finding_fn *say, void *user)
-{
-    cuda_diagnose(say, user);
 }
 
 #ifndef NDEBUG

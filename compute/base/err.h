@@ -33,6 +33,15 @@ struct err {
     }
 #define must_check __attribute__((warn_unused_result))
 
+/* Returns from a function that returns enum err_code unless `call` gives ERR_OK. What the function
+ * holds is released by _cleanup_ attributes. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        enum err_code try_ = (call);                                                               \
+        if (try_ != ERR_OK)                                                                        \
+            return try_;                                                                           \
+    } while (0)
+
 /* Records code and a printf-style message; clears place information; returns `code`. `e` may be
  * NULL. A message that does not fit is cut at a character boundary. */
 enum err_code err_set(struct err *e, enum err_code code, const char *fmt, ...)

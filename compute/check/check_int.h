@@ -12,13 +12,6 @@
 #include "compute/lang/call.h"
 #include "compute/lang/func.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum err_code rc_ = (call);                                                                \
-        if (rc_)                                                                                   \
-            return rc_;                                                                            \
-    } while (0)
-
 /* What an untyped node became: a literal that has not met an array yet, or a typed node. */
 struct cval {
     bool weak;

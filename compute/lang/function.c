@@ -16,13 +16,6 @@
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum err_code rc_ = (call);                                                                \
-        if (rc_)                                                                                   \
-            return rc_;                                                                            \
-    } while (0)
-
 /* --- defining --- */
 
 static uint32_t param_of(const struct function *f, const struct expr_node *n)

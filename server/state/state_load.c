@@ -41,13 +41,6 @@ struct loader {
     struct err *e;
 };
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum err_code try_ = (call);                                                               \
-        if (try_ != ERR_OK)                                                                        \
-            return try_;                                                                           \
-    } while (0)
-
 /* --- members --- */
 
 static enum err_code get_i64(struct loader *l, struct json v, const char *name, int64_t *ret)

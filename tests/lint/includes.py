@@ -1,7 +1,7 @@
 """The direction of the arrows: who may include whom.
 
 compute/base includes nothing else of the project, compute only itself, protocol compute too,
-server everything but a backend's inside, a client only itself; only backend.c knows that cpu/ and gpu/ exist; each
+server everything but a backend's inside, a client only itself; only backends.c knows that cpu/ and gpu/ exist; each
 outside library has the one module that may include it. Includes are path-qualified from the root.
 """
 import re
@@ -52,6 +52,6 @@ for path in sources(".c", ".h", ".def", ".cuh"):
             findings.append(f'{where}: {room(path)} must not include "{target}"')
         for backend in ("compute/cpu", "compute/gpu"):
             own = path.as_posix().startswith(backend + "/") or path.parts[0] == "tests"
-            if target.startswith(backend + "/") and not own and path.as_posix() != "compute/backend.c":
-                findings.append(f'{where}: only backend.c knows "{target}"')
+            if target.startswith(backend + "/") and not own and path.as_posix() != "compute/backends.c":
+                findings.append(f'{where}: only backends.c knows "{target}"')
 finish(findings, "includes")

@@ -1,0 +1,37 @@
+/* The list of backends: the one file that knows which exist. */
+#include <stdio.h>
+#include <string.h>
+
+#include "compute/backend.h"
+#include "compute/gpu/cuda/diagnose.h"
+
+enum err_code backend_open(const char *name, const struct backend_config *config,
+                           struct backend **ret, char *note, size_t n, struct err *e)
+{
+    if (n)
+        note[0] = '\0';
+    if (!strcmp(name, "cpu"))
+        return backend_cpu_ops.open(config, ret, e);
+    if (!strcmp(name, "cuda"))
+        return backend_cuda_ops.open(config, ret, e);
+    if (!strcmp(name, "auto")) {
+        struct err why = ERR_INIT;
+        if (backend_cuda_ops.open(config, ret, &why) == ERR_OK) {
+            snprintf(note, n, "a GPU is there");
+            return ERR_OK;
+        }
+        snprintf(note, n, "no GPU is used: %s", why.message);
+        return backend_cpu_ops.open(config, ret, e);
+    }
+    return err_set(e, ERR_BAD_FIELD, "There is no backend \"%s\": auto, cpu or cuda", name);
+}
+
+int backend_refused(const char *kernel_cache)
+{
+    return cuda_refused(kernel_cache);
+}
+
+void backend_diagnose(finding_fn *say, void *user)
+{
+    cuda_diagnose(say, user);
+}
