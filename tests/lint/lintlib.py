@@ -10,6 +10,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ("compute", "protocol", "server", "clients", "tests")
 SKIPPED = 77
+# The house from top to bottom: a room may call those below it, never one above.
+FLOORS = ("server", "server/api", "server/state", "server/jobs", "server/body", "server/store", "server/work", "server/http",
+          "protocol/text", "protocol/wire", "protocol/json", "protocol/number",
+          "compute/program", "compute/engine", "compute/backends.c", "compute/cpu", "compute/cpu/interp", "compute/cpu/loops",
+          "compute/gpu/cuda", "compute/gpu/code", "compute/gpu/text", "compute/gpu/api", "compute/backend", "compute/ir",
+          "compute/check", "compute/lang", "compute/kernels/forms", "compute/kernels/scalar", "compute/type", "compute/base")
 
 
 def sources(*suffixes, rooms=ROOMS):
@@ -20,6 +26,43 @@ def sources(*suffixes, rooms=ROOMS):
             if path.suffix in suffixes and path.is_file():
                 found.append(path.relative_to(ROOT))
     return found
+
+
+def floor(path):
+    """The room of a file of the product, by its place in FLOORS: the higher the number, the lower the room."""
+    place = path.parent.as_posix()
+    if place == "compute":  # backend.c and backend.h, the vtable; backends.c, which fills it
+        place = path.as_posix() if path.stem == "backends" else "compute/backend"
+    return FLOORS.index(place)
+
+
+def circles(arrows):
+    """The strongly connected parts of a graph {node: nodes} that have more than one node, the largest first (Tarjan)."""
+    number, low, stack, found = {}, {}, [], []
+    for start in sorted(arrows):
+        work = [(start, None)]
+        while work:
+            node, rest = work.pop()
+            if rest is None:
+                if node in number:
+                    continue
+                number[node] = low[node] = len(number)
+                stack.append(node)
+                rest = iter(sorted(arrows.get(node, ())))
+            for other in rest:
+                if other not in number:
+                    work += [(node, rest), (other, None)]
+                    break
+                if other in stack:
+                    low[node] = min(low[node], number[other])
+            else:
+                if low[node] == number[node]:
+                    circle = stack[stack.index(node):]
+                    del stack[stack.index(node):]
+                    found += [circle] if len(circle) > 1 else []
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+    return sorted((sorted(circle) for circle in found), key=len, reverse=True)
 
 
 def read(path):
