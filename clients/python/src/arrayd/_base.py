@@ -63,7 +63,8 @@ class Base:
     def _check(self, x: Any, what: str = "an array") -> Array:
         if not isinstance(x, Array):
             raise TypeError(f"{what} is wanted, not {type(x).__name__}")
-        if x._client is not self and x._client._engine.url != self._engine.url:
+        home: Any = x._client
+        if home is not self and home._engine.url != self._engine.url:
             raise ValueError("the array belongs to another daemon")
         return x
 
