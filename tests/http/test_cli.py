@@ -17,9 +17,9 @@ from cli import SOURCE, Terminal, cli, environment
 from client import npy_bytes
 from test_tls import make_certificate
 
-from arrayd._dtypes import BY_NAME  # noqa: E402  (cli.py has made it findable)
+from arrayd._bar import human  # noqa: E402  (cli.py has made it findable)
+from arrayd._dtypes import BY_NAME  # noqa: E402
 from arrayd._numbers import DTYPES  # noqa: E402
-from arrayd.cli._context import human  # noqa: E402
 from arrayd.cli._streams import Output, itemsize  # noqa: E402
 from arrayd.cli._values import pointed  # noqa: E402
 

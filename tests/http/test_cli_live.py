@@ -14,8 +14,8 @@ import pytest
 
 from cli import ANSI, Terminal, cli, environment
 
+from arrayd._bar import Bar, TransferBar  # noqa: E402  (cli.py has made it findable)
 from arrayd.cli import main  # noqa: E402
-from arrayd.cli._bar import Bar, TransferBar  # noqa: E402  (cli.py has made it findable)
 from arrayd.cli._context import Context  # noqa: E402
 from arrayd.cli._main import make_parser  # noqa: E402
 from arrayd.cli._program import read  # noqa: E402

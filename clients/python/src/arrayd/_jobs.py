@@ -11,9 +11,9 @@ from ._requests import Request, Steps
 
 if TYPE_CHECKING:
     from ._array import Array
+    from ._bar import Bar
     from ._client import Client
     from ._namespace import Namespace
-    from .cli._bar import Bar
 
 ENDED = ("done", "failed", "cancelled")
 
@@ -139,15 +139,15 @@ class Events:
 
 
 class StepsBar:
-    """A progress bar on standard error: tqdm's, where that is installed, else the one of arrayd-cli, which off a terminal is a line now
-    and then."""
+    """A progress bar on standard error: tqdm's, where that is installed, else this package's own, which off a terminal is a line now and
+    then."""
 
     def __init__(self, steps: Any):
         self._own: Optional["Bar"] = None
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
-            from .cli._bar import Bar
+            from ._bar import Bar
 
             self._own = Bar(True)
         else:
@@ -164,7 +164,7 @@ class StepsBar:
 
     def show(self, status: Dict[str, Any]) -> None:
         if self._own is not None:
-            from .cli._bar import steps_line
+            from ._bar import steps_line
 
             own = self._own
             own.update(lambda width: steps_line(own, status, width))

@@ -7,7 +7,6 @@
     _arrays      put get ls rm info
     _eval        eval
     _run         run; _program reads what is run
-    _bar         the bar of a program or a transfer
     _sample      what top shows, as data; _top shows it
     _complete    what a shell is offered; completion.* are the shells' parts
 """

@@ -8,10 +8,11 @@ import os
 import re
 from typing import Any, Dict, List
 
+from .._bar import count, human
 from .._errors import ArraydError
 from .._replies import ABOUT, ARRAY, LISTED, OBJECT
 from .._requests import OCTETS, Request
-from ._context import Context, Failure, complain, count, human, table
+from ._context import Context, Failure, complain, table
 from ._streams import NPY, download, itemsize, upload
 from ._values import NAME, explained, path_of
 

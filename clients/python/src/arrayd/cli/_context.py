@@ -156,48 +156,6 @@ class Context:
 Command = Callable[[Context], int]
 
 
-def at_terminal(stream: Any) -> bool:
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError):
-        return False
-
-
-# --- sizes and times as people read them ---
-
-
-def human(n: float, suffix: str = "B") -> str:
-    """1536 → 1.5 KiB."""
-    if abs(n) < 1024:
-        return f"{int(n)} {suffix}"
-    for unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
-        n /= 1024
-        if abs(n) < 999.5:
-            break
-    return f"{n:.{0 if abs(n) >= 99.95 else 1}f} {unit}{suffix}"
-
-
-def count(n: float) -> str:
-    """1234567 → 1.23 M."""
-    for unit in ("", " k", " M", " G", " T", " P", " E"):
-        if abs(n) < 999.5:
-            break
-        n /= 1000
-    return f"{n:.0f}" if unit == "" and float(n).is_integer() else f"{n:.3g}{unit}"
-
-
-def duration(s: float) -> str:
-    """Seconds as 45 ms, 12.3 s, 4:05 or 3:12:05; days as 2 d 3 h."""
-    if s < 0.9995:
-        return f"{1000 * s:.0f} ms"
-    if s < 60:
-        return f"{s:.1f} s"
-    if s < 86400:
-        h, rest = divmod(int(s), 3600)
-        return f"{h}:{rest // 60:02}:{rest % 60:02}" if h else f"{rest // 60}:{rest % 60:02}"
-    return f"{int(s // 86400)} d {int(s % 86400 // 3600)} h"
-
-
 def table(rows: List[List[str]], right: str = "", columns: Optional[int] = None) -> List[str]:
     """Lines with columns below each other; `right`: the numbers of those that end flush, as digits. What is wider than `columns` is
     closer together, and if need be its texts, which are the others, are cut."""

@@ -7,11 +7,12 @@ import shutil
 import sys
 from typing import Any, Dict, Tuple
 
+from .._bar import human
 from .._errors import ArraydError, place_of
 from .._numbers import unwired
 from .._replies import MADE, OBJECT, RESULT
 from .._requests import Request, ask
-from ._context import Context, Failure, human
+from ._context import Context, Failure
 from ._streams import NPY, download
 from ._values import bound, explained
 

@@ -9,11 +9,12 @@ import signal
 import sys
 from typing import Any, List, NoReturn, Optional, Sequence
 
+from .._bar import duration
 from .._errors import ArraydError, Busy, Denied
 from .._numbers import DTYPES
 from .._version import __version__
 from . import _arrays, _complete, _eval, _run
-from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain, duration
+from ._context import DEFAULT_URL, PROGRAM, Command, Context, Failure, complain
 from ._values import counted, explained, extents, index, name, pair, ref, seconds, whole
 
 ABOUT = f"""\

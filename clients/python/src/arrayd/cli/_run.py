@@ -6,12 +6,12 @@ import os
 import sys
 from typing import Any, Dict, List
 
+from .._bar import Bar, count, duration, human, steps_line
 from .._errors import ArraydError, place_of
 from .._jobs import Job, JobFailed, failed_at, failure_of
 from .._replies import JOB
 from .._requests import Request
-from ._bar import Bar, steps_line
-from ._context import Context, Failure, complain, count, duration, human
+from ._context import Context, Failure, complain
 from ._eval import located
 from ._program import Program, read
 from ._streams import NPY, download

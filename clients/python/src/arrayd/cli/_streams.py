@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any, BinaryIO, Callable, Dict, Iterator, NamedTuple, Optional, Type
 from urllib.parse import quote
 
+from .._bar import TransferBar, at_terminal
 from .._errors import ArraydError
 from .._replies import MADE, parsed
 from .._requests import OCTETS, Request
 from .._transport import Reply
-from ._bar import TransferBar
-from ._context import Context, Failure, at_terminal
+from ._context import Context, Failure
 
 NPY = "application/x-npy"
 BLOCK = 1 << 20

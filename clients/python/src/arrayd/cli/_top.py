@@ -15,11 +15,11 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Tuple, Union
 
+from .._bar import Bar, at_terminal, count, duration, human
 from .._errors import ArraydError
 from .._jobs import ENDED
 from .._replies import INFO
-from ._bar import Bar
-from ._context import Context, at_terminal, count, duration, human, table
+from ._context import Context, table
 from ._sample import Sample, Watch, public
 from ._values import explained
 

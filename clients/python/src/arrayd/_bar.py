@@ -1,4 +1,4 @@
-"""One line on standard error that says how far something is.
+"""One line on standard error that says how far something is, for the client and for arrayd-cli.
 
 On a terminal it is written over and over and wiped away at the end; it comes only when the thing has taken a moment, and never
 wraps. Where there is no terminal, lines come one below the other, seldom, and only where they were asked for.
@@ -10,10 +10,15 @@ import sys
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, TextIO
 
-from ._context import at_terminal, count, duration, human
-
 FRAMES_S, LINES_S = 0.1, 2.0  # between two of them
 LATE_S = 0.4  # shorter things need no bar
+
+
+def at_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
 
 
 class Bar:
@@ -93,3 +98,38 @@ class TransferBar(Bar):
         head = f"{self.label[:max(8, width // 3)]} {100 * self.done // max(self.total, 1):3d} % "
         room = width - len(head) - len(text) - 2
         return head + (self.drawn(self.done / max(self.total, 1), min(room, 40)) if room >= 5 else "") + text
+
+
+# --- sizes and times as people read them ---
+
+
+def human(n: float, suffix: str = "B") -> str:
+    """1536 → 1.5 KiB."""
+    if abs(n) < 1024:
+        return f"{int(n)} {suffix}"
+    for unit in ("Ki", "Mi", "Gi", "Ti", "Pi"):
+        n /= 1024
+        if abs(n) < 999.5:
+            break
+    return f"{n:.{0 if abs(n) >= 99.95 else 1}f} {unit}{suffix}"
+
+
+def count(n: float) -> str:
+    """1234567 → 1.23 M."""
+    for unit in ("", " k", " M", " G", " T", " P", " E"):
+        if abs(n) < 999.5:
+            break
+        n /= 1000
+    return f"{n:.0f}" if unit == "" and float(n).is_integer() else f"{n:.3g}{unit}"
+
+
+def duration(s: float) -> str:
+    """Seconds as 45 ms, 12.3 s, 4:05 or 3:12:05; days as 2 d 3 h."""
+    if s < 0.9995:
+        return f"{1000 * s:.0f} ms"
+    if s < 60:
+        return f"{s:.1f} s"
+    if s < 86400:
+        h, rest = divmod(int(s), 3600)
+        return f"{h}:{rest // 60:02}:{rest % 60:02}" if h else f"{rest // 60}:{rest % 60:02}"
+    return f"{int(s // 86400)} d {int(s % 86400 // 3600)} h"

@@ -1,0 +1,44 @@
+"""The Python client's modules: no large circle among their imports, and a library that does not know the command line.
+
+Every import counts, also inside functions and for type checking only: what needs another module to be understood does not
+stand below it.
+"""
+import ast
+
+from lintlib import ROOT, circles, finish
+
+LARGEST = 3
+SOURCE = ROOT / "clients/python/src"
+
+files = {}
+for path in sorted(SOURCE.rglob("*.py")):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+
+
+def imported(module, tree):
+    """(line, module) of everything of ours that the module imports."""
+    package = module if files[module].name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package.split(".")[:len(package.split(".")) - node.level + 1]) if node.level else ""
+            base = ".".join(filter(None, [base, node.module]))
+            names = [f"{base}.{alias.name}" if f"{base}.{alias.name}" in files else base for alias in node.names]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in names if name in files and name != module)
+
+
+findings, arrows = [], {}
+for module, path in files.items():
+    for line, other in imported(module, ast.parse(path.read_text(encoding="utf-8"))):
+        arrows.setdefault(module, set()).add(other)
+        if other.startswith("arrayd.cli") and not module.startswith("arrayd.cli") and module != "arrayd.__main__":
+            findings.append(f"{path.relative_to(ROOT)}:{line}: the library must not import {other}")
+for circle in circles(arrows):
+    if len(circle) > LARGEST:
+        findings.append(f"a circle of {len(circle)}, more than {LARGEST}: {' '.join(circle)}")
+        findings += [f"  {module} -> {' '.join(sorted(arrows[module] & set(circle)))}" for module in circle]
+finish(findings, "imports")
