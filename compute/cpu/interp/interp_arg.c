@@ -6,7 +6,8 @@
  * the point's coordinates, and is worked out only for elements that are to be remembered. */
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_eval.h"
+#include "compute/cpu/interp/interp_reduce.h"
 
 #define NOWHERE INT64_MAX
 
@@ -147,14 +148,14 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     int64_t lo[MAX_RANK], ext[MAX_RANK], outer, reduced, lanes;
     interp_box(r, r->split ? at : at * r->boxes_per_group, lo, ext);
     interp_reduce_sizes(r, ext, &outer, &reduced, &lanes);
-    int64_t tiles = (lanes + REDUCE_TILE - 1) / REDUCE_TILE;
+    int64_t tiles = (lanes + LANES_TILE - 1) / LANES_TILE;
     char *ranks = s->reduce;
-    int64_t *where = (int64_t *)(void *)(ranks + REDUCE_TILE * sizeof(int64_t));
+    int64_t *where = (int64_t *)(void *)(ranks + LANES_TILE * sizeof(int64_t));
     if (r->split) {
         int64_t chunks = (reduced + r->unit_size - 1) / r->unit_size, cell = i / chunks;
         int64_t from = i % chunks * r->unit_size, to = from + r->unit_size;
-        int64_t l0 = cell % tiles * REDUCE_TILE;
-        int64_t l1 = l0 + REDUCE_TILE < lanes ? l0 + REDUCE_TILE : lanes;
+        int64_t l0 = cell % tiles * LANES_TILE;
+        int64_t l1 = l0 + LANES_TILE < lanes ? l0 + LANES_TILE : lanes;
         char *partial = r->partials + (r->first_unit[at] + i) * r->partial_size;
         ranks = partial;
         where = (int64_t *)(void *)(partial + r->partial_size / 2);
@@ -166,8 +167,8 @@ static void outer_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
     }
     for (int64_t cell = i * r->unit_size; cell < (i + 1) * r->unit_size && cell < outer * tiles;
          cell++) {
-        int64_t l0 = cell % tiles * REDUCE_TILE;
-        int64_t l1 = l0 + REDUCE_TILE < lanes ? l0 + REDUCE_TILE : lanes;
+        int64_t l0 = cell % tiles * LANES_TILE;
+        int64_t l1 = l0 + LANES_TILE < lanes ? l0 + LANES_TILE : lanes;
         r->arg->init(ranks, where, (size_t)(l1 - l0));
         for (int64_t p = 0; p < r->boxes_per_group; p++) {
             struct bound *b =
@@ -229,10 +230,10 @@ void interp_arg_finish(struct interp_run *r)
             }
             continue;
         }
-        int64_t tiles = (lanes + REDUCE_TILE - 1) / REDUCE_TILE;
+        int64_t tiles = (lanes + LANES_TILE - 1) / LANES_TILE;
         for (int64_t cell = 0; cell < outer * tiles; cell++) {
-            int64_t l0 = cell % tiles * REDUCE_TILE;
-            int64_t l1 = l0 + REDUCE_TILE < lanes ? l0 + REDUCE_TILE : lanes;
+            int64_t l0 = cell % tiles * LANES_TILE;
+            int64_t l1 = l0 + LANES_TILE < lanes ? l0 + LANES_TILE : lanes;
             char *acc = merge_partials(r, group, cell, (size_t)(l1 - l0));
             if (!acc)
                 return;

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_bind.h"
 
 #define L1_BYTES    32768
 #define BLOCK_LEAST 256
@@ -48,8 +48,8 @@ static size_t registers_most(const struct interp_run *r)
 
 void interp_size_programs(struct interp_run *r)
 {
-    r->carved = carved_size(r);
-    r->registers = registers_most(r);
+    r->needs.carved = carved_size(r);
+    r->needs.registers = registers_most(r);
 }
 
 /* Room for everything; the order is by falling alignment. */
@@ -57,7 +57,7 @@ static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, 
                   int64_t **ret_work)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
-    size_t size = r->carved;
+    size_t size = r->needs.carved;
     assert(size <= b->memory_size);
     char *p = b->memory;
     memset(p, 0, size);
@@ -401,7 +401,7 @@ void interp_write_program(struct bound *b)
         blk = ((size_t)g->points + 15) & ~(size_t)15;
     b->blk = (int64_t)blk;
     b->stride = ALIGNED(blk * widest);
-    assert(n_regs * b->stride + 64 <= r->registers);
+    assert(n_regs * b->stride + 64 <= r->needs.registers);
     b->reloads = false;
     for (uint32_t i = 0; i < k->n_nodes; i++)
         b->reloads |= b->number[i] && b->number[i] <= b->n_pinned &&

@@ -2,7 +2,7 @@
  * nobody else and is such an operation itself takes that one in, up to three together, and runs as
  * one loop of fused.h. A pass over a block that is in L1 costs as much for one operation as for
  * three, so a sum of many terms runs two to three times as fast. */
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_bind.h"
 #include "compute/cpu/loops/fused.h"
 
 #define LONGEST 3

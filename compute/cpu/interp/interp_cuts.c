@@ -13,7 +13,7 @@
  * reduced to one period for WRAP, REFLECT and SYMMETRIC. */
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_box.h"
 
 #define MAX_PIECES 512  /* of one context's axis */
 #define MAX_CUTS   1024 /* of one iteration axis */
@@ -237,7 +237,7 @@ static bool build_context(struct cutter *c, uint32_t number)
         if (x->src[k] >= 0)
             parent = c->fns[x->parent][x->src[k]];
         int64_t step = x->src[k] >= 0 ? x->step[k] : 0;
-        int64_t o = r->offsets[number][k];
+        int64_t o = r->ctx.offsets[number][k];
         c->n_out = 0;
         for (uint32_t i = 0; i < parent.n && !c->too_many; i++) {
             struct piece q = parent.p[i];
@@ -271,18 +271,18 @@ bool interp_cut(struct interp_run *r)
     }
     for (uint32_t c = 0; c < k->n_ctxs; c++) {
         const struct ir_ctx *x = &k->ctxs[c];
-        r->offsets[c] = arena_alloc_array(r->arena, (size_t)x->rank + 1, sizeof(int64_t));
-        if (!r->offsets[c])
+        r->ctx.offsets[c] = arena_alloc_array(r->arena, (size_t)x->rank + 1, sizeof(int64_t));
+        if (!r->ctx.offsets[c])
             return false;
-        if (c == 0 || !r->ctx_used[c])
+        if (c == 0 || !r->ctx.used[c])
             continue;
         for (int i = 0; i < x->rank; i++) {
-            r->ctx_shifts[c] |= x->offset[i] != 0;
-            r->offsets[c][i] = normalised(x->mode, x->offset[i], x->shape[i]);
+            r->ctx.shifts[c] |= x->offset[i] != 0;
+            r->ctx.offsets[c][i] = normalised(x->mode, x->offset[i], x->shape[i]);
         }
-        r->any_shift |= r->ctx_shifts[c];
+        r->ctx.any_shift |= r->ctx.shifts[c];
     }
-    if (!r->any_shift)
+    if (!r->ctx.any_shift)
         return true;
 
     struct cutter c = {.r = r};
@@ -306,7 +306,7 @@ bool interp_cut(struct interp_run *r)
     }
     c.fns[0] = fn;
     for (uint32_t i = 1; i < k->n_ctxs && !c.too_many; i++)
-        if (r->ctx_used[i] && !build_context(&c, i))
+        if (r->ctx.used[i] && !build_context(&c, i))
             return false;
 
     int64_t boxes = 1;
@@ -339,21 +339,21 @@ void interp_coords(const struct interp_run *r, const int64_t *point, int64_t *co
     const struct ir_kernel *k = r->k;
     memcpy(coords, point, (size_t)k->rank * sizeof *coords);
     for (uint32_t c = 1; c < k->n_ctxs; c++) {
-        if (!r->ctx_used[c])
+        if (!r->ctx.used[c])
             continue;
         const struct ir_ctx *x = &k->ctxs[c];
-        const int64_t *p = coords + r->ctx_at[x->parent];
-        int64_t *q = coords + r->ctx_at[c];
+        const int64_t *p = coords + r->ctx.at[x->parent];
+        int64_t *q = coords + r->ctx.at[c];
         for (int i = 0; i < x->rank; i++)
             q[i] = x->start[i] + (x->src[i] >= 0 ? x->step[i] * p[x->src[i]] : 0);
         bool inside = true;
-        if (r->ctx_shifts[c]) {
+        if (r->ctx.shifts[c]) {
             for (int i = 0; i < x->rank; i++) {
                 int64_t v = q[i] + clamped(x->offset[i], -x->shape[i], x->shape[i]);
                 inside &= v >= 0 && v < x->shape[i];
             }
             for (int i = 0; i < x->rank; i++) {
-                int64_t v = q[i] + r->offsets[c][i], sign, add;
+                int64_t v = q[i] + r->ctx.offsets[c][i], sign, add;
                 if (x->mode == BOUNDARY_SELF) {
                     if (inside)
                         q[i] = v;

@@ -5,8 +5,16 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_eval.h"
 #include "compute/cpu/interp/rows.h"
+
+bool interp_ask(const struct interp_run *r)
+{
+    struct interp_watch *w = r->watch;
+    if (w && !atomic_load(&w->is_over) && w->ask(w->user))
+        atomic_store(&w->is_over, true);
+    return w && atomic_load(&w->is_over);
+}
 
 void interp_locate(const struct bound *b, int64_t f, struct block *ret)
 {
@@ -140,7 +148,7 @@ static void gather_points(struct bound *b, const struct block *blk)
     const struct ir_kernel *k = r->k;
     int64_t point[MAX_RANK] = {0};
     int64_t *coords = b->g.st + r->n_operands * (size_t)r->n_order;
-    bool *inside = (bool *)(coords + r->coords);
+    bool *inside = (bool *)(coords + r->ctx.coords);
     int64_t c[MAX_RANK];
     memcpy(c, blk->c, (size_t)b->g.nd * sizeof *c);
     for (int64_t j = 0; j < blk->n; j++) {

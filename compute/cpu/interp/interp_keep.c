@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_bind.h"
 
 /* What a scratch may keep of a run: a few dozen boxes, or some with long blocks. */
 #define KEPT_PROGRAMS 512
@@ -68,24 +68,24 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
 {
     for (int i = 0; i < programs(r); i++) {
         struct bound *b = &s->slots[i];
-        if (b->memory_size >= r->carved && b->registers_size >= r->registers)
+        if (b->memory_size >= r->needs.carved && b->registers_size >= r->needs.registers)
             continue;
         b->run_id = 0; /* it lies in what goes now */
-        if (!reserve(&b->memory, &b->memory_size, r->carved) ||
-            !reserve(&b->registers, &b->registers_size, r->registers))
+        if (!reserve(&b->memory, &b->memory_size, r->needs.carved) ||
+            !reserve(&b->registers, &b->registers_size, r->needs.registers))
             return false;
     }
-    if (r->kept && !reserve(&s->registers, &s->registers_size, r->registers))
+    if (r->kept.at && !reserve(&s->registers, &s->registers_size, r->needs.registers))
         return false;
-    return reserve(&s->reduce, &s->reduce_size, r->accumulators) &&
-           reserve(&s->staging, &s->staging_size, r->staging);
+    return reserve(&s->reduce, &s->reduce_size, r->needs.accumulators) &&
+           reserve(&s->staging, &s->staging_size, r->needs.staging);
 }
 
 /* Whose box it is. */
 static void address(struct bound *b, const struct interp_run *r, int64_t box, bool overrun)
 {
     b->run = r;
-    b->pass = r->pass;
+    b->pass = r->kept.pass;
     b->box = box * 2 + overrun;
     b->overrun = overrun;
     if (r->mode == MODE_GROUPED) {
@@ -103,20 +103,20 @@ static void address(struct bound *b, const struct interp_run *r, int64_t box, bo
 
 void interp_keep(struct interp_run *r, int n)
 {
-    r->n_programs = 2 * r->n_boxes;
+    r->kept.n = 2 * r->n_boxes;
     if (r->mode == MODE_GROUPED)
-        r->n_programs *= r->n_cuts[r->order[r->n_order - 1]];
-    if (r->n_programs > KEPT_PROGRAMS)
+        r->kept.n *= r->n_cuts[r->order[r->n_order - 1]];
+    if (r->kept.n > KEPT_PROGRAMS)
         return;
-    r->kept_left = arena_alloc_array(r->arena, (size_t)n, sizeof *r->kept_left);
+    r->kept.left = arena_alloc_array(r->arena, (size_t)n, sizeof *r->kept.left);
     struct bound **kept =
-        arena_alloc_array(r->arena, (size_t)(n * r->n_programs) + 1, sizeof(struct bound *));
-    if (!r->kept_left || !kept)
+        arena_alloc_array(r->arena, (size_t)(n * r->kept.n) + 1, sizeof(struct bound *));
+    if (!r->kept.left || !kept)
         return;
     for (int i = 0; i < n; i++)
-        r->kept_left[i] = KEPT_BYTES;
-    r->kept = kept;
-    r->n_keepers = n;
+        r->kept.left[i] = KEPT_BYTES;
+    r->kept.at = kept;
+    r->kept.n_keepers = n;
 }
 
 static void forget(struct bound *b)
@@ -128,26 +128,26 @@ static void forget(struct bound *b)
 
 void interp_forget(struct interp_run *r)
 {
-    for (int64_t i = 0; r->kept && i < r->n_keepers * r->n_programs; i++)
-        forget(r->kept[i]);
+    for (int64_t i = 0; r->kept.at && i < r->kept.n_keepers * r->kept.n; i++)
+        forget(r->kept.at[i]);
 }
 
 /* A program in memory of its own; NULL without memory. */
 static struct bound *keep(const struct interp_run *r, int64_t box, bool overrun,
                           struct interp_scratch *s)
 {
-    int64_t *left = &r->kept_left[s->number];
-    if (*left < (int64_t)r->carved)
+    int64_t *left = &r->kept.left[s->number];
+    if (*left < (int64_t)r->needs.carved)
         return NULL;
-    struct bound *b = mem_calloc(1, sizeof *b + r->carved);
+    struct bound *b = mem_calloc(1, sizeof *b + r->needs.carved);
     if (!b)
         return NULL;
     b->memory = b + 1;
-    b->memory_size = r->carved;
+    b->memory_size = r->needs.carved;
     address(b, r, box, overrun);
     interp_write_program(b);
     b->registers_size = b->n_pinned * b->stride + 64;
-    const int64_t size = (int64_t)(sizeof *b + r->carved + b->registers_size);
+    const int64_t size = (int64_t)(sizeof *b + r->needs.carved + b->registers_size);
     if (size <= *left)
         b->registers = mem_alloc(b->registers_size);
     if (!b->registers) {
@@ -161,7 +161,7 @@ static struct bound *keep(const struct interp_run *r, int64_t box, bool overrun,
 static struct bound *kept_program(const struct interp_run *r, int64_t box, bool overrun,
                                   struct interp_scratch *s)
 {
-    struct bound **at = &r->kept[s->number * r->n_programs + box * 2 + overrun], *b = *at;
+    struct bound **at = &r->kept.at[s->number * r->kept.n + box * 2 + overrun], *b = *at;
     char *shared = (char *)ALIGNED((uintptr_t)s->registers);
     if (!b) {
         b = keep(r, box, overrun, s);
@@ -179,7 +179,7 @@ static struct bound *kept_program(const struct interp_run *r, int64_t box, bool 
 /* What memory held in the pass before. */
 static void reread(struct bound *b)
 {
-    b->pass = b->run->pass;
+    b->pass = b->run->kept.pass;
     if (!b->reloads)
         return;
     memset(b->filled_n, 0, b->run->n_operands * sizeof *b->filled_n);
@@ -189,7 +189,7 @@ static void reread(struct bound *b)
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s)
 {
-    struct bound *b = r->kept ? kept_program(r, box, overrun, s) : NULL;
+    struct bound *b = r->kept.at ? kept_program(r, box, overrun, s) : NULL;
     if (!b) {
         b = &s->slots[slot];
         if (b->run_id != r->id || b->box != box * 2 + overrun) {
@@ -202,7 +202,7 @@ struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun,
             b->run_id = r->id;
         }
     }
-    if (b->pass != r->pass)
+    if (b->pass != r->kept.pass)
         reread(b);
     return b;
 }

@@ -8,12 +8,10 @@
  * reduction keeps its kept axes outside when the memory's fastest axis is reduced, and inside, as
  * lanes of an accumulator, when it is kept. Units depend on the shape alone for reductions (their
  * partial results are merged in unit order), and also on the number of threads for stores. */
-#include <assert.h>
-#include <limits.h>
 #include <stdatomic.h>
-#include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_box.h"
+#include "compute/cpu/interp/interp_units.h"
 
 /* Points a unit: some tens of microseconds of a cheap kernel. */
 #define UNIT_POINTS 65536
@@ -48,18 +46,18 @@ static void mark_live(struct interp_run *r)
             r->live[n->args[a]] = true;
         if (n->kind == IR_LOAD || n->kind == IR_INDEX || n->kind == IR_INSIDE) {
             r->n_operands++;
-            for (uint32_t c = n->ctx; !r->ctx_used[c]; c = k->ctxs[c].parent)
-                r->ctx_used[c] = true;
+            for (uint32_t c = n->ctx; !r->ctx.used[c]; c = k->ctxs[c].parent)
+                r->ctx.used[c] = true;
         }
     }
     r->n_stores = k->n_outputs + (r->arg ? 1 : 0);
     r->n_operands += r->n_stores;
-    r->plain = true;
+    r->ctx.plain = true;
     for (uint32_t c = 0; c < k->n_ctxs; c++) {
-        r->ctx_at[c] = r->coords;
-        if (c == 0 || r->ctx_used[c])
-            r->coords += (uint32_t)k->ctxs[c].rank;
-        r->plain &= c == 0 || !r->ctx_used[c];
+        r->ctx.at[c] = r->ctx.coords;
+        if (c == 0 || r->ctx.used[c])
+            r->ctx.coords += (uint32_t)k->ctxs[c].rank;
+        r->ctx.plain &= c == 0 || !r->ctx.used[c];
     }
 }
 
@@ -111,205 +109,6 @@ static void list_operands(struct interp_run *r, void *const *slots)
             r->in_place |= slots[k->inputs[i].slot] == slots[k->outputs[j].slot];
 }
 
-int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
-                          const int64_t *coords, const bool *inside)
-{
-    const int64_t *c = coords + r->ctx_at[o->ctx];
-    switch (o->kind) {
-    case OPERAND_LOAD:
-    case OPERAND_STORE: {
-        int64_t elements = 0;
-        for (int i = 0; i < o->rank; i++)
-            elements += o->strides[i] * c[i];
-        return (int64_t)(intptr_t)o->base + elements * o->itemsize;
-    }
-    case OPERAND_INDEX: {
-        const struct ir_node *n = &r->k->nodes[o->node];
-        const struct ir_index *ix = &r->k->indices[n->index];
-        return ix->start + (n->axis < 0 ? 0 : ix->step * c[n->axis]);
-    }
-    case OPERAND_INSIDE:
-        break;
-    }
-    return inside[o->ctx];
-}
-
-void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext)
-{
-    const struct ir_kernel *k = r->k;
-    memset(lo, 0, (size_t)k->rank * sizeof *lo);
-    memcpy(ext, k->shape, (size_t)k->rank * sizeof *ext);
-    for (int i = r->n_box_axes; i-- > 0;) {
-        int a = r->box_axes[i];
-        int64_t c = box % r->n_cuts[a];
-        box /= r->n_cuts[a];
-        lo[a] = r->cuts[a][c];
-        ext[a] = r->cuts[a][c + 1] - lo[a];
-    }
-}
-
-size_t interp_geometry_words(const struct interp_run *r)
-{
-    size_t inside = (r->k->n_ctxs + 7) / 8;
-    return r->n_operands * (size_t)(r->n_order + 1) + 2 * (size_t)r->coords + inside + 1;
-}
-
-/* Puts tiles across two dimensions where some operand runs along another dimension than the
- * output, or where the fastest dimension is too short to be a row. */
-static void choose_tile(const struct interp_run *r, struct geometry *g)
-{
-    g->q = -1;
-    int last = g->nd - 1;
-    if (g->nd < 2 || g->points < 2048)
-        return;
-    for (uint32_t i = 0; i < r->n_operands && g->q < 0; i++) {
-        const struct operand *o = &r->operands[i];
-        int64_t inner = g->st[i * g->nd + last];
-        inner = inner < 0 ? -inner : inner;
-        if (o->kind != OPERAND_LOAD || inner < 64 || g->ext[last] < 4)
-            continue;
-        for (int d = last - 1; d >= 0 && g->q < 0; d--) {
-            int64_t s = g->st[i * g->nd + d];
-            s = s < 0 ? -s : s;
-            if (s && s <= 2 * o->itemsize && s < inner && g->ext[d] >= 4)
-                g->q = d;
-        }
-    }
-    g->p = last;
-    if (g->q >= 0) {
-        g->tq = g->ext[g->q] < 32 ? g->ext[g->q] : 32;
-        g->tp = 1024 / g->tq;
-    } else if (g->ext[last] < 16) {
-        g->q = last;
-        g->p = last - 1;
-        for (int d = last - 1; d >= 0; d--)
-            if (g->ext[d] >= 8 * g->ext[g->p])
-                g->p = d;
-        if (g->ext[g->p] < 4 * g->ext[last]) {
-            g->q = -1;
-            return;
-        }
-        g->tq = g->ext[g->q];
-        g->tp = 1024 / g->tq;
-    }
-    if (g->tp > g->ext[g->p])
-        g->tp = g->ext[g->p];
-}
-
-bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
-                     bool overrun, struct geometry *g, int64_t *work)
-{
-    const uint32_t n = r->n_operands;
-    int axes[MAX_RANK];
-    g->nd = 0;
-    g->points = 1;
-    for (int i = 0; i < r->n_order; i++) {
-        int a = r->order[i];
-        g->points *= ext[a];
-        if (ext[a] == 1)
-            continue;
-        axes[g->nd] = a;
-        g->ext[g->nd++] = ext[a];
-    }
-    int nd = g->nd;
-
-    if (r->pointwise) {
-        memset(g->at, 0, n * sizeof *g->at);
-        memset(g->st, 0, n * (size_t)nd * sizeof *g->st);
-        /* Outputs are affine in any case. */
-        for (uint32_t i = n - r->n_stores; i < n; i++) {
-            g->at[i] = (int64_t)(intptr_t)r->operands[i].base;
-            for (int d = 0; d < nd; d++)
-                g->st[i * nd + d] = r->operands[i].strides[axes[d]] * r->operands[i].itemsize;
-        }
-        g->q = -1;
-        return !overrun;
-    }
-    if (r->plain) {
-        for (uint32_t i = 0; i < n; i++) {
-            const struct operand *o = &r->operands[i];
-            g->at[i] = interp_operand_at(r, o, lo, NULL);
-            for (int d = 0; d < nd; d++) {
-                int64_t s;
-                if (o->kind == OPERAND_INDEX) {
-                    const struct ir_node *node = &r->k->nodes[o->node];
-                    s = node->axis == axes[d] ? r->k->indices[node->index].step : 0;
-                } else {
-                    s = o->strides[axes[d]] * o->itemsize;
-                }
-                g->st[i * nd + d] = s;
-            }
-        }
-    } else {
-        int64_t point[MAX_RANK], *coords = work;
-        bool *inside = (bool *)(work + r->coords);
-        memcpy(point, lo, (size_t)r->k->rank * sizeof *point);
-        interp_coords(r, point, coords, inside);
-        for (uint32_t i = 0; i < n; i++)
-            g->at[i] = interp_operand_at(r, &r->operands[i], coords, inside);
-        for (int d = 0; d < nd; d++) {
-            point[axes[d]]++;
-            interp_coords(r, point, coords, inside);
-            point[axes[d]]--;
-            for (uint32_t i = 0; i < n; i++)
-                g->st[i * nd + d] =
-                    interp_operand_at(r, &r->operands[i], coords, inside) - g->at[i];
-        }
-    }
-
-    if (overrun) {
-        int d = nd - 2;
-        if (nd < 2 || r->n_order < 2 || axes[nd - 1] != r->order[r->n_order - 1] ||
-            axes[d] != r->order[r->n_order - 2])
-            return false;
-        int64_t full = r->k->shape[axes[nd - 1]];
-        for (uint32_t i = 0; i < n; i++) {
-            int64_t s = g->st[i * nd + d + 1];
-            if (g->st[i * nd + d] != full * s)
-                return false;
-        }
-        g->ext[d] = (g->ext[d] - 1) * full + g->ext[d + 1];
-        for (uint32_t i = 0; i < n; i++)
-            g->st[i * nd + d] = g->st[i * nd + d + 1];
-        for (uint32_t i = 0; i < n; i++)
-            memmove(g->st + i * (nd - 1), g->st + i * nd, (size_t)(nd - 1) * sizeof *g->st);
-        nd--;
-    }
-
-    /* Merge neighbours that every operand walks as one; dimension d into d + 1. */
-    int keep[MAX_RANK], n_keep = 0;
-    for (int d = 0; d < nd; d++) {
-        bool merge = d + 1 < nd;
-        for (uint32_t i = 0; i < n && merge; i++)
-            merge = g->st[i * nd + d] == g->st[i * nd + d + 1] * g->ext[d + 1];
-        if (merge)
-            g->ext[d + 1] *= g->ext[d];
-        else
-            keep[n_keep++] = d;
-    }
-    if (n_keep < nd) {
-        for (uint32_t i = 0; i < n; i++)
-            for (int d = 0; d < n_keep; d++)
-                g->st[i * n_keep + d] = g->st[i * nd + keep[d]];
-        for (int d = 0; d < n_keep; d++)
-            g->ext[d] = g->ext[keep[d]];
-    }
-    g->nd = n_keep;
-    g->points = 1;
-    for (int d = 0; d < g->nd; d++)
-        g->points *= g->ext[d];
-    g->q = -1;
-    if (!r->reduces && !r->scan && !overrun) {
-        choose_tile(r, g);
-        if (g->q >= 0) {
-            g->n_tiles = g->points / g->ext[g->p] / g->ext[g->q];
-            g->n_tiles *= (g->ext[g->p] + g->tp - 1) / g->tp;
-            g->n_tiles *= (g->ext[g->q] + g->tq - 1) / g->tq;
-        }
-    }
-    return true;
-}
-
 static int64_t magnitude(int64_t v)
 {
     return v < 0 ? -v : v;
@@ -330,9 +129,9 @@ static void choose_order(struct interp_run *r, int64_t *words)
         lo[a] = r->cuts[a][r->main_cut[a]];
     /* The strides at the middle of the space: the corner of the largest box. */
     double cost[MAX_RANK] = {0};
-    int64_t *coords = words, *base = words + r->coords;
+    int64_t *coords = words, *base = words + r->ctx.coords;
     bool *inside = (bool *)(base + r->n_operands);
-    if (r->plain || r->pointwise) {
+    if (r->ctx.plain || r->pointwise) {
         for (uint32_t i = 0; i < r->n_operands; i++) {
             const struct operand *o = &r->operands[i];
             if ((o->kind != OPERAND_LOAD && o->kind != OPERAND_STORE) || o->ctx != 0)
@@ -426,7 +225,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         else if (r->n_order > 1 && r->n_cuts[fast] > 1 && k->shape[fast] < GROUPED_ROW)
             r->mode = MODE_GROUPED;
     }
-    r->flat = !r->any_shift && !r->pointwise && g.nd < 2;
+    r->flat = !r->ctx.any_shift && !r->pointwise && g.nd < 2;
     for (uint32_t i = 0; i < r->n_operands && r->flat && g.nd; i++)
         r->flat = g.st[i] == 0 || g.st[i] == r->operands[i].itemsize;
     if (r->mode == MODE_GROUPED && !split_narrow(r, fast))
@@ -455,7 +254,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         per = (per + 1023) / 1024;
     r->unit_size = per;
     if (r->mode == MODE_GROUPED)
-        r->staging = interp_ends_bytes(r, per) + (k->n_outputs > 1 ? BLOCK_MOST * 16 : 0);
+        r->needs.staging = interp_ends_bytes(r, per) + (k->n_outputs > 1 ? BLOCK_MOST * 16 : 0);
 
     r->first_unit = arena_alloc_array(r->arena, (size_t)r->n_boxes + 1, sizeof *r->first_unit);
     if (!r->first_unit)
@@ -506,13 +305,14 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
         r->points *= k->shape[a];
     r->operand_of = arena_alloc_array(arena, k->n_nodes, sizeof *r->operand_of);
     r->live = arena_alloc_array(arena, k->n_nodes, sizeof *r->live);
-    r->ctx_used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_used);
-    r->ctx_shifts = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_shifts);
-    r->ctx_at = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx_at);
-    r->offsets = arena_alloc_array(arena, k->n_ctxs, sizeof *r->offsets);
-    if (!r->operand_of || !r->live || !r->ctx_used || !r->ctx_shifts || !r->ctx_at || !r->offsets)
+    r->ctx.used = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.used);
+    r->ctx.shifts = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.shifts);
+    r->ctx.at = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.at);
+    r->ctx.offsets = arena_alloc_array(arena, k->n_ctxs, sizeof *r->ctx.offsets);
+    if (!r->operand_of || !r->live || !r->ctx.used || !r->ctx.shifts || !r->ctx.at ||
+        !r->ctx.offsets)
         goto fail;
-    r->ctx_used[0] = true;
+    r->ctx.used[0] = true;
     if (k->outputs[0].kind == OUT_REDUCE && !interp_reduce_open(r))
         goto fail;
     if (k->outputs[0].kind == OUT_SCAN)
@@ -528,7 +328,8 @@ struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int
     r->large = r->points >= LARGE_POINTS;
     if (!interp_cut(r))
         goto fail;
-    size_t n_words = r->n_operands * (size_t)(k->rank + 2) + 2 * (size_t)r->coords + k->n_ctxs + 8;
+    size_t n_words =
+        r->n_operands * (size_t)(k->rank + 2) + 2 * (size_t)r->ctx.coords + k->n_ctxs + 8;
     int64_t *words = arena_alloc_array(arena, n_words, sizeof *words);
     if (!words)
         goto fail;

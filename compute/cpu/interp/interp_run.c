@@ -1,35 +1,15 @@
-/* What is done with a run once it is planned: its units by what it makes, and whether to go on. */
-#include "compute/cpu/interp/interp_int.h"
+/* What is done with a run once it is planned: its units, by what it makes; and what there is to say
+ * of it in words. */
+#include "compute/cpu/interp/interp_units.h"
 
 int64_t interp_units(const struct interp_run *r)
 {
     return r->n_units;
 }
 
-int64_t interp_part(const struct interp_run *r, int64_t n, int64_t unit)
-{
-    int64_t lo = 0, hi = n;
-    while (hi - lo > 1) {
-        int64_t mid = lo + (hi - lo) / 2;
-        if (r->first_unit[mid] <= unit)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
 void interp_set_watch(struct interp_run *r, struct interp_watch *w)
 {
     r->watch = w;
-}
-
-bool interp_ask(const struct interp_run *r)
-{
-    struct interp_watch *w = r->watch;
-    if (w && !atomic_load(&w->is_over) && w->ask(w->user))
-        atomic_store(&w->is_over, true);
-    return w && atomic_load(&w->is_over);
 }
 
 void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s)
@@ -60,6 +40,42 @@ void interp_finish(struct interp_run *r, struct interp_scratch *s)
 
 void interp_rewind(struct interp_run *r)
 {
-    r->pass++;
+    r->kept.pass++;
     r->round = 0;
+}
+
+/* ---- in words ---- */
+
+const char *interp_shape(const struct interp_run *r)
+{
+    if (r->reduces) {
+        if (r->first_reduced == 0 && r->n_lanes == 0 && r->n_reduced == r->n_order)
+            return "reduce-all";
+        return r->mode == MODE_INNER ? "reduce-inner" : "reduce-outer";
+    }
+    if (r->scan)
+        return r->first_reduced + 1 == r->n_order ? "scan-inner" : "scan-outer";
+    if (r->mode == MODE_TILE)
+        return "tile";
+    if (r->ctx.any_shift)
+        return "stencil";
+    return r->flat ? "flat" : "rows";
+}
+
+void interp_describe(const struct interp_run *r, struct strb *out)
+{
+    static const char *const modes[] = {[MODE_LINEAR] = "ranges of points",
+                                        [MODE_GROUPED] = "groups of rows",
+                                        [MODE_TILE] = "tiles",
+                                        [MODE_INNER] = "rows into states",
+                                        [MODE_OUTER] = "rows into lanes",
+                                        [MODE_SCAN] = "rows through lanes"};
+    strb_addf(out, "# walked in %s", modes[r->mode]);
+    if (r->pointwise)
+        strb_add(out, ", element by element (too many boundary cases)");
+    strb_addf(out, "; %lld unit%s in %lld box%s; axes, slowest first:", (long long)r->n_units,
+              r->n_units == 1 ? "" : "s", (long long)r->n_boxes, r->n_boxes == 1 ? "" : "es");
+    for (int i = 0; i < r->n_order; i++)
+        strb_addf(out, " %d", r->order[i]);
+    strb_addc(out, '\n');
 }

@@ -8,7 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_eval.h"
+#include "compute/cpu/interp/interp_units.h"
 
 #define UNIT_POINTS 65536
 #define FEW_CELLS   64
@@ -55,8 +56,8 @@ bool interp_scan_plan(struct interp_run *r)
 
     int64_t outer, length, lanes, lo[MAX_RANK], ext[MAX_RANK];
     sizes(r, k->shape, &outer, &length, &lanes);
-    int64_t tile = lanes < REDUCE_TILE ? lanes : REDUCE_TILE;
-    r->split = outer * ceil_div(lanes, REDUCE_TILE) < FEW_CELLS && length * tile >= 4 * UNIT_POINTS;
+    int64_t tile = lanes < LANES_TILE ? lanes : LANES_TILE;
+    r->split = outer * ceil_div(lanes, LANES_TILE) < FEW_CELLS && length * tile >= 4 * UNIT_POINTS;
     r->unit_size = r->split ? UNIT_POINTS / tile : UNIT_POINTS / (length * tile);
     if (r->unit_size < 1)
         r->unit_size = 1;
@@ -68,16 +69,17 @@ bool interp_scan_plan(struct interp_run *r)
     for (int64_t i = 0; i < n; i++) {
         interp_box(r, r->split ? i : i * r->boxes_per_group, lo, ext);
         sizes(r, ext, &outer, &length, &lanes);
-        int64_t cells = outer * ceil_div(lanes, REDUCE_TILE);
+        int64_t cells = outer * ceil_div(lanes, LANES_TILE);
         r->first_unit[i] = r->n_units;
         r->n_units +=
             r->split ? cells * ceil_div(length, r->unit_size) : ceil_div(cells, r->unit_size);
     }
     r->first_unit[n] = r->n_units;
     r->rounds = r->split ? 2 : 1;
-    r->accumulators = (size_t)r->partial_size * (r->split ? 2 : 1); /* interp_scan_again: two */
-    r->staging = (size_t)(r->points < BLOCK_MOST ? r->points + 15 : BLOCK_MOST) *
-                 r->operands[r->n_operands - 1].itemsize;
+    r->needs.accumulators =
+        (size_t)r->partial_size * (r->split ? 2 : 1); /* interp_scan_again: two */
+    r->needs.staging = (size_t)(r->points < BLOCK_MOST ? r->points + 15 : BLOCK_MOST) *
+                       r->operands[r->n_operands - 1].itemsize;
     if (r->split) {
         r->partials = arena_alloc_array(r->arena, (size_t)r->n_units, (size_t)r->partial_size);
         if (!r->partials)
@@ -162,8 +164,8 @@ static void walk_cell(struct walk *w, int64_t outer, int64_t from, int64_t to)
 
 static void choose_tile(struct walk *w, int64_t tile)
 {
-    w->l0 = tile * REDUCE_TILE;
-    w->l1 = w->l0 + REDUCE_TILE < w->lanes ? w->l0 + REDUCE_TILE : w->lanes;
+    w->l0 = tile * LANES_TILE;
+    w->l1 = w->l0 + LANES_TILE < w->lanes ? w->l0 + LANES_TILE : w->lanes;
 }
 
 static void stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_scratch *s)
@@ -174,7 +176,7 @@ static void stretch(struct interp_run *r, int64_t box, int64_t i, struct interp_
     sizes(r, ext, &outer, &w.length, &w.lanes);
     int64_t stretches = ceil_div(w.length, r->unit_size), cell = i / stretches;
     int64_t from = i % stretches * r->unit_size, to = from + r->unit_size;
-    int64_t tiles = ceil_div(w.lanes, REDUCE_TILE);
+    int64_t tiles = ceil_div(w.lanes, LANES_TILE);
     choose_tile(&w, cell % tiles);
     w.state = r->partials + (r->first_unit[box] + i) * r->partial_size;
     w.b = interp_bind(r, box, false, 0, s);
@@ -191,7 +193,7 @@ static void cells(struct interp_run *r, int64_t group, int64_t i, struct interp_
     int64_t box = group * r->boxes_per_group;
     interp_box(r, box, lo, ext);
     sizes(r, ext, &outer, &w.length, &w.lanes);
-    int64_t tiles = ceil_div(w.lanes, REDUCE_TILE), end = (i + 1) * r->unit_size;
+    int64_t tiles = ceil_div(w.lanes, LANES_TILE), end = (i + 1) * r->unit_size;
     if (end > outer * tiles)
         end = outer * tiles;
     w.state = s->reduce;
@@ -231,10 +233,10 @@ bool interp_scan_again(struct interp_run *r, struct interp_scratch *s)
         int64_t lo[MAX_RANK], ext[MAX_RANK], outer, length, lanes;
         interp_box(r, group * r->boxes_per_group, lo, ext);
         sizes(r, ext, &outer, &length, &lanes);
-        int64_t tiles = ceil_div(lanes, REDUCE_TILE);
+        int64_t tiles = ceil_div(lanes, LANES_TILE);
         for (int64_t cell = 0; cell < outer * tiles; cell++) {
-            int64_t l0 = cell % tiles * REDUCE_TILE;
-            size_t n = (size_t)(lanes - l0 < REDUCE_TILE ? lanes - l0 : REDUCE_TILE);
+            int64_t l0 = cell % tiles * LANES_TILE;
+            size_t n = (size_t)(lanes - l0 < LANES_TILE ? lanes - l0 : LANES_TILE);
             r->scan->init(total, n);
             for (int64_t p = 0; p < r->boxes_per_group; p++) {
                 int64_t box = group * r->boxes_per_group + p;

@@ -9,10 +9,10 @@
  * place block by block, before the block is written. Of several outputs, one
  * that no instruction computes here (an operand as it is, a constant) is patched in its place, or,
  * on its way past the caches, in a block of the staging memory. */
-#include <assert.h>
 #include <string.h>
 
-#include "compute/cpu/interp/interp_int.h"
+#include "compute/cpu/interp/interp_eval.h"
+#include "compute/cpu/interp/interp_units.h"
 #include "compute/cpu/interp/rows.h"
 
 static void copy_item(char *to, const char *from, size_t size)

@@ -1,0 +1,105 @@
+/* A bound program: what a box of a run is computed by, and the scratch memory it lies in. Private
+ * to compute/cpu/interp. A program belongs to one thread's scratch. */
+#ifndef ARRAYD_CPU_INTERP_BIND_H
+#define ARRAYD_CPU_INTERP_BIND_H
+
+#include "compute/cpu/interp/interp_box.h"
+
+enum operand_class {
+    CLASS_DEAD,
+    CLASS_SPLAT,   /* one value in the whole box: register filled once */
+    CLASS_DIRECT,  /* contiguous in every block: used where it lies */
+    CLASS_ROWFILL, /* one value a row: pinned register, refilled when the row changes */
+    CLASS_GATHER   /* copied into a register */
+};
+
+/* GATHER copies a strided operand, TAKE reads elements by their numbers (IR_GATHER,
+ * IR_TABLE). */
+enum instr_kind { INSTR_LOOP, INSTR_GATHER, INSTR_RANDOM, INSTR_TAKE };
+
+struct instr {
+    uint8_t kind;
+    uint8_t n_args;
+    uint32_t dst; /* node */
+    uint32_t args[4];
+    loop_fn *fn;
+    uint32_t operand; /* INSTR_GATHER */
+};
+
+struct bound {
+    uint64_t run_id;
+    uint64_t pass; /* in which its pinned registers were filled */
+    int64_t box;
+    bool overrun;
+    bool
+        reloads; /* a pinned register holds what memory held, which may be written between passes */
+
+    const struct interp_run *run;
+    struct geometry g;
+    bool cut;    /* blocks never cross the ends of the fastest dimension */
+    int64_t blk; /* elements a register holds */
+    uint8_t *class_of;
+    uint32_t *alias;  /* node → the node whose value it is */
+    void **ptr;       /* node → its values in the current block */
+    void **reg;       /* node → its register, NULL */
+    uint32_t *number; /* node → its register's number, 0: none; pinned ones come first */
+    uint32_t n_pinned;
+    size_t stride;   /* between registers */
+    char *shared;    /* where the others lie */
+    int64_t *filled; /* ROWFILL: operand → the address its register holds, and how far */
+    int64_t *filled_n;
+    uint32_t *direct; /* operands to point at in each block */
+    uint32_t n_direct;
+    uint32_t *ahead; /* those worth prefetching: the foremost of each slot */
+    uint32_t n_ahead;
+    struct instr *code;
+    uint32_t n_code;
+    uint32_t *chain;       /* node → the argument it takes in, UINT32_MAX */
+    uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
+    bool *absorbed;        /* node → computed by its only user */
+    bool *computed;        /* output → may be written by an instruction itself */
+    bool stores;           /* and all are, at once, where blocks are evaluated to their places */
+    int64_t lo[MAX_RANK], box_ext[MAX_RANK];
+
+    int64_t unasked; /* cost of what was done since interp_over asked */
+
+    void *memory; /* everything above */
+    size_t memory_size;
+    void *registers; /* all of them, or the pinned ones of a program that is kept */
+    size_t registers_size;
+};
+
+#define ALIGNED(x) (((x) + 63) & ~(size_t)63)
+
+#define BLOCK_MOST  4096 /* elements of a register */
+#define BOUND_SLOTS 4
+struct interp_scratch {
+    int number;
+    struct bound slots[BOUND_SLOTS];
+    void *registers; /* those that are not pinned, of all programs that are kept */
+    size_t registers_size;
+    char *reduce; /* accumulators */
+    size_t reduce_size;
+    char *staging; /* a block of results on their way to strided memory */
+    size_t staging_size;
+};
+
+/* Sizes of the run's programs; after planning. */
+void interp_size_programs(struct interp_run *r);
+/* Writes the program of the box b is for, into b->memory. What is left is where its registers lie
+ * and what is in those that stay as they are (all of them, or those with what memory held). */
+void interp_write_program(struct bound *b);
+void interp_place_registers(struct bound *b, char *shared);
+void interp_fill_pinned(struct bound *b, bool from_memory);
+
+void interp_forget(struct interp_run *r); /* the programs that it keeps */
+/* The program of a box: kept, from the slot's cache or made anew. */
+struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
+                          struct interp_scratch *s);
+
+/* Fills chain, chain_length and absorbed; `uses` is scratch. */
+void interp_find_chains(struct bound *b, const bool *need, uint32_t *uses);
+/* Function and arguments of the chain that ends in `node` (length ≥ 2). */
+void interp_chain_instr(const struct bound *b, uint32_t node, struct instr *in);
+
+#endif

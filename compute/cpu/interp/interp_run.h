@@ -1,0 +1,151 @@
+/* A run, as its planning leaves it: what the interpreter's files share. Private to
+ * compute/cpu/interp.
+ *
+ * The idea. Along every iteration axis the index contexts of a kernel change their behaviour only
+ * at a few places (where a shift leaves its array). Cut there, the iteration space falls into boxes
+ * in each of which every load is plainly affine (an address and a stride an axis) and every
+ * IR_INSIDE a constant. So all shift modes are dealt with once a kernel, in interp_cuts.c, and the
+ * inner machinery knows strided operands only.
+ *
+ * From the top down; each file calls only those below it:
+ *   interp_new  interp_plan.c   operands, axis order, way of running, units
+ *   interp_unit interp_run.c    units, by what the run makes
+ *               interp_store.c, interp_reduce.c, interp_arg.c, interp_scan.c
+ *                               walk a unit's part of a box, block by block
+ *               interp_reduce_plan.c  how a reduction is cut, and where its results go
+ *               interp_eval.c   runs the program on one block
+ *               interp_keep.c   the programs at hand
+ *               interp_bind.c, interp_chain.c
+ *                               a box → program: instructions, registers, operand classes
+ *               interp_box.c    a box: where operands lie in it, and its tiles
+ *               interp_cuts.c   where contexts break
+ *
+ * Points of a box are numbered linearly, f = 0 … in the run's axis order (outermost first); blocks
+ * and units are ranges of f. Memory is the run's arena; threads share a run without locks. */
+#ifndef ARRAYD_CPU_INTERP_RUN_H
+#define ARRAYD_CPU_INTERP_RUN_H
+
+#include "compute/base/arena.h"
+#include "compute/cpu/interp/interp.h"
+#include "compute/cpu/loops/loops.h"
+
+enum operand_kind { OPERAND_LOAD, OPERAND_INDEX, OPERAND_INSIDE, OPERAND_STORE };
+
+/* Something that depends on the point: a load, an index, an inside flag, a place to store to. */
+struct operand {
+    enum operand_kind kind;
+    uint8_t itemsize;
+    uint32_t node;          /* STORE: the output's number */
+    uint32_t ctx;           /* STORE: 0 */
+    int rank;               /* of ctx */
+    char *base;             /* LOAD, STORE: element [0, …, 0] */
+    const int64_t *strides; /* LOAD, STORE: in elements */
+};
+
+enum interp_mode {
+    MODE_LINEAR,  /* each box by itself, units are ranges of f */
+    MODE_GROUPED, /* units are ranges of rows; all intervals of the fastest axis done together */
+    MODE_TILE,    /* each box by itself, units are ranges of two-dimensional tiles */
+    MODE_INNER,   /* reduction, fastest axes reduced: [kept][reduced] */
+    MODE_OUTER,   /* reduction, fastest axes kept (lanes): [kept][reduced][lanes] */
+    MODE_SCAN     /* [outer][along the axis][lanes] */
+};
+
+/* The index contexts. */
+struct run_contexts {
+    bool plain;        /* context 0 only */
+    bool any_shift;    /* some offset is not 0 */
+    bool *used;        /* by a live node or its descendants */
+    bool *shifts;      /* has a nonzero offset */
+    int64_t **offsets; /* normalised: see interp_cuts.c */
+    uint32_t *at;      /* where a context's coordinates lie in a coordinate table */
+    uint32_t coords;   /* size of such a table */
+};
+
+/* What a thread's scratch must hold (interp_fit), in bytes. */
+struct run_needs {
+    size_t accumulators, staging;
+    size_t carved, registers; /* of any program of the run, and of its registers */
+};
+
+/* Programs kept from one rewind to the next (interp_keep). */
+struct run_programs {
+    struct bound **at; /* [scratch][box · 2 + overrun]; NULL: none are kept */
+    int64_t *left;     /* scratch → bytes that it may still keep */
+    int64_t n;         /* of each scratch */
+    int n_keepers;     /* scratches */
+    uint64_t pass;     /* rewinds so far */
+};
+
+struct interp_run {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    uint64_t id; /* never the same again in this process: the key of the bound programs */
+
+    struct operand *operands; /* loads, indices, inside flags, then the outputs */
+    uint32_t n_operands, n_stores;
+    char **rows;          /* gathered input → its first element */
+    uint32_t *operand_of; /* node → operand, UINT32_MAX */
+    bool *live;           /* node */
+    uint32_t n_live;
+    struct run_contexts ctx;
+
+    /* the cuts, by iteration axis */
+    int64_t *cuts[MAX_RANK];    /* n_cuts + 1 boundaries */
+    int32_t n_cuts[MAX_RANK];   /* intervals along an axis, ≥ 1 */
+    int32_t main_cut[MAX_RANK]; /* the longest */
+    bool pointwise;             /* too many boxes: every element's place is computed by itself */
+
+    /* walking */
+    enum interp_mode mode;
+    int order[MAX_RANK]; /* iteration axes of extent > 1, slowest first */
+    int n_order;
+    int first_reduced, n_reduced, n_lanes; /* reductions: positions in order */
+    int64_t points;
+    bool small;         /* too little work to share */
+    int64_t point_cost; /* of all nodes */
+    int64_t n_boxes;
+    int box_axes[MAX_RANK]; /* mixed radix of a box's number, most significant first */
+    int n_box_axes;
+    int64_t *first_unit; /* n_boxes + 1; reductions: of the groups or boxes, see there */
+    int64_t unit_size;   /* f's, rows or tiles a unit */
+    int64_t n_units;
+    bool in_place; /* an input is the output's memory */
+    bool large;    /* more memory than the caches hold: prefetch */
+    bool stream;   /* LINEAR: and the output, which is not an input, goes past them */
+    bool flat;     /* STORE: one box, everything contiguous */
+
+    /* reductions */
+    bool reduces;
+    const struct reduce_loops *reduce; /* NULL for argmax and argmin */
+    const struct arg_loops *arg;       /* those two; the index is the last operand but one */
+    int64_t *arg_strides;              /* of that index, by iteration axis */
+    enum dtype reduce_dtype;           /* of the elements */
+    double divisor;                    /* of what is summed: 1, or a mean's */
+    int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
+    bool split;                        /* partial results, combined by interp_finish */
+    const struct scan_loops *scan;     /* scans */
+    int rounds, round; /* of the units: there is another one while round + 1 < rounds */
+    char *partials;
+    int64_t partial_size;
+
+    struct run_needs needs;
+    struct run_programs kept;
+    struct interp_watch *watch; /* NULL: it is never over */
+};
+
+/* Points of the axes at these positions in the order, of a box of extents `ext`. */
+static inline int64_t product(const struct interp_run *r, const int64_t *ext, int from, int to)
+{
+    int64_t n = 1;
+    for (int i = from; i < to; i++)
+        n *= ext[r->order[i]];
+    return n;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+#endif
