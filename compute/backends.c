@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "compute/backend.h"
-#include "compute/gpu/cuda/diagnose.h"
+#include "compute/gpu/api/diagnose.h"
+#include "compute/gpu/code/refused.h"
 
 enum err_code backend_open(const char *name, const struct backend_config *config,
                            struct backend **ret, char *note, size_t n, struct err *e)
@@ -28,10 +29,10 @@ enum err_code backend_open(const char *name, const struct backend_config *config
 
 int backend_refused(const char *kernel_cache)
 {
-    return cuda_refused(kernel_cache);
+    return refused_count_in(kernel_cache);
 }
 
 void backend_diagnose(finding_fn *say, void *user)
 {
-    cuda_diagnose(say, user);
+    gpu_diagnose(say, user);
 }

@@ -1,7 +1,8 @@
 /* A device on the fake driver and clients of its transfers, for the tests of compute/gpu/cuda/slab,
  * transfer and memory (test_cuda_transfer*.c, each of which includes this once). It stands in for
- * cuda.c and stream.c: of a stream, only waiting for an event is asked. One device, static; a test
- * opens and closes it, and close_device() finds what was left behind. Any thread may be a client.
+ * device.c and stream.c: of a stream, only waiting for an event is asked. One device, static; a
+ * test opens and closes it, and close_device() finds what was left behind. Any thread may be a
+ * client.
  */
 #ifndef ARRAYD_TESTS_CUDA_TRANSFER_FIXTURE_H
 #define ARRAYD_TESTS_CUDA_TRANSFER_FIXTURE_H
@@ -20,7 +21,11 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/cuda/pack.h"
+#include "compute/gpu/cuda/slab.h"
+#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/cuda/transfer.h"
 #include "tests/fake/fake_cuda.h"
 
 #define SLAB_MEMORY (INT64_C(8) << 20) /* one bulk slab and some small ones */
@@ -28,7 +33,7 @@
 static struct cuda cuda;
 static struct cuda_device device;
 
-/* --- what cuda.c and stream.c do --- */
+/* --- what device.c and stream.c do --- */
 
 bool cuda_enter(struct cuda_device *d)
 {
@@ -48,13 +53,9 @@ enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct
     return err_set(e, ERR_DEVICE_LOST, "%s: %d", what, code);
 }
 
-struct stream {
-    CUstream on;
-};
-
 enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
 {
-    return cuda_check(&cuda, cuda.driver->cuStreamWaitEvent(s->on, event, 0), "wait", e);
+    return cuda_check(&cuda, cuda.driver->cuStreamWaitEvent(s->cu, event, 0), "wait", e);
 }
 
 /* A backend of one device, as cuda.c makes it. */
@@ -109,7 +110,7 @@ static inline void close_device(void)
     cuda_slabs_close(&device);
     cuda_pack_close(&device);
     kcache_free(cuda.kcache);
-    assert_int_equal(device.live_bytes, 0);
+    assert_int_equal(device.memory.live, 0);
     cuda_memory_close(&device);
     cuda.driver->cuDevicePrimaryCtxRelease(device.handle);
     /* what a lost device had cannot be given back */
@@ -262,15 +263,15 @@ static inline enum err_code upload(void *to, const unsigned char *bytes, int64_t
         return code;
     code = push(&c, bytes, &at, n, piece);
     cuda_enter(&device);
-    bool have = cuda.driver->cuStreamCreate(&s.on, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+    bool have = cuda.driver->cuStreamCreate(&s.cu, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
     if (code == ERR_OK && !have)
         code = ERR_DEVICE_LOST;
     if (code == ERR_OK)
         code = cuda_upload_join(c.t, &s, &e);
     if (code == ERR_OK)
-        code = cuda_check(&cuda, cuda.driver->cuStreamSynchronize(s.on), "join", &e);
+        code = cuda_check(&cuda, cuda.driver->cuStreamSynchronize(s.cu), "join", &e);
     if (have)
-        cuda.driver->cuStreamDestroy(s.on);
+        cuda.driver->cuStreamDestroy(s.cu);
     if (code == ERR_OK)
         code = cuda_transfer_result(c.t);
     finish(&c);

@@ -15,7 +15,6 @@
 
 #include "compute/engine/engine.h"
 #include "compute/gpu/code/kcache_disk.h"
-#include "compute/gpu/cuda/cuda_int.h"
 #include "compute/gpu/cuda/prepare.h"
 #include "compute/ir/ir_build.h"
 #include "tests/fake/fake_cuda.h"

@@ -1,6 +1,5 @@
 /* Bytes in and out of a device, on the fake driver: every size, views, jobs' fetches, too few
  * slabs, clients that stall. What fails and who goes away is test_cuda_transfer_faults.c's. */
-#include "compute/gpu/cuda/slab.h"
 #include "tests/unit/cuda_transfer_fixture.h"
 
 static void sizes(void **state)
@@ -185,10 +184,10 @@ static void stalled(void **state)
     finish(&down);
     assert_int_equal(push(&up, bytes, &at, N, 100000), ERR_OK);
     struct stream s;
-    assert_int_equal(cuda.driver->cuStreamCreate(&s.on, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    assert_int_equal(cuda.driver->cuStreamCreate(&s.cu, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
     assert_int_equal(cuda_upload_join(up.t, &s, &e), ERR_OK);
-    assert_int_equal(cuda.driver->cuStreamSynchronize(s.on), CUDA_SUCCESS);
-    cuda.driver->cuStreamDestroy(s.on);
+    assert_int_equal(cuda.driver->cuStreamSynchronize(s.cu), CUDA_SUCCESS);
+    cuda.driver->cuStreamDestroy(s.cu);
     finish(&up);
     memset(got, 0, N);
     assert_int_equal(download(q, &v, 1, got, 100000), ERR_OK);

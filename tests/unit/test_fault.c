@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
+#include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/launch.h"
 
 /* A backend of two devices, each with a stream and copies under way on it. */

@@ -332,6 +332,17 @@ int refused_count(const struct refused *r)
     return atomic_load_explicit(&r->n_refused, memory_order_relaxed);
 }
 
+int refused_count_in(const char *folder)
+{
+    int dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct refused *r = dir >= 0 ? refused_open(dir) : NULL;
+    int n = r ? refused_count(r) : 0;
+    refused_close(r);
+    if (dir >= 0)
+        close(dir);
+    return n;
+}
+
 /* The first 8 bytes of the key do. */
 static uint64_t number_of(const struct kcache_key *key)
 {

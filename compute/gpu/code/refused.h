@@ -59,5 +59,7 @@ uint64_t refused_find(struct refused *r, struct kcache_key *keys, uint32_t n);
 void refused_reason(struct refused *r, uint64_t number, char ret[REFUSED_TEXT]);
 /* How many kernels and plans are. */
 int refused_count(const struct refused *r);
+/* The same of a folder that no backend has opened; 0 too where it cannot be read. */
+int refused_count_in(const char *folder);
 
 #endif

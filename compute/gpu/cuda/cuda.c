@@ -8,15 +8,19 @@
  * module that is always needed is compiled meanwhile, for that needs no context; it also shows that
  * this NVRTC can compile for these GPUs at all, so opening waits for it. */
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/gpu/api/health.h"
 #include "compute/gpu/code/refused.h"
-#include "compute/gpu/cuda/health.h"
+#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/prepare.h"
+#include "compute/gpu/cuda/slab.h"
+#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/cuda/transfer.h"
 
 #define KERNEL_CACHE_ENTRIES 4096
 #define MOST_COMPILE_THREADS 8
@@ -24,82 +28,6 @@
 static struct cuda *cuda_of(struct backend *b)
 {
     return (struct cuda *)b;
-}
-
-/* Of the calling thread; the device is −1 where it has entered none. */
-static _Thread_local CUcontext current;
-static _Thread_local int current_device = -1;
-
-bool cuda_enter(struct cuda_device *d)
-{
-    if (atomic_load_explicit(&d->cuda->lost, memory_order_relaxed))
-        return false;
-    if (current == d->context) {
-        current_device = d->index;
-        return true;
-    }
-    /* twice: who is told false takes the device for lost, which one refusal does not make it */
-    for (int tries = 0; tries < 2; tries++)
-        if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
-                       NULL) == ERR_OK) {
-            current = d->context;
-            current_device = d->index;
-            return true;
-        }
-    return false;
-}
-
-void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY])
-{
-    int code = atomic_load(&c->lost_code);
-    const char *name = NULL;
-    if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
-        name = "unknown error";
-    snprintf(ret, CUDA_WHY, "%s failed: %s (%d)", c->lost_what, name, code);
-}
-
-/* Not before opening has succeeded: until then the caller of open is the one who hears. */
-static void tell_lost(struct cuda *c)
-{
-    if (!c->config.lost || !atomic_load(&c->opened) || atomic_exchange(&c->told, true))
-        return;
-    char why[CUDA_WHY];
-    cuda_lost_why(c, why);
-    c->config.lost(c->config.lost_user, why);
-}
-
-enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e)
-{
-    if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)
-        return ERR_OK;
-    const char *name = NULL;
-    if (c->driver->cuGetErrorName(code, &name) != CUDA_SUCCESS || !name)
-        name = "unknown error";
-    if (code == CUDA_ERROR_OUT_OF_MEMORY)
-        return err_set(e, ERR_OUT_OF_MEMORY, "%s: no memory is left on the device (%s)", what,
-                       name);
-    switch (code) { /* mistakes of ours, which leave the device as it was */
-    case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_INVALID_IMAGE:
-    case CUDA_ERROR_NO_BINARY_FOR_GPU:
-    case CUDA_ERROR_INVALID_PTX:
-    case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_NOT_FOUND:
-    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
-        return err_set(e, ERR_INTERNAL, "%s failed: %s (%d)", what, name, code);
-    default:
-        break;
-    }
-    pthread_mutex_lock(&c->fault_lock);
-    if (!atomic_load(&c->lost)) {
-        c->lost_what = what;
-        atomic_store(&c->lost_device, current_device);
-        atomic_store(&c->lost_code, code);
-    }
-    atomic_store(&c->lost, true);
-    tell_lost(c);
-    pthread_mutex_unlock(&c->fault_lock);
-    return err_set(e, ERR_DEVICE_LOST, "%s failed: %s (%d)", what, name, code);
 }
 
 static bool cuda_lost(struct backend *b)
@@ -217,14 +145,14 @@ static enum err_code device_open(struct cuda_device *d, struct err *e)
         return code;
     d->opened = 4;
     timed(c, "module", &since);
-    return cuda_streams_open(d, e);
+    return cuda_queue_open(d, e);
 }
 
 static void device_close(struct cuda_device *d)
 {
     if (d->opened >= 1)
         (void)cuda_enter(d);
-    cuda_streams_close(d);
+    cuda_queue_close(d);
     if (d->opened >= 3)
         cuda_slabs_close(d); /* waits for copies, some of them kernels of the next */
     if (d->opened >= 4)
@@ -337,6 +265,16 @@ static enum err_code open_all(struct cuda *c, struct err *e)
     return code == ERR_OK ? open_devices(c, e) : code;
 }
 
+static struct health *watch_devices(const struct cuda *c)
+{
+    CUdevice *handles = mem_calloc((size_t)c->n_devices, sizeof *handles);
+    for (int i = 0; handles && i < c->n_devices; i++)
+        handles[i] = c->devices[i].handle;
+    struct health *h = handles ? health_open(c->driver, handles, c->n_devices) : NULL;
+    mem_free(handles);
+    return h;
+}
+
 static enum err_code cuda_open(const struct backend_config *config, struct backend **ret,
                                struct err *e)
 {
@@ -357,11 +295,11 @@ static enum err_code cuda_open(const struct backend_config *config, struct backe
             mem_free(c);
         return code;
     }
-    c->health = health_open(c);
+    c->health = watch_devices(c);
     *ret = &c->base;
     atomic_store(&c->opened, true);
     if (atomic_load(&c->lost)) /* by a thread that was quicker than the line above */
-        tell_lost(c);
+        cuda_tell_lost(c);
     return ERR_OK;
 }
 

@@ -5,6 +5,8 @@
  *
  * What was noted is told by the first thread that has work to tell, without that lock: a file is
  * written, and the log. */
+#include "compute/gpu/cuda/fault.h"
+
 #include <string.h>
 
 #include "compute/base/arena.h"

@@ -13,17 +13,10 @@
 
 #include "compute/base/mem.h"
 #include "compute/gpu/code/refused.h"
+#include "compute/gpu/cuda/memory.h"
+#include "compute/gpu/cuda/transfer.h"
 
 #define GRAPH_LAUNCHES 64 /* of a graph, about; a loop of twice as many gets one */
-
-bool launch_is_empty(const struct ir_kernel *k)
-{
-    const struct ir_output *o = &k->outputs[0];
-    for (int a = 0; a < k->rank; a++)
-        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
-            return true;
-    return false;
-}
 
 /* Device memory a launch needs: its own, and behind that its parameters where they do not go along.
  */
@@ -128,7 +121,7 @@ uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct k
     uint32_t n = 0;
     for (uint32_t i = from; i < to; i++) {
         const struct prepared *p =
-            launch_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
+            prepare_is_empty(job->kernels[i]) ? NULL : atomic_load(&job->kernels[i]->prepared);
         uint32_t at = 0;
         while (p && at < n && memcmp(&keys[at], &p->key, sizeof p->key) != 0)
             at++;
@@ -147,7 +140,7 @@ static enum err_code reserve(struct cuda_device *d, struct job *job, struct flig
     int64_t most = 0;
     size_t params = 0;
     for (uint32_t i = 0; i < job->n_kernels; i++) {
-        if (launch_is_empty(job->kernels[i]))
+        if (prepare_is_empty(job->kernels[i]))
             continue;
         struct prepared *p = cuda_prepare(d, job->kernels[i], NULL);
         if (!p)
@@ -216,7 +209,7 @@ static unsigned char *pinned_params(const struct job *job, const struct flight *
     unsigned char *at = f->pinned;
     for (uint32_t k = 0; k < i; k++) {
         const struct prepared *p =
-            launch_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
+            prepare_is_empty(job->kernels[k]) ? NULL : atomic_load(&job->kernels[k]->prepared);
         at += p && p->emitted->indirect ? p->emitted->params_size : 0;
     }
     return at;
@@ -263,7 +256,7 @@ static enum err_code zero_scratch(struct stream *s, const struct emitted *m, str
 bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f)
 {
     for (uint32_t i = 0; i < job->n_kernels; i++) {
-        if (launch_is_empty(job->kernels[i]))
+        if (prepare_is_empty(job->kernels[i]))
             continue;
         struct prepared *p = atomic_load(&job->kernels[i]->prepared); /* since launch_flight_new */
         int state = atomic_load(&p->state);
@@ -342,7 +335,7 @@ static enum err_code launch_kernels(struct stream *s, const struct job *job, str
 {
     enum err_code code = ERR_OK;
     for (uint32_t i = from; i < to && code == ERR_OK; i++) {
-        if (launch_is_empty(job->kernels[i]))
+        if (prepare_is_empty(job->kernels[i]))
             continue;
         code = launch_kernel(s, job, f, i, first);
         f->touched |= code == ERR_OK && writes_result(job, i);

@@ -1,9 +1,10 @@
-/* Launching: called by stream.c only. A flight is what a job has from its submission until it is
- * told; flights are kept for the next job (device->flights). */
+/* Launching: called by queue.c, and fault.c for what was launched. A flight is what a job has from
+ * its submission until it is told; flights are kept for the next job (device->flights). */
 #ifndef ARRAYD_CUDA_LAUNCH_H
 #define ARRAYD_CUDA_LAUNCH_H
 
 #include "compute/gpu/cuda/prepare.h"
+#include "compute/gpu/cuda/stream.h"
 
 /* A job on its way. */
 struct flight {
@@ -25,20 +26,6 @@ struct flight {
     double compile_ms;
 };
 
-struct stream {
-    struct cuda_device *device;
-    CUstream cu;
-    void *counters; /* device memory: EMIT_COUNTERS */
-    struct stream *next, *next_busy;
-    bool is_busy, background;
-    struct job *queue, *queue_tail; /* not launched, by job->next */
-    struct job *under_way, *under_way_tail;
-    int n_under_way;
-    uint64_t issued;
-    uint64_t launched; /* tickets up to this have left the queue */
-    _Atomic uint64_t passed;
-};
-
 /* A flight with what the job's kernels need beside their code; without device->lock, for memory may
  * have to be waited for. What could not be had is the flight's result. NULL: *ret_code says why. */
 struct flight *launch_flight_new(struct cuda_device *d, struct job *job, enum err_code *ret_code);
@@ -50,9 +37,6 @@ void launch_flight_free(struct cuda_device *d, struct flight *f); /* for good */
  * them, as has `forms`, which may be NULL. */
 uint32_t launch_keys(const struct job *job, uint32_t from, uint32_t to, struct kcache_key *keys,
                      const char **forms);
-
-/* Nothing is to be written by it. */
-bool launch_is_empty(const struct ir_kernel *k);
 
 /* Whether it is known of each kernel that it is ready, or of one that it will not be: that is the
  * flight's result then. A failed kernel may be tried again at any time, so this looks once; what is

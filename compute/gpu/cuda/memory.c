@@ -12,7 +12,7 @@
  * process, may be what holds the rest) and the allocation is tried once more. */
 #include <inttypes.h>
 
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/memory.h"
 
 #define GRAIN 512 /* the pool's own: what is counted is what is used */
 
@@ -28,38 +28,39 @@ static enum err_code create_pool(struct cuda_device *d, struct err *e)
                             .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->handle}};
     /* Sharing with other processes needs descriptors; not every system has them. */
-    CUresult r = cu->cuMemPoolCreate(&d->pool, &props);
+    CUresult r = cu->cuMemPoolCreate(&d->memory.pool, &props);
     if (r != CUDA_SUCCESS) {
         props.handleTypes = CU_MEM_HANDLE_TYPE_NONE;
-        r = cu->cuMemPoolCreate(&d->pool, &props);
+        r = cu->cuMemPoolCreate(&d->memory.pool, &props);
     }
     enum err_code code = cuda_check(d->cuda, r, "cuMemPoolCreate", e);
     if (code != ERR_OK) {
-        d->pool = NULL;
+        d->memory.pool = NULL;
         return code;
     }
     uint64_t keep = UINT64_MAX;
-    return cuda_check(d->cuda,
-                      cu->cuMemPoolSetAttribute(d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
-                      "cuMemPoolSetAttribute", e);
+    return cuda_check(
+        d->cuda,
+        cu->cuMemPoolSetAttribute(d->memory.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
+        "cuMemPoolSetAttribute", e);
 }
 
 enum err_code cuda_memory_open(struct cuda_device *d, struct err *e)
 {
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    if (pthread_mutex_init(&d->memory_lock, NULL) != 0)
+    if (pthread_mutex_init(&d->memory.lock, NULL) != 0)
         return err_oom(e);
-    d->live_bytes = d->peak_bytes = d->allocations = d->trims = 0;
-    d->pool = NULL;
-    d->alloc_stream = NULL;
+    d->memory.live = d->memory.peak = d->memory.allocations = d->memory.trims = 0;
+    d->memory.pool = NULL;
+    d->memory.stream = NULL;
     enum err_code code = cuda_check(
-        d->cuda, d->cuda->driver->cuStreamCreate(&d->alloc_stream, CU_STREAM_NON_BLOCKING),
+        d->cuda, d->cuda->driver->cuStreamCreate(&d->memory.stream, CU_STREAM_NON_BLOCKING),
         "cuStreamCreate", e);
     if (code == ERR_OK)
         code = create_pool(d, e);
     else
-        d->alloc_stream = NULL;
+        d->memory.stream = NULL;
     if (code != ERR_OK)
         cuda_memory_close(d);
     return code;
@@ -69,26 +70,26 @@ void cuda_memory_close(struct cuda_device *d)
 {
     const struct driver *cu = d->cuda->driver;
     cuda_enter(d); /* on a lost device the calls fail and there is nothing to lose */
-    if (d->alloc_stream) {
-        cu->cuStreamSynchronize(d->alloc_stream);
-        cu->cuStreamDestroy(d->alloc_stream);
+    if (d->memory.stream) {
+        cu->cuStreamSynchronize(d->memory.stream);
+        cu->cuStreamDestroy(d->memory.stream);
     }
-    if (d->pool)
-        cu->cuMemPoolDestroy(d->pool);
-    d->alloc_stream = NULL;
-    d->pool = NULL;
-    pthread_mutex_destroy(&d->memory_lock);
+    if (d->memory.pool)
+        cu->cuMemPoolDestroy(d->memory.pool);
+    d->memory.stream = NULL;
+    d->memory.pool = NULL;
+    pthread_mutex_destroy(&d->memory.lock);
 }
 
 enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err *e)
 {
     int64_t limit = d->cuda->config.memory_limit;
-    pthread_mutex_lock(&d->memory_lock);
-    int64_t live = d->live_bytes;
+    pthread_mutex_lock(&d->memory.lock);
+    int64_t live = d->memory.live;
     bool fits = limit <= 0 || size <= limit - live;
     if (fits)
-        d->live_bytes += size;
-    pthread_mutex_unlock(&d->memory_lock);
+        d->memory.live += size;
+    pthread_mutex_unlock(&d->memory.lock);
     if (fits)
         return ERR_OK;
     return err_set(e, ERR_OUT_OF_MEMORY,
@@ -99,29 +100,29 @@ enum err_code cuda_memory_charge(struct cuda_device *d, int64_t size, struct err
 
 void cuda_memory_count(struct cuda_device *d)
 {
-    pthread_mutex_lock(&d->memory_lock);
-    d->allocations++;
-    if (d->live_bytes > d->peak_bytes)
-        d->peak_bytes = d->live_bytes;
-    pthread_mutex_unlock(&d->memory_lock);
+    pthread_mutex_lock(&d->memory.lock);
+    d->memory.allocations++;
+    if (d->memory.live > d->memory.peak)
+        d->memory.peak = d->memory.live;
+    pthread_mutex_unlock(&d->memory.lock);
 }
 
 void cuda_memory_discharge(struct cuda_device *d, int64_t size)
 {
-    pthread_mutex_lock(&d->memory_lock);
-    d->live_bytes -= size;
-    pthread_mutex_unlock(&d->memory_lock);
+    pthread_mutex_lock(&d->memory.lock);
+    d->memory.live -= size;
+    pthread_mutex_unlock(&d->memory.lock);
 }
 
 CUresult cuda_memory_trim(struct cuda_device *d)
 {
     const struct driver *cu = d->cuda->driver;
-    pthread_mutex_lock(&d->memory_lock);
-    d->trims++;
-    pthread_mutex_unlock(&d->memory_lock);
+    pthread_mutex_lock(&d->memory.lock);
+    d->memory.trims++;
+    pthread_mutex_unlock(&d->memory.lock);
     /* what has been freed is the pool's to give back only when the stream has got there */
-    CUresult r = cu->cuStreamSynchronize(d->alloc_stream);
-    return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->pool, 0) : r;
+    CUresult r = cu->cuStreamSynchronize(d->memory.stream);
+    return r == CUDA_SUCCESS ? cu->cuMemPoolTrimTo(d->memory.pool, 0) : r;
 }
 
 enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *e)
@@ -139,11 +140,11 @@ enum err_code cuda_memory_none(struct cuda_device *d, int64_t size, struct err *
 static enum err_code take(struct cuda_device *d, int64_t size, CUdeviceptr *ret, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
-    CUresult r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
+    CUresult r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->memory.pool, d->memory.stream);
     if (r == CUDA_ERROR_OUT_OF_MEMORY) {
         r = cuda_memory_trim(d);
         if (r == CUDA_SUCCESS || r == CUDA_ERROR_OUT_OF_MEMORY)
-            r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->pool, d->alloc_stream);
+            r = cu->cuMemAllocFromPoolAsync(ret, (size_t)size, d->memory.pool, d->memory.stream);
     }
     return r == CUDA_ERROR_OUT_OF_MEMORY ? cuda_memory_none(d, size, e)
                                          : cuda_check(d->cuda, r, "cuMemAllocFromPoolAsync", e);
@@ -152,10 +153,10 @@ static enum err_code take(struct cuda_device *d, int64_t size, CUdeviceptr *ret,
 enum err_code cuda_memory_settle(struct cuda_device *d, struct err *e)
 {
     const struct driver *cu = d->cuda->driver;
-    CUresult r = cu->cuStreamQuery(d->alloc_stream);
+    CUresult r = cu->cuStreamQuery(d->memory.stream);
     if (r != CUDA_ERROR_NOT_READY)
         return cuda_check(d->cuda, r, "cuStreamQuery", e);
-    return cuda_check(d->cuda, cu->cuStreamSynchronize(d->alloc_stream), "cuStreamSynchronize", e);
+    return cuda_check(d->cuda, cu->cuStreamSynchronize(d->memory.stream), "cuStreamSynchronize", e);
 }
 
 /* Until the memory may be used on any stream. */
@@ -165,7 +166,7 @@ static enum err_code settle(struct cuda_device *d, CUdeviceptr p, int64_t size, 
     struct cuda *c = d->cuda;
     enum err_code code = ERR_OK;
     if (zero)
-        code = cuda_check(c, c->driver->cuMemsetD8Async(p, 0, (size_t)size, d->alloc_stream),
+        code = cuda_check(c, c->driver->cuMemsetD8Async(p, 0, (size_t)size, d->memory.stream),
                           "cuMemsetD8Async", e);
     return code == ERR_OK ? cuda_memory_settle(d, e) : code;
 }
@@ -182,7 +183,7 @@ static enum err_code obtain(struct cuda_device *d, int64_t size, bool zero, void
     if (code == ERR_OK)
         *ret = (void *)(uintptr_t)p;
     else
-        d->cuda->driver->cuMemFreeAsync(p, d->alloc_stream);
+        d->cuda->driver->cuMemFreeAsync(p, d->memory.stream);
     return code;
 }
 
@@ -225,7 +226,7 @@ void cuda_free_own(struct cuda_device *d, void *p)
 {
     if (!cuda_enter(d))
         return;
-    CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->alloc_stream);
+    CUresult r = d->cuda->driver->cuMemFreeAsync((CUdeviceptr)(uintptr_t)p, d->memory.stream);
     (void)cuda_check(d->cuda, r, "cuMemFreeAsync", NULL);
 }
 
@@ -258,19 +259,20 @@ void cuda_memory_stats(struct cuda_device *d, struct cuda_memory_stats *ret)
 {
     const struct driver *cu = d->cuda->driver;
     struct cuda_memory_stats s = {0};
-    pthread_mutex_lock(&d->memory_lock);
-    s.live = d->live_bytes;
-    s.peak = d->peak_bytes;
-    s.allocations = d->allocations;
-    s.trims = d->trims;
-    pthread_mutex_unlock(&d->memory_lock);
+    pthread_mutex_lock(&d->memory.lock);
+    s.live = d->memory.live;
+    s.peak = d->memory.peak;
+    s.allocations = d->memory.allocations;
+    s.trims = d->memory.trims;
+    pthread_mutex_unlock(&d->memory.lock);
     uint64_t reserved = 0, used = 0;
     size_t free_bytes = 0, total = 0;
     if (cuda_enter(d)) {
         /* a figure that cannot be had is 0: the next call that matters finds out why */
-        if (cu->cuMemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved))
+        if (cu->cuMemPoolGetAttribute(d->memory.pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                      &reserved))
             reserved = 0;
-        if (cu->cuMemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
+        if (cu->cuMemPoolGetAttribute(d->memory.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used))
             used = 0;
         if (cu->cuMemGetInfo(&free_bytes, &total))
             free_bytes = total = 0;

@@ -29,12 +29,13 @@ static enum err_code load(struct cuda_device *d, const void *code, struct err *e
 {
     struct cuda *c = d->cuda;
     enum err_code r =
-        cuda_check(c, c->driver->cuModuleLoadData(&d->pack_module, code), "cuModuleLoadData", e);
+        cuda_check(c, c->driver->cuModuleLoadData(&d->pack.module, code), "cuModuleLoadData", e);
     if (r != ERR_OK)
-        d->pack_module = NULL;
+        d->pack.module = NULL;
     for (int i = 0; i < 5 && r == ERR_OK; i++)
-        r = cuda_check(c, c->driver->cuModuleGetFunction(&d->pack[i], d->pack_module, names[i]),
-                       "cuModuleGetFunction", e);
+        r = cuda_check(
+            c, c->driver->cuModuleGetFunction(&d->pack.kernels[i], d->pack.module, names[i]),
+            "cuModuleGetFunction", e);
     return r;
 }
 
@@ -72,18 +73,18 @@ enum err_code cuda_pack_open(struct cuda_device *d, struct err *e)
     bool rejected;
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    d->pack_module = NULL;
+    d->pack.module = NULL;
     enum err_code r = get_and_load(d, &rejected, e);
     return rejected ? get_and_load(d, &rejected, e) : r;
 }
 
 void cuda_pack_close(struct cuda_device *d)
 {
-    if (!d->pack_module)
+    if (!d->pack.module)
         return;
     cuda_enter(d);
-    d->cuda->driver->cuModuleUnload(d->pack_module);
-    d->pack_module = NULL;
+    d->cuda->driver->cuModuleUnload(d->pack.module);
+    d->pack.module = NULL;
 }
 
 void pack_init(struct pack *p, const void *from, const struct view *view, size_t itemsize)
@@ -126,8 +127,8 @@ enum err_code pack_launch(struct cuda_device *d, const struct pack *p, int64_t f
         kernel++;
     unsigned per_block = THREADS * 16 / (unsigned)p->itemsize;
     void *args[] = {&q};
-    CUresult r =
-        d->cuda->driver->cuLaunchKernel(d->pack[kernel], (q.count + per_block - 1) / per_block, 1,
-                                        1, THREADS, 1, 1, 0, on, args, NULL);
+    CUresult r = d->cuda->driver->cuLaunchKernel(d->pack.kernels[kernel],
+                                                 (q.count + per_block - 1) / per_block, 1, 1,
+                                                 THREADS, 1, 1, 0, on, args, NULL);
     return cuda_check(d->cuda, r, "cuLaunchKernel", NULL);
 }

@@ -1,10 +1,17 @@
 /* Gathers the elements of a strided view, in C order, into memory the device reaches.
  *
- * Called by transfer.c only. A struct pack is a value. Thread-safe; nothing waits. */
+ * Called by download.c; opened by cuda.c. A struct pack is a value. Thread-safe; nothing waits. */
 #ifndef ARRAYD_CUDA_PACK_H
 #define ARRAYD_CUDA_PACK_H
 
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/device.h"
+
+/* The module that gathers strided views, compiled (blocking) or from the kernel cache; after
+ * cuda->kcache is there. Compiling needs no device, so that it can begin before there is a context:
+ * cuda_pack_compile leaves it in the kernel cache. */
+enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e) must_check;
+enum err_code cuda_pack_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_pack_close(struct cuda_device *d);
 
 #define PACK_MOST (1u << 22) /* elements a launch */
 

@@ -1,7 +1,7 @@
 /* A kernel is prepared once: its text is emitted by whoever submits it first, and looked for in the
  * memory cache by the text's hash; what is not there, or not loaded into this device, is compiled,
  * or read from disk, and loaded by a thread of the compiler, which then tells the streams
- * (cuda_streams_wake) that wait for it: all of that may block, and who submits must not. Users have
+ * (cuda_wake) that wait for it: all of that may block, and who submits must not. Users have
  * their turns at that one after the other, a kernel each, however many somebody has waiting.
  *
  * What fails for want of memory is tried again when it is next asked for; what NVRTC refuses, when
@@ -17,7 +17,6 @@
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/gpu/code/refused.h"
-#include "compute/gpu/cuda/launch.h"
 
 #define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
 
@@ -40,6 +39,15 @@ struct modules {
     pthread_mutex_t lock;
     struct module by_device[];
 };
+
+bool prepare_is_empty(const struct ir_kernel *k)
+{
+    const struct ir_output *o = &k->outputs[0];
+    for (int a = 0; a < k->rank; a++)
+        if (k->shape[a] == 0 && !(o->kind == OUT_REDUCE && (o->axes >> a & 1)))
+            return true;
+    return false;
+}
 
 static void prepared_unref(struct prepared *p)
 {
@@ -240,7 +248,7 @@ static void *compiler_run(void *arg)
         pthread_mutex_unlock(&q->lock);
         compile(p);
         prepared_unref(p);
-        cuda_streams_wake(c);
+        cuda_wake(c);
         pthread_mutex_lock(&q->lock);
     }
     pthread_mutex_unlock(&q->lock);
@@ -348,7 +356,7 @@ struct prepared *cuda_prepare(struct cuda_device *d, struct ir_kernel *k, const 
 void cuda_prepare_op(struct backend *b, int device, struct ir_kernel *k, const void *user)
 {
     struct cuda *c = (struct cuda *)b;
-    if (launch_is_empty(k))
+    if (prepare_is_empty(k))
         return;
     struct prepared *p = atomic_load(&k->prepared);
     int state = p ? atomic_load(&p->state) : PREPARED_READY;
@@ -389,7 +397,7 @@ uint32_t cuda_steps(struct backend *b, int device, const struct ir_kernel *k, co
                                         CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
                                         c->devices[device].handle) != CUDA_SUCCESS)
         shared = SHARED_UNASKED;
-    struct arena *arena = launch_is_empty(k) ? NULL : arena_new(0);
+    struct arena *arena = prepare_is_empty(k) ? NULL : arena_new(0);
     uint32_t n = arena ? form_steps(arena, k, SLOT_ALIGNMENT, shared, ret_why) : 1;
     if (n > 1 && steps_are_suspect(&c->devices[device], arena, k, n)) {
         *ret_why = "the kernel of several steps was on a device that faulted";
@@ -463,7 +471,7 @@ void cuda_explain(struct backend *b, int device, const struct ir_kernel *k,
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     *ret = (struct kernel_explanation){
         .form = "flat", .cached = true, .registers = -1, .shared = -1, .local = -1};
-    if (launch_is_empty(k)) {
+    if (prepare_is_empty(k)) {
         strb_add(&ret->source, "// nothing to do\n");
         return;
     }

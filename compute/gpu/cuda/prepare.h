@@ -1,13 +1,13 @@
 /* Kernels made ready: text, compiled code, a function on each device, arguments.
  *
- * Called by cuda.c and stream.c. What is made of an IR kernel hangs on it (k->prepared) until
+ * Called by cuda.c and launch.c. What is made of an IR kernel hangs on it (k->prepared) until
  * cuda_release; what is compiled is shared through the kernel cache by all kernels of one text.
  * Thread-safe. Compilation runs on threads of its own. */
 #ifndef ARRAYD_CUDA_PREPARE_H
 #define ARRAYD_CUDA_PREPARE_H
 
 #include "compute/base/strb.h"
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/device.h"
 #include "compute/gpu/text/emit.h"
 
 /* Of a slot's address in device memory; of one number's, its own size. */
@@ -35,6 +35,9 @@ struct prepared {
     struct prepared *next;          /* user: who comes first, of every user one */
     struct prepared *behind, *last; /* the same user's; `last` of the first alone */
 };
+
+/* Nothing is to be written by the kernel: it needs no code, and none is prepared. */
+bool prepare_is_empty(const struct ir_kernel *k);
 
 /* Compilation threads. */
 enum err_code cuda_compiler_open(struct cuda *c, struct err *e) must_check;

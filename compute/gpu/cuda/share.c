@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/memory.h"
 
 static CUmemAllocationProp properties(const struct cuda_device *d)
 {
@@ -148,7 +148,7 @@ void cuda_share_open(struct cuda_device *d)
     struct err e = ERR_INIT;
     size_t grain = 0;
     int fd;
-    share_fds_init(&d->share_fds);
+    share_fds_init(&d->share.fds);
     const char *lacks =
         !has(d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
             ? "has no virtual memory management"
@@ -156,16 +156,16 @@ void cuda_share_open(struct cuda_device *d)
             ? "cannot share memory by file descriptors (some virtual GPUs and WSL cannot)"
             : NULL;
     if (lacks) {
-        snprintf(d->share_problem, sizeof d->share_problem, "device %d %s", d->index, lacks);
+        snprintf(d->share.problem, sizeof d->share.problem, "device %d %s", d->index, lacks);
         return;
     }
     enum err_code code = judge(d,
                                d->cuda->driver->cuMemGetAllocationGranularity(
                                    &grain, &props, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                                "cuMemGetAllocationGranularity", &e);
-    d->share_grain = grain > 0 ? (int64_t)grain : INT64_C(2) << 20;
+    d->share.grain = grain > 0 ? (int64_t)grain : INT64_C(2) << 20;
     if (code == ERR_OK)
-        code = put_together(d, d->share_grain, &b, &e);
+        code = put_together(d, d->share.grain, &b, &e);
     if (code == ERR_OK) {
         code = export_block(d, &b, &fd, &e);
         if (code == ERR_OK)
@@ -173,18 +173,18 @@ void cuda_share_open(struct cuda_device *d)
         take_apart(d, &b, true);
     }
     if (code != ERR_OK && code != ERR_OUT_OF_MEMORY)
-        snprintf(d->share_problem, sizeof d->share_problem,
+        snprintf(d->share.problem, sizeof d->share.problem,
                  "device %d does not share memory here: %.120s", d->index, e.message);
 }
 
 void cuda_share_close(struct cuda_device *d)
 {
-    share_fds_free(&d->share_fds);
+    share_fds_free(&d->share.fds);
 }
 
 const char *cuda_share_problem(struct backend *b, int device)
 {
-    const char *problem = ((struct cuda *)b)->devices[device].share_problem;
+    const char *problem = ((struct cuda *)b)->devices[device].share.problem;
     return *problem ? problem : NULL;
 }
 
@@ -197,7 +197,7 @@ static enum err_code clear(struct cuda_device *d, const struct shared_block *b, 
     if (from == b->size)
         return ERR_OK;
     CUresult r = d->cuda->driver->cuMemsetD8Async((uintptr_t)b->data + (uint64_t)from, 0,
-                                                  (size_t)(b->size - from), d->alloc_stream);
+                                                  (size_t)(b->size - from), d->memory.stream);
     enum err_code code = cuda_check(d->cuda, r, "cuMemsetD8Async", e);
     if (code != ERR_OK)
         return code;
@@ -214,9 +214,9 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
     (void)must; /* a block has no descriptor of its own */
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    if (size > INT64_MAX - d->share_grain)
+    if (size > INT64_MAX - d->share.grain)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
-    const int64_t whole = (size + d->share_grain - 1) / d->share_grain * d->share_grain;
+    const int64_t whole = (size + d->share.grain - 1) / d->share.grain * d->share.grain;
     enum err_code code = cuda_memory_charge(d, whole, e);
     if (code != ERR_OK)
         return code;
@@ -240,21 +240,21 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
     (void)mode; /* whoever maps it chooses his own access */
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
-    *ret_fd = share_fds_get(&d->share_fds, share->handle);
+    *ret_fd = share_fds_get(&d->share.fds, share->handle);
     if (*ret_fd >= 0)
         return ERR_OK;
     enum err_code code = export_block(d, share, ret_fd, e);
-    if (code != ERR_OK && share_fds_drop_all(&d->share_fds))
+    if (code != ERR_OK && share_fds_drop_all(&d->share.fds))
         code = export_block(d, share, ret_fd, e);
     if (code == ERR_OK)
-        share_fds_keep(&d->share_fds, share->handle, *ret_fd);
+        share_fds_keep(&d->share.fds, share->handle, *ret_fd);
     return code;
 }
 
 void cuda_share_free(struct backend *b, int device, const struct shared_block *share)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    share_fds_drop(&d->share_fds, share->handle);
+    share_fds_drop(&d->share.fds, share->handle);
     if (cuda_enter(d))
         take_apart(d, share, true);
     cuda_memory_discharge(d, share->size);

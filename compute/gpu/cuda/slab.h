@@ -1,13 +1,24 @@
 /* Pinned host memory of a device, in slabs through which all bytes to and from it pass, and the
  * thread that sees when a slab's copy has been made.
  *
- * Called by transfer.c only. A slab belongs to who got it until slab_put. Where none is free a user
- * waits in line; whoever gives one back hands it to the first in line, so nobody starves. All
- * functions are thread-safe and none waits for the device. */
+ * Called by transfer.c, upload.c and download.c; opened by cuda.c. A slab belongs to who got it
+ * until slab_put. Where none is free a user waits in line; whoever gives one back hands it to the
+ * first in line, so nobody starves. All functions are thread-safe and none waits for the device. */
 #ifndef ARRAYD_CUDA_SLAB_H
 #define ARRAYD_CUDA_SLAB_H
 
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/gpu/cuda/device.h"
+
+/* Slabs and the thread that watches copies; open after the memory, close before it and before the
+ * streams' context goes. Closing waits for copies under way. */
+enum err_code cuda_slabs_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_slabs_close(struct cuda_device *d);
+struct cuda_slab_stats {
+    int64_t bytes, free_bytes; /* pinned; of them in no transfer */
+    int64_t copies, waits;     /* so far: slabs copied; requests for a slab that had to wait */
+    int64_t reclaimed;         /* slabs taken from transfers whose client did not go on */
+};
+void cuda_slab_stats(struct cuda_device *d, struct cuda_slab_stats *ret);
 
 enum slab_class { SLAB_SMALL, SLAB_BULK, SLAB_CLASSES };
 #define SLAB_SMALL_SIZE ((size_t)64 << 10)

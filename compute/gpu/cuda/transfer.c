@@ -22,6 +22,8 @@
 #include "compute/base/mem.h"
 #include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/slab.h"
+#include "compute/gpu/cuda/stream.h"
+#include "compute/gpu/cuda/transfer.h"
 
 #define AHEAD   3               /* slabs of a download, filled or being filled */
 #define HOLD    4               /* slabs of a transfer */

@@ -1,14 +1,11 @@
 /* The pieces one after the other: a message of the loader's says what is missing and what provides
  * it, so there is mostly no advice to add. A compiler that cannot be loaded does not hide what is
  * said of the GPUs: who sets a machine up wants to hear of everything at once. */
-#include "compute/gpu/cuda/diagnose.h"
+#include "compute/gpu/api/diagnose.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "compute/gpu/api/loader.h"
-#include "compute/gpu/code/refused.h"
 
 /* The oldest architecture whose code the newest compilers still make. */
 #define LEAST_CAPABILITY 70
@@ -57,7 +54,7 @@ static void say_devices(const struct driver *v, finding_fn *say, void *user)
     }
 }
 
-void cuda_diagnose(finding_fn *say, void *user)
+void gpu_diagnose(finding_fn *say, void *user)
 {
     struct err e = ERR_INIT;
     const struct driver *v;
@@ -86,15 +83,4 @@ void cuda_diagnose(finding_fn *say, void *user)
             "without it /metrics has no temperature, power and memory errors of the GPUs");
     else
         say(user, FINDING_OK, "nvml", "the management library is there", "");
-}
-
-int cuda_refused(const char *kernel_cache)
-{
-    int dir = open(kernel_cache, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct refused *r = dir >= 0 ? refused_open(dir) : NULL;
-    int n = r ? refused_count(r) : 0;
-    refused_close(r);
-    if (dir >= 0)
-        close(dir);
-    return n;
 }

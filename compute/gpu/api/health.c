@@ -4,15 +4,15 @@
  * the time of the last sample among the figures, by which one tells old ones. At the end a thread
  * that does not come back is left behind with its memory: two references, the last of which frees.
  */
-#include "compute/gpu/cuda/health.h"
+#include "compute/gpu/api/health.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "compute/base/mem.h"
-#include "compute/gpu/api/loader.h"
 
 #define INTERVAL_S 5
 #define LEAVE_S    1 /* to wait for the thread at the end */
@@ -124,10 +124,9 @@ static void *watch(void *arg)
     return NULL;
 }
 
-static void bus_of(struct cuda *c, CUdevice device, char out[BUS_ID])
+static void bus_of(const struct driver *v, CUdevice device, char out[BUS_ID])
 {
     int domain = 0, bus = 0, slot = 0;
-    const struct driver *v = c->driver;
     (void)v->cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, device);
     (void)v->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device);
     (void)v->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device);
@@ -135,19 +134,19 @@ static void bus_of(struct cuda *c, CUdevice device, char out[BUS_ID])
              (unsigned)slot & 255);
 }
 
-struct health *health_open(struct cuda *c)
+struct health *health_open(const struct driver *v, const CUdevice *devices, int n)
 {
     const struct nvml *nvml;
     struct err e = ERR_INIT;
     if (loader_nvml(&nvml, &e) != ERR_OK)
         return NULL;
-    struct health *h = mem_calloc(1, sizeof *h + (size_t)c->n_devices * sizeof h->gpus[0]);
+    struct health *h = mem_calloc(1, sizeof *h + (size_t)n * sizeof h->gpus[0]);
     if (!h)
         return NULL;
     h->nvml = nvml;
-    h->n = c->n_devices;
+    h->n = n;
     for (int i = 0; i < h->n; i++)
-        bus_of(c, c->devices[i].handle, h->gpus[i].bus);
+        bus_of(v, devices[i], h->gpus[i].bus);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->leave, NULL);
     atomic_init(&h->refs, 2);

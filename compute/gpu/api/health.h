@@ -6,12 +6,14 @@
 #ifndef ARRAYD_CUDA_HEALTH_H
 #define ARRAYD_CUDA_HEALTH_H
 
-#include "compute/gpu/cuda/cuda_int.h"
+#include "compute/base/strb.h"
+#include "compute/gpu/api/loader.h"
 
 struct health;
 
-/* NULL where there is nothing to watch with, or no memory: never an error. */
-struct health *health_open(struct cuda *c);
+/* Of `n` devices of the driver's. NULL where there is nothing to watch with, or no memory: never an
+ * error. */
+struct health *health_open(const struct driver *v, const CUdevice *devices, int n);
 void health_close(struct health *h); /* NULL allowed */
 void health_metrics(struct health *h, struct strb *out);
 

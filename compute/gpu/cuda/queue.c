@@ -1,0 +1,400 @@
+/* When jobs are launched, and when they are over.
+ *
+ * A stream is a CUDA stream with a queue in front of it. Jobs leave the queue for the device in
+ * order, at once where nothing stands against it: a kernel that is still being compiled, a fence
+ * whose job has not left its own queue, or very many jobs under way already (a full launch queue
+ * would block). What is held up is tried again by the completion thread, when a compilation ends
+ * and after every job.
+ *
+ * Each job is bracketed by two timed events; the second is also what other streams wait for. One
+ * thread a device looks at the oldest event of every busy stream: it spins while work is short,
+ * because waking up costs more than most kernels take, and sleeps in short steps when work is long:
+ * about a hundredth of it, which is what long work is told late by.
+ *
+ * A sticky error ends everything: all jobs, queued or under way, are told ERR_DEVICE_LOST. */
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+#include "compute/gpu/cuda/fault.h"
+#include "compute/gpu/cuda/launch.h"
+#include "compute/gpu/cuda/transfer.h"
+
+#define MOST_UNDER_WAY 128    /* jobs of a stream */
+#define SPIN_NS        100000 /* of the completion thread since the last event */
+#define AWAKE_NS       200000 /* without anything to do: the next request often comes at once */
+#define NAP_NS         20000
+#define LONGEST_NAP_NS 200000
+#define NAP_PART       128    /* of the time that the work has taken so far */
+#define TIMER_SLACK_NS 1000UL /* the usual 50 us are longer than a nap */
+
+/* The event behind a ticket of a stream of this device, or NULL when it has passed. */
+static CUevent event_behind(const struct stream *s, uint64_t ticket)
+{
+    for (const struct job *j = s->under_way; j; j = j->next) {
+        const struct flight *f = j->private_data;
+        if (j->ticket >= ticket && f && f->timed)
+            return f->end;
+    }
+    return NULL;
+}
+
+/* Whether the stream's last job failed before it got onto the device. The device knows nothing of
+ * what that job was to wait for, and who comes behind it counts on it: until it is told, which is
+ * when all that has passed, nothing follows it. So it is always the last. */
+static bool has_failed(const struct stream *s)
+{
+    const struct job *last = s->under_way_tail;
+    const struct flight *f = last ? last->private_data : NULL;
+    return last && !(f && (f->timed || f->over));
+}
+
+/* Whether the job may leave the queue now. One that failed already has nothing to wait for here: it
+ * is told in its turn. */
+static bool may_launch(struct stream *s, const struct job *job)
+{
+    struct flight *f = job->private_data;
+    if (has_failed(s))
+        return false;
+    if (!f || f->result != ERR_OK)
+        return true;
+    if (!launch_settled(s->device, job, f))
+        return false;
+    if (f->result != ERR_OK)
+        return true;
+    for (uint32_t i = 0; i < job->n_waits; i++) {
+        const struct stream *o = job->waits[i].stream;
+        if (cuda_passed(job->waits[i]))
+            continue;
+        if (o->device != s->device || job->waits[i].ticket > o->launched)
+            return false;
+        if (has_failed(o) && job->waits[i].ticket >= o->under_way_tail->ticket)
+            return false;
+    }
+    return true;
+}
+
+static enum err_code wait_for_fences(struct stream *s, const struct job *job)
+{
+    struct cuda *c = s->device->cuda;
+    enum err_code code = ERR_OK;
+    for (uint32_t i = 0; i < job->n_waits && code == ERR_OK; i++) {
+        CUevent e = cuda_passed(job->waits[i])
+                        ? NULL
+                        : event_behind(job->waits[i].stream, job->waits[i].ticket);
+        if (e)
+            code =
+                cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, e, 0), "cuStreamWaitEvent", NULL);
+    }
+    return code;
+}
+
+static void add_busy(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    if (s->is_busy)
+        return;
+    s->is_busy = true;
+    s->next_busy = d->busy;
+    d->busy = s;
+    pthread_cond_signal(&d->wake);
+}
+
+static void launch_queue(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    while (s->queue && s->n_under_way < MOST_UNDER_WAY) {
+        struct job *job = s->queue;
+        bool lost = atomic_load(&c->lost) || !cuda_enter(d);
+        if (!lost && !may_launch(s, job)) {
+            d->held_up = true;
+            break;
+        }
+        s->queue = job->next;
+        if (!s->queue)
+            s->queue_tail = NULL;
+        job->next = NULL;
+        struct flight *f = job->private_data;
+        if (f && lost)
+            f->result = ERR_DEVICE_LOST;
+        if (f && f->result == ERR_OK)
+            f->result = wait_for_fences(s, job);
+        if (f && f->result == ERR_OK)
+            f->result = launch_job(s, job, f);
+        s->launched = job->ticket;
+        if (s->under_way_tail)
+            s->under_way_tail->next = job;
+        else
+            s->under_way = job;
+        s->under_way_tail = job;
+        s->n_under_way++;
+        add_busy(s);
+        if (atomic_load(&c->lost))
+            cuda_fault_look(d);
+    }
+}
+
+/* Without device->lock: callbacks may submit. */
+static void tell(struct cuda_device *d, struct job *job)
+{
+    struct flight *f = job->private_data;
+    struct stream *s = job->stream;
+    cuda_fault_tell(d->cuda);
+    if (f)
+        launch_flight_put(d, f);
+    job->private_data = NULL;
+    if (job->measured)
+        job->measured(job);
+    if (job->fetch)
+        cuda_transfer_fetched(job->fetch, job->result);
+    atomic_store(&s->passed, job->ticket);
+    job->done(job); /* the stream may go here */
+}
+
+static void remove_busy(struct cuda_device *d, struct stream *s)
+{
+    struct stream **at = &d->busy;
+    while (*at != s)
+        at = &(*at)->next_busy;
+    *at = s->next_busy;
+    s->is_busy = false;
+}
+
+/* Whether a job that has just been submitted is over already: it could not be launched, and nothing
+ * is before it. Its submitter is told at once, so that nothing has changed. (Not with a fetch,
+ * whose owner is not to be woken here.) */
+static bool failed_at_once(struct stream *s, struct job *job)
+{
+    struct flight *f = job->private_data;
+    if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
+        return false;
+    if (atomic_load(&s->passed) != job->ticket - 1) /* the one before is just being told */
+        return false;
+    job->result = f ? f->result : job->result;
+    job->compile_ms = f ? f->compile_ms : 0;
+    job->refusal = f ? f->refusal : 0;
+    job->untouched = job->in_submit = true;
+    s->under_way = s->under_way_tail = NULL;
+    s->n_under_way--;
+    remove_busy(s->device, s);
+    return true;
+}
+
+/* Where the memory a job needs could not be had, or a kernel of it is not run any more, it never
+ * was in the queue: its submitter is told at once, whatever is before it (but for a fetch, as
+ * above). */
+static bool refused(struct cuda_device *d, struct job *job)
+{
+    struct flight *f = job->private_data;
+    enum err_code code = f ? f->result : job->result;
+    if ((code != ERR_OUT_OF_MEMORY && code != ERR_FAULTED) || job->fetch)
+        return false;
+    job->result = code;
+    job->refusal = f ? f->refusal : 0;
+    job->untouched = job->in_submit = true;
+    if (f)
+        launch_flight_put(d, f);
+    job->private_data = NULL;
+    if (job->measured)
+        job->measured(job);
+    job->done(job);
+    return true;
+}
+
+uint64_t cuda_submit(struct stream *s, struct job *job)
+{
+    struct cuda_device *d = s->device;
+    enum err_code code;
+    struct flight *f = launch_flight_new(d, job, &code);
+    job->private_data = f;
+    job->result = f ? ERR_OK : code;
+    job->stream = s;
+    if (refused(d, job))
+        return 0;
+    pthread_mutex_lock(&d->lock);
+    uint64_t ticket = ++s->issued;
+    job->ticket = ticket;
+    job->next = NULL;
+    if (s->queue_tail)
+        s->queue_tail->next = job;
+    else
+        s->queue = job;
+    s->queue_tail = job;
+    if (s->queue == job)
+        launch_queue(s);
+    bool failed = failed_at_once(s, job);
+    pthread_mutex_unlock(&d->lock);
+    if (failed)
+        tell(d, job);
+    return ticket;
+}
+
+/* --- completion --- */
+
+/* The oldest job of a stream when it is over; it leaves the list. device->lock is held. */
+static struct job *take_finished(struct stream *s)
+{
+    struct cuda_device *d = s->device;
+    struct cuda *c = d->cuda;
+    struct job *job = s->under_way;
+    struct flight *f = job ? job->private_data : NULL;
+    if (!job)
+        return NULL;
+    /* told in the order of the fences, so that a failure is known to whoever read what it should
+     * have written; fences only point backwards */
+    for (uint32_t i = 0; i < job->n_waits; i++)
+        if (!cuda_passed(job->waits[i]))
+            return NULL;
+    if (atomic_load(&c->lost))
+        cuda_fault_look(d);
+    if (f && f->timed && !atomic_load(&c->lost)) {
+        CUresult r = c->driver->cuEventQuery(f->end);
+        /* a failure that leaves the device alive says nothing of the work: ask again */
+        if (r == CUDA_ERROR_NOT_READY || r == CUDA_ERROR_OUT_OF_MEMORY)
+            return NULL;
+        float ms = 0;
+        enum err_code code = cuda_check(c, r, "cuEventQuery", NULL);
+        if (code == ERR_OK && cuda_check(c, c->driver->cuEventElapsedTime(&ms, f->begin, f->end),
+                                         "cuEventElapsedTime", NULL) == ERR_DEVICE_LOST)
+            code = ERR_DEVICE_LOST; /* that it cannot be measured is no failure of the work */
+        if (atomic_load(&c->lost))
+            cuda_fault_look(d);
+        job->device_ms = (double)ms;
+        job->result = f->result != ERR_OK ? f->result : code;
+    } else if (f) {
+        job->result = f->result != ERR_OK || f->over ? f->result : ERR_DEVICE_LOST;
+    }
+    if (f) {
+        job->compile_ms = f->compile_ms;
+        job->refusal = f->refusal;
+    }
+    job->untouched = job->result != ERR_OK && !(f && f->touched);
+    s->under_way = job->next;
+    if (!s->under_way)
+        s->under_way_tail = NULL;
+    s->n_under_way--;
+    return job;
+}
+
+/* One finished job of one stream, if there is one; streams take turns. */
+static struct job *next_finished(struct cuda_device *d)
+{
+    for (struct stream *s = d->busy, *next; s; s = next) {
+        next = s->next_busy;
+        struct job *job = take_finished(s);
+        if (!job && s->under_way)
+            continue;
+        launch_queue(s);
+        if (!s->under_way)
+            remove_busy(d, s);
+        if (job)
+            return job;
+    }
+    return NULL;
+}
+
+static void retry(struct cuda_device *d)
+{
+    d->retry = d->held_up = false;
+    for (struct stream *s = d->streams; s; s = s->next)
+        launch_queue(s);
+}
+
+static void nap(uint64_t idle_ns, bool busy)
+{
+    if (idle_ns < SPIN_NS || !busy) {
+        sched_yield();
+        return;
+    }
+    uint64_t ns = NAP_NS + (idle_ns - SPIN_NS) / NAP_PART;
+    struct timespec t = {0, (long)(ns < LONGEST_NAP_NS ? ns : LONGEST_NAP_NS)};
+    nanosleep(&t, NULL);
+}
+
+static void *completion_run(void *arg)
+{
+    struct cuda_device *d = arg;
+    uint64_t since = clock_ns();
+    (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
+    (void)cuda_enter(d);
+    pthread_mutex_lock(&d->lock);
+    for (;;) {
+        if (d->retry)
+            retry(d);
+        struct job *job = next_finished(d);
+        if (job) {
+            bool held_up = d->held_up;
+            pthread_mutex_unlock(&d->lock);
+            tell(d, job);
+            if (held_up)
+                cuda_wake(d->cuda); /* whoever waited for it, on any device */
+            since = clock_ns();
+            pthread_mutex_lock(&d->lock);
+            continue;
+        }
+        if (d->retry)
+            continue;
+        if (!d->busy && (d->stop || clock_ns() - since > AWAKE_NS)) {
+            if (d->stop)
+                break;
+            pthread_cond_wait(&d->wake, &d->lock);
+            since = clock_ns();
+            continue;
+        }
+        bool busy = d->busy != NULL;
+        pthread_mutex_unlock(&d->lock);
+        nap(clock_ns() - since, busy);
+        pthread_mutex_lock(&d->lock);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return NULL;
+}
+
+/* --- life --- */
+
+enum err_code cuda_queue_open(struct cuda_device *d, struct err *e)
+{
+    d->params = mem_alloc(EMIT_PARAMS_MAX);
+    if (!d->params)
+        return err_oom(e);
+    if (pthread_mutex_init(&d->lock, NULL) != 0) {
+        mem_free(d->params);
+        return err_oom(e);
+    }
+    pthread_cond_init(&d->wake, NULL);
+    if (pthread_create(&d->completion, NULL, completion_run, d) != 0) {
+        pthread_cond_destroy(&d->wake);
+        pthread_mutex_destroy(&d->lock);
+        mem_free(d->params);
+        return err_set(e, ERR_OUT_OF_MEMORY, "cannot start the thread that watches device %d",
+                       d->index);
+    }
+    d->completion_started = true;
+    return ERR_OK;
+}
+
+void cuda_queue_close(struct cuda_device *d)
+{
+    if (!d->completion_started)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->stop = true;
+    pthread_cond_signal(&d->wake);
+    pthread_mutex_unlock(&d->lock);
+    pthread_join(d->completion, NULL);
+    (void)cuda_enter(d);
+    cuda_streams_release(d);
+    while (d->flights) {
+        struct flight *f = d->flights;
+        d->flights = f->next;
+        launch_flight_free(d, f);
+    }
+    pthread_cond_destroy(&d->wake);
+    pthread_mutex_destroy(&d->lock);
+    mem_free(d->params);
+    d->completion_started = false;
+}

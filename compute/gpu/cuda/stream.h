@@ -1,0 +1,44 @@
+/* Streams (stream.c): a CUDA stream each, with a queue of jobs in front of it (queue.c).
+ *
+ * Called by cuda.c (for the engine), upload.c, launch.c and fault.c. Thread-safe between open and
+ * close; a stream's jobs are under device->lock. */
+#ifndef ARRAYD_CUDA_STREAM_H
+#define ARRAYD_CUDA_STREAM_H
+
+#include "compute/gpu/cuda/device.h"
+
+struct stream {
+    struct cuda_device *device;
+    CUstream cu;
+    void *counters; /* device memory: EMIT_COUNTERS */
+    struct stream *next, *next_busy;
+    bool is_busy, background;
+    struct job *queue, *queue_tail; /* not launched, by job->next */
+    struct job *under_way, *under_way_tail;
+    int n_under_way;
+    uint64_t issued;
+    uint64_t launched; /* tickets up to this have left the queue */
+    _Atomic uint64_t passed;
+};
+
+enum err_code cuda_stream_new(struct backend *b, int device, bool background, struct stream **ret,
+                              struct err *e);
+void cuda_stream_free(struct stream *s);
+/* Those that were given back, for good; with the device entered and nothing queued on it. */
+void cuda_streams_release(struct cuda_device *d);
+
+/* Whether everything up to the fence has run and been told. */
+bool cuda_passed(struct fence f);
+/* Makes work submitted to `s` from now on wait for `event` too. The event may be destroyed or
+ * recorded again when this returns. */
+enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e) must_check;
+
+/* --- queue.c --- */
+
+/* The lock, the completion thread; closing waits for it, when every job is done. */
+enum err_code cuda_queue_open(struct cuda_device *d, struct err *e) must_check;
+void cuda_queue_close(struct cuda_device *d);
+/* backend.h's submit. */
+uint64_t cuda_submit(struct stream *s, struct job *job);
+
+#endif
