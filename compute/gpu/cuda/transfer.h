@@ -1,10 +1,12 @@
-/* Uploads and downloads: backend.h's functions, and what a job with a fetch does.
+/* Uploads (upload.c) and downloads (download.c): backend.h's functions, and what a job with a fetch
+ * does.
  *
  * Called by cuda.c (for the engine), launch.c and queue.c. backend.h says what each does. */
 #ifndef ARRAYD_CUDA_TRANSFER_H
 #define ARRAYD_CUDA_TRANSFER_H
 
-#include "compute/gpu/cuda/device.h"
+#include "compute/gpu/cuda/pack.h"
+#include "compute/gpu/cuda/slab.h"
 
 enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
                               void (*wake)(void *user), void *user, struct transfer **ret,
@@ -25,5 +27,59 @@ void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *
  * download_start would. */
 void cuda_transfer_launch(struct transfer *t, CUstream on);
 void cuda_transfer_fetched(struct transfer *t, enum err_code result);
+
+/* --- what the two share: transfer.c --- */
+
+struct transfer {
+    struct slab_user user; /* first */
+    struct cuda_device *device;
+    int queue;
+    int64_t total; /* bytes */
+    void (*released)(void *user);
+    void *released_user;
+
+    pthread_mutex_t wake_lock;
+    void (*wake)(void *user); /* NULL: freed */
+    void *wake_user;
+
+    pthread_mutex_t lock;
+    enum err_code failed;
+    bool hungry; /* somebody will only go on after a wake */
+    bool busy;   /* the caller is reading or writing slabs */
+    bool dead;
+    uint64_t active; /* when the caller was last here, clock_ns */
+    int held;
+    int64_t next; /* upload: where `filling` starts; download: first byte no slab was asked for */
+
+    /* upload */
+    CUdeviceptr to;
+    struct slab *filling;
+    size_t fill;
+
+    /* download */
+    struct pack pack;
+    bool started, small_first;
+    struct slab *head, **tail; /* in order, adjoining; the last ends at `next` */
+    struct slab *unused;       /* what a job's launch could not use, to be given back after it */
+};
+
+/* `calls`: slab.h's callbacks; what they are told about is the transfer's first member. */
+enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
+                           const struct slab_user *calls, void (*wake_fn)(void *user), void *user,
+                           struct transfer **ret, struct err *e) must_check;
+/* With the lock, which it gives up: slabs go back, and the caller is woken when it waits for what
+ * there is now. */
+void transfer_leave(struct transfer *t, struct slab *back, bool news);
+/* An event behind the slab's copy; where there can be none, for want of memory, the copy is waited
+ * for: 4 MiB, and what is before it in its queue. */
+enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on) must_check;
+/* With the lock: the first slab of a download goes to *back. */
+void transfer_drop_head(struct transfer *t, struct slab **back);
+
+static inline void transfer_give(struct slab **back, struct slab *b)
+{
+    b->behind = *back;
+    *back = b;
+}
 
 #endif

@@ -1,0 +1,173 @@
+/* Uploads: the caller fills a slab; when it is full its copy is queued and the caller goes on with
+ * the next one. Locks: see transfer.c. */
+#include "compute/gpu/cuda/transfer.h"
+
+#include <assert.h>
+
+#include "compute/base/clock.h"
+#include "compute/gpu/cuda/stream.h"
+
+#define HOLD 4 /* slabs of a transfer */
+
+/* The slab being filled is on its way; one that cannot be goes to *back. */
+static void send(struct transfer *t, struct slab **back)
+{
+    struct slab *b = t->filling;
+    struct cuda *c = t->device->cuda;
+    t->filling = NULL;
+    b->from = t->next;
+    b->n = t->fill;
+    t->next += (int64_t)t->fill;
+    t->fill = 0;
+    CUstream on = slab_stream(t->device->slabs, t->queue);
+    enum err_code code = t->failed;
+    if (code == ERR_OK && !cuda_enter(t->device))
+        code = ERR_DEVICE_LOST;
+    if (code == ERR_OK)
+        code = cuda_check(
+            c, c->driver->cuMemcpyHtoDAsync(t->to + (uint64_t)b->from, b->bytes, b->n, on),
+            "cuMemcpyHtoDAsync", NULL);
+    if (code == ERR_OK)
+        code = transfer_watch(t, b, on);
+    if (code != ERR_OK) {
+        t->failed = code;
+        t->held--;
+        transfer_give(back, b);
+    }
+}
+
+static enum slab_class upload_class(const struct transfer *t)
+{
+    return t->total - t->next <= (int64_t)SLAB_SMALL_SIZE ? SLAB_SMALL : SLAB_BULK;
+}
+
+void *cuda_upload_reserve(struct transfer *t, size_t *ret_n)
+{
+    void *p = NULL;
+    *ret_n = 0;
+    pthread_mutex_lock(&t->lock);
+    t->active = clock_ns();
+    if (!t->filling && t->failed == ERR_OK && t->next < t->total) {
+        enum slab_class class = upload_class(t);
+        if (t->held < HOLD && !(t->held && slab_contended(t->device->slabs, class)))
+            t->failed = slab_get(t->device->slabs, &t->user, class, true, &t->filling);
+        t->held += t->filling != NULL;
+    }
+    if (t->filling && t->failed == ERR_OK) {
+        int64_t left = t->total - t->next;
+        size_t end = left < (int64_t)t->filling->size ? (size_t)left : t->filling->size;
+        *ret_n = end - t->fill;
+        p = t->filling->bytes + t->fill;
+        t->busy = true;
+    } else {
+        t->hungry = true;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return p;
+}
+
+void cuda_upload_advance(struct transfer *t, size_t n)
+{
+    struct slab *back = NULL;
+    pthread_mutex_lock(&t->lock);
+    t->busy = false;
+    t->active = clock_ns();
+    t->fill += n;
+    if (t->filling && (t->fill == t->filling->size || t->next + (int64_t)t->fill == t->total))
+        send(t, &back);
+    transfer_leave(t, back, false);
+}
+
+/* The event may go when the stream knows of it, so it lives no longer than this call. */
+static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
+{
+    struct cuda *c = t->device->cuda;
+    CUevent event;
+    if (!cuda_enter(t->device))
+        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", t->device->index);
+    enum err_code code = cuda_check(c, c->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
+                                    "cuEventCreate", e);
+    if (code != ERR_OK)
+        return code;
+    code = cuda_check(c, c->driver->cuEventRecord(event, slab_stream(t->device->slabs, t->queue)),
+                      "cuEventRecord", e);
+    if (code == ERR_OK)
+        code = cuda_stream_wait_event(s, event, e);
+    (void)cuda_check(c, c->driver->cuEventDestroy(event), "cuEventDestroy", NULL);
+    return code;
+}
+
+enum err_code cuda_upload_join(struct transfer *t, struct stream *s, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    assert(t->next == t->total && !t->filling);
+    enum err_code code = t->failed;
+    bool under_way = t->held > 0;
+    pthread_mutex_unlock(&t->lock);
+    if (code != ERR_OK)
+        return err_set(e, code,
+                       code == ERR_OUT_OF_MEMORY ? "the device had no memory to copy the data"
+                                                 : "the device failed while the data were copied");
+    return under_way ? join(t, s, e) : ERR_OK;
+}
+
+static void upload_granted(struct slab_user *u, struct slab *b)
+{
+    struct transfer *t = (struct transfer *)u;
+    struct slab *back = NULL;
+    pthread_mutex_lock(&t->lock);
+    if (!b) {
+        t->failed = ERR_DEVICE_LOST;
+    } else if (t->dead || t->filling || t->failed != ERR_OK || t->next == t->total) {
+        transfer_give(&back, b);
+    } else {
+        t->filling = b;
+        t->held++;
+    }
+    transfer_leave(t, back, true);
+}
+
+static void upload_copied(struct slab_user *u, struct slab *b, enum err_code result)
+{
+    struct transfer *t = (struct transfer *)u;
+    struct slab *back = NULL;
+    pthread_mutex_lock(&t->lock);
+    t->held--;
+    if (result != ERR_OK && t->failed == ERR_OK)
+        t->failed = result;
+    transfer_give(&back, b);
+    transfer_leave(t, back, true);
+}
+
+static void upload_reclaim(struct slab_user *u, uint64_t before)
+{
+    struct transfer *t = (struct transfer *)u;
+    struct slab *back = NULL;
+    pthread_mutex_lock(&t->lock);
+    if (t->filling && !t->busy && t->active < before) {
+        if (t->fill) {
+            send(t, &back);
+        } else {
+            transfer_give(&back, t->filling);
+            t->filling = NULL;
+            t->held--;
+        }
+        slab_reclaimed(t->device->slabs, 1);
+    }
+    transfer_leave(t, back, false);
+}
+
+enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
+                              void (*wake_fn)(void *user), void *user, struct transfer **ret,
+                              struct err *e)
+{
+    static const struct slab_user calls = {
+        .granted = upload_granted, .copied = upload_copied, .reclaim = upload_reclaim};
+    struct transfer *t;
+    enum err_code code = transfer_new(b, device, n, true, &calls, wake_fn, user, &t, e);
+    if (code != ERR_OK)
+        return code;
+    t->to = (CUdeviceptr)(uintptr_t)to;
+    *ret = t;
+    return ERR_OK;
+}
