@@ -1,6 +1,6 @@
 /* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counts
  * alone: charging and letting go happen on any thread, completion callbacks among them. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include "compute/base/mem.h"
 

@@ -16,7 +16,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/engine/run_int.h"
+#include "compute/engine/run.h"
 
 /* Byte ranges of two views of one buffer are apart. */
 static bool disjoint(const struct view *a, size_t size_a, const struct view *b, size_t size_b)

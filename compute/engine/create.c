@@ -2,7 +2,7 @@
  * that every backend has them at once and large ones run at the memory's speed. The random ones add
  * a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
  */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <math.h>
 #include <string.h>

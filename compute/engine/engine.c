@@ -7,7 +7,7 @@
  *
  * A backend may finish a small job inside submit(), under the lock; the caller's callback is then
  * told after unlocking, so that callbacks are free to call the engine. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <stdio.h>
 #include <string.h>

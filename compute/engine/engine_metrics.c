@@ -1,5 +1,5 @@
 /* The engine's figures as Prometheus text. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/engine/export.h"
 #include "compute/engine/reclaim.h"
 

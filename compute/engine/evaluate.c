@@ -4,7 +4,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/engine/export.h"
 #include "compute/engine/plan_cache.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 /* Blocks for less than config.device.shareable_least: with more, arrays leave them as exports end.
  */

@@ -12,7 +12,7 @@
  * A backend asks while work is running (job.unwanted), not before some milliseconds have gone since
  * the last time, so that small work is not burdened with any of this. */
 #include "compute/base/clock.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #define LOOK_NS 5000000u
 

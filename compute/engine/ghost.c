@@ -11,7 +11,7 @@
  * all, so that a request that fails has changed nothing. */
 #include <string.h>
 
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #define FILL_KEY -1 /* no expression's key begins so: theirs with the device */
 

@@ -12,7 +12,7 @@
  * Making room: the arrays that were used longest ago go to host memory until what is lacking would
  * fit. Host memory is pinned, which takes its time: a thread of its own does it, started when first
  * needed. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <time.h>
 

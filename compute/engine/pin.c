@@ -3,7 +3,7 @@
  * readers' sake alone: it counts for one of them from then on, unless its owner is another. That is
  * not theirs to refuse, for it is the owner's write: a reader may come past a limit by it, and then
  * begins no more downloads of what is others' before it is over. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include "compute/base/mem.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "compute/base/trace.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/ir/lower.h"
 
 bool typed_input_only(struct arena *arena, struct typed *t, struct array *a)

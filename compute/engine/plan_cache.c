@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #define LONGEST_KEY 16384u
 

@@ -7,7 +7,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #define KEPT_PART 8                  /* of a device's memory at most is kept, */
 #define KEPT_HOST (INT64_C(2) << 30) /* but where that is the machine's no more than this; */

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "compute/engine/run_int.h"
+#include "compute/engine/run.h"
 
 /* The new array over the result's storage. */
 static struct array *new_result(struct run *r)

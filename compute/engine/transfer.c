@@ -9,7 +9,7 @@
  * that waits for them, and an upload's storage is "written" by an empty job behind the backend's
  * copies, so that everything later is ordered by marks as always. A storage is let go only when the
  * backend says that no copy uses it any more; until then it counts as a job in flight. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Where the host reaches the memory, the caller's thread writes the bytes itself. Else they pass
  * through the backend's transfers, and the storage is "written" by an empty job behind the copies,
  * so that everything later is ordered by marks as always. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <string.h>
 

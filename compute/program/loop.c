@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/run_int.h"
+#include "compute/engine/run.h"
 #include "compute/program/loop_int.h"
 
 struct loop {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/program/program_int.h"
 
 #define COST_OF_STEP "all of a step up to this"

@@ -1,7 +1,7 @@
 /* What became of a slice: once all callbacks have come, why it failed, or what is published. */
 #include <string.h>
 
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/program/program_int.h"
 
 static bool all_told(struct program *p)

@@ -1,7 +1,7 @@
 /* What a program would do: its statements go the way of a step, but what would be queued is looked
  * at. As a loop they are recorded and never submitted; where they cannot be one, each statement's
  * plan is made for itself. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/program/program_int.h"
 
 struct explaining {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #define BATCH    64
 #define OPERANDS 3

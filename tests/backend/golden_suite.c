@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "tests/golden/golden.h"
 
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };

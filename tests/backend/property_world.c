@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "compute/check/check.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "tests/backend/property.h"
 
 static uint64_t rng_state;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "protocol/text/infix.h"
 
 struct fixture {

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 #include "compute/engine/export.h"
 #include "compute/engine/reclaim.h"
 #include "tests/descriptors.h"

@@ -1,7 +1,7 @@
 /* Storage, buffers and arrays: who holds which bytes, and when they go. Everything here
  * is atomic reference counting; the engine's lock is not needed to let go of something, so that
  * completion callbacks may do it from any thread. */
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* A run under construction, shared by bind.c (plan and memory), run.c (submission) and loop.c. */
-#ifndef ARRAYD_RUN_INT_H
-#define ARRAYD_RUN_INT_H
+#ifndef ARRAYD_RUN_H
+#define ARRAYD_RUN_H
 
-#include "compute/engine/engine_internal.h"
+#include "compute/engine/engine_int.h"
 
 enum write_mode { WRITE_DIRECT, WRITE_FRESH, WRITE_STAGED };
 

@@ -6,8 +6,8 @@
  * Locking: engine->lock orders submissions; it protects buffer->storage, the marks of a storage and
  * the order of tickets across streams. Reference counts are atomic and need no lock. Nothing of the
  * caller's runs under the lock. */
-#ifndef ARRAYD_ENGINE_INTERNAL_H
-#define ARRAYD_ENGINE_INTERNAL_H
+#ifndef ARRAYD_ENGINE_INT_H
+#define ARRAYD_ENGINE_INT_H
 
 #include <pthread.h>
 
