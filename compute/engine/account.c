@@ -1,8 +1,8 @@
 /* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counts
  * alone: charging and letting go happen on any thread, completion callbacks among them. */
-#include "compute/engine/engine_int.h"
 
 #include "compute/base/mem.h"
+#include "compute/engine/storage.h"
 
 #define MEMORY_LIMIT  "the session's memory_limit"
 #define DEVICE_MEMORY "the quota device_memory"

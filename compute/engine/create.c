@@ -3,6 +3,7 @@
  * a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
  */
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,8 @@
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
 #include "compute/engine/export.h"
-#include "compute/engine/plan_cache.h"
+#include "compute/engine/run.h"
+#include "compute/engine/transfer.h"
 
 #define KEY_ROOM 1000 /* bytes that most keys have */
 

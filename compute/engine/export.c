@@ -12,6 +12,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/transfer.h"
 
 /* Blocks for less than config.device.shareable_least: with more, arrays leave them as exports end.
  */
@@ -23,15 +24,6 @@ struct export
     struct storage *storage; /* a reference: it is in use, so that nobody evicts it */
     bool write, sealed;
 };
-
-const char *engine_export_problem(const struct engine *g, int device)
-{
-    if (!g->config.device.shareable)
-        return "exports are off";
-    const struct backend_ops *ops = g->backend->ops;
-    return ops->share_alloc ? ops->share_problem(g->backend, device)
-                            : "this backend has no memory that others could map";
-}
 
 bool array_is_exported(const struct array *a)
 {

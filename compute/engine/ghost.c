@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 
 #define FILL_KEY -1 /* no expression's key begins so: theirs with the device */
 

@@ -13,6 +13,7 @@
  * fit. Host memory is pinned, which takes its time: a thread of its own does it, started when first
  * needed. */
 #include "compute/engine/engine_int.h"
+#include "compute/engine/transfer.h"
 
 #include <time.h>
 

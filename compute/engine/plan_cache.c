@@ -15,12 +15,12 @@
  * have to know which values it may look at. Who sweeps a value in a tight loop can keep it in a 0-d
  * array, which is an operand. */
 #include "compute/engine/plan_cache.h"
+#include "compute/engine/storage.h"
 
 #include <pthread.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
-#include "compute/engine/engine_int.h"
 
 #define LONGEST_KEY 16384u
 

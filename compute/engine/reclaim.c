@@ -223,7 +223,8 @@ static void *reclaim_run(void *user)
 
 struct reclaim *reclaim_new(struct engine *g)
 {
-    const int n = engine_device_count(g);
+    struct backend *b = g->backend;
+    const int n = b->ops->device_count(b);
     struct reclaim *r = mem_calloc(1, sizeof *r);
     int64_t *keep_most = mem_calloc((size_t)n, sizeof *keep_most);
     if (!r || !keep_most) {
@@ -236,9 +237,9 @@ struct reclaim *reclaim_new(struct engine *g)
     r->keep_most = keep_most;
     for (int i = 0; i < n; i++) {
         struct backend_device d;
-        engine_device_info(g, i, &d);
+        b->ops->device_info(b, i, &d);
         keep_most[i] = d.memory_total / KEPT_PART;
-        if (engine_in_host_memory(g) && keep_most[i] > KEPT_HOST)
+        if (!b->ops->upload_new && keep_most[i] > KEPT_HOST)
             keep_most[i] = KEPT_HOST;
     }
     pthread_mutex_init(&r->lock, NULL); /* none of these can fail here */

@@ -2,7 +2,9 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
+#include "compute/engine/transfer.h"
 
 /* The new array over the result's storage. */
 static struct array *new_result(struct run *r)
@@ -125,7 +127,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         return code;
     }
     r->task->job.slots = r->slots;
-    r->task->job.unwanted = flight_unwanted;
+    r->task->job.unwanted = task_unwanted;
     atomic_fetch_add(&g->evaluations, 1);
     atomic_fetch_add(&g->kernels, r->plan->n_kernels);
     if (renamed)

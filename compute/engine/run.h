@@ -1,8 +1,65 @@
-/* A run under construction, shared by bind.c (plan and memory), run.c (submission) and loop.c. */
+/* Running a typed graph, or a plan: what evaluate, copies, creators and uploads of regions come to,
+ * and the program room's loops and fillings of ghosts.
+ *
+ * A plan is made and bound to memory (bind.c), then submitted (run.c). A run belongs to one thread;
+ * its task holds what it needs. */
 #ifndef ARRAYD_RUN_H
 #define ARRAYD_RUN_H
 
-#include "compute/engine/engine_int.h"
+#include "compute/engine/task.h"
+#include "compute/ir/ir.h"
+
+/* Runs a typed graph: the heart of evaluate, copy, creators and region uploads. `t` has an arena
+ * that holds `typed`; taken in any case. out/out_view as in struct eval_request. */
+enum err_code engine_run(struct task *take_t, const struct typed *typed, struct account *account,
+                         bool fast_math, struct array *out, const struct view *out_view,
+                         struct array **ret, struct err *e) must_check;
+/* The plan that engine_run would run, in `arena`. */
+enum err_code engine_plan(struct engine *g, struct arena *arena, const struct typed *typed,
+                          bool fast_math, struct array *out, const struct view *out_view,
+                          struct ir_plan **ret, struct err *e) must_check;
+/* Runs a plan whose only arrays are slot 0, `out`, which its kernels read and write, no kernel what
+ * it writes itself. `t` has an arena that holds it; taken in any case. */
+enum err_code engine_run_plan(struct task *take_t, struct ir_plan *plan, struct account *account,
+                              struct array *out, struct array **ret, struct err *e) must_check;
+/* A graph that is just the array. false without memory. */
+bool typed_input_only(struct arena *arena, struct typed *t, struct array *a);
+
+/* Lowers, for the region `target` of a buffer of target_bytes (NULL: a new array). */
+enum err_code plan_make(struct arena *arena, const struct engine *g, const struct typed *typed,
+                        bool fast_math, const struct view *target, int64_t target_bytes,
+                        struct ir_plan **ret, struct err *e) must_check;
+/* Operations on elements: what each kernel computes for a point, times its points, those that a
+ * reduction visits included. INT64_MAX: so many or more; cost_sum stops there, too. */
+int64_t plan_cost(const struct ir_plan *plan);
+int64_t cost_sum(int64_t a, int64_t b);
+/* ERR_EXPRESSION_TOO_LARGE, at x's place, where it is more than config.max_cost. `what` takes it:
+ * "this". */
+enum err_code cost_check(const struct engine *g, const struct expr *x, const char *what,
+                         int64_t cost, struct err *e) must_check;
+
+/* With the lock held: ERR_PRECONDITION_FAILED unless the contents have this version (0: any). */
+enum err_code require_version(const struct buffer *b, uint64_t version, struct err *e) must_check;
+
+/* ERR_CONFLICT unless the array `name` (NULL: it has none) is on the stream's device. */
+enum err_code require_device(const struct engine_stream *s, const struct array *a, const char *name,
+                             struct err *e) must_check;
+
+/* --- the first halves of engine_evaluate and engine_fill_ghost --- */
+
+/* A task with the request's plan (task->entry) and the graph
+ * over its arrays, in the task's arena; NULL where it is put off. */
+enum err_code evaluate_begin(struct engine_stream *s, const struct eval_request *req,
+                             struct task **ret, const struct typed **ret_typed,
+                             struct eval_times *times, struct err *e) must_check;
+
+/* A task with the plan that fills the array's ghosts, in which
+ * it is slot 0; *ret_plan NULL: there is nothing to fill. */
+enum err_code fill_begin(struct engine_stream *s, struct array *a, struct task **ret,
+                         struct ir_plan **ret_plan, struct err *e) must_check;
+/* Where the ghosts of a face lie: together the faces' are all, each once. */
+void ghost_cells(const struct array *a, int axis, int side, struct view *ret);
+/* --- a run under construction: bind.c, run.c and program/loop.c --- */
 
 enum write_mode { WRITE_DIRECT, WRITE_FRESH, WRITE_STAGED };
 

@@ -1,6 +1,6 @@
-/* Storage, buffers and arrays: who holds which bytes, and when they go. Everything here
- * is atomic reference counting; the engine's lock is not needed to let go of something, so that
- * completion callbacks may do it from any thread. */
+/* Storage: where its memory comes from, and when it goes. That is atomic reference counting; the
+ * engine's lock is not needed to let go of something, so that completion callbacks may do it from
+ * any thread. */
 #include "compute/engine/engine_int.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ static enum err_code lacking(const struct storage *st, enum err_code code, struc
     if (code == ERR_OUT_OF_MEMORY && e) {
         e->wanted = st->size;
         e->device = st->device;
-        e->until = engine_clock(st->engine);
+        e->until = atomic_load(&st->engine->clock);
     }
     return code;
 }
@@ -254,6 +254,99 @@ enum err_code storage_renewed(const struct storage *of, struct account *payer, s
     return storage_beside(of, payer, alloc_as_new, ret, e);
 }
 
+/* --- who holds what an array had ---
+ *
+ * A download pins the storage that it reads.
+ * Where the array is written meanwhile it gets other storage, and the old one is there for its
+ * readers' sake alone: it counts for one of them from then on, unless its owner is another. That is
+ * not theirs to refuse, for it is the owner's write: a reader may come past a limit by it, and then
+ * begins no more downloads of what is others' before it is over. */
+
+static const struct account *principal(const struct account *a)
+{
+    struct account *owner = a ? account_owner(a) : NULL;
+    return owner ? owner : a;
+}
+
+static bool is_owners(const struct storage *st, const struct account *reader)
+{
+    return principal(st->account) == principal(reader);
+}
+
+/* With pins_lock held, which all here is under. */
+static bool owner_reads(const struct storage *st)
+{
+    const struct pin *p = st->pinned_by;
+    while (p && !is_owners(st, p->reader))
+        p = p->next;
+    return p;
+}
+
+/* The same: who pays for storage that is no array's any more. */
+static void settle(struct storage *st)
+{
+    if (!st->replaced || !st->pinned_by || owner_reads(st))
+        return;
+    struct account *payer = st->account, *reader = st->pinned_by->reader;
+    account_discharge(payer, st->charged);
+    st->charged = 0;
+    if (!reader) /* nobody's: the daemon reads it */
+        return;
+    account_charge_anyway(reader, st->size);
+    st->charged = st->size;
+    account_ref(reader);
+    st->account = reader;
+    account_unref(payer);
+}
+
+enum err_code storage_pin(struct storage *st, struct pin *p, struct account *reader, struct err *e)
+{
+    struct engine *g = st->engine;
+    enum err_code code = ERR_OK;
+    pthread_mutex_lock(&g->pins_lock);
+    if (reader && !is_owners(st, reader))
+        code = account_check(reader, e);
+    if (code == ERR_OK) {
+        if ((p->reader = reader))
+            account_ref(reader);
+        p->next = st->pinned_by;
+        st->pinned_by = p;
+        atomic_fetch_add(&st->pins, 1);
+    }
+    pthread_mutex_unlock(&g->pins_lock);
+    return code;
+}
+
+void storage_unpin(struct storage *st, struct pin *p)
+{
+    struct engine *g = st->engine;
+    pthread_mutex_lock(&g->pins_lock);
+    struct pin **at = &st->pinned_by;
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    atomic_fetch_sub(&st->pins, 1);
+    settle(st);
+    pthread_mutex_unlock(&g->pins_lock);
+    account_unref(p->reader);
+}
+
+bool storage_is_held_by_others(struct storage *st)
+{
+    pthread_mutex_lock(&st->engine->pins_lock);
+    bool held = st->pinned_by && !owner_reads(st);
+    pthread_mutex_unlock(&st->engine->pins_lock);
+    return held;
+}
+
+void storage_replaced(struct storage *st, bool replaced)
+{
+    pthread_mutex_lock(&st->engine->pins_lock);
+    st->replaced = replaced;
+    settle(st);
+    pthread_mutex_unlock(&st->engine->pins_lock);
+}
+
 void storage_swap_charges(struct storage *a, struct storage *b)
 {
     pthread_mutex_lock(&a->engine->pins_lock);
@@ -318,252 +411,7 @@ void storage_forget(struct storage *st)
     storage_unref(atomic_exchange(&st->before, NULL));
 }
 
-/* Whoever looks puts it right: nobody else knows which buffer has the storage by now. */
-struct storage *buffer_storage(struct buffer *b)
+bool storage_is_remote(const struct storage *st)
 {
-    struct storage *st = b->storage, *before;
-    while (atomic_load(&st->failed) != ERR_OK &&
-           (before = atomic_exchange(&st->before, NULL)) != NULL) {
-        storage_swap_charges(before, st);
-        storage_replaced(before, false);
-        b->storage = before;
-        storage_unref(st);
-        st = before;
-    }
-    return st;
-}
-
-struct array *array_over(struct engine *g, struct storage *take_st, enum dtype dtype,
-                         const struct view *v, int64_t nbytes)
-{
-    struct buffer *b = mem_calloc(1, sizeof *b);
-    struct array *a = mem_calloc(1, sizeof *a);
-    if (!a || !b) {
-        mem_free(a);
-        mem_free(b);
-        return NULL;
-    }
-    atomic_init(&b->refs, 1);
-    b->engine = g;
-    b->storage = take_st;
-    b->nbytes = nbytes;
-    b->device = take_st->device;
-    b->id = b->made = engine_next_version(g);
-    atomic_init(&b->version, b->id);
-    atomic_init(&a->refs, 1);
-    a->buffer = b;
-    a->dtype = dtype;
-    a->view = *v;
-    buffer_touch(b);
-    return a;
-}
-
-struct array *array_ref(struct array *a)
-{
-    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
-    return a;
-}
-
-/* --- the order of use --- */
-
-static bool is_listed(const struct engine *g, const struct buffer *b)
-{
-    return b->older || b->newer || g->oldest == b;
-}
-
-static void unlist(struct engine *g, struct buffer *b)
-{
-    *(b->older ? &b->older->newer : &g->oldest) = b->newer;
-    *(b->newer ? &b->newer->older : &g->newest) = b->older;
-    b->older = b->newer = NULL;
-}
-
-void buffer_touch(struct buffer *b)
-{
-    struct engine *g = b->engine;
-    pthread_mutex_lock(&g->buffers_lock);
-    if (is_listed(g, b))
-        unlist(g, b);
-    b->older = g->newest;
-    *(g->newest ? &g->newest->newer : &g->oldest) = b;
-    g->newest = b;
-    atomic_store(&b->used, atomic_fetch_add(&g->clock, 1) + 1);
-    pthread_mutex_unlock(&g->buffers_lock);
-}
-
-bool buffer_hold(struct buffer *b)
-{
-    uint32_t refs = atomic_load(&b->refs);
-    while (refs && !atomic_compare_exchange_weak(&b->refs, &refs, refs + 1))
-        ;
-    b->held += refs != 0;
-    return refs != 0;
-}
-
-static void buffer_free(struct buffer *b)
-{
-    if (atomic_load(&b->storage->pins) > 0)
-        storage_replaced(b->storage, true);
-    storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
-    mem_free(b);
-}
-
-void buffer_release(struct buffer *b)
-{
-    struct engine *g = b->engine;
-    pthread_mutex_lock(&g->buffers_lock);
-    b->held--;
-    bool last = atomic_fetch_sub(&b->refs, 1) == 1;
-    if (last)
-        unlist(g, b);
-    pthread_mutex_unlock(&g->buffers_lock);
-    if (last)
-        buffer_free(b);
-}
-
-static void buffer_unref(struct buffer *b)
-{
-    struct engine *g = b->engine;
-    if (atomic_fetch_sub(&b->refs, 1) != 1)
-        return;
-    pthread_mutex_lock(&g->buffers_lock);
-    unlist(g, b);
-    pthread_mutex_unlock(&g->buffers_lock);
-    buffer_free(b);
-}
-
-void array_unref(struct array *a)
-{
-    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
-        return;
-    struct buffer *b = a->buffer;
-    grid_unref(a->grid);
-    mem_free(a);
-    buffer_unref(b);
-}
-
-/* References that arrays have. */
-static uint32_t buffer_arrays(const struct buffer *b)
-{
-    pthread_mutex_lock(&b->engine->buffers_lock);
-    uint32_t n = atomic_load(&b->refs) - b->held;
-    pthread_mutex_unlock(&b->engine->buffers_lock);
-    return n;
-}
-
-uint64_t engine_clock(const struct engine *g)
-{
-    return atomic_load(&g->clock);
-}
-
-struct array *array_view(struct array *a, enum dtype dtype, const struct view *v)
-{
-    struct array *n = mem_calloc(1, sizeof *n);
-    if (!n)
-        return NULL;
-    atomic_init(&n->refs, 1);
-    n->buffer = a->buffer;
-    atomic_fetch_add_explicit(&n->buffer->refs, 1, memory_order_relaxed);
-    n->dtype = dtype;
-    n->view = *v;
-    if (dtype != a->dtype && (dtype == DT_BOOL || a->dtype == DT_BOOL))
-        atomic_store(&n->buffer->loose_bool, true);
-    return n;
-}
-
-struct array *array_view_grid(struct array *a, const struct view *v, struct grid *grid)
-{
-    struct array *n = array_view(a, a->dtype, v);
-    if (n)
-        n->grid = grid_ref(grid);
-    return n;
-}
-
-int64_t array_nbytes(const struct array *a)
-{
-    return view_size(&a->view) * (int64_t)dtype_size(a->dtype);
-}
-
-int64_t array_buffer_nbytes(const struct array *a)
-{
-    return a->buffer->nbytes;
-}
-
-bool array_is_whole(const struct array *a)
-{
-    if (a->grid && a->grid->is_padded) /* no part of an array has that */
-        return true;
-    return array_nbytes(a) == a->buffer->nbytes && !view_self_overlaps(&a->view);
-}
-
-enum dtype array_buffer_dtype(const struct array *a)
-{
-    return a->dtype == DT_BOOL && !atomic_load(&a->buffer->loose_bool) ? DT_BOOL : DT_U8;
-}
-
-bool array_same_buffer(const struct array *a, const struct array *b)
-{
-    return a->buffer == b->buffer;
-}
-
-bool array_same_elements(const struct array *a, const struct array *b)
-{
-    const struct view *v = &a->view, *w = &b->view;
-    return a->buffer == b->buffer && a->dtype == b->dtype && v->offset == w->offset &&
-           view_same_shape(v, w) &&
-           memcmp(v->strides, w->strides, sizeof *v->strides * (size_t)v->rank) == 0;
-}
-
-uint64_t array_buffer_id(const struct array *a)
-{
-    return a->buffer->id;
-}
-
-uint64_t array_memory_id(const struct array *a)
-{
-    return a->buffer->made;
-}
-
-void array_take_place(struct array *a, const struct array *of)
-{
-    if (a->buffer != of->buffer) /* else others look at it already */
-        a->buffer->id = of->buffer->id;
-}
-
-uint32_t array_buffer_refs(const struct array *a)
-{
-    return buffer_arrays(a->buffer);
-}
-
-bool array_is_held(const struct array *a)
-{
-    struct engine *g = a->buffer->engine;
-    pthread_mutex_lock(&g->lock);
-    bool held = atomic_load(&buffer_storage(a->buffer)->pins) > 0;
-    pthread_mutex_unlock(&g->lock);
-    return held;
-}
-
-bool array_buffer_shared(const struct array *a)
-{
-    return buffer_arrays(a->buffer) > 1;
-}
-
-bool array_in_host_memory(const struct array *a)
-{
-    struct engine *g = a->buffer->engine;
-    pthread_mutex_lock(&g->lock);
-    bool host = buffer_storage(a->buffer)->host;
-    pthread_mutex_unlock(&g->lock);
-    return host;
-}
-
-int array_device(const struct array *a)
-{
-    return a->buffer->device;
-}
-
-uint64_t array_version(const struct array *a)
-{
-    return atomic_load(&a->buffer->version);
+    return st->engine->backend->ops->upload_new && st->size > 0 && !st->host;
 }

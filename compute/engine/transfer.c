@@ -9,6 +9,7 @@
  * that waits for them, and an upload's storage is "written" by an empty job behind the backend's
  * copies, so that everything later is ordered by marks as always. A storage is let go only when the
  * backend says that no copy uses it any more; until then it counts as a job in flight. */
+#include "compute/engine/transfer.h"
 #include "compute/engine/engine_int.h"
 
 #include <stdlib.h>
@@ -18,9 +19,9 @@
 #include "compute/type/pack.h"
 
 struct download {
-    struct storage *storage;
-    struct pin pin;    /* on that */
-    const char *bytes; /* of the storage, for the host; or: */
+    struct reader reader; /* of the storage, a reference */
+    struct pin pin;       /* on that */
+    const char *bytes;    /* of the storage, for the host; or: */
     struct transfer *transfer;
     bool loose_bool;
     struct packing packing;
@@ -28,10 +29,8 @@ struct download {
     pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
     void (*wake)(void *user);  /* NULL once freed */
     void *user;
-    bool waited;                          /* the contents were not there when it began */
-    _Atomic bool left;                    /* its owner has freed it */
-    const _Atomic bool *_Atomic given_up; /* download_given_up; or NULL */
-    engine_done *then;                    /* download_of_task: the task's own */
+    bool waited;       /* the contents were not there when it began */
+    engine_done *then; /* download_of_task: the task's own */
     void *then_user;
     _Atomic int state;     /* see below */
     _Atomic uint32_t refs; /* the owner and the job in flight */
@@ -39,11 +38,6 @@ struct download {
     enum err_code result;
 };
 enum { DOWNLOAD_WAITING, DOWNLOAD_READY, DOWNLOAD_FAILED };
-
-bool storage_is_remote(const struct storage *st)
-{
-    return st->engine->backend->ops->upload_new && st->size > 0 && !st->host;
-}
 
 static void transfer_released(void *user)
 {
@@ -70,7 +64,7 @@ void transfer_end(struct transfer *t, struct storage *take_st)
 static void download_unpin(struct download *d)
 {
     if (!atomic_exchange(&d->unpinned, true))
-        storage_unpin(d->storage, &d->pin);
+        storage_unpin(d->reader.storage, &d->pin);
 }
 
 static void download_drop(struct download *d)
@@ -78,7 +72,7 @@ static void download_drop(struct download *d)
     if (atomic_fetch_sub(&d->refs, 1) != 1)
         return;
     download_unpin(d);
-    transfer_end(d->transfer, d->storage);
+    transfer_end(d->transfer, d->reader.storage);
     pthread_mutex_destroy(&d->wake_lock);
     mem_free(d);
 }
@@ -95,10 +89,10 @@ static void download_wake(void *user)
 static void download_done(void *user, enum err_code result, double device_ms)
 {
     struct download *d = user;
-    struct engine *g = d->storage->engine;
+    struct engine *g = d->reader.storage->engine;
     engine_done *then = d->then;
     void *then_user = d->then_user;
-    d->result = result == ERR_OK ? (enum err_code)atomic_load(&d->storage->failed) : result;
+    d->result = result == ERR_OK ? (enum err_code)atomic_load(&d->reader.storage->failed) : result;
     atomic_store(&d->state, d->result == ERR_OK ? DOWNLOAD_READY : DOWNLOAD_FAILED);
     download_wake(d);
     download_drop(d);
@@ -109,22 +103,16 @@ static void download_done(void *user, enum err_code result, double device_ms)
 
 void download_given_up(struct download *d, const _Atomic bool *given_up)
 {
-    atomic_store(&d->given_up, given_up);
+    atomic_store(&d->reader.given_up, given_up);
 }
 
-bool task_is_idle_download(const struct task *t)
+/* The task tells the download when it is over. */
+static void attach(struct task *t, struct download *d)
 {
-    if (t->done != download_done || t->n_uses != 1 || t->uses[0].write)
-        return false;
-    const struct download *d = t->user;
-    const _Atomic bool *given_up = atomic_load(&d->given_up);
-    return atomic_load(&d->left) || (given_up && atomic_load(given_up));
-}
-
-struct storage *download_left(const struct task *t)
-{
-    const struct download *d = t->done == download_done ? t->user : NULL;
-    return d && atomic_load(&d->left) ? d->storage : NULL;
+    t->job.fetch = d->transfer;
+    t->reader = &d->reader;
+    t->done = download_done;
+    t->user = d;
 }
 
 static bool settled(const struct storage *st)
@@ -161,7 +149,7 @@ static enum err_code open_storage(struct download *d, struct storage *st, struct
     } else {
         d->bytes = st->host ? st->data : b->ops->host(b, st->data);
     }
-    d->storage = storage_ref(st);
+    d->reader.storage = storage_ref(st);
     return ERR_OK;
 }
 
@@ -169,38 +157,12 @@ static enum err_code open_storage(struct download *d, struct storage *st, struct
 static struct task *waiting_task(struct engine_stream *s, struct download *d)
 {
     struct task *t = task_new(s);
-    if (!t || !task_use(t, d->storage, false) || !task_reserve(t)) {
+    if (!t || !task_use(t, d->reader.storage, false) || !task_reserve(t)) {
         task_free(t);
         return NULL;
     }
-    t->job.fetch = d->transfer;
-    t->done = download_done;
-    t->user = d;
+    attach(t, d);
     return t;
-}
-
-enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
-                             struct err *e)
-{
-    struct engine_stream *visitor = atomic_load(&g->visitors[device]);
-    if (!visitor) {
-        enum err_code code = engine_stream_new(g, device, &visitor, e);
-        if (code != ERR_OK)
-            return code;
-        struct engine_stream *none = NULL;
-        if (!atomic_compare_exchange_strong(&g->visitors[device], &none, visitor)) {
-            engine_stream_unref(visitor);
-            visitor = none;
-        }
-    }
-    *ret = visitor;
-    return ERR_OK;
-}
-
-/* A session may read what another one has on another device; a stream there does the waiting. */
-enum err_code engine_visit(struct engine_stream **s, int device, struct err *e)
-{
-    return (*s)->device == device ? ERR_OK : engine_visitor((*s)->engine, device, s, e);
 }
 
 static struct download *allocate(const struct view *v, size_t itemsize, void (*wake)(void *user),
@@ -241,9 +203,7 @@ enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
     d->waited = true;
     d->then = t->done;
     d->then_user = t->user;
-    t->job.fetch = d->transfer;
-    t->done = download_done;
-    t->user = d;
+    attach(t, d);
     atomic_fetch_add(&d->refs, 1);
     atomic_fetch_add(&t->stream->engine->jobs, 1); /* as in download_new */
     *ret = d;
@@ -254,7 +214,7 @@ void download_undo(struct download *d)
 {
     if (!d)
         return;
-    struct engine *g = d->storage->engine;
+    struct engine *g = d->reader.storage->engine;
     download_drop(d);
     download_free(d);
     atomic_fetch_sub(&g->jobs, 1);
@@ -285,7 +245,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     }
     if (code != ERR_OK) {
         pthread_mutex_unlock(&g->lock);
-        if (d->storage) {
+        if (d->reader.storage) {
             download_drop(d);
         } else {
             deallocate(d);
@@ -328,7 +288,8 @@ enum err_code download_result(const struct download *d)
 
 void download_reason(const struct download *d, char ret[DOWNLOAD_REASON])
 {
-    engine_reason(d->storage->engine, download_result(d), atomic_load(&d->storage->refusal), ret);
+    engine_reason(d->reader.storage->engine, download_result(d),
+                  atomic_load(&d->reader.storage->refusal), ret);
 }
 
 void download_free(struct download *d)
@@ -339,7 +300,7 @@ void download_free(struct download *d)
     d->wake = NULL;
     pthread_mutex_unlock(&d->wake_lock);
     download_unpin(d);
-    atomic_store(&d->left, true);
+    atomic_store(&d->reader.left, true);
     download_drop(d);
 }
 
@@ -350,17 +311,17 @@ uint64_t download_version(const struct download *d)
 
 double download_device_ms(const struct download *d, bool own)
 {
-    return own || d->waited ? atomic_load(&d->storage->written_ms) : 0;
+    return own || d->waited ? atomic_load(&d->reader.storage->written_ms) : 0;
 }
 
 double download_compile_ms(const struct download *d, bool own)
 {
-    return own || d->waited ? atomic_load(&d->storage->compile_ms) : 0;
+    return own || d->waited ? atomic_load(&d->reader.storage->compile_ms) : 0;
 }
 
 static int64_t pull_transfer(struct download *d, int64_t offset, void *buf, size_t n)
 {
-    struct backend *b = d->storage->engine->backend;
+    struct backend *b = d->reader.storage->engine->backend;
     int64_t got = b->ops->download_pull(d->transfer, offset, buf, n);
     if (got < 0)
         d->result = b->ops->transfer_result(d->transfer);

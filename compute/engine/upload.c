@@ -5,6 +5,8 @@
  * through the backend's transfers, and the storage is "written" by an empty job behind the copies,
  * so that everything later is ordered by marks as always. */
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
+#include "compute/engine/transfer.h"
 
 #include <string.h>
 

@@ -365,13 +365,36 @@ static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t
     return true;
 }
 
-static void lend(struct task *t, struct loop *l, int64_t steps)
+struct lent {
+    struct loan loan;
+    struct loop_kernels *kernels[LOOP_PASSES]; /* a reference each; or NULL */
+    int64_t steps;
+};
+
+static void lent_took(struct loan *loan, double device_ms)
 {
-    t->lent_steps = steps;
-    for (int i = 0; i < l->n_passes; i++) {
-        t->lent[i] = l->passes[i].kernels;
-        l->passes[i].kernels = NULL;
-    }
+    struct lent *x = (struct lent *)loan;
+    for (int i = 0; i < LOOP_PASSES && x->kernels[i]; i++)
+        loop_kernels_took(x->kernels[i], device_ms, x->steps);
+}
+
+static void lent_end(struct loan *loan)
+{
+    struct lent *x = (struct lent *)loan;
+    for (int i = 0; i < LOOP_PASSES; i++)
+        loop_kernels_unref(x->kernels[i]);
+}
+
+static bool lend(struct task *t, const struct loop *l, int64_t steps)
+{
+    struct lent *x = arena_alloc(t->arena, sizeof *x);
+    if (!x)
+        return false;
+    *x = (struct lent){.loan = {lent_took, lent_end}, .steps = steps};
+    for (int i = 0; i < l->n_passes; i++)
+        x->kernels[i] = loop_kernels_ref(l->passes[i].kernels);
+    t->loan = &x->loan;
+    return true;
 }
 
 static enum err_code submit(struct task *t, struct err *e)
@@ -393,10 +416,9 @@ static enum err_code submit(struct task *t, struct err *e)
 
 static enum err_code get_kernels(struct loop *l, struct err *e)
 {
-    enum err_code code = ERR_OK;
-    for (int i = 0; i < l->n_passes && code == ERR_OK; i++)
-        code = loop_kernels_get(l->stream, &l->passes[i], &l->passes[i].kernels, e);
-    return code;
+    for (int i = 0; i < l->n_passes; i++)
+        TRY(loop_kernels_get(l->stream, &l->passes[i], &l->passes[i].kernels, e));
+    return ERR_OK;
 }
 
 static struct loop_report report_on(const struct loop_kernels *k)
@@ -407,9 +429,7 @@ static struct loop_report report_on(const struct loop_kernels *k)
 
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e)
 {
-    enum err_code code = get_kernels(l, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(get_kernels(l, e));
     const struct loop_kernels *k = pass_of(l)->kernels;
     uint32_t n = 0;
     while (n < SEVERAL && k->several[n])
@@ -432,23 +452,21 @@ bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a)
 enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done, void *user,
                           int64_t *ret_passes, struct loop_report *ret_report, struct err *e)
 {
-    struct loop *l = take_l;
-    enum err_code code = get_kernels(l, e);
-    struct task *t = code == ERR_OK ? task_new(l->stream) : NULL;
-    if (code == ERR_OK && (!t || !collect_uses(t, l) || !lay_out(t, l, steps, ret_passes)))
-        code = err_oom(e);
-    if (code == ERR_OK) {
-        *ret_report = report_on(pass_of(l)->kernels);
-        lend(t, l, steps);
-        t->done = done;
-        t->user = user;
-        t->given_up = l->given_up;
-        t->job.unwanted = flight_unwanted;
-        code = submit(t, e);
-    } else if (t) {
-        t->job.n_kernels = 0;
+    _cleanup_loop_ struct loop *l = take_l;
+    TRY(get_kernels(l, e));
+    struct task *t = task_new(l->stream);
+    if (!t)
+        return err_oom(e);
+    if (!collect_uses(t, l) || !lay_out(t, l, steps, ret_passes) || !lend(t, l, steps)) {
+        t->job.n_kernels = 0; /* the loop's */
         task_free(t);
+        return err_oom(e);
     }
-    loop_free(l);
-    return code;
+    t->done = done;
+    t->user = user;
+    t->given_up = l->given_up;
+    t->job.unwanted = task_unwanted;
+    TRY(submit(t, e));
+    *ret_report = report_on(pass_of(l)->kernels);
+    return ERR_OK;
 }

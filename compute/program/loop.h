@@ -29,6 +29,11 @@ struct loop_report loop_report_within(struct loop_report r, int64_t most, const 
 /* NULL without memory. */
 struct loop *loop_new(struct engine_stream *s, struct account *account);
 void loop_free(struct loop *l); /* one that was not submitted */
+static inline void loop_freep(struct loop **l)
+{
+    loop_free(*l);
+}
+#define _cleanup_loop_ __attribute__((cleanup(loop_freep)))
 
 /* What follows belongs to the next pass. */
 void loop_begin(struct loop *l);
@@ -65,15 +70,5 @@ struct loop_explanation {
 enum err_code loop_explain(struct loop *l, struct loop_explanation *ret, struct err *e) must_check;
 /* Whether that is the memory behind a slot of these kernels. */
 bool loop_slot_is(const struct loop *l, uint32_t slot, const struct array *a);
-
-/* --- for engine.c --- */
-
-struct loop_kept *loop_kept_new(size_t bytes); /* that they take at most; NULL without memory */
-void loop_kept_free(struct loop_kept *kept);   /* NULL allowed */
-
-struct loop_kernels;
-/* What so many steps took on the device. */
-void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps);
-void loop_kernels_unref(struct loop_kernels *k); /* NULL allowed */
 
 #endif

@@ -43,5 +43,9 @@ struct loop_kernels {
 /* The pass's kernels, found or made, a reference. */
 enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e) must_check;
+struct loop_kernels *loop_kernels_ref(struct loop_kernels *k); /* returns k */
+void loop_kernels_unref(struct loop_kernels *k);               /* NULL allowed */
+/* What so many steps took on the device. */
+void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps);
 
 #endif

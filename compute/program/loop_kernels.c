@@ -13,26 +13,40 @@
 #define KEPT 64
 
 struct loop_kept {
+    struct kept kept_by_engine;
     pthread_mutex_t lock;
     struct loop_kernels *kept[KEPT]; /* a reference each; the last used first */
     size_t n, bytes, most_bytes;
 };
 
-struct loop_kept *loop_kept_new(size_t bytes)
+void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps)
 {
-    struct loop_kept *kept = mem_calloc(1, sizeof *kept);
-    if (!kept)
-        return NULL;
-    kept->most_bytes = bytes;
-    pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
-    return kept;
+    atomic_store(&k->step_ms, (float)(device_ms / (double)steps));
+}
+
+struct loop_kernels *loop_kernels_ref(struct loop_kernels *k)
+{
+    atomic_fetch_add(&k->refs, 1);
+    return k;
+}
+
+void loop_kernels_unref(struct loop_kernels *k)
+{
+    if (!k || atomic_fetch_sub(&k->refs, 1) != 1)
+        return;
+    kernels_release(k->engine, k->kernels, k->n_kernels);
+    for (int i = 0; i < SEVERAL && k->several[i]; i++)
+        kernels_release(k->engine, &k->several[i], 1);
+    for (size_t i = 0; i < k->n_entries; i++)
+        plan_entry_unref(k->entries[i]);
+    arena_free(k->arena);
 }
 
 /* What is kept counts for no request (meter.h), as do the plans whose kernels its key names; with
  * the lock held. */
 static void begin_keeping(struct loop_kept *kept, struct loop_kernels *k)
 {
-    atomic_fetch_add(&k->refs, 1);
+    loop_kernels_ref(k);
     arena_exempt(k->arena, true);
     kept->bytes += k->bytes;
     for (size_t i = 0; i < k->n_entries; i++)
@@ -48,16 +62,33 @@ static void end_keeping(struct loop_kept *kept, struct loop_kernels *k)
         kept->bytes -= plan_entry_unkeep(k->entries[i]);
 }
 
-void loop_kept_free(struct loop_kept *kept)
+static void kept_free(struct kept *k)
 {
-    if (!kept)
-        return;
+    struct loop_kept *kept = (struct loop_kept *)k;
     for (size_t i = 0; i < kept->n; i++) {
         end_keeping(kept, kept->kept[i]);
         loop_kernels_unref(kept->kept[i]);
     }
     pthread_mutex_destroy(&kept->lock);
     mem_free(kept);
+}
+
+/* Made when it is first asked for; NULL without memory. */
+static struct loop_kept *kept_of(struct engine *g)
+{
+    struct kept *there = atomic_load(&g->loops);
+    if (there)
+        return (struct loop_kept *)there;
+    struct loop_kept *kept = mem_calloc(1, sizeof *kept);
+    if (!kept)
+        return NULL;
+    kept->kept_by_engine.free = kept_free;
+    kept->most_bytes = (size_t)g->config.plan_cache_bytes;
+    pthread_mutex_init(&kept->lock, NULL); /* cannot fail here */
+    if (atomic_compare_exchange_strong(&g->loops, &there, &kept->kept_by_engine))
+        return kept;
+    kept_free(&kept->kept_by_engine);
+    return (struct loop_kept *)there;
 }
 
 struct loop_report loop_report_within(struct loop_report r, int64_t most, const char *why)
@@ -67,31 +98,6 @@ struct loop_report loop_report_within(struct loop_report r, int64_t most, const 
         r.why = why;
     }
     return r;
-}
-
-static void release(const struct loop_kernels *k, struct ir_kernel *kernel)
-{
-    const struct backend_ops *ops = k->engine->backend->ops;
-    if (ops->release)
-        ops->release(k->engine->backend, kernel);
-}
-
-void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps)
-{
-    atomic_store(&k->step_ms, (float)(device_ms / (double)steps));
-}
-
-void loop_kernels_unref(struct loop_kernels *k)
-{
-    if (!k || atomic_fetch_sub(&k->refs, 1) != 1)
-        return;
-    for (uint32_t i = 0; i < k->n_kernels; i++)
-        release(k, k->kernels[i]);
-    for (int i = 0; i < SEVERAL && k->several[i]; i++)
-        release(k, k->several[i]);
-    for (size_t i = 0; i < k->n_entries; i++)
-        plan_entry_unref(k->entries[i]);
-    arena_free(k->arena);
 }
 
 /* --- the key --- */
@@ -303,8 +309,7 @@ static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
     struct loop_kernels *k = kept->kept[i];
     memmove(kept->kept + 1, kept->kept, i * sizeof *kept->kept);
     kept->kept[0] = k;
-    atomic_fetch_add(&k->refs, 1);
-    return k;
+    return loop_kernels_ref(k);
 }
 
 /* With the lock held. Takes a reference of its own; returns how many give way, itself where it is
@@ -334,20 +339,18 @@ static size_t keep(struct loop_kept *kept, struct loop_kernels *k,
 enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e)
 {
-    struct loop_kept *kept = s->engine->loops;
+    struct loop_kept *kept = kept_of(s->engine);
     struct loop_kernels *gone[KEPT + 1];
     _cleanup_strb_ struct strb key = {0};
     put_key(&key, pass);
-    if (key.failed)
+    if (!kept || key.failed)
         return err_oom(e);
     pthread_mutex_lock(&kept->lock);
     *ret = find(kept, &key);
     pthread_mutex_unlock(&kept->lock);
     if (*ret)
         return ERR_OK;
-    enum err_code code = make(s, pass, &key, ret, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(make(s, pass, &key, ret, e));
     pthread_mutex_lock(&kept->lock); /* another may have made the same: both are kept for a while */
     size_t n = keep(kept, *ret, gone);
     pthread_mutex_unlock(&kept->lock);

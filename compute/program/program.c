@@ -4,6 +4,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
 #define COST_OF_STEP "all of a step up to this"
@@ -283,9 +284,7 @@ static enum err_code add_fill(struct program *p, const struct step *s, struct er
 {
     struct task *t;
     struct ir_plan *plan;
-    enum err_code code = fill_begin(p->stream, s->target->spare[0], &t, &plan, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(fill_begin(p->stream, s->target->spare[0], &t, &plan, e));
     p->cost = cost_sum(p->cost, plan ? plan_cost(plan) : 0);
     task_free(t);
     return cost_check(p->stream->engine, &s->expr, COST_OF_STEP, p->cost, e);
@@ -353,13 +352,9 @@ static enum err_code call(struct expr *x, const char *name, uint32_t arg, uint32
 static enum err_code watch_nan(struct program *p, struct target *t, struct err *e)
 {
     struct expr x;
-    enum err_code code =
-        expr_of_name(p, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e);
-    if (code == ERR_OK)
-        code = call(&x, "any", x.root, &x.root, e);
-    if (code == ERR_OK)
-        code = watch(p, &p->checks[p->n_checks++], &x, -1, 1, "/stop_on_nan", e);
-    return code;
+    TRY(expr_of_name(p, t->name, &x) ? call(&x, "isnan", x.root, &x.root, e) : err_oom(e));
+    TRY(call(&x, "any", x.root, &x.root, e));
+    return watch(p, &p->checks[p->n_checks++], &x, -1, 1, "/stop_on_nan", e);
 }
 
 static enum err_code watch_all(struct program *p, struct err *e)

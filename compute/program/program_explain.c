@@ -2,6 +2,7 @@
  * at. As a loop they are recorded and never submitted; where they cannot be one, each statement's
  * plan is made for itself. */
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
 struct explaining {

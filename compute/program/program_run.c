@@ -4,6 +4,7 @@
 
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
 #define TICKETS_MOST (1 << 16) /* of a slice's steps: they are taken beforehand */

@@ -13,6 +13,7 @@
 
 #include "compute/check/check.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 
 #define BATCH    64
 #define OPERANDS 3

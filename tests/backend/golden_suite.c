@@ -17,6 +17,7 @@
 
 #include "compute/check/check.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "tests/golden/golden.h"
 
 enum layout { CONTIGUOUS, SPREAD, REVERSED, COLUMN, N_LAYOUTS };
@@ -25,7 +26,7 @@ static const char *const layout_names[] = {"contiguous", "spread", "reversed", "
 #define BATCH 128 /* runs */
 
 /* One record in one layout, submitted. */
-struct run {
+struct golden_run {
     const struct golden_record *record;
     enum layout in, out;
     struct array *args[2], *target, *ret;
@@ -128,10 +129,10 @@ static void build(struct arena *arena, struct typed *g, const struct golden_reco
     g->root = r->kind == GOLDEN_CAST && r->from == r->to ? n.args[0] : node(arena, g, n, shape);
 }
 
-static void submit(struct suite *t, struct run *r, const struct golden_record *record,
+static void submit(struct suite *t, struct golden_run *r, const struct golden_record *record,
                    enum layout in, enum layout out)
 {
-    *r = (struct run){.record = record, .in = in, .out = out};
+    *r = (struct golden_run){.record = record, .in = in, .out = out};
     enum dtype from = record->kind == GOLDEN_RANDOM ? DT_I64 : record->from;
     for (int i = 0; i < record->n_args; i++)
         r->args[i] = put(t, from, in, record->args[i], (int64_t)record->n);
@@ -146,7 +147,7 @@ static void submit(struct suite *t, struct run *r, const struct golden_record *r
 }
 
 /* What lies between the target's elements is as before. */
-static bool filler_is_there(struct suite *t, const struct run *r)
+static bool filler_is_there(struct suite *t, const struct golden_run *r)
 {
     struct view all = {.rank = 1, .shape = {r->target->buffer->nbytes}, .strides = {1}};
     struct array *raw = array_view(r->target, DT_U8, &all);
@@ -165,7 +166,7 @@ static bool filler_is_there(struct suite *t, const struct run *r)
     return good;
 }
 
-static void finish(struct suite *t, struct run *r)
+static void finish(struct suite *t, struct golden_run *r)
 {
     bool bad = r->why[0] != '\0';
     if (!bad) {
@@ -191,7 +192,7 @@ static void finish(struct suite *t, struct run *r)
     array_unref(r->ret);
 }
 
-static void finish_batch(struct suite *t, struct run *runs, size_t *n)
+static void finish_batch(struct suite *t, struct golden_run *runs, size_t *n)
 {
     for (size_t i = 0; i < *n; i++)
         finish(t, &runs[i]);
@@ -200,7 +201,7 @@ static void finish_batch(struct suite *t, struct run *runs, size_t *n)
 
 static void run_all(struct suite *t, const struct golden *golden, size_t every, const char *text)
 {
-    static struct run runs[2][BATCH];
+    static struct golden_run runs[2][BATCH];
     size_t n[2] = {0}, at = 0;
     for (size_t i = 0; i < golden->n_records && t->failed < 50; i += every)
         for (size_t l = 0; l < N_LAYOUTS && strstr(golden->records[i].text, text); l++) {

@@ -8,6 +8,7 @@
 
 #include "compute/check/check.h"
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "tests/backend/property.h"
 
 static uint64_t rng_state;

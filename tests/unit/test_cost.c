@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compute/engine/engine_int.h"
+#include "compute/engine/run.h"
 #include "protocol/text/infix.h"
 
 struct fixture {

@@ -1,0 +1,153 @@
+/* Devices, and streams, which work is ordered by.
+ *
+ * A stream goes with its last reference, which may go in a callback of the stream itself: it is put
+ * on a list then, and freed by the thread that submits next. */
+#include "compute/engine/engine_int.h"
+
+#include "compute/base/mem.h"
+#include "compute/engine/export.h"
+#include "compute/engine/reclaim.h"
+
+int engine_device_count(const struct engine *g)
+{
+    return g->backend->ops->device_count(g->backend);
+}
+
+bool engine_in_host_memory(const struct engine *g)
+{
+    return g->backend->ops->upload_new == NULL;
+}
+
+void engine_device_info(const struct engine *g, int device, struct backend_device *ret)
+{
+    g->backend->ops->device_info(g->backend, device, ret);
+    if (g->reclaim)
+        ret->memory_free += reclaim_kept(g->reclaim, device);
+}
+
+int engine_roomiest_device(const struct engine *g)
+{
+    int n = engine_device_count(g), best = 0;
+    int64_t most = -1;
+    for (int i = 0; i < n && n > 1; i++) {
+        struct backend_device d;
+        engine_device_info(g, i, &d);
+        if (d.memory_free > most) {
+            most = d.memory_free;
+            best = i;
+        }
+    }
+    return best;
+}
+
+const char *engine_export_problem(const struct engine *g, int device)
+{
+    if (!g->config.device.shareable)
+        return "exports are off";
+    const struct backend_ops *ops = g->backend->ops;
+    return ops->share_alloc ? ops->share_problem(g->backend, device)
+                            : "this backend has no memory that others could map";
+}
+
+/* Streams whose last reference went, possibly inside one of their own callbacks. */
+void stream_reap(struct engine *g)
+{
+    struct engine_stream *s = atomic_exchange(&g->dead, NULL);
+    while (s) {
+        struct engine_stream *next = s->next_dead;
+        g->backend->ops->stream_free(s->stream);
+        if (s->watch)
+            s->watch->release(s->watcher);
+        account_unref(s->account);
+        mem_free(s);
+        s = next;
+    }
+}
+
+static enum err_code stream_new(struct engine *g, int device, bool background,
+                                struct engine_stream **ret, struct err *e)
+{
+    stream_reap(g);
+    if (device < 0 || device >= engine_device_count(g))
+        return err_set(e, ERR_BAD_FIELD, "there is no device %d, only %d", device,
+                       engine_device_count(g));
+    struct engine_stream *s = mem_calloc(1, sizeof *s);
+    if (!s)
+        return err_oom(e);
+    enum err_code code = g->backend->ops->stream_new(g->backend, device, background, &s->stream, e);
+    if (code != ERR_OK) {
+        mem_free(s);
+        return code;
+    }
+    atomic_init(&s->refs, 1);
+    s->engine = g;
+    s->device = device;
+    *ret = s;
+    return ERR_OK;
+}
+
+enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,
+                                struct err *e)
+{
+    return stream_new(g, device, false, ret, e);
+}
+
+enum err_code engine_stream_background(struct engine_stream *of, struct engine_stream **ret,
+                                       struct err *e)
+{
+    enum err_code code = stream_new(of->engine, of->device, true, ret, e);
+    if (code == ERR_OK && of->account)
+        engine_stream_account(*ret, of->account);
+    return code;
+}
+
+void engine_stream_account(struct engine_stream *s, struct account *a)
+{
+    account_ref(a);
+    s->account = a;
+}
+
+void engine_stream_watch(struct engine_stream *s, const struct work_watch *watch, void *user)
+{
+    s->watch = watch;
+    s->watcher = user;
+}
+
+void stream_ref(struct engine_stream *s)
+{
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void engine_stream_unref(struct engine_stream *s)
+{
+    if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+        return;
+    struct engine *g = s->engine;
+    s->next_dead = atomic_load(&g->dead);
+    while (!atomic_compare_exchange_weak(&g->dead, &s->next_dead, s))
+        ;
+}
+
+enum err_code engine_visitor(struct engine *g, int device, struct engine_stream **ret,
+                             struct err *e)
+{
+    struct engine_stream *visitor = atomic_load(&g->visitors[device]);
+    if (!visitor) {
+        enum err_code code = engine_stream_new(g, device, &visitor, e);
+        if (code != ERR_OK)
+            return code;
+        struct engine_stream *none = NULL;
+        if (!atomic_compare_exchange_strong(&g->visitors[device], &none, visitor)) {
+            engine_stream_unref(visitor);
+            visitor = none;
+        }
+    }
+    *ret = visitor;
+    return ERR_OK;
+}
+
+/* A session may read what another one has on another device; a stream there does the waiting. */
+enum err_code engine_visit(struct engine_stream **s, int device, struct err *e)
+{
+    return (*s)->device == device ? ERR_OK : engine_visitor((*s)->engine, device, s, e);
+}

@@ -1,0 +1,458 @@
+/* Tasks: how work is ordered and completed.
+ *
+ * A task lists the storages it reads and writes. Submitting it under the engine's lock turns them
+ * into fences: a reader waits for the last writer, a writer for the last writer and all readers
+ * since, where those are on other streams and have not passed yet. Because submissions are totally
+ * ordered by the lock, fences only point backwards and no cycle can arise.
+ *
+ * A backend may finish a small job inside submit(), under the lock; the caller's callback is then
+ * told after unlocking, so that callbacks are free to call the engine.
+ *
+ * Work may become work that nobody wants: the client that asked for it has gone, and with it all
+ * that led to the result. Nobody need report that. What a task writes can be read only through
+ * references that others than tasks have on its storage: a buffer's, a download's. Where there are
+ * none, and no task that is wanted itself comes behind it to read, nobody will ever see what the
+ * task makes. So those in flight are looked through from the newest to the oldest, and a reference
+ * is one of somebody else's when there are more of them than tasks in flight hold. Such references
+ * cannot come back once they have gone, since whoever makes one has one; what is counted too high
+ * for a moment (a task that is just coming or going) is found the next time.
+ *
+ * A backend asks while work is running (job.unwanted), not before some milliseconds have gone since
+ * the last time, so that small work is not burdened with any of this. */
+#include "compute/engine/engine_int.h"
+
+#include <stdio.h>
+
+#include "compute/base/clock.h"
+#include "compute/base/mem.h"
+
+#define LOOK_NS 5000000u
+
+enum { TASK_SUBMITTING, TASK_SUBMITTED, TASK_DONE };
+
+void kernels_release(struct engine *g, struct ir_kernel *const *kernels, uint32_t n)
+{
+    const struct backend_ops *ops = g->backend->ops;
+    for (uint32_t i = 0; ops->release && i < n; i++)
+        ops->release(g->backend, kernels[i]);
+}
+
+struct task *task_new(struct engine_stream *s)
+{
+    struct arena *arena = arena_new(0);
+    struct task *t = arena ? arena_alloc(arena, sizeof *t) : NULL;
+    if (!t) {
+        arena_free(arena);
+        return NULL;
+    }
+    t->arena = arena;
+    t->stream = s;
+    t->job.asker = s->engine->config.asker ? s->engine->config.asker() : NULL;
+    stream_ref(s);
+    return t;
+}
+
+/* Kernels that no entry of the plan cache has: the task's own. */
+static void release_own_kernels(struct task *t)
+{
+    for (uint32_t i = 0; i < t->job.n_kernels && !t->loan; i++)
+        if (!t->entry || !plan_entry_has(t->entry, t->job.kernels[i]))
+            kernels_release(t->stream->engine, &t->job.kernels[i], 1);
+}
+
+void task_free(struct task *t)
+{
+    if (!t)
+        return;
+    if (!t->fetch_submitted)
+        task_free(t->fetch);
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        storage_unref(t->uses[i].storage);
+    release_own_kernels(t);
+    if (t->loan)
+        t->loan->end(t->loan);
+    if (t->job.asker)
+        t->stream->engine->config.asker_unref(t->job.asker);
+    engine_stream_unref(t->stream);
+    plan_entry_unref(t->entry);
+    arena_free(t->arena);
+}
+
+bool task_use(struct task *t, struct storage *st, bool write)
+{
+    size_t cap = t->cap_uses;
+    if (arena_grow(t->arena, (void **)&t->uses, &cap, t->n_uses, sizeof *t->uses) < 0)
+        return false;
+    t->cap_uses = (uint32_t)cap;
+    t->uses[t->n_uses++] = (struct storage_use){.storage = storage_ref(st), .write = write};
+    return true;
+}
+
+/* --- in flight --- */
+
+static void flight_add(struct task *t)
+{
+    struct flight *f = &t->stream->engine->flight;
+    pthread_mutex_lock(&f->lock);
+    struct task *before = f->newest; /* mostly: several threads submit */
+    while (before && before->number > t->number)
+        before = before->older;
+    t->older = before;
+    t->newer = before ? before->newer : f->oldest;
+    *(t->newer ? &t->newer->older : &f->newest) = t;
+    *(before ? &before->newer : &f->oldest) = t;
+    t->in_flight = true;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void flight_remove(struct task *t)
+{
+    struct flight *f = &t->stream->engine->flight;
+    if (!t->in_flight)
+        return;
+    pthread_mutex_lock(&f->lock);
+    *(t->newer ? &t->newer->older : &f->newest) = t->older;
+    *(t->older ? &t->older->newer : &f->oldest) = t->newer;
+    t->in_flight = false;
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Lets go of everything, then tells the caller: bytes are back when it hears of it. */
+static void task_deliver(struct task *t)
+{
+    struct engine *g = t->stream->engine;
+    engine_done *done = t->done;
+    void *user = t->user;
+    enum err_code result = t->result;
+    double ms = t->device_ms;
+    if (t->loan && result == ERR_OK)
+        t->loan->took(t->loan, ms);
+    const struct engine_stream *s = t->stream;
+    flight_remove(t);
+    account_worked(s->account, s->watch ? s->watch->ended(s->watcher, ms) : ms);
+    task_free(t);
+    atomic_fetch_sub(&g->jobs, 1);
+    if (done)
+        done(user, result, ms);
+}
+
+/* Why an operand is not what the task was to read, or ERR_OK. */
+static enum err_code operand_failed(const struct task *t, const struct storage *st)
+{
+    int failed = atomic_load(&st->failed);
+    if (failed == ERR_OK && t->number <= atomic_load(&st->missed_until))
+        failed = atomic_load(&st->missed);
+    return (enum err_code)failed;
+}
+
+/* What work that is over has made of a storage it was to write. Old contents that it left alone
+ * stand; who counted on the new ones hears of it (in_submit: nobody did). */
+static void job_wrote(const struct job *job, const struct storage_use *u)
+{
+    struct storage *st = u->storage;
+    if (job->result != ERR_OK)
+        atomic_store(&st->refusal, job->refusal);
+    atomic_store(&st->written_ms, job->device_ms);
+    atomic_store(&st->compile_ms, job->compile_ms);
+    if (job->untouched && !u->fresh) {
+        if (job->in_submit)
+            return;
+        atomic_store(&st->missed, job->result);
+        atomic_store(&st->missed_until, atomic_load(&st->engine->submissions));
+        return;
+    }
+    if (job->result != ERR_OK || u->whole)
+        atomic_store(&st->failed, job->result);
+    if (job->result == ERR_OK) {
+        if (u->whole)
+            atomic_store(&st->missed, ERR_OK);
+        storage_forget(st);
+    }
+}
+
+/* A part written to contents that never came: the buffer falls back behind both, see
+ * buffer_storage. */
+static enum err_code rest_failed(const struct storage_use *u)
+{
+    return u->whole || u->fresh ? ERR_OK : (enum err_code)atomic_load(&u->storage->failed);
+}
+
+/* Whoever waits for what was written can tell how long it took, and whether it is there: work that
+ * failed, or read what failed work should have written, leaves nothing that may be shown. */
+static void job_measured(struct job *job)
+{
+    struct task *t = job->user;
+    for (uint32_t i = 0; i < t->n_uses && job->result == ERR_OK; i++) {
+        const struct storage_use *u = &t->uses[i];
+        job->result = u->write ? rest_failed(u) : operand_failed(t, u->storage);
+        if (job->result != ERR_OK)
+            job->refusal = atomic_load(&u->storage->refusal);
+    }
+    if (job->result != ERR_OK && job->result != ERR_NOT_FOUND)
+        atomic_fetch_add(&t->stream->engine->failures, 1);
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        if (t->uses[i].write)
+            job_wrote(job, &t->uses[i]);
+}
+
+void engine_reason(const struct engine *g, enum err_code code, uint64_t refusal,
+                   char ret[ENGINE_REASON])
+{
+    char why[512] = "";
+    if (refusal && g->backend->ops->reason)
+        g->backend->ops->reason(g->backend, refusal, why, sizeof why);
+    if (code == ERR_FAULTED)
+        snprintf(ret, ENGINE_REASON, "a kernel of this is %s",
+                 *why ? why : "refused: it was on a device that faulted");
+    else
+        snprintf(ret, ENGINE_REASON, "the kernels for this could not be compiled%s%s",
+                 *why ? ": " : "", why);
+}
+
+static void job_done(struct job *job)
+{
+    struct task *t = job->user;
+    t->result = job->result;
+    t->device_ms = job->device_ms;
+    if (atomic_exchange(&t->state, TASK_DONE) == TASK_SUBMITTED)
+        task_deliver(t);
+}
+
+static bool mark_pending(const struct task *t, const struct mark *m)
+{
+    const struct engine *g = t->stream->engine;
+    return m->stream && m->stream != t->stream &&
+           !g->backend->ops->passed((struct fence){m->stream->stream, m->ticket});
+}
+
+/* Adds the fence unless a later one of its stream is there. */
+static void add_wait(struct fence *waits, uint32_t *n, const struct mark *m)
+{
+    for (uint32_t i = 0; i < *n; i++)
+        if (waits[i].stream == m->stream->stream) {
+            if (waits[i].ticket < m->ticket)
+                waits[i].ticket = m->ticket;
+            return;
+        }
+    waits[(*n)++] = (struct fence){m->stream->stream, m->ticket};
+}
+
+static bool reserve_reader(struct storage *st)
+{
+    if (st->n_readers < st->cap_readers)
+        return true;
+    uint32_t cap = st->cap_readers ? st->cap_readers * 2 : 2;
+    struct mark *p = mem_reallocarray(st->readers, cap, sizeof *p);
+    if (!p)
+        return false;
+    st->readers = p;
+    st->cap_readers = cap;
+    return true;
+}
+
+/* Forgets marks that have passed, so that a long-lived array does not keep old streams alive. */
+static void prune(struct storage *st, const struct task *t)
+{
+    const struct backend_ops *ops = t->stream->engine->backend->ops;
+    for (uint32_t i = 0; i < st->n_readers;) {
+        struct mark *m = &st->readers[i];
+        if (m->stream != t->stream && ops->passed((struct fence){m->stream->stream, m->ticket})) {
+            engine_stream_unref(m->stream);
+            *m = st->readers[--st->n_readers];
+        } else {
+            i++;
+        }
+    }
+}
+
+static void set_mark(struct mark *m, struct engine_stream *s, uint64_t ticket)
+{
+    if (m->stream != s) {
+        if (m->stream)
+            engine_stream_unref(m->stream);
+        stream_ref(s);
+        m->stream = s;
+    }
+    m->ticket = ticket;
+}
+
+static void record(struct storage_use *u, struct engine_stream *s, uint64_t ticket)
+{
+    struct storage *st = u->storage;
+    if (u->write) {
+        for (uint32_t i = 0; i < st->n_readers; i++)
+            engine_stream_unref(st->readers[i].stream);
+        st->n_readers = 0;
+        set_mark(&st->writer, s, ticket);
+        return;
+    }
+    for (uint32_t i = 0; i < st->n_readers; i++)
+        if (st->readers[i].stream == s) {
+            st->readers[i].ticket = ticket;
+            return;
+        }
+    st->readers[st->n_readers] = (struct mark){0};
+    set_mark(&st->readers[st->n_readers++], s, ticket);
+}
+
+bool task_reserve(struct task *t)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        struct storage *st = t->uses[i].storage;
+        prune(st, t);
+        most += 1 + st->n_readers;
+        if (!reserve_reader(st))
+            return false;
+    }
+    t->waits = arena_alloc_array(t->arena, most, sizeof *t->waits);
+    return t->waits != NULL;
+}
+
+enum err_code task_submit(struct task *t)
+{
+    struct engine *g = t->stream->engine;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        struct storage *st = t->uses[i].storage;
+        if (mark_pending(t, &st->writer))
+            add_wait(t->waits, &n, &st->writer);
+        bool behind = t->uses[i].write || t->uses[i].alone;
+        for (uint32_t r = 0; behind && r < st->n_readers; r++)
+            if (mark_pending(t, &st->readers[r]))
+                add_wait(t->waits, &n, &st->readers[r]);
+    }
+    t->job.waits = t->waits;
+    t->job.n_waits = n;
+    t->job.done = job_done;
+    t->job.measured = job_measured;
+    t->job.user = t;
+    atomic_fetch_add(&g->jobs, 1);
+    t->number = atomic_fetch_add(&g->submissions, 1) + 1;
+    atomic_store(&t->state, TASK_SUBMITTING);
+    if (t->stream->watch)
+        t->stream->watch->begun(t->stream->watcher);
+    uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
+    /* what another thread tells in this moment is work that failed later */
+    if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)
+        return t->result; /* who comes next waits for what this would have waited for */
+    /* Not delivered before task_unlock, so the uses are still there. */
+    for (uint32_t i = 0; i < t->n_uses; i++)
+        record(&t->uses[i], t->stream, ticket);
+    return ERR_OK;
+}
+
+static void task_tell(struct task *t)
+{
+    if (atomic_load(&t->state) != TASK_DONE)
+        flight_add(t);
+    if (atomic_exchange(&t->state, TASK_SUBMITTED) == TASK_DONE)
+        task_deliver(t);
+}
+
+void task_unlock(struct task *t)
+{
+    struct engine *g = t->stream->engine;
+    pthread_mutex_unlock(&g->lock);
+    if (t->fetch)
+        task_tell(t->fetch);
+    task_tell(t);
+    stream_reap(g);
+}
+
+void task_unlock_unsubmitted(struct task *take_t)
+{
+    pthread_mutex_unlock(&take_t->stream->engine->lock);
+    if (take_t->fetch_submitted)
+        task_tell(take_t->fetch);
+    task_free(take_t);
+}
+
+void engine_sync(struct engine_stream *s, engine_done *done, void *user)
+{
+    struct task *t = task_new(s);
+    if (!t) {
+        done(user, ERR_OUT_OF_MEMORY, 0);
+        return;
+    }
+    t->done = done;
+    t->user = user;
+    pthread_mutex_lock(&s->engine->lock);
+    if (!task_reserve(t)) {
+        pthread_mutex_unlock(&s->engine->lock);
+        task_free(t);
+        done(user, ERR_OUT_OF_MEMORY, 0);
+        return;
+    }
+    (void)task_submit(t); /* told by done */
+    task_unlock(t);
+}
+
+/* --- what nobody wants --- */
+
+static void count_references(const struct flight *f)
+{
+    for (const struct task *t = f->oldest; t; t = t->newer)
+        for (uint32_t i = 0; i < t->n_uses; i++) {
+            t->uses[i].storage->in_flight = 0;
+            t->uses[i].storage->awaited = false;
+        }
+    for (const struct task *t = f->oldest; t; t = t->newer) {
+        for (uint32_t i = 0; i < t->n_uses; i++)
+            t->uses[i].storage->in_flight++;
+        if (t->reader && atomic_load(&t->reader->left))
+            t->reader->storage->in_flight++; /* held, although nobody reads it any more */
+    }
+}
+
+/* All that the task is for is a download that nobody wants any more. */
+static bool is_idle_download(const struct task *t)
+{
+    if (!t->reader || t->n_uses != 1 || t->uses[0].write)
+        return false;
+    const _Atomic bool *given_up = atomic_load(&t->reader->given_up);
+    return atomic_load(&t->reader->left) || (given_up && atomic_load(given_up));
+}
+
+/* Those behind it are known. */
+static bool is_wanted(const struct task *t)
+{
+    if (!t->job.unwanted)
+        return !is_idle_download(t);
+    bool held = !t->given_up || !atomic_load(t->given_up), writes = false;
+    for (uint32_t i = 0; i < t->n_uses; i++) {
+        const struct storage *st = t->uses[i].storage;
+        if (!t->uses[i].write)
+            continue;
+        if (st->awaited || (held && !st->scratch && atomic_load(&st->refs) > st->in_flight))
+            return true;
+        writes = true;
+    }
+    return held && !writes; /* it is no more than a step of what comes behind it */
+}
+
+static void look(struct flight *f)
+{
+    pthread_mutex_lock(&f->lock);
+    count_references(f);
+    for (struct task *t = f->newest; t; t = t->older) {
+        bool wanted = is_wanted(t);
+        for (uint32_t i = 0; i < t->n_uses; i++)
+            if (wanted)
+                t->uses[i].storage->awaited = true;
+            else if (t->uses[i].write)
+                storage_forget(t->uses[i].storage); /* which nobody wants in its place either */
+        atomic_store(&t->unwanted, !wanted);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+bool task_unwanted(struct job *job)
+{
+    struct task *t = job->user;
+    struct flight *f = &t->stream->engine->flight;
+    uint64_t now = clock_ns(), last = atomic_load(&f->looked_ns);
+    if (now - last >= LOOK_NS && atomic_compare_exchange_strong(&f->looked_ns, &last, now))
+        look(f);
+    return atomic_load(&t->unwanted);
+}
