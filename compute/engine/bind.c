@@ -75,9 +75,7 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
                                 .fast_math = fast_math,
                                 .target = target,
                                 .target_bytes = target_bytes};
-    enum err_code code = lower(arena, &req, ret, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(lower(arena, &req, ret, e));
     trace_plan(typed, *ret);
     return ERR_OK;
 }
@@ -255,8 +253,8 @@ static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum s
                               struct err *e)
 {
     struct storage *st;
-    enum err_code code = storage_new(r->g, r->account, r->task->stream->device, size, how, &st, e);
-    return code == ERR_OK ? bind_storage(r, slot, st, e) : code;
+    TRY(storage_new(r->g, r->account, r->task->stream->device, size, how, &st, e));
+    return bind_storage(r, slot, st, e);
 }
 
 /* What the target has instead of its old storage; what others' downloads hold is for them to pay.
@@ -268,8 +266,8 @@ static enum err_code bind_renamed(struct run *r, struct storage *old, struct err
     r->in_place = storage_is_held_by_others(old);
     if (!r->in_place)
         return bind_new(r, slot, old->size, STORAGE_PLAIN, e);
-    enum err_code code = storage_renewed(old, old->account, &st, e);
-    return code == ERR_OK ? bind_storage(r, slot, st, e) : code;
+    TRY(storage_renewed(old, old->account, &st, e));
+    return bind_storage(r, slot, st, e);
 }
 
 /* The same, of those that are kept. */
@@ -345,9 +343,7 @@ static enum err_code bind_copied_back(struct run *r, struct storage *old, struct
     struct arena *arena = r->task->arena;
     const int64_t nbytes = r->out->buffer->nbytes;
     const uint32_t home = r->n_slots - 1;
-    enum err_code code = bind_new(r, p->result_slot, nbytes, STORAGE_SCRATCH, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(bind_new(r, p->result_slot, nbytes, STORAGE_SCRATCH, e));
     if (!task_use(r->task, old, true) ||
         !insert_kernel(arena, p, p->n_kernels,
                        copy_buffer_kernel(arena, nbytes, p->result_slot, home)))
@@ -402,9 +398,7 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
                                 "the array is exported and a download is reading it: its memory "
                                 "can be neither replaced nor written until that has ended")
                       : bind_copied_back(r, old, e);
-    enum err_code code = bind_renamed(r, old, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(bind_renamed(r, old, e));
     *ret_renamed = r->storages[p->result_slot];
     if (r->covers)
         return ERR_OK;
@@ -460,12 +454,10 @@ static enum err_code plan_staged(const struct run *r, struct arena *arena, struc
                                  struct err *e)
 {
     struct ir_plan *p;
-    enum err_code code = plan_make(arena, r->g, r->typed, r->fast_math, NULL, 0, &p, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(plan_make(arena, r->g, r->typed, r->fast_math, NULL, 0, &p, e));
     struct view whole, spread;
     size_t cap = p->cap_slots;
-    code = view_contiguous(p->rank, p->shape, dtype_size(p->dtype), &whole, e);
+    enum err_code code = view_contiguous(p->rank, p->shape, dtype_size(p->dtype), &whole, e);
     if (code == ERR_OK)
         code = view_broadcast_to(&whole, r->target.rank, r->target.shape, &spread, e);
     if (code != ERR_OK)

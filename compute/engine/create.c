@@ -117,15 +117,11 @@ static enum err_code new_array(struct engine_stream *s, struct account *account,
                                struct err *e)
 {
     struct view v;
-    enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), &v, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(view_contiguous(rank, shape, dtype_size(dtype), &v, e));
     int64_t nbytes = view_size(&v) * (int64_t)dtype_size(dtype);
     struct storage *st = NULL;
-    code = storage_new(s->engine, account, s->device, nbytes, zero ? STORAGE_ZERO : STORAGE_PLAIN,
-                       &st, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(storage_new(s->engine, account, s->device, nbytes, zero ? STORAGE_ZERO : STORAGE_PLAIN, &st,
+                    e));
     struct array *a = array_over(s->engine, st, dtype, &v, nbytes);
     if (!a) {
         storage_unref(st);
@@ -154,9 +150,7 @@ enum err_code engine_full(struct engine_stream *s, struct account *account, stru
                           int rank, const int64_t *shape, struct array **ret, struct err *e)
 {
     struct view v;
-    enum err_code code = view_contiguous(rank, shape, dtype_size(value.dtype), &v, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(view_contiguous(rank, shape, dtype_size(value.dtype), &v, e));
     struct draft d;
     if (!draft_begin(&d, s, rank, shape))
         return err_oom(e);

@@ -147,10 +147,7 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
                          "elements of the target overlap each other (a broadcast view?)");
     const struct typed_node *root = &t->nodes[t->root];
     struct view have, spread;
-    enum err_code code =
-        view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &have, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(view_contiguous(root->rank, root->shape, dtype_size(root->dtype), &have, e));
     if (view_broadcast_to(&have, target->rank, target->shape, &spread, NULL) != ERR_OK) {
         char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
         return err_field(e, ERR_SHAPE_MISMATCH, "/out",
@@ -336,9 +333,7 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     const struct typed *typed;
     struct eval_times times = {0};
     struct eval_guards *guards = NULL;
-    enum err_code code = evaluate_begin(s, req, &t, &typed, &times, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(evaluate_begin(s, req, &t, &typed, &times, e));
     if (!t) {
         *ret = NULL;
         return ERR_OK;
@@ -352,7 +347,8 @@ enum err_code engine_evaluate(struct engine_stream *s, struct account *account,
     t->given_up = req->given_up;
     t->result_at = req->out ? req->out_at * (int64_t)dtype_size(req->out->dtype) : 0;
     double start = clock_ms();
-    code = engine_run(t, typed, account, req->fast_math, req->out, req->out_view, ret, e);
+    enum err_code code =
+        engine_run(t, typed, account, req->fast_math, req->out, req->out_view, ret, e);
     times.lower += clock_ms() - start;
     if (code != ERR_OK) {
         eval_guards_free(guards);

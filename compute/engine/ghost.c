@@ -401,9 +401,7 @@ enum err_code engine_fill_ghost(struct engine_stream *s, struct account *account
     _cleanup_array_ struct array *same = NULL;
     struct ir_plan *plan;
     struct task *t;
-    enum err_code code = fill_begin(s, a, &t, &plan, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(fill_begin(s, a, &t, &plan, e));
     if (!plan) {
         task_free(t);
         if (done)

@@ -92,9 +92,7 @@ enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct 
     if (contents && !t->fetch && !(t->fetch = task_new(t->stream)))
         return err_oom(e);
     t = contents ? t->fetch : t;
-    enum err_code code = storage_elsewhere(from, from->account, &to, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(storage_elsewhere(from, from->account, &to, e));
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
 }
 

@@ -237,8 +237,7 @@ enum err_code engine_plan(struct engine *g, struct arena *arena, const struct ty
     struct task shell = {.arena = arena};
     struct run r = {.task = &shell, .g = g, .typed = typed, .fast_math = fast_math, .out = out};
     enum write_mode mode;
-    enum err_code code = run_prepare(&r, out_view, &mode, e);
-    if (code == ERR_OK)
-        *ret = r.plan;
-    return code;
+    TRY(run_prepare(&r, out_view, &mode, e));
+    *ret = r.plan;
+    return ERR_OK;
 }

@@ -225,9 +225,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
 {
     struct engine *g = s->engine;
     struct account *reader = s->account;
-    enum err_code code = engine_visit(&s, a->buffer->device, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(engine_visit(&s, a->buffer->device, e));
     struct download *d = allocate(&a->view, dtype_size(a->dtype), wake, user);
     if (!d)
         return err_oom(e);
@@ -238,7 +236,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     struct storage *st = buffer_storage(a->buffer);
     d->waited = !settled(st);
     struct task *t = NULL;
-    code = open_storage(d, st, reader, e);
+    enum err_code code = open_storage(d, st, reader, e);
     if (code == ERR_OK && d->waited) {
         t = waiting_task(s, d);
         code = t ? ERR_OK : err_oom(e);

@@ -178,10 +178,8 @@ static enum err_code staged_view(const struct upload *u, enum dtype dtype, int r
                                  const int64_t *shape, bool fortran, struct view *ret,
                                  struct err *e)
 {
-    enum err_code code = view_contiguous(rank, shape, dtype_size(dtype), ret, e);
-    if (code != ERR_OK)
-        return code;
-    code = upload_result(u);
+    TRY(view_contiguous(rank, shape, dtype_size(dtype), ret, e));
+    enum err_code code = upload_result(u);
     if (code != ERR_OK)
         return err_set(e, code, "the data could not be copied to the device");
     int64_t size = view_size(ret) * (int64_t)dtype_size(dtype);
@@ -250,9 +248,7 @@ static enum err_code copy_into(struct upload *u, const struct view *have, struct
                                const struct view *v, engine_done *done, void *user, struct err *e)
 {
     _cleanup_array_ struct array *out = NULL;
-    enum err_code code = stage_array(u, a->dtype, have, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(stage_array(u, a->dtype, have, e));
     struct task *t = task_new(u->stream);
     struct typed *typed = t ? arena_alloc(t->arena, sizeof *typed) : NULL;
     if (!typed || !typed_input_only(t->arena, typed, u->staged)) {

@@ -182,9 +182,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
     if (l->refusal)
         return ERR_OK;
     l->given_up = req->given_up;
-    enum err_code code = evaluate_begin(l->stream, req, &t, &typed, &times, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(evaluate_begin(l->stream, req, &t, &typed, &times, e));
     struct run r = {.task = t,
                     .g = l->stream->engine,
                     .account = l->account,
@@ -195,7 +193,7 @@ enum err_code loop_add(struct loop *l, const struct eval_request *req, bool dead
                     .out = req->out};
     if (typed->guards)
         l->refusal = "an index is looked at in each step";
-    code = run_require_device(&r, e);
+    enum err_code code = run_require_device(&r, e);
     if (code == ERR_OK && !l->refusal)
         code = bind(l, &r, req->out_view, e);
     if (code == ERR_OK && !l->refusal && !number_slots(l, &r, dead))

@@ -6,6 +6,7 @@
 #include "compute/program/program_int.h"
 
 struct explaining {
+    struct sink sink;
     program_look *look;
     void *user;
 };
@@ -45,9 +46,15 @@ static enum err_code tell_of_loop(const struct program *p, const struct explaini
     return tell(x, k, names, -1, e);
 }
 
-enum err_code program_explain_put(struct program *p, const struct eval_request *req,
-                                  int32_t statement)
+static const struct explaining *explaining(const struct program *p)
 {
+    return (const struct explaining *)p->sink;
+}
+
+static enum err_code explain_put(struct program *p, struct eval_request *req, int64_t number,
+                                 int32_t statement)
+{
+    (void)number;
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct eval_explanation all;
     if (!arena)
@@ -69,20 +76,22 @@ enum err_code program_explain_put(struct program *p, const struct eval_request *
             if (in->target && statement >= 0)
                 names[i] = p->steps[statement].assign->target;
         }
-        code = tell(p->explains, k, names, statement, &p->err);
+        code = tell(explaining(p), k, names, statement, &p->err);
     }
     return code;
 }
 
-enum err_code program_explain_fill(struct program *p, const struct target *t, int32_t statement)
+static enum err_code explain_fill(struct program *p, const struct target *t, int64_t number,
+                                  int32_t statement)
 {
+    (void)number;
     struct task *task;
     struct ir_plan *plan;
     enum err_code code = fill_begin(p->stream, t->now, &task, &plan, &p->err);
     if (code != ERR_OK)
         return code;
     for (uint32_t n = 0; code == ERR_OK && plan && n < plan->n_kernels; n++)
-        code = tell(p->explains, plan->kernels[n], &t->name, statement, &p->err);
+        code = tell(explaining(p), plan->kernels[n], &t->name, statement, &p->err);
     task_free(task);
     return code;
 }
@@ -90,9 +99,9 @@ enum err_code program_explain_fill(struct program *p, const struct target *t, in
 /* Each statement by itself. */
 static enum err_code explain_step(struct program *p, struct explaining *x)
 {
-    p->explains = x;
+    p->sink = &x->sink;
     enum err_code code = program_run_step(p, 1);
-    p->explains = NULL;
+    p->sink = NULL;
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].home;
     return code;
@@ -120,7 +129,7 @@ static enum err_code explain_loop(const struct program *p, struct loop *l,
 enum err_code program_explain(struct program *p, int64_t steps, program_look *look, void *user,
                               struct loop_report *ret, struct err *e)
 {
-    struct explaining x = {look, user};
+    struct explaining x = {{explain_put, explain_fill}, look, user};
     struct loop *l = NULL;
     p->err = (struct err)ERR_INIT;
     enum err_code code = p->plain ? ERR_OK : program_record(p, 1, steps, &l);

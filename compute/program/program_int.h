@@ -66,6 +66,16 @@ struct asked_guards {
     int32_t statement;
 };
 
+/* What becomes of what a step asks for: it is queued, or recorded (program_run.c), or a caller
+ * looks at it (program_explain.c). Errors are p->err. */
+struct sink {
+    enum err_code (*put)(struct program *p, struct eval_request *req, int64_t step,
+                         int32_t statement);
+    /* the ghosts of what the target has now */
+    enum err_code (*fill)(struct program *p, const struct target *t, int64_t step,
+                          int32_t statement);
+};
+
 /* Who is told that an evaluation is over: which one it was. */
 struct ticket {
     struct program *program;
@@ -90,13 +100,13 @@ struct program {
     struct watched *results; /* spec.n_results; bytes: where they are fetched */
     program_ready *ready;
     void *ready_user;
-    struct exchange *exchanges;  /* one a target */
-    struct loop_report report;   /* of the last loop; steps 0: there was none */
-    struct loop *loop;           /* that is being recorded, or NULL */
-    struct explaining *explains; /* what would be evaluated is told instead, or NULL */
-    bool plain;                  /* the slice is no loop: each statement by itself */
-    bool never_loops;            /* no slice is */
-    const char *why;             /* static text */
+    struct exchange *exchanges; /* one a target */
+    struct loop_report report;  /* of the last loop; steps 0: there was none */
+    const struct sink *sink;
+    struct loop *loop; /* that is being recorded, or NULL */
+    bool plain;        /* the slice is no loop: each statement by itself */
+    bool never_loops;  /* no slice is */
+    const char *why;   /* static text */
     uint32_t n_checks;
     size_t n_carried; /* copies of ghost cells in a step, at most */
     int64_t cost;     /* of a step, as plan_cost counts */
@@ -155,7 +165,7 @@ bool program_keeps_ghosts(const struct target *t);
 /* Whether the expression says a name. */
 bool program_names(const struct expr *x, const char *name);
 
-/* Queues one step, or records it, or explains it. The arrays' contents are in target->now then. */
+/* One step, into the sink. The arrays' contents are in target->now then. */
 enum err_code program_run_step(struct program *p, int64_t number) must_check;
 /* The steps from `step` on, n of them, as a loop that is not submitted; the targets are where they
  * were. Where that cannot be p->plain says so, *ret is NULL and nothing has been done. Errors are
@@ -164,11 +174,6 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n,
                              struct loop **ret) must_check;
 /* How the steps go, by what the loop says of itself. */
 struct loop_report program_report_on(const struct program *p, struct loop_report r);
-/* Instead of evaluating, and of filling the ghosts of what the target has now. */
-enum err_code program_explain_put(struct program *p, const struct eval_request *req,
-                                  int32_t statement) must_check;
-enum err_code program_explain_fill(struct program *p, const struct target *t,
-                                   int32_t statement) must_check;
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

@@ -130,11 +130,62 @@ static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statem
     return t;
 }
 
-/* Evaluates into `out`, all of it or a region `at` elements further on; or has a loop do it. */
+/* --- where it goes --- */
+
+static enum err_code queue_put(struct program *p, struct eval_request *req, int64_t step,
+                               int32_t statement)
+{
+    struct eval_watch watch = {.wake = woken, .user = p};
+    req->watch = &watch;
+    struct ticket *t = add_ticket(p, step, statement);
+    struct array *ret = NULL;
+    enum err_code code =
+        engine_evaluate(p->stream, p->account, req, &ret, NULL, evaluated, t, &p->err);
+    if (code != ERR_OK) {
+        expect(p, -1); /* program_submit's own is still there */
+        return code;
+    }
+    array_unref(ret);
+    if (watch.guards)
+        p->guards[p->n_guards++] = (struct asked_guards){watch.guards, req->expr, step, statement};
+    return ERR_OK;
+}
+
+static enum err_code queue_fill(struct program *p, const struct target *t, int64_t step,
+                                int32_t statement)
+{
+    struct ticket *told = add_ticket(p, step, statement);
+    enum err_code code = engine_fill_ghost(p->stream, p->account, t->now, evaluated, told, &p->err);
+    if (code != ERR_OK)
+        expect(p, -1);
+    return code;
+}
+
+static const struct sink queueing = {queue_put, queue_fill};
+
+static enum err_code record_put(struct program *p, struct eval_request *req, int64_t step,
+                                int32_t statement)
+{
+    (void)step;
+    const struct known *name = statement >= 0 ? p->steps[statement].temporary : NULL;
+    return loop_add(p->loop, req, name && !name->watched, &p->err);
+}
+
+static enum err_code record_fill(struct program *p, const struct target *t, int64_t step,
+                                 int32_t statement)
+{
+    (void)step, (void)statement;
+    return loop_fill_ghost(p->loop, t->now, &p->err);
+}
+
+static const struct sink recording = {record_put, record_fill};
+
+/* --- what a step asks for --- */
+
+/* Evaluates into `out`, all of it or a region `at` elements further on. */
 static enum err_code put_at(struct program *p, const struct expr *x, int dtype, struct array *out,
                             const struct view *region, int64_t at, int64_t step, int32_t statement)
 {
-    struct eval_watch watch = {.wake = woken, .user = p};
     struct eval_request req = {.expr = x,
                                .env = &p->env,
                                .dtype = dtype,
@@ -142,27 +193,8 @@ static enum err_code put_at(struct program *p, const struct expr *x, int dtype, 
                                .out = out,
                                .out_view = region,
                                .out_at = at,
-                               .watch = &watch,
                                .given_up = &p->given_up};
-    if (p->explains)
-        return program_explain_put(p, &req, statement);
-    if (p->loop) {
-        const struct known *name = statement >= 0 ? p->steps[statement].temporary : NULL;
-        req.watch = NULL;
-        return loop_add(p->loop, &req, name && !name->watched, &p->err);
-    }
-    struct ticket *t = add_ticket(p, step, statement);
-    struct array *ret = NULL;
-    enum err_code code =
-        engine_evaluate(p->stream, p->account, &req, &ret, NULL, evaluated, t, &p->err);
-    if (code != ERR_OK) {
-        expect(p, -1); /* program_submit's own is still there */
-        return code;
-    }
-    array_unref(ret);
-    if (watch.guards)
-        p->guards[p->n_guards++] = (struct asked_guards){watch.guards, x, step, statement};
-    return ERR_OK;
+    return p->sink->put(p, &req, step, statement);
 }
 
 static enum err_code put(struct program *p, const struct expr *x, int dtype, struct array *out,
@@ -225,20 +257,6 @@ static bool fills_next(const struct program *p, const struct target *t, uint32_t
     return true;
 }
 
-/* Fills the ghosts of what the target has now; or has a loop do it. */
-static enum err_code fill(struct program *p, struct target *t, int64_t step, int32_t statement)
-{
-    if (p->explains)
-        return program_explain_fill(p, t, statement);
-    if (p->loop)
-        return loop_fill_ghost(p->loop, t->now, &p->err);
-    struct ticket *told = add_ticket(p, step, statement);
-    enum err_code code = engine_fill_ghost(p->stream, p->account, t->now, evaluated, told, &p->err);
-    if (code != ERR_OK)
-        expect(p, -1);
-    return code;
-}
-
 /* The array itself is left alone, so the first of a slice is filled as a copy: what is assigned
  * next goes to the other spare then, as if the step had begun with that copy. */
 static enum err_code run_fill(struct program *p, struct target *t, int64_t number, int32_t i)
@@ -254,7 +272,7 @@ static enum err_code run_fill(struct program *p, struct target *t, int64_t numbe
         if (t->spare[1])
             t->before = t->now;
     }
-    return fill(p, t, number, i);
+    return p->sink->fill(p, t, number, i);
 }
 
 static enum err_code run_statement(struct program *p, int64_t number, int32_t i)
@@ -331,9 +349,10 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n, struct 
         return err_oom(&p->err);
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].start = p->targets[i].now;
+    p->sink = &recording;
     enum err_code code = record(p, step, n);
+    p->sink = &queueing;
     struct loop *l = p->loop;
-    p->loop = NULL;
     for (uint32_t i = 0; i < p->n_targets; i++)
         p->targets[i].now = p->targets[i].start;
     if (code != ERR_OK || loop_refusal(l)) {
@@ -409,10 +428,8 @@ static enum err_code let_go(struct program *p, struct watched *w)
     struct array *another;
     if (!array_is_held(w->array))
         return ERR_OK;
-    enum err_code code = engine_zeros(p->stream, p->account, w->array->dtype, w->array->view.rank,
-                                      w->array->view.shape, &another, &p->err);
-    if (code != ERR_OK)
-        return code;
+    TRY(engine_zeros(p->stream, p->account, w->array->dtype, w->array->view.rank,
+                     w->array->view.shape, &another, &p->err));
     array_unref(w->array);
     w->array = another;
     return ERR_OK;
@@ -544,6 +561,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->statement = -1;
     p->device_ms = 0;
     p->plain = p->never_loops;
+    p->sink = &queueing;
     atomic_store(&p->first_failure, PROGRAM_NEVER);
     atomic_store(&p->failure, ERR_OK);
     expect(p, 2); /* until everything is asked for, and engine_sync's */
