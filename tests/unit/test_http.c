@@ -22,7 +22,7 @@
 
 #include "compute/base/mem.h"
 #include "server/http/http.h"
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 #include "server/server.h"
 #include "tests/unit/http_handlers.h"
 
