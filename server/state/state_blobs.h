@@ -6,6 +6,7 @@
 #define ARRAYD_SERVER_STATE_BLOBS_H
 
 #include "compute/engine/engine.h"
+#include "server/state/state_bell.h"
 #include "server/state/state_int.h"
 #include "server/store/table.h"
 
