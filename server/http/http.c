@@ -26,8 +26,8 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
-#include "server/http/http_impl.h"
 #include "server/api/metrics.h"
+#include "server/http/http_impl.h"
 #include "server/store/auth.h"
 
 /* A connection's memory: what its header may take, half of which bodies are read into, and beside

@@ -21,8 +21,8 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/http/http.h"
 #include "server/api/metrics.h"
+#include "server/http/http.h"
 #include "server/server.h"
 #include "tests/unit/http_handlers.h"
 
@@ -58,7 +58,7 @@ static enum err_code start(void)
     struct http_config c = config;
     c.stuck_s = stuck_s;
     memset(&server, 0, sizeof server);
-    server.metrics = metrics_new();
+    server.metrics = metrics_new(route_table, route_count);
     if (!server.metrics)
         return ERR_OUT_OF_MEMORY;
     enum err_code rc = http_start(&server, &c, &server.http, &e);
