@@ -17,15 +17,9 @@ MAY = {
 LEAVES = ("server/server.h", "server/config.h")
 # Arrows that run upward today, as (room, room above it that it includes). No new ones: the list is to become empty.
 UPWARD = {
-    ("compute/engine", "compute/program"),
-    ("server/api", "server"),  # metrics.h
-    ("server/body", "server/api"),
-    ("server/body", "server/jobs"),
-    ("server/http", "server"),  # metrics.h
+    ("server/http", "server/api"),
     ("server/http", "server/store"),
     ("server/http", "server/work"),
-    ("server/jobs", "server"),  # lost.h
-    ("server/jobs", "server/api"),
     ("server/work", "server/store"),
 }
 LIBRARIES = [  # (header, who may include it)
