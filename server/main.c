@@ -32,9 +32,9 @@
 #include "server/store/share.h"
 #include "server/token_cmd.h"
 #include "server/work/asker.h"
-#include "server/work/room.h"
+#include "server/work/device_turn.h"
+#include "server/work/memory_pressure.h"
 #include "server/work/scheduler.h"
-#include "server/work/turn.h"
 
 #define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be stopped */
 

@@ -14,9 +14,9 @@
 #include "server/body/create_json.h"
 #include "server/body/data.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
 

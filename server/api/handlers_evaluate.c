@@ -15,7 +15,7 @@
 #include "server/body/eval_body.h"
 #include "server/body/meta.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 
 struct evaluation {

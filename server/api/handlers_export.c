@@ -6,7 +6,7 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 #include "server/store/export.h"

@@ -8,7 +8,7 @@
 
 #include "server/api/handlers.h"
 #include "server/body/program_body.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 
 /* --- a job as the reply --- */

@@ -12,7 +12,7 @@
 #include "server/body/condition.h"
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/store/lease_use.h"
 

@@ -5,7 +5,7 @@
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 #include "server/store/auth.h"

@@ -2,7 +2,7 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/state/state.h"
 

@@ -13,7 +13,7 @@
 #include "server/body/meta.h"
 #include "server/body/program_body.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 
 #define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */

@@ -12,8 +12,8 @@
 
 #include "compute/engine/engine.h"
 #include "protocol/wire/media.h"
-#include "server/http/gate.h"
 #include "server/http/http.h"
+#include "server/http/wakeup.h"
 #include "server/store/handles.h"
 #include "server/store/session.h"
 

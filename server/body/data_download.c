@@ -20,7 +20,7 @@
 #include "protocol/wire/npy.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/store/share.h"
 

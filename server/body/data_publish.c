@@ -4,7 +4,7 @@
 
 #include "compute/base/mem.h"
 #include "server/body/condition.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define OFFLOAD_COPY_SIZE (1 << 20)
 #define COPY_PIECE        (1 << 18) /* far less than a slice of work */

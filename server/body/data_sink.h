@@ -8,7 +8,7 @@
 #include "protocol/wire/npy.h"
 #include "server/api/handlers.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 struct upload_sink {
     struct http_sink sink; /* first: http.c knows the object by it */

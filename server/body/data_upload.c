@@ -15,7 +15,7 @@
 
 #include "compute/base/mem.h"
 #include "server/body/data_sink.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define STAGE_BYTES 16384 /* a multiple of every element size */
 

@@ -8,7 +8,7 @@
 #include "protocol/json/json_writer.h"
 #include "protocol/number/numlist.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 #define OFFLOAD_ELEMENTS 8192
 #define TYPICAL_ELEMENT  11 /* bytes of text, to size the buffer once */

@@ -86,8 +86,8 @@ struct request {
     handler_fn *late;
 
     struct asking asking;            /* server/work/asker.h */
-    struct room *room;               /* server/work/room.h */
-    struct turn *turn;               /* server/work/turn.h */
+    struct room *room;               /* server/work/memory_pressure.h */
+    struct turn *turn;               /* server/work/device_turn.h */
     void *state;                     /* the handler's own, */
     void (*state_free)(void *state); /* released with the request */
 };

@@ -32,9 +32,9 @@
 #include "server/store/lease.h"
 #include "server/store/lease_use.h"
 #include "server/store/share.h"
-#include "server/work/room.h"
+#include "server/work/device_turn.h"
+#include "server/work/memory_pressure.h"
 #include "server/work/scheduler.h"
-#include "server/work/turn.h"
 
 #define JSON   "Content-Type: application/json\r\n"
 #define OCTETS "Content-Type: application/octet-stream\r\n"

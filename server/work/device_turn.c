@@ -1,9 +1,9 @@
 /* The lane is that of the session which the request names, which does not expire while its request
  * waits. Where there is none the handler says so: it goes on without a turn. A request that runs
  * again (http_repeat) has its turn still. */
-#include "server/work/turn.h"
+#include "server/work/device_turn.h"
 
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/store/auth.h"
 #include "server/work/scheduler.h"
 

@@ -7,14 +7,14 @@
  * under way is waited for longer: its temporaries, and what is deleted meanwhile, come back with
  * it, and clients that queue their work without a wait for each piece would else be told 507 for
  * memory that is free a moment later. */
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "compute/base/mem.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 #define MOST_TRIES     100
 #define MOST_FRUITLESS 25           /* while others use all there is: some milliseconds each */
