@@ -230,11 +230,11 @@ static enum err_code open_http(const struct config *c, struct server *s, struct 
         .max_wait_s = c->max_wait,
         .drain_timeout_s = c->drain_timeout,
         .stuck_s = STUCK_S,
-        .make_room = room_make,
-        .room_free = room_free,
+        .make_room = memory_pressure_repeat,
+        .memory_pressure_free = memory_pressure_free,
         .say_lost = say_lost,
-        .turn_take = turn_take,
-        .turn_leave = turn_leave,
+        .device_turn_take = device_turn_take,
+        .device_turn_leave = device_turn_leave,
     };
     return http_start(s, &hc, &s->http, e);
 }

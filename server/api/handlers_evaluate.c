@@ -21,7 +21,7 @@
 struct evaluation {
     struct eval_body body;
     struct strb meta;
-    struct gate gate;
+    struct wakeup wakeup;
     struct array *result; /* a reference, while it waits for the guards' answer */
     struct eval_watch watch;
     struct lease_use use; /* until the engine has the work */
@@ -137,13 +137,13 @@ static void look_at_guards(struct request *req)
     int got;
     uint64_t begun;
     do {
-        gate_arm(&v->gate);
+        wakeup_arm(&v->wakeup);
         begun = http_now_ns();
         got = eval_guards_pull(g);
-    } while (got == 0 && !v->waited && gate_soon(&v->gate));
+    } while (got == 0 && !v->waited && wakeup_soon(&v->wakeup));
     if (got == 0) {
         v->waited = true;
-        gate_wait(&v->gate, look_at_guards);
+        wakeup_wait(&v->wakeup, look_at_guards);
         return;
     }
     http_took(&req->t_copy, begun);
@@ -166,8 +166,8 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
 {
     struct eval_body *b = &v->body;
     struct eval_times times = {0};
-    gate_init(&v->gate, req);
-    v->watch = (struct eval_watch){.wake = gate_wake, .user = &v->gate};
+    wakeup_init(&v->wakeup, req);
+    v->watch = (struct eval_watch){.wake = wakeup_ring, .user = &v->wakeup};
     b->request.watch = &v->watch;
     enum err_code c = ERR_OK;
     if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))

@@ -58,7 +58,7 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
 /* Elements in memory on their way into an upload's staging. */
 struct data_staging {
     struct request *req;
-    struct gate *gate; /* which the upload wakes */
+    struct wakeup *wakeup; /* which the upload wakes */
     struct upload *upload;
     const char *from;
     size_t n, pushed;

@@ -191,7 +191,7 @@ static void run_handler(struct request *r)
 static void run_in_turn(struct request *r)
 {
     const struct http_config *c = &rq_of(r)->http->config;
-    if (!r->route->works || !c->turn_take || c->turn_take(r, run_handler))
+    if (!r->route->works || !c->device_turn_take || c->device_turn_take(r, run_handler))
         run_handler(r);
 }
 

@@ -29,8 +29,8 @@
 #include "server/work/asker.h"
 
 struct request;
-struct room;
-struct turn;
+struct memory_pressure;
+struct device_turn;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
 
 enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
@@ -85,11 +85,11 @@ struct request {
     bool abandon;
     handler_fn *late;
 
-    struct asking asking;            /* server/work/asker.h */
-    struct room *room;               /* server/work/memory_pressure.h */
-    struct turn *turn;               /* server/work/device_turn.h */
-    void *state;                     /* the handler's own, */
-    void (*state_free)(void *state); /* released with the request */
+    struct asking asking;             /* server/work/asker.h */
+    struct memory_pressure *pressure; /* server/work/memory_pressure.h */
+    struct device_turn *device_turn;  /* server/work/device_turn.h */
+    void *state;                      /* the handler's own, */
+    void (*state_free)(void *state);  /* released with the request */
 };
 
 /* Request header by case-insensitive name, or NULL. Several of one name: joined by ", ". */
@@ -242,14 +242,14 @@ struct http_config {
     /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
      * will (http_wait, then http_repeat). NULL: never. */
     bool (*make_room)(struct request *req, const struct err *e);
-    void (*room_free)(struct room *room); /* a request's, with it */
+    void (*memory_pressure_free)(struct memory_pressure *room); /* a request's, with it */
     /* Says more of a handler's ERR_DEVICE_LOST, where it is known. NULL: nothing. */
     void (*say_lost)(const struct request *req, struct err *e);
     /* Asked before a handler of a route that works runs, or end() of a sink: true: now; false: it
-     * goes on in `then` (http_wait), or has been replied to. turn_leave: when it has. NULL: every
-     * turn is now. */
-    bool (*turn_take)(struct request *req, handler_fn *then);
-    void (*turn_leave)(struct request *req);
+     * goes on in `then` (http_wait), or has been replied to. device_turn_leave: when it has. NULL:
+     * every turn is now. */
+    bool (*device_turn_take)(struct request *req, handler_fn *then);
+    void (*device_turn_leave)(struct request *req);
 };
 
 enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,

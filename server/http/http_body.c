@@ -92,7 +92,7 @@ static void call_end(struct request *r)
 static void call_end_in_turn(struct request *r)
 {
     const struct http_config *c = &rq_of(r)->http->config;
-    if (!c->turn_take || c->turn_take(r, call_end))
+    if (!c->device_turn_take || c->device_turn_take(r, call_end))
         call_end(r);
 }
 

@@ -126,7 +126,7 @@ static void lighten(struct rq *q)
     q->traceparent = trace;
     q->r.query = NULL;
     q->r.n_query = 0;
-    q->r.turn = NULL; /* it left it with the reply */
+    q->r.device_turn = NULL; /* it left it with the reply */
     q->headers = NULL;
     q->n_headers = q->cap_headers = 0;
     q->out_headers = q->last_out = NULL;
@@ -137,10 +137,10 @@ void rq_free(struct rq *q)
     if (q->src && q->src->free)
         q->src->free(q->src);
     rq_let_go(q);
-    if (q->r.room)
-        q->http->config.room_free(q->r.room);
-    if (q->r.turn) /* that went without a reply */
-        q->http->config.turn_leave(&q->r);
+    if (q->r.pressure)
+        q->http->config.memory_pressure_free(q->r.pressure);
+    if (q->r.device_turn) /* that went without a reply */
+        q->http->config.device_turn_leave(&q->r);
     asker_unref(q->r.asking.asker);
     strb_free(&q->body);
     rq_drop_body(q);
@@ -232,8 +232,8 @@ static bool take_reply(struct rq *q, int status, const char *content_type)
     if (q->replied) /* a handler's mistake; the first reply stands */
         return false;
     q->replied = true;
-    if (q->r.turn)
-        q->http->config.turn_leave(&q->r);
+    if (q->r.device_turn)
+        q->http->config.device_turn_leave(&q->r);
     q->status = status;
     q->content_type = content_type;
     return true;

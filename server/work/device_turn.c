@@ -7,16 +7,16 @@
 #include "server/store/auth.h"
 #include "server/work/scheduler.h"
 
-struct turn {
+struct device_turn {
     struct sched_turn turn;
-    struct gate gate;
+    struct wakeup wakeup;
     struct session *session; /* a reference */
     handler_fn *then;
 };
 
 static void turn_came(struct request *req)
 {
-    struct turn *t = req->turn;
+    struct device_turn *t = req->device_turn;
     req->abandon = false; /* from here on it is the handler's to say */
     req->late = NULL;
     t->then(req);
@@ -25,37 +25,39 @@ static void turn_came(struct request *req)
 static enum err_code ask(struct request *req, struct session *s, handler_fn *then, bool *ret_now,
                          struct err *e)
 {
-    struct turn *t = req->turn ? req->turn : arena_alloc(req->arena, sizeof *t);
+    struct device_turn *t =
+        req->device_turn ? req->device_turn : arena_alloc(req->arena, sizeof *t);
     if (!t)
         return err_oom(e);
-    *t = (struct turn){.turn = {.come = gate_wake, .user = &t->gate}, .then = then};
-    gate_init(&t->gate, req);
-    req->turn = t;
+    *t = (struct device_turn){.turn = {.come = wakeup_ring, .user = &t->wakeup}, .then = then};
+    wakeup_init(&t->wakeup, req);
+    req->device_turn = t;
     enum err_code code = sched_ask(s->lane, 0, &t->turn, ret_now, e);
     if (code == ERR_OK)
         t->session = session_ref(s);
     return code;
 }
 
-bool turn_take(struct request *req, handler_fn *then)
+bool device_turn_take(struct request *req, handler_fn *then)
 {
     _cleanup_session_ struct session *s = NULL;
     struct err e = ERR_INIT;
-    if ((req->turn && req->turn->turn.lane) || session_of(req, &s, &e) != ERR_OK || !s->lane)
+    if ((req->device_turn && req->device_turn->turn.lane) || session_of(req, &s, &e) != ERR_OK ||
+        !s->lane)
         return true;
     bool now = false;
     if (ask(req, s, then, &now, &e) != ERR_OK)
         http_reply_error(req, &e);
     else if (!now) {
         http_may_end(req, NULL); /* nothing has begun */
-        gate_wait(&req->turn->gate, turn_came);
+        wakeup_wait(&req->device_turn->wakeup, turn_came);
     }
     return now;
 }
 
-void turn_leave(struct request *req)
+void device_turn_leave(struct request *req)
 {
-    struct turn *t = req->turn;
+    struct device_turn *t = req->device_turn;
     if (!t)
         return;
     sched_leave(req->server->sched, &t->turn);

@@ -120,10 +120,10 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
                              .idle_timeout_s = 20,
                              .drain_timeout_s = 1,
                              .stuck_s = 60,
-                             .make_room = memory ? room_make : NULL,
-                             .room_free = room_free,
-                             .turn_take = turn_take,
-                             .turn_leave = turn_leave};
+                             .make_room = memory ? memory_pressure_repeat : NULL,
+                             .memory_pressure_free = memory_pressure_free,
+                             .device_turn_take = device_turn_take,
+                             .device_turn_leave = device_turn_leave};
     struct sched_config sc = {
         .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
