@@ -12,6 +12,10 @@
 #include "server/store/session.h"
 #include "server/store/share.h"
 
+/* routes.c */
+extern const struct route route_table[];
+extern const size_t route_count;
+
 /* handlers_service.c */
 handler_fn service_healthz, service_readyz, service_info, service_openapi;
 

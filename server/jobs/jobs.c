@@ -44,7 +44,7 @@ static void job_free(struct user_job *j)
     if (job_is_over(j))
         session_rest(j->spec.session, false);
     session_unref(j->spec.session);
-    asker_unref(j->asking.asker);
+    asker_unref(j->asker);
     meter_unref(j->cause.meter);
     mem_free(j);
 }
@@ -275,7 +275,7 @@ enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struc
     for (uint32_t i = 0; i < take_spec->n_series; i++)
         strncpy(series[i].name, take_spec->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
-    j->asking.asker = asker_of_job(j->id, j->spec.session->id);
+    j->asker = asker_of_job(j->id, j->spec.session->id);
     *t->last = j;
     t->last = &j->next;
     job_make_ready(j);
