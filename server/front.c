@@ -3,7 +3,7 @@
 
 #include "server/api/handlers.h"
 #include "server/lost.h"
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 #include "server/store/auth.h"
 #include "server/store/session.h"
 #include "server/work/asker.h"

@@ -21,7 +21,7 @@
 #include "server/http/http.h"
 #include "server/jobs/jobs.h"
 #include "server/lost.h"
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/accounts.h"

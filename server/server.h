@@ -43,7 +43,7 @@ struct server {
     struct state *state; /* on disk; NULL: nothing is kept (server/state/state.h) */
     struct lost *lost;   /* what becomes of it when the device is (server/lost.h) */
     struct http *http;
-    struct metrics *metrics;           /* server/metrics.h */
+    struct metrics *metrics;           /* server/api/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */
     _Atomic bool hurry;                /* a second signal: what is still open is cut, not drained */
     _Atomic bool device_lost;          /* nothing but health and metrics is served any more */

@@ -4,7 +4,7 @@
 #include "server/body/data.h"
 #include "server/body/eval_body.h"
 #include "server/http/http.h"
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 
 const struct route route_table[] = {
     {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz", ACCESS_ANYBODY},

@@ -26,7 +26,7 @@
 #include "server/config.h"
 #include "server/front.h"
 #include "server/jobs/jobs.h"
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"

@@ -1,6 +1,6 @@
 /* Counters are kept a route: a matrix of status codes and a histogram of latencies, all relaxed
  * atomics in one allocation. Any status not listed counts as "other". */
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>

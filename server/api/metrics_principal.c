@@ -5,7 +5,7 @@
  * of programs. */
 #include <stdio.h>
 
-#include "server/metrics.h"
+#include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 #include "server/store/export.h"
