@@ -7,6 +7,7 @@
 
 #include "compute/base/table.h"
 #include "compute/engine/engine.h"
+#include "server/state/state_bell.h"
 #include "server/state/state_int.h"
 
 /* A memory. */

@@ -11,22 +11,6 @@
 
 #define STATE_VERSION 1
 
-/* Waits of a thread that may sleep, for whoever wakes it: struct state_bell is the user of
- * state_bell_ring. */
-struct state_bell {
-    pthread_mutex_t lock;
-    pthread_cond_t cond;
-    bool rung;
-    enum err_code result; /* state_bell_done */
-};
-enum err_code state_bell_init(struct state_bell *b, struct err *e) must_check;
-void state_bell_free(struct state_bell *b);
-void state_bell_ring(void *user);
-void state_bell_done(void *user, enum err_code result, double device_ms); /* an engine_done */
-/* Until it rings, or some hundredths of a second have gone: true where it rang since the last
- * time. */
-bool state_bell_wait(struct state_bell *b);
-
 /* Memories as the last snapshot has them, by array_memory_id. state_kept.c; a pointer to NULL is an
  * empty table. One thread at a time. */
 struct state_kept;

@@ -18,6 +18,8 @@
 #include "server/body/grid_json.h"
 #include "server/config.h"
 #include "server/server.h"
+#include "server/state/state_bell.h"
+#include "server/state/state_int.h"
 #include "server/state/state_passed.h"
 #include "server/store/auth.h"
 #include "server/store/share.h"
