@@ -249,30 +249,6 @@ static enum err_code bad(const struct setting *s, const char *value, const char 
     return err_set(e, ERR_BAD_FIELD, "%s: '%.100s' is not %s", s->name, value, want);
 }
 
-bool config_parse_size(const char *text, double *ret)
-{
-    static const struct {
-        const char *suffix;
-        double factor;
-    } units[] = {
-        {"", 1},     {"B", 1},         {"K", 1024},      {"KiB", 1024},   {"kB", 1e3},
-        {"KB", 1e3}, {"M", 1 << 20},   {"MiB", 1 << 20}, {"MB", 1e6},     {"G", 1 << 30},
-        {"GB", 1e9}, {"GiB", 1 << 30}, {"T", 0x1p40},    {"TiB", 0x1p40}, {"TB", 1e12},
-    };
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    double v = strtod(text, &end);
-    while (*end == ' ')
-        end++;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (!strcmp(end, units[i].suffix)) {
-            *ret = v * units[i].factor;
-            return isfinite(*ret);
-        }
-    return false;
-}
-
 static enum err_code set_list(struct config_list *l, const char *value, struct err *e)
 {
     char **items = mem_reallocarray(l->items, l->n + 1, sizeof *items);
@@ -302,7 +278,7 @@ static enum err_code set_number(const struct setting *s, void *at, const char *v
     errno = 0;
     switch (s->kind) {
     case SET_SIZE:
-        ok = config_parse_size(value, &v);
+        ok = ini_size(value, &v);
         v = floor(v);
         break;
     case SET_SECONDS:
@@ -519,10 +495,30 @@ static enum err_code resolve_kernel_cache(struct config *c, struct err *e)
     return ERR_OK;
 }
 
+static void each_limit(const struct config *c,
+                       void (*visit)(void *user, const char *name, double value), void *user)
+{
+    for (size_t i = 0; i < N_SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!s->limit)
+            continue;
+        char name[64];
+        snprintf(name, sizeof name, "%s", s->name);
+        for (char *p = name; *p; p++)
+            if (*p == '-')
+                *p = '_';
+        const void *at = (const char *)c + s->offset;
+        visit(user, name,
+              s->kind == SET_SECONDS ? *(const double *)at : (double)*(const int64_t *)at);
+    }
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        visit(user, fixed[i].name, fixed[i].value);
+}
+
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e)
 {
-    struct config c = {0};
+    struct config c = {.each_limit = each_limit};
     enum config_action action = CONFIG_RUN;
     enum err_code rc = defaults(&c, false, e);
     if (!rc)
@@ -576,24 +572,4 @@ void config_help(struct strb *out)
         strb_addc(out, '\n');
     }
     strb_add(out, "  --help\n        this text\n  --version\n        the version\n");
-}
-
-void config_each_limit(const struct config *c,
-                       void (*visit)(void *user, const char *name, double value), void *user)
-{
-    for (size_t i = 0; i < N_SETTINGS; i++) {
-        const struct setting *s = &settings[i];
-        if (!s->limit)
-            continue;
-        char name[64];
-        snprintf(name, sizeof name, "%s", s->name);
-        for (char *p = name; *p; p++)
-            if (*p == '-')
-                *p = '_';
-        const void *at = (const char *)c + s->offset;
-        visit(user, name,
-              s->kind == SET_SECONDS ? *(const double *)at : (double)*(const int64_t *)at);
-    }
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        visit(user, fixed[i].name, fixed[i].value);
 }

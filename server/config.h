@@ -83,6 +83,12 @@ struct config {
     double header_timeout, body_timeout, body_rate_window, idle_timeout, drain_timeout,
         unread_body_timeout, max_wait;
     int64_t min_body_rate, offload_body, max_ignored_body, max_unread_body;
+
+    /* Calls visit for every number that limits what a client may do, set or fixed, as /v1/info
+     * lists them; `name` is the option's with underscores ("max_json_body"). Sizes are bytes, times
+     * are seconds. By pointer: the table is main's, and those who ask lie below it. */
+    void (*each_limit)(const struct config *c,
+                       void (*visit)(void *user, const char *name, double value), void *user);
 };
 
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
@@ -95,16 +101,7 @@ void config_free(struct config *c);
 /* The bounds that depend on the machine's memory and are not set. */
 void config_fill(struct config *c);
 
-/* "1.5GiB" in bytes; false: it is none. */
-bool config_parse_size(const char *text, double *ret);
-
 /* The text of --help. */
 void config_help(struct strb *out);
-
-/* Calls visit for every number that limits what a client may do, set or fixed, as /v1/info lists
- * them; `name` is the option's with underscores ("max_json_body"). Sizes are bytes, times are
- * seconds. */
-void config_each_limit(const struct config *c,
-                       void (*visit)(void *user, const char *name, double value), void *user);
 
 #endif

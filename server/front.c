@@ -2,8 +2,8 @@
 #include "server/front.h"
 
 #include "server/api/handlers.h"
-#include "server/lost.h"
 #include "server/api/metrics.h"
+#include "server/lost.h"
 #include "server/store/auth.h"
 #include "server/store/session.h"
 #include "server/work/asker.h"

@@ -15,13 +15,14 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
+#include "server/api/handlers.h"
+#include "server/api/metrics.h"
 #include "server/config.h"
 #include "server/doctor.h"
 #include "server/front.h"
 #include "server/http/http.h"
 #include "server/jobs/jobs.h"
 #include "server/lost.h"
-#include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/accounts.h"
@@ -106,6 +107,7 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .slice = JOB_SLICE,
                                .patience = c->drain_timeout,
                                .keep_alive = JOB_KEEP_ALIVE,
+                               .say_lost = lost_say,
                                .lost = s->lost,
                                .engine = s->engine,
                                .evict = c->evict};
@@ -330,7 +332,7 @@ static int run(struct config *config)
     s.started_us = clock_date_us();
 
     int status = EXIT_OK;
-    s.metrics = metrics_new();
+    s.metrics = metrics_new(route_table, route_count);
     enum err_code rc = s.metrics ? ERR_OK : err_oom(&e);
     if (!rc)
         rc = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);

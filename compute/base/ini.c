@@ -6,6 +6,8 @@
 #include "compute/base/ini.h"
 
 #include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -101,4 +103,28 @@ enum err_code ini_read(int fd, const char *name, struct strb *ret, struct err *e
             return err_set(e, ERR_BAD_FIELD, "%s: the file is larger than %u bytes", name,
                            TEXT_MAX);
     }
+}
+
+bool ini_size(const char *text, double *ret)
+{
+    static const struct {
+        const char *suffix;
+        double factor;
+    } units[] = {
+        {"", 1},     {"B", 1},         {"K", 1024},      {"KiB", 1024},   {"kB", 1e3},
+        {"KB", 1e3}, {"M", 1 << 20},   {"MiB", 1 << 20}, {"MB", 1e6},     {"G", 1 << 30},
+        {"GB", 1e9}, {"GiB", 1 << 30}, {"T", 0x1p40},    {"TiB", 0x1p40}, {"TB", 1e12},
+    };
+    char *end;
+    if (*text < '0' || *text > '9')
+        return false;
+    double v = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i].suffix)) {
+            *ret = v * units[i].factor;
+            return isfinite(*ret);
+        }
+    return false;
 }

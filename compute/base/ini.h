@@ -37,6 +37,9 @@ bool ini_next(const char *end, struct ini_line *l);
 
 bool ini_is(struct ini_part p, const char *text);
 
+/* "1.5GiB" in bytes; false: it is none. */
+bool ini_size(const char *text, double *ret);
+
 /* All that can be read from a descriptor, up to a size that no such file needs. `name` is what
  * errors call it: ERR_BAD_FIELD. */
 enum err_code ini_read(int fd, const char *name, struct strb *ret, struct err *e) must_check;

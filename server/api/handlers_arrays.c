@@ -3,45 +3,42 @@
 #include <string.h>
 
 #include "server/api/handlers.h"
+#include "server/api/list.h"
 #include "server/body/condition.h"
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/server.h"
+
+static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
+{
+    _cleanup_session_ struct session *s = NULL;
+    TRY(session_of(req, &s, e));
+    page->n = handle_list(s->handles, page->after, page->limit, ret, &page->more);
+    return ERR_OK;
+}
+
+static void put_entry(struct json_writer *w, const void *handle)
+{
+    meta_put(w, handle);
+}
+
+static uint64_t number_of(const void *handle)
+{
+    return ((const struct handle *)handle)->seq;
+}
+
+static void release(void *handle)
+{
+    handle_clear(handle);
+}
 
 void array_list_get(struct request *req)
 {
-    struct err e = ERR_INIT;
-    struct page page;
-    _cleanup_session_ struct session *s = NULL;
-    struct handle *h = NULL;
-    enum err_code r = handler_page(req, &page, &e);
-    if (r == ERR_OK && (r = handler_accepts_json(req, &e)) == ERR_OK)
-        r = session_of(req, &s, &e);
-    if (r == ERR_OK && !(h = arena_alloc_array(req->arena, page.limit, sizeof *h)))
-        r = err_oom(&e);
-    if (r != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
-    bool more;
-    size_t n = handle_list(s->handles, page.after, page.limit, h, &more);
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
-    json_open_object(&w);
-    json_put_key(&w, "arrays");
-    json_open_list(&w);
-    for (size_t i = 0; i < n; i++)
-        meta_put(&w, &h[i]);
-    json_close_list(&w);
-    if (more) {
-        char next[24];
-        snprintf(next, sizeof next, "%llu", (unsigned long long)h[n - 1].seq);
-        json_put_member_string(&w, "next", next);
-    }
-    json_close_object(&w);
-    for (size_t i = 0; i < n; i++)
-        handle_clear(&h[i]);
-    http_reply_json(req, 200, &out);
+    static const struct list list = {
+        "arrays", sizeof(struct handle), get_page, put_entry, number_of, release,
+    };
+    list_reply(req, &list);
 }
 
 void array_get(struct request *req)
@@ -49,7 +46,7 @@ void array_get(struct request *req)
     struct err e = ERR_INIT;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    if (handler_plain(req, &e) != ERR_OK || handler_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK)
+    if (request_plain(req, &e) != ERR_OK || request_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
         meta_reply(req, 200, &h);
@@ -65,7 +62,7 @@ void array_delete(struct request *req)
     struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
     if (r == ERR_OK)
-        r = handler_own_array(req, LEASE_WRITE, &s, &h, &e);
+        r = request_own_array(req, LEASE_WRITE, &s, &h, &e);
     handle_clear(&h); /* its memory is to go with the handle */
     if (r != ERR_OK || handle_remove(s->handles, req->param[0], &guard, &e) != ERR_OK)
         http_reply_error(req, &e);
@@ -146,13 +143,13 @@ void array_resize(struct request *req)
     _cleanup_handle_ struct handle h = {0}, after = {0};
     _cleanup_array_ struct array *fresh = NULL;
     _cleanup_strb_ struct strb meta = {0};
-    struct lease_claim claim = handler_claim(req);
+    struct lease_claim claim = request_claim(req);
     struct handle_guard guard = {may_take_place, &claim};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_PLACE, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_own_array(req, LEASE_PLACE, &s, &h, &e)) == ERR_OK &&
+        (r = request_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_resize(body, h.array, &shape, &e)) == ERR_OK &&
-        (r = handler_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
+        (r = handle_writable(&h, &e)) == ERR_OK && array_buffer_shared(h.array))
         r = err_set(&e, ERR_CONFLICT, "the array cannot be resized while views of it exist");
     if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
         (r = resized(s, h.array, &shape, &fresh, &e)) == ERR_OK) {
@@ -180,11 +177,11 @@ void array_copy(struct request *req)
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *copy = NULL;
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK)
-        r = handler_body(req, true, &body, &e);
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK)
+        r = request_body(req, true, &body, &e);
     if (r == ERR_OK && json_present(body) && (r = JSON_MEMBERS(body, &e, "name")) == ERR_OK &&
-        (r = handler_name(body, &name, &e)) == ERR_OK && name &&
+        (r = meta_name(body, &name, &e)) == ERR_OK && name &&
         (r = handle_check_name(s->handles, name, NAME_NEW, &e)) != ERR_OK)
         err_prefix(&e, "/name");
     if (r == ERR_OK && (r = meta_reserve(&meta, &e)) == ERR_OK &&
@@ -209,19 +206,19 @@ void array_swap(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle a = {0}, b = {0};
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_UNDO, &s, &a, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_own_array(req, LEASE_UNDO, &s, &a, &e)) == ERR_OK &&
+        (r = request_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "with")) == ERR_OK &&
         (r = json_require(body, "with", &v, &e)) == ERR_OK &&
         (r = json_get_string(v, &ref, NULL, &e)) == ERR_OK &&
-        (r = handler_find(req, s, ref, &b, &e)) != ERR_OK)
+        (r = request_find(req, s, ref, &b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
-    if (r == ERR_OK && ((r = handler_owned(&b, &e)) != ERR_OK ||
-                        (r = handler_leased(req, b.array, LEASE_UNDO, &e)) != ERR_OK))
+    if (r == ERR_OK && ((r = handle_owned(&b, &e)) != ERR_OK ||
+                        (r = request_leased(req, b.array, LEASE_UNDO, &e)) != ERR_OK))
         err_prefix(&e, "/with");
-    if (r == ERR_OK && (r = handler_writable(&a, &e)) == ERR_OK &&
-        (r = handler_writable(&b, &e)) != ERR_OK)
+    if (r == ERR_OK && (r = handle_writable(&a, &e)) == ERR_OK &&
+        (r = handle_writable(&b, &e)) != ERR_OK)
         err_prefix(&e, "/with");
     if (r == ERR_OK)
         r = meta_reserve(&meta, &e);

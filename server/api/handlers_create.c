@@ -13,6 +13,8 @@
 #include "server/body/create.h"
 #include "server/body/create_json.h"
 #include "server/body/data.h"
+#include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
 #include "server/server.h"
@@ -141,7 +143,7 @@ static enum err_code take_data(struct create *c, struct json_array *reader, stru
         c->data.rank = c->spec.rank;
         memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
     }
-    const struct array_scope from = handler_scope(c->wakeup.req, c->target.session);
+    const struct array_scope from = request_scope(c->wakeup.req, c->target.session);
     if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
         (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
         (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
@@ -195,11 +197,11 @@ static void finish_json(struct request *req)
     if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
         r = json_err(doc, &e, ERR_BAD_FIELD, "the body must be a JSON object");
     if (r == ERR_OK) {
-        const struct array_scope from = handler_scope(req, c->target.session);
+        const struct array_scope from = request_scope(req, c->target.session);
         r = create_spec_read(doc, reader != NULL, &from, &c->spec, &e);
     }
-    if (r == ERR_OK && (r = handler_location(doc, &c->host, &e)) == ERR_OK)
-        r = handler_name(doc, &name, &e);
+    if (r == ERR_OK && (r = meta_location(doc, &c->host, &e)) == ERR_OK)
+        r = meta_name(doc, &name, &e);
     if (r == ERR_OK && name)
         r = create_target_name(&c->target, name, &e);
     if (r == ERR_OK && c->spec.creator == CREATE_DATA && (r = take_data(c, reader, &e)) == ERR_OK) {
@@ -272,7 +274,7 @@ void array_create(struct request *req)
     enum data_format format;
     struct create *c = arena_alloc(req->arena, sizeof *c);
     enum err_code r = c ? ERR_OK : err_oom(&e);
-    if (r == ERR_OK && (r = handler_accepts_json(req, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = request_accepts_json(req, &e)) == ERR_OK &&
         (r = data_format_of(req, &format, &e)) == ERR_OK &&
         (r = http_query_only(req, format == DATA_JSON ? json_query : bytes_query, &e)) == ERR_OK)
         r = create_target_init(req, &c->target, &e);
@@ -296,7 +298,7 @@ void array_create(struct request *req)
         return;
     }
     struct json_body_limits limits = {
-        .json = handler_json_limits(req),
+        .json = request_json_limits(req),
         .max_text = (size_t)req->server->config->max_json_body,
         .max_data_bytes = data_room(req, c->target.session),
     };

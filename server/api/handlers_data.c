@@ -1,6 +1,4 @@
 /* GET and PUT /v1/arrays/{ref}/data: which elements, in which form; the bytes are data_*.c's. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "protocol/text/index.h"
@@ -8,53 +6,7 @@
 #include "server/api/handlers.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
-
-enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e)
-{
-    const char *value = http_header(req, "Content-Type");
-    enum media type;
-    enum err_code c = media_content_type(value, &type, e);
-    if (c)
-        return c;
-    switch (type) {
-    case MEDIA_NONE:
-        *ret = DATA_SNIFF;
-        return ERR_OK;
-    case MEDIA_OCTETS:
-        *ret = DATA_OCTETS;
-        return ERR_OK;
-    case MEDIA_NPY:
-        *ret = DATA_NPY;
-        return ERR_OK;
-    case MEDIA_JSON:
-        *ret = DATA_JSON;
-        return ERR_OK;
-    default:
-        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
-                       "array data come as application/octet-stream, application/x-npy or "
-                       "application/json (curl --json), not as %.64s",
-                       value);
-    }
-}
-
-enum err_code data_parse_shape(const char *text, int *ret_rank, int64_t *ret_shape, struct err *e)
-{
-    int rank = 0;
-    const char *p = text;
-    while (*p) {
-        if (rank == MAX_RANK)
-            return err_set(e, ERR_BAD_SHAPE, "shape has more than %d extents", MAX_RANK);
-        char *end;
-        errno = 0;
-        long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
-        if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
-            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
-        ret_shape[rank++] = v;
-        p = *end ? end + 1 : end;
-    }
-    *ret_rank = rank;
-    return ERR_OK;
-}
+#include "server/body/request.h"
 
 /* Whether ?ghost= asks for ghost cells too. */
 static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
@@ -125,7 +77,7 @@ static enum err_code prepare_get(struct request *req, enum media *ret_type, stru
     if (c)
         return c;
     struct view v;
-    c = handler_array(req, LEASE_READ, ret_s, ret_h, e);
+    c = request_array(req, LEASE_READ, ret_s, ret_h, e);
     if (!c)
         c = region_of(req, ret_h->array, &v, e);
     if (!c && !(*ret_a = array_view(ret_h->array, ret_h->array->dtype, &v)))
@@ -160,9 +112,9 @@ void data_put(struct request *req)
     if (!c)
         c = data_format_of(req, &format, &e);
     if (!c)
-        c = handler_array(req, LEASE_WRITE, &s, &h, &e);
+        c = request_array(req, LEASE_WRITE, &s, &h, &e);
     if (!c)
-        c = handler_writable(&h, &e);
+        c = handle_writable(&h, &e);
     if (!c)
         c = check_dtype(req, h.array, &e);
     if (!c)

@@ -14,6 +14,7 @@
 #include "server/body/encode.h"
 #include "server/body/eval_body.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
 #include "server/server.h"
@@ -174,7 +175,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
         c = meta_reserve(&v->meta, e);
     if (c == ERR_OK)
         c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
-                            &times, b->has_out ? handler_work_done : NULL, NULL, e);
+                            &times, b->has_out ? request_work_done : NULL, NULL, e);
     if (c || v->result)
         lease_use_close(&v->use);
     req->t_plan = times.check + times.lower;
@@ -225,7 +226,7 @@ void evaluate_post(struct request *req)
     enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
     http_may_end(req, NULL);
     if (!c)
-        c = handler_body(req, false, &body, &e);
+        c = request_body(req, false, &body, &e);
     if (!c && json_present(json_member(body, "statements"))) {
         http_took(&req->t_parse, begun);
         evaluate_statements(req, body);

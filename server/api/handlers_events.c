@@ -19,6 +19,7 @@
 #include "compute/base/mem.h"
 #include "protocol/wire/media.h"
 #include "server/api/handlers.h"
+#include "server/body/request.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 

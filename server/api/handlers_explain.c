@@ -9,6 +9,8 @@
 #include "server/api/handlers.h"
 #include "server/body/eval_body.h"
 #include "server/body/program_body.h"
+#include "server/body/request.h"
+#include "server/jobs/jobs.h"
 #include "server/server.h"
 
 #define TREE_DEPTH 40
@@ -329,16 +331,16 @@ static void asked_free(void *state)
 static enum err_code put_program(struct request *req, const struct asked *a, struct strb *out,
                                  struct err *e)
 {
-    const struct job_spec *job = &a->body.job;
+    const struct program_body *body = &a->body;
     struct loop_report report;
     struct json_writer w = JSON_WRITER(out);
-    struct program_put to = {&w, job->session->stream, 0};
+    struct program_put to = {&w, body->session->stream, 0};
     uint64_t begun = http_now_ns();
     json_open_object(&w);
     json_put_key(&w, "kernels");
     json_open_list(&w);
     enum err_code c =
-        program_explain(job->program, job->steps, put_program_kernel, &to, &report, e);
+        program_explain(body->program, body->steps, put_program_kernel, &to, &report, e);
     if (engine_compiles(req->server->engine))
         http_took(&req->t_compile, begun);
     if (c)
@@ -374,7 +376,7 @@ static enum err_code ask_for_program(struct request *req, struct json body, bool
                                      struct err *e)
 {
     struct asked *a = arena_alloc(req->arena, sizeof *a);
-    enum err_code c = a ? handler_accepts_json(req, e) : err_oom(e);
+    enum err_code c = a ? request_accepts_json(req, e) : err_oom(e);
     if (c)
         return c;
     *a = (struct asked){.given = body, .statements = statements};
@@ -408,7 +410,7 @@ void explain_post(struct request *req)
     uint64_t begun = http_now_ns();
     enum err_code c = http_query_only(req, no_query, &e);
     if (!c)
-        c = handler_body(req, false, &body, &e);
+        c = request_body(req, false, &body, &e);
     bool statements = !c && json_present(json_member(body, "statements"));
     bool program = statements || (!c && json_present(json_member(body, "body")));
     req->abandon = true; /* nothing changes by it */

@@ -5,6 +5,7 @@
  * done. The client then goes to PATH.fd (export_socket.h). */
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
@@ -64,7 +65,7 @@ static enum err_code may_export(const struct request *req, const struct handle *
                        "only a part of its memory is shared: who has that has all of it; a copy "
                        "can be shared");
     if (write)
-        return handler_writable(h, e);
+        return handle_writable(h, e);
     if (h->read_only && !engine_in_host_memory(req->server->engine))
         return err_set(e, ERR_FORBIDDEN,
                        "who has a GPU's memory can write to it: only an array that may be written "
@@ -92,7 +93,7 @@ static enum err_code still_there(struct request *req, const struct export_reques
 {
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
+    enum err_code r = request_array(req, LEASE_LOOK, &s, &h, e);
     if (r == ERR_OK && !array_same_elements(h.array, x->handle.array))
         return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
     return r == ERR_OK ? may_export(req, &h, x->write, e) : r;
@@ -101,11 +102,11 @@ static enum err_code still_there(struct request *req, const struct export_reques
 static enum err_code begin(struct request *req, struct export_request *x, struct err *e)
 {
     struct json body;
-    struct lease_claim claim = handler_claim(req);
-    enum err_code r = handler_plain(req, e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
+    struct lease_claim claim = request_claim(req);
+    enum err_code r = request_plain(req, e);
+    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
         (r = find_socket(req, x, e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = request_body(req, false, &body, e)) == ERR_OK &&
         (r = read_mode(body, &x->write, e)) == ERR_OK)
         r = may_export(req, &x->handle, x->write, e);
     if (r == ERR_OK && !strb_reserve(&x->out, EXPORT_JSON_MAX))
@@ -158,7 +159,7 @@ static void finish(struct request *req)
 void array_export_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct export_request *x = handler_begin(req, sizeof *x, release);
+    struct export_request *x = request_begin(req, sizeof *x, release);
     if (!x)
         return;
     wakeup_init(&x->wakeup, req);

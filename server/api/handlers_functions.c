@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "server/api/handlers.h"
+#include "server/api/list.h"
 #include "server/body/function_json.h"
+#include "server/body/request.h"
 #include "server/server.h"
 #include "server/store/auth.h"
 
@@ -23,7 +25,7 @@ static enum err_code read_definition(struct request *req, const char *in_path,
 {
     struct json body;
     enum err_code r;
-    if ((r = handler_body(req, false, &body, e)) != ERR_OK ||
+    if ((r = request_body(req, false, &body, e)) != ERR_OK ||
         (r = JSON_MEMBERS(body, e, "name", "params", "expr", "tree")) != ERR_OK)
         return r;
     return function_json_read(req->server->config, body, in_path, ret, e);
@@ -36,7 +38,7 @@ static void define(struct request *req, const char *in_path)
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     bool replaced;
-    enum err_code r = handler_plain(req, &e);
+    enum err_code r = request_plain(req, &e);
     if (r == ERR_OK)
         r = read_definition(req, in_path, &d, &e);
     _cleanup_function_ struct function *f = d ? d->function : NULL;
@@ -73,41 +75,35 @@ void function_put(struct request *req)
 
 #define PAGE_BYTES (256u << 10) /* of the expressions on a page; one is there in any case */
 
+static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
+{
+    (void)e;
+    page->n = functions_list(req->principal->functions, page->after, page->limit, PAGE_BYTES, ret,
+                             &page->more);
+    return ERR_OK;
+}
+
+static void put_entry(struct json_writer *w, const void *entry)
+{
+    function_json_put(w, *(struct definition *const *)entry);
+}
+
+static uint64_t number_of(const void *entry)
+{
+    return (*(struct definition *const *)entry)->seq;
+}
+
+static void release(void *entry)
+{
+    function_unref((*(struct definition **)entry)->function);
+}
+
 static void list(struct request *req)
 {
-    struct err e = ERR_INIT;
-    struct page page;
-    struct definition **d = NULL;
-    enum err_code r = handler_page(req, &page, &e);
-    if (r == ERR_OK)
-        r = handler_accepts_json(req, &e);
-    if (r == ERR_OK &&
-        !(d = arena_alloc_array(req->arena, page.limit, sizeof(struct definition *))))
-        r = err_oom(&e);
-    if (r != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
-    bool more;
-    size_t n =
-        functions_list(req->principal->functions, page.after, page.limit, PAGE_BYTES, d, &more);
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
-    json_open_object(&w);
-    json_put_key(&w, "functions");
-    json_open_list(&w);
-    for (size_t i = 0; i < n; i++)
-        function_json_put(&w, d[i]);
-    json_close_list(&w);
-    if (more) {
-        char next[24];
-        snprintf(next, sizeof next, "%llu", (unsigned long long)d[n - 1]->seq);
-        json_put_member_string(&w, "next", next);
-    }
-    json_close_object(&w);
-    for (size_t i = 0; i < n; i++)
-        function_unref(d[i]->function);
-    http_reply_json(req, 200, &out);
+    static const struct list list = {
+        "functions", sizeof(struct definition *), get_page, put_entry, number_of, release,
+    };
+    list_reply(req, &list);
 }
 
 void function_list_get(struct request *req)
@@ -119,7 +115,7 @@ void function_get(struct request *req)
 {
     struct err e = ERR_INIT;
     struct definition *d;
-    if (handler_plain(req, &e) != ERR_OK ||
+    if (request_plain(req, &e) != ERR_OK ||
         functions_get(req->principal->functions, req->param[0], &d, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;

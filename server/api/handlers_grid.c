@@ -3,6 +3,7 @@
 
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/server.h"
 
 /* --- layouts --- */
@@ -107,8 +108,8 @@ void layouts_post(struct request *req)
     struct err e = ERR_INIT;
     struct json body, shapes;
     struct layout l = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "shapes", "ghosts")) == ERR_OK &&
         (r = json_require(body, "shapes", &shapes, &e)) == ERR_OK &&
         (r = read_shapes(req, shapes, &l, &e)) == ERR_OK &&
@@ -134,14 +135,14 @@ void array_fill_ghost(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK)
-        r = handler_body(req, true, &body, &e);
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK)
+        r = request_body(req, true, &body, &e);
     if (r == ERR_OK && json_present(body))
         r = json_check_members(body, NULL, 0, &e);
-    if (r == ERR_OK && (r = handler_writable(&h, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = handle_writable(&h, &e)) == ERR_OK &&
         (r = meta_reserve(&meta, &e)) == ERR_OK)
-        r = engine_fill_ghost(s->stream, s->account, h.array, handler_work_done, NULL, &e);
+        r = engine_fill_ghost(s->stream, s->account, h.array, request_work_done, NULL, &e);
     if (r != ERR_OK)
         http_reply_error(req, &e);
     else

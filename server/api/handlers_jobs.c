@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "server/api/handlers.h"
+#include "server/api/list.h"
 #include "server/body/program_body.h"
+#include "server/body/request.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 
@@ -74,7 +76,7 @@ static void look_late(struct request *req)
 static void reply_job(struct request *req, int status, int late, struct user_job *take_j,
                       bool at_end, uint64_t ends)
 {
-    struct answer *a = handler_begin(req, sizeof *a, answer_free);
+    struct answer *a = request_begin(req, sizeof *a, answer_free);
     if (!a) {
         job_unref(take_j);
         return;
@@ -106,7 +108,7 @@ static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
     *ret = v && !strcmp(v, "1");
     if (v && !*ret && strcmp(v, "0") != 0)
         c = err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
-    return c ? c : handler_accepts_json(req, e);
+    return c ? c : request_accepts_json(req, e);
 }
 
 /* On a worker: statements that functions make long take long to check, and to make kernels of. */
@@ -120,13 +122,13 @@ static void begin(struct request *req)
     uint64_t begun = http_now_ns();
     enum err_code c = wants_wait(req, &wait, &e);
     if (!c)
-        c = handler_body(req, false, &given, &e);
+        c = request_body(req, false, &given, &e);
     if (!c)
         c = program_body_read(req, given, false, &body, &e);
     http_took(&req->t_parse, begun);
     if (!c) {
-        body.job.first_slice = program_first_slice(body.job.program, 0, JOB_SLICE);
-        c = jobs_start(req->server->jobs, &body.job, &j, &e);
+        const int64_t first = program_first_slice(body.program, 0, JOB_SLICE);
+        c = jobs_start(req->server->jobs, &body, first, &j, &e);
         if (c)
             program_body_clear(&body);
     }
@@ -148,39 +150,35 @@ void program_post(struct request *req)
 
 /* --- jobs --- */
 
+static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
+{
+    (void)e;
+    page->n =
+        jobs_list(req->server->jobs, req->principal, page->after, page->limit, ret, &page->more);
+    return ERR_OK;
+}
+
+static void put_entry(struct json_writer *w, const void *entry)
+{
+    job_put(*(struct user_job *const *)entry, JOB_NO_VALUES, 0, w, NULL);
+}
+
+static uint64_t number_of(const void *entry)
+{
+    return job_seq(*(struct user_job *const *)entry);
+}
+
+static void release(void *entry)
+{
+    job_unref(*(struct user_job **)entry);
+}
+
 void job_list_get(struct request *req)
 {
-    struct err e = ERR_INIT;
-    struct page page;
-    struct user_job **j = NULL;
-    enum err_code c = handler_page(req, &page, &e);
-    if (!c)
-        c = handler_accepts_json(req, &e);
-    if (!c && !(j = arena_alloc_array(req->arena, page.limit, sizeof(struct user_job *))))
-        c = err_oom(&e);
-    if (c) {
-        http_reply_error(req, &e);
-        return;
-    }
-    bool more;
-    size_t n = jobs_list(req->server->jobs, req->principal, page.after, page.limit, j, &more);
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
-    json_open_object(&w);
-    json_put_key(&w, "jobs");
-    json_open_list(&w);
-    for (size_t i = 0; i < n; i++)
-        job_put(j[i], JOB_NO_VALUES, 0, &w, NULL);
-    json_close_list(&w);
-    if (more) {
-        char next[24];
-        snprintf(next, sizeof next, "%llu", (unsigned long long)job_seq(j[n - 1]));
-        json_put_member_string(&w, "next", next);
-    }
-    json_close_object(&w);
-    for (size_t i = 0; i < n; i++)
-        job_unref(j[i]);
-    http_reply_json(req, 200, &out);
+    static const struct list list = {
+        "jobs", sizeof(struct user_job *), get_page, put_entry, number_of, release,
+    };
+    list_reply(req, &list);
 }
 
 /* ret_wait: NULL where there is nothing to wait for. */
@@ -188,7 +186,7 @@ static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;
     struct user_job *j = NULL;
-    if ((ret_wait ? wants_wait(req, ret_wait, &e) : handler_plain(req, &e)) == ERR_OK &&
+    if ((ret_wait ? wants_wait(req, ret_wait, &e) : request_plain(req, &e)) == ERR_OK &&
         jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e) == ERR_OK)
         return j;
     http_reply_error(req, &e);

@@ -12,6 +12,7 @@
 #include "server/body/condition.h"
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/store/lease_use.h"
@@ -50,7 +51,7 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
         return r;
     if (json_kind(json_member(body, "name")) == JSON_NULL)
         name = "";
-    else if ((r = handler_name(body, &name, e)) != ERR_OK)
+    else if ((r = meta_name(body, &name, e)) != ERR_OK)
         return r;
     if (json_present(v = json_member(body, "read_only"))) {
         bool b;
@@ -60,7 +61,7 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
     }
     *ret_name = name;
     *ret_read_only = read_only;
-    return handler_location(body, ret_host, e);
+    return meta_location(body, ret_host, e);
 }
 
 /* A name is the session's business; all else is felt by who uses the array. */
@@ -129,7 +130,7 @@ static void apply(struct request *req)
     struct patch *p = req->state;
     struct err e = ERR_INIT;
     struct terms terms = {.condition = condition_of(req),
-                          .claim = handler_claim(req),
+                          .claim = request_claim(req),
                           .access = p->read_only >= 0 || p->changed ? LEASE_WRITE : LEASE_LOOK,
                           .protects = p->read_only > 0};
     struct handle_guard guard = {agree, &terms};
@@ -183,12 +184,12 @@ static void begin_move(struct request *req)
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct patch *p = req->state;
     struct err e = ERR_INIT;
-    struct lease_claim claim = handler_claim(req);
+    struct lease_claim claim = request_claim(req);
     p->leaves = prefer_async(http_header(req, "Prefer"));
     wakeup_arm(&p->wakeup);
     if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
         engine_move(p->session->stream, p->handle.array, p->host,
-                    p->leaves ? handler_work_done : move_done, p, &e) != ERR_OK)
+                    p->leaves ? request_work_done : move_done, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else if (p->leaves)
         apply(req);
@@ -212,12 +213,12 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
 {
     struct json body;
     struct condition condition = condition_of(req);
-    enum err_code r = handler_plain(req, e);
+    enum err_code r = request_plain(req, e);
     if (r == ERR_OK &&
-        (r = handler_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+        (r = request_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
+        (r = request_body(req, false, &body, e)) == ERR_OK &&
         (r = read_patch(body, &p->name, &p->read_only, &p->host, e)) == ERR_OK &&
-        (r = handler_leased(req, p->handle.array, access_of(body), e)) == ERR_OK &&
+        (r = request_leased(req, p->handle.array, access_of(body), e)) == ERR_OK &&
         (r = read_grid(body, p->handle.array, &p->changed, e)) == ERR_OK &&
         (r = condition_guard(&condition, p->handle.array, e)) == ERR_OK &&
         (r = may_rename(p->session, &p->handle, p->name, e)) == ERR_OK)
@@ -228,7 +229,7 @@ static enum err_code check(struct request *req, struct patch *p, struct err *e)
 void array_patch(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct patch *p = handler_begin(req, sizeof *p, patch_free);
+    struct patch *p = request_begin(req, sizeof *p, patch_free);
     if (!p)
         return;
     p->read_only = p->host = -1;

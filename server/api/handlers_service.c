@@ -9,6 +9,7 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/server.h"
 #include "server/state/state.h"
@@ -187,7 +188,7 @@ static void put_state(struct json_writer *w, const struct state *state)
 void service_info(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (handler_plain(req, &e) != ERR_OK) {
+    if (request_plain(req, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
@@ -220,7 +221,7 @@ void service_info(struct request *req)
     put_state(&w, req->server->state);
     json_put_key(&w, "limits");
     json_open_object(&w);
-    config_each_limit(req->server->config, put_limit, &w);
+    req->server->config->each_limit(req->server->config, put_limit, &w);
     json_close_object(&w);
     json_put_key(&w, "dtypes");
     json_open_list(&w);
@@ -236,7 +237,7 @@ void service_info(struct request *req)
 void service_openapi(struct request *req)
 {
     struct err e = ERR_INIT;
-    if (handler_plain(req, &e) != ERR_OK) {
+    if (request_plain(req, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }

@@ -7,7 +7,9 @@
 #include "compute/base/mem.h"
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
+#include "server/api/list.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/store/auth.h"
 
 static void put_session(struct json_writer *w, const struct session *s)
@@ -63,7 +65,7 @@ static enum err_code read_spec(struct json body, struct session_spec *ret, struc
         return ERR_OK;
     }
     if ((r = JSON_MEMBERS(body, e, "name", "ttl_s", "memory_limit", "device")) != ERR_OK ||
-        (r = handler_name(body, &spec.name, e)) != ERR_OK)
+        (r = meta_name(body, &spec.name, e)) != ERR_OK)
         return r;
     if (json_present(v = json_member(body, "ttl_s"))) {
         if ((r = json_get_double(v, &spec.ttl_s, e)) != ERR_OK)
@@ -91,7 +93,7 @@ void session_post(struct request *req)
     struct session_spec spec;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_strb_ struct strb out = {0};
-    if (handler_plain(req, &e) != ERR_OK || handler_body(req, true, &body, &e) != ERR_OK ||
+    if (request_plain(req, &e) != ERR_OK || request_body(req, true, &body, &e) != ERR_OK ||
         read_spec(body, &spec, &e) != ERR_OK ||
         (!strb_reserve(&out, SESSION_MAX) && err_oom(&e) != ERR_OK) ||
         session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
@@ -103,46 +105,41 @@ void session_post(struct request *req)
     reply_session(req, 201, s, &out);
 }
 
+static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
+{
+    (void)e;
+    page->n = session_list(req->principal->sessions, page->after, page->limit, ret, &page->more);
+    return ERR_OK;
+}
+
+static void put_entry(struct json_writer *w, const void *entry)
+{
+    put_session(w, *(struct session *const *)entry);
+}
+
+static uint64_t number_of(const void *entry)
+{
+    return (*(struct session *const *)entry)->seq;
+}
+
+static void release(void *entry)
+{
+    session_unref(*(struct session **)entry);
+}
+
 void session_list_get(struct request *req)
 {
-    struct err e = ERR_INIT;
-    struct page page;
-    if (handler_page(req, &page, &e) != ERR_OK || handler_accepts_json(req, &e) != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
-    struct session **s = arena_alloc_array(req->arena, page.limit, sizeof *s);
-    if (!s) {
-        err_oom(&e);
-        http_reply_error(req, &e);
-        return;
-    }
-    bool more;
-    size_t n = session_list(req->principal->sessions, page.after, page.limit, s, &more);
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
-    json_open_object(&w);
-    json_put_key(&w, "sessions");
-    json_open_list(&w);
-    for (size_t i = 0; i < n; i++)
-        put_session(&w, s[i]);
-    json_close_list(&w);
-    if (more) {
-        char next[24];
-        snprintf(next, sizeof next, "%llu", (unsigned long long)s[n - 1]->seq);
-        json_put_member_string(&w, "next", next);
-    }
-    json_close_object(&w);
-    for (size_t i = 0; i < n; i++)
-        session_unref(s[i]);
-    http_reply_json(req, 200, &out);
+    static const struct list list = {
+        "sessions", sizeof(struct session *), get_page, put_entry, number_of, release,
+    };
+    list_reply(req, &list);
 }
 
 void session_one_get(struct request *req)
 {
     struct err e = ERR_INIT;
     _cleanup_session_ struct session *s = NULL;
-    if (handler_plain(req, &e) != ERR_OK ||
+    if (request_plain(req, &e) != ERR_OK ||
         session_get(req->principal->sessions, req->param[0], false, &s, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
@@ -162,7 +159,7 @@ void session_one_delete(struct request *req)
 {
     static const char *const none[] = {NULL};
     struct err e = ERR_INIT;
-    struct lease_claim claim = handler_claim(req);
+    struct lease_claim claim = request_claim(req);
     struct handle_guard guard = {may_go, &claim};
     if (http_query_only(req, none, &e) != ERR_OK ||
         session_delete(req->principal->sessions, req->param[0], &guard, &e) != ERR_OK)
@@ -232,7 +229,7 @@ void session_sync_post(struct request *req)
 {
     struct err e = ERR_INIT;
     struct session *s;
-    if (handler_plain(req, &e) != ERR_OK ||
+    if (request_plain(req, &e) != ERR_OK ||
         session_get(req->principal->sessions, req->param[0], true, &s, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;

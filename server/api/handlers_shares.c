@@ -4,6 +4,7 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
@@ -70,10 +71,10 @@ static enum err_code still_there(struct request *req, const struct handle *had,
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     char export[ID_SIZE];
-    enum err_code r = handler_array(req, LEASE_LOOK, &s, &h, e);
+    enum err_code r = request_array(req, LEASE_LOOK, &s, &h, e);
     bool reads = r == ERR_OK;
     if (r == ERR_OK && taken->write)
-        r = handler_writable(&h, e);
+        r = handle_writable(&h, e);
     if (r == ERR_OK && array_buffer_id(h.array) != array_buffer_id(had->array))
         r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
     if (r != ERR_OK && had->shared) {
@@ -119,16 +120,16 @@ static void lease_taken(struct request *req)
 static enum err_code begin_lease(struct request *req, struct lease_request *x, struct err *e)
 {
     struct json body;
-    struct lease_claim claim = handler_claim(req);
+    struct lease_claim claim = request_claim(req);
     bool write;
     double ttl;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = handler_plain(req, e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, e)) == ERR_OK &&
+    enum err_code r = request_plain(req, e);
+    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &s, &h, e)) == ERR_OK &&
+        (r = request_body(req, false, &body, e)) == ERR_OK &&
         (r = read_lease(req, body, &write, &ttl, e)) == ERR_OK && write)
-        r = handler_writable(&h, e);
+        r = handle_writable(&h, e);
     if (r == ERR_OK && !strb_reserve(&x->out, LEASE_JSON_MAX))
         r = err_oom(e);
     if (r == ERR_OK)
@@ -139,7 +140,7 @@ static enum err_code begin_lease(struct request *req, struct lease_request *x, s
 void array_lease_post(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct lease_request *x = handler_begin(req, sizeof *x, lease_request_free);
+    struct lease_request *x = request_begin(req, sizeof *x, lease_request_free);
     if (!x)
         return;
     x->settling.done = settled;
@@ -158,12 +159,12 @@ void array_lease_delete(struct request *req)
 {
     static const char *const none[] = {NULL};
     struct err e = ERR_INIT;
-    struct lease_claim claim = handler_claim(req);
+    struct lease_claim claim = request_claim(req);
     char exported[ID_SIZE];
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
-    if (r == ERR_OK && (r = handler_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = lease_give(&claim, h.array, exported, &e);
     if (r == ERR_OK && exported[0])
         exports_end(req->server->exports, exported);
@@ -215,9 +216,9 @@ void array_share_post(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb out = {0};
-    enum err_code r = handler_plain(req, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+    enum err_code r = request_plain(req, &e);
+    if (r == ERR_OK && (r = request_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
+        (r = request_body(req, false, &body, &e)) == ERR_OK &&
         (r = read_share(req, body, &who, &write, &e)) == ERR_OK &&
         !strb_reserve(&out, SHARE_JSON_MAX))
         r = err_oom(&e);
@@ -242,8 +243,8 @@ void array_share_list(struct request *req)
     _cleanup_handle_ struct handle h = {0};
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
-    if (handler_plain(req, &e) != ERR_OK ||
-        handler_own_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK) {
+    if (request_plain(req, &e) != ERR_OK ||
+        request_own_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
@@ -263,7 +264,7 @@ void array_share_delete(struct request *req)
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     enum err_code r = http_query_only(req, none, &e);
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
+    if (r == ERR_OK && (r = request_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
         r = share_take_back(req->server->shares, h.id, req->param[1], &e);
     const struct principal *who = auth_find(req->server->auth, req->param[1]);
     if (r == ERR_OK && who)

@@ -2,6 +2,7 @@
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 #include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/state/state.h"
@@ -63,7 +64,7 @@ static void finish(struct request *req)
 static enum err_code begin(struct request *req, struct err *e)
 {
     struct state *state = req->server->state;
-    enum err_code r = handler_plain(req, e);
+    enum err_code r = request_plain(req, e);
     if (r != ERR_OK)
         return r;
     if (!state)

@@ -12,8 +12,10 @@
 #include "server/body/eval_body.h"
 #include "server/body/meta.h"
 #include "server/body/program_body.h"
+#include "server/body/request.h"
 #include "server/config.h"
 #include "server/http/wakeup.h"
+#include "server/jobs/jobs.h"
 #include "server/server.h"
 
 #define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */
@@ -45,7 +47,7 @@ static void take_back(struct statements *s)
 {
     for (uint32_t i = 0; i < s->n_made; i++) {
         struct err e = ERR_INIT; /* who has found it may have deleted it already */
-        enum err_code c = handle_remove(s->body.job.session->handles, s->made[i].id, NULL, &e);
+        enum err_code c = handle_remove(s->body.session->handles, s->made[i].id, NULL, &e);
         (void)c;
     }
     forget_handles(s);
@@ -75,7 +77,7 @@ static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, st
 {
     (void)steps, (void)n_values;
     struct statements *s = user;
-    const struct program *p = s->body.job.program;
+    const struct program *p = s->body.program;
     struct json_writer w = JSON_WRITER(&s->reply);
     json_open_object(&w);
     json_put_key(&w, "results");
@@ -90,7 +92,7 @@ static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, st
         }
         struct handle_spec spec = {.policy = NAME_NEW};
         struct handle *h = &s->made[s->n_made];
-        enum err_code c = handle_add(s->body.job.session->handles, a, &spec, h, NULL, e);
+        enum err_code c = handle_add(s->body.session->handles, a, &spec, h, NULL, e);
         if (c)
             return c;
         s->n_made++;
@@ -106,7 +108,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
 {
     int64_t max = req->server->config->max_inline;
     for (uint32_t i = 0; i < s->body.n_results; i++) {
-        const struct array *a = program_result(s->body.job.program, i);
+        const struct array *a = program_result(s->body.program, i);
         if (a->view.rank && !s->body.inline_data)
             continue;
         int64_t n = data_json_items(&a->view);
@@ -116,7 +118,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
                              "returned inline: leave them in arrays",
                              s->body.results[i].name, (long long)max);
         s->items += n;
-        enum err_code c = program_fetch(s->body.job.program, i, e);
+        enum err_code c = program_fetch(s->body.program, i, e);
         if (c)
             return c;
     }
@@ -126,7 +128,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
 static void submit(struct request *req, struct statements *s)
 {
     uint64_t begun = http_now_ns();
-    program_submit(s->body.job.program, 0, 1, wakeup_ring, &s->wakeup);
+    program_submit(s->body.program, 0, 1, wakeup_ring, &s->wakeup);
     http_took(&req->t_plan, begun);
 }
 
@@ -176,9 +178,9 @@ static void look_now(struct request *req)
         wakeup_arm(&s->wakeup);
         refusal = (struct err)ERR_INIT;
         jobs_publish_begin(req->server->jobs);
-        if (job_may_use(&s->body.job, &refusal) != ERR_OK)
-            program_discard(s->body.job.program);
-        program_collect(s->body.job.program, &g);
+        if (program_may_use(&s->body, &refusal) != ERR_OK)
+            program_discard(s->body.program);
+        program_collect(s->body.program, &g);
         jobs_publish_end(req->server->jobs);
         if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
             return;
@@ -208,13 +210,13 @@ static enum err_code read_given(struct request *req, struct statements *s, size_
                                 struct err *e)
 {
     enum err_code c = statements_body_read(req, s->given, false, most_nodes, &s->body, e);
-    if (c || !s->body.job.program)
+    if (c || !s->body.program)
         return c;
     wakeup_init(&s->wakeup, req);
     s->made = arena_alloc_array(req->arena, s->body.n_results, sizeof *s->made);
     c = s->made ? choose_inline(req, s, e) : err_oom(e);
     if (!c)
-        program_on_ready(s->body.job.program, make_reply, s);
+        program_on_ready(s->body.program, make_reply, s);
     return c;
 }
 
@@ -238,7 +240,7 @@ static void start(struct request *req, size_t most_nodes)
     http_took(&req->t_parse, begun);
     if (c) {
         fail(req, s, &e);
-    } else if (!s->body.job.program) {
+    } else if (!s->body.program) {
         http_offload_long(req, start_any);
     } else {
         req->abandon = false; /* what the step makes is published by who waits for it */
@@ -252,7 +254,7 @@ void evaluate_statements(struct request *req, struct json body)
 {
     struct err e = ERR_INIT;
     struct statements *s = arena_alloc(req->arena, sizeof *s);
-    enum err_code c = s ? handler_accepts_json(req, &e) : err_oom(&e);
+    enum err_code c = s ? request_accepts_json(req, &e) : err_oom(&e);
     if (c) {
         http_reply_error(req, &e);
         return;

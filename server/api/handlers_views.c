@@ -5,6 +5,7 @@
 #include "protocol/text/index.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
+#include "server/body/request.h"
 
 static enum err_code step_index(struct json v, struct view *view, struct err *e)
 {
@@ -162,14 +163,14 @@ void array_views_post(struct request *req)
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *a = NULL;
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = handler_plain(req, &e);
+    enum err_code r = request_plain(req, &e);
     /* a view would outlive the share */
-    if (r == ERR_OK && (r = handler_own_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
-        (r = handler_body(req, false, &body, &e)) == ERR_OK &&
+    if (r == ERR_OK && (r = request_own_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
+        (r = request_body(req, false, &body, &e)) == ERR_OK &&
         (r = JSON_MEMBERS(body, &e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
                           "ghost")) == ERR_OK &&
         (r = make_view(body, h.array, &a, &e)) == ERR_OK &&
-        (r = handler_name(body, &name, &e)) == ERR_OK)
+        (r = meta_name(body, &name, &e)) == ERR_OK)
         r = meta_reserve(&meta, &e);
     if (r == ERR_OK) {
         struct handle_spec spec = {.name = name, .policy = NAME_NEW, .view_of = h.id};

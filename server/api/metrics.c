@@ -33,15 +33,18 @@ struct route_metrics {
 
 struct metrics {
     _Atomic uint64_t bytes_in, bytes_out;
-    size_t n_routes; /* one more than route_count: what matched none */
-    struct route_metrics routes[];
+    const struct route *table;
+    size_t n_table;
+    struct route_metrics routes[]; /* of the table's, and of what matched none */
 };
 
-struct metrics *metrics_new(void)
+struct metrics *metrics_new(const struct route *table, size_t n)
 {
-    struct metrics *m = mem_calloc(1, sizeof *m + (route_count + 1) * sizeof m->routes[0]);
-    if (m)
-        m->n_routes = route_count + 1;
+    struct metrics *m = mem_calloc(1, sizeof *m + (n + 1) * sizeof m->routes[0]);
+    if (m) {
+        m->table = table;
+        m->n_table = n;
+    }
     return m;
 }
 
@@ -63,7 +66,7 @@ static uint64_t get(const _Atomic uint64_t *counter)
 void metrics_request(struct metrics *m, const struct route *route, struct principal *who,
                      int status, double seconds, int64_t bytes_in, int64_t bytes_out)
 {
-    struct route_metrics *r = &m->routes[route ? (size_t)(route - route_table) : route_count];
+    struct route_metrics *r = &m->routes[route ? (size_t)(route - m->table) : m->n_table];
     size_t s = 0, b = 0;
     while (s < N_STATUSES && statuses[s] != status)
         s++;
@@ -94,10 +97,10 @@ static void gauge(struct strb *out, const char *name, const char *help, double v
     strb_addf(out, "%s %.15g\n", name, value);
 }
 
-static void labels(struct strb *out, size_t i)
+static void labels(const struct metrics *m, struct strb *out, size_t i)
 {
-    if (i < route_count)
-        strb_addf(out, "route=\"%s\",method=\"%s\"", route_table[i].label, route_table[i].method);
+    if (i < m->n_table)
+        strb_addf(out, "route=\"%s\",method=\"%s\"", m->table[i].label, m->table[i].method);
     else
         strb_add(out, "route=\"none\",method=\"any\"");
 }
@@ -106,13 +109,13 @@ static void write_routes(struct metrics *m, struct strb *out)
 {
     family(out, "arrayd_http_requests_total", "counter",
            "Requests that have ended, by route and status (0: no reply could be sent).");
-    for (size_t i = 0; i < m->n_routes; i++)
+    for (size_t i = 0; i <= m->n_table; i++)
         for (size_t s = 0; s <= N_STATUSES; s++) {
             uint64_t n = get(&m->routes[i].by_status[s]);
             if (!n)
                 continue;
             strb_add(out, "arrayd_http_requests_total{");
-            labels(out, i);
+            labels(m, out, i);
             if (s < N_STATUSES)
                 strb_addf(out, ",status=\"%d\"} %" PRIu64 "\n", statuses[s], n);
             else
@@ -120,7 +123,7 @@ static void write_routes(struct metrics *m, struct strb *out)
         }
     family(out, "arrayd_http_request_seconds", "histogram",
            "Time from a request's first line to the end of its reply.");
-    for (size_t i = 0; i < m->n_routes; i++) {
+    for (size_t i = 0; i <= m->n_table; i++) {
         const struct route_metrics *r = &m->routes[i];
         uint64_t n = 0, counts[N_BOUNDS + 1];
         for (size_t b = 0; b <= N_BOUNDS; b++)
@@ -131,16 +134,16 @@ static void write_routes(struct metrics *m, struct strb *out)
         for (size_t b = 0; b < N_BOUNDS; b++) {
             below += counts[b];
             strb_add(out, "arrayd_http_request_seconds_bucket{");
-            labels(out, i);
+            labels(m, out, i);
             strb_addf(out, ",le=\"%g\"} %" PRIu64 "\n", bounds[b], below);
         }
         strb_add(out, "arrayd_http_request_seconds_bucket{");
-        labels(out, i);
+        labels(m, out, i);
         strb_addf(out, ",le=\"+Inf\"} %" PRIu64 "\narrayd_http_request_seconds_sum{", n);
-        labels(out, i);
+        labels(m, out, i);
         strb_addf(out, "} %.9g\narrayd_http_request_seconds_count{",
                   (double)get(&r->sum_ns) * 1e-9);
-        labels(out, i);
+        labels(m, out, i);
         strb_addf(out, "} %" PRIu64 "\n", n);
     }
     family(out, "arrayd_http_bytes_in_total", "counter", "Bytes of request bodies.");

@@ -13,7 +13,8 @@
 struct metrics;
 struct principal;
 
-struct metrics *metrics_new(void); /* for the routes of route_table; NULL without memory */
+/* For these routes; NULL without memory. */
+struct metrics *metrics_new(const struct route *table, size_t n);
 void metrics_free(struct metrics *m);
 
 /* One request has ended. `route` NULL: none matched; `who` NULL: it was not asked. Status 0: no
@@ -25,6 +26,5 @@ void metrics_request(struct metrics *m, const struct route *route, struct princi
 void metrics_principals(struct server *server, struct strb *out);
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out);
-handler_fn metrics_get; /* GET /metrics */
 
 #endif

@@ -1,10 +1,7 @@
 /* The table of routes: method, path, what happens to the body, handler, name in metrics, who
  * may ask. */
 #include "server/api/handlers.h"
-#include "server/body/data.h"
-#include "server/body/eval_body.h"
 #include "server/http/http.h"
-#include "server/api/metrics.h"
 
 const struct route route_table[] = {
     {"GET", "/healthz", BODY_NONE, service_healthz, "/healthz", ACCESS_ANYBODY},

@@ -29,14 +29,6 @@ enum data_format {
  * for another type. */
 enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e) must_check;
 
-/* --- the routes (handlers_data.c) --- */
-
-handler_fn data_get, data_put;
-
-/* "2,3" of ?shape=, room for MAX_RANK; empty is rank 0. ERR_BAD_SHAPE. */
-enum err_code data_parse_shape(const char *text, int *ret_rank, int64_t *ret_shape,
-                               struct err *e) must_check;
-
 /* --- in (data_upload.c) --- */
 
 /* Gets the new array (and owns it) when the whole body has arrived and was right; must reply. */

@@ -1,6 +1,7 @@
 /* The end of an upload: the whole body is there, and becomes the contents of an array. See
  * data_upload.c. */
 #include "server/body/data_sink.h"
+#include "server/body/request.h"
 
 #include "compute/base/mem.h"
 #include "server/body/condition.h"
@@ -40,14 +41,14 @@ static enum err_code publish(struct upload_sink *s, struct upload *take_u, struc
     struct condition condition = condition_of(s->req);
     uint64_t version = array_version(a);
     enum err_code c = condition_check(&condition, a, &s->region, e);
-    c = c ? c : handler_leased(s->req, a, LEASE_WRITE, e);
+    c = c ? c : request_leased(s->req, a, LEASE_WRITE, e);
     if (c) {
         upload_abort(take_u);
         return c;
     }
     if (condition_names_tags(&condition))
         upload_expect(take_u, version);
-    return upload_finish_into(take_u, a, &s->region, s->fortran, handler_work_done, NULL, e);
+    return upload_finish_into(take_u, a, &s->region, s->fortran, request_work_done, NULL, e);
 }
 
 /* The request waits in our name: its state is ours until finish. */
@@ -79,9 +80,9 @@ static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, str
 {
     /* The handle may have changed while the body was on its way. */
     _cleanup_handle_ struct handle now = {0};
-    enum err_code c = handler_find(s->req, s->session, s->target.id, &now, e);
+    enum err_code c = request_find(s->req, s->session, s->target.id, &now, e);
     if (!c)
-        c = handler_writable(&now, e);
+        c = handle_writable(&now, e);
     if (!c && !array_same_elements(now.array, s->target.array))
         c = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
     if (!c)

@@ -6,7 +6,6 @@
 
 #include "protocol/json/json_array.h"
 #include "protocol/wire/npy.h"
-#include "server/api/handlers.h"
 #include "server/body/data.h"
 #include "server/http/wakeup.h"
 

@@ -10,11 +10,14 @@
  * Lengths are checked as early as they can be: from Content-Length before the body, from a .npy
  * header when it is complete, else at the end. JSON is read into elements first, because only its
  * end tells whether the shape is right; that costs one copy of the region. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "server/body/data_sink.h"
+#include "server/body/request.h"
 #include "server/work/memory_pressure.h"
 
 #define STAGE_BYTES 16384 /* a multiple of every element size */
@@ -286,6 +289,55 @@ static void accept_body(struct upload_sink *s)
     http_accept_body(s->req, &s->sink);
 }
 
+enum err_code data_format_of(struct request *req, enum data_format *ret, struct err *e)
+{
+    const char *value = http_header(req, "Content-Type");
+    enum media type;
+    enum err_code c = media_content_type(value, &type, e);
+    if (c)
+        return c;
+    switch (type) {
+    case MEDIA_NONE:
+        *ret = DATA_SNIFF;
+        return ERR_OK;
+    case MEDIA_OCTETS:
+        *ret = DATA_OCTETS;
+        return ERR_OK;
+    case MEDIA_NPY:
+        *ret = DATA_NPY;
+        return ERR_OK;
+    case MEDIA_JSON:
+        *ret = DATA_JSON;
+        return ERR_OK;
+    default:
+        return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
+                       "array data come as application/octet-stream, application/x-npy or "
+                       "application/json (curl --json), not as %.64s",
+                       value);
+    }
+}
+
+/* "2,3" of ?shape=, room for MAX_RANK; empty is rank 0. ERR_BAD_SHAPE. */
+static enum err_code read_extents(const char *text, int *ret_rank, int64_t *ret_shape,
+                                  struct err *e)
+{
+    int rank = 0;
+    const char *p = text;
+    while (*p) {
+        if (rank == MAX_RANK)
+            return err_set(e, ERR_BAD_SHAPE, "shape has more than %d extents", MAX_RANK);
+        char *end;
+        errno = 0;
+        long long v = *p >= '0' && *p <= '9' ? strtoll(p, &end, 10) : -1;
+        if (v < 0 || errno || (*end && (*end != ',' || !end[1])))
+            return err_set(e, ERR_BAD_SHAPE, "shape must be extents with commas between, as 3,4");
+        ret_shape[rank++] = v;
+        p = *end ? end + 1 : end;
+    }
+    *ret_rank = rank;
+    return ERR_OK;
+}
+
 static enum err_code read_query(struct upload_sink *s, struct err *e)
 {
     const char *dtype = http_query(s->req, "dtype"), *shape = http_query(s->req, "shape");
@@ -299,7 +351,7 @@ static enum err_code read_query(struct upload_sink *s, struct err *e)
         int64_t *extents = arena_alloc_array(s->req->arena, MAX_RANK, sizeof *extents);
         if (!extents)
             return err_oom(e);
-        enum err_code c = data_parse_shape(shape, &s->rank, extents, e);
+        enum err_code c = read_extents(shape, &s->rank, extents, e);
         if (c)
             return c;
         s->shaped = true;

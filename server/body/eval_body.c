@@ -1,6 +1,8 @@
 /* The members are read in the order in which mistakes should be told: the form of the body first,
  * then its expression, then what the session has to say (names, the target). */
 #include "server/body/eval_body.h"
+#include "server/body/meta.h"
+#include "server/body/request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 #include "protocol/text/index.h"
 #include "protocol/text/infix.h"
 #include "protocol/text/tree.h"
-#include "server/api/handlers.h"
+
 #include "server/config.h"
 #include "server/server.h"
 #include "server/store/auth.h"
@@ -155,7 +157,7 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
         return c;
     if (b->name)
         return json_err(out, e, ERR_BAD_FIELD, "the result goes into out or under name, not both");
-    c = handler_find(req, b->session, ref, &b->out, &inner);
+    c = request_find(req, b->session, ref, &b->out, &inner);
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     b->has_out = true;
@@ -163,7 +165,7 @@ static enum err_code read_target(struct eval_body *b, struct request *req, struc
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     b->region = b->out.array->view;
-    c = handler_writable(&b->out, &inner);
+    c = handle_writable(&b->out, &inner);
     if (c)
         return json_err(out, e, c, "%s", inner.message);
     if (!json_given(index))
@@ -197,7 +199,7 @@ static enum err_code read_flags(struct eval_body *b, struct json body, struct er
     if (!c && json_present(fast))
         c = json_get_bool(fast, &b->request.fast_math, e);
     if (!c)
-        c = handler_name(body, &b->name, e);
+        c = meta_name(body, &b->name, e);
     return c;
 }
 
@@ -238,7 +240,7 @@ static enum err_code read_all(struct request *req, struct json body, bool explai
         c = session_of(req, &b->session, e);
     if (c)
         return c;
-    struct lease_claim claim = explain ? (struct lease_claim){0} : handler_claim(req);
+    struct lease_claim claim = explain ? (struct lease_claim){0} : request_claim(req);
     resolver_init(&b->resolver, req, b->session->handles, claim);
     c = resolver_bind(&b->resolver, json_member(body, "bind"), e);
     if (!c)

@@ -15,11 +15,6 @@
 #include "server/store/handles.h"
 #include "server/store/session.h"
 
-/* The routes. */
-handler_fn evaluate_post, explain_post;
-/* evaluate_post's half of a body with "statements" (handlers_statements.c). */
-void evaluate_statements(struct request *req, struct json body);
-
 /* Plans of so many nodes are made by who is asked, and by a worker as short work. A node takes from
  * one to 20 µs. */
 #define EVAL_NODES_HERE  64

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "protocol/json/json_writer.h"
 #include "server/body/grid_json.h"
 
 void meta_put_time(struct json_writer *w, const char *key, int64_t us)
@@ -73,4 +72,33 @@ void meta_reply(struct request *req, int status, const struct handle *h)
 {
     struct strb out = {0};
     meta_reply_reserved(req, status, h, status == 201, &out);
+}
+
+/* --- in --- */
+
+enum err_code meta_name(struct json body, const char **ret, struct err *e)
+{
+    struct json v = json_member(body, "name");
+    const char *name = NULL;
+    if (json_given(v)) {
+        enum err_code r = json_get_string(v, &name, NULL, e);
+        if (r != ERR_OK)
+            return r;
+        if ((r = name_check(name, e)) != ERR_OK)
+            return err_prefix(e, "/name");
+    }
+    *ret = name;
+    return ERR_OK;
+}
+
+enum err_code meta_location(struct json body, int *ret_host, struct err *e)
+{
+    struct json v = json_member(body, "location");
+    bool host = json_equals(v, "host");
+    if (!json_present(v))
+        return ERR_OK;
+    if (!host && !json_equals(v, "device"))
+        return json_err(v, e, ERR_BAD_FIELD, "location is \"device\" or \"host\"");
+    *ret_host = host;
+    return ERR_OK;
 }

@@ -1,11 +1,14 @@
-/* Metadata as JSON: how an array, and a moment, look in replies.
+/* Metadata as JSON: how an array, and a moment, look in replies, and the members of a body that say
+ * what an array is to have.
  *
- * Called by the handlers. Pure but for reference counts read from the array; thread-safe. */
+ * Called by the handlers and by the readers of bodies. Pure but for reference counts read from the
+ * array; thread-safe. */
 #ifndef ARRAYD_SERVER_META_H
 #define ARRAYD_SERVER_META_H
 
 #include <stdint.h>
 
+#include "protocol/json/json.h"
 #include "protocol/json/json_writer.h"
 #include "server/http/http.h"
 #include "server/store/handles.h"
@@ -24,5 +27,11 @@ void meta_reply_reserved(struct request *req, int status, const struct handle *h
 
 /* A member "key": "2026-01-31T12:00:00.123Z". */
 void meta_put_time(struct json_writer *w, const char *key, int64_t us);
+
+/* The optional member "name": NULL when there is none, else checked. ERR_BAD_NAME with a place. */
+enum err_code meta_name(struct json body, const char **ret, struct err *e) must_check;
+/* The optional member "location": 1 for the host, 0 for the device, untouched when there is none.
+ */
+enum err_code meta_location(struct json body, int *ret_host, struct err *e) must_check;
 
 #endif

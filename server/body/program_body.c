@@ -6,11 +6,14 @@
 
 #include "protocol/json/json.h"
 #include "protocol/text/statement.h"
-#include "server/api/handlers.h"
+
 #include "server/body/eval_body.h"
+#include "server/body/request.h"
 #include "server/body/resolve.h"
 #include "server/config.h"
 #include "server/server.h"
+#include "server/store/auth.h"
+#include "server/store/session.h"
 
 #define STEPS_MOST ((int64_t)1 << 53) /* what JSON numbers hold */
 
@@ -29,8 +32,8 @@ struct reading {
     struct function_set *functions;
     size_t n_functions;
     struct json bind;
-    struct job_target *targets;
-    struct job_read *reads;
+    struct body_target *targets;
+    struct body_read *reads;
     struct program_result *results;
     uint32_t n_targets, n_reads;
 };
@@ -277,14 +280,14 @@ static enum err_code find_target(void *user, const char *name, struct array **re
     if (c || b.kind != BINDING_ARRAY)
         return c;
     const char *ref = json_present(bound) ? json_text(bound, NULL) : name;
-    c = handler_find(r->req, r->session, ref, &h, e);
+    c = request_find(r->req, r->session, ref, &h, e);
     if (!c)
         c = lease_check(&r->resolver.claim, h.array, LEASE_WRITE, e);
     if (!c)
-        c = handler_writable(&h, e);
+        c = handle_writable(&h, e);
     if (c)
         return c;
-    struct job_target *t = &r->targets[r->n_targets++];
+    struct body_target *t = &r->targets[r->n_targets++];
     memcpy(t->id, h.id, sizeof t->id);
     t->shared = h.shared;
     *ret = array_ref(h.array);
@@ -304,7 +307,7 @@ static enum err_code find_reads(struct reading *r, struct arena *arena, const st
         const char *id = a ? resolver_shared(&r->resolver, a) : NULL;
         if (!id)
             continue;
-        struct job_read *to = &r->reads[r->n_reads++];
+        struct body_read *to = &r->reads[r->n_reads++];
         memcpy(to->id, id, sizeof to->id);
         to->input = i;
     }
@@ -319,7 +322,7 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
     r->targets = arena_alloc_array(r->arena, r->spec.n_body, sizeof *r->targets);
     if (!r->targets)
         return err_oom(e);
-    struct lease_claim claim = r->explain ? (struct lease_claim){0} : handler_claim(r->req);
+    struct lease_claim claim = r->explain ? (struct lease_claim){0} : request_claim(r->req);
     resolver_init(&r->resolver, r->req, r->session->handles, claim);
     enum err_code c = resolver_bind(&r->resolver, r->bind, e);
     if (!c && r->statements)
@@ -345,33 +348,33 @@ static enum err_code make_program(struct reading *r, struct program **ret, struc
     return c;
 }
 
-static enum err_code read_snapshots(struct reading *r, struct job_spec *job, struct arena *arena,
+static enum err_code read_snapshots(struct reading *r, struct program_body *to, struct arena *arena,
                                     struct err *e)
 {
     struct json snapshot = json_member(r->body, "snapshot");
     if (!json_present(snapshot))
         return ERR_OK;
     size_t n = json_kind(snapshot) == JSON_OBJECT ? json_count(snapshot) : 0;
-    struct job_snapshot *to = arena_alloc_array(arena, n ? n : 1, sizeof *to);
+    struct body_snapshot *list = arena_alloc_array(arena, n ? n : 1, sizeof *to);
     if (!n)
         return json_err(snapshot, e, ERR_BAD_FIELD,
                         "snapshot is an object of arrays that are assigned and numbers of steps");
-    if (!to)
+    if (!list)
         return err_oom(e);
     for (struct json v = json_first(snapshot); json_present(v); v = json_next(v)) {
-        struct job_snapshot *s = &to[job->n_snapshots++];
+        struct body_snapshot *s = &list[to->n_snapshots++];
         struct array *unused;
-        while (s->target < program_targets(job->program) &&
-               strcmp(program_target(job->program, s->target, &unused), json_key(v)) != 0)
+        while (s->target < program_targets(to->program) &&
+               strcmp(program_target(to->program, s->target, &unused), json_key(v)) != 0)
             s->target++;
-        if (s->target == program_targets(job->program))
+        if (s->target == program_targets(to->program))
             return json_err(v, e, ERR_UNKNOWN_NAME, "\"%s\" is no array that is assigned",
                             json_key(v));
         enum err_code c = json_get_i64(v, 1, STEPS_MOST, &s->every, e);
         if (c)
             return c;
     }
-    job->snapshots = to;
+    to->snapshots = list;
     return ERR_OK;
 }
 
@@ -406,9 +409,9 @@ static enum err_code read_form(struct reading *r, int64_t *ret_steps, struct err
     return c;
 }
 
-static enum err_code read_all(struct reading *r, struct job_spec *job, struct err *e)
+static enum err_code read_all(struct reading *r, struct program_body *to, struct err *e)
 {
-    enum err_code c = read_form(r, &job->steps, e);
+    enum err_code c = read_form(r, &to->steps, e);
     if (c)
         return c;
     struct arena *arena = r->arena = arena_new(0);
@@ -420,43 +423,42 @@ static enum err_code read_all(struct reading *r, struct job_spec *job, struct er
     if (!c && r->most_nodes && r->n_nodes > (int64_t)r->most_nodes)
         return ERR_OK;
     if (!c)
-        c = read_records(r, job->steps, e);
+        c = read_records(r, to->steps, e);
     if (!c)
         c = read_until(r, e);
     if (!c)
         c = session_of(r->req, &r->session, e);
     if (!c)
-        c = make_program(r, &job->program, e);
+        c = make_program(r, &to->program, e);
     if (!c)
-        c = read_snapshots(r, job, arena, e);
+        c = read_snapshots(r, to, arena, e);
     const char *tokens = http_header(r->req, "Arrayd-Lease");
     const char **names = c ? NULL : arena_alloc_array(arena, r->spec.n_series, sizeof *names);
     if (!c && (!names || (tokens && !(tokens = arena_strndup(arena, tokens, strlen(tokens))))))
         c = err_oom(e);
     for (uint32_t i = 0; i < r->spec.n_series && !c; i++)
         names[i] = r->spec.series[i].name;
-    job->claim = (struct lease_claim){r->req->server->leases, tokens};
-    job->shares = r->req->server->shares;
-    job->targets = r->targets;
-    job->reads = r->reads;
-    job->n_reads = r->n_reads;
-    job->series = names;
+    to->claim = (struct lease_claim){r->req->server->leases, tokens};
+    to->shares = r->req->server->shares;
+    to->targets = r->targets;
+    to->reads = r->reads;
+    to->n_reads = r->n_reads;
+    to->series = names;
     return c;
 }
 
 static enum err_code read_body(struct reading *r, struct program_body *ret, struct err *e)
 {
-    struct job_spec *job = &ret->job;
-    *ret = (struct program_body){.job = {.principal = r->req->principal}};
-    enum err_code c = read_all(r, job, e);
-    job->session = r->session;
-    job->n_series = r->spec.n_series;
-    job->record_every = r->spec.series_every;
-    job->functions = r->functions;
-    job->n_functions = r->n_functions;
+    *ret = (struct program_body){.principal = r->req->principal};
+    enum err_code c = read_all(r, ret, e);
+    ret->session = r->session;
+    ret->n_series = r->spec.n_series;
+    ret->record_every = r->spec.series_every;
+    ret->functions = r->functions;
+    ret->n_functions = r->n_functions;
     ret->results = r->results;
     ret->n_results = r->spec.n_results;
-    if (c || !job->program) {
+    if (c || !ret->program) {
         program_body_clear(ret);
         arena_free(r->arena); /* where it has not become the program's */
     }
@@ -491,11 +493,18 @@ enum err_code statements_body_read(struct request *req, struct json body, bool e
     return c;
 }
 
+void program_body_drop(struct program_body *b)
+{
+    for (size_t i = 0; i < b->n_functions; i++)
+        functions_release(&b->functions[i]);
+    program_free(b->program);
+    b->program = NULL;
+    b->n_functions = 0;
+}
+
 void program_body_clear(struct program_body *b)
 {
-    for (size_t i = 0; i < b->job.n_functions; i++)
-        functions_release(&b->job.functions[i]);
-    program_free(b->job.program);
-    session_unref(b->job.session);
+    program_body_drop(b);
+    session_unref(b->session);
     *b = (struct program_body){0};
 }

@@ -1,70 +1,73 @@
 /* Whether a program may read and write its arrays: asked before each slice, and before what it made
  * becomes theirs. */
-#include "server/api/handlers.h"
-#include "server/jobs/jobs.h"
+#include "server/body/program_body.h"
 
-static struct array_scope scope_of(const struct job_spec *spec)
+#include "server/store/auth.h"
+#include "server/store/session.h"
+
+static struct array_scope scope_of(const struct program_body *b)
 {
-    return (struct array_scope){spec->shares, spec->principal, spec->session->handles};
+    return (struct array_scope){b->shares, b->principal, b->session->handles};
 }
 
 /* An array of its own that was deleted has nobody to mind. */
-static enum err_code may_write(const struct job_spec *spec, uint32_t target, struct err *e)
+static enum err_code may_write(const struct program_body *b, uint32_t target, struct err *e)
 {
-    const struct job_target *t = &spec->targets[target];
-    const struct array_scope scope = scope_of(spec);
+    const struct body_target *t = &b->targets[target];
+    const struct array_scope scope = scope_of(b);
     _cleanup_handle_ struct handle h = {0};
     struct array *a;
-    const char *name = program_target(spec->program, target, &a);
+    const char *name = program_target(b->program, target, &a);
     enum err_code code = share_get(&scope, t->id, &h, e);
     if (code == ERR_NOT_FOUND && !t->shared) {
         *e = (struct err)ERR_INIT;
         code = ERR_OK;
     } else if (code == ERR_OK) {
-        code = handler_writable(&h, e);
+        code = handle_writable(&h, e);
         if (code == ERR_OK && !array_same_buffer(h.array, a))
             code = err_set(e, ERR_CONFLICT, "\"%s\" was resized meanwhile", name);
     }
-    return code == ERR_OK ? lease_check(&spec->claim, a, LEASE_WRITE, e) : code;
+    return code == ERR_OK ? lease_check(&b->claim, a, LEASE_WRITE, e) : code;
 }
 
-static enum err_code may_read(const struct job_spec *spec, const struct job_read *r, struct err *e)
+static enum err_code may_read(const struct program_body *b, const struct body_read *r,
+                              struct err *e)
 {
-    const struct array_scope scope = scope_of(spec);
-    return share_again(&scope, r->id, program_input(spec->program, r->input), false, e);
+    const struct array_scope scope = scope_of(b);
+    return share_again(&scope, r->id, program_input(b->program, r->input), false, e);
 }
 
-bool job_has_lost(const struct job_spec *spec)
+bool program_has_lost(const struct program_body *b)
 {
-    const struct array_scope scope = scope_of(spec);
+    const struct array_scope scope = scope_of(b);
     struct array *a;
     struct err e = ERR_INIT;
-    for (uint32_t i = 0; i < program_targets(spec->program); i++) {
-        const struct job_target *t = &spec->targets[i];
-        program_target(spec->program, i, &a);
+    for (uint32_t i = 0; i < program_targets(b->program); i++) {
+        const struct body_target *t = &b->targets[i];
+        program_target(b->program, i, &a);
         if (t->shared && share_again(&scope, t->id, a, false, &e) != ERR_OK)
             return true;
     }
-    for (uint32_t i = 0; i < spec->n_reads; i++)
-        if (may_read(spec, &spec->reads[i], &e) != ERR_OK)
+    for (uint32_t i = 0; i < b->n_reads; i++)
+        if (may_read(b, &b->reads[i], &e) != ERR_OK)
             return true;
     return false;
 }
 
-enum err_code job_may_use(const struct job_spec *spec, struct err *e)
+enum err_code program_may_use(const struct program_body *b, struct err *e)
 {
     struct session *s;
-    enum err_code code = session_get(spec->principal->sessions, spec->session->id, true, &s, e);
+    enum err_code code = session_get(b->principal->sessions, b->session->id, true, &s, e);
     if (code != ERR_OK)
         return code;
     session_unref(s);
-    for (uint32_t i = 0; i < program_targets(spec->program) && code == ERR_OK; i++)
-        code = may_write(spec, i, e);
-    for (uint32_t i = 0; i < spec->n_reads && code == ERR_OK; i++)
-        code = may_read(spec, &spec->reads[i], e);
-    for (uint32_t i = 0; i < program_inputs(spec->program) && code == ERR_OK; i++) {
-        const struct array *a = program_input(spec->program, i);
-        code = a ? lease_check(&spec->claim, a, LEASE_READ, e) : ERR_OK;
+    for (uint32_t i = 0; i < program_targets(b->program) && code == ERR_OK; i++)
+        code = may_write(b, i, e);
+    for (uint32_t i = 0; i < b->n_reads && code == ERR_OK; i++)
+        code = may_read(b, &b->reads[i], e);
+    for (uint32_t i = 0; i < program_inputs(b->program) && code == ERR_OK; i++) {
+        const struct array *a = program_input(b->program, i);
+        code = a ? lease_check(&b->claim, a, LEASE_READ, e) : ERR_OK;
     }
     return code;
 }

@@ -7,12 +7,11 @@
 #ifndef ARRAYD_SERVER_JOBS_H
 #define ARRAYD_SERVER_JOBS_H
 
-#include "compute/program/program.h"
 #include "protocol/json/json_writer.h"
+#include "server/body/program_body.h"
 #include "server/store/auth.h"
-#include "server/store/lease.h"
-#include "server/store/share.h"
 
+struct asker;
 struct jobs;
 struct lost;
 struct sched;
@@ -29,9 +28,11 @@ struct jobs_config {
     double keep_alive;       /* seconds after which a watcher is woken in any case */
     struct sched *sched;     /* which gives slices their turn; NULL: they have it */
     struct lease_uses *uses; /* NULL: there are no leases */
-    struct lost *lost;       /* which is asked what was on a lost device; NULL: nobody is */
-    struct engine *engine;   /* which is asked for room, */
-    bool evict;              /* and may move arrays for it */
+    /* Makes the message of an ERR_DEVICE_LOST say what was on the device; NULL: it stays */
+    void (*say_lost)(struct lost *lost, const struct asker *asker, struct err *e);
+    struct lost *lost;
+    struct engine *engine; /* which is asked for room, */
+    bool evict;            /* and may move arrays for it */
 };
 
 enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
@@ -39,8 +40,8 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret,
 /* Cancels what runs, and lets nothing begin any more: those who wait for a job are answered, within
  * `patience`. */
 void jobs_stop(struct jobs *t);
-/* Around the question whether a program may use its arrays (job_may_use) and its writing
- * them. */
+/* Around the question whether a program may use its arrays (program_may_use) and its
+ * writing them. */
 void jobs_publish_begin(struct jobs *t);
 void jobs_publish_end(struct jobs *t);
 /* After something was forbidden (an array made read-only, leased, no longer shared), before that is
@@ -50,54 +51,10 @@ void jobs_settle(struct jobs *t);
 /* Stops, waits for the slices under way and forgets all jobs. No request is left. */
 void jobs_free(struct jobs *t); /* NULL allowed */
 
-struct job_snapshot {
-    uint32_t target; /* of the program */
-    int64_t every;
-};
-
-/* Under which handle the array is written: asked for again before each slice and after it. */
-struct job_target {
-    char id[ID_SIZE];
-    bool shared; /* somebody else's, who may take it back */
-};
-
-/* An array of somebody else's that is only read. */
-struct job_read {
-    char id[ID_SIZE];
-    uint32_t input; /* of the program */
-};
-
-/* What a job is made of. Its text lives in the program's arena; program, session and functions are
- * the job's once it has begun. */
-struct job_spec {
-    const struct principal *principal;
-    struct session *session;
-    struct program *program;
-    struct function_set *functions; /* that the program's text names */
-    size_t n_functions;
-    struct lease_claim claim; /* under which its arrays are read and written */
-    struct shares *shares;
-    const struct job_target *targets; /* as many as the program has, in its order */
-    const struct job_read *reads;
-    uint32_t n_reads;
-    int64_t steps, record_every;
-    const char *const *series; /* names */
-    uint32_t n_series;
-    const struct job_snapshot *snapshots;
-    uint32_t n_snapshots;
-    int64_t first_slice; /* its steps: program_first_slice */
-};
-
-/* Whether its program may read what it reads and write to all of its arrays at this moment:
- * ERR_NOT_FOUND where the session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was
- * resized, or what share_get says. */
-enum err_code job_may_use(const struct job_spec *spec, struct err *e) must_check;
-/* Whether an array of somebody else's that its program uses is not there for it any more. */
-bool job_has_lost(const struct job_spec *spec);
-
-/* A reference is the caller's. ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
-enum err_code jobs_start(struct jobs *t, const struct job_spec *take_spec, struct user_job **ret,
-                         struct err *e) must_check;
+/* Begins a job with a slice of so many steps (program_first_slice). A reference is the caller's.
+ * ERR_QUOTA, ERR_OUT_OF_MEMORY, ERR_DRAINING: nothing was taken. */
+enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, int64_t first_slice,
+                         struct user_job **ret, struct err *e) must_check;
 /* ERR_NOT_FOUND. A reference is the caller's. */
 enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
                         struct user_job **ret, struct err *e) must_check;

@@ -1,4 +1,5 @@
-/* What jobs.c (the table, and what is told of jobs) and jobs_run.c (the thread) share. */
+/* What the files of the jobs share: jobs_table.c (the table, below the others), job_put.c (what is
+ * told of jobs), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends). */
 #ifndef ARRAYD_SERVER_JOBS_INT_H
 #define ARRAYD_SERVER_JOBS_INT_H
 
@@ -30,9 +31,9 @@ struct user_job {
     struct jobs *table;
     char id[ID_SIZE];
     uint64_t seq;
-    struct job_spec spec;  /* spec.program: NULL once the job is done */
-    struct cause cause;    /* where it counts what it takes of the host */
-    struct user_job *next; /* of the table */
+    struct program_body body; /* body.program: NULL once the job is done */
+    struct cause cause;       /* where it counts what it takes of the host */
+    struct user_job *next;    /* of the table */
     struct user_job *next_ready;
     bool ready, forgotten;
     enum job_state state;
@@ -87,6 +88,8 @@ static inline bool job_is_over(const struct user_job *j)
     return j->state >= JOB_DONE;
 }
 
+extern const char *const job_state_names[]; /* by enum job_state */
+
 /* With the lock held: */
 void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);
@@ -104,14 +107,9 @@ void job_write_end(struct user_job *j, const struct job_end *o);
 /* Whether its session is there no more. */
 bool job_is_orphan(const struct user_job *j);
 /* What it cannot go on without: its program, and the functions that the program's text names. Taken
- * from one that will not go on, by the thread, and freed without the lock. */
-struct job_work {
-    struct program *program;
-    struct function_set *functions;
-    size_t n_functions;
-};
-struct job_work job_take_work(struct user_job *j);
-void job_work_free(struct job_work *w);
+ * from one that will not go on, by the thread, and let go of (program_body_drop) without the lock.
+ */
+struct program_body job_take_program(struct user_job *j);
 
 /* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);

@@ -34,7 +34,7 @@ bool job_make_room(struct user_job *j, const struct err *e)
     pthread_mutex_unlock(&t->lock);
     if (!asks)
         return false;
-    program_rest(j->spec.program);
+    program_rest(j->body.program);
     j->eviction = (struct eviction){.device = e->device,
                                     .bytes = e->wanted,
                                     .stay = !t->config.evict,

@@ -97,7 +97,7 @@ static void forget_old(struct jobs *t)
 static struct user_job *find_lost(struct jobs *t)
 {
     struct user_job *j = t->first;
-    while (j && !(job_is_over(j) && j->spec.program && job_has_lost(&j->spec)))
+    while (j && !(job_is_over(j) && j->body.program && program_has_lost(&j->body)))
         j = j->next;
     return j;
 }
@@ -106,9 +106,9 @@ static struct user_job *find_lost(struct jobs *t)
 static void let_go_of_lost(struct jobs *t)
 {
     for (struct user_job *j; (j = find_lost(t));) {
-        struct job_work work = job_take_work(j);
+        struct program_body taken = job_take_program(j);
         pthread_mutex_unlock(&t->lock);
-        job_work_free(&work);
+        program_body_drop(&taken);
         pthread_mutex_lock(&t->lock);
     }
 }
@@ -127,7 +127,7 @@ static void give_up_orphans(struct jobs *t)
 {
     for (struct user_job *j = t->in_slice ? t->first : NULL; j; j = j->next)
         if (j->in_slice && job_is_orphan(j))
-            program_give_up(j->spec.program);
+            program_give_up(j->body.program);
 }
 
 /* With the lock held. */

@@ -9,7 +9,6 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
-#include "server/lost.h"
 #include "server/store/lease_use.h"
 
 #define GROW_MOST 16 /* times the steps of the slice before */
@@ -27,12 +26,12 @@ static void wake_job(void *user)
 /* With the lock held; false without memory. */
 static bool reserve_values(struct user_job *j, uint32_t n)
 {
-    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+    for (uint32_t i = 0; i < j->body.n_series && n; i++) {
         struct series_values *s = &j->series[i];
-        program_values(j->spec.program, i, &s->dtype);
+        program_values(j->body.program, i, &s->dtype);
         if (s->n + n <= s->cap)
             continue;
-        const size_t most = (size_t)(j->spec.steps / j->spec.record_every);
+        const size_t most = (size_t)(j->body.steps / j->body.record_every);
         size_t cap = 2 * s->cap > s->n + n ? 2 * s->cap : s->n + n + 64;
         cap = cap < most ? cap : most;
         char *bytes = mem_reallocarray(s->bytes, cap, dtype_size(s->dtype));
@@ -47,10 +46,10 @@ static bool reserve_values(struct user_job *j, uint32_t n)
 /* With the lock held: the values that the slice made. */
 static void keep_values(struct user_job *j, uint32_t n)
 {
-    for (uint32_t i = 0; i < j->spec.n_series && n; i++) {
+    for (uint32_t i = 0; i < j->body.n_series && n; i++) {
         struct series_values *s = &j->series[i];
         size_t size = dtype_size(s->dtype);
-        memcpy(s->bytes + s->n * size, program_values(j->spec.program, i, &s->dtype), n * size);
+        memcpy(s->bytes + s->n * size, program_values(j->body.program, i, &s->dtype), n * size);
         s->n += n;
     }
     j->n_values += n;
@@ -82,11 +81,11 @@ static void remove_copy(const struct session *s, const char *id)
 }
 
 /* A copy of what an array is going to be after `step`, under a handle of the session's. */
-static enum err_code take_snapshot(struct user_job *j, const struct job_snapshot *s, int64_t step,
+static enum err_code take_snapshot(struct user_job *j, const struct body_snapshot *s, int64_t step,
                                    struct err *e)
 {
-    const struct session *session = j->spec.session;
-    struct program *p = j->spec.program;
+    const struct session *session = j->body.session;
+    struct program *p = j->body.program;
     struct handle_spec spec = {.policy = NAME_NEW};
     _cleanup_handle_ struct handle h = {0};
     _cleanup_array_ struct array *copy = NULL;
@@ -112,7 +111,7 @@ static enum err_code take_snapshot(struct user_job *j, const struct job_snapshot
 static void drop_snapshots(struct user_job *j)
 {
     for (; j->n_taken > j->n_snapshots; j->n_taken--)
-        remove_copy(j->spec.session, j->snapshots[j->n_taken - 1].id);
+        remove_copy(j->body.session, j->snapshots[j->n_taken - 1].id);
 }
 
 enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e)
@@ -122,9 +121,9 @@ enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err 
     bool room = reserve_values(j, n_values);
     pthread_mutex_unlock(&j->table->lock);
     enum err_code code = room ? ERR_OK : err_oom(e);
-    for (uint32_t i = 0; i < j->spec.n_snapshots && code == ERR_OK; i++)
-        if (steps % j->spec.snapshots[i].every == 0)
-            code = take_snapshot(j, &j->spec.snapshots[i], steps, e);
+    for (uint32_t i = 0; i < j->body.n_snapshots && code == ERR_OK; i++)
+        if (steps % j->body.snapshots[i].every == 0)
+            code = take_snapshot(j, &j->body.snapshots[i], steps, e);
     return code;
 }
 
@@ -161,18 +160,18 @@ void job_write_end(struct user_job *j, const struct job_end *o)
 static void finish(struct user_job *j, const struct job_end *o)
 {
     struct jobs *t = j->table;
-    if (o->state == JOB_DONE || job_has_lost(&j->spec)) {
-        struct job_work work = job_take_work(j);
-        job_work_free(&work);
+    if (o->state == JOB_DONE || program_has_lost(&j->body)) {
+        struct program_body taken = job_take_program(j);
+        program_body_drop(&taken);
     } else {
-        program_rest(j->spec.program);
+        program_rest(j->body.program);
     }
     struct job_end end = *o;
-    if (end.err.code == ERR_DEVICE_LOST && t->config.lost)
-        lost_say(t->config.lost, j->asker, &end.err);
+    if (end.err.code == ERR_DEVICE_LOST && t->config.say_lost)
+        t->config.say_lost(t->config.lost, j->asker, &end.err);
     pthread_mutex_lock(&t->lock);
     go_on(j);
-    session_rest(j->spec.session, true); /* with what has ended a session may expire */
+    session_rest(j->body.session, true); /* with what has ended a session may expire */
     job_write_end(j, &end);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
@@ -196,7 +195,7 @@ static bool has_turn(struct user_job *j)
     struct sched *s = j->table->config.sched;
     struct session_stream *stream;
     struct err e = ERR_INIT;
-    if (!s || session_background(j->spec.session, &stream, &e) != ERR_OK || !stream->lane)
+    if (!s || session_background(j->body.session, &stream, &e) != ERR_OK || !stream->lane)
         return true;
     if (j->turn.lane)
         return sched_held(s, &j->turn);
@@ -254,7 +253,7 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
     }
     ret->state = JOB_DONE;
     ret->stopped = g->state == PROGRAM_UNTIL ? "until" : NULL;
-    return ret->stopped || g->steps >= j->spec.steps;
+    return ret->stopped || g->steps >= j->body.steps;
 }
 
 /* Somebody else is in its way: it waits, and looks again from time to time, unless it is to end
@@ -298,9 +297,9 @@ bool job_take_slice(struct user_job *j)
     struct job_end o;
     struct err refusal = ERR_INIT;
     jobs_publish_begin(t);
-    if (job_may_use(&j->spec, &refusal) != ERR_OK)
-        program_discard(j->spec.program);
-    program_collect(j->spec.program, &g);
+    if (program_may_use(&j->body, &refusal) != ERR_OK)
+        program_discard(j->body.program);
+    program_collect(j->body.program, &g);
     jobs_publish_end(t);
     if (g.state == PROGRAM_WAITING)
         return false;
@@ -317,7 +316,7 @@ bool job_take_slice(struct user_job *j)
     if (!leased && g.state != PROGRAM_FAILED)
         adapt(j, &g);
     pthread_mutex_lock(&t->lock);
-    j->report = program_report(j->spec.program);
+    j->report = program_report(j->body.program);
     j->device_ms += g.device_ms;
     if (good) {
         keep_values(j, g.n_values);
@@ -360,7 +359,7 @@ static bool assign_the_same(const struct program *a, const struct program *b)
 static bool must_wait(const struct user_job *j)
 {
     for (const struct user_job *k = j->table->first; k; k = k->next)
-        if (k != j && k->in_slice && assign_the_same(j->spec.program, k->spec.program))
+        if (k != j && k->in_slice && assign_the_same(j->body.program, k->body.program))
             return true;
     return false;
 }
@@ -396,18 +395,18 @@ static enum beginning may_begin(struct user_job *j)
 static int64_t next_steps(struct user_job *j)
 {
     if (!j->slice_steps)
-        j->slice_steps = program_first_slice(j->spec.program, j->step, j->table->config.slice);
+        j->slice_steps = program_first_slice(j->body.program, j->step, j->table->config.slice);
     int64_t n = j->slice_steps;
-    const int64_t at_once = program_report(j->spec.program).steps;
-    if (n > j->spec.steps - j->step)
-        n = j->spec.steps - j->step;
+    const int64_t at_once = program_report(j->body.program).steps;
+    if (n > j->body.steps - j->step)
+        n = j->body.steps - j->step;
     else if (at_once > 0 && n > at_once)
         n -= n % at_once; /* those over would be passes of fewer steps */
-    for (uint32_t i = 0; i < j->spec.n_snapshots; i++) {
-        int64_t every = j->spec.snapshots[i].every, left = every - j->step % every;
+    for (uint32_t i = 0; i < j->body.n_snapshots; i++) {
+        int64_t every = j->body.snapshots[i].every, left = every - j->step % every;
         n = n < left ? n : left;
     }
-    return program_slice_limit(j->spec.program, j->step, n);
+    return program_slice_limit(j->body.program, j->step, n);
 }
 
 static bool makes_room(struct user_job *j)
@@ -426,14 +425,14 @@ void job_begin_slice(struct user_job *j)
         return;
     /* until the engine has all of it: an export is behind what it reads */
     _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
-    enum err_code code = job_may_use(&j->spec, &o.err);
+    enum err_code code = program_may_use(&j->body, &o.err);
     if (code == ERR_LOCKED) {
         if (rests(j, &o.err))
             return;
         code = ERR_OK; /* it is cancelled */
     }
     if (code == ERR_OK)
-        code = program_wake(j->spec.program, &o.err);
+        code = program_wake(j->body.program, &o.err);
     if (code != ERR_OK && job_make_room(j, &o.err)) {
         leave_turn(j);
         return;
@@ -450,5 +449,5 @@ void job_begin_slice(struct user_job *j)
     }
     j->slice_steps = next_steps(j);
     j->in_slice = true;
-    program_submit(j->spec.program, j->step, j->slice_steps, wake_job, j);
+    program_submit(j->body.program, j->step, j->slice_steps, wake_job, j);
 }

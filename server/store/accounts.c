@@ -23,7 +23,6 @@
 
 #include "compute/base/ini.h"
 #include "compute/base/mem.h"
-#include "server/config.h"
 
 const struct quota_info quota_table[] = {
     {"device_memory", offsetof(struct quotas, device_memory), true},
@@ -145,7 +144,7 @@ static enum err_code parse_count(const char *text, int64_t most, int64_t *ret, s
 static enum err_code parse_bytes(const char *text, int64_t *ret, struct err *e)
 {
     double v;
-    if (!config_parse_size(text, &v) || !(v >= 1 && v <= 9007199254740992.0))
+    if (!ini_size(text, &v) || !(v >= 1 && v <= 9007199254740992.0))
         return err_set(e, ERR_BAD_FIELD, "'%.40s' is not a size (bytes, KiB, MiB, GiB)", text);
     *ret = (int64_t)v;
     return ERR_OK;

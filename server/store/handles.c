@@ -539,3 +539,20 @@ size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct 
     *ret_more = more;
     return n;
 }
+
+/* --- what may be done with one --- */
+
+enum err_code handle_owned(const struct handle *h, struct err *e)
+{
+    return h->shared ? err_set(e, ERR_FORBIDDEN, "only the array's owner can do that") : ERR_OK;
+}
+
+enum err_code handle_writable(const struct handle *h, struct err *e)
+{
+    if (!h->read_only)
+        return ERR_OK;
+    if (h->reads_of)
+        return err_set(e, ERR_FORBIDDEN, "the array is %s's, who shares it with you for reading",
+                       h->reads_of);
+    return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
+}

@@ -45,6 +45,11 @@ struct handle {
 void handle_clear(struct handle *h); /* gives the reference back */
 #define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
 
+/* ERR_READ_ONLY; ERR_FORBIDDEN where another principal shares it for reading. */
+enum err_code handle_writable(const struct handle *h, struct err *e) must_check;
+/* ERR_FORBIDDEN: it is another principal's, who shares it. */
+enum err_code handle_owned(const struct handle *h, struct err *e) must_check;
+
 /* A client's condition on what is about to change, asked under the table's lock, so that no change
  * of a handle comes between the answer and the change. `now`: the array it would happen to, NULL
  * when there is none yet. check() must not call this module; its error is passed on. */

@@ -4,7 +4,7 @@
  * neither the array nor its memory alive and is void when the handle goes, or who
  * may use it. Handlers
  * find arrays by share_get, in the request's own handles first; what changes the handle itself
- * stays the owner's to do (handler_own_array). Thread-safe; one short lock,
+ * stays the owner's to do (request_own_array). Thread-safe; one short lock,
  * which may be held over that of the handles, never the other way round. */
 #ifndef ARRAYD_SERVER_SHARE_H
 #define ARRAYD_SERVER_SHARE_H

@@ -29,8 +29,8 @@ static void program(struct request *req, struct json doc, bool statements)
         is_refusal(err, &e);
         return;
     }
-    FUZZ_CHECK(b.job.program && b.job.session && b.job.steps >= 1);
-    err = program_explain(b.job.program, 1, look, NULL, &report, &e);
+    FUZZ_CHECK(b.program && b.session && b.steps >= 1);
+    err = program_explain(b.program, 1, look, NULL, &report, &e);
     if (err)
         is_refusal(err, &e);
     program_body_clear(&b);

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(err ? err == ERR_BAD_FIELD && *e.message : action == CONFIG_RUN);
     if (!err) {
         FUZZ_CHECK(c.listen.n > 0 && c.backend && c.max_connections > 0);
-        config_each_limit(&c, is_finite, NULL);
+        c.each_limit(&c, is_finite, NULL);
         config_free(&c);
     }
     FUZZ_CHECK(mem_live() == 0);

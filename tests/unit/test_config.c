@@ -283,7 +283,7 @@ static void limits_are_listed(void **state)
     char *const argv[] = {"arrayd", NULL};
     assert_int_equal(load(argv, &c, &e), ERR_OK);
     int n = 0;
-    config_each_limit(&c, see, &n);
+    c.each_limit(&c, see, &n);
     assert_true(n > 10);
     config_free(&c);
 }

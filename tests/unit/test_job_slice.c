@@ -37,15 +37,15 @@ static void told(struct lease_settling *s)
 }
 
 /* By the linker in the place of those without __wrap_. */
-enum err_code __wrap_job_may_use(const struct job_spec *spec, struct err *e);
+enum err_code __wrap_program_may_use(const struct program_body *b, struct err *e);
 void __wrap_program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(void *user),
                            void *user);
 void __real_program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(void *user),
                            void *user);
 
-enum err_code __wrap_job_may_use(const struct job_spec *spec, struct err *e)
+enum err_code __wrap_program_may_use(const struct program_body *b, struct err *e)
 {
-    (void)spec, (void)e;
+    (void)b, (void)e;
     if (atomic_fetch_add(&asked, 1) == 0) {
         export.settling.done = told;
         lease_uses_settle(uses, &export.settling);
@@ -121,10 +121,11 @@ static struct user_job *start(void)
                                 .account = session->account,
                                 .arrays = arrays,
                                 .body = (const char *const[]){"u += 1", NULL}};
-    static const struct job_target target; /* the session's own */
-    struct job_spec spec = {.principal = &p, .session = session, .targets = &target, .steps = 20};
-    assert_int_equal(program_of_text(&text, &spec.program, &e), ERR_OK);
-    assert_int_equal(jobs_start(jobs, &spec, &job, &e), ERR_OK);
+    static const struct body_target target; /* the session's own */
+    struct program_body body = {
+        .principal = &p, .session = session, .targets = &target, .steps = 20};
+    assert_int_equal(program_of_text(&text, &body.program, &e), ERR_OK);
+    assert_int_equal(jobs_start(jobs, &body, 0, &job, &e), ERR_OK);
     return job;
 }
 

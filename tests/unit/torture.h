@@ -22,11 +22,11 @@
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
 #include "protocol/wire/npy.h"
+#include "server/api/metrics.h"
 #include "server/api/routes.c"
 #include "server/config.h"
 #include "server/front.h"
 #include "server/jobs/jobs.h"
-#include "server/api/metrics.h"
 #include "server/server.h"
 #include "server/state/state.h"
 #include "server/store/auth.h"
@@ -124,8 +124,9 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
     struct sched_config sc = {
         .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
-    if (!(server.metrics = metrics_new()) || !(server.leases = leases_new(1000)) ||
-        !(server.shares = shares_new(1000)) || !(server.uses = lease_uses_new()))
+    if (!(server.metrics = metrics_new(route_table, route_count)) ||
+        !(server.leases = leases_new(1000)) || !(server.shares = shares_new(1000)) ||
+        !(server.uses = lease_uses_new()))
         return err_oom(e);
     if ((c = engine_open(&ec, &server.engine, e)) != ERR_OK ||
         (c = sched_new(&sc, &server.sched, e)) != ERR_OK)

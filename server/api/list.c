@@ -1,0 +1,76 @@
+/* The entries are got at once and printed one after the other; a page ends with "next", the number
+ * of its last entry, where there are more. */
+#include "server/api/list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "server/body/request.h"
+
+/* All of `s` as a decimal number up to `max`. */
+static bool decimal(const char *s, uint64_t max, uint64_t *ret)
+{
+    uint64_t v = 0;
+    if (!*s)
+        return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9' || v > (max - (uint64_t)(*s - '0')) / 10)
+            return false;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    *ret = v;
+    return true;
+}
+
+static enum err_code read_page(struct request *req, struct page *ret, struct err *e)
+{
+    static const char *const allowed[] = {"limit", "after", NULL};
+    TRY(http_query_only(req, allowed, e));
+    uint64_t limit = LIST_LIMIT;
+    const char *text = http_query(req, "limit");
+    if (text && (!decimal(text, LIST_MAX, &limit) || limit == 0))
+        return err_set(e, ERR_BAD_FIELD, "'limit' must be an integer from 1 to %d", LIST_MAX);
+    struct page page = {.after = LIST_FROM_TOP, .limit = (size_t)limit};
+    text = http_query(req, "after");
+    if (text && !decimal(text, UINT64_MAX, &page.after))
+        return err_set(e, ERR_BAD_FIELD, "'after' must be the 'next' of the page before");
+    *ret = page;
+    return ERR_OK;
+}
+
+static enum err_code get(struct request *req, const struct list *l, struct page *page,
+                         char **ret_entries, struct err *e)
+{
+    TRY(read_page(req, page, e));
+    TRY(request_accepts_json(req, e));
+    *ret_entries = arena_alloc_array(req->arena, page->limit, l->entry_size);
+    return *ret_entries ? l->get(req, page, *ret_entries, e) : err_oom(e);
+}
+
+void list_reply(struct request *req, const struct list *l)
+{
+    struct err e = ERR_INIT;
+    struct page page;
+    char *entries;
+    if (get(req, l, &page, &entries, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+        return;
+    }
+    struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
+    json_open_object(&w);
+    json_put_key(&w, l->member);
+    json_open_list(&w);
+    for (size_t i = 0; i < page.n; i++)
+        l->put(&w, entries + i * l->entry_size);
+    json_close_list(&w);
+    if (page.more) {
+        char next[24];
+        snprintf(next, sizeof next, "%" PRIu64, l->number(entries + (page.n - 1) * l->entry_size));
+        json_put_member_string(&w, "next", next);
+    }
+    json_close_object(&w);
+    for (size_t i = 0; i < page.n; i++)
+        l->release(entries + i * l->entry_size);
+    http_reply_json(req, 200, &out);
+}

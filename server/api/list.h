@@ -1,0 +1,31 @@
+/* Lists with pages: GET /v1/arrays, /v1/sessions, /v1/jobs and /v1/functions.
+ *
+ * A handler says what its entries are and how they are printed; the rest is the same for all.
+ * Entries live in the request's arena. For the thread that works on the request. */
+#ifndef ARRAYD_SERVER_LIST_H
+#define ARRAYD_SERVER_LIST_H
+
+#include "protocol/json/json_writer.h"
+#include "server/http/http.h"
+
+struct page {
+    uint64_t after; /* the number of the last entry of the page before */
+    size_t limit;
+    size_t n;  /* what there is: this many, */
+    bool more; /* and further ones */
+};
+
+struct list {
+    const char *member; /* of the reply, "arrays" */
+    size_t entry_size;
+    /* Up to page->limit entries after page->after, oldest first. */
+    enum err_code (*get)(struct request *req, struct page *page, void *ret, struct err *e);
+    void (*put)(struct json_writer *w, const void *entry);
+    uint64_t (*number)(const void *entry);
+    void (*release)(void *entry);
+};
+
+/* Replies with the page that ?limit= and ?after= ask for, or with the error. */
+void list_reply(struct request *req, const struct list *list);
+
+#endif

@@ -1,0 +1,210 @@
+/* What is told of a job. A series may have a million values: they are printed without the lock,
+ * from copies of some at a time, since values that are there stay as they are. Watchers are woken
+ * under the lock, so that none is woken after it has left. */
+#include <string.h>
+
+#include "compute/base/clock.h"
+#include "protocol/wire/problem.h"
+#include "server/body/meta.h"
+#include "server/jobs/jobs_int.h"
+
+const char *const job_state_names[] = {"queued", "running", "done", "failed", "cancelled"};
+
+const char *job_id(const struct user_job *j)
+{
+    return j->id;
+}
+
+uint64_t job_seq(const struct user_job *j)
+{
+    return j->seq;
+}
+
+bool job_ended(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    bool yes = job_is_over(j);
+    pthread_mutex_unlock(&j->table->lock);
+    return yes;
+}
+
+uint64_t job_ends(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    uint64_t ends = j->ends;
+    pthread_mutex_unlock(&j->table->lock);
+    return ends;
+}
+
+uint64_t job_revision(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    uint64_t revision = j->revision;
+    pthread_mutex_unlock(&j->table->lock);
+    return revision;
+}
+
+int64_t job_values(struct user_job *j)
+{
+    pthread_mutex_lock(&j->table->lock);
+    int64_t n = j->n_values;
+    pthread_mutex_unlock(&j->table->lock);
+    return n;
+}
+
+int64_t job_values_soon(const struct user_job *j)
+{
+    const uint32_t n = j->body.n_series;
+    return n < 2 ? JOB_VALUES_SOON : n < JOB_VALUES_SOON ? JOB_VALUES_SOON / n : 1;
+}
+
+/* Without the lock: values [from, to) of series i. */
+static void put_values(struct user_job *j, uint32_t i, int64_t from, int64_t to,
+                       struct json_writer *w)
+{
+    const struct series_values *s = &j->series[i];
+    char some[4096];
+    while (from < to) {
+        pthread_mutex_lock(&j->table->lock);
+        struct scalar v = {.dtype = s->dtype};
+        const size_t size = dtype_size(s->dtype), room = sizeof some / size;
+        const size_t n = (uint64_t)(to - from) < room ? (size_t)(to - from) : room;
+        memcpy(some, s->bytes + (size_t)from * size, n * size);
+        pthread_mutex_unlock(&j->table->lock);
+        for (size_t k = 0; k < n; k++) {
+            memcpy(&v.v, some + k * size, size);
+            json_put_scalar(w, &v);
+        }
+        from += (int64_t)n;
+    }
+}
+
+static void put_series(struct user_job *j, int64_t from, int64_t to, struct json_writer *w)
+{
+    json_put_member_i64(w, "record_every", j->body.record_every);
+    json_put_member_i64(w, "records_from", from);
+    json_put_key(w, "records");
+    json_open_object(w);
+    for (uint32_t i = 0; i < j->body.n_series; i++) {
+        json_put_key(w, j->series[i].name);
+        json_open_list(w);
+        put_values(j, i, from, to, w);
+        json_close_list(w);
+    }
+    json_close_object(w);
+}
+
+static void put_snapshots(const struct user_job *j, struct json_writer *w)
+{
+    json_put_key(w, "snapshots");
+    json_open_list(w);
+    for (size_t i = 0; i < j->n_snapshots; i++) {
+        const struct snapshot_made *s = &j->snapshots[i];
+        json_open_object(w);
+        json_put_member_string(w, "name", s->name);
+        json_put_member_i64(w, "step", s->step);
+        json_put_member_string(w, "id", s->id);
+        json_close_object(w);
+    }
+    json_close_list(w);
+}
+
+static void put_failure(const struct user_job *j, struct json_writer *w)
+{
+    _cleanup_strb_ struct strb problem = {0};
+    problem_write(&j->err, &problem);
+    json_put_key(w, "error");
+    if (problem.failed)
+        json_put_null(w);
+    else
+        json_put_raw(w, problem.data, problem.len);
+    json_put_member_i64(w, "failed_step", j->failed_in);
+    if (j->statement >= 0)
+        json_put_member_i64(w, "failed_statement", j->statement);
+}
+
+void job_put_pass(const struct loop_report *r, struct json_writer *w)
+{
+    json_open_object(w);
+    json_put_member_i64(w, "steps", r->steps);
+    if (r->kernels)
+        json_put_member_i64(w, "kernels", r->kernels);
+    if (r->why)
+        json_put_member_string(w, "why", r->why);
+    json_close_object(w);
+}
+
+static struct job_seen seen_now(const struct user_job *j)
+{
+    return (struct job_seen){job_is_over(j), j->ends, j->n_values};
+}
+
+void job_look(struct user_job *j, struct job_seen *ret)
+{
+    pthread_mutex_lock(&j->table->lock);
+    *ret = seen_now(j);
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+int64_t job_put(struct user_job *j, int64_t from, int64_t most, struct json_writer *w,
+                struct job_seen *ret)
+{
+    pthread_mutex_lock(&j->table->lock);
+    if (ret)
+        *ret = seen_now(j);
+    double ms = j->ran + (j->started > 0 ? clock_ms() - j->started : 0);
+    double rate = ms > 0 ? (double)j->step / ms * 1e3 : 0;
+    json_open_object(w);
+    json_put_member_string(w, "id", j->id);
+    json_put_member_string(w, "session", j->body.session->id);
+    json_put_member_string(w, "state", job_state_names[j->state]);
+    json_put_member_i64(w, "step", j->step);
+    json_put_member_i64(w, "steps", j->body.steps);
+    json_put_member_double(w, "steps_per_s", rate);
+    if (!job_is_over(j) && rate > 0)
+        json_put_member_double(w, "eta_s", (double)(j->body.steps - j->step) / rate);
+    json_put_member_double(w, "elapsed_s", ms / 1e3);
+    json_put_member_double(w, "device_s", j->device_ms / 1e3);
+    if (j->report.steps) {
+        json_put_key(w, "pass");
+        job_put_pass(&j->report, w);
+    }
+    meta_put_time(w, "created", j->created_us);
+    if (job_is_over(j))
+        meta_put_time(w, "ended", j->ended_us);
+    if (j->stopped)
+        json_put_member_string(w, "stopped_by", j->stopped);
+    if (j->body.n_snapshots && from != JOB_NO_VALUES)
+        put_snapshots(j, w);
+    if (j->resting && !job_is_over(j))
+        json_put_member_string(w, "waiting", j->err.message);
+    if (j->state == JOB_FAILED)
+        put_failure(j, w);
+    const int64_t to = from < j->n_values && most < j->n_values - from ? from + most : j->n_values;
+    pthread_mutex_unlock(&j->table->lock);
+    if (j->body.n_series && from != JOB_NO_VALUES)
+        put_series(j, from, to, w);
+    json_close_object(w);
+    return to;
+}
+
+/* --- watches --- */
+
+void job_watch(struct user_job *j, struct job_watch *w)
+{
+    pthread_mutex_lock(&j->table->lock);
+    w->next = j->watches;
+    j->watches = w;
+    pthread_mutex_unlock(&j->table->lock);
+}
+
+void job_unwatch(struct user_job *j, struct job_watch *w)
+{
+    pthread_mutex_lock(&j->table->lock);
+    for (struct job_watch **p = &j->watches; *p; p = &(*p)->next)
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    pthread_mutex_unlock(&j->table->lock);
+}

@@ -1,0 +1,146 @@
+/* The table: references to jobs, the queue of those that are ready, and finding jobs. */
+#include <string.h>
+
+#include "compute/base/mem.h"
+#include "server/jobs/jobs_int.h"
+
+/* --- references --- */
+
+struct program_body job_take_program(struct user_job *j)
+{
+    struct program_body b = {.program = j->body.program,
+                             .functions = j->body.functions,
+                             .n_functions = j->body.n_functions};
+    j->body.program = NULL; /* whose memory has the text of all of the body */
+    j->body.n_functions = 0;
+    return b;
+}
+
+static void job_free(struct user_job *j)
+{
+    program_body_drop(&j->body);
+    for (uint32_t i = 0; i < j->body.n_series; i++)
+        mem_free(j->series[i].bytes);
+    mem_free(j->series);
+    mem_free(j->snapshots);
+    if (job_is_over(j))
+        session_rest(j->body.session, false);
+    session_unref(j->body.session);
+    asker_unref(j->asker);
+    meter_unref(j->cause.meter);
+    mem_free(j);
+}
+
+void job_unref(struct user_job *j)
+{
+    if (!j)
+        return;
+    struct jobs *t = j->table;
+    pthread_mutex_lock(&t->lock);
+    bool last = --j->refs == 0;
+    pthread_mutex_unlock(&t->lock);
+    if (last)
+        job_free(j);
+}
+
+/* --- with the lock held --- */
+
+void job_changed(struct user_job *j)
+{
+    j->revision++;
+    for (struct job_watch *w = j->watches; w; w = w->next)
+        if (!w->at_end || job_is_over(j))
+            w->wake(w->user);
+}
+
+void job_make_ready(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    if (j->ready)
+        return;
+    j->ready = true;
+    j->refs++;
+    j->next_ready = NULL;
+    *t->last_ready = j;
+    t->last_ready = &j->next_ready;
+    pthread_cond_signal(&t->something);
+}
+
+void job_forget(struct user_job *j)
+{
+    struct jobs *t = j->table;
+    j->forgotten = true;
+    for (struct user_job **p = &t->first; *p; p = &(*p)->next)
+        if (*p == j) {
+            *p = j->next;
+            if (t->last == &j->next)
+                t->last = p;
+            return;
+        }
+}
+
+bool job_is_orphan(const struct user_job *j)
+{
+    struct session *s = NULL;
+    bool gone = session_get(j->body.principal->sessions, j->body.session->id, false, &s, NULL);
+    session_unref(s);
+    return gone;
+}
+
+/* --- finding them --- */
+
+enum err_code jobs_find(struct jobs *t, const struct principal *p, const char *id,
+                        struct user_job **ret, struct err *e)
+{
+    pthread_mutex_lock(&t->lock);
+    struct user_job *j = t->first;
+    while (j && (strcmp(j->id, id) != 0 || j->body.principal != p))
+        j = j->next;
+    if (j && job_is_orphan(j))
+        j = NULL;
+    if (j)
+        j->refs++;
+    pthread_mutex_unlock(&t->lock);
+    if (!j)
+        return err_set(e, ERR_NOT_FOUND, "there is no job '%.40s'", id);
+    *ret = j;
+    return ERR_OK;
+}
+
+size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after_seq, size_t limit,
+                 struct user_job **ret, bool *ret_more)
+{
+    size_t n = 0;
+    *ret_more = false;
+    pthread_mutex_lock(&t->lock);
+    for (struct user_job *j = t->first; j && !*ret_more; j = j->next) {
+        if (j->body.principal != p || j->seq <= after_seq || job_is_orphan(j))
+            continue;
+        if (n == limit) {
+            *ret_more = true;
+        } else {
+            j->refs++;
+            ret[n++] = j;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return n;
+}
+
+/* --- what is asked before writing --- */
+
+void jobs_publish_begin(struct jobs *t)
+{
+    pthread_mutex_lock(&t->publishing);
+}
+
+void jobs_publish_end(struct jobs *t)
+{
+    pthread_mutex_unlock(&t->publishing);
+}
+
+void jobs_settle(struct jobs *t)
+{
+    jobs_publish_begin(t);
+    jobs_publish_end(t);
+}
