@@ -61,7 +61,7 @@ static enum err_code reply_handle(struct request *req, struct evaluation *v, str
     struct handle_spec spec = {.name = v->body.name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
     guards_took(req, v);
-    enum err_code c = handle_add(v->body.session->handles, a, &spec, &h, NULL, e);
+    enum err_code c = handle_add(v->body.reader.session->handles, a, &spec, &h, NULL, e);
     if (!c)
         meta_reply_reserved(req, 201, &h, true, &v->meta);
     return c;
@@ -82,7 +82,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
     if (b->name)
         return reply_handle(req, v, a, e);
     if (b->reply != MEDIA_JSON) {
-        data_reply(req, b->session->stream, array_ref(a), b->reply, NULL);
+        data_reply(req, b->reader.session->stream, array_ref(a), b->reply, NULL);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)
@@ -94,7 +94,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
                        "it as application/octet-stream or application/x-npy, or leave it in an "
                        "array",
                        (long long)size, (long long)max);
-    encode_reply(req, b->session->stream, array_ref(a));
+    encode_reply(req, b->reader.session->stream, array_ref(a));
     return ERR_OK;
 }
 
@@ -174,7 +174,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
         c = meta_reserve(&v->meta, e);
     if (c == ERR_OK)
-        c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
+        c = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request, &v->result,
                             &times, b->has_out ? request_work_done : NULL, NULL, e);
     if (c || v->result)
         lease_use_close(&v->use);
