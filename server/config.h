@@ -40,7 +40,7 @@ struct config {
     int64_t request_memory, max_request_memory, total_request_memory; /* bytes */
     bool evict;              /* the least recently used go there when a device is full */
     int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
-    int64_t spin;            /* µs, see gate_soon */
+    int64_t spin;            /* µs, see wakeup_soon */
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */
     int64_t kernel_cache_size, kernel_cache_entries;
     int64_t slab_memory, compile_threads;

@@ -15,9 +15,11 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
+#include "server/api/handlers.h"
 #include "server/api/metrics.h"
 #include "server/config.h"
 #include "server/doctor.h"
+#include "server/front.h"
 #include "server/http/http.h"
 #include "server/jobs/jobs.h"
 #include "server/lost.h"
@@ -32,11 +34,7 @@
 #include "server/store/share.h"
 #include "server/token_cmd.h"
 #include "server/work/asker.h"
-#include "server/work/room.h"
 #include "server/work/scheduler.h"
-#include "server/work/turn.h"
-
-#define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be stopped */
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -53,11 +51,6 @@ static bool exports_memory(const struct config *c)
     for (size_t i = 0; i < c->listen.n; i++)
         local |= !strncmp(c->listen.items[i], "unix:", 5);
     return c->allow_export && local;
-}
-
-static void say_lost(const struct request *req, struct err *e)
-{
-    lost_say(req->server->lost, req->asking.asker, e);
 }
 
 static enum err_code open_engine(const struct config *c, struct lost *lost, struct engine **ret,
@@ -195,49 +188,6 @@ static void stop_exports(struct server *s, uint64_t until_ns)
 {
     if (s->export_socket)
         export_socket_stop(s->export_socket, until_ns, &s->hurry);
-}
-
-static enum err_code open_http(const struct config *c, struct server *s, struct err *e)
-{
-    struct http_config hc = {
-        .listen = (const char *const *)c->listen.items,
-        .n_listen = c->listen.n,
-        .admin_listen = (const char *const *)c->admin_listen.items,
-        .n_admin_listen = c->admin_listen.n,
-        .accounts = c->accounts != NULL,
-        .unix_mode = (int)c->unix_mode,
-        .log_requests = c->log_requests,
-        .max_header_bytes = (size_t)c->max_header,
-        .header_timeout_s = c->header_timeout,
-        .body_idle_timeout_s = c->body_timeout,
-        .min_body_rate = c->min_body_rate,
-        .max_ignored_body = c->max_ignored_body,
-        .max_unread_body = c->max_unread_body,
-        .unread_body_s = c->unread_body_timeout,
-        .body_rate_window_s = c->body_rate_window,
-        .max_json_body = (size_t)c->max_json_body,
-        .max_request_memory = c->max_request_memory,
-        .offload_bytes = (size_t)c->offload_body,
-        .max_connections = (size_t)c->max_connections,
-        .max_connections_per_address = (size_t)c->max_connections_per_address,
-        .workers = (int)c->workers,
-        .idle_timeout_s = c->idle_timeout,
-        .allowed_hosts = (const char *const *)c->allowed_host.items,
-        .n_allowed_hosts = c->allowed_host.n,
-        .cors_origins = (const char *const *)c->cors_origin.items,
-        .n_cors_origins = c->cors_origin.n,
-        .tls_cert = c->tls_cert,
-        .tls_key = c->tls_key,
-        .max_wait_s = c->max_wait,
-        .drain_timeout_s = c->drain_timeout,
-        .stuck_s = STUCK_S,
-        .make_room = room_make,
-        .room_free = room_free,
-        .say_lost = say_lost,
-        .turn_take = turn_take,
-        .turn_leave = turn_leave,
-    };
-    return http_start(s, &hc, &s->http, e);
 }
 
 static void add_addresses(const struct server *s, bool admin, struct strb *out)
@@ -401,7 +351,7 @@ static int run(struct config *config)
     if (!rc)
         rc = open_exports(config, &s, &e);
     if (!rc)
-        rc = open_http(config, &s, &e);
+        rc = front_start(config, &s, &e);
     if (rc) {
         stop_exports(&s, 0);
         status = complain(&e, rc == ERR_BAD_FIELD ? failed : EXIT_FAILED);

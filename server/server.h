@@ -9,6 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define ID_SIZE        25 /* "a-" or "s-", 22 characters of base 62 (128 random bits), NUL */
+#define PRINCIPAL_SIZE 65 /* a name, NUL */
+
 struct auth;
 struct config;
 struct engine;

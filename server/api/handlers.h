@@ -9,6 +9,10 @@
 #include "protocol/json/json.h"
 #include "server/http/http.h"
 
+/* routes.c */
+extern const struct route route_table[];
+extern const size_t route_count;
+
 /* handlers_service.c */
 handler_fn service_healthz, service_readyz, service_info, service_openapi;
 

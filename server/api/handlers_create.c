@@ -16,9 +16,9 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
 
@@ -36,7 +36,7 @@ struct create {
     struct array *made; /* of the data, before it gets its ghosts; what moves to host memory */
     int host;           /* it is to: 1 */
     _Atomic int moved;  /* enum err_code */
-    struct gate gate;
+    struct wakeup wakeup;
 };
 
 static void create_free(void *state)
@@ -57,7 +57,7 @@ static void move_done(void *user, enum err_code result, double device_ms)
     struct create *c = user;
     (void)device_ms;
     atomic_store(&c->moved, result);
-    gate_wake(&c->gate);
+    wakeup_ring(&c->wakeup);
 }
 
 static void moved(struct request *req)
@@ -79,11 +79,11 @@ static void begin_move(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    gate_arm(&c->gate);
+    wakeup_arm(&c->wakeup);
     if (engine_move(c->target.session->stream, c->made, true, move_done, c, &e) != ERR_OK)
         http_reply_error(req, &e);
     else
-        gate_wait(&c->gate, moved);
+        wakeup_wait(&c->wakeup, moved);
 }
 
 /* Also told by data.c, when bytes have become an array. */
@@ -108,7 +108,7 @@ static void embed(struct request *req)
         array_unref(c->made);
         c->made = NULL;
         finish(req, a);
-    } else if (!room_retry(req, &e, embed)) {
+    } else if (!memory_pressure_retry(req, &e, embed)) {
         http_reply_error(req, &e);
     }
 }
@@ -143,7 +143,7 @@ static enum err_code take_data(struct create *c, struct json_array *reader, stru
         c->data.rank = c->spec.rank;
         memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
     }
-    const struct array_scope from = request_scope(c->gate.req, c->target.session);
+    const struct array_scope from = request_scope(c->wakeup.req, c->target.session);
     if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
         (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
         (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
@@ -158,15 +158,15 @@ static void begin_upload(struct request *req)
     struct session *s = c->target.session;
     size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
     enum err_code r =
-        upload_new(s->stream, s->account, (int64_t)nbytes, gate_wake, &c->gate, &c->upload, &e);
+        upload_new(s->stream, s->account, (int64_t)nbytes, wakeup_ring, &c->wakeup, &c->upload, &e);
     if (r != ERR_OK) {
-        if (!room_retry(req, &e, begin_upload))
+        if (!memory_pressure_retry(req, &e, begin_upload))
             http_reply_error(req, &e);
         return;
     }
     c->staging = (struct data_staging){
         .req = req,
-        .gate = &c->gate,
+        .wakeup = &c->wakeup,
         .upload = c->upload,
         .from = c->data.data,
         .n = nbytes,
@@ -182,7 +182,7 @@ static void run_creator(struct request *req)
     struct array *a;
     if (create_spec_run(&c->spec, c->target.session, &a, &e) == ERR_OK)
         finish(req, a);
-    else if (!room_retry(req, &e, run_creator))
+    else if (!memory_pressure_retry(req, &e, run_creator))
         http_reply_error(req, &e);
 }
 
@@ -285,7 +285,7 @@ void array_create(struct request *req)
     c->sink = (struct http_sink){
         .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
     c->err = (struct err)ERR_INIT;
-    gate_init(&c->gate, req);
+    wakeup_init(&c->wakeup, req);
     req->state = c;
     req->state_free = create_free;
     if (format != DATA_JSON) {

@@ -16,13 +16,13 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 
 struct evaluation {
     struct eval_body body;
     struct strb meta;
-    struct gate gate;
+    struct wakeup wakeup;
     struct array *result; /* a reference, while it waits for the guards' answer */
     struct eval_watch watch;
     struct lease_use use; /* until the engine has the work */
@@ -61,7 +61,7 @@ static enum err_code reply_handle(struct request *req, struct evaluation *v, str
     struct handle_spec spec = {.name = v->body.name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
     guards_took(req, v);
-    enum err_code c = handle_add(v->body.session->handles, a, &spec, &h, NULL, e);
+    enum err_code c = handle_add(v->body.reader.session->handles, a, &spec, &h, NULL, e);
     if (!c)
         meta_reply_reserved(req, 201, &h, true, &v->meta);
     return c;
@@ -82,7 +82,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
     if (b->name)
         return reply_handle(req, v, a, e);
     if (b->reply != MEDIA_JSON) {
-        data_reply(req, b->session->stream, array_ref(a), b->reply, NULL);
+        data_reply(req, b->reader.session->stream, array_ref(a), b->reply, NULL);
         return ERR_OK;
     }
     if (a->view.rank && !b->inline_data)
@@ -94,7 +94,7 @@ static enum err_code reply_result(struct request *req, struct evaluation *v, str
                        "it as application/octet-stream or application/x-npy, or leave it in an "
                        "array",
                        (long long)size, (long long)max);
-    encode_reply(req, b->session->stream, array_ref(a));
+    encode_reply(req, b->reader.session->stream, array_ref(a));
     return ERR_OK;
 }
 
@@ -138,13 +138,13 @@ static void look_at_guards(struct request *req)
     int got;
     uint64_t begun;
     do {
-        gate_arm(&v->gate);
+        wakeup_arm(&v->wakeup);
         begun = http_now_ns();
         got = eval_guards_pull(g);
-    } while (got == 0 && !v->waited && gate_soon(&v->gate));
+    } while (got == 0 && !v->waited && wakeup_soon(&v->wakeup));
     if (got == 0) {
         v->waited = true;
-        gate_wait(&v->gate, look_at_guards);
+        wakeup_wait(&v->wakeup, look_at_guards);
         return;
     }
     http_took(&req->t_copy, begun);
@@ -167,15 +167,15 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
 {
     struct eval_body *b = &v->body;
     struct eval_times times = {0};
-    gate_init(&v->gate, req);
-    v->watch = (struct eval_watch){.wake = gate_wake, .user = &v->gate};
+    wakeup_init(&v->wakeup, req);
+    v->watch = (struct eval_watch){.wake = wakeup_ring, .user = &v->wakeup};
     b->request.watch = &v->watch;
     enum err_code c = ERR_OK;
     if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
         c = meta_reserve(&v->meta, e);
     if (c == ERR_OK)
-        c = engine_evaluate(b->session->stream, b->session->account, &b->request, &v->result,
-                            &times, b->has_out ? request_work_done : NULL, NULL, e);
+        c = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request,
+                            &v->result, &times, b->has_out ? request_work_done : NULL, NULL, e);
     if (c || v->result)
         lease_use_close(&v->use);
     req->t_plan = times.check + times.lower;

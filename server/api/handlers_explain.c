@@ -225,7 +225,7 @@ static bool put_planned(struct json_writer *w, struct request *req, const struct
     }
     json_open_object(w);
     json_put_member_i64(w, "index", i);
-    bool put = put_kernel(w, b->session->stream, k, names);
+    bool put = put_kernel(w, b->reader.session->stream, k, names);
     json_close_object(w);
     return put;
 }

@@ -7,7 +7,7 @@
 #include "server/api/handlers.h"
 #include "server/body/request.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 #include "server/store/export.h"
@@ -16,7 +16,7 @@
 #define EXPORT_JSON_MAX 8192 /* paths and 2 × MAX_RANK numbers */
 
 struct export_request {
-    struct gate gate;
+    struct wakeup wakeup;
     struct session *session;
     struct handle handle;
     bool write;
@@ -162,14 +162,14 @@ void array_export_post(struct request *req)
     struct export_request *x = request_begin(req, sizeof *x, release);
     if (!x)
         return;
-    gate_init(&x->gate, req);
+    wakeup_init(&x->wakeup, req);
     if (begin(req, x, &e) != ERR_OK) {
         fail(req, &e);
         return;
     }
     jobs_settle(req->server->jobs); /* programs write nothing from here on */
     http_may_end(req, NULL);
-    gate_arm(&x->gate);
-    offer_ask(x->offer, gate_wake, &x->gate);
-    gate_wait(&x->gate, finish);
+    wakeup_arm(&x->wakeup);
+    offer_ask(x->offer, wakeup_ring, &x->wakeup);
+    wakeup_wait(&x->wakeup, finish);
 }

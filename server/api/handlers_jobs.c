@@ -10,7 +10,7 @@
 #include "server/api/list.h"
 #include "server/body/program_body.h"
 #include "server/body/request.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 
 /* --- a job as the reply --- */
@@ -21,7 +21,7 @@ struct answer {
     bool watching;        /* for the end, the next after so many, with */
     uint64_t ends;
     struct job_watch watch;
-    struct gate gate;
+    struct wakeup wakeup;
 };
 
 static void answer_free(void *state)
@@ -54,9 +54,9 @@ static void look(struct request *req)
 {
     struct answer *a = req->state;
     if (a->watching)
-        gate_arm(&a->gate);
+        wakeup_arm(&a->wakeup);
     if (a->watching && !job_ended(a->job) && job_ends(a->job) == a->ends)
-        gate_wait(&a->gate, look);
+        wakeup_wait(&a->wakeup, look);
     else
         reply(req);
 }
@@ -90,8 +90,8 @@ static void reply_job(struct request *req, int status, int late, struct user_job
         http_may_end(req, look_late);
         if (!late)
             req->late = NULL;
-        gate_init(&a->gate, req);
-        a->watch = (struct job_watch){.at_end = true, .wake = gate_wake, .user = &a->gate};
+        wakeup_init(&a->wakeup, req);
+        a->watch = (struct job_watch){.at_end = true, .wake = wakeup_ring, .user = &a->wakeup};
         job_watch(take_j, &a->watch);
     }
     look(req);

@@ -13,7 +13,7 @@
 #include "server/body/grid_json.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/store/lease_use.h"
 
@@ -81,7 +81,7 @@ struct patch {
     int read_only, host; /* 0, 1; -1: not asked for */
     struct array *changed;
     struct strb meta;
-    struct gate gate;
+    struct wakeup wakeup;
     double device_ms;   /* that the move took; set before its result */
     _Atomic int result; /* enum err_code, of the move */
     bool leaves;        /* before the move is done */
@@ -162,7 +162,7 @@ static void move_done(void *user, enum err_code result, double device_ms)
     struct patch *p = user;
     p->device_ms = device_ms;
     atomic_store(&p->result, result);
-    gate_wake(&p->gate);
+    wakeup_ring(&p->wakeup);
 }
 
 static void moved(struct request *req)
@@ -186,7 +186,7 @@ static void begin_move(struct request *req)
     struct err e = ERR_INIT;
     struct lease_claim claim = request_claim(req);
     p->leaves = prefer_async(http_header(req, "Prefer"));
-    gate_arm(&p->gate);
+    wakeup_arm(&p->wakeup);
     if (lease_check(&claim, p->handle.array, LEASE_PLACE, &e) != ERR_OK ||
         engine_move(p->session->stream, p->handle.array, p->host,
                     p->leaves ? request_work_done : move_done, p, &e) != ERR_OK)
@@ -194,7 +194,7 @@ static void begin_move(struct request *req)
     else if (p->leaves)
         apply(req);
     else
-        gate_wait(&p->gate, moved);
+        wakeup_wait(&p->wakeup, moved);
 }
 
 /* --- the request --- */
@@ -233,7 +233,7 @@ void array_patch(struct request *req)
     if (!p)
         return;
     p->read_only = p->host = -1;
-    gate_init(&p->gate, req);
+    wakeup_init(&p->wakeup, req);
     if (check(req, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)

@@ -6,7 +6,7 @@
 #include "server/body/meta.h"
 #include "server/body/request.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 #include "server/store/auth.h"
@@ -89,7 +89,7 @@ static enum err_code still_there(struct request *req, const struct handle *had,
 
 /* A lease that has been taken, while those are waited for who looked before. */
 struct lease_request {
-    struct gate gate;
+    struct wakeup wakeup;
     struct lease_settling settling;
     struct lease lease;
     bool again;
@@ -106,7 +106,7 @@ static void settled(struct lease_settling *s)
 {
     struct lease_request *x =
         (struct lease_request *)((char *)s - offsetof(struct lease_request, settling));
-    gate_wake(&x->gate);
+    wakeup_ring(&x->wakeup);
 }
 
 static void lease_taken(struct request *req)
@@ -144,15 +144,15 @@ void array_lease_post(struct request *req)
     if (!x)
         return;
     x->settling.done = settled;
-    gate_init(&x->gate, req);
+    wakeup_init(&x->wakeup, req);
     if (begin_lease(req, x, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }
     jobs_settle(req->server->jobs); /* programs write nothing from here on */
-    gate_arm(&x->gate);
+    wakeup_arm(&x->wakeup);
     lease_uses_settle(req->server->uses, &x->settling); /* nor those who looked before */
-    gate_wait(&x->gate, lease_taken);
+    wakeup_wait(&x->wakeup, lease_taken);
 }
 
 void array_lease_delete(struct request *req)

@@ -3,12 +3,12 @@
 #include "server/api/handlers.h"
 #include "server/body/meta.h"
 #include "server/body/request.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/state/state.h"
 
 struct snapshot {
-    struct gate gate;
+    struct wakeup wakeup;
     struct state_report report;
     struct state_gaps gaps;
     enum err_code code;
@@ -19,7 +19,7 @@ static void taken(void *user, enum err_code code)
 {
     struct snapshot *s = user;
     s->code = code;
-    gate_wake(&s->gate);
+    wakeup_ring(&s->wakeup);
 }
 
 static void put_gaps(struct json_writer *w, const struct state_gaps *gaps)
@@ -73,7 +73,7 @@ static enum err_code begin(struct request *req, struct err *e)
     if (!s)
         return err_oom(e);
     *s = (struct snapshot){.e = ERR_INIT};
-    gate_init(&s->gate, req);
+    wakeup_init(&s->wakeup, req);
     req->state = s;
     return state_snapshot(state, &s->report, &s->gaps, &s->e, taken, s, e);
 }
@@ -86,5 +86,5 @@ void snapshot_post(struct request *req)
         return;
     }
     struct snapshot *s = req->state;
-    gate_wait(&s->gate, finish);
+    wakeup_wait(&s->wakeup, finish);
 }

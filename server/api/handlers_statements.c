@@ -14,7 +14,7 @@
 #include "server/body/program_body.h"
 #include "server/body/request.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 
@@ -24,7 +24,7 @@
 struct statements {
     struct json given;
     struct program_body body; /* job.program NULL: not read yet */
-    struct gate gate;
+    struct wakeup wakeup;
     struct strb reply;
     struct handle *made; /* a reference each */
     uint32_t n_made;
@@ -128,7 +128,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
 static void submit(struct request *req, struct statements *s)
 {
     uint64_t begun = http_now_ns();
-    program_submit(s->body.program, 0, 1, gate_wake, &s->gate);
+    program_submit(s->body.program, 0, 1, wakeup_ring, &s->wakeup);
     http_took(&req->t_plan, begun);
 }
 
@@ -175,7 +175,7 @@ static void look_now(struct request *req)
     struct err refusal;
     do {
         _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
-        gate_arm(&s->gate);
+        wakeup_arm(&s->wakeup);
         refusal = (struct err)ERR_INIT;
         jobs_publish_begin(req->server->jobs);
         if (program_may_use(&s->body, &refusal) != ERR_OK)
@@ -192,9 +192,9 @@ static void look_now(struct request *req)
         }
         if (g.state != PROGRAM_WAITING)
             submit(req, s);
-    } while (g.state != PROGRAM_WAITING || (!s->waited && gate_soon(&s->gate)));
+    } while (g.state != PROGRAM_WAITING || (!s->waited && wakeup_soon(&s->wakeup)));
     s->waited = true;
-    gate_wait(&s->gate, look);
+    wakeup_wait(&s->wakeup, look);
 }
 
 static void look(struct request *req)
@@ -212,7 +212,7 @@ static enum err_code read_given(struct request *req, struct statements *s, size_
     enum err_code c = statements_body_read(req, s->given, false, most_nodes, &s->body, e);
     if (c || !s->body.program)
         return c;
-    gate_init(&s->gate, req);
+    wakeup_init(&s->wakeup, req);
     s->made = arena_alloc_array(req->arena, s->body.n_results, sizeof *s->made);
     c = s->made ? choose_inline(req, s, e) : err_oom(e);
     if (!c)

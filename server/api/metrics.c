@@ -161,7 +161,7 @@ static double uptime(const struct server *server)
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out)
 {
-    struct metrics_gauges g = {0};
+    struct http_gauges g = {0};
     http_gauges(server->http, &g);
     family(out, "arrayd_info", "gauge", "Version and backend, as labels.");
     strb_addf(out, "arrayd_info{version=\"%s\",backend=\"%s\"} 1\n", ARRAYD_VERSION,

@@ -22,12 +22,6 @@ void metrics_free(struct metrics *m);
 void metrics_request(struct metrics *m, const struct route *route, struct principal *who,
                      int status, double seconds, int64_t bytes_in, int64_t bytes_out);
 
-/* Gauges that http.c keeps, read when the text is written. */
-struct metrics_gauges {
-    int64_t connections, in_flight, suspended, queued_work;
-};
-void http_gauges(struct http *h, struct metrics_gauges *ret);
-
 /* metrics_principal.c */
 void metrics_principals(struct server *server, struct strb *out);
 

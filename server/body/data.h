@@ -12,8 +12,8 @@
 
 #include "compute/engine/engine.h"
 #include "protocol/wire/media.h"
-#include "server/http/gate.h"
 #include "server/http/http.h"
+#include "server/http/wakeup.h"
 #include "server/store/handles.h"
 #include "server/store/session.h"
 
@@ -50,7 +50,7 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
 /* Elements in memory on their way into an upload's staging. */
 struct data_staging {
     struct request *req;
-    struct gate *gate; /* which the upload wakes */
+    struct wakeup *wakeup; /* which the upload wakes */
     struct upload *upload;
     const char *from;
     size_t n, pushed;

@@ -20,7 +20,7 @@
 #include "protocol/wire/npy.h"
 #include "server/body/condition.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 #include "server/server.h"
 #include "server/store/share.h"
 
@@ -46,11 +46,11 @@ struct text_maker {
 struct data_source {
     struct http_source source; /* first */
     struct request *req;
-    struct gate gate;
+    struct wakeup wakeup;
     bool resource;          /* an array's own data, not a fresh result */
     char shared[ID_SIZE];   /* of another's: its id; else "" */
     bool written_outside;   /* it is exported for writing */
-    _Atomic bool streaming; /* wakes go to the source, else to the gate */
+    _Atomic bool streaming; /* wakes go to the source, else to the request */
     struct download *download;
     enum dtype dtype;
     struct view view; /* contiguous, of the array's shape */
@@ -60,7 +60,7 @@ struct data_source {
     int64_t skip, count;  /* the range of them that is sent */
     unsigned char *first; /* the first block */
     size_t first_want, first_have;
-    bool waited; /* for the first block, beyond gate_soon */
+    bool waited; /* for the first block, beyond wakeup_soon */
     char *head;  /* .npy header */
     size_t head_len;
     struct text_maker *maker;
@@ -102,7 +102,7 @@ static void download_woken(void *user)
     if (atomic_load(&s->streaming))
         http_source_wake(&s->source);
     else
-        gate_wake(&s->gate);
+        wakeup_ring(&s->wakeup);
 }
 
 static void fail(struct request *req, enum err_code code, const char *text)
@@ -356,14 +356,14 @@ static void json_count(struct request *req)
             json_count_on(req);
             return;
         }
-        gate_arm(&s->gate);
+        wakeup_arm(&s->wakeup);
         int r = maker_next(s);
         if (r < 0) {
             device_failed(s);
             return;
         }
         if (r == 0) {
-            gate_wait(&s->gate, json_count_on);
+            wakeup_wait(&s->wakeup, json_count_on);
             return;
         }
         if (!s->maker->len)
@@ -442,7 +442,7 @@ static void first_block(struct request *req)
     if (taken_back(s))
         return;
     while (s->first_have < s->first_want) {
-        gate_arm(&s->gate);
+        wakeup_arm(&s->wakeup);
         uint64_t begun = http_now_ns();
         int64_t got = download_pull(s->download, s->skip + (int64_t)s->first_have,
                                     s->first + s->first_have, s->first_want - s->first_have);
@@ -451,10 +451,10 @@ static void first_block(struct request *req)
             return;
         }
         if (got == 0) {
-            if (!s->waited && gate_soon(&s->gate))
+            if (!s->waited && wakeup_soon(&s->wakeup))
                 continue;
             s->waited = true;
-            gate_wait(&s->gate, first_block);
+            wakeup_wait(&s->wakeup, first_block);
             return;
         }
         http_took(&req->t_copy, begun);
@@ -559,7 +559,7 @@ void data_reply(struct request *req, struct engine_stream *engine_stream, struct
         if (of && of->shared)
             memcpy(s->shared, of->id, sizeof s->shared);
         s->status = 200;
-        gate_init(&s->gate, req);
+        wakeup_init(&s->wakeup, req);
         req->state = s;
         req->state_free = state_free;
         c = prepare(s, engine_stream, take_a, &e);

@@ -5,7 +5,7 @@
 
 #include "compute/base/mem.h"
 #include "server/body/condition.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define OFFLOAD_COPY_SIZE (1 << 20)
 #define COPY_PIECE        (1 << 18) /* far less than a slice of work */
@@ -111,7 +111,7 @@ static void finish(struct upload_sink *s)
     http_took(&req->t_copy, begun);
     if (c == ERR_OUT_OF_MEMORY && e.wanted)
         s->upload = u; /* it was kept */
-    if (s->upload && room_retry(req, &e, finish_again)) {
+    if (s->upload && memory_pressure_retry(req, &e, finish_again)) {
         borrow_state(s);
         return;
     }
@@ -132,12 +132,12 @@ bool data_stage(struct data_staging *s, handler_fn *again)
     uint64_t begun = http_now_ns();
     bool over = false;
     while (s->pushed < s->n && !over) {
-        gate_arm(s->gate);
+        wakeup_arm(s->wakeup);
         size_t left = s->n - s->pushed, took = upload_push(s->upload, s->from + s->pushed,
                                                            left < COPY_PIECE ? left : COPY_PIECE);
         if (!took) {
             http_took(&s->req->t_copy, begun);
-            gate_wait(s->gate, again);
+            wakeup_wait(s->wakeup, again);
             return false;
         }
         s->pushed += took;
@@ -163,9 +163,9 @@ static void push_elements(struct request *req)
 static void push_stage(struct request *req)
 {
     struct upload_sink *s = req->state;
-    gate_arm(&s->gate);
+    wakeup_arm(&s->wakeup);
     if (!sink_flush(s)) {
-        gate_wait(&s->gate, push_stage);
+        wakeup_wait(&s->wakeup, push_stage);
         return;
     }
     return_state(s);
@@ -203,7 +203,7 @@ static void begin_elements(struct upload_sink *s)
 {
     s->staging = (struct data_staging){
         .req = s->req,
-        .gate = &s->gate,
+        .wakeup = &s->wakeup,
         .upload = s->upload,
         .from = s->elements.data,
         .n = (size_t)s->nbytes,
@@ -228,9 +228,9 @@ static void end_body(struct request *req)
 {
     struct upload_sink *s = req->state;
     struct err e = ERR_INIT;
-    gate_arm(&s->gate);
+    wakeup_arm(&s->wakeup);
     if (!sink_has_room(s)) {
-        gate_wait(&s->gate, end_body);
+        wakeup_wait(&s->wakeup, end_body);
         return;
     }
     if (!s->failed && check_end(s, &e))

@@ -7,12 +7,12 @@
 #include "protocol/json/json_array.h"
 #include "protocol/wire/npy.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 struct upload_sink {
     struct http_sink sink; /* first: http.c knows the object by it */
     struct request *req;
-    struct gate gate;
+    struct wakeup wakeup;
     void *caller_state; /* req->state while we wait in its place */
     void (*caller_state_free)(void *state);
     struct engine_stream *stream;

@@ -18,7 +18,7 @@
 #include "compute/base/mem.h"
 #include "server/body/data_sink.h"
 #include "server/body/request.h"
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #define STAGE_BYTES 16384 /* a multiple of every element size */
 
@@ -32,7 +32,7 @@ static void upload_woken(void *user)
 {
     struct upload_sink *s = user;
     if (atomic_load(&s->ending))
-        gate_wake(&s->gate);
+        wakeup_ring(&s->wakeup);
     else
         http_sink_wake(&s->sink);
 }
@@ -68,7 +68,7 @@ static enum err_code begin_data(struct upload_sink *s, int64_t before, struct er
 enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e)
 {
     enum err_code c = begin_data(s, before, e);
-    if (!c || !room_ask(s->req, e, upload_woken, s))
+    if (!c || !memory_pressure_ask(s->req, e, upload_woken, s))
         return c;
     s->waits = true;
     s->before = before;
@@ -80,7 +80,7 @@ bool sink_has_room(struct upload_sink *s)
     struct err e = ERR_INIT;
     if (!s->waits)
         return true;
-    if (!room_answered(s->req))
+    if (!memory_pressure_answered(s->req))
         return false;
     s->waits = false;
     if (sink_begin(s, s->before, &e))
@@ -285,7 +285,7 @@ static void accept_body(struct upload_sink *s)
     s->sink.end = sink_end;
     s->sink.abort = sink_abort;
     s->sink.req = s->req;
-    gate_init(&s->gate, s->req);
+    wakeup_init(&s->wakeup, s->req);
     http_accept_body(s->req, &s->sink);
 }
 

@@ -8,13 +8,13 @@
 #include "protocol/json/json_writer.h"
 #include "protocol/number/numlist.h"
 #include "server/body/data.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 #define OFFLOAD_ELEMENTS 8192
 #define TYPICAL_ELEMENT  11 /* bytes of text, to size the buffer once */
 
 struct encoding {
-    struct gate gate;
+    struct wakeup wakeup;
     struct download *download;
     enum dtype dtype;
     struct view view; /* contiguous */
@@ -66,7 +66,7 @@ static void fetch(struct request *req)
     struct encoding *s = req->state;
     struct err e = ERR_INIT;
     while (s->have < s->n) {
-        gate_arm(&s->gate);
+        wakeup_arm(&s->wakeup);
         uint64_t begun = http_now_ns();
         int64_t got =
             download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
@@ -76,10 +76,10 @@ static void fetch(struct request *req)
             return;
         }
         if (got == 0) {
-            if (!s->waited && gate_soon(&s->gate))
+            if (!s->waited && wakeup_soon(&s->wakeup))
                 continue;
             s->waited = true;
-            gate_wait(&s->gate, fetch);
+            wakeup_wait(&s->wakeup, fetch);
             return;
         }
         http_took(&req->t_copy, begun);
@@ -99,7 +99,7 @@ void encode_reply(struct request *req, struct engine_stream *stream, struct arra
     struct encoding *s = arena_alloc(req->arena, sizeof *s);
     enum err_code c = s ? ERR_OK : err_oom(&e);
     if (!c) {
-        gate_init(&s->gate, req);
+        wakeup_init(&s->wakeup, req);
         req->state = s;
         req->state_free = encoding_free;
         s->dtype = take_a->dtype;
@@ -109,7 +109,7 @@ void encode_reply(struct request *req, struct engine_stream *stream, struct arra
     }
     if (!c && s->n) {
         s->bytes = arena_alloc(req->arena, s->n);
-        c = s->bytes ? download_new(stream, take_a, gate_wake, &s->gate, &s->download, &e)
+        c = s->bytes ? download_new(stream, take_a, wakeup_ring, &s->wakeup, &s->download, &e)
                      : err_oom(&e);
     }
     array_unref(take_a);

@@ -10,7 +10,7 @@
 #include "compute/lang/expr.h"
 #include "compute/lang/function.h"
 #include "protocol/wire/media.h"
-#include "server/body/resolve.h"
+#include "server/body/reader.h"
 #include "server/http/http.h"
 #include "server/store/handles.h"
 #include "server/store/session.h"
@@ -21,15 +21,13 @@
 #define EVAL_NODES_SHORT 512
 
 struct eval_body {
-    struct session *session;
-    struct resolver resolver;
+    struct reader reader; /* with the session */
     struct expr expr;
     struct function_set functions; /* that it called; written out in expr, which names their text */
-    struct check_env env;
-    const char *name;  /* or NULL */
-    uint64_t replaces; /* array_buffer_id of what has the name now, 0: nothing */
-    bool has_out;      /* then: */
-    struct handle out; /* where to write, */
+    const char *name;              /* or NULL */
+    uint64_t replaces;             /* array_buffer_id of what has the name now, 0: nothing */
+    bool has_out;                  /* then: */
+    struct handle out;             /* where to write, */
     struct view region;
     bool inline_data;
     enum media reply;            /* MEDIA_JSON, or how the data itself is wanted */
@@ -44,10 +42,5 @@ void eval_body_clear(struct eval_body *b);
 /* Whether others' arrays in it may still be used as they may have been when it was read: errors as
  * share_again. */
 enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e) must_check;
-
-/* One expression in either spelling, from the place `pointer` of the body. Strings are infix,
- * unless `tree` says otherwise. */
-enum err_code eval_read_expr(struct expr *x, struct json v, const char *pointer, bool tree,
-                             uint32_t *ret, struct err *e) must_check;
 
 #endif

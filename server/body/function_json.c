@@ -5,9 +5,9 @@
 
 #include "compute/base/clock.h"
 #include "compute/lang/func.h"
-#include "protocol/text/infix.h"
 #include "protocol/text/tree.h"
 #include "server/body/meta.h"
+#include "server/body/reader.h"
 #include "server/store/handles.h"
 
 void function_json_put(struct json_writer *w, const struct definition *d)
@@ -46,12 +46,12 @@ static bool is_reserved(const char *name)
 static enum err_code check_name(const char *name, struct err *e)
 {
     size_t n = strlen(name);
-    enum err_code r = name_check(name, e);
-    if (r == ERR_OK && is_reserved(name))
+    TRY(name_check(name, e));
+    if (is_reserved(name))
         return err_set(e, ERR_BAD_NAME, "'%s' has a meaning in expressions", name);
-    if (r == ERR_OK && (op_from_name(name, n) >= 0 || func_from_name(name, n) >= 0))
+    if (op_from_name(name, n) >= 0 || func_from_name(name, n) >= 0)
         return err_set(e, ERR_BAD_NAME, "'%s' is an operation already", name);
-    return r;
+    return ERR_OK;
 }
 
 /* The function's name: a member of the body, or in the path (and then again in the body, so that
@@ -60,17 +60,30 @@ static enum err_code read_name(struct json body, const char *in_path, const char
                                struct err *e)
 {
     struct json v = json_member(body, "name");
-    enum err_code r;
     if (!json_present(v) && in_path) {
         *ret = in_path;
         return check_name(in_path, e);
     }
-    if ((r = json_require(body, "name", &v, e)) != ERR_OK ||
-        (r = json_get_string(v, ret, NULL, e)) != ERR_OK)
-        return r;
+    TRY(json_require(body, "name", &v, e));
+    TRY(json_get_string(v, ret, NULL, e));
     if (in_path && strcmp(*ret, in_path) != 0)
         return json_err(v, e, ERR_BAD_FIELD, "the path says '%.80s'", in_path);
     return check_name(*ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
+}
+
+static enum err_code read_param(struct json v, const char **params, uint32_t n, struct err *e)
+{
+    struct err why = ERR_INIT;
+    TRY(json_get_string(v, &params[n], NULL, e));
+    enum err_code code = name_check(params[n], &why);
+    if (code != ERR_OK)
+        return json_err(v, e, code, "%s", why.message);
+    if (is_reserved(params[n]))
+        return json_err(v, e, ERR_BAD_NAME, "'%s' has a meaning in expressions", params[n]);
+    for (uint32_t i = 0; i < n; i++)
+        if (!strcmp(params[i], params[n]))
+            return json_err(v, e, ERR_BAD_NAME, "there are two parameters '%s'", params[n]);
+    return ERR_OK;
 }
 
 static enum err_code read_params(struct json body, const char **params, uint32_t *ret_n,
@@ -78,24 +91,12 @@ static enum err_code read_params(struct json body, const char **params, uint32_t
 {
     struct json list;
     uint32_t n = 0;
-    enum err_code r = json_require(body, "params", &list, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_require(body, "params", &list, e));
     if (json_kind(list) != JSON_LIST || json_count(list) > CALL_MAX_PARAMS)
         return json_err(list, e, ERR_BAD_FIELD, "params must be a list of up to %d names",
                         CALL_MAX_PARAMS);
-    for (struct json v = json_first(list); json_present(v); v = json_next(v), n++) {
-        struct err why = ERR_INIT;
-        if ((r = json_get_string(v, &params[n], NULL, e)) != ERR_OK)
-            return r;
-        if ((r = name_check(params[n], &why)) != ERR_OK)
-            return json_err(v, e, r, "%s", why.message);
-        if (is_reserved(params[n]))
-            return json_err(v, e, ERR_BAD_NAME, "'%s' has a meaning in expressions", params[n]);
-        for (uint32_t i = 0; i < n; i++)
-            if (!strcmp(params[i], params[n]))
-                return json_err(v, e, ERR_BAD_NAME, "there are two parameters '%s'", params[n]);
-    }
+    for (struct json v = json_first(list); json_present(v); v = json_next(v), n++)
+        TRY(read_param(v, params, n, e));
     *ret_n = n;
     return ERR_OK;
 }
@@ -108,9 +109,7 @@ static enum err_code keep_text(struct definition *d, struct json text, const str
     struct json_writer w = JSON_WRITER(&b);
     const char *p = d->is_tree ? NULL : json_text(text, &d->text_len);
     if (d->is_tree) {
-        enum err_code r = tree_write(x, x->root, x->arena, &w, e);
-        if (r != ERR_OK)
-            return r;
+        TRY(tree_write(x, x->root, x->arena, &w, e));
         if (b.failed)
             return err_oom(e);
         p = b.data;
@@ -120,32 +119,33 @@ static enum err_code keep_text(struct definition *d, struct json text, const str
     return d->text ? ERR_OK : err_oom(e);
 }
 
+static enum err_code too_large(struct json v, int64_t max, struct err *e)
+{
+    return json_err(v, e, ERR_EXPRESSION_TOO_LARGE,
+                    "a function's expression has at most %lld bytes", (long long)max);
+}
+
 static enum err_code read_expression(const struct config *config, struct json body,
                                      struct definition *d, struct expr *x, struct err *e)
 {
-    int64_t max = config->max_function_size;
+    const int64_t max = config->max_function_size;
     struct json text = json_member(body, "expr"), tree = json_member(body, "tree");
-    const char *p;
+    const char *unused;
     size_t n = 0;
-    uint32_t source;
-    enum err_code r;
     d->is_tree = json_present(tree);
     if (json_present(text) == d->is_tree)
         return d->is_tree ? json_err(tree, e, ERR_BAD_FIELD,
                                      "either expr or tree says what is computed, not both")
                           : json_err_member(body, "expr", e, ERR_BAD_FIELD,
                                             "expr (or tree) is missing: what is computed?");
-    r = expr_add_source(x, d->is_tree ? "/tree" : "/expr", &source, e);
-    if (r == ERR_OK && d->is_tree)
-        r = tree_parse(x, source, tree, &x->root, e);
-    else if (r == ERR_OK && (r = json_get_string(text, &p, &n, e)) == ERR_OK && (int64_t)n <= max)
-        r = infix_parse(x, source, p, n, &x->root, e);
-    if (r == ERR_OK && (int64_t)n <= max)
-        r = keep_text(d, text, x, e);
-    if (r == ERR_OK && (int64_t)(d->is_tree ? d->text_len : n) > max)
-        return json_err(d->is_tree ? tree : text, e, ERR_EXPRESSION_TOO_LARGE,
-                        "a function's expression has at most %lld bytes", (long long)max);
-    return r;
+    if (!d->is_tree)
+        TRY(json_get_string(text, &unused, &n, e));
+    if ((int64_t)n > max)
+        return too_large(text, max, e);
+    TRY(reader_parse(x, d->is_tree ? tree : text, d->is_tree ? "/tree" : "/expr", d->is_tree,
+                     &x->root, e));
+    TRY(keep_text(d, text, x, e));
+    return (int64_t)d->text_len > max ? too_large(tree, max, e) : ERR_OK;
 }
 
 enum err_code function_json_read(const struct config *config, struct json body, const char *in_path,
@@ -153,21 +153,16 @@ enum err_code function_json_read(const struct config *config, struct json body, 
 {
     const char *name, *params[CALL_MAX_PARAMS];
     uint32_t n_params;
-    enum err_code r;
-    if ((r = read_name(body, in_path, &name, e)) != ERR_OK ||
-        (r = read_params(body, params, &n_params, e)) != ERR_OK)
-        return r;
+    TRY(read_name(body, in_path, &name, e));
+    TRY(read_params(body, params, &n_params, e));
     _cleanup_arena_ struct arena *arena = arena_new(0);
     struct definition *d = arena ? arena_alloc(arena, sizeof *d) : NULL;
     struct expr x;
     if (!d)
         return err_oom(e);
     expr_init(&x, arena, (size_t)config->max_nodes, (int)config->max_nesting);
-    r = read_expression(config, body, d, &x, e);
-    if (r == ERR_OK)
-        r = function_new(arena, &x, name, params, n_params, &d->function, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(read_expression(config, body, d, &x, e));
+    TRY(function_new(arena, &x, name, params, n_params, &d->function, e));
     arena = NULL; /* the function's now */
     d->created_us = clock_date_us();
     *ret = d;

@@ -1,6 +1,6 @@
 /* Definitions of functions as JSON: the body of POST /v1/functions, and what GET shows.
  *
- * Called by handlers_functions.c and by state_load.c and state_manifest.c, which write functions
+ * Called by handlers_functions.c and by state_load.c and state_save.c, which write functions
  * down in the same words. Pure; thread-safe. */
 #ifndef ARRAYD_SERVER_FUNCTION_JSON_H
 #define ARRAYD_SERVER_FUNCTION_JSON_H

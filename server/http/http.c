@@ -26,9 +26,7 @@
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
-#include "server/api/metrics.h"
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 /* A connection's memory: what its header may take, half of which bodies are read into, and beside
  * it the header's table (of some 300 fields, where it is as large as it may be) and the reply's
@@ -102,23 +100,21 @@ static bool after_stream_handler(struct rq *q)
     return true;
 }
 
-/* Who asks, and whether he may. */
+/* Finds the caller, and whether the route serves it. */
 static enum err_code identify(struct rq *q, struct err *e)
 {
+    const struct http_calls *calls = &q->http->calls;
     if (q->r.route->access == ACCESS_ANYBODY || q->conn->listener->admin)
         return ERR_OK;
-    enum err_code rc = auth_identify(&q->r, e);
-    if (!rc)
-        rc = auth_connect(&q->r, &q->conn->principal, e);
-    if (rc) {
+    enum err_code code = calls->identify(&q->r, &q->conn->principal, &q->user, e);
+    if (code != ERR_OK) {
         q->must_close = true;
-        return rc;
+        return code;
     }
-    q->max_body = auth_max_body(q->r.principal);
-    if (q->r.principal)
-        q->cause = (struct cause){NULL, q->r.principal->memory, q->http->config.max_request_memory,
+    if (q->user.memory)
+        q->cause = (struct cause){NULL, q->user.memory, q->http->config.max_request_memory,
                                   "max_request_memory"};
-    return auth_role(&q->r, e);
+    return calls->authorize(&q->r, e);
 }
 
 /* What can be refused on sight of the header. */
@@ -157,7 +153,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     if (lacks_body)
         return err_set(e, ERR_LENGTH_REQUIRED,
                        "the request needs a body: send its Content-Length, or send it chunked");
-    if (q->max_body && q->r.content_length > q->max_body)
+    if (q->user.max_body && q->r.content_length > q->user.max_body)
         return http_body_quota(q, e);
     if (q->r.content_length > limit)
         return err_set(e, ERR_TOO_LARGE, "the body is larger than the %lld bytes this route takes",
@@ -190,8 +186,8 @@ static void run_handler(struct request *r)
 
 static void run_in_turn(struct request *r)
 {
-    const struct http_config *c = &rq_of(r)->http->config;
-    if (!r->route->works || !c->turn_take || c->turn_take(r, run_handler))
+    const struct http_calls *calls = &rq_of(r)->http->calls;
+    if (!r->route->works || !calls->turn_take || calls->turn_take(r, run_handler))
         run_handler(r);
 }
 
@@ -316,7 +312,7 @@ void rq_end(struct rq *q)
     int64_t in = atomic_load(&q->received), out = atomic_load(&q->sent);
     bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
     int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
-    metrics_request(h->server->metrics, q->r.route, q->r.principal, status, seconds, in, out);
+    h->calls.ended(&q->r, status, seconds, in, out);
     bool asked = q->traceparent || h->config.log_requests;
     enum log_level level = status >= 500 ? LOG_WARN : asked ? LOG_INFO : LOG_DEBUG;
     if (log_enabled(level)) {
@@ -332,12 +328,10 @@ void rq_end(struct rq *q)
         if (q->r.t_device >= 0)
             snprintf(device, sizeof device, "%.3f", q->r.t_device);
         log_event(level, "request", "id", q->r.id, "traceparent",
-                  q->traceparent ? q->traceparent : "", "principal",
-                  q->r.principal ? q->r.principal->name : "", "method", q->r.method, "path", path,
-                  "status", s, "bytes_in", i, "bytes_out", o, "ms", ms, "device_ms", device, NULL);
+                  q->traceparent ? q->traceparent : "", "principal", http_user_name(&q->r),
+                  "method", q->r.method, "path", path, "status", s, "bytes_in", i, "bytes_out", o,
+                  "ms", ms, "device_ms", device, NULL);
     }
-    if (q->r.principal)
-        auth_leave(q->r.principal);
     rq_free(q);
     atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);
 }
@@ -429,7 +423,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             c->next->prev = c->prev;
         http_peer_leave(h, c);
         pthread_mutex_unlock(&h->lock);
-        auth_disconnect(c->principal);
+        h->calls.disconnected(c->principal);
         atomic_fetch_sub(&h->connections, 1);
         pthread_mutex_destroy(&c->lock);
         mem_free(c);
@@ -488,14 +482,15 @@ static void http_free(struct http *h)
     mem_free(h);
 }
 
-enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
-                         struct err *e)
+enum err_code http_start(struct server *server, const struct http_config *config,
+                         const struct http_calls *calls, struct http **ret, struct err *e)
 {
     struct http *h = mem_calloc(1, sizeof *h);
     if (!h)
         return err_oom(e);
     h->server = server;
     h->config = *config;
+    h->calls = *calls;
     h->device_name =
         server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
     clock_cond_init(&h->watch_wake);
@@ -542,7 +537,7 @@ size_t http_addresses(const struct http *h, bool admin, const char *const **ret)
     return admin ? h->config.n_admin_listen : h->config.n_listen;
 }
 
-void http_gauges(struct http *h, struct metrics_gauges *ret)
+void http_gauges(struct http *h, struct http_gauges *ret)
 {
     ret->connections = atomic_load(&h->connections);
     ret->in_flight = atomic_load(&h->in_flight);

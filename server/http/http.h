@@ -26,18 +26,20 @@
 #include "compute/base/arena.h"
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
-#include "server/work/asker.h"
 
+struct asker;
+struct device_turn;
+struct memory_pressure;
+struct meter;
+struct principal;
 struct request;
-struct room;
-struct turn;
 struct server; /* everything the daemon has: config, engine, sessions (server/server.h) */
 
 enum body_policy { BODY_NONE, BODY_BUFFERED, BODY_OPTIONAL, BODY_STREAM };
 
 typedef void handler_fn(struct request *req);
 
-/* Who may ask. */
+/* Which callers a route serves. */
 enum access { ACCESS_USER, ACCESS_OPERATOR, ACCESS_ANYBODY }; /* the last: req->principal is NULL */
 
 struct route {
@@ -50,8 +52,6 @@ struct route {
     bool works; /* it gives a device work: the handler runs when its turn has come. Not for
                    BODY_STREAM, where the body may be long in coming: see struct http_sink */
 };
-extern const struct route route_table[];
-extern const size_t route_count;
 
 struct query_param {
     const char *key, *value; /* percent-decoded, NUL-free UTF-8; value "" when absent */
@@ -70,13 +70,12 @@ struct request {
     size_t n_query;
     const char *body; /* BODY_BUFFERED: NUL-terminated, body_len bytes before the NUL */
     size_t body_len;
-    int64_t content_length; /* of a streamed body, -1 when chunked */
-    char id[40];            /* X-Request-Id */
-    uint64_t connection;    /* that it came over: a number, never 0, that none has again */
-    struct principal
-        *principal;           /* who asks (server/store/auth.h); NULL: the route is open to all */
-    uint8_t token[32];        /* auth.c's: what let it in, by its hash, */
-    _Atomic uint64_t edition; /* and the accounts that last did */
+    int64_t content_length;      /* of a streamed body, -1 when chunked */
+    char id[40];                 /* X-Request-Id */
+    uint64_t connection;         /* that it came over: a number, never 0, that none has again */
+    struct principal *principal; /* the caller (server/store/auth.h); NULL: anybody */
+    uint8_t token[32];           /* auth.c's: what let it in, by its hash, */
+    _Atomic uint64_t edition;    /* and the accounts that last did */
 
     /* Server-Timing, milliseconds; negative: not reported. device: shown as `gpu` or `cpu` */
     double t_parse, t_plan, t_compile, t_device, t_copy;
@@ -85,9 +84,11 @@ struct request {
     bool abandon;
     handler_fn *late;
 
-    struct asking asking;            /* server/work/asker.h */
-    struct room *room;               /* server/work/room.h */
-    struct turn *turn;               /* server/work/turn.h */
+    /* of the rooms above, let go by http_calls.release */
+    struct asker *asker;              /* server/work/asker.h */
+    struct memory_pressure *pressure; /* server/work/memory_pressure.h */
+    struct device_turn *device_turn;  /* server/work/device_turn.h */
+
     void *state;                     /* the handler's own, */
     void (*state_free)(void *state); /* released with the request */
 };
@@ -118,9 +119,9 @@ void http_reply_text(struct request *req, int status, const char *content_type,
                      struct strb *take_body);
 void http_reply_empty(struct request *req, int status);
 /* problem+json from an error; adds Retry-After for 429 and 503, Allow for 405 is http.c's.
- * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). Where http_config.make_room takes
- * the error on, there is no reply: the handler runs again. So who replies with an error has let go
- * of all it had, and nothing has changed. */
+ * ERR_DEVICE_LOST makes the daemon unready (server->device_lost). Where http_calls.retry takes the
+ * error on, there is no reply: the handler runs again. So a handler that replies with an error has
+ * let go of all it had, and nothing has changed. */
 void http_reply_error(struct request *req, const struct err *e);
 
 /* A body produced on demand, as long as what let its request in lasts. pull() writes up to n bytes
@@ -195,6 +196,8 @@ bool http_slice_over(uint64_t *begun_ns); /* 0 at first: starts the clock */
 
 uint64_t http_now_ns(void); /* monotonic */
 
+/* The caller's name; "": nobody was asked. */
+const char *http_user_name(const struct request *req);
 /* Where the client is: "192.0.2.1", "::1", or "unix". */
 #define HTTP_PEER_SIZE 64
 void http_peer_name(const struct request *req, char ret[HTTP_PEER_SIZE]);
@@ -239,20 +242,57 @@ struct http_config {
     bool log_requests;              /* at the level info, with a traceparent or without */
     double drain_timeout_s;         /* at stop: how long open requests may go on */
     double stuck_s;                 /* and then, those whose work cannot be stopped */
-    /* Asked before a handler's error becomes the reply, where the handler can run again: true: it
-     * will (http_wait, then http_repeat). NULL: never. */
-    bool (*make_room)(struct request *req, const struct err *e);
-    void (*room_free)(struct room *room); /* a request's, with it */
-    /* Says more of a handler's ERR_DEVICE_LOST, where it is known. NULL: nothing. */
+};
+
+/* What the front has to know of the user that a request comes from. The pointers are valid until
+ * http_stop. */
+struct http_user {
+    const char *name;               /* NULL: nobody was asked */
+    struct meter *memory;           /* of the host, that the user's requests take */
+    int64_t max_body;               /* bytes, 0: no limit */
+    const _Atomic uint32_t *weight; /* of the user's work beside others' */
+    double *worked; /* the front's own: time that workers took, by that weight, ns */
+};
+
+/* What the front asks of the rooms above it, none of which it knows (server/front.c). Called by any
+ * thread that works on the request; optional ones may be NULL. */
+struct http_calls {
+    const struct route *routes; /* the table, there until http_stop */
+    size_t n_routes;
+    /* Finds the caller: sets req->principal and *ret, which is zeroed. *whose is the user that the
+     * connection was used by last (NULL: none), and becomes this one. After an error the connection
+     * is closed. */
+    enum err_code (*identify)(struct request *req, struct principal **whose, struct http_user *ret,
+                              struct err *e) must_check;
+    /* Whether the route serves that user. */
+    enum err_code (*authorize)(const struct request *req, struct err *e) must_check;
+    /* Whether what let the request in still does, and what to say where it does not. */
+    bool (*lasts)(struct request *req);
+    enum err_code (*refuse)(struct request *req, struct err *e) must_check;
+    /* A connection has ended, and whose it was; NULL: nobody's. */
+    void (*disconnected)(struct principal *whose);
+    /* The request has ended. Status 0: no reply could be sent. */
+    void (*ended)(struct request *req, int status, double seconds, int64_t bytes_in,
+                  int64_t bytes_out);
+    /* The last one: lets go of what the rooms above have put into it. */
+    void (*release)(struct request *req);
+    /* Optional: what the calling thread does from now on it does for this request; NULL: for none.
+     */
+    void (*works_for)(struct request *req);
+    /* Optional: asked before a handler's error becomes the reply, where the handler can run again;
+     * true: it will (http_wait, then http_repeat). */
+    bool (*retry)(struct request *req, const struct err *e);
+    /* Optional: says more of a handler's ERR_DEVICE_LOST, where it is known. */
     void (*say_lost)(const struct request *req, struct err *e);
-    /* Asked before a handler of a route that works runs, or end() of a sink: true: now; false: it
-     * goes on in `then` (http_wait), or has been replied to. turn_leave: when it has. NULL: every
-     * turn is now. */
+    /* Optional, both: asked before a handler of a route that works runs, or end() of a sink: true:
+     * now; false: it goes on in `then` (http_wait), or has been replied to. turn_leave: it has
+     * been. */
     bool (*turn_take)(struct request *req, handler_fn *then);
     void (*turn_leave)(struct request *req);
 };
 
-enum err_code http_start(struct server *server, const struct http_config *config, struct http **ret,
+enum err_code http_start(struct server *server, const struct http_config *config,
+                         const struct http_calls *calls, struct http **ret,
                          struct err *e) must_check;
 /* Whether it could listen there now, with those TLS files: binds and lets go at once; before
  * http_start only. The errors are http_start's. */
@@ -267,5 +307,10 @@ enum err_code http_reload(struct http *h, struct err *e) must_check;
  * False: work does not end, not in stuck_s either; it and `h` are still there, and this may be
  * called again. */
 bool http_stop(struct http *h);
+
+struct http_gauges {
+    int64_t connections, in_flight, suspended, queued_work;
+};
+void http_gauges(struct http *h, struct http_gauges *ret);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 #define BLOCK_SHARED (128u << 10) /* of a download while others are served: their tail latency */
 #define SHARED_NS    100000000ull /* how long after another connection's request that holds */
@@ -37,14 +36,15 @@ enum err_code http_body_quota(const struct rq *q, struct err *e)
 {
     return err_set(e, ERR_QUOTA,
                    "the body is larger than %lld bytes, the most allowed (quota body)",
-                   (long long)q->max_body);
+                   (long long)q->user.max_body);
 }
 
 /* Whether `n` bytes more are allowed. */
 static enum err_code check_quota(const struct rq *q, size_t n, struct err *e)
 {
     int64_t received = atomic_load_explicit(&q->received, memory_order_relaxed);
-    return q->max_body && received + (int64_t)n > q->max_body ? http_body_quota(q, e) : ERR_OK;
+    return q->user.max_body && received + (int64_t)n > q->user.max_body ? http_body_quota(q, e)
+                                                                        : ERR_OK;
 }
 
 /* Grows by doubling, but never past what was announced: a client that claims much and sends little
@@ -91,8 +91,8 @@ static void call_end(struct request *r)
 
 static void call_end_in_turn(struct request *r)
 {
-    const struct http_config *c = &rq_of(r)->http->config;
-    if (!c->turn_take || c->turn_take(r, call_end))
+    const struct http_calls *calls = &rq_of(r)->http->calls;
+    if (!calls->turn_take || calls->turn_take(r, call_end))
         call_end(r);
 }
 
@@ -150,8 +150,8 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
         size_t had = *n;
         struct err e = ERR_INIT;
         enum err_code rc = check_quota(q, had, &e);
-        if (!auth_lasts(&q->r))
-            rc = auth_refuse(&q->r, HTTP_REVOKED, &e);
+        if (!q->http->calls.lasts(&q->r))
+            rc = q->http->calls.refuse(&q->r, &e);
         if (rc) {
             refuse(q, e.code, e.message);
             return http_body_bytes(q, bytes, n);
@@ -211,7 +211,7 @@ bool http_alone(const struct request *req)
 
 bool http_source_lasts(struct rq *q)
 {
-    return auth_lasts(&q->r) && (!q->src->lasts || q->src->lasts(q->src));
+    return q->http->calls.lasts(&q->r) && (!q->src->lasts || q->src->lasts(q->src));
 }
 
 static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "compute/base/meter.h"
 #include "server/http/http.h"
 #include "server/server.h"
 
@@ -120,7 +121,8 @@ struct rq {
     bool cors; /* asked by a page of another origin that may */
     size_t header_bytes;
 
-    struct cause cause; /* where it counts what it takes of the host */
+    struct http_user user; /* that it comes from */
+    struct cause cause;    /* where it counts what it takes of the host */
 
     /* body */
     char *buf;
@@ -129,7 +131,6 @@ struct rq {
     _Atomic int64_t received;  /* bytes of the body */
     _Atomic int64_t last_byte; /* ms, monotonic */
     int64_t drained;
-    int64_t max_body; /* the principal's quota; 0: none */
     struct http_sink *sink;
     bool sink_done; /* end() or abort() was called */
     /* the watch thread's own */
@@ -167,6 +168,7 @@ struct rq {
 struct http {
     struct server *server;
     struct http_config config;
+    struct http_calls calls;
     const char *device_name; /* in Server-Timing: "cpu", "gpu" */
     struct listener *listeners;
     size_t n_listeners;
@@ -189,7 +191,7 @@ struct http {
         struct rq *head, *tail;
     } short_work, long_work;
     int64_t n_work;   /* queued in both */
-    double worked;    /* of the user whose job was begun last, principal->worked */
+    double worked;    /* of the user whose job was begun last, *user.worked */
     int long_running; /* workers at long work */
     int short_run;    /* short jobs begun in a row while long ones waited */
     bool work_stop;
@@ -253,7 +255,6 @@ void rq_drop_body(struct rq *q); /* what was collected of it */
 void rq_refuse(struct request *r);
 /* Whether what let it in still does; else it has its reply. */
 bool rq_still_may(struct request *r);
-#define HTTP_REVOKED "the token that the request came with is nobody's any more"
 void rq_free(struct rq *q);
 void rq_end(struct rq *q); /* counts, logs and frees it */
 /* Hands the reply to libmicrohttpd; false: the connection must be closed. */
@@ -272,9 +273,6 @@ enum run_result http_sink_end(struct rq *q); /* the whole body went into the sin
 bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
 int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source, */
 bool http_source_lasts(struct rq *q);                              /* which may still be told */
-
-/* http_asker.c: fn(&q->r), with the request as the asker of what it begins. */
-void http_at_work(struct rq *q, handler_fn *fn);
 
 /* http_wait.c */
 bool http_done(const struct rq *q); /* replied, or took the body */

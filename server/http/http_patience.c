@@ -17,7 +17,6 @@
 
 #include "protocol/wire/prefer.h"
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 enum presence { PRESENT, SILENT /* it will send no more */, GONE };
 
@@ -46,7 +45,7 @@ bool http_is_late(const struct rq *q)
 
 bool http_is_revoked(struct rq *q)
 {
-    return q->r.abandon && !auth_lasts(&q->r);
+    return q->r.abandon && !q->http->calls.lasts(&q->r);
 }
 
 void http_watch_waiting(const struct conn *c, struct rq *q)

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "compute/base/table.h"
 #include "server/http/http_impl.h"
-#include "server/store/table.h"
 
 #define PEER_RESERVE 16
 

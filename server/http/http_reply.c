@@ -17,7 +17,6 @@
 #include "compute/base/mem.h"
 #include "protocol/wire/problem.h"
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 #define STREAM_BLOCK   4096 /* of a body whose length nobody knows */
 #define SOURCE_BLOCK   (1u << 20)
@@ -126,7 +125,7 @@ static void lighten(struct rq *q)
     q->traceparent = trace;
     q->r.query = NULL;
     q->r.n_query = 0;
-    q->r.turn = NULL; /* it left it with the reply */
+    q->r.device_turn = NULL; /* it left it with the reply */
     q->headers = NULL;
     q->n_headers = q->cap_headers = 0;
     q->out_headers = q->last_out = NULL;
@@ -137,11 +136,8 @@ void rq_free(struct rq *q)
     if (q->src && q->src->free)
         q->src->free(q->src);
     rq_let_go(q);
-    if (q->r.room)
-        q->http->config.room_free(q->r.room);
-    if (q->r.turn) /* that went without a reply */
-        q->http->config.turn_leave(&q->r);
-    asker_unref(q->r.asking.asker);
+    if (q->http->calls.release)
+        q->http->calls.release(&q->r);
     strb_free(&q->body);
     rq_drop_body(q);
     metered_end(&q->src_counted);
@@ -155,18 +151,19 @@ void rq_refuse(struct request *r)
     struct err e = ERR_INIT;
     rq_let_go(rq_of(r));
     r->late = NULL; /* nobody's patience is over */
-    auth_refuse(r, HTTP_REVOKED, &e);
-    http_reply_error(r, &e);
+    if (rq_of(r)->http->calls.refuse(r, &e) != ERR_OK)
+        http_reply_error(r, &e);
 }
 
 bool rq_still_may(struct request *r)
 {
     struct err e = ERR_INIT;
-    if (!auth_lasts(r)) {
+    const struct http_calls *calls = &rq_of(r)->http->calls;
+    if (!calls->lasts(r)) {
         rq_refuse(r);
         return false;
     }
-    if (auth_role(r, &e) == ERR_OK)
+    if (calls->authorize(r, &e) == ERR_OK)
         return true;
     http_reply_error(r, &e);
     return false;
@@ -187,6 +184,12 @@ const char *http_header(struct request *req, const char *name)
             return q->headers[i].value;
     }
     return value;
+}
+
+const char *http_user_name(const struct request *req)
+{
+    const char *name = rq_of_const(req)->user.name;
+    return name ? name : "";
 }
 
 const char *http_query(const struct request *req, const char *key)
@@ -232,8 +235,8 @@ static bool take_reply(struct rq *q, int status, const char *content_type)
     if (q->replied) /* a handler's mistake; the first reply stands */
         return false;
     q->replied = true;
-    if (q->r.turn)
-        q->http->config.turn_leave(&q->r);
+    if (q->r.device_turn && q->http->calls.turn_leave)
+        q->http->calls.turn_leave(&q->r);
     q->status = status;
     q->content_type = content_type;
     return true;
@@ -281,14 +284,13 @@ void http_reply_error(struct request *req, const struct err *e)
     struct err lost;
     if (e->code == ERR_DEVICE_LOST) {
         atomic_store(&q->http->server->device_lost, true);
-        if (q->http->config.say_lost) {
+        if (q->http->calls.say_lost) {
             lost = *e;
-            q->http->config.say_lost(req, &lost);
+            q->http->calls.say_lost(req, &lost);
             e = &lost;
         }
     }
-    if (!q->replied && may_repeat(q) && q->http->config.make_room &&
-        q->http->config.make_room(req, e))
+    if (!q->replied && may_repeat(q) && q->http->calls.retry && q->http->calls.retry(req, e))
         return;
     if (!take_reply(q, err_status(e->code), "application/problem+json"))
         return;

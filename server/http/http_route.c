@@ -47,8 +47,8 @@ void http_route(struct rq *q)
     const char *method = q->head ? "GET" : r->method, *at[MAX_PATH_PARAMS];
     size_t len[MAX_PATH_PARAMS];
     struct allowed allowed = {0};
-    for (size_t i = 0; i < route_count; i++) {
-        const struct route *route = &route_table[i];
+    for (size_t i = 0; i < q->http->calls.n_routes; i++) {
+        const struct route *route = &q->http->calls.routes[i];
         int n;
         if (!match(route->pattern, r->path, at, len, &n))
             continue;

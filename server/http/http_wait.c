@@ -27,7 +27,6 @@
 
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 #define SHORT_IN_A_ROW 8 /* then one long job where one waits */
 
@@ -75,11 +74,11 @@ static void enqueue(struct rq *q)
     struct http *h = q->http;
     pthread_mutex_lock(&h->work_lock);
     struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
-    struct principal *p = q->r.principal;
+    const struct http_user *u = &q->user;
     q->next_work = NULL;
     q->queued = true;
-    if (p && p->worked < h->worked)
-        p->worked = h->worked; /* time that he did not use is nobody's */
+    if (u->worked && *u->worked < h->worked)
+        *u->worked = h->worked; /* time that the user left is nobody's */
     if (w->tail)
         w->tail->next_work = q;
     else
@@ -92,7 +91,7 @@ static void enqueue(struct rq *q)
 
 static double worked(const struct rq *q)
 {
-    return q->r.principal ? q->r.principal->worked : 0;
+    return q->user.worked ? *q->user.worked : 0;
 }
 
 /* That of the user for whom least was done; of his, the first. */
@@ -157,6 +156,17 @@ static handler_fn *take_then(struct rq *q)
     return then;
 }
 
+/* fn(&q->r), with the request as the cause of what it begins. */
+static void at_work(struct rq *q, handler_fn *fn)
+{
+    void (*works_for)(struct request * req) = q->http->calls.works_for;
+    if (works_for)
+        works_for(&q->r);
+    fn(&q->r);
+    if (works_for)
+        works_for(NULL);
+}
+
 static void forgot(struct rq *q)
 {
     struct err e = ERR_INIT;
@@ -178,7 +188,7 @@ static void work_on(struct rq *q)
             fn = take_then(q); /* an orphan's */
         else if (http_is_revoked(q))
             fn = rq_refuse;
-        http_at_work(q, fn);
+        at_work(q, fn);
         if (q->work && !http_done(q)) {
             enqueue(q); /* others have their turn */
             return;
@@ -212,14 +222,14 @@ static void *worker(void *arg)
             continue;
         }
         bool was_long = q->long_work;
-        struct principal *p = q->r.principal;
+        struct http_user u = q->user;
         uint64_t begun = http_now_ns();
         pthread_mutex_unlock(&h->work_lock);
         work_on(q);
         meter_enter(NULL);
         pthread_mutex_lock(&h->work_lock);
-        if (p)
-            p->worked += (double)(http_now_ns() - begun) / atomic_load(&p->weight);
+        if (u.worked)
+            *u.worked += (double)(http_now_ns() - begun) / atomic_load(u.weight);
         if (was_long) {
             h->long_running--;
             if (h->long_work.head)
@@ -413,13 +423,13 @@ enum run_result http_continue(struct rq *q)
                 return RUN_PARKED;
             }
         }
-        http_at_work(q, take_then(q));
+        at_work(q, take_then(q));
     }
 }
 
 enum run_result http_run(struct rq *q, handler_fn *fn)
 {
-    http_at_work(q, fn);
+    at_work(q, fn);
     return http_continue(q);
 }
 

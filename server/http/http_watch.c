@@ -18,7 +18,6 @@
 #include "compute/base/clock.h"
 
 #include "server/http/http_impl.h"
-#include "server/store/auth.h"
 
 #define TICK_S 0.2
 #define WAIT_S 0.02 /* for requests that wait */
@@ -195,7 +194,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         if (parked) { /* it is we who keep the client waiting */
             restart_rate(q);
             atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
-            if (gone(c->fd) || !auth_lasts(&q->r))
+            if (gone(c->fd) || !q->http->calls.lasts(&q->r))
                 http_io_drop(q);
         } else {
             why = sent_slowly(q, cfg, now);

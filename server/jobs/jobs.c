@@ -165,7 +165,7 @@ enum err_code jobs_start(struct jobs *t, const struct program_body *take_body, i
     for (uint32_t i = 0; i < take_body->n_series; i++)
         strncpy(series[i].name, take_body->series[i], NAME_SIZE - 1);
     id_make('j', j->id);
-    j->asking.asker = asker_of_job(j->id, j->body.session->id);
+    j->asker = asker_of_job(j->id, j->body.session->id);
     *t->last = j;
     t->last = &j->next;
     job_make_ready(j);

@@ -60,7 +60,7 @@ struct user_job {
     struct job_watch *watches;
 
     /* the thread's own */
-    struct asking asking;
+    struct asker *asker;
     struct sched_turn turn; /* of the next slice, or of the one under way */
     double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;

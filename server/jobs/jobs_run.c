@@ -172,11 +172,11 @@ void *jobs_run(void *arg)
         } else if (t->ready) {
             struct user_job *j = next_ready(t);
             pthread_mutex_unlock(&t->lock);
-            asking_begin(&j->asking);
+            asker_begin(j->asker);
             meter_enter(&j->cause);
             work_on(j);
             meter_enter(NULL);
-            asking_end();
+            asker_begin(NULL);
             job_unref(j);
             pthread_mutex_lock(&t->lock);
         } else {

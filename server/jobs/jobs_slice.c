@@ -168,7 +168,7 @@ static void finish(struct user_job *j, const struct job_end *o)
     }
     struct job_end end = *o;
     if (end.err.code == ERR_DEVICE_LOST && t->config.say_lost)
-        t->config.say_lost(t->config.lost, j->asking.asker, &end.err);
+        t->config.say_lost(t->config.lost, j->asker, &end.err);
     pthread_mutex_lock(&t->lock);
     go_on(j);
     session_rest(j->body.session, true); /* with what has ended a session may expire */

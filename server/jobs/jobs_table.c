@@ -26,7 +26,7 @@ static void job_free(struct user_job *j)
     if (job_is_over(j))
         session_rest(j->body.session, false);
     session_unref(j->body.session);
-    asker_unref(j->asking.asker);
+    asker_unref(j->asker);
     meter_unref(j->cause.meter);
     mem_free(j);
 }

@@ -5,10 +5,10 @@
 #ifndef ARRAYD_SERVER_STATE_BLOBS_H
 #define ARRAYD_SERVER_STATE_BLOBS_H
 
+#include "compute/base/table.h"
 #include "compute/engine/engine.h"
 #include "server/state/state_bell.h"
 #include "server/state/state_int.h"
-#include "server/store/table.h"
 
 /* A memory. */
 struct blob {

@@ -1,8 +1,8 @@
 /* Which file has which contents. */
 #include <string.h>
 
+#include "compute/base/table.h"
 #include "server/state/state_int.h"
-#include "server/store/table.h"
 
 struct state_kept {
     uint64_t memory;

@@ -19,6 +19,7 @@
 
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
+#include "server/server.h"
 
 #define TOKEN_SIZE      40 /* "arrayd_" and 32 characters, NUL */
 #define TOKEN_HASH_SIZE 32
@@ -26,7 +27,6 @@
 #define ACCOUNTS_MAX    1000
 #define TOKENS_MAX      1000 /* of all accounts */
 #define WEIGHT_MAX      1000
-#define PRINCIPAL_SIZE  65 /* a name, NUL */
 
 enum role { ROLE_USER, ROLE_OPERATOR };
 const char *role_name(enum role role);

@@ -11,7 +11,7 @@
 #include <utlist.h>
 
 #include "compute/base/strb.h"
-#include "server/store/table.h"
+#include "compute/base/table.h"
 
 #define CIRCLE_SAID 6 /* functions of a circle that the error names */
 

@@ -17,8 +17,8 @@
 
 #include "compute/base/err.h"
 #include "compute/engine/engine.h"
+#include "server/server.h"
 
-#define ID_SIZE       25 /* "a-" or "s-", 22 characters of base 62 (128 random bits), NUL */
 #define NAME_MAX_LEN  64
 #define NAME_SIZE     (NAME_MAX_LEN + 1)
 #define LIST_LIMIT    100 /* default of ?limit= */

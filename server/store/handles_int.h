@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
+#include "compute/base/table.h"
 #include "server/store/handles.h"
-#include "server/store/table.h"
 
 struct name_key {
     uint64_t space;

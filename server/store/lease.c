@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "compute/base/table.h"
 #include "server/store/auth.h"
-#include "server/store/table.h"
 
 struct holder {
     struct lease lease;

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
+#include "compute/base/table.h"
 #include "server/store/session.h"
-#include "server/store/table.h"
 
 struct node {
     struct session s;                       /* first: a session is its node */

@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "compute/base/table.h"
 #include "server/store/auth.h"
-#include "server/store/table.h"
 
 struct share_key {
     char id[(ID_SIZE + 7) / 8 * 8]; /* zero-padded: the whole struct is the key */

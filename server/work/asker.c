@@ -7,19 +7,21 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "server/http/http.h"
 
 #define MOST_LOOKED 4096 /* bytes: array data may follow, without end */
 
-static _Thread_local struct asking *now;
+static _Thread_local struct request *request; /* what the thread works for: one of these, */
+static _Thread_local struct asker *job;       /* or NULL both */
 
-void asking_begin(struct asking *a)
+void asker_request(struct request *req)
 {
-    now = a;
+    request = req;
 }
 
-void asking_end(void)
+void asker_begin(struct asker *a)
 {
-    now = NULL;
+    job = a;
 }
 
 struct asker *asker_ref(struct asker *a)
@@ -43,14 +45,28 @@ static struct asker *asker_new(void)
     return a;
 }
 
+static void describe(struct request *r, struct asker *to)
+{
+    const char *session = http_header(r, "Arrayd-Session");
+    snprintf(to->request, sizeof to->request, "%s", r->id);
+    snprintf(to->principal, sizeof to->principal, "%s", http_user_name(r));
+    snprintf(to->session, sizeof to->session, "%s", session ? session : "default");
+    snprintf(to->text, sizeof to->text, "%s %.150s", r->method, r->path);
+    asker_put_body(to, r->body, r->body_len);
+}
+
 void *asker_now(void)
 {
-    struct asking *a = now;
-    if (!a)
-        return NULL;
-    if (!a->asker && a->describe && (a->asker = asker_new()))
-        a->describe(a, a->asker);
-    return a->asker ? asker_ref(a->asker) : NULL;
+    struct asker *a = job;
+    if (request) {
+        if (!request->asker) {
+            request->asker = asker_new();
+            if (request->asker)
+                describe(request, request->asker);
+        }
+        a = request->asker;
+    }
+    return a ? asker_ref(a) : NULL;
 }
 
 struct asker *asker_of_job(const char *id, const char *session)

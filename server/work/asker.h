@@ -1,10 +1,11 @@
 /* Who asks for the work that the engine is given: a request, or a job; for the log and the errors
  * of a device that is lost while the work is on it (server/lost.h).
  *
- * http_wait.c and jobs_run.c say what their thread is at. The engine takes a reference with each
- * piece of work (engine_config.asker), which may outlive the request by far: so all is copied, once
- * a request, when the first piece is asked for. Thread-safe but for struct asking, which belongs to
- * whoever works on the request or the job. */
+ * A thread says what it works for: the HTTP front by asker_request, jobs_run.c by asker_begin. The
+ * engine takes a reference with each piece of work (engine_config.asker), which may outlive the
+ * request by far: so all is copied, once a request, when the first piece is asked for. Thread-safe,
+ * but for the place of the asker, which belongs to the thread that works on the request or the
+ * job. */
 #ifndef ARRAYD_SERVER_ASKER_H
 #define ARRAYD_SERVER_ASKER_H
 
@@ -12,8 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "server/store/accounts.h"
-#include "server/store/handles.h"
+#include "server/server.h"
+
+struct request;
 
 #define ASKER_TEXT 320
 
@@ -26,19 +28,16 @@ struct asker {
     char text[ASKER_TEXT]; /* "POST /v1/evaluate", and its expression or statements, shortened */
 };
 
-/* What a thread is at. */
-struct asking {
-    struct asker *asker; /* a reference; NULL: the engine was given nothing yet */
-    /* Fills in a new one, of which all is 0. */
-    void (*describe)(const struct asking *a, struct asker *to);
-};
+/* The calling thread works for that request from now on, until it is told another; NULL: for none.
+ * The asker is made when the engine is given something, in req->asker: asker_unref is the caller's.
+ */
+void asker_request(struct request *req);
+/* The same for a job's; NULL: for none. */
+void asker_begin(struct asker *a);
 
-void asking_begin(struct asking *a); /* of the calling thread, until */
-void asking_end(void);
-
-/* A reference to the asker of what the calling thread is at; NULL: there is none, or no memory. */
+/* A reference to the asker that the calling thread works for; NULL: there is none, or no memory. */
 void *asker_now(void);
-/* The same for a job that is begun now; asking_begin is told of it with every slice. */
+/* A new one, of a job that is begun now; asker_begin is told of it with every slice. */
 struct asker *asker_of_job(const char *id, const char *session);
 struct asker *asker_ref(struct asker *a);
 void asker_unref(void *asker); /* NULL allowed */

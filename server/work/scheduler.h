@@ -5,9 +5,9 @@
  * charged to its user. Users who want more than there is get it in the proportion of their weights;
  * one who asks seldom finds his turn at once, however much others have waiting.
  *
- * handlers ask through server/work/turn.h, jobs.c for each slice; session.c makes a lane for each
- * stream, through which the engine tells what its work took. Thread-safe. Times are milliseconds
- * of device time unless they say otherwise. */
+ * handlers ask through server/work/device_turn.h, jobs.c for each slice; session.c makes a lane for
+ * each stream, through which the engine tells what its work took. Thread-safe. Times are
+ * milliseconds of device time unless they say otherwise. */
 #ifndef ARRAYD_SERVER_SCHEDULER_H
 #define ARRAYD_SERVER_SCHEDULER_H
 

@@ -17,9 +17,6 @@
 
 #define LINES_MOST 64
 
-const struct route route_table[] = {{0}};
-const size_t route_count = 0;
-
 static char *buffer; /* the head, cut into strings */
 static struct line {
     char *name, *value; /* value NULL: there was no colon */

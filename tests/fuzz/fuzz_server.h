@@ -17,9 +17,6 @@
 #include "server/store/share.h"
 #include "tests/fuzz/fuzz.h"
 
-const struct route route_table[] = {{0}};
-const size_t route_count = 0;
-
 static struct server server;
 static struct config config;
 

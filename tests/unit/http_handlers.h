@@ -12,86 +12,48 @@
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
 #include "server/http/http.h"
-#include "server/state/state.h"
-#include "server/store/auth.h"
-#include "server/store/export.h"
 
-/* --- what the front needs from behind it --- */
+/* --- what the front asks --- */
 
 const char *engine_backend(const struct engine *g)
 {
     (void)g;
     return "cpu";
 }
-int64_t engine_bytes_in_use(const struct engine *g)
+
+static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
+                              struct err *e)
 {
-    (void)g;
-    return 0;
+    (void)req, (void)whose, (void)ret, (void)e;
+    return ERR_OK;
 }
-void engine_metrics(struct engine *g, struct strb *out)
-{
-    (void)g, (void)out;
-}
-enum err_code auth_identify(struct request *req, struct err *e)
+
+static enum err_code authorize(const struct request *req, struct err *e)
 {
     (void)req, (void)e;
     return ERR_OK;
 }
-bool auth_lasts(struct request *req)
+
+static bool lasts(struct request *req)
 {
     (void)req;
     return true;
 }
-enum err_code auth_refuse(struct request *req, const char *why, struct err *e)
+
+static enum err_code refuse(struct request *req, struct err *e)
 {
     (void)req;
-    return err_set(e, ERR_UNAUTHORIZED, "%s", why);
+    return err_set(e, ERR_UNAUTHORIZED, "it does not last");
 }
-void auth_leave(struct principal *p)
-{
-    (void)p;
-}
-enum err_code auth_connect(const struct request *req, struct principal **whose, struct err *e)
-{
-    (void)req, (void)whose, (void)e;
-    return ERR_OK;
-}
-void auth_disconnect(struct principal *whose)
+
+static void disconnected(struct principal *whose)
 {
     (void)whose;
 }
-enum err_code auth_role(const struct request *req, struct err *e)
-{
-    (void)req, (void)e;
-    return ERR_OK;
-}
-int64_t auth_max_body(const struct principal *p)
-{
-    (void)p;
-    return 0;
-}
-void metrics_principals(struct server *server, struct strb *out)
-{
-    (void)server, (void)out;
-}
-void state_metrics(struct state *t, struct strb *out)
-{
-    (void)t, (void)out;
-}
-void exports_metrics(struct exports *t, struct strb *out)
-{
-    (void)t, (void)out;
-}
 
-int64_t auth_sessions(struct auth *a)
+static void ended(struct request *req, int status, double seconds, int64_t in, int64_t out)
 {
-    (void)a;
-    return 1;
-}
-int64_t auth_arrays(struct auth *a)
-{
-    (void)a;
-    return 0;
+    (void)req, (void)status, (void)seconds, (void)in, (void)out;
 }
 
 /* --- handlers --- */
@@ -343,7 +305,7 @@ static void lose_device(struct request *r)
     http_reply_error(r, &e);
 }
 
-const struct route route_table[] = {
+static const struct route routes[] = {
     {"GET", "/lose", BODY_NONE, lose_device, "/lose"},
     {"GET", "/hello", BODY_NONE, hello, "/hello"},
     {"POST", "/echo", BODY_BUFFERED, echo, "/echo"},
@@ -356,6 +318,16 @@ const struct route route_table[] = {
     {"PUT", "/sink", BODY_STREAM, accept_body, "/sink"},
     {"PUT", "/later", BODY_STREAM, accept_later, "/later"},
 };
-const size_t route_count = sizeof route_table / sizeof *route_table;
+
+static const struct http_calls calls = {
+    .routes = routes,
+    .n_routes = sizeof routes / sizeof *routes,
+    .identify = identify,
+    .authorize = authorize,
+    .lasts = lasts,
+    .refuse = refuse,
+    .disconnected = disconnected,
+    .ended = ended,
+};
 
 #endif

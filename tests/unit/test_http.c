@@ -21,7 +21,6 @@
 #include <cmocka.h>
 
 #include "compute/base/mem.h"
-#include "server/api/metrics.h"
 #include "server/http/http.h"
 #include "server/server.h"
 #include "tests/unit/http_handlers.h"
@@ -58,14 +57,7 @@ static enum err_code start(void)
     struct http_config c = config;
     c.stuck_s = stuck_s;
     memset(&server, 0, sizeof server);
-    server.metrics = metrics_new(route_table, route_count);
-    if (!server.metrics)
-        return ERR_OUT_OF_MEMORY;
-    enum err_code rc = http_start(&server, &c, &server.http, &e);
-    if (rc) {
-        metrics_free(server.metrics);
-        return rc;
-    }
+    TRY(http_start(&server, &c, &calls, &server.http, &e));
     const char *const *addresses;
     assert_int_equal(http_addresses(server.http, false, &addresses), 1);
     port = atoi(strrchr(addresses[0], ':') + 1);
@@ -77,7 +69,6 @@ static void stop(void)
     assert_true(http_stop(server.http));
     while (atomic_load(&wakes))
         usleep(100);
-    metrics_free(server.metrics);
     assert_int_equal(atomic_load(&counters), 0);
 }
 
@@ -276,7 +267,7 @@ static void clients_that_leave_harm_nobody(void **state)
             pthread_create(&t[i], NULL, i < 6 ? rude_client : polite_client, (void *)(i + 1)), 0);
     for (int i = 0; i < 8; i++)
         pthread_join(t[i], NULL);
-    struct metrics_gauges g;
+    struct http_gauges g;
     for (int i = 0; i < 500; i++) {
         http_gauges(server.http, &g);
         if (!g.connections)
@@ -344,7 +335,6 @@ static void stops_without_what_does_not_end(void **state)
     assert_int_equal(atomic_load(&plans), 1);
     for (int i = 0; i < 6; i++)
         close(fds[i]);
-    metrics_free(server.metrics);
     assert_int_equal(mem_live(), live);
     stuck_s = 60;
 }

@@ -28,8 +28,6 @@ static struct config config;
 static char folder[] = "/tmp/arrayd-state-XXXXXX";
 
 /* There is no HTTP here. */
-const struct route route_table[] = {{0}};
-const size_t route_count = 0;
 
 static int set_up(void **state)
 {

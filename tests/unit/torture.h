@@ -25,6 +25,7 @@
 #include "server/api/metrics.h"
 #include "server/api/routes.c"
 #include "server/config.h"
+#include "server/front.h"
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 #include "server/state/state.h"
@@ -32,9 +33,7 @@
 #include "server/store/lease.h"
 #include "server/store/lease_use.h"
 #include "server/store/share.h"
-#include "server/work/room.h"
 #include "server/work/scheduler.h"
-#include "server/work/turn.h"
 
 #define JSON   "Content-Type: application/json\r\n"
 #define OCTETS "Content-Type: application/octet-stream\r\n"
@@ -119,11 +118,9 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
                              .workers = 2,
                              .idle_timeout_s = 20,
                              .drain_timeout_s = 1,
-                             .stuck_s = 60,
-                             .make_room = memory ? room_make : NULL,
-                             .room_free = room_free,
-                             .turn_take = turn_take,
-                             .turn_leave = turn_leave};
+                             .stuck_s = 60};
+    struct http_calls calls = front_calls();
+    calls.retry = memory ? calls.retry : NULL;
     struct sched_config sc = {
         .n_devices = 1, .window = 10, .max_waiting = 1000, .max_waiting_all = 1000};
     server.config = &config;
@@ -141,7 +138,7 @@ static enum err_code start_with(int64_t memory, const struct accounts *accounts,
         (c = jobs_new(&jc, &server.jobs, e)) != ERR_OK ||
         (c = state_open(&server, &server.state, e)) != ERR_OK ||
         (server.state && (c = state_restore(server.state, e)) != ERR_OK) ||
-        (c = http_start(&server, &hc, &server.http, e)) != ERR_OK)
+        (c = http_start(&server, &hc, &calls, &server.http, e)) != ERR_OK)
         return c;
     const char *const *addresses;
     assert_int_equal(http_addresses(server.http, false, &addresses), 1);

@@ -3,8 +3,8 @@
  *
  * Included instead of <uthash.h> by whoever keeps a hash table; the tables are the caller's, and so
  * is locking them. */
-#ifndef ARRAYD_SERVER_TABLE_H
-#define ARRAYD_SERVER_TABLE_H
+#ifndef ARRAYD_BASE_TABLE_H
+#define ARRAYD_BASE_TABLE_H
 
 #include "compute/base/mem.h"
 

@@ -1,4 +1,4 @@
-/* A room is made with the first lack and stays with its request. The engine's answer may come after
+/* It is made with the first lack and stays with its request. The engine's answer may come after
  * the request has gone (its client has hung up in the middle of a body): the room then lives until
  * that, held by a second reference, and tells nobody.
  *
@@ -7,20 +7,20 @@
  * under way is waited for longer: its temporaries, and what is deleted meanwhile, come back with
  * it, and clients that queue their work without a wait for each piece would else be told 507 for
  * memory that is free a moment later. */
-#include "server/work/room.h"
+#include "server/work/memory_pressure.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "compute/base/mem.h"
 #include "server/config.h"
-#include "server/http/gate.h"
+#include "server/http/wakeup.h"
 
 #define MOST_TRIES     100
 #define MOST_FRUITLESS 25           /* while others use all there is: some milliseconds each */
 #define PATIENCE_NS    10000000000u /* and while there is work under way */
 
-struct room {
+struct memory_pressure {
     _Atomic uint32_t refs;
     const struct engine *engine;
     uint64_t until; /* http_now_ns: the end of patience */
@@ -29,11 +29,11 @@ struct room {
     pthread_mutex_t wake_lock; /* held while the asker is woken */
     void (*wake)(void *user);  /* NULL: gone */
     void *user;
-    struct gate gate;
+    struct wakeup wakeup;
     int tries, fruitless;
 };
 
-static void room_unref(struct room *r)
+static void pressure_unref(struct memory_pressure *r)
 {
     if (atomic_fetch_sub(&r->refs, 1) != 1)
         return;
@@ -41,7 +41,7 @@ static void room_unref(struct room *r)
     mem_free(r);
 }
 
-static bool worth_waiting(struct room *r)
+static bool worth_waiting(struct memory_pressure *r)
 {
     return r->fruitless++ < MOST_FRUITLESS ||
            (engine_jobs_in_flight(r->engine) > 0 && http_now_ns() < r->until);
@@ -49,7 +49,7 @@ static bool worth_waiting(struct room *r)
 
 static void answered(void *user, enum err_code result, double device_ms)
 {
-    struct room *r = user;
+    struct memory_pressure *r = user;
     (void)device_ms;
     pthread_mutex_lock(&r->wake_lock);
     if (result == ERR_OK)
@@ -60,20 +60,20 @@ static void answered(void *user, enum err_code result, double device_ms)
     if (r->wake)
         r->wake(r->user);
     pthread_mutex_unlock(&r->wake_lock);
-    room_unref(r);
+    pressure_unref(r);
 }
 
-static struct room *room_of(struct request *req)
+static struct memory_pressure *pressure_of(struct request *req)
 {
-    struct room *r = req->room;
+    struct memory_pressure *r = req->pressure;
     if (r || !(r = mem_calloc(1, sizeof *r)))
         return r;
     atomic_init(&r->refs, 1);
     pthread_mutex_init(&r->wake_lock, NULL); /* cannot fail here */
-    gate_init(&r->gate, req);
+    wakeup_init(&r->wakeup, req);
     r->engine = req->server->engine;
     r->until = http_now_ns() + PATIENCE_NS;
-    req->room = r;
+    req->pressure = r;
     return r;
 }
 
@@ -82,9 +82,10 @@ static bool lacks_room(const struct err *e)
     return e->code == ERR_OUT_OF_MEMORY && e->wanted > 0;
 }
 
-bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user), void *user)
+bool memory_pressure_ask(struct request *req, const struct err *e, void (*wake)(void *user),
+                         void *user)
 {
-    struct room *r = lacks_room(e) ? room_of(req) : NULL;
+    struct memory_pressure *r = lacks_room(e) ? pressure_of(req) : NULL;
     if (!r || r->tries >= MOST_TRIES)
         return false;
     /* the last answer may have been seen while it is still being told */
@@ -105,32 +106,32 @@ bool room_ask(struct request *req, const struct err *e, void (*wake)(void *user)
     return true;
 }
 
-bool room_answered(const struct request *req)
+bool memory_pressure_answered(const struct request *req)
 {
-    return atomic_load(&req->room->answered);
+    return atomic_load(&req->pressure->answered);
 }
 
-bool room_retry(struct request *req, const struct err *e, handler_fn *again)
+bool memory_pressure_retry(struct request *req, const struct err *e, handler_fn *again)
 {
-    struct room *r = lacks_room(e) ? room_of(req) : NULL;
+    struct memory_pressure *r = lacks_room(e) ? pressure_of(req) : NULL;
     if (!r)
         return false;
-    gate_arm(&r->gate);
-    if (!room_ask(req, e, gate_wake, &r->gate))
+    wakeup_arm(&r->wakeup);
+    if (!memory_pressure_ask(req, e, wakeup_ring, &r->wakeup))
         return false;
-    gate_wait(&r->gate, again);
+    wakeup_wait(&r->wakeup, again);
     return true;
 }
 
-bool room_make(struct request *req, const struct err *e)
+bool memory_pressure_repeat(struct request *req, const struct err *e)
 {
-    return room_retry(req, e, http_repeat);
+    return memory_pressure_retry(req, e, http_repeat);
 }
 
-void room_free(struct room *r)
+void memory_pressure_free(struct memory_pressure *r)
 {
     pthread_mutex_lock(&r->wake_lock);
     r->wake = NULL;
     pthread_mutex_unlock(&r->wake_lock);
-    room_unref(r);
+    pressure_unref(r);
 }

@@ -1,0 +1,44 @@
+/* What the bodies of evaluate, explain and programs are read with: expressions, the functions that
+ * they call, what their names mean, and the arrays that they write.
+ *
+ * Called by eval_body.c and program_body.c; function_json.c reads its expression with it too. The
+ * session and what the names mean are references of the reader's until reader_clear. For the thread
+ * that works on the request; a reader stays where it is. */
+#ifndef ARRAYD_SERVER_READER_H
+#define ARRAYD_SERVER_READER_H
+
+#include "compute/lang/expr.h"
+#include "compute/lang/function.h"
+#include "server/body/resolve.h"
+#include "server/http/http.h"
+#include "server/store/session.h"
+
+struct reader {
+    struct request *req;
+    struct json body;
+    bool explain;            /* nothing will be written, whoever has leased it */
+    struct session *session; /* a reference; NULL before reader_open */
+    struct resolver resolver;
+    struct check_env env; /* points into this struct */
+};
+
+/* An empty expression in this memory, with the configured limits. */
+void reader_start(const struct reader *r, struct arena *arena, struct expr *x);
+/* One expression in either spelling, from the place `pointer` of the body. Strings are infix,
+ * unless `tree` says otherwise. */
+enum err_code reader_parse(struct expr *x, struct json v, const char *pointer, bool tree,
+                           uint32_t *ret, struct err *e) must_check;
+/* Writes out the calls of the principal's functions. The set is the caller's (functions_release):
+ * the expression names its text. On failure it may have some and is the caller's too. */
+enum err_code reader_write_out(const struct reader *r, struct expr *x, struct function_set *ret,
+                               struct err *e) must_check;
+
+/* The session, and the body's "bind". On failure reader_clear is to be called as well. */
+enum err_code reader_open(struct reader *r, struct err *e) must_check;
+/* The array that `ref` means, which is to be written: errors as request_find, ERR_LOCKED,
+ * ERR_READ_ONLY, ERR_FORBIDDEN. */
+enum err_code reader_target(struct reader *r, const char *ref, struct handle *ret,
+                            struct err *e) must_check;
+void reader_clear(struct reader *r);
+
+#endif

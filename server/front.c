@@ -1,0 +1,129 @@
+/* One short function for each question. None keeps anything of its own. */
+#include "server/front.h"
+
+#include "server/api/handlers.h"
+#include "server/api/metrics.h"
+#include "server/lost.h"
+#include "server/store/auth.h"
+#include "server/store/session.h"
+#include "server/work/asker.h"
+#include "server/work/device_turn.h"
+#include "server/work/memory_pressure.h"
+
+#define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be stopped */
+
+static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
+                              struct err *e)
+{
+    TRY(auth_identify(req, e));
+    struct principal *p = req->principal;
+    *ret = (struct http_user){.name = p->name,
+                              .memory = p->memory,
+                              .max_body = auth_max_body(p),
+                              .weight = &p->weight,
+                              .worked = &p->worked};
+    return auth_connect(req, whose, e);
+}
+
+static enum err_code refuse(struct request *req, struct err *e)
+{
+    return auth_refuse(req, "the token that the request came with is nobody's any more", e);
+}
+
+static void ended(struct request *req, int status, double seconds, int64_t in, int64_t out)
+{
+    metrics_request(req->server->metrics, req->route, req->principal, status, seconds, in, out);
+    if (req->principal)
+        auth_leave(req->principal);
+}
+
+static void release(struct request *req)
+{
+    if (req->pressure)
+        memory_pressure_free(req->pressure);
+    device_turn_leave(req); /* where there was no reply */
+    asker_unref(req->asker);
+}
+
+static void say_lost(const struct request *req, struct err *e)
+{
+    lost_say(req->server->lost, req->asker, e);
+}
+
+static void session_release(void *session)
+{
+    session_unref(session);
+}
+
+/* The turn is that of the session's stream, and the session does not expire while the request
+ * waits. Without a session the request goes on, and its handler says what is wrong. */
+static bool turn_take(struct request *req, handler_fn *then)
+{
+    struct session *s = NULL;
+    struct err e = ERR_INIT;
+    if (device_turn_asked(req) || session_of(req, &s, &e) != ERR_OK)
+        return true;
+    if (s->lane)
+        return device_turn_take(req, s->lane, session_release, s, then);
+    session_unref(s);
+    return true;
+}
+
+struct http_calls front_calls(void)
+{
+    return (struct http_calls){
+        .routes = route_table,
+        .n_routes = route_count,
+        .identify = identify,
+        .authorize = auth_role,
+        .lasts = auth_lasts,
+        .refuse = refuse,
+        .disconnected = auth_disconnect,
+        .ended = ended,
+        .release = release,
+        .works_for = asker_request,
+        .retry = memory_pressure_repeat,
+        .say_lost = say_lost,
+        .turn_take = turn_take,
+        .turn_leave = device_turn_leave,
+    };
+}
+
+enum err_code front_start(const struct config *c, struct server *s, struct err *e)
+{
+    struct http_calls calls = front_calls();
+    struct http_config hc = {
+        .listen = (const char *const *)c->listen.items,
+        .n_listen = c->listen.n,
+        .admin_listen = (const char *const *)c->admin_listen.items,
+        .n_admin_listen = c->admin_listen.n,
+        .accounts = c->accounts != NULL,
+        .unix_mode = (int)c->unix_mode,
+        .log_requests = c->log_requests,
+        .max_header_bytes = (size_t)c->max_header,
+        .header_timeout_s = c->header_timeout,
+        .body_idle_timeout_s = c->body_timeout,
+        .min_body_rate = c->min_body_rate,
+        .max_ignored_body = c->max_ignored_body,
+        .max_unread_body = c->max_unread_body,
+        .unread_body_s = c->unread_body_timeout,
+        .body_rate_window_s = c->body_rate_window,
+        .max_json_body = (size_t)c->max_json_body,
+        .max_request_memory = c->max_request_memory,
+        .offload_bytes = (size_t)c->offload_body,
+        .max_connections = (size_t)c->max_connections,
+        .max_connections_per_address = (size_t)c->max_connections_per_address,
+        .workers = (int)c->workers,
+        .idle_timeout_s = c->idle_timeout,
+        .allowed_hosts = (const char *const *)c->allowed_host.items,
+        .n_allowed_hosts = c->allowed_host.n,
+        .cors_origins = (const char *const *)c->cors_origin.items,
+        .n_cors_origins = c->cors_origin.n,
+        .tls_cert = c->tls_cert,
+        .tls_key = c->tls_key,
+        .max_wait_s = c->max_wait,
+        .drain_timeout_s = c->drain_timeout,
+        .stuck_s = STUCK_S,
+    };
+    return http_start(s, &hc, &calls, &s->http, e);
+}

@@ -1,0 +1,16 @@
+/* The HTTP front as the daemon starts it: its settings from the configuration, and what it asks of
+ * the rooms above it (server/http/http.h: struct http_calls), which are answered here. */
+#ifndef ARRAYD_SERVER_FRONT_H
+#define ARRAYD_SERVER_FRONT_H
+
+#include "server/config.h"
+#include "server/http/http.h"
+#include "server/server.h"
+
+/* With the routes of server/api/routes.c. */
+struct http_calls front_calls(void);
+
+/* Starts it as s->http. The errors are http_start's. */
+enum err_code front_start(const struct config *c, struct server *s, struct err *e) must_check;
+
+#endif

@@ -1,0 +1,73 @@
+/* Joins "somebody will wake me" with http_wait: a wake that may come at any time, from any thread,
+ * once or several times, becomes exactly one http_wake for each http_wait.
+ *
+ * Used wherever a handler waits for the engine. A wakeup lives as long as its request and belongs
+ * to it; wakeup_ring may be called from any thread, the rest by whoever works on the request.
+ *
+ *     wakeup_arm(w);
+ *     if (!try_to_go_on())
+ *         wakeup_wait(w, then);   // the last thing the caller does
+ */
+#ifndef ARRAYD_SERVER_WAKEUP_H
+#define ARRAYD_SERVER_WAKEUP_H
+
+#include <stdatomic.h>
+
+#include "compute/engine/engine.h"
+#include "server/config.h"
+#include "server/http/http.h"
+#include "server/server.h"
+
+enum wakeup_state { WAKEUP_IDLE, WAKEUP_WAITING, WAKEUP_WOKEN };
+
+struct wakeup {
+    struct request *req;
+    _Atomic int state;
+};
+
+static inline void wakeup_init(struct wakeup *w, struct request *req)
+{
+    w->req = req;
+    atomic_init(&w->state, WAKEUP_IDLE);
+}
+
+/* Before looking whether what is waited for is there: wakes from here on are remembered. */
+static inline void wakeup_arm(struct wakeup *w)
+{
+    atomic_store(&w->state, WAKEUP_IDLE);
+}
+
+/* The callback to give away (user = the wakeup). */
+static inline void wakeup_ring(void *user)
+{
+    struct wakeup *w = user;
+    struct request *req = w->req;
+    if (atomic_exchange(&w->state, WAKEUP_WOKEN) == WAKEUP_WAITING)
+        http_wake(req);
+}
+
+/* Whether the wake came within the configured time (microseconds): where work is done by a device,
+ * the first wait for a small result is mostly shorter than a suspension costs. */
+static inline bool wakeup_soon(struct wakeup *w)
+{
+    const struct server *s = w->req->server;
+    if (s->config->spin == 0 || engine_in_host_memory(s->engine) || !http_alone(w->req))
+        return false;
+    uint64_t end = http_now_ns() + (uint64_t)s->config->spin * 1000;
+    while (atomic_load(&w->state) != WAKEUP_WOKEN)
+        if (http_now_ns() > end)
+            return false;
+    return true;
+}
+
+/* The request goes on in `then` after the first wake since wakeup_arm. */
+static inline void wakeup_wait(struct wakeup *w, handler_fn *then)
+{
+    struct request *req = w->req;
+    http_wait(req, then);
+    int idle = WAKEUP_IDLE;
+    if (!atomic_compare_exchange_strong(&w->state, &idle, WAKEUP_WAITING))
+        http_wake(req);
+}
+
+#endif
