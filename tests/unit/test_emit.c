@@ -17,6 +17,7 @@
 #include "compute/base/mem.h"
 #include "compute/check/check.h"
 #include "compute/gpu/code/compile.h"
+#include "compute/gpu/code/headers.h"
 #include "compute/gpu/text/emit.h"
 #include "compute/ir/ir_build.h"
 #include "compute/ir/ir_merge.h"
@@ -94,6 +95,24 @@ static struct ir_plan *random_plan(struct arena *arena)
     return lowered(arena, t);
 }
 
+/* Whether every file that the text includes is one of those the compiler is given. */
+static bool includes_what_there_is(const char *text)
+{
+    const char *const *texts, *const *names;
+    int n = headers_get(&texts, &names);
+    for (const char *at = text; (at = strstr(at, "#include \"")); at++) {
+        const char *name = at + strlen("#include \"");
+        bool known = false;
+        for (int i = 0; i < n; i++)
+            known |= !strncmp(name, names[i], strlen(names[i])) && name[strlen(names[i])] == '"';
+        if (!known) {
+            print_message("there is no %.60s\n", name);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void every_kernel_takes_the_form_it_should(void **state)
 {
     (void)state;
@@ -109,6 +128,7 @@ static void every_kernel_takes_the_form_it_should(void **state)
                           emit_cases[i].form);
             wrong++;
         }
+        wrong += !includes_what_there_is(m->text);
     }
     assert_int_equal(wrong, 0);
 }

@@ -36,7 +36,7 @@ void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
 
 struct reduction {
     const char *type;   /* ar_state */
-    const char *header; /* where that is; NULL: running.cuh */
+    const char *header; /* where that is, under compute/kernels; NULL: forms/running.cuh */
     char begin[48], take[112], merge[96], end[96];
     int seeds; /* elements that a state begins from: x of `begin` */
     struct scalar identity;
@@ -110,7 +110,7 @@ static struct reduction sum_of(enum dtype t, bool mean)
 static struct reduction var_of(enum dtype t)
 {
     struct reduction r = {.type = "ar_moments",
-                          .header = "moments.cuh",
+                          .header = "forms/moments.cuh",
                           .begin = "ar_moments_begin(x)",
                           .take = "ar_moments_take(s, (ar_f64)x)",
                           .merge = "ar_moments_merge(a, b)",
@@ -134,7 +134,7 @@ static struct reduction prod_of(enum dtype t)
             snprintf(r.end, sizeof r.end, "s");
     } else if (dtype_is_real_float(t)) {
         r = (struct reduction){.type = "ar_product",
-                               .header = "product.h",
+                               .header = "scalar/product.h",
                                .begin = "ar_product{0.5, 1}",
                                .take = "ar_product_by_any(s, x)",
                                .merge = "ar_product_merge(a, b)",
@@ -156,7 +156,7 @@ static struct reduction prod_of(enum dtype t)
 static struct reduction arg_of(bool least, bool ascending)
 {
     struct reduction r = {.type = "ar_best<ar_value>",
-                          .header = "best.cuh",
+                          .header = "forms/best.cuh",
                           .begin = "{x[0], 0}",
                           .end = "(ar_i64)s.at",
                           .seeds = 1};
@@ -174,7 +174,7 @@ static struct reduction extreme_of(enum dtype t, bool min)
     r.type = emit_type(in);
     r.identity = extreme(in, min);
     if (in == DT_F32) {
-        r.header = "extreme.cuh";
+        r.header = "forms/extreme.cuh";
         op = min ? "lesser" : "greater";
     }
     if (in == t) {
@@ -260,13 +260,13 @@ static void emit_reduction(struct emitter *m)
         emit_scalar(m, &(struct scalar){.dtype = DT_F64, .v.f64 = n}, "count");
     }
     strb_addf(b,
-              "#include \"compute/kernels/forms/%s\"\ntypedef %s ar_state;\n"
+              "#include \"compute/kernels/%s\"\ntypedef %s ar_state;\n"
               "static_assert(sizeof(ar_state) <= %d, \"of its scratch\");\n#define AR_SEEDS %d\n"
               "AR_FN ar_state ar_begin(const %s)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_take(ar_state s, ar_value x, ar_index at)\n{\n    return %s;\n}\n"
               "AR_FN ar_state ar_merge(ar_state a, ar_state b)\n{\n    return %s;\n}\n"
               "AR_FN ar_result ar_end(const ar_params &p, ar_state s)\n{\n    return %s;\n}\n",
-              r.header ? r.header : "running.cuh", r.type, f->state_size, r.seeds,
+              r.header ? r.header : "forms/running.cuh", r.type, f->state_size, r.seeds,
               r.seeds ? "ar_value (&x)[AR_SEEDS]" : "ar_params &p", r.begin, r.take, r.merge,
               r.end);
 }
