@@ -194,9 +194,7 @@ enum err_code cpu_share_export(const struct shared_block *share, enum share_mode
                                struct err *e)
 {
     char path[64];
-    enum err_code code = mode == SHARE_SEALED ? seal((int)share->handle, e) : ERR_OK;
-    if (code != ERR_OK)
-        return code;
+    TRY(mode == SHARE_SEALED ? seal((int)share->handle, e) : ERR_OK);
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)share->handle);
     int fd = mode == SHARE_WRITE ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0)
                                  : open(path, O_RDONLY | O_CLOEXEC);

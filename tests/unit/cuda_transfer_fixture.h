@@ -43,6 +43,11 @@ bool cuda_enter(struct cuda_device *d)
     return !atomic_load(&d->cuda->lost);
 }
 
+enum err_code cuda_entered(struct cuda_device *d, struct err *e)
+{
+    return cuda_enter(d) ? ERR_OK : err_set(e, ERR_DEVICE_LOST, "lost");
+}
+
 enum err_code cuda_check(struct cuda *c, CUresult code, const char *what, struct err *e)
 {
     if (code == CUDA_SUCCESS || code == CUDA_ERROR_NOT_READY)

@@ -65,14 +65,22 @@ static void set_up(struct node *n, int lost_device)
         n->streams[i].under_way = &n->jobs[i];
         n->streams[i].n_under_way = 1;
         n->devices[i].index = i;
+        pthread_mutex_init(&n->devices[i].lock, NULL);
         n->devices[i].cuda = &n->cuda;
         n->devices[i].streams = &n->streams[i];
     }
 }
 
+static void look(struct node *n, int device)
+{
+    pthread_mutex_lock(&n->devices[device].lock);
+    cuda_fault_look(&n->devices[device]);
+    pthread_mutex_unlock(&n->devices[device].lock);
+}
+
 static void look_and_tell(struct node *n, int device)
 {
-    cuda_fault_look(&n->devices[device]);
+    look(n, device);
     cuda_fault_tell(&n->cuda);
 }
 
@@ -99,7 +107,7 @@ static void two_that_are_looked_at_before_either_is_told_of(void **state)
     const int64_t live = mem_live();
     struct node n;
     set_up(&n, -1);
-    cuda_fault_look(&n.devices[1]);
+    look(&n, 1);
     look_and_tell(&n, 0);
     cuda_fault_tell(&n.cuda);
     assert_true(n.noted == 1 && n.told == 1 && n.device == 1);

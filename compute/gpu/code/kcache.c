@@ -1,9 +1,9 @@
-/* One lock guards table, order of use, flights and counters; it is never held while compiling or on
+/* One lock guards table, order of use, makings and counters; it is never held while compiling or on
  * the disk. The table is an array of chains through the entries themselves, so that putting one in
  * cannot fail.
  *
- * A "flight" is a compilation (or a read from disk) under way: the first caller of a key flies,
- * the others wait for it on one condition variable, common to all, for they are few.
+ * A "making" is a compilation (or a read from disk) under way: the first caller of a key makes the
+ * code, the others wait for it on one condition variable, common to all, for they are few.
  *
  * The table holds one reference on each entry. An entry goes when it is the longest unused of those
  * nobody else holds; the backend holds those whose plans are alive, and dropping these would only
@@ -21,6 +21,7 @@
 #include <nettle/sha2.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/gpu/code/compile.h"
@@ -39,12 +40,12 @@ struct node {
     struct node *newer, *older; /* order of use */
 };
 
-struct flight {
+struct making {
     struct kcache_key key;
-    struct flight *next;
+    struct making *next;
     int waiting;
     bool done;
-    enum err_code err;
+    enum err_code code;
     struct err error;
     struct node *node; /* a reference, while somebody waits */
     enum kcache_how how;
@@ -63,10 +64,10 @@ struct kcache {
     uint8_t headers_sha[SHA256_DIGEST_SIZE];
     struct kcache_disk disk;
     pthread_mutex_t lock;
-    pthread_cond_t landed;
+    pthread_cond_t ended;
     struct node *buckets[BUCKETS];
     struct node *newest, *oldest;
-    struct flight *flights;
+    struct making *makings;
     struct refusal refusals[REFUSALS]; /* the newest */
     uint64_t refused;                  /* ever */
     struct kcache_stats stats;         /* the disk's own apart */
@@ -104,7 +105,7 @@ enum err_code kcache_new(const struct kcache_config *config, const struct nvrtc 
     hash_headers(c->headers_sha);
     kcache_disk_open(&c->disk, config->dir, config->max_disk_bytes);
     pthread_mutex_init(&c->lock, NULL);
-    pthread_cond_init(&c->landed, NULL);
+    pthread_cond_init(&c->ended, NULL);
     *ret = c;
     return ERR_OK;
 }
@@ -118,7 +119,7 @@ void kcache_free(struct kcache *c)
         kcache_unref(&n->pub);
     }
     kcache_disk_close(&c->disk);
-    pthread_cond_destroy(&c->landed);
+    pthread_cond_destroy(&c->ended);
     pthread_mutex_destroy(&c->lock);
     mem_free(c);
 }
@@ -185,6 +186,7 @@ static void make_newest(struct kcache *c, struct node *n)
 
 static struct node *lookup(struct kcache *c, const struct kcache_key *key)
 {
+    lock_held(&c->lock);
     struct node *n = *bucket_of(c, key);
     while (n && memcmp(&n->pub.key, key, sizeof *key) != 0)
         n = n->next;
@@ -199,6 +201,7 @@ static struct node *lookup(struct kcache *c, const struct kcache_key *key)
 /* Out of the table, with its reference; false: it is not in there. */
 static bool take_out(struct kcache *c, struct node *n)
 {
+    lock_held(&c->lock);
     struct node **at = bucket_of(c, &n->pub.key);
     while (*at && *at != n)
         at = &(*at)->next;
@@ -215,6 +218,7 @@ static bool take_out(struct kcache *c, struct node *n)
  * or NULL. Nobody can come by a reference meanwhile, for that takes the lock, or one already. */
 static struct node *take_idle(struct kcache *c)
 {
+    lock_held(&c->lock);
     struct node *n = c->oldest;
     while (n && atomic_load_explicit(&n->refs, memory_order_acquire) != 1)
         n = n->newer;
@@ -228,6 +232,7 @@ static struct node *take_idle(struct kcache *c)
  * the backend. */
 static struct node *publish(struct kcache *c, struct node *n)
 {
+    lock_held(&c->lock);
     struct node **bucket = bucket_of(c, &n->pub.key);
     kcache_ref(&n->pub);
     n->next = *bucket;
@@ -246,35 +251,37 @@ static struct node *publish(struct kcache *c, struct node *n)
     return gone;
 }
 
-static struct flight **find_flight(struct kcache *c, const struct kcache_key *key)
+static struct making **find_making(struct kcache *c, const struct kcache_key *key)
 {
-    struct flight **f = &c->flights;
-    while (*f && memcmp(&(*f)->key, key, sizeof *key) != 0)
-        f = &(*f)->next;
-    return f;
+    lock_held(&c->lock);
+    struct making **m = &c->makings;
+    while (*m && memcmp(&(*m)->key, key, sizeof *key) != 0)
+        m = &(*m)->next;
+    return m;
 }
 
-/* Waits for another caller's flight. The last to leave releases it. */
-static enum err_code wait_for(struct kcache *c, struct flight *f, struct kcache_entry **ret,
+/* Waits for what another caller makes. The last to leave releases it. */
+static enum err_code wait_for(struct kcache *c, struct making *m, struct kcache_entry **ret,
                               enum kcache_how *ret_how, struct err *e)
 {
-    f->waiting++;
-    while (!f->done)
-        pthread_cond_wait(&c->landed, &c->lock);
-    enum err_code err = f->err;
-    if (!err) {
-        *ret = kcache_ref(&f->node->pub);
-        *ret_how = f->how;
+    lock_held(&c->lock);
+    m->waiting++;
+    while (!m->done)
+        pthread_cond_wait(&c->ended, &c->lock);
+    enum err_code code = m->code;
+    if (code == ERR_OK) {
+        *ret = kcache_ref(&m->node->pub);
+        *ret_how = m->how;
         c->stats.waited++;
     } else if (e) {
-        *e = f->error;
+        *e = m->error;
     }
-    if (--f->waiting == 0) {
-        if (f->node)
-            kcache_unref(&f->node->pub); /* not the last reference: we have one */
-        mem_free(f);
+    if (--m->waiting == 0) {
+        if (m->node)
+            kcache_unref(&m->node->pub); /* not the last reference: we have one */
+        mem_free(m);
     }
-    return err;
+    return code;
 }
 
 struct kcache_entry *kcache_find(struct kcache *c, const struct kcache_key *key)
@@ -301,6 +308,7 @@ static void trace(const char *what, const struct kcache_key *key, size_t n, doub
 /* With the lock. The newest of the key, when it still counts. */
 static struct refusal *find_refusal(struct kcache *c, const struct kcache_key *key)
 {
+    lock_held(&c->lock);
     for (uint64_t n = c->refused; n > 0 && c->refused - n < REFUSALS; n--) {
         struct refusal *r = &c->refusals[n % REFUSALS];
         if (memcmp(&r->key, key, sizeof *key) == 0)
@@ -349,6 +357,7 @@ static void tell_briefly(char ret[KCACHE_REASON], const char *text)
 /* With the lock. */
 static void remember(struct kcache *c, const struct kcache_key *key, const struct err *why)
 {
+    lock_held(&c->lock);
     if (find_refusal(c, key))
         return;
     struct refusal *r = &c->refusals[++c->refused % REFUSALS];
@@ -399,52 +408,52 @@ static enum err_code make(struct kcache *c, const char *arch, const char *source
         trace("from disk", &n->pub.key, n->pub.n, clock_ms() - start);
         return ERR_OK;
     }
-    struct compiled code;
+    struct compiled made;
     start = clock_ms();
-    enum err_code err = compile_text(c->nvrtc, arch, source, fast_math, &code, e);
+    enum err_code code = compile_text(c->nvrtc, arch, source, fast_math, &made, e);
     double ms = clock_ms() - start;
     pthread_mutex_lock(&c->lock);
     c->stats.compile_ms += ms;
-    *(err ? &c->stats.failed : &c->stats.compiled) += 1;
+    *(code != ERR_OK ? &c->stats.failed : &c->stats.compiled) += 1;
     pthread_mutex_unlock(&c->lock);
-    trace(err ? "failed" : "compiled", &n->pub.key, err ? 0 : code.n, ms);
-    if (err)
-        return err;
-    n->pub.bytes = code.bytes;
-    n->pub.n = code.n;
+    trace(code != ERR_OK ? "failed" : "compiled", &n->pub.key, code != ERR_OK ? 0 : made.n, ms);
+    if (code != ERR_OK)
+        return code;
+    n->pub.bytes = made.bytes;
+    n->pub.n = made.n;
     *ret_how = KCACHE_COMPILED;
     return ERR_OK;
 }
 
-/* Ends the flight: the others are told, and the node (NULL: failed) goes into the table. */
-static void land(struct kcache *c, struct flight *f, struct node *n, enum err_code err,
-                 enum kcache_how how, const struct err *error)
+/* Ends a making: the others are told, and the node (NULL: failed) goes into the table. */
+static void end_making(struct kcache *c, struct making *m, struct node *n, enum err_code code,
+                       enum kcache_how how, const struct err *error)
 {
     struct node *gone = NULL;
     pthread_mutex_lock(&c->lock);
-    *find_flight(c, &f->key) = f->next;
+    *find_making(c, &m->key) = m->next;
     if (n)
         gone = publish(c, n);
-    if (err == ERR_INTERNAL)
-        remember(c, &f->key, error);
-    if (!err && how == KCACHE_DISK)
+    if (code == ERR_INTERNAL)
+        remember(c, &m->key, error);
+    if (code == ERR_OK && how == KCACHE_DISK)
         c->stats.disk_hits++;
-    bool alone = f->waiting == 0;
+    bool alone = m->waiting == 0;
     if (!alone) {
-        f->done = true;
-        f->err = err;
-        f->how = how;
+        m->done = true;
+        m->code = code;
+        m->how = how;
         if (n) {
             kcache_ref(&n->pub);
-            f->node = n;
+            m->node = n;
         } else {
-            f->error = *error;
+            m->error = *error;
         }
-        pthread_cond_broadcast(&c->landed);
+        pthread_cond_broadcast(&c->ended);
     }
     pthread_mutex_unlock(&c->lock);
     if (alone)
-        mem_free(f);
+        mem_free(m);
     for (struct node *next; gone; gone = next) {
         next = gone->next;
         kcache_unref(&gone->pub);
@@ -452,30 +461,30 @@ static void land(struct kcache *c, struct flight *f, struct node *n, enum err_co
 }
 
 /* The first caller of a key: makes the code for all. */
-static enum err_code fly(struct kcache *c, struct flight *f, const char *arch, const char *source,
-                         bool fast_math, struct kcache_entry **ret, enum kcache_how *ret_how,
-                         struct err *e)
+static enum err_code make_for_all(struct kcache *c, struct making *m, const char *arch,
+                                  const char *source, bool fast_math, struct kcache_entry **ret,
+                                  enum kcache_how *ret_how, struct err *e)
 {
     struct err error = ERR_INIT;
     enum kcache_how how = KCACHE_COMPILED;
-    struct kcache_key key = f->key;
+    struct kcache_key key = m->key;
     struct node *n = mem_calloc(1, sizeof *n);
-    enum err_code err = n ? ERR_OK : err_oom(&error);
+    enum err_code code = n ? ERR_OK : err_oom(&error);
     if (n) {
         n->pub.key = key;
         n->user_free = c->config.user_free;
         atomic_init(&n->refs, 1);
-        err = make(c, arch, source, fast_math, n, &how, &error);
+        code = make(c, arch, source, fast_math, n, &how, &error);
     }
-    if (err) {
+    if (code != ERR_OK) {
         mem_free(n);
         n = NULL;
     }
-    land(c, f, n, err, how, &error);
-    if (err) {
+    end_making(c, m, n, code, how, &error);
+    if (code != ERR_OK) {
         if (e)
             *e = error;
-        return err;
+        return code;
     }
     if (how == KCACHE_COMPILED) /* after the others were told: it is not for them to wait */
         kcache_disk_store(&c->disk, &key, n->pub.bytes, n->pub.n);
@@ -490,29 +499,29 @@ enum err_code kcache_get(struct kcache *c, const char *arch, const char *source,
     struct kcache_key key = kcache_key(c, arch, source, fast_math);
     pthread_mutex_lock(&c->lock);
     struct node *n = lookup(c, &key);
-    struct flight *f = n ? NULL : *find_flight(c, &key);
-    struct refusal *r = n || f ? NULL : find_refusal(c, &key);
-    enum err_code err = ERR_OK;
+    struct making *m = n ? NULL : *find_making(c, &key);
+    struct refusal *r = n || m ? NULL : find_refusal(c, &key);
+    enum err_code code = ERR_OK;
     if (n) {
         c->stats.memory_hits++;
         *ret = &n->pub;
         *ret_how = KCACHE_MEMORY;
-    } else if (f) {
-        err = wait_for(c, f, ret, ret_how, e);
+    } else if (m) {
+        code = wait_for(c, m, ret, ret_how, e);
     } else if (r) {
-        err = err_set(e, ERR_INTERNAL, "%s", r->reason);
+        code = err_set(e, ERR_INTERNAL, "%s", r->reason);
     } else {
-        f = mem_calloc(1, sizeof *f);
-        if (f) {
-            f->key = key;
-            f->next = c->flights;
-            c->flights = f;
+        m = mem_calloc(1, sizeof *m);
+        if (m) {
+            m->key = key;
+            m->next = c->makings;
+            c->makings = m;
         }
         pthread_mutex_unlock(&c->lock);
-        return f ? fly(c, f, arch, source, fast_math, ret, ret_how, e) : err_oom(e);
+        return m ? make_for_all(c, m, arch, source, fast_math, ret, ret_how, e) : err_oom(e);
     }
     pthread_mutex_unlock(&c->lock);
-    return err;
+    return code;
 }
 
 bool kcache_reject(struct kcache *c, const struct kcache_entry *entry)

@@ -118,31 +118,23 @@ static enum err_code device_open(struct cuda_device *d, struct err *e)
 {
     struct cuda *c = d->cuda;
     double since = clock_ms();
-    enum err_code code = cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&d->context, d->handle),
-                                    "cuDevicePrimaryCtxRetain", e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_check(c, c->driver->cuDevicePrimaryCtxRetain(&d->context, d->handle),
+                   "cuDevicePrimaryCtxRetain", e));
     d->opened = 1;
     timed(c, "context", &since);
     if (!cuda_enter(d))
         return err_set(e, ERR_DEVICE_LOST, "device %d cannot be used", d->index);
-    code = cuda_memory_open(d, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_memory_open(d, e));
     d->opened = 2;
     timed(c, "pool", &since);
     if (c->config.shareable) {
         cuda_share_open(d);
         timed(c, "sharing", &since);
     }
-    code = cuda_slabs_open(d, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_slabs_open(d, e));
     d->opened = 3;
     timed(c, "slabs", &since);
-    code = cuda_pack_open(d, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_pack_open(d, e));
     d->opened = 4;
     timed(c, "module", &since);
     return cuda_queue_open(d, e);
@@ -243,12 +235,9 @@ static enum err_code open_devices(struct cuda *c, struct err *e)
 static enum err_code open_all(struct cuda *c, struct err *e)
 {
     double since = clock_ms();
-    enum err_code code = loader_open(&c->driver, &c->nvrtc, e);
+    TRY(loader_open(&c->driver, &c->nvrtc, e));
     timed(c, "libraries", &since);
-    if (code == ERR_OK)
-        code = find_devices(c, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(find_devices(c, e));
     timed(c, "driver", &since);
     struct kcache_config k = {
         .dir = c->config.kernel_cache,
@@ -257,12 +246,12 @@ static enum err_code open_all(struct cuda *c, struct err *e)
                                                           : KERNEL_CACHE_ENTRIES,
         .user_free = cuda_modules_free,
     };
-    code = kcache_new(&k, c->nvrtc, &c->kcache, e);
-    if (code == ERR_OK && !(c->refused = refused_open(kcache_folder(c->kcache))))
-        code = err_oom(e);
-    if (code == ERR_OK)
-        code = cuda_compiler_open(c, e);
-    return code == ERR_OK ? open_devices(c, e) : code;
+    TRY(kcache_new(&k, c->nvrtc, &c->kcache, e));
+    c->refused = refused_open(kcache_folder(c->kcache));
+    if (!c->refused)
+        return err_oom(e);
+    TRY(cuda_compiler_open(c, e));
+    return open_devices(c, e);
 }
 
 static struct health *watch_devices(const struct cuda *c)

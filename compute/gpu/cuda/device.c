@@ -16,7 +16,8 @@ bool cuda_enter(struct cuda_device *d)
         current_device = d->index;
         return true;
     }
-    /* twice: who is told false takes the device for lost, which one refusal does not make it */
+    /* twice: a caller that is told false takes the device for lost, and one refusal does not make
+     * it so */
     for (int tries = 0; tries < 2; tries++)
         if (cuda_check(d->cuda, d->cuda->driver->cuCtxSetCurrent(d->context), "cuCtxSetCurrent",
                        NULL) == ERR_OK) {
@@ -25,6 +26,11 @@ bool cuda_enter(struct cuda_device *d)
             return true;
         }
     return false;
+}
+
+enum err_code cuda_entered(struct cuda_device *d, struct err *e)
+{
+    return cuda_enter(d) ? ERR_OK : err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
 }
 
 void cuda_lost_why(struct cuda *c, char ret[CUDA_WHY])

@@ -114,6 +114,9 @@ struct cuda {
 /* The thread's current context becomes the device's; cheap when it is already. False: lost. */
 bool cuda_enter(struct cuda_device *d);
 
+/* The same as an error: ERR_DEVICE_LOST. */
+enum err_code cuda_entered(struct cuda_device *d, struct err *e) must_check;
+
 /* Judges a driver call's result: CUDA_SUCCESS and CUDA_ERROR_NOT_READY pass; out of memory is
  * ERR_OUT_OF_MEMORY; everything else poisons the backend (cuda->lost) and is ERR_DEVICE_LOST.
  * `what` names the call. e may be NULL. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 
 #define AHEAD   3               /* slabs of a download, filled or being filled */
 #define SPIN_NS UINT64_C(20000) /* what a pull may wait for a small copy: it takes about 6 µs */
@@ -22,6 +23,7 @@ static enum slab_class download_class(const struct transfer *t)
 /* The next bytes into the slab: queued on `on`, at the end of the list. False: t->failed. */
 static bool fetch(struct transfer *t, struct slab *b, CUstream on, bool behind_job)
 {
+    lock_held(&t->lock);
     struct cuda *c = t->device->cuda;
     int64_t left = t->total - t->next, size = (int64_t)t->pack.itemsize;
     b->from = t->next;
@@ -52,6 +54,7 @@ static bool fetch(struct transfer *t, struct slab *b, CUstream on, bool behind_j
 /* Keeps slabs on their way; one that cannot be used goes to *back. */
 static void read_ahead(struct transfer *t, struct slab **back)
 {
+    lock_held(&t->lock);
     while (t->started && !t->dead && t->failed == ERR_OK && t->next < t->total && t->held < AHEAD) {
         enum slab_class class = download_class(t);
         struct slab *b = NULL;
@@ -68,6 +71,7 @@ static void read_ahead(struct transfer *t, struct slab **back)
 /* Forgets what was read ahead; goes on from the element with this byte. */
 static void seek(struct transfer *t, int64_t offset, struct slab **back)
 {
+    lock_held(&t->lock);
     while (t->head)
         transfer_drop_head(t, back);
     t->next = offset - offset % (int64_t)t->pack.itemsize;
@@ -77,6 +81,7 @@ static void seek(struct transfer *t, int64_t offset, struct slab **back)
 /* Whether the first slab's bytes are there. */
 static bool head_ready(struct transfer *t)
 {
+    lock_held(&t->lock);
     struct slab *b = t->head;
     const struct driver *cu = t->device->cuda->driver;
     if (!b || b->state == BEHIND_JOB)
@@ -177,6 +182,7 @@ void cuda_transfer_fetched(struct transfer *t, enum err_code result)
  * takes slabs from a busy transfer. */
 static int64_t drain(struct transfer *t, int64_t offset, char *to, size_t n, struct slab **back)
 {
+    lock_held(&t->lock);
     size_t done = 0;
     while (done < n && t->failed == ERR_OK && head_ready(t)) {
         struct slab *b = t->head;
@@ -234,9 +240,7 @@ enum err_code cuda_download_new(struct backend *b, int device, void *from, const
         .granted = download_granted, .copied = download_copied, .reclaim = download_reclaim};
     struct transfer *t;
     int64_t total = view_size(view) * (int64_t)itemsize;
-    enum err_code code = transfer_new(b, device, total, false, &calls, wake_fn, user, &t, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(transfer_new(b, device, total, false, &calls, wake_fn, user, &t, e));
     pack_init(&t->pack, from, view, itemsize);
     *ret = t;
     return ERR_OK;

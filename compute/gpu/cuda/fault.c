@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compute/base/arena.h"
+#include "compute/base/lock.h"
 #include "compute/gpu/code/refused.h"
 #include "compute/gpu/cuda/launch.h"
 
@@ -69,6 +70,7 @@ static size_t count_jobs(const struct cuda_device *d)
 
 void cuda_fault_look(struct cuda_device *d)
 {
+    lock_held(&d->lock);
     struct cuda *c = d->cuda;
     int device = atomic_load(&c->lost_device);
     if (d->looked)
@@ -121,6 +123,7 @@ static bool name_kernels(struct fault *f)
 
 static void settle(struct cuda *c, struct fault *f)
 {
+    lock_held(&c->fault_lock);
     char why[CUDA_WHY];
     bool sure = !f->told.launching && (atomic_load(&c->lost_device) >= 0 || c->n_devices == 1);
     cuda_lost_why(c, why);

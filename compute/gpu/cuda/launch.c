@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/gpu/code/refused.h"
 #include "compute/gpu/cuda/memory.h"
@@ -87,10 +88,8 @@ static enum err_code reserve_pinned(struct cuda_device *d, struct flight *f, siz
 {
     struct cuda *c = d->cuda;
     void *p;
-    enum err_code code = cuda_check(
-        c, c->driver->cuMemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc", NULL);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_check(c, c->driver->cuMemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE),
+                   "cuMemHostAlloc", NULL));
     if (f->pinned)
         (void)cuda_check(c, c->driver->cuMemFreeHost(f->pinned), "cuMemFreeHost", NULL);
     f->pinned = p;
@@ -255,6 +254,7 @@ static enum err_code zero_scratch(struct stream *s, const struct emitted *m, str
 
 bool launch_settled(struct cuda_device *d, const struct job *job, struct flight *f)
 {
+    lock_held(&d->lock);
     for (uint32_t i = 0; i < job->n_kernels; i++) {
         if (prepare_is_empty(job->kernels[i]))
             continue;
@@ -279,18 +279,15 @@ static enum err_code launch_kernel(struct stream *s, const struct job *job, stru
     struct prepared *p = atomic_load(&job->kernels[i]->prepared);
     const struct emitted *m = p->emitted;
     assert(slots_are_aligned(job->kernels[i], job_slots(job, i)));
-    enum err_code code = make_params(s, m, job, f, i, first);
-    if (code == ERR_OK)
-        code = zero_scratch(s, m, f);
-    if (code != ERR_OK)
-        return code;
+    TRY(make_params(s, m, job, f, i, first));
+    TRY(zero_scratch(s, m, f));
     const struct form *g = m->form;
     void *params[1] = {d->params};
-    code = cuda_check(c,
-                      c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2],
-                                                g->block[0], g->block[1], 1, (unsigned)g->shared,
-                                                s->cu, params, NULL),
-                      "cuLaunchKernel", NULL);
+    enum err_code code = cuda_check(
+        c,
+        c->driver->cuLaunchKernel(p->function, g->grid[0], g->grid[1], g->grid[2], g->block[0],
+                                  g->block[1], 1, (unsigned)g->shared, s->cu, params, NULL),
+        "cuLaunchKernel", NULL);
     f->launched |= code == ERR_OK;
     if (code != ERR_OK)
         f->failing = i + 1;
@@ -361,12 +358,9 @@ static enum err_code make_graph(struct stream *s, const struct job *job, struct 
     const struct driver *v = c->driver;
     CUgraph graph = NULL;
     CUgraphExec exec = NULL;
-    enum err_code code =
-        cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
-                   "cuStreamBeginCapture", NULL);
-    if (code != ERR_OK)
-        return code;
-    code = launch_passes(s, job, f, n, true);
+    TRY(cuda_check(c, v->cuStreamBeginCapture(s->cu, CU_STREAM_CAPTURE_MODE_RELAXED),
+                   "cuStreamBeginCapture", NULL));
+    enum err_code code = launch_passes(s, job, f, n, true);
     enum err_code ended =
         cuda_check(c, v->cuStreamEndCapture(s->cu, &graph), "cuStreamEndCapture", NULL);
     code = code == ERR_OK ? ended : code;
@@ -393,6 +387,7 @@ static enum err_code launch_loop(struct stream *s, const struct job *job, struct
 
 enum err_code launch_job(struct stream *s, struct job *job, struct flight *f)
 {
+    lock_held(&s->device->lock);
     struct cuda *c = s->device->cuda;
     enum err_code code =
         cuda_check(c, c->driver->cuEventRecord(f->begin, s->cu), "cuEventRecord", NULL);

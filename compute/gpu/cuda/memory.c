@@ -47,8 +47,7 @@ static enum err_code create_pool(struct cuda_device *d, struct err *e)
 
 enum err_code cuda_memory_open(struct cuda_device *d, struct err *e)
 {
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     if (pthread_mutex_init(&d->memory.lock, NULL) != 0)
         return err_oom(e);
     d->memory.live = d->memory.peak = d->memory.allocations = d->memory.trims = 0;
@@ -176,10 +175,8 @@ static enum err_code obtain(struct cuda_device *d, int64_t size, bool zero, void
                             struct err *e)
 {
     CUdeviceptr p = 0;
-    enum err_code code = take(d, size, &p, e);
-    if (code != ERR_OK)
-        return code;
-    code = settle(d, p, size, zero, e);
+    TRY(take(d, size, &p, e));
+    enum err_code code = settle(d, p, size, zero, e);
     if (code == ERR_OK)
         *ret = (void *)(uintptr_t)p;
     else
@@ -191,16 +188,13 @@ enum err_code cuda_alloc(struct backend *b, int device, int64_t size, bool zero,
                          struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     if (size > INT64_MAX - GRAIN)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     const int64_t whole = rounded(size);
-    enum err_code code = cuda_memory_charge(d, whole, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_memory_charge(d, whole, e));
     /* what was asked for and no more, so that a tool that checks accesses knows its end */
-    code = obtain(d, size, zero, ret, e);
+    enum err_code code = obtain(d, size, zero, ret, e);
     if (code == ERR_OK)
         cuda_memory_count(d);
     else
@@ -217,8 +211,7 @@ void cuda_free(struct backend *b, int device, void *p, int64_t size)
 
 enum err_code cuda_alloc_own(struct cuda_device *d, int64_t size, void **ret, struct err *e)
 {
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     return obtain(d, size, true, ret, e);
 }
 
@@ -235,8 +228,7 @@ enum err_code cuda_host_alloc(struct backend *b, int64_t size, void **ret, struc
 {
     struct cuda *c = (struct cuda *)b;
     void *p;
-    if (!cuda_enter(&c->devices[0]))
-        return err_set(e, ERR_DEVICE_LOST, "device 0 is lost");
+    TRY(cuda_entered(&c->devices[0], e));
     CUresult r = c->driver->cuMemHostAlloc(&p, (size_t)size, CU_MEMHOSTALLOC_PORTABLE);
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         return err_set(e, ERR_OUT_OF_MEMORY, "%" PRId64 " bytes of host memory cannot be pinned",

@@ -25,28 +25,28 @@ static const char source[] =
 static const char *const names[5] = {"ar_pack_1", "ar_pack_2", "ar_pack_4", "ar_pack_8",
                                      "ar_pack_16"};
 
-static enum err_code load(struct cuda_device *d, const void *code, struct err *e)
+static enum err_code load(struct cuda_device *d, const void *bytes, struct err *e)
 {
     struct cuda *c = d->cuda;
-    enum err_code r =
-        cuda_check(c, c->driver->cuModuleLoadData(&d->pack.module, code), "cuModuleLoadData", e);
-    if (r != ERR_OK)
+    enum err_code code =
+        cuda_check(c, c->driver->cuModuleLoadData(&d->pack.module, bytes), "cuModuleLoadData", e);
+    if (code != ERR_OK)
         d->pack.module = NULL;
-    for (int i = 0; i < 5 && r == ERR_OK; i++)
-        r = cuda_check(
+    for (int i = 0; i < 5 && code == ERR_OK; i++)
+        code = cuda_check(
             c, c->driver->cuModuleGetFunction(&d->pack.kernels[i], d->pack.module, names[i]),
             "cuModuleGetFunction", e);
-    return r;
+    return code;
 }
 
 enum err_code cuda_pack_compile(struct cuda *c, const char *arch, struct err *e)
 {
     struct kcache_entry *entry;
     enum kcache_how how;
-    enum err_code r = kcache_get(c->kcache, arch, source, false, &entry, &how, e);
-    if (r == ERR_OK)
+    enum err_code code = kcache_get(c->kcache, arch, source, false, &entry, &how, e);
+    if (code == ERR_OK)
         kcache_unref(entry);
-    return r;
+    return code;
 }
 
 /* ret_rejected: it came from disk, does not load, and is not there any more. */
@@ -56,26 +56,25 @@ static enum err_code get_and_load(struct cuda_device *d, bool *ret_rejected, str
     struct kcache_entry *entry;
     enum kcache_how how;
     *ret_rejected = false;
-    enum err_code r = kcache_get(cache, d->arch, source, false, &entry, &how, e);
-    if (r != ERR_OK)
-        return r;
-    r = load(d, entry->bytes, e);
-    if (r == ERR_INTERNAL)
+    enum err_code code = kcache_get(cache, d->arch, source, false, &entry, &how, e);
+    if (code != ERR_OK)
+        return code;
+    code = load(d, entry->bytes, e);
+    if (code == ERR_INTERNAL)
         *ret_rejected = kcache_reject(cache, entry);
     kcache_unref(entry);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         cuda_pack_close(d);
-    return r;
+    return code;
 }
 
 enum err_code cuda_pack_open(struct cuda_device *d, struct err *e)
 {
     bool rejected;
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     d->pack.module = NULL;
-    enum err_code r = get_and_load(d, &rejected, e);
-    return rejected ? get_and_load(d, &rejected, e) : r;
+    enum err_code code = get_and_load(d, &rejected, e);
+    return rejected ? get_and_load(d, &rejected, e) : code;
 }
 
 void cuda_pack_close(struct cuda_device *d)

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
 #include "compute/gpu/code/refused.h"
@@ -93,12 +94,10 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
                                  struct module *ret, struct err *e)
 {
     struct module m = {0};
+    TRY(cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e));
     enum err_code code =
-        cuda_check(c, c->driver->cuModuleLoadData(&m.module, bytes), "cuModuleLoadData", e);
-    if (code != ERR_OK)
-        return code;
-    code = cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
-                      "cuModuleGetFunction", e);
+        cuda_check(c, c->driver->cuModuleGetFunction(&m.function, m.module, "ar_kernel"),
+                   "cuModuleGetFunction", e);
     /* a block's shared memory follows from the text, as the code does */
     if (code == ERR_OK && emitted->form->shared > SHARED_UNASKED)
         code = cuda_check(c,
@@ -117,8 +116,7 @@ static enum err_code load_module(struct cuda *c, const void *bytes, const struct
 static enum err_code load(struct prepared *p, struct err *e)
 {
     struct cuda_device *d = &p->cuda->devices[p->device];
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     struct modules *m = modules_of(p->cuda, p->entry);
     if (!m)
         return err_oom(e);
@@ -204,6 +202,7 @@ static void insert_last(struct compiler *q, struct prepared *p)
 
 static void enqueue(struct compiler *q, struct prepared *p)
 {
+    lock_held(&q->lock);
     struct prepared *first = q->first;
     while (first && first->user != p->user)
         first = first->next;
@@ -219,6 +218,7 @@ static void enqueue(struct compiler *q, struct prepared *p)
 
 static struct prepared *dequeue(struct compiler *q)
 {
+    lock_held(&q->lock);
     struct prepared *p = q->first;
     if (!p)
         return NULL;

@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/launch.h"
@@ -34,6 +35,7 @@
 /* The event behind a ticket of a stream of this device, or NULL when it has passed. */
 static CUevent event_behind(const struct stream *s, uint64_t ticket)
 {
+    lock_held(&s->device->lock);
     for (const struct job *j = s->under_way; j; j = j->next) {
         const struct flight *f = j->private_data;
         if (j->ticket >= ticket && f && f->timed)
@@ -47,6 +49,7 @@ static CUevent event_behind(const struct stream *s, uint64_t ticket)
  * when all that has passed, nothing follows it. So it is always the last. */
 static bool has_failed(const struct stream *s)
 {
+    lock_held(&s->device->lock);
     const struct job *last = s->under_way_tail;
     const struct flight *f = last ? last->private_data : NULL;
     return last && !(f && (f->timed || f->over));
@@ -56,6 +59,7 @@ static bool has_failed(const struct stream *s)
  * is told in its turn. */
 static bool may_launch(struct stream *s, const struct job *job)
 {
+    lock_held(&s->device->lock);
     struct flight *f = job->private_data;
     if (has_failed(s))
         return false;
@@ -94,6 +98,7 @@ static enum err_code wait_for_fences(struct stream *s, const struct job *job)
 
 static void add_busy(struct stream *s)
 {
+    lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     if (s->is_busy)
         return;
@@ -105,6 +110,7 @@ static void add_busy(struct stream *s)
 
 static void launch_queue(struct stream *s)
 {
+    lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     while (s->queue && s->n_under_way < MOST_UNDER_WAY) {
@@ -157,6 +163,7 @@ static void tell(struct cuda_device *d, struct job *job)
 
 static void remove_busy(struct cuda_device *d, struct stream *s)
 {
+    lock_held(&d->lock);
     struct stream **at = &d->busy;
     while (*at != s)
         at = &(*at)->next_busy;
@@ -169,6 +176,7 @@ static void remove_busy(struct cuda_device *d, struct stream *s)
  * whose owner is not to be woken here.) */
 static bool failed_at_once(struct stream *s, struct job *job)
 {
+    lock_held(&s->device->lock);
     struct flight *f = job->private_data;
     if (s->under_way != job || job->fetch || (f && (f->result == ERR_OK || f->launched)))
         return false;
@@ -238,6 +246,7 @@ uint64_t cuda_submit(struct stream *s, struct job *job)
 /* The oldest job of a stream when it is over; it leaves the list. device->lock is held. */
 static struct job *take_finished(struct stream *s)
 {
+    lock_held(&s->device->lock);
     struct cuda_device *d = s->device;
     struct cuda *c = d->cuda;
     struct job *job = s->under_way;
@@ -283,6 +292,7 @@ static struct job *take_finished(struct stream *s)
 /* One finished job of one stream, if there is one; streams take turns. */
 static struct job *next_finished(struct cuda_device *d)
 {
+    lock_held(&d->lock);
     for (struct stream *s = d->busy, *next; s; s = next) {
         next = s->next_busy;
         struct job *job = take_finished(s);
@@ -299,6 +309,7 @@ static struct job *next_finished(struct cuda_device *d)
 
 static void retry(struct cuda_device *d)
 {
+    lock_held(&d->lock);
     d->retry = d->held_up = false;
     for (struct stream *s = d->streams; s; s = s->next)
         launch_queue(s);

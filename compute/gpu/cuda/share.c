@@ -198,10 +198,8 @@ static enum err_code clear(struct cuda_device *d, const struct shared_block *b, 
         return ERR_OK;
     CUresult r = d->cuda->driver->cuMemsetD8Async((uintptr_t)b->data + (uint64_t)from, 0,
                                                   (size_t)(b->size - from), d->memory.stream);
-    enum err_code code = cuda_check(d->cuda, r, "cuMemsetD8Async", e);
-    if (code != ERR_OK)
-        return code;
-    code = cuda_memory_settle(d, e);
+    TRY(cuda_check(d->cuda, r, "cuMemsetD8Async", e));
+    enum err_code code = cuda_memory_settle(d, e);
     *ret_unknown = code != ERR_OK && cuda_memory_settle(d, NULL) != ERR_OK;
     return code;
 }
@@ -212,18 +210,18 @@ enum err_code cuda_share_alloc(struct backend *b, int device, int64_t size, bool
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
     struct shared_block made;
     (void)must; /* a block has no descriptor of its own */
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     if (size > INT64_MAX - d->share.grain)
         return err_set(e, ERR_OUT_OF_MEMORY, "no device has %" PRId64 " bytes", size);
     const int64_t whole = (size + d->share.grain - 1) / d->share.grain * d->share.grain;
-    enum err_code code = cuda_memory_charge(d, whole, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_memory_charge(d, whole, e));
     bool unknown = false;
-    code = put_together(d, whole, &made, e);
-    if (code == ERR_OK && (code = clear(d, &made, size, zero, &unknown, e)) != ERR_OK && !unknown)
-        take_apart(d, &made, true);
+    enum err_code code = put_together(d, whole, &made, e);
+    if (code == ERR_OK) {
+        code = clear(d, &made, size, zero, &unknown, e);
+        if (code != ERR_OK && !unknown)
+            take_apart(d, &made, true);
+    }
     if (code == ERR_OK) {
         *ret = made;
         cuda_memory_count(d);
@@ -237,9 +235,8 @@ enum err_code cuda_share_export(struct backend *b, int device, const struct shar
                                 enum share_mode mode, int *ret_fd, struct err *e)
 {
     struct cuda_device *d = &((struct cuda *)b)->devices[device];
-    (void)mode; /* whoever maps it chooses his own access */
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    (void)mode; /* the process that maps it chooses its own access */
+    TRY(cuda_entered(d, e));
     *ret_fd = share_fds_get(&d->share.fds, share->handle);
     if (*ret_fd >= 0)
         return ERR_OK;

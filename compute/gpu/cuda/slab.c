@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define DEFAULT_MEMORY (INT64_C(64) << 20)
@@ -142,6 +143,7 @@ static struct slab_user *take_first(struct class *k)
 /* With the lock, which it gives up: to the first in line, or to the free list. */
 static void hand_over_unlock(struct slabs *s, struct slab *b)
 {
+    lock_held(&s->lock);
     struct class *k = &s->classes[b->class];
     struct slab_user *u = take_first(k);
     if (!u) {
@@ -423,6 +425,7 @@ static void rest(uint64_t since)
 /* With the lock: until a copy or somebody in line comes, or for `ns` when not 0. */
 static void sleep_until_woken(struct slabs *s, uint64_t ns)
 {
+    lock_held(&s->lock);
     uint64_t at = clock_ns() + ns;
     struct timespec until = {(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
     if (ns)
@@ -520,9 +523,7 @@ static enum err_code start(struct slabs *s, struct err *e)
     }
     for (int i = 0; i < SLAB_CLASSES; i++) {
         struct chunk *chunk;
-        enum err_code code = chunk_new(s, (enum slab_class)i, &chunk, e);
-        if (code != ERR_OK)
-            return code;
+        TRY(chunk_new(s, (enum slab_class)i, &chunk, e));
         adopt(s, chunk, (enum slab_class)i);
     }
     if (pthread_create(&s->thread, NULL, copy_thread, s) != 0)
@@ -532,8 +533,7 @@ static enum err_code start(struct slabs *s, struct err *e)
 
 enum err_code cuda_slabs_open(struct cuda_device *d, struct err *e)
 {
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", d->index);
+    TRY(cuda_entered(d, e));
     struct slabs *s = mem_calloc(1, sizeof *s);
     if (!s)
         return err_oom(e);

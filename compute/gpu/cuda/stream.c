@@ -11,10 +11,8 @@
 static enum err_code create(struct cuda *c, bool background, CUstream *ret, struct err *e)
 {
     int least = 0, greatest = 0;
-    enum err_code code = cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
-                                    "cuCtxGetStreamPriorityRange", e);
-    if (code != ERR_OK)
-        return code;
+    TRY(cuda_check(c, c->driver->cuCtxGetStreamPriorityRange(&least, &greatest),
+                   "cuCtxGetStreamPriorityRange", e));
     return cuda_check(c,
                       c->driver->cuStreamCreateWithPriority(ret, CU_STREAM_NON_BLOCKING,
                                                             background ? least : greatest),
@@ -26,8 +24,7 @@ enum err_code cuda_stream_new(struct backend *b, int device, bool background, st
 {
     struct cuda *c = (struct cuda *)b;
     struct cuda_device *d = &c->devices[device];
-    if (!cuda_enter(d))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", device);
+    TRY(cuda_entered(d, e));
     pthread_mutex_lock(&d->lock);
     struct stream *s = d->spare[background];
     if (s) {
@@ -96,7 +93,6 @@ bool cuda_passed(struct fence f)
 enum err_code cuda_stream_wait_event(struct stream *s, CUevent event, struct err *e)
 {
     struct cuda *c = s->device->cuda;
-    if (!cuda_enter(s->device))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", s->device->index);
+    TRY(cuda_entered(s->device, e));
     return cuda_check(c, c->driver->cuStreamWaitEvent(s->cu, event, 0), "cuStreamWaitEvent", e);
 }

@@ -13,6 +13,7 @@
 #include "compute/gpu/cuda/transfer.h"
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 static void wake(struct transfer *t)
@@ -25,6 +26,7 @@ static void wake(struct transfer *t)
 
 void transfer_leave(struct transfer *t, struct slab *back, bool news)
 {
+    lock_held(&t->lock);
     bool tell = news && t->hungry;
     if (tell)
         t->hungry = false;
@@ -91,6 +93,7 @@ enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up
 
 void transfer_drop_head(struct transfer *t, struct slab **back)
 {
+    lock_held(&t->lock);
     struct slab *b = t->head;
     t->head = b->behind;
     if (!t->head)

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/gpu/cuda/stream.h"
 
 #define HOLD 4 /* slabs of a transfer */
@@ -12,6 +13,7 @@
 /* The slab being filled is on its way; one that cannot be goes to *back. */
 static void send(struct transfer *t, struct slab **back)
 {
+    lock_held(&t->lock);
     struct slab *b = t->filling;
     struct cuda *c = t->device->cuda;
     t->filling = NULL;
@@ -83,14 +85,12 @@ static enum err_code join(struct transfer *t, struct stream *s, struct err *e)
 {
     struct cuda *c = t->device->cuda;
     CUevent event;
-    if (!cuda_enter(t->device))
-        return err_set(e, ERR_DEVICE_LOST, "device %d is lost", t->device->index);
-    enum err_code code = cuda_check(c, c->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                                    "cuEventCreate", e);
-    if (code != ERR_OK)
-        return code;
-    code = cuda_check(c, c->driver->cuEventRecord(event, slab_stream(t->device->slabs, t->queue)),
-                      "cuEventRecord", e);
+    TRY(cuda_entered(t->device, e));
+    TRY(cuda_check(c, c->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate",
+                   e));
+    enum err_code code =
+        cuda_check(c, c->driver->cuEventRecord(event, slab_stream(t->device->slabs, t->queue)),
+                   "cuEventRecord", e);
     if (code == ERR_OK)
         code = cuda_stream_wait_event(s, event, e);
     (void)cuda_check(c, c->driver->cuEventDestroy(event), "cuEventDestroy", NULL);
@@ -164,9 +164,7 @@ enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n
     static const struct slab_user calls = {
         .granted = upload_granted, .copied = upload_copied, .reclaim = upload_reclaim};
     struct transfer *t;
-    enum err_code code = transfer_new(b, device, n, true, &calls, wake_fn, user, &t, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(transfer_new(b, device, n, true, &calls, wake_fn, user, &t, e));
     t->to = (CUdeviceptr)(uintptr_t)to;
     *ret = t;
     return ERR_OK;
