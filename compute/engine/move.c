@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 
 #define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
 #define LATER_NS   4000000 /* until what is in use now may have become free, */
@@ -25,11 +26,9 @@
 
 struct mover {
     struct engine *engine;
-    pthread_mutex_t lock; /* the queue */
-    pthread_cond_t wake;
-    pthread_t thread;
-    bool running, stop;
-    struct eviction *first, *last;
+    pthread_mutex_t lock;
+    struct worker worker;
+    struct eviction *first; /* the queue */
 };
 
 /* --- fetching --- */
@@ -291,7 +290,8 @@ static void wait_a_little(struct engine *g)
     for (int i = 0; i < LATER_MOST && !wanted; i++) {
         nanosleep(&(struct timespec){.tv_nsec = LATER_NS}, NULL);
         pthread_mutex_lock(&m->lock);
-        wanted = m->first || m->stop || atomic_load(&g->jobs) < jobs || jobs == 0;
+        wanted =
+            m->first || worker_is_stopped(&m->worker) || atomic_load(&g->jobs) < jobs || jobs == 0;
         pthread_mutex_unlock(&m->lock);
     }
 }
@@ -315,29 +315,21 @@ static void evict(struct engine *g, struct eviction *v)
 
 /* --- the thread --- */
 
-static void *mover_run(void *user)
+static double mover_step(void *user)
 {
     struct mover *m = user;
-    pthread_mutex_lock(&m->lock);
-    while (!m->stop || m->first) {
-        struct eviction *v = m->first;
-        if (!v) {
-            pthread_cond_wait(&m->wake, &m->lock);
-            continue;
-        }
-        m->first = v->next;
-        if (!m->first)
-            m->last = NULL;
-        bool stop = m->stop;
-        pthread_mutex_unlock(&m->lock);
-        if (stop)
-            v->done(v->user, ERR_OUT_OF_MEMORY, 0);
-        else
-            evict(m->engine, v);
-        pthread_mutex_lock(&m->lock);
-    }
+    struct eviction *v = m->first;
+    if (!v)
+        return WORKER_RESTS;
+    m->first = v->next;
+    bool stopped = worker_is_stopped(&m->worker);
     pthread_mutex_unlock(&m->lock);
-    return NULL;
+    if (stopped)
+        v->done(v->user, ERR_OUT_OF_MEMORY, 0);
+    else
+        evict(m->engine, v);
+    pthread_mutex_lock(&m->lock);
+    return WORKER_AGAIN;
 }
 
 void engine_evict(struct engine *g, struct eviction *v)
@@ -345,13 +337,13 @@ void engine_evict(struct engine *g, struct eviction *v)
     struct mover *m = g->mover;
     v->next = NULL;
     pthread_mutex_lock(&m->lock);
-    if (!m->running && !m->stop)
-        m->running = pthread_create(&m->thread, NULL, mover_run, m) == 0;
-    bool queued = m->running && !m->stop;
+    bool queued = worker_start(&m->worker);
     if (queued) {
-        *(m->last ? &m->last->next : &m->first) = v;
-        m->last = v;
-        pthread_cond_signal(&m->wake);
+        struct eviction **last = &m->first;
+        while (*last)
+            last = &(*last)->next;
+        *last = v;
+        worker_wake(&m->worker);
     }
     pthread_mutex_unlock(&m->lock);
     if (!queued)
@@ -364,27 +356,23 @@ struct mover *mover_new(struct engine *g)
     if (!m)
         return NULL;
     m->engine = g;
-    pthread_mutex_init(&m->lock, NULL); /* neither can fail here */
-    pthread_cond_init(&m->wake, NULL);
+    pthread_mutex_init(&m->lock, NULL); /* cannot fail here */
+    m->worker =
+        (struct worker){.name = "arrayd-mover", .lock = &m->lock, .step = mover_step, .user = m};
+    worker_init(&m->worker);
     return m;
 }
 
 void mover_stop(struct mover *m)
 {
-    pthread_mutex_lock(&m->lock);
-    m->stop = true;
-    pthread_cond_signal(&m->wake);
-    pthread_mutex_unlock(&m->lock);
-    if (m->running)
-        pthread_join(m->thread, NULL);
-    m->running = false;
+    worker_stop(&m->worker);
 }
 
 void mover_free(struct mover *m)
 {
     if (!m)
         return;
-    pthread_cond_destroy(&m->wake);
+    worker_destroy(&m->worker);
     pthread_mutex_destroy(&m->lock);
     mem_free(m);
 }

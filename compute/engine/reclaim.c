@@ -7,6 +7,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "compute/engine/engine_int.h"
 
 #define KEPT_PART 8                  /* of a device's memory at most is kept, */
@@ -23,9 +24,7 @@ struct reclaim {
     uint64_t keep_ns;
     int64_t *keep_most; /* bytes, by device */
     pthread_mutex_t lock;
-    pthread_cond_t wake;
-    pthread_t thread;
-    bool running, stop;
+    struct worker worker;
     struct grave host, shares;
     _Atomic uint64_t shares_back; /* given back so far */
     struct storage *kept;         /* the newest first */
@@ -83,16 +82,14 @@ static void keep(struct reclaim *r, struct storage *take_st)
         keep_one_less(r, NULL);
 }
 
-/* Those that were kept long enough go; whether there are more, and when the next will go. */
-static bool keep_no_longer(struct reclaim *r, struct timespec *ret_next)
+/* Those that were kept long enough go; seconds until the next will go, or WORKER_RESTS. */
+static double keep_no_longer(struct reclaim *r)
 {
     const uint64_t now = clock_ns();
     struct storage **at;
     while ((at = oldest(r, NULL)) && now - (*at)->kept_ns >= r->keep_ns)
         keep_one_less(r, NULL);
-    if (at)
-        *ret_next = clock_after((double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9);
-    return at;
+    return at ? (double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9 : WORKER_RESTS;
 }
 
 /* --- giving back --- */
@@ -107,7 +104,7 @@ void reclaim_bury(struct reclaim *r, struct storage *take_st)
     else
         keep(r, take_st);
     if (r->host.dead || r->shares.dead || r->n_kept == 1)
-        pthread_cond_signal(&r->wake);
+        worker_wake(&r->worker);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -199,26 +196,17 @@ int64_t reclaim_kept(struct reclaim *r, int device)
 
 /* --- the thread --- */
 
-static void *reclaim_run(void *user)
+static double reclaim_step(void *user)
 {
     struct reclaim *r = user;
-    pthread_mutex_lock(&r->lock);
-    while (!r->stop) {
-        struct timespec next;
-        const bool later = keep_no_longer(r, &next);
-        if (r->host.dead || r->shares.dead) {
-            pthread_mutex_unlock(&r->lock);
-            dig(r, &r->shares);
-            dig(r, &r->host);
-            pthread_mutex_lock(&r->lock);
-        } else if (later) {
-            pthread_cond_timedwait(&r->wake, &r->lock, &next);
-        } else {
-            pthread_cond_wait(&r->wake, &r->lock);
-        }
-    }
+    const double next = keep_no_longer(r);
+    if (!r->host.dead && !r->shares.dead)
+        return next;
     pthread_mutex_unlock(&r->lock);
-    return NULL;
+    dig(r, &r->shares);
+    dig(r, &r->host);
+    pthread_mutex_lock(&r->lock);
+    return WORKER_AGAIN;
 }
 
 struct reclaim *reclaim_new(struct engine *g)
@@ -245,29 +233,23 @@ struct reclaim *reclaim_new(struct engine *g)
     pthread_mutex_init(&r->lock, NULL); /* none of these can fail here */
     pthread_mutex_init(&r->host.digging, NULL);
     pthread_mutex_init(&r->shares.digging, NULL);
-    clock_cond_init(&r->wake);
+    r->worker = (struct worker){
+        .name = "arrayd-reclaim", .lock = &r->lock, .step = reclaim_step, .user = r};
+    worker_init(&r->worker);
     return r;
 }
 
 bool reclaim_start(struct reclaim *r)
 {
     pthread_mutex_lock(&r->lock);
-    if (!r->running && !r->stop)
-        r->running = pthread_create(&r->thread, NULL, reclaim_run, r) == 0;
-    bool ok = r->running;
+    bool ok = worker_start(&r->worker);
     pthread_mutex_unlock(&r->lock);
     return ok;
 }
 
 void reclaim_stop(struct reclaim *r)
 {
-    pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    pthread_cond_signal(&r->wake);
-    pthread_mutex_unlock(&r->lock);
-    if (r->running)
-        pthread_join(r->thread, NULL);
-    r->running = false;
+    worker_stop(&r->worker);
 }
 
 void reclaim_free(struct reclaim *r)
@@ -275,7 +257,7 @@ void reclaim_free(struct reclaim *r)
     if (!r)
         return;
     reclaim_dig(r);
-    pthread_cond_destroy(&r->wake);
+    worker_destroy(&r->worker);
     pthread_mutex_destroy(&r->shares.digging);
     pthread_mutex_destroy(&r->host.digging);
     pthread_mutex_destroy(&r->lock);

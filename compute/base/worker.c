@@ -1,0 +1,98 @@
+/* A loop around the step. The mutex is the owner's, so that the step's view of what there is to do
+ * and the wait for more are under one lock. */
+#include "compute/base/worker.h"
+
+#include "compute/base/clock.h"
+#include "compute/base/lock.h"
+#include "compute/base/mem.h"
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+    pthread_mutex_lock(w->lock);
+    for (;;) {
+        double wait = w->step(w->user);
+        if (wait == WORKER_AGAIN)
+            continue;
+        if (w->stop)
+            break;
+        if (wait < 0) {
+            pthread_cond_wait(&w->wake, w->lock);
+        } else {
+            const struct timespec until = clock_after(wait);
+            pthread_cond_timedwait(&w->wake, w->lock, &until);
+        }
+    }
+    pthread_mutex_unlock(w->lock);
+    return NULL;
+}
+
+static bool start(pthread_t *ret, size_t stack, const char *name, void *(*f)(void *), void *arg)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    if (stack)
+        pthread_attr_setstacksize(&attr, stack);
+    bool started = pthread_create(ret, &attr, f, arg) == 0;
+    pthread_attr_destroy(&attr);
+    if (started)
+        pthread_setname_np(*ret, name);
+    return started;
+}
+
+bool thread_start(pthread_t *ret, const char *name, void *(*f)(void *arg), void *arg)
+{
+    return start(ret, 0, name, f, arg);
+}
+
+void worker_init(struct worker *w)
+{
+    w->running = 0;
+    w->stop = false;
+    w->threads = NULL;
+    clock_cond_init(&w->wake);
+}
+
+bool worker_start(struct worker *w)
+{
+    const int n = w->n ? w->n : 1;
+    lock_held(w->lock);
+    if (w->stop)
+        return false;
+    if (!w->threads)
+        w->threads = n == 1 ? &w->only : mem_calloc((size_t)n, sizeof *w->threads);
+    while (w->threads && w->running < n &&
+           start(&w->threads[w->running], w->stack, w->name, run, w))
+        w->running++;
+    return w->running == n;
+}
+
+void worker_wake(struct worker *w)
+{
+    pthread_cond_signal(&w->wake);
+}
+
+bool worker_is_stopped(const struct worker *w)
+{
+    lock_held(w->lock);
+    return w->stop;
+}
+
+void worker_stop(struct worker *w)
+{
+    pthread_mutex_lock(w->lock);
+    const int n = w->running;
+    w->stop = true;
+    w->running = 0;
+    pthread_cond_broadcast(&w->wake);
+    pthread_mutex_unlock(w->lock);
+    for (int i = 0; i < n; i++)
+        pthread_join(w->threads[i], NULL);
+}
+
+void worker_destroy(struct worker *w)
+{
+    if (w->threads != &w->only)
+        mem_free(w->threads);
+    pthread_cond_destroy(&w->wake);
+}
