@@ -1,4 +1,4 @@
-/* A chained table over the hash of the key. The key says all that a plan depends on: the expression
+/* A table of entries by their keys. The key says all that a plan depends on: the expression
  * and the target (plan_key_expr, the caller) and what each name means at this moment
  * (plan_key_names), so that one look finds the entry or none. Names are resolved before the look,
  * outside of the lock: the callback is the server's and takes locks of its own. Checking then goes
@@ -20,6 +20,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "compute/base/hash.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define LONGEST_KEY 16384u
@@ -33,9 +35,8 @@ struct plan_name {
 struct plan_cache {
     pthread_mutex_t lock;
     struct plan_cache_config config;
-    uint32_t n_buckets, n;
     size_t bytes;
-    struct plan_entry **buckets;
+    struct plan_entry *table;
     struct plan_entry *newest, *oldest;
     uint64_t hits, misses;
 };
@@ -46,28 +47,8 @@ struct plan_cache *plan_cache_new(const struct plan_cache_config *config)
     if (!c)
         return NULL;
     c->config = *config;
-    for (c->n_buckets = 16; c->n_buckets < config->capacity && c->n_buckets < 1u << 20;)
-        c->n_buckets *= 2;
-    c->buckets = mem_calloc(c->n_buckets, sizeof(struct plan_entry *));
-    if (!c->buckets || pthread_mutex_init(&c->lock, NULL) != 0) {
-        mem_free(c->buckets);
-        mem_free(c);
-        return NULL;
-    }
+    pthread_mutex_init(&c->lock, NULL); /* cannot fail here */
     return c;
-}
-
-static struct plan_entry **bucket(struct plan_cache *c, uint64_t hash)
-{
-    return &c->buckets[(hash ^ hash >> 32) & (c->n_buckets - 1)];
-}
-
-static struct plan_entry *find(struct plan_cache *c, uint64_t hash, const char *key, size_t key_len)
-{
-    struct plan_entry *en = *bucket(c, hash);
-    while (en && (en->hash != hash || en->key_len != key_len || memcmp(en->key, key, key_len) != 0))
-        en = en->chain;
-    return en;
 }
 
 static void unlink_age(struct plan_cache *c, struct plan_entry *en)
@@ -109,20 +90,17 @@ static void unkeep(struct plan_entry *en)
 /* Takes an entry out; the cache's reference is the caller's. */
 static void take_out(struct plan_cache *c, struct plan_entry *en)
 {
-    struct plan_entry **at = bucket(c, en->hash);
-    while (*at != en)
-        at = &(*at)->chain;
-    *at = en->chain;
+    HASH_DEL(c->table, en);
     unlink_age(c, en);
     en->entered = false;
     unkeep(en);
-    c->n--;
     c->bytes -= en->bytes;
 }
 
 static struct plan_entry *take_one(struct plan_cache *c, struct plan_entry *en,
                                    struct plan_entry *before)
 {
+    lock_held(&c->lock);
     take_out(c, en);
     en->chain = before;
     return en;
@@ -132,7 +110,7 @@ static struct plan_entry *take_one(struct plan_cache *c, struct plan_entry *en,
 static struct plan_entry *take_surplus(struct plan_cache *c)
 {
     struct plan_entry *out = NULL;
-    while (c->oldest && (c->n > c->config.capacity || c->bytes > c->config.bytes))
+    while (c->oldest && (HASH_COUNT(c->table) > c->config.capacity || c->bytes > c->config.bytes))
         out = take_one(c, c->oldest, out);
     return out;
 }
@@ -155,14 +133,13 @@ void plan_cache_free(struct plan_cache *c)
         plan_entry_unref(en);
     }
     pthread_mutex_destroy(&c->lock);
-    mem_free(c->buckets);
     mem_free(c);
 }
 
 void plan_cache_counts(struct plan_cache *c, struct plan_counts *ret)
 {
     pthread_mutex_lock(&c->lock);
-    *ret = (struct plan_counts){c->hits, c->misses, c->n, c->bytes};
+    *ret = (struct plan_counts){c->hits, c->misses, HASH_COUNT(c->table), c->bytes};
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -383,19 +360,10 @@ bool plan_key_expr(struct strb *key, const struct expr *x)
     return !key->failed && key->len - begin < LONGEST_KEY;
 }
 
-/* FNV-1a, eight bytes a step; only chooses the chain. */
-static uint64_t hash_of(const char *p, size_t n)
+static unsigned hash_of(const char *key, size_t n)
 {
-    uint64_t h = 14695981039346656037u;
-    for (; n >= 8; n -= 8, p += 8) {
-        uint64_t w;
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 1099511628211u;
-        h ^= h >> 29;
-    }
-    for (; n; n--, p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211u;
-    return h;
+    uint64_t h = hash_words(key, n);
+    return (unsigned)(h ^ h >> 32);
 }
 
 /* --- what its names mean --- */
@@ -512,9 +480,10 @@ bool plan_key_names(struct strb *key, const struct plan_names *l)
 
 struct plan_entry *plan_cache_find(struct plan_cache *c, const char *key, size_t key_len)
 {
-    uint64_t hash = hash_of(key, key_len);
+    const unsigned hash = hash_of(key, key_len);
+    struct plan_entry *en;
     pthread_mutex_lock(&c->lock);
-    struct plan_entry *en = find(c, hash, key, key_len);
+    HASH_FIND_BYHASHVALUE(hh, c->table, key, key_len, hash, en);
     if (en) {
         plan_entry_ref(en);
         c->hits++;
@@ -573,24 +542,25 @@ bool plan_cache_add(struct plan_entry *en, const struct plan_names *l, const cha
     en->key = arena_dup(en->arena, key, key_len);
     if (!en->key || !name_inputs(en, l))
         return false;
-    en->key_len = key_len;
-    en->hash = hash_of(key, key_len);
+    const unsigned hash = hash_of(key, key_len);
     en->bytes = plan_bytes(c, en->arena, en->plan);
     if (en->bytes > c->config.bytes)
         return true;
-    struct plan_entry *surplus = NULL;
+    struct plan_entry *surplus = NULL, *there;
     pthread_mutex_lock(&c->lock);
-    if (!find(c, en->hash, key, key_len)) {
-        en->chain = *bucket(c, en->hash);
-        *bucket(c, en->hash) = plan_entry_ref(en);
+    HASH_FIND_BYHASHVALUE(hh, c->table, key, key_len, hash, there);
+    if (!there)
+        HASH_ADD_KEYPTR_BYHASHVALUE(hh, c->table, en->key, key_len, hash, en);
+    bool entered = !there && en->hh.tbl;
+    if (entered) {
+        plan_entry_ref(en);
         link_newest(c, en);
         keep(en);
         en->entered = true;
-        c->n++;
         c->bytes += en->bytes;
         surplus = take_surplus(c);
     }
     pthread_mutex_unlock(&c->lock);
     drop(surplus);
-    return true;
+    return there || entered;
 }

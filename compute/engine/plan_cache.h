@@ -13,6 +13,7 @@
 #include "compute/base/arena.h"
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
+#include "compute/base/table.h"
 #include "compute/check/check.h"
 #include "compute/ir/ir.h"
 
@@ -33,11 +34,11 @@ struct plan_entry {
     uint32_t kept; /* by the cache, and plan_entry_keep: then it is held to their limits alone */
     size_t kept_bytes; /* as plan_entry_keep said */
     size_t bytes;
-    uint64_t hash;
     const char *key;
-    size_t key_len;
     uint32_t *input_names; /* by typed input; NULL: it was not for keeping */
-    struct plan_entry *chain, *newer, *older;
+    UT_hash_handle hh;
+    struct plan_entry *newer, *older;
+    struct plan_entry *chain; /* of those that give way together */
 };
 
 /* Told of an entry's kernels before they go; may be NULL. */

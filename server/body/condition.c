@@ -8,6 +8,7 @@
  * While an array is exported for writing its contents change without its version: it has no tags
  * then. With the export's end the version is another. */
 #include "server/body/condition.h"
+#include "compute/base/hash.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -25,20 +26,12 @@ static void make_mark(void)
         ;
 }
 
-static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
-{
-    const unsigned char *b = p;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ b[i]) * 0x100000001b3ull; /* FNV-1a */
-    return h;
-}
-
 void etag_make(enum dtype dtype, const struct view *v, uint64_t version, enum media type,
                char ret[ETAG_MAX])
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_mark);
-    uint64_t h = 0xcbf29ce484222325ull;
+    uint64_t h = HASH_SEED;
     h = hash_bytes(h, &dtype, sizeof dtype);
     h = hash_bytes(h, &v->rank, sizeof v->rank);
     h = hash_bytes(h, v->shape, sizeof *v->shape * (size_t)v->rank);

@@ -1,0 +1,35 @@
+/* FNV-1a, for tables in memory and for marks that only have to differ: nothing rests on a hash
+ * alone, and none of them is stored. Pure. */
+#ifndef ARRAYD_BASE_HASH_H
+#define ARRAYD_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HASH_SEED 14695981039346656037u
+
+/* `h`: HASH_SEED, or the hash of what comes before. */
+static inline uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+    const unsigned char *b = p;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ b[i]) * 1099511628211u;
+    return h;
+}
+
+/* The same for long keys, eight bytes a step. */
+static inline uint64_t hash_words(const void *p, size_t n)
+{
+    const unsigned char *b = p;
+    uint64_t h = HASH_SEED;
+    for (; n >= 8; n -= 8, b += 8) {
+        uint64_t w;
+        memcpy(&w, b, 8);
+        h = (h ^ w) * 1099511628211u;
+        h ^= h >> 29;
+    }
+    return hash_bytes(h, b, n);
+}
+
+#endif
