@@ -1,7 +1,7 @@
 /* The last step: the graph is cut down to what its root needs, with the guards of what it needs. */
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
 
 /* By node: 1 where the root needs it. */
 static uint32_t *needed(struct checker *c, const struct typed *t)
@@ -71,7 +71,7 @@ static enum err_code collect_guards(struct checker *c, struct typed_guards *all,
         all->guards[all->n++] = g->says;
     }
     for (uint32_t i = 0; all->n > 1 && i < all->n; i++)
-        TRY(rearrange_expand(c, all->guards[i].place, faults[i], 1, &faults[i]));
+        TRY(graph_expand(c, all->guards[i].place, faults[i], 1, &faults[i]));
     *ret = faults[0];
     return all->n > 1 ? graph_concat(c, c->x->root, faults, all->n, 0, ret) : ERR_OK;
 }

@@ -7,7 +7,9 @@
  * is stored. */
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_ops.h"
+#include "compute/check/check_rules.h"
 
 enum take_mode { TAKE_RAISE, TAKE_CLIP, TAKE_WRAP };
 
@@ -33,20 +35,6 @@ static enum err_code mode_param(struct checker *c, uint32_t node, enum take_mode
             return ERR_OK;
         }
     return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "mode is 'raise', 'clip' or 'wrap'");
-}
-
-static enum err_code i64(struct checker *c, uint32_t place, int64_t v, uint32_t *ret)
-{
-    return graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = v}, ret);
-}
-
-/* An op of a node and a number. */
-static enum err_code with(struct checker *c, uint32_t place, enum op op, uint32_t a, int64_t b,
-                          uint32_t *ret)
-{
-    uint32_t id;
-    TRY(i64(c, place, b, &id));
-    return graph_op2(c, place, op, a, id, ret);
 }
 
 static enum err_code out_of_range(struct checker *c, uint32_t place, int64_t i,
@@ -108,16 +96,16 @@ static enum err_code from_the_front(struct checker *c, uint32_t place, const str
     uint32_t negative, turned;
     switch (t->mode) {
     case TAKE_RAISE:
-        TRY(with(c, place, OP_LESS, j, 0, &negative));
-        TRY(with(c, place, OP_ADD, j, t->extent, &turned));
+        TRY(graph_op_int(c, place, OP_LESS, j, 0, &negative));
+        TRY(graph_op_int(c, place, OP_ADD, j, t->extent, &turned));
         return graph_where(c, place, negative, turned, j, ret);
     case TAKE_CLIP:
-        TRY(with(c, place, OP_MAXIMUM, j, 0, &j));
-        return with(c, place, OP_MINIMUM, j, t->extent - 1, ret);
+        TRY(graph_op_int(c, place, OP_MAXIMUM, j, 0, &j));
+        return graph_op_int(c, place, OP_MINIMUM, j, t->extent - 1, ret);
     case TAKE_WRAP:
         break;
     }
-    return with(c, place, OP_REMAINDER, j, t->extent, ret);
+    return graph_op_int(c, place, OP_REMAINDER, j, t->extent, ret);
 }
 
 /* What is wrong with indices is said of them; of the taking where they stand in another text, as a
@@ -132,8 +120,8 @@ static enum err_code add_guard(struct checker *c, uint32_t place, const struct t
                                uint32_t j, uint32_t gather)
 {
     uint32_t low, high, fault;
-    TRY(with(c, place, OP_LESS, j, -t->extent, &low));
-    TRY(with(c, place, OP_GREATER_EQUAL, j, t->extent, &high));
+    TRY(graph_op_int(c, place, OP_LESS, j, -t->extent, &low));
+    TRY(graph_op_int(c, place, OP_GREATER_EQUAL, j, t->extent, &high));
     TRY(graph_op2(c, place, OP_LOGICAL_OR, low, high, &fault));
     int rank = c->t->nodes[fault].rank;
     if (rank)
@@ -217,16 +205,14 @@ static enum err_code listed(struct checker *c, uint32_t place, const struct indi
                             uint32_t *ret)
 {
     uint32_t at, id;
-    if (in->n == 0 || in->rank == 0)
-        TRY(i64(c, place, 0, &at));
-    if (in->n == 0) {
-        const struct affine nothing = {0};
-        return graph_view(c, place, at, &nothing, in->rank, in->shape, ret);
-    }
+    if (in->n == 0)
+        return graph_filled(c, place, (struct scalar){.dtype = DT_I64}, in->rank, in->shape, ret);
+    if (in->rank == 0)
+        TRY(graph_int(c, place, 0, &at));
     for (int k = 0; k < in->rank; k++) {
         TRY(graph_index_of(c, place, k, in->rank, in->shape, &id));
         if (k > 0) {
-            TRY(with(c, place, OP_MULTIPLY, at, in->shape[k], &at));
+            TRY(graph_op_int(c, place, OP_MULTIPLY, at, in->shape[k], &at));
             TRY(graph_op2(c, place, OP_ADD, at, id, &id));
         }
         at = id;
@@ -238,7 +224,6 @@ static enum err_code listed(struct checker *c, uint32_t place, const struct indi
 static enum err_code taken_shape(struct checker *c, const struct taking *t, int rank,
                                  const int64_t *shape, int *ret_rank, int64_t *ret)
 {
-    struct view v;
     if (t->rank - 1 + rank > MAX_RANK)
         return expr_err(c->x, t->place, c->e, ERR_BAD_SHAPE, "the rank would exceed %d", MAX_RANK);
     int n = 0;
@@ -249,18 +234,15 @@ static enum err_code taken_shape(struct checker *c, const struct taking *t, int 
     for (int k = t->axis + 1; k < t->rank; k++)
         ret[n++] = t->shape[k];
     *ret_rank = n;
-    enum err_code rc = view_contiguous(n, ret, dtype_size(c->t->nodes[t->x].dtype), &v, c->e);
-    return rc ? check_place(c, t->place, rc) : ERR_OK;
+    return graph_fits(c, t->place, c->t->nodes[t->x].dtype, n, ret);
 }
 
 /* Nothing of anything. */
 static enum err_code empty(struct checker *c, const struct taking *t, int rank,
                            const int64_t *shape, uint32_t *ret)
 {
-    const struct affine nothing = {0};
-    struct scalar zero = {.dtype = c->t->nodes[t->x].dtype};
-    TRY(graph_const(c, t->place, zero, ret));
-    return graph_view(c, t->place, *ret, &nothing, rank, shape, ret);
+    const struct scalar zero = {.dtype = c->t->nodes[t->x].dtype};
+    return graph_filled(c, t->place, zero, rank, shape, ret);
 }
 
 static bool has_elements(int rank, const int64_t *shape)
@@ -295,7 +277,7 @@ static enum err_code gather(struct checker *c, const struct taking *t, uint32_t 
         else
             TRY(graph_index_of(c, t->place, other[k], rank, shape, &id));
         if (k != t->axis && stride != 1)
-            TRY(with(c, t->place, OP_MULTIPLY, id, stride, &id));
+            TRY(graph_op_int(c, t->place, OP_MULTIPLY, id, stride, &id));
         if (any)
             TRY(graph_op2(c, t->place, OP_ADD, sum, id, &id));
         sum = id;
@@ -335,7 +317,7 @@ static enum err_code take_nodes(struct checker *c, const struct taking *t, uint3
     if (!known)
         TRY(from_the_front(c, t->place, t, j, &front));
     if (axis_stride(t) != 1)
-        TRY(with(c, t->place, OP_MULTIPLY, front, axis_stride(t), &front));
+        TRY(graph_op_int(c, t->place, OP_MULTIPLY, front, axis_stride(t), &front));
     bool made = front != j || (n.kind != T_INPUT && n.kind != T_CONST);
     if (made && worth_storing(count(n.rank, n.shape), count(rank, shape)))
         TRY(graph_stored(c, t->place, front, &front));
@@ -407,7 +389,7 @@ enum err_code gather_take(struct checker *c, const struct call *call, struct cva
     if (known) {
         int64_t i = c->t->nodes[j].value.v.i64;
         TRY(known_index(c, node, &t, &i));
-        TRY(i64(c, node, i, &j));
+        TRY(graph_int(c, node, i, &j));
     }
     TRY(take_nodes(c, &t, node, j, known, &id));
     *ret = cval_typed(id, call->node);
@@ -460,11 +442,7 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
                         "%s: only the extents along the axis may differ",
                         shape_text(n.rank, n.shape, a, sizeof a),
                         shape_text(t.rank, t.shape, b, sizeof b));
-    struct view v_all;
-    enum err_code rc =
-        view_contiguous(t.rank, shape, dtype_size(c->t->nodes[t.x].dtype), &v_all, c->e);
-    if (rc)
-        return check_place(c, call->node, rc);
+    TRY(graph_fits(c, call->node, c->t->nodes[t.x].dtype, t.rank, shape));
     if (!has_elements(t.rank, shape)) {
         TRY(empty(c, &t, t.rank, shape, &id));
     } else {
@@ -475,8 +453,8 @@ enum err_code gather_take_along(struct checker *c, const struct call *call, stru
         if (!known)
             TRY(from_the_front(c, t.place, &t, j, &front));
         if (axis_stride(&t) != 1)
-            TRY(with(c, t.place, OP_MULTIPLY, front, axis_stride(&t), &front));
-        TRY(rearrange_broadcast(c, t.place, front, t.rank, shape, &front));
+            TRY(graph_op_int(c, t.place, OP_MULTIPLY, front, axis_stride(&t), &front));
+        TRY(graph_broadcast(c, t.place, front, t.rank, shape, &front));
         TRY(gather(c, &t, front, same, t.rank, shape, &id));
         if (!known)
             TRY(add_guard(c, node, &t, j, id));

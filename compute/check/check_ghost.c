@@ -13,7 +13,8 @@
  * same bits. */
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_rules.h"
 #include "compute/type/grid.h"
 
 /* The grid of an operand, NULL for a node that is none or has none. */
@@ -184,11 +185,8 @@ static enum err_code move_node(struct pushing *p, struct frame *f, uint32_t id, 
     switch (n.kind) {
     case T_INPUT:
         return moved_input(p, c->origin[id], id, o, ret);
-    case T_INDEX: {
-        struct scalar by = {.dtype = DT_I64, .v.i64 = o[n.axis]};
-        TRY(graph_const(c, c->origin[id], by, &args[1]));
-        return graph_op2(c, c->origin[id], OP_ADD, id, args[1], ret);
-    }
+    case T_INDEX:
+        return graph_op_int(c, c->origin[id], OP_ADD, id, o[n.axis], ret);
     case T_SHIFT:
         if (n.shift.mode == BOUNDARY_GHOST) {
             int64_t sum[MAX_RANK];
@@ -269,11 +267,6 @@ enum err_code ghost_shift(struct checker *c, uint32_t place, uint32_t x, const i
 
 /* --- mode array --- */
 
-static enum err_code i64_const(struct checker *c, uint32_t place, int64_t v, uint32_t *ret)
-{
-    return graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = v}, ret);
-}
-
 /* (2k−1)·h·d as type t, with k from the index along the axis. */
 static enum err_code slope(struct checker *c, uint32_t place, const struct grid *g, int axis,
                            int64_t o, int64_t extent, enum dtype t, uint32_t *ret)
@@ -282,10 +275,8 @@ static enum err_code slope(struct checker *c, uint32_t place, const struct grid 
     enum dtype wide = face_wide(t);
     uint32_t k, by;
     TRY(graph_index(c, place, axis, &k));
-    TRY(i64_const(c, place, high ? 2 : -2, &by));
-    TRY(graph_op2(c, place, OP_MULTIPLY, k, by, &k));
-    TRY(i64_const(c, place, high ? 2 * (o - extent) + 1 : -2 * o - 1, &by));
-    TRY(graph_op2(c, place, OP_ADD, k, by, &k));
+    TRY(graph_op_int(c, place, OP_MULTIPLY, k, high ? 2 : -2, &k));
+    TRY(graph_op_int(c, place, OP_ADD, k, high ? 2 * (o - extent) + 1 : -2 * o - 1, &k));
     TRY(graph_cast(c, place, k, wide, &k));
     TRY(graph_const(c, place, grid_spacing(g, axis, wide), &by));
     TRY(graph_op2(c, place, OP_MULTIPLY, k, by, &k));
@@ -299,11 +290,10 @@ static enum err_code slope(struct checker *c, uint32_t place, const struct grid 
 static enum err_code stays_inside(struct checker *c, uint32_t place, uint32_t x,
                                   const int64_t *offsets, uint32_t *ret)
 {
-    const struct affine nothing = {0};
+    const struct scalar truth = {.dtype = DT_BOOL, .v.b = 1};
     uint32_t yes, no;
-    TRY(graph_const(c, place, (struct scalar){.dtype = DT_BOOL, .v.b = 1}, &yes));
     TRY(graph_const(c, place, (struct scalar){.dtype = DT_BOOL}, &no));
-    TRY(graph_view(c, place, yes, &nothing, c->t->nodes[x].rank, c->t->nodes[x].shape, &yes));
+    TRY(graph_filled(c, place, truth, c->t->nodes[x].rank, c->t->nodes[x].shape, &yes));
     return graph_shift(c, place, yes, offsets, BOUNDARY_CONSTANT, no, ret);
 }
 

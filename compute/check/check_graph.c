@@ -10,9 +10,10 @@
  * scope's shape, together with everything between them and the scope's root: elementwise nodes
  * only, whose value at each point of the scope is well defined even where their other operands are
  * narrower. */
-#include <string.h>
+#include "compute/check/check_graph.h"
 
-#include "compute/check/check_int.h"
+#include <assert.h>
+#include <string.h>
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -204,10 +205,8 @@ static enum err_code add_elementwise(struct checker *c, uint32_t place, struct t
         flags |= c->flags[n->args[k]];
         if (a->rank == 0)
             continue;
-        enum err_code rc =
-            shape_broadcast(n->rank, shape, a->rank, a->shape, &n->rank, shape, c->e);
-        if (rc)
-            return check_place(c, place, rc);
+        TRY(check_place(c, place,
+                        shape_broadcast(n->rank, shape, a->rank, a->shape, &n->rank, shape, c->e)));
     }
     n->open = (flags & NODE_LOOSE) && !(flags & NODE_ARRAY);
     return graph_add(c, place, n, flags, ret);
@@ -263,6 +262,19 @@ enum err_code graph_op2(struct checker *c, uint32_t place, enum op op, uint32_t 
     return graph_op(c, place, op, (const uint32_t[]){a, b}, ret);
 }
 
+enum err_code graph_int(struct checker *c, uint32_t place, int64_t v, uint32_t *ret)
+{
+    return graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = v}, ret);
+}
+
+enum err_code graph_op_int(struct checker *c, uint32_t place, enum op op, uint32_t a, int64_t b,
+                           uint32_t *ret)
+{
+    uint32_t id;
+    TRY(graph_int(c, place, b, &id));
+    return graph_op2(c, place, op, a, id, ret);
+}
+
 enum err_code graph_cast(struct checker *c, uint32_t place, uint32_t a, enum dtype t, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[a];
@@ -303,11 +315,7 @@ enum err_code graph_index(struct checker *c, uint32_t place, int64_t axis, uint3
 enum err_code graph_same(struct checker *c, uint32_t place, uint32_t a, uint32_t *ret)
 {
     const struct typed_node *x = &c->t->nodes[a];
-    struct affine same = {.rank = x->rank};
-    for (int k = 0; k < x->rank; k++) {
-        same.src[k] = (int8_t)k;
-        same.step[k] = 1;
-    }
+    const struct affine same = affine_same(x->rank);
     return graph_view(c, place, a, &same, x->rank, x->shape, ret);
 }
 

@@ -1,12 +1,66 @@
-/* Nodes for which something must lie in memory: elements under another shape, elements by number,
- * numbers that are known, an array put together of others.
+/* Nodes that put elements elsewhere: axes that are inserted or stretched are views; for others
+ * something must lie in memory: elements under another shape, elements by number, numbers that are
+ * known, an array put together of others.
  *
  * An operand that is an array, or a slice of one, is used where it lies when its strides allow it:
  * reshaped it is then another view of the array (another T_INPUT), gathered from it needs no copy.
  */
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+
+enum err_code graph_fits(struct checker *c, uint32_t place, enum dtype t, int rank,
+                         const int64_t *shape)
+{
+    struct view v;
+    return check_place(c, place, view_contiguous(rank, shape, dtype_size(t), &v, c->e));
+}
+
+enum err_code graph_filled(struct checker *c, uint32_t place, struct scalar s, int rank,
+                           const int64_t *shape, uint32_t *ret)
+{
+    const struct affine nothing = {0};
+    TRY(graph_const(c, place, s, ret));
+    return graph_view(c, place, *ret, &nothing, rank, shape, ret);
+}
+
+enum err_code graph_expand(struct checker *c, uint32_t place, uint32_t x, uint32_t fresh,
+                           uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    int64_t shape[MAX_RANK];
+    struct affine a = affine_same(n->rank);
+    int rank = n->rank + __builtin_popcount(fresh);
+    for (int k = 0, from = 0; k < rank; k++) {
+        if (fresh >> k & 1) {
+            shape[k] = 1;
+            continue;
+        }
+        a.src[from] = (int8_t)k;
+        shape[k] = n->shape[from++];
+    }
+    return graph_view(c, place, x, &a, rank, shape, ret);
+}
+
+enum err_code graph_broadcast(struct checker *c, uint32_t place, uint32_t x, int rank,
+                              const int64_t *shape, uint32_t *ret)
+{
+    const struct typed_node *n = &c->t->nodes[x];
+    struct affine a = affine_same(n->rank);
+    bool fits = rank >= n->rank;
+    for (int k = 0; k < n->rank && fits; k++) {
+        int to = k + rank - n->rank;
+        a.src[k] = (int8_t)(n->shape[k] == 1 && shape[to] != 1 ? -1 : to);
+        fits = a.src[k] < 0 || n->shape[k] == shape[to];
+    }
+    char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
+    if (!fits)
+        return expr_err(c->x, place, c->e, ERR_SHAPE_MISMATCH,
+                        "the shape %s does not broadcast to %s",
+                        shape_text(n->rank, n->shape, from, sizeof from),
+                        shape_text(rank, shape, to, sizeof to));
+    return graph_view(c, place, x, &a, rank, shape, ret);
+}
 
 /* The strided view of an array that a node is, and the array's input; false where it is none. */
 static bool array_view_of(const struct checker *c, uint32_t a, struct view *ret,
@@ -151,7 +205,6 @@ enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *pa
 {
     const struct typed_node *first = &c->t->nodes[parts[0]];
     int64_t shape[MAX_RANK] = {0}, total = 0, at = 0;
-    struct view v;
     struct typed_node put = {.kind = T_PUT, .dtype = first->dtype, .rank = first->rank};
     for (int k = 0; k < first->rank; k++)
         shape[k] = first->shape[k];
@@ -159,9 +212,7 @@ enum err_code graph_concat(struct checker *c, uint32_t place, const uint32_t *pa
         if (__builtin_add_overflow(total, c->t->nodes[parts[i]].shape[axis], &total))
             total = INT64_MAX;
     shape[axis] = total;
-    enum err_code rc = view_contiguous(put.rank, shape, dtype_size(put.dtype), &v, c->e);
-    if (rc)
-        return check_place(c, place, rc);
+    TRY(graph_fits(c, place, put.dtype, put.rank, shape));
     put.shape = shape;
     put.put.axis = axis;
     uint32_t used = 0;

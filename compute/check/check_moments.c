@@ -5,7 +5,10 @@
  * kernels: the second takes the first one's result in as it is. */
 #include <math.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_ops.h"
+#include "compute/check/check_reduce.h"
+#include "compute/check/check_rules.h"
 #include "compute/lang/fold.h"
 
 /* Elements that meet in one result. */
@@ -78,11 +81,7 @@ static enum err_code number_param(struct checker *c, uint32_t node, const char *
     if (check_absent(c, node))
         return ERR_OK;
     TRY(check_value(c, node, &v));
-    if (!v.weak && c->t->nodes[v.id].kind == T_CONST) {
-        v.weak = true;
-        v.lit = literal_from_scalar(c->t->nodes[v.id].value);
-    }
-    if (!v.weak || v.lit.kind == LIT_COMPLEX)
+    if (!cval_known(c, &v) || v.lit.kind == LIT_COMPLEX)
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s must be a number", what);
     *ret = fold_double(&v.lit);
     return ERR_OK;

@@ -5,61 +5,15 @@
  * axis of extent k stretched over, laid out in C order; at the root of an expression that is one
  * kernel. Where each slice has a number of its own, which one an element comes from is searched for
  * in the numbers' sums. */
-#include "compute/check/check_int.h"
-
-/* The list's items, closed, in one dtype. */
-static enum err_code parts_of(struct checker *c, uint32_t node, const char *what, uint32_t **ret,
-                              uint32_t *ret_n)
-{
-    const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
-    uint32_t n = c->x->nodes[node].kind == EXPR_LIST ? c->x->nodes[node].n_args : 0;
-    if (n == 0)
-        return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "%s is of one array or more", what);
-    struct cval *values = arena_alloc_array(c->arena, n, sizeof *values);
-    uint32_t *parts = arena_alloc_array(c->arena, n, sizeof *parts);
-    enum dtype t = DT_BOOL;
-    if (!values || !parts)
-        return err_oom(c->e);
-    for (uint32_t i = 0; i < n; i++)
-        TRY(check_value(c, items[i].node, &values[i]));
-    TRY(ops_promote(c, values, (int)n, &t));
-    for (uint32_t i = 0; i < n; i++) {
-        TRY(ops_convert(c, &values[i], t, &parts[i]));
-        TRY(graph_close_operand(c, values[i].place, parts[i], &parts[i]));
-    }
-    *ret = parts;
-    *ret_n = n;
-    return ERR_OK;
-}
-
-/* Extents agree but for those along `axis` (−1: none). */
-static enum err_code parts_agree(struct checker *c, uint32_t node, const char *what,
-                                 const uint32_t *parts, uint32_t n, int axis)
-{
-    const struct typed_node *first = &c->t->nodes[parts[0]];
-    const struct expr_link *items = expr_args(c->x, &c->x->nodes[node]);
-    char a[SHAPE_TEXT_MAX], b[SHAPE_TEXT_MAX];
-    for (uint32_t i = 1; i < n; i++) {
-        const struct typed_node *x = &c->t->nodes[parts[i]];
-        bool same = x->rank == first->rank;
-        for (int k = 0; same && k < x->rank; k++)
-            same = k == axis || x->shape[k] == first->shape[k];
-        if (!same)
-            return expr_err(c->x, items[i].node, c->e, ERR_SHAPE_MISMATCH,
-                            "%s of the shapes %s and %s%s", what,
-                            shape_text(first->rank, first->shape, a, sizeof a),
-                            shape_text(x->rank, x->shape, b, sizeof b),
-                            axis < 0 ? "" : ": all extents but the axis's must agree");
-    }
-    return ERR_OK;
-}
+#include "compute/check/check_graph.h"
+#include "compute/check/check_rules.h"
 
 static enum err_code concat(struct checker *c, const struct call *call, uint32_t *ret)
 {
     static const char what[] = "the list of concat()";
     uint32_t *parts, n, list = call->param[0], axis_node = call->param[1];
     int axis = 0;
-    TRY(parts_of(c, list, what, &parts, &n));
+    TRY(check_parts(c, list, what, &parts, &n));
     int rank = c->t->nodes[parts[0]].rank;
     if (axis_node != EXPR_NOWHERE && check_absent(c, axis_node)) {
         for (uint32_t i = 0; i < n; i++) { /* axis=None: flattened */
@@ -76,46 +30,29 @@ static enum err_code concat(struct checker *c, const struct call *call, uint32_t
                 "concat() takes arrays of rank 1 or more; stack() makes one of scalars");
         if (!check_absent(c, axis_node))
             TRY(check_axis(c, axis_node, rank, &axis));
-        TRY(parts_agree(c, list, what, parts, n, axis));
+        TRY(check_parts_agree(c, list, what, parts, n, axis));
     }
     return graph_concat(c, call->node, parts, n, axis, ret);
 }
 
-/* Arrays of one shape behind each other along a new axis, the first where axis_node says none. */
-static enum err_code stack(struct checker *c, uint32_t place, uint32_t list, const char *what,
-                           uint32_t axis_node, uint32_t *ret)
+/* Arrays of one shape behind each other along a new axis. */
+static enum err_code stack(struct checker *c, const struct call *call, uint32_t *ret)
 {
-    uint32_t *parts, n;
+    static const char what[] = "the list of stack()";
+    uint32_t *parts, n, axis_node = call->param[1];
     int axis = 0;
-    TRY(parts_of(c, list, what, &parts, &n));
-    int rank = c->t->nodes[parts[0]].rank;
-    TRY(parts_agree(c, list, what, parts, n, -1));
-    if (rank == MAX_RANK)
-        return expr_err(c->x, place, c->e, ERR_BAD_SHAPE, "the rank would exceed %d", MAX_RANK);
+    TRY(check_parts(c, call->param[0], what, &parts, &n));
+    TRY(check_parts_agree(c, call->param[0], what, parts, n, -1));
     if (!check_absent(c, axis_node))
-        TRY(check_axis(c, axis_node, rank + 1, &axis));
-    for (uint32_t i = 0; i < n; i++)
-        TRY(rearrange_expand(c, place, parts[i], 1u << axis, &parts[i]));
-    return graph_concat(c, place, parts, n, axis, ret);
+        TRY(check_axis(c, axis_node, c->t->nodes[parts[0]].rank + 1, &axis));
+    return check_stack(c, call->node, parts, n, axis, ret);
 }
 
-enum err_code pieces_concat(struct checker *c, const struct call *call, bool is_stack,
-                            struct cval *ret)
+enum err_code pieces_concat(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t id;
-    if (is_stack)
-        TRY(stack(c, call->node, call->param[0], "the list of stack()", call->param[1], &id));
-    else
-        TRY(concat(c, call, &id));
+    TRY(call->func == FUNC_STACK ? stack(c, call, &id) : concat(c, call, &id));
     *ret = cval_typed(id, call->node);
-    return ERR_OK;
-}
-
-enum err_code pieces_list(struct checker *c, uint32_t node, struct cval *ret)
-{
-    uint32_t id;
-    TRY(stack(c, node, node, "a list as a value", EXPR_NOWHERE, &id));
-    *ret = cval_typed(id, node);
     return ERR_OK;
 }
 
@@ -142,20 +79,17 @@ static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int ra
     int64_t spread[2 * MAX_RANK], out[MAX_RANK], joined[MAX_RANK], joined_each[MAX_RANK];
     uint32_t fresh = 0;
     int n = 0, out_rank = rank, more = 0;
+    bool nothing = false;
     for (int k = 0; k < rank; k++) {
         if (__builtin_mul_overflow(shape[k], each[k], &out[k]))
             out[k] = INT64_MAX;
         more += each[k] != 1 && shape[k] != 1;
+        nothing |= out[k] == 0;
     }
-    struct view v;
-    enum err_code rc = view_contiguous(rank, out, dtype_size(c->t->nodes[x].dtype), &v, c->e);
-    if (rc)
-        return check_place(c, place, rc);
-    if (view_size(&v) == 0) { /* whatever is there has nothing to say */
-        const struct affine nothing = {0};
-        uint32_t zero;
-        TRY(graph_const(c, place, (struct scalar){.dtype = c->t->nodes[x].dtype}, &zero));
-        return graph_view(c, place, zero, &nothing, rank, out, ret);
+    TRY(graph_fits(c, place, c->t->nodes[x].dtype, rank, out));
+    if (nothing) {
+        const struct scalar zero = {.dtype = c->t->nodes[x].dtype};
+        return graph_filled(c, place, zero, rank, out, ret);
     }
     if (rank + more > MAX_RANK) {
         rank = join_axes(rank, shape, each, joined, joined_each);
@@ -175,8 +109,8 @@ static enum err_code again(struct checker *c, uint32_t place, uint32_t x, int ra
         spread[n++] = within ? shape[k] : each[k];
         spread[n++] = within ? each[k] : shape[k];
     }
-    TRY(rearrange_expand(c, place, x, fresh, &x));
-    TRY(rearrange_broadcast(c, place, x, n, spread, &x));
+    TRY(graph_expand(c, place, x, fresh, &x));
+    TRY(graph_broadcast(c, place, x, n, spread, &x));
     return graph_reshape(c, place, x, out_rank, out, ret);
 }
 
@@ -199,7 +133,7 @@ enum err_code pieces_tile(struct checker *c, const struct call *call, struct cva
         TRY(check_count(c, nodes[i], times[i]));
     int rank = c->t->nodes[x].rank, more = (int)n > rank ? (int)n - rank : 0;
     if (more)
-        TRY(rearrange_expand(c, call->node, x, more == 32 ? UINT32_MAX : (1u << more) - 1, &x));
+        TRY(graph_expand(c, call->node, x, more == 32 ? UINT32_MAX : (1u << more) - 1, &x));
     rank += more;
     for (int k = 0; k < rank; k++)
         each[k] = k < rank - (int)n ? 1 : times[k - (rank - (int)n)];
@@ -213,18 +147,16 @@ enum err_code pieces_tile(struct checker *c, const struct call *call, struct cva
 static enum err_code search(struct checker *c, uint32_t place, const int64_t *ends, int64_t n,
                             uint32_t r, uint32_t *ret)
 {
-    uint32_t lo, by, at, more;
-    TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64}, &lo));
+    uint32_t lo, at, more;
+    TRY(graph_int(c, place, 0, &lo));
     int64_t step = 1;
     while (step < n)
         step *= 2;
     for (step /= 2; step > 0; step /= 2) {
-        TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = step - 1}, &by));
-        TRY(graph_op2(c, place, OP_ADD, lo, by, &at));
+        TRY(graph_op_int(c, place, OP_ADD, lo, step - 1, &at));
         TRY(graph_table(c, place, ends, n, at, &at));
         TRY(graph_op2(c, place, OP_LESS_EQUAL, at, r, &at));
-        TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = step}, &by));
-        TRY(graph_op2(c, place, OP_ADD, lo, by, &more));
+        TRY(graph_op_int(c, place, OP_ADD, lo, step, &more));
         TRY(graph_where(c, place, at, more, lo, &lo));
     }
     *ret = lo;
@@ -257,10 +189,7 @@ static enum err_code repeat_each(struct checker *c, const struct call *call, uin
     *ret = x;
     if (list->n_args == 0)
         return ERR_OK;
-    struct view v;
-    enum err_code rc = view_contiguous(1, &total, sizeof total, &v, c->e);
-    if (rc)
-        return check_place(c, call->node, rc);
+    TRY(graph_fits(c, call->node, DT_I64, 1, &total));
     TRY(graph_index_of(c, call->node, 0, 1, &total, &i));
     TRY(search(c, call->node, ends, list->n_args, i, &i));
     return gather_slices(c, call->node, x, axis, i, ret);

@@ -5,69 +5,13 @@
  * the operand's axes whatever they become. */
 #include <string.h>
 
-#include "compute/check/check_int.h"
-
-enum err_code check_ints(struct checker *c, uint32_t node, const char *what, enum err_code code,
-                         uint32_t most, uint32_t *ret_n, int64_t *ret_values, uint32_t *ret_nodes)
-{
-    struct expr_link one;
-    const struct expr_link *items;
-    uint32_t n = check_items(c, node, &items, &one);
-    if (n > most)
-        return expr_err(c->x, node, c->e, code, "%u values are too many here, at most %u", n, most);
-    for (uint32_t k = 0; k < n; k++) {
-        TRY(check_int(c, items[k].node, what, code, &ret_values[k]));
-        if (ret_nodes)
-            ret_nodes[k] = items[k].node;
-    }
-    *ret_n = n;
-    return ERR_OK;
-}
-
-/* That an array can have the shape: its bytes can be counted. */
-static enum err_code check_extents(struct checker *c, uint32_t node, enum dtype t, int rank,
-                                   const int64_t *shape)
-{
-    struct view v;
-    enum err_code rc = view_contiguous(rank, shape, dtype_size(t), &v, c->e);
-    return rc ? check_place(c, node, rc) : ERR_OK;
-}
-
-enum err_code check_shape(struct checker *c, uint32_t node, enum dtype t, int *unknown,
-                          int *ret_rank, int64_t *ret)
-{
-    uint32_t n, nodes[MAX_RANK];
-    TRY(check_ints(c, node, "an extent", ERR_BAD_SHAPE, MAX_RANK, &n, ret, nodes));
-    if (unknown)
-        *unknown = -1;
-    for (uint32_t k = 0; k < n; k++) {
-        if (ret[k] >= 0)
-            continue;
-        if (!unknown || ret[k] != -1 || *unknown >= 0)
-            return expr_err(c->x, nodes[k], c->e, ERR_BAD_SHAPE, "%s",
-                            !unknown       ? "an extent is at least 0"
-                            : ret[k] != -1 ? "an extent is at least 0, or -1 for what is left"
-                                           : "only one extent can be -1");
-        *unknown = (int)k;
-    }
-    *ret_rank = (int)n;
-    return unknown && *unknown >= 0 ? ERR_OK : check_extents(c, node, t, (int)n, ret);
-}
-
-static struct affine identity(int rank)
-{
-    struct affine a = {.rank = rank};
-    for (int k = 0; k < rank; k++) {
-        a.src[k] = (int8_t)k;
-        a.step[k] = 1;
-    }
-    return a;
-}
+#include "compute/check/check_graph.h"
+#include "compute/check/check_rules.h"
 
 static enum err_code flip(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    struct affine a = identity(n->rank);
+    struct affine a = affine_same(n->rank);
     uint32_t axes;
     TRY(check_axes(c, call->param[1], n->rank, &axes));
     for (int k = 0; k < n->rank; k++)
@@ -85,7 +29,7 @@ static enum err_code permute(struct checker *c, const struct call *call, uint32_
     struct expr_link one;
     const struct expr_link *items;
     uint32_t count = check_items(c, call->param[1], &items, &one), seen = 0;
-    struct affine a = identity(n->rank);
+    struct affine a = affine_same(n->rank);
     if (count != (uint32_t)n->rank)
         return expr_err(c->x, call->param[1], c->e, ERR_BAD_AXIS,
                         "permute_dims() takes every axis once: %u for rank %d", count, n->rank);
@@ -102,24 +46,6 @@ static enum err_code permute(struct checker *c, const struct call *call, uint32_
     return graph_view(c, call->node, x, &a, n->rank, shape, ret);
 }
 
-enum err_code rearrange_expand(struct checker *c, uint32_t place, uint32_t x, uint32_t fresh,
-                               uint32_t *ret)
-{
-    const struct typed_node *n = &c->t->nodes[x];
-    int64_t shape[MAX_RANK];
-    struct affine a = identity(n->rank);
-    int rank = n->rank + __builtin_popcount(fresh);
-    for (int k = 0, from = 0; k < rank; k++) {
-        if (fresh >> k & 1) {
-            shape[k] = 1;
-            continue;
-        }
-        a.src[from] = (int8_t)k;
-        shape[k] = n->shape[from++];
-    }
-    return graph_view(c, place, x, &a, rank, shape, ret);
-}
-
 static enum err_code expand(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
 {
     uint32_t node = call->param[1], fresh = 1;
@@ -131,14 +57,14 @@ static enum err_code expand(struct checker *c, const struct call *call, uint32_t
                         MAX_RANK);
     if (!check_absent(c, node))
         TRY(check_axes(c, node, rank + more, &fresh));
-    return rearrange_expand(c, call->node, x, fresh, ret);
+    return graph_expand(c, call->node, x, fresh, ret);
 }
 
 static enum err_code squeeze(struct checker *c, const struct call *call, uint32_t x, uint32_t *ret)
 {
     const struct typed_node *n = &c->t->nodes[x];
     int64_t shape[MAX_RANK];
-    struct affine a = identity(n->rank);
+    struct affine a = affine_same(n->rank);
     uint32_t axes;
     int rank = 0;
     TRY(check_axes(c, call->param[1], n->rank, &axes));
@@ -158,33 +84,13 @@ static enum err_code squeeze(struct checker *c, const struct call *call, uint32_
     return graph_view(c, call->node, x, &a, rank, shape, ret);
 }
 
-enum err_code rearrange_broadcast(struct checker *c, uint32_t place, uint32_t x, int rank,
-                                  const int64_t *shape, uint32_t *ret)
-{
-    const struct typed_node *n = &c->t->nodes[x];
-    struct affine a = identity(n->rank);
-    bool fits = rank >= n->rank;
-    for (int k = 0; k < n->rank && fits; k++) {
-        int to = k + rank - n->rank;
-        a.src[k] = (int8_t)(n->shape[k] == 1 && shape[to] != 1 ? -1 : to);
-        fits = a.src[k] < 0 || n->shape[k] == shape[to];
-    }
-    char from[SHAPE_TEXT_MAX], to[SHAPE_TEXT_MAX];
-    if (!fits)
-        return expr_err(c->x, place, c->e, ERR_SHAPE_MISMATCH,
-                        "the shape %s does not broadcast to %s",
-                        shape_text(n->rank, n->shape, from, sizeof from),
-                        shape_text(rank, shape, to, sizeof to));
-    return graph_view(c, place, x, &a, rank, shape, ret);
-}
-
 static enum err_code broadcast(struct checker *c, const struct call *call, uint32_t x,
                                uint32_t *ret)
 {
     int64_t shape[MAX_RANK];
     int rank;
     TRY(check_shape(c, call->param[1], c->t->nodes[x].dtype, NULL, &rank, shape));
-    return rearrange_broadcast(c, call->node, x, rank, shape, ret);
+    return graph_broadcast(c, call->node, x, rank, shape, ret);
 }
 
 static int64_t element_count(const struct typed_node *n)
@@ -214,7 +120,7 @@ static enum err_code reshape(struct checker *c, const struct call *call, uint32_
                         shape_text(n->rank, n->shape, from, sizeof from),
                         shape_text(rank, shape, to, sizeof to));
     if (unknown >= 0) /* of nothing, the others may be anything */
-        TRY(check_extents(c, call->param[1], n->dtype, rank, shape));
+        TRY(graph_fits(c, call->param[1], n->dtype, rank, shape));
     return graph_reshape(c, call->node, x, rank, shape, ret);
 }
 
@@ -287,21 +193,18 @@ static enum err_code triangle(struct checker *c, const struct call *call, uint32
     k = k > columns ? columns : k < -rows - 1 ? -rows - 1 : k; /* i + k stays within int64 */
     TRY(graph_index_of(c, place, n.rank - 2, n.rank, n.shape, &i));
     TRY(graph_index_of(c, place, n.rank - 1, n.rank, n.shape, &j));
-    TRY(graph_const(c, place, (struct scalar){.dtype = DT_I64, .v.i64 = k}, &zero));
-    TRY(graph_op2(c, place, OP_ADD, i, zero, &i));
+    TRY(graph_op_int(c, place, OP_ADD, i, k, &i));
     TRY(graph_op2(c, place, lower ? OP_LESS_EQUAL : OP_GREATER_EQUAL, j, i, &i));
     TRY(graph_const(c, place, (struct scalar){.dtype = n.dtype}, &zero));
     return graph_where(c, place, i, x, zero, ret);
 }
 
-enum err_code rearrange_call(struct checker *c, const struct call *call, enum func func,
-                             struct cval *ret)
+enum err_code rearrange_call(struct checker *c, const struct call *call, struct cval *ret)
 {
     uint32_t x = 0;
-    enum err_code code = check_operand(c, call->param[0], &x);
-    if (code)
-        return code;
-    switch (func) {
+    TRY(check_operand(c, call->param[0], &x));
+    enum err_code code = ERR_OK;
+    switch (call->func) {
     case FUNC_FLIP:
         code = flip(c, call, x, &x);
         break;
@@ -324,7 +227,7 @@ enum err_code rearrange_call(struct checker *c, const struct call *call, enum fu
         code = reshape(c, call, x, &x);
         break;
     default:
-        code = triangle(c, call, x, func == FUNC_TRIL, &x);
+        code = triangle(c, call, x, call->func == FUNC_TRIL, &x);
         break;
     }
     *ret = cval_typed(x, call->node);

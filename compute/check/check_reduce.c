@@ -2,7 +2,10 @@
  *
  * float16 and bfloat16 are reduced in float32 by casts put around the node. A reduction over no
  * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
-#include "compute/check/check_int.h"
+#include "compute/check/check_reduce.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_ops.h"
+#include "compute/check/check_rules.h"
 
 static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
 {
@@ -92,11 +95,10 @@ static enum err_code arg_extremum(struct checker *c, const struct call *call,
 }
 
 /* min(x, y), of somebody who thinks of Python's, is told of minimum(). */
-static enum err_code axes_param(struct checker *c, const struct call *call, enum func func,
-                                int rank, uint32_t *ret)
+static enum err_code axes_param(struct checker *c, const struct call *call, int rank, uint32_t *ret)
 {
     enum err_code code = check_axes(c, call->param[1], rank, ret);
-    if (code != ERR_BAD_AXIS || (func != FUNC_MIN && func != FUNC_MAX))
+    if (code != ERR_BAD_AXIS || (call->func != FUNC_MIN && call->func != FUNC_MAX))
         return code;
     const struct expr_node *n = &c->x->nodes[call->param[1]];
     if (n->kind == EXPR_LIST || (n->kind == EXPR_LITERAL && n->lit.kind == LIT_INT))
@@ -107,9 +109,9 @@ static enum err_code axes_param(struct checker *c, const struct call *call, enum
         call->name, call->name);
 }
 
-enum err_code reduce_call(struct checker *c, const struct call *call, enum func func,
-                          struct cval *ret)
+enum err_code reduce_call(struct checker *c, const struct call *call, struct cval *ret)
 {
+    const enum func func = call->func;
     struct cval v;
     uint32_t x;
     struct reduction r = {.place = call->node};
@@ -117,7 +119,7 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     TRY(ops_typed(c, &v, &x));
     uint32_t open = x;
     TRY(graph_close(c, v.place, x, &x));
-    TRY(axes_param(c, call, func, c->t->nodes[x].rank, &r.axes));
+    TRY(axes_param(c, call, c->t->nodes[x].rank, &r.axes));
     if (r.axes == 0) /* nothing is left of the reduction */
         TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &r.keepdims));
@@ -165,9 +167,9 @@ enum err_code reduce_call(struct checker *c, const struct call *call, enum func 
     return ERR_OK;
 }
 
-enum err_code scan_call(struct checker *c, const struct call *call, enum reduce_op op,
-                        struct cval *ret)
+enum err_code scan_call(struct checker *c, const struct call *call, struct cval *ret)
 {
+    enum reduce_op op = call->func == FUNC_CUMULATIVE_SUM ? REDUCE_SUM : REDUCE_PROD;
     struct cval v;
     uint32_t x, node = call->param[1];
     int axis = 0;

@@ -17,7 +17,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_ops.h"
+#include "compute/check/check_rules.h"
 #include "compute/type/grid.h"
 
 #define NONE UINT32_MAX
@@ -344,7 +346,7 @@ static enum err_code choose(struct sampling *s, uint32_t far, const uint32_t sid
 {
     uint32_t two[2];
     for (int k = 0; k < 2; k++)
-        TRY(rearrange_expand(s->c, s->place, side[k], 1u << 1, &two[k]));
+        TRY(graph_expand(s->c, s->place, side[k], 1u << 1, &two[k]));
     return graph_where(s->c, s->place, far, two[1], two[0], ret);
 }
 
@@ -384,8 +386,8 @@ static enum err_code corners_along(struct sampling *s, const struct place *place
 /* op over all pairs of corners: (m, 2^n, 1) and (m, 1, 2^n'). */
 static enum err_code pairs(struct sampling *s, enum op op, uint32_t a, uint32_t b, uint32_t *ret)
 {
-    TRY(rearrange_expand(s->c, s->place, a, 1u << 2, &a));
-    TRY(rearrange_expand(s->c, s->place, b, 1u << 1, &b));
+    TRY(graph_expand(s->c, s->place, a, 1u << 2, &a));
+    TRY(graph_expand(s->c, s->place, b, 1u << 1, &b));
     return graph_op2(s->c, s->place, op, a, b, ret);
 }
 
@@ -396,12 +398,9 @@ static enum err_code summed(struct sampling *s, const struct place *places, cons
 {
     struct checker *c = s->c;
     struct corners a, b;
-    struct view v;
     uint32_t at, w, none, zero, inside;
     const int64_t shape[3] = {*c->t->nodes[s->points].shape, 1ll << n / 2, 1ll << (n - n / 2)};
-    enum err_code rc = view_contiguous(3, shape, dtype_size(s->calc), &v, c->e);
-    if (rc)
-        return check_place(c, s->place, rc);
+    TRY(graph_fits(c, s->place, s->calc, 3, shape));
     TRY(corners_along(s, places, axes, n / 2, &a));
     TRY(corners_along(s, places, axes + n / 2, n - n / 2, &b));
     TRY(pairs(s, OP_ADD, a.at, b.at, &at));
@@ -476,7 +475,6 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
 {
     struct checker *c = s->c;
     struct edge edge;
-    struct cval v = cval_int(0, call->node);
     TRY(check_edge(c, call->param[3], call->param[4], &edge));
     if (check_absent(c, call->param[3]))
         edge.mode = BOUNDARY_CLAMP;
@@ -489,13 +487,8 @@ static enum err_code boundary_params(struct sampling *s, const struct call *call
                         "sample() shifts nothing: its boundary modes are clamp, wrap, "
                         "reflect, symmetric, constant, array");
     s->mode = edge.mode;
-    if (edge.value != EXPR_NOWHERE)
-        TRY(check_value(c, edge.value, &v));
-    if (!v.weak) {
-        v.weak = true;
-        v.lit = literal_from_scalar(c->t->nodes[v.id].value);
-    }
-    return ops_convert(c, &v, s->calc, &s->value);
+    const struct cval zero = cval_int(0, call->node);
+    return ops_convert(c, edge.valued ? &edge.value : &zero, s->calc, &s->value);
 }
 
 /* points: (m, rank) of real numbers, each row a point. */

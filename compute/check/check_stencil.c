@@ -6,7 +6,9 @@
  */
 #include <string.h>
 
-#include "compute/check/check_int.h"
+#include "compute/check/check_graph.h"
+#include "compute/check/check_ops.h"
+#include "compute/check/check_rules.h"
 #include "compute/lang/fold.h"
 
 enum err_code stencil_getitem(struct checker *c, uint32_t node, struct cval *ret)
@@ -20,9 +22,7 @@ enum err_code stencil_getitem(struct checker *c, uint32_t node, struct cval *ret
     TRY(graph_close_operand(c, v.place, v.id, &id));
     const struct typed_node *x = &c->t->nodes[id];
     struct index_map m;
-    enum err_code rc = index_resolve(x->rank, x->shape, n->index, &m, c->e);
-    if (rc)
-        return check_place(c, node, rc);
+    TRY(check_place(c, node, index_resolve(x->rank, x->shape, n->index, &m, c->e)));
     struct affine a = {.rank = x->rank};
     bool whole = m.rank == x->rank, empty = false;
     for (int k = 0; k < x->rank; k++)
@@ -60,15 +60,12 @@ static enum err_code unravel_of(struct checker *c, const struct call *call, uint
 {
     int64_t shape[MAX_RANK], inner = 1;
     int rank, axis;
-    uint32_t by;
     TRY(check_shape(c, call->param[2], DT_BOOL, NULL, &rank, shape));
     TRY(check_axis(c, call->param[1], rank, &axis));
     for (int k = axis + 1; k < rank; k++)
         inner *= shape[k];
-    TRY(graph_const(c, call->node, (struct scalar){.dtype = DT_I64, .v.i64 = inner}, &by));
-    TRY(graph_op2(c, call->node, OP_FLOOR_DIVIDE, i, by, &i));
-    TRY(graph_const(c, call->node, (struct scalar){.dtype = DT_I64, .v.i64 = shape[axis]}, &by));
-    return graph_op2(c, call->node, OP_REMAINDER, i, by, ret);
+    TRY(graph_op_int(c, call->node, OP_FLOOR_DIVIDE, i, inner, &i));
+    return graph_op_int(c, call->node, OP_REMAINDER, i, shape[axis], ret);
 }
 
 enum err_code stencil_unravel(struct checker *c, const struct call *call, struct cval *ret)
@@ -89,44 +86,6 @@ enum err_code stencil_unravel(struct checker *c, const struct call *call, struct
     else
         TRY(unravel_of(c, call, i, &id));
     *ret = cval_typed(id, call->node);
-    return ERR_OK;
-}
-
-enum err_code check_edge(struct checker *c, uint32_t boundary, uint32_t value, struct edge *ret)
-{
-    static const struct {
-        const char *name;
-        enum boundary_mode mode;
-    } modes[] = {{"self", BOUNDARY_SELF},         {"clamp", BOUNDARY_CLAMP},
-                 {"edge", BOUNDARY_CLAMP},        {"nearest", BOUNDARY_CLAMP},
-                 {"wrap", BOUNDARY_WRAP},         {"reflect", BOUNDARY_REFLECT},
-                 {"mirror", BOUNDARY_REFLECT},    {"symmetric", BOUNDARY_SYMMETRIC},
-                 {"constant", BOUNDARY_CONSTANT}, {"ghost", BOUNDARY_GHOST}};
-    struct edge edge = {.mode = BOUNDARY_SELF,
-                        .place = boundary,
-                        .value = check_absent(c, value) ? EXPR_NOWHERE : value};
-    if (edge.value != EXPR_NOWHERE) {
-        struct cval v;
-        TRY(check_value(c, edge.value, &v));
-        if (!v.weak && c->t->nodes[v.id].kind != T_CONST)
-            return expr_err(c->x, edge.value, c->e, ERR_BAD_BOUNDARY,
-                            "the boundary's value must be a number");
-    }
-    if (!check_absent(c, boundary)) {
-        const char *name = check_text(c, boundary);
-        size_t i = 0, n = sizeof modes / sizeof modes[0];
-        while (name && i < n && strcmp(modes[i].name, name) != 0)
-            i++;
-        edge.array = name && strcmp(name, "array") == 0;
-        if (!name || (i == n && !edge.array))
-            return expr_err(c->x, boundary, c->e, ERR_BAD_BOUNDARY,
-                            "%s%s%s is no boundary mode: they are self, clamp (edge, nearest), "
-                            "wrap, reflect (mirror), symmetric, constant, ghost, array",
-                            name ? "'" : "", name ? name : "this", name ? "'" : "");
-        if (!edge.array)
-            edge.mode = modes[i].mode;
-    }
-    *ret = edge;
     return ERR_OK;
 }
 
@@ -173,12 +132,8 @@ static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, cons
         struct cval v = cval_int(0, place);
         if (t == DT_BOOL)
             v.lit.kind = LIT_BOOL;
-        if (edge->value != EXPR_NOWHERE)
-            TRY(check_value(c, edge->value, &v));
-        if (!v.weak) {
-            v.weak = true;
-            v.lit = literal_from_scalar(c->t->nodes[v.id].value);
-        }
+        if (edge->valued)
+            v = edge->value;
         TRY(ops_convert(c, &v, t, &value));
     }
     if (!moves) {
@@ -186,15 +141,6 @@ static enum err_code shifted(struct checker *c, uint32_t place, uint32_t x, cons
         return ERR_OK;
     }
     return graph_shift(c, place, x, reduced, edge->mode, value, ret);
-}
-
-enum err_code check_operand(struct checker *c, uint32_t node, uint32_t *ret)
-{
-    struct cval v;
-    uint32_t id;
-    TRY(check_value(c, node, &v));
-    TRY(ops_typed(c, &v, &id));
-    return graph_close_operand(c, v.place, id, ret);
 }
 
 enum err_code stencil_shift(struct checker *c, const struct call *call, struct cval *ret)
@@ -218,38 +164,6 @@ enum err_code stencil_shift(struct checker *c, const struct call *call, struct c
     return ERR_OK;
 }
 
-enum err_code check_axis(struct checker *c, uint32_t node, int rank, int *ret)
-{
-    int64_t axis;
-    TRY(check_int(c, node, "axis", ERR_BAD_AXIS, &axis));
-    if (axis < -rank || axis >= rank)
-        return expr_err(c->x, node, c->e, ERR_BAD_AXIS, "axis %lld is out of range for rank %d",
-                        (long long)axis, rank);
-    *ret = (int)(axis < 0 ? axis + rank : axis);
-    return ERR_OK;
-}
-
-enum err_code check_axes(struct checker *c, uint32_t node, int rank, uint32_t *ret)
-{
-    struct expr_link one;
-    const struct expr_link *items;
-    if (check_absent(c, node)) {
-        *ret = rank == 32 ? UINT32_MAX : (1u << rank) - 1;
-        return ERR_OK;
-    }
-    uint32_t n = check_items(c, node, &items, &one), axes = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        int axis;
-        TRY(check_axis(c, items[k].node, rank, &axis));
-        if (axes & 1u << axis)
-            return expr_err(c->x, items[k].node, c->e, ERR_BAD_AXIS, "axis %d is named twice",
-                            axis);
-        axes |= 1u << axis;
-    }
-    *ret = axes;
-    return ERR_OK;
-}
-
 static enum err_code shifted_by_one(struct checker *c, uint32_t place, uint32_t x, int axis,
                                     int64_t by, const struct edge *edge, uint32_t *ret)
 {
@@ -258,9 +172,9 @@ static enum err_code shifted_by_one(struct checker *c, uint32_t place, uint32_t 
     return shifted(c, place, x, offsets, edge, ret);
 }
 
-enum err_code stencil_one_sided(struct checker *c, const struct call *call, bool forward,
-                                struct cval *ret)
+enum err_code stencil_one_sided(struct checker *c, const struct call *call, struct cval *ret)
 {
+    const bool forward = call->func == FUNC_FORWARD_DIFF;
     uint32_t x, s;
     int axis = 0;
     struct edge edge;
@@ -290,10 +204,10 @@ static enum err_code spacing_value(struct checker *c, uint32_t node, uint32_t x,
     if (names_array(c, node))
         return array_spacing(c, node, x, axis, ret);
     TRY(check_value(c, node, &h));
-    if (!h.weak && c->t->nodes[h.id].kind != T_CONST)
+    struct cval known = h;
+    if (!cval_known(c, &known))
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "spacing must be a number");
-    struct literal l = h.weak ? h.lit : literal_from_scalar(c->t->nodes[h.id].value);
-    if (!fold_truth(&l))
+    if (!fold_truth(&known.lit))
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION, "spacing must not be 0");
     *ret = h;
     return ERR_OK;
@@ -411,7 +325,7 @@ enum err_code stencil_gradient(struct checker *c, const struct call *call, struc
 {
     uint32_t x, id[2], i, place = call->node;
     int axis = 0;
-    const struct edge edge = {.mode = BOUNDARY_CLAMP, .value = EXPR_NOWHERE};
+    const struct edge edge = {.mode = BOUNDARY_CLAMP};
     struct cval h = cval_int(1, place), h2, diff[2], end[2];
     TRY(check_operand(c, call->param[0], &x));
     int rank = c->t->nodes[x].rank;
@@ -513,9 +427,8 @@ enum err_code stencil_correlate(struct checker *c, const struct call *call, stru
         return err_oom(c->e);
     TRY(weight_values(c, items, n, weights, &t));
     for (int64_t i = 0; i < n; i++) {
-        const struct cval *w = &weights[i];
-        struct literal l = w->weak ? w->lit : literal_from_scalar(c->t->nodes[w->id].value);
-        if (!fold_truth(&l))
+        struct cval known = weights[i];
+        if (cval_known(c, &known) && !fold_truth(&known.lit))
             continue;
         int64_t offsets[MAX_RANK], rest = i;
         for (int k = rank - 1; k >= 0; k--) {
@@ -523,7 +436,7 @@ enum err_code stencil_correlate(struct checker *c, const struct call *call, stru
             rest /= shape[k];
         }
         uint32_t term, number;
-        TRY(ops_convert(c, w, t, &number));
+        TRY(ops_convert(c, &weights[i], t, &number));
         TRY(shifted(c, place, x, offsets, &edge, &term));
         TRY(graph_cast(c, place, term, t, &term));
         TRY(graph_op2(c, place, OP_MULTIPLY, number, term, &term));
@@ -532,11 +445,8 @@ enum err_code stencil_correlate(struct checker *c, const struct call *call, stru
         sum = term;
         any = true;
     }
-    if (!any) { /* nothing is read */
-        const struct affine nothing = {0};
-        TRY(graph_const(c, place, (struct scalar){.dtype = t}, &sum));
-        TRY(graph_view(c, place, sum, &nothing, rank, c->t->nodes[x].shape, &sum));
-    }
+    if (!any) /* nothing is read */
+        TRY(graph_filled(c, place, (struct scalar){.dtype = t}, rank, c->t->nodes[x].shape, &sum));
     *ret = cval_typed(sum, place);
     return ERR_OK;
 }
