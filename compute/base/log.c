@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compute/base/utf8.h"
+
 static _Atomic int threshold = LOG_INFO;
 static _Atomic bool as_json;
 
@@ -36,31 +38,13 @@ static void puts_(struct line *l, const char *s)
     put(l, s, strlen(s));
 }
 
-/* Bytes of the UTF-8 character that s begins with; 0 where the bytes are not UTF-8. */
-static size_t character(const char *s)
-{
-    const unsigned char *u = (const unsigned char *)s;
-    size_t n = u[0] < 0x80   ? 1
-               : u[0] < 0xc2 ? 0
-               : u[0] < 0xe0 ? 2
-               : u[0] < 0xf0 ? 3
-               : u[0] < 0xf5 ? 4
-                             : 0;
-    for (size_t i = 1; i < n; i++)
-        if ((u[i] & 0xc0) != 0x80)
-            return 0;
-    bool none = (u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] > 0x9f) ||
-                (u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] > 0x8f);
-    return none ? 0 : n;
-}
-
 static void put_quoted(struct line *l, const char *s)
 {
     puts_(l, "\"");
     for (size_t most = l->len + VALUE_MOST, n; *s; s += n ? n : 1) {
         unsigned char c = (unsigned char)*s;
         char e[8] = {'\\', (char)c};
-        n = character(s);
+        n = utf8_length(s, 4);
         if (l->len + 6 + strlen(ELLIPSIS) > most) { /* with the longest that may come */
             puts_(l, ELLIPSIS);
             break;
@@ -81,9 +65,9 @@ static bool plain(const char *s)
 {
     if (!*s || strlen(s) > VALUE_MOST - 16)
         return false;
-    for (size_t n; *s; s += n)
+    for (; *s; s += utf8_length(s, 4))
         if ((unsigned char)*s <= ' ' || *s == '"' || *s == '\\' || *s == '=' || *s == 0x7f ||
-            !(n = character(s)))
+            utf8_length(s, 4) == 0)
             return false;
     return true;
 }

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "compute/base/utf8.h"
+
 static bool digit(char c)
 {
     return c >= '0' && c <= '9';
@@ -53,27 +55,6 @@ size_t json_lex_number(const char *p, size_t n, size_t *ret_bad, const char **re
             i++;
     }
     return i;
-}
-
-size_t json_lex_utf8(const unsigned char *p, size_t n)
-{
-    if (n == 0)
-        return 0;
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] < 0xC2 || p[0] > 0xF4)
-        return 0;
-    size_t len = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (n < len)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    /* overlong forms, surrogates, beyond U+10FFFF */
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return len;
 }
 
 static int hex4(const char *p, size_t n)
@@ -186,7 +167,7 @@ enum json_lex json_lex_string(char *s, size_t n, size_t *ret_used, size_t *ret_l
             s[w++] = (char)c;
             r++;
         } else {
-            size_t len = json_lex_utf8((const unsigned char *)s + r, n - r);
+            size_t len = utf8_length(s + r, n - r);
             if (len == 0) {
                 *ret_used = r;
                 *ret_why = "invalid UTF-8";

@@ -1,5 +1,5 @@
-/* The lexical part of RFC 8259, shared by json.c, json_array.c and json_body.c: numbers, strings,
- * UTF-8. Pure functions over bytes; thread-safe. Private to protocol/json. */
+/* The lexical part of RFC 8259, shared by json.c, json_array.c and json_body.c: numbers and
+ * strings. Pure functions over bytes; thread-safe. Private to protocol/json. */
 #ifndef ARRAYD_JSON_LEX_H
 #define ARRAYD_JSON_LEX_H
 
@@ -21,9 +21,6 @@ size_t json_lex_number(const char *p, size_t n, size_t *ret_bad, const char **re
  * error it is the offset of the offending byte. */
 enum json_lex json_lex_string(char *s, size_t n, size_t *ret_used, size_t *ret_len,
                               const char **ret_why);
-
-/* Length (1 to 4) of the valid UTF-8 sequence at p, 0 when there is none. */
-size_t json_lex_utf8(const unsigned char *p, size_t n);
 
 static inline bool json_lex_space(char c)
 {

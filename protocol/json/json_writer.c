@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "protocol/json/json_lex.h"
+#include "compute/base/utf8.h"
 #include "protocol/number/numtext.h"
 
 static void separate(struct json_writer *w)
@@ -59,7 +59,7 @@ static void add_quoted(struct strb *out, const char *s, size_t n)
             i++;
             continue;
         }
-        size_t len = c < 0x80 ? 1 : json_lex_utf8((const unsigned char *)s + i, n - i);
+        size_t len = c < 0x80 ? 1 : utf8_length(s + i, n - i);
         if (len > 1) {
             i += len;
             continue;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "compute/base/utf8.h"
 #include "protocol/json/json_lex.h"
 #include "protocol/text/index.h"
 #include "protocol/text/infix_lex.h"
@@ -473,7 +474,7 @@ enum err_code infix_parse(struct expr *x, uint32_t source, const char *text, siz
     enum err_code err = ERR_OK;
     long offset = 0;
     for (size_t i = 0; i < n && !err; offset++) {
-        size_t len = json_lex_utf8((const unsigned char *)text + i, n - i);
+        size_t len = utf8_length(text + i, n - i);
         if (len == 0)
             err = err_at(e, ERR_BAD_EXPRESSION, offset, "the expression is not valid UTF-8");
         i += len;

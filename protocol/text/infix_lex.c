@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "compute/base/utf8.h"
 #include "protocol/json/json_lex.h"
 #include "protocol/number/numtext.h"
 #include "protocol/text/infix.h"
@@ -207,7 +208,7 @@ static enum err_code foreign(struct infix_lex *l)
         if (left >= n && memcmp(l->p, known[i].text, n) == 0)
             return err_at(l->e, ERR_BAD_EXPRESSION, l->offset, "%s", known[i].advice);
     }
-    size_t n = json_lex_utf8((const unsigned char *)l->p, left);
+    size_t n = utf8_length(l->p, left);
     if (n == 0 || (unsigned char)*l->p < 0x20)
         return err_at(l->e, ERR_BAD_EXPRESSION, l->offset,
                       "a byte that is no text stands in the expression");

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "compute/base/utf8.h"
 #include "server/http/http_impl.h"
 
 static bool is_token_char(unsigned char c)
@@ -331,28 +332,6 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static bool valid_utf8(const unsigned char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        unsigned char c = s[i++];
-        if (c < 0x80)
-            continue;
-        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || n - i < (size_t)more)
-            return false;
-        uint32_t v = c & (0x3fu >> more);
-        for (int k = 0; k < more; k++, i++) {
-            if ((s[i] & 0xc0) != 0x80)
-                return false;
-            v = v << 6 | (s[i] & 0x3f);
-        }
-        if ((more == 2 && (v < 0x800 || (v >= 0xd800 && v < 0xe000))) ||
-            (more == 3 && (v < 0x10000 || v > 0x10ffff)))
-            return false;
-    }
-    return true;
-}
-
 /* Decodes n bytes in form encoding ('+' is a blank). */
 static enum err_code decode(struct arena *arena, const char *s, size_t n, const char **ret,
                             struct err *e)
@@ -377,7 +356,7 @@ static enum err_code decode(struct arena *arena, const char *s, size_t n, const 
         }
         out[len++] = c;
     }
-    if (!valid_utf8((const unsigned char *)out, len))
+    if (!utf8_valid(out, len))
         return err_set(e, ERR_BAD_QUERY, "the query is not UTF-8");
     *ret = out;
     return ERR_OK;

@@ -11,6 +11,7 @@
 #include "compute/base/err.h"
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
+#include "compute/base/utf8.h"
 
 static void err_has_status_name_place(void **state)
 {
@@ -39,6 +40,39 @@ static void long_message_is_cut_at_a_character(void **state)
     text[sizeof text - 2] = '\0';
     err_set(&e, ERR_INTERNAL, "%s", text);
     assert_int_equal(strlen(e.message) % 2, 0);
+}
+
+static void utf8_is_what_the_standard_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t n, length;
+    } cases[] = {
+        {"", 0, 0},
+        {"a", 1, 1},
+        {"\x7F", 1, 1},
+        {"\xC2\x80", 2, 2},
+        {"\xE2\x82\xAC", 3, 3},
+        {"\xF0\x9F\x98\x80", 4, 4},
+        {"\xF4\x8F\xBF\xBF", 4, 4},
+        {"\xE2\x82\xAC", 2, 0}, /* the rest lies behind the end */
+        {"\xE2\x82", 4, 0},     /* a NUL ends it */
+        {"\x80", 1, 0},         /* begins inside a character */
+        {"\xC1\xBF", 2, 0},     /* longer than need be, of each length */
+        {"\xE0\x9F\xBF", 3, 0},
+        {"\xF0\x8F\xBF\xBF", 4, 0},
+        {"\xED\xA0\x80", 3, 0},     /* half a surrogate pair */
+        {"\xF4\x90\x80\x80", 4, 0}, /* beyond U+10FFFF */
+        {"\xF5\x80\x80\x80", 4, 0},
+        {"\xE2(\xAC", 3, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(utf8_length(cases[i].bytes, cases[i].n), cases[i].length);
+        assert_int_equal(utf8_valid(cases[i].bytes, cases[i].n), !cases[i].n || cases[i].length);
+    }
+    assert_true(utf8_valid("a\xC3\xA4\xE2\x82\xAC", 6));
+    assert_false(utf8_valid("a\xC3\xA4\xE2\x82\xAC", 5));
 }
 
 static void arena_respects_cap_and_zeroes(void **state)
@@ -124,6 +158,7 @@ int main(void)
         cmocka_unit_test(copying_away_copies),
         cmocka_unit_test(err_has_status_name_place),
         cmocka_unit_test(long_message_is_cut_at_a_character),
+        cmocka_unit_test(utf8_is_what_the_standard_says),
         cmocka_unit_test(arena_respects_cap_and_zeroes),
         cmocka_unit_test(strb_grows_and_fails_sticky),
         cmocka_unit_test(fault_injection_counts),
