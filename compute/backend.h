@@ -334,8 +334,9 @@ typedef void finding_fn(void *user, enum finding level, const char *what, const 
  * here means that no GPU can be used, FINDING_WARN that something would be missed. */
 void backend_diagnose(finding_fn *say, void *user);
 
-/* The validating front of ops->submit: in debug builds every kernel is verified (ir_verify) and the
- * slots it names are there; ARRAYD_TRACE=launch says what goes out. */
+/* The validating front of ops->submit: in debug builds every kernel is verified (ir_verify), the
+ * slots it names are there and nothing it reads is written at another point, and the job is as it
+ * is described above; ARRAYD_TRACE=launch says what goes out. */
 uint64_t backend_submit(struct backend *b, struct stream *s, struct job *job);
 
 extern const struct backend_ops backend_cpu_ops, backend_cuda_ops;
