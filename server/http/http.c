@@ -363,7 +363,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
 static void refuse_noise(struct conn *c)
 {
     if (c->used || c->refused || c->excess || c->turned_away || c->tls ||
-        atomic_load(&c->listener->http->stopping) || !http_received_any(c->fd))
+        atomic_load(&c->listener->http->stopping) || !http_unanswered(c->fd))
         return;
     struct err e = ERR_INIT;
     char id[33];
@@ -455,6 +455,12 @@ static bool start_daemon(struct http *h, struct listener *l)
         {MHD_OPTION_END, 0, NULL},
     };
     struct MHD_OptionItem *extra = l->tls ? tls : &tls[2];
+    struct MHD_OptionItem strict[] = {
+#if MHD_VERSION >= 0x00097701
+        {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL}, /* no NUL, no continued line, no bare LF */
+#endif
+        {MHD_OPTION_END, 0, NULL},
+    };
     l->mhd = MHD_start_daemon(
         (l->tls ? MHD_USE_TLS : 0) | MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
             MHD_USE_ITC | MHD_USE_TURBO,
@@ -464,7 +470,7 @@ static bool start_daemon(struct http *h, struct listener *l)
         (unsigned)(idle + 5), MHD_OPTION_THREAD_STACK_SIZE, (size_t)THREAD_STACK,
         MHD_OPTION_URI_LOG_CALLBACK, on_uri, l, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, l, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_END);
+        l, MHD_OPTION_ARRAY, extra, MHD_OPTION_ARRAY, strict, MHD_OPTION_END);
     return l->mhd != NULL;
 }
 

@@ -68,7 +68,7 @@ struct conn {
     struct rq *rq;
     double opened, idle_since; /* seconds, monotonic */
     bool used;                 /* a request has been served */
-    bool refused;              /* a request was refused without becoming a struct rq */
+    bool refused;              /* a request had no memory to become a struct rq */
     bool first;                /* the one being served is the first */
     uint64_t idle_bytes;       /* TCP: received when the watch first saw it idle; 0: not yet */
     int n_closed;              /* looks in a row that found it closed by the client */
@@ -315,12 +315,9 @@ void http_peer_leave(struct http *h, struct conn *c);
 enum err_code http_peer_error(const struct http *h, struct err *e) must_check;
 void http_turn_away(struct conn *c); /* writes the reply by hand */
 
-/* http_pages.c: libmicrohttpd's own error pages. */
-/* Whether it is a Content-Length; huge: of 10^18 or more. */
-bool http_is_length(const char *value, size_t n, bool *ret_huge);
-
 /* http_watch.c */
-bool http_received_any(int fd); /* the client has sent something; TCP only */
+/* The client has sent something, and nothing was ever sent to it; TCP only. */
+bool http_unanswered(int fd);
 /* Cuts the connection: what was sent already would stay with the kernel until the client takes it.
  */
 void http_reset(const struct conn *c);

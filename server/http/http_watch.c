@@ -71,11 +71,16 @@ static uint64_t received(int fd)
     return info.tcpi_bytes_received;
 }
 
-bool http_received_any(int fd)
+bool http_unanswered(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLRDHUP};
     bool ended = poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP);
-    return received(fd) > (ended ? 1 : 0); /* the end of the stream counts as a byte */
+    struct tcp_info info = {0};
+    socklen_t n = sizeof info;
+    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
+           info.tcpi_bytes_received >
+               (ended ? 1 : 0) && /* the end of the stream counts as a byte */
+           info.tcpi_bytes_sent + info.tcpi_notsent_bytes == 0;
 }
 
 /* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first

@@ -21,7 +21,7 @@ LIBRARIES = [  # (header, who may include it)
     (r"cjson/|cJSON", r"protocol/json/[^/]*\.c|clients/c/src/json\.c|tests/.*"),
     (r"curl/", r"clients/c/src/(client|exchange)\.c"),
     (r"microhttpd", r"server/http/[^/]*\.[ch]|tests/bench/.*|tests/fuzz/fuzz_http\.c"),
-    (r"dlfcn\.h", r"compute/gpu/api/loader\.c|server/http/http_pages\.c|tests/(backend|fake|unit)/.*"),
+    (r"dlfcn\.h", r"compute/gpu/api/loader\.c|tests/(backend|fake|unit)/.*"),
     (r"gnutls/", r"server/http/http_tls\.c"),
     (r"nettle/", r"(server|compute/gpu)/.*\.c"),
     (r"cmocka", r"tests/.*"),
