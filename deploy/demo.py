@@ -2,6 +2,7 @@
 
 demo.py unpack FILE.npz FOLDER     dem.npy and the grid's spacing in metres
 demo.py compare FOLDER PICTURE     holds slope, hillshade, curvature, smooth against NumPy
+demo.py same PICTURE PICTURE       whether two are the same, up to one step of grey
 """
 import math
 import struct
@@ -58,6 +59,21 @@ def write_png(path, grey):
                 + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
 
 
+def read_png(path):
+    """The pictures that write_png makes."""
+    data = open(path, "rb").read()
+    width, height = struct.unpack(">II", data[16:24])
+    (n,) = struct.unpack(">I", data[33:37])
+    rows = np.frombuffer(zlib.decompress(data[41:41 + n]), "uint8").reshape(height, width + 1)
+    return rows[:, 1:].astype(int)
+
+
+def same(one, other):
+    one, other = read_png(one), read_png(other)
+    if one.shape != other.shape or np.abs(one - other).max() > 1:
+        sys.exit("the pictures differ")
+
+
 def compare(folder, picture):
     start = time.perf_counter()
     want = reference(folder)
@@ -77,4 +93,4 @@ def compare(folder, picture):
 
 
 if __name__ == "__main__":
-    {"unpack": unpack, "compare": compare}[sys.argv[1]](*sys.argv[2:])
+    {"unpack": unpack, "compare": compare, "same": same}[sys.argv[1]](*sys.argv[2:])

@@ -1,10 +1,15 @@
-"""README.md and docs/: links lead somewhere, and what is named in them exists."""
+"""README.md, docs/ and the pages of the rooms: links lead somewhere, and what is named in them exists."""
 import re
 
+from docslib import misfits
 from lintlib import ROOT, finish, read
 
 findings = []
-pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PRODUCT = ("compute", "protocol", "server")
+users = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "clients").glob("*/README.md"))]
+developers = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs/internals").glob("*.md")),
+              *sorted(page for room in PRODUCT for page in (ROOT / room).rglob("README.md"))]
+pages = users + developers
 
 
 def anchor(heading):
@@ -30,6 +35,19 @@ for page in pages:
     for fence in re.findall(r"^```(\w*)$", text, re.M)[::2]:
         if not fence:
             findings.append(f"{name}: a fenced block without a language")
+
+# Files that developers are sent to are there: by their path, or in the page's own room, or by a name that occurs once or more.
+names = {path.name for room in (*PRODUCT, "tests", "deploy") for path in (ROOT / room).rglob("*")}
+for page in developers:
+    name = page.relative_to(ROOT).as_posix()
+    text = re.sub(r"^```diff\n.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    for path in re.findall(r"`((?:compute|protocol|server|tests|deploy|docs|clients)/[\w./-]*)`", text):
+        if not (ROOT / path).exists():
+            findings.append(f"{name}: there is no {path}")
+    for file in re.findall(r"`([\w.-]+\.(?:c|h|def|cuh|py))`", text):
+        if not (page.parent / file).is_file() if page.name == "README.md" else file not in names:
+            findings.append(f"{name}: there is no {file}")
+    findings.extend(f"{name}: {misfit}" for misfit in misfits(page.read_text(), ROOT))
 
 # Every option of the daemon is in the operator's page with its default, and nothing else is.
 table = dict(re.findall(r'^\s*\{"([a-z-]+)", SET_\w+, \w+, AT\(\w+\), ("[^"]*"|NULL)', read("server/config.c"), re.M))
