@@ -17,9 +17,7 @@ LARGEST = 3
 # Circles of today, each by some of its files: one found is let through where it shares a file with an entry of this list and
 # is no larger than the number says. No new ones: the list is to become empty.
 KNOWN = [
-    (58, {"server/http/http.c", "server/api/routes.c", "server/body/meta.c", "server/jobs/jobs.c", "server/state/state.c"}),
-    (5, {"compute/gpu/text/form.c"}),
-    (5, {"compute/gpu/text/emit.c"}),
+    (11, {"server/http/http.c", "server/http/http_wait.c"}),
 ]
 # Rooms that today call into rooms above them. No new ones: the list is to become empty.
 UPWARD = set()

@@ -1,7 +1,7 @@
 /* The straight-line body: one C++ variable a node, in order, calling kernels/scalar/scalar.h by
  * name; and the index arithmetic of contexts, a function each. Everything is inlined and constant
  * after unrolling, so what is not needed costs nothing. */
-#include "compute/gpu/text/emit_int.h"
+#include "compute/gpu/text/emit_body.h"
 
 #include <stdio.h>
 
@@ -142,6 +142,43 @@ void emit_offset(struct emitter *m, uint32_t input, uint32_t ctx, const char *in
     }
     if (!n)
         strb_addc(b, '0');
+}
+
+/* FORM_STEPS, a neighbour: of the level's planes a, b, c in turn; of the row itself (m), those
+ * above and below.
+ */
+static void emit_steps_near(struct emitter *m, const struct form_load *l)
+{
+    static const char turns[] = "abc", rows[] = "umd";
+    struct strb *b = &m->body;
+    if (m->f->rank < 3)
+        strb_addf(b, "%c.f%u.v[e + 1 + (%d)]", turns[l->step[1] + 1], l->near, l->step[2]);
+    else if (l->step[1])
+        strb_addf(b, "%c%u.v[e]", rows[l->step[1] + 1], l->near);
+    else if (l->step[2])
+        strb_addf(b, "m%u.v[e + 1 + (%d)]", l->near, l->step[2]);
+    else
+        strb_addf(b, "%c.f%u.v[r].v[e]", turns[l->step[0] + 1], l->near);
+}
+
+static void emit_steps_operand(struct emitter *m, uint32_t load)
+{
+    const struct form_load *l = &m->f->loads[load];
+    struct strb *b = &m->body;
+    switch (l->kind) {
+    case LOAD_NEAR:
+        if (l->self)
+            strb_addf(b, "!inside%u ? b.f%u.v[e + 1] : ", l->ctx, l->near);
+        emit_steps_near(m, l);
+        return;
+    case LOAD_VECTOR:
+        strb_addf(b, "l%u.v[e]", load);
+        return;
+    default:
+        strb_addf(b, "p.in%u[", l->input);
+        emit_offset(m, l->input, 0, "i");
+        strb_addc(b, ']');
+    }
 }
 
 void emit_operand(struct emitter *m, uint32_t load)

@@ -1,38 +1,12 @@
-/* The form reduce: numbers over the kept and the reduced axes taken apart, and what a reduction is:
- * its state, how an element is taken in, how two states become one, what comes out. Sums are those
- * of the CPU backend: float32 and smaller in float64, float64 with the error of each addition kept;
- * variances are sums of distances from a pivot (moments.cuh).
+/* The form reduce: what a reduction is: its state, how an element is taken in, how two states
+ * become one, what comes out. Sums are those of the CPU backend: float32 and smaller in float64,
+ * float64 with the error of each addition kept; variances are sums of distances from a pivot
+ * (moments.cuh).
  */
-#include "compute/gpu/text/emit_int.h"
+#include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void emit_unravel(struct emitter *m, const char *name, uint32_t axes)
-{
-    const struct form *f = m->f;
-    struct strb *b = &m->body;
-    int first = 0;
-    while (first < f->rank && !(axes >> first & 1))
-        first++;
-    strb_addf(b,
-              "AR_FN void %s(const ar_params &p, ar_index n, ar_at &at)\n{\n    ar_index q;\n    "
-              "(void)q;\n    (void)n;\n",
-              name);
-    for (int a = f->rank - 1; a >= 0; a--) {
-        if (!(axes >> a & 1))
-            continue;
-        const char *scale = a == f->rank - 1 ? " * AR_E" : "";
-        if (a == first)
-            strb_addf(b, "    at.i[%d] = n%s;\n", a, scale);
-        else
-            strb_addf(b,
-                      "    q = ar_divide(n, p.div[%d]);\n"
-                      "    at.i[%d] = (n - q * (ar_index)p.div[%d].divisor)%s;\n    n = q;\n",
-                      a, a, a, scale);
-    }
-    strb_add(b, "}\n");
-}
 
 struct reduction {
     const char *type;   /* ar_state */

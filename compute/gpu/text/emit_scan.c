@@ -1,6 +1,6 @@
 /* The form scan: what is accumulated in which types, and the memory through which blocks that share
  * a row or a column speak to each other. */
-#include "compute/gpu/text/emit_int.h"
+#include "compute/gpu/text/emit_forms.h"
 
 #define MAX_LEVELS      4
 #define MULTIPROCESSORS 132

@@ -1,7 +1,7 @@
 /* The text of the form steps (kernels/forms/steps2d.cuh, steps3d.cuh): what a thread has of every
  * field at once, of a level, as `ar_levels`; a step's body is the kernel's own, which reads its
  * neighbours along the slowest axis from three of these, in two dimensions those in a row too. */
-#include "compute/gpu/text/emit_int.h"
+#include "compute/gpu/text/emit_forms.h"
 
 #include <stdio.h>
 
@@ -25,42 +25,6 @@ static bool wants_place(const struct emitter *m)
         if (m->k->nodes[i].kind == IR_INDEX && m->k->nodes[i].axis >= 0)
             return true;
     return false;
-}
-
-/* A neighbour: of the level's planes a, b, c in turn; of the row itself (m), those above and below.
- */
-static void emit_near(struct emitter *m, const struct form_load *l)
-{
-    static const char turns[] = "abc", rows[] = "umd";
-    struct strb *b = &m->body;
-    if (!is_deep(m))
-        strb_addf(b, "%c.f%u.v[e + 1 + (%d)]", turns[l->step[1] + 1], l->near, l->step[2]);
-    else if (l->step[1])
-        strb_addf(b, "%c%u.v[e]", rows[l->step[1] + 1], l->near);
-    else if (l->step[2])
-        strb_addf(b, "m%u.v[e + 1 + (%d)]", l->near, l->step[2]);
-    else
-        strb_addf(b, "%c.f%u.v[r].v[e]", turns[l->step[0] + 1], l->near);
-}
-
-void emit_steps_operand(struct emitter *m, uint32_t load)
-{
-    const struct form_load *l = &m->f->loads[load];
-    struct strb *b = &m->body;
-    switch (l->kind) {
-    case LOAD_NEAR:
-        if (l->self)
-            strb_addf(b, "!inside%u ? b.f%u.v[e + 1] : ", l->ctx, l->near);
-        emit_near(m, l);
-        return;
-    case LOAD_VECTOR:
-        strb_addf(b, "l%u.v[e]", load);
-        return;
-    default:
-        strb_addf(b, "p.in%u[", l->input);
-        emit_offset(m, l->input, 0, "i");
-        strb_addc(b, ']');
-    }
 }
 
 /* Whether a context's shift stays inside: known from the thread's place, but for the slowest axis.

@@ -4,7 +4,7 @@
  * Measured (H200, float32): memory is read at its speed where each multiprocessor has 64 to 128 KB
  * on their way, and blocks that last long fill all multiprocessors evenly. Large steps of few
  * threads do better than small ones of many. */
-#include "compute/gpu/text/form_int.h"
+#include "compute/gpu/text/form_kinds.h"
 
 #define PROCESSORS    132
 #define RESIDENT      1024 /* threads of a multiprocessor */

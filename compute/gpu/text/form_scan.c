@@ -1,7 +1,7 @@
 /* The form scan (kernels/forms/scan.cuh): rows by warps or blocks where the axis is the fastest,
  * else columns by threads; and stretches where there are too few of them to fill a GPU. A few
  * columns that are cut lie side by side in the lanes of warps, as a row would. */
-#include "compute/gpu/text/form_int.h"
+#include "compute/gpu/text/form_kinds.h"
 
 #define ENOUGH_BLOCKS  528    /* of 256 threads */
 #define ENOUGH_COLUMNS 131072 /* threads */

@@ -2,7 +2,7 @@
  * space it owns. Rows that begin at multiples of a vector are read by vectors; others element by
  * element, 32 apart, so that a warp still reads whole lines. What is too far, or reached through an
  * odd boundary (SELF beyond the nearest), is left to the form rows. */
-#include "compute/gpu/text/form_int.h"
+#include "compute/gpu/text/form_kinds.h"
 
 #include <stdlib.h>
 

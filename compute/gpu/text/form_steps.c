@@ -8,7 +8,7 @@
  *
  * How many: more steps take fewer passes over memory until arithmetic, which they do not save,
  * takes as long, or registers end. */
-#include "compute/gpu/text/form_int.h"
+#include "compute/gpu/text/form_kinds.h"
 
 #include <stdlib.h>
 

@@ -1,8 +1,11 @@
-/* The analysis's inside, shared by form.c (axes, rows, tiles) and form_*.c. */
-#ifndef ARRAYD_CUDA_FORM_INT_H
-#define ARRAYD_CUDA_FORM_INT_H
+/* A kernel under analysis, and what every form asks of its operands: form_operands.c, on which
+ * form.c and form_*.c stand. Private to compute/gpu/text. Arena memory. */
+#ifndef ARRAYD_CUDA_FORM_OPERANDS_H
+#define ARRAYD_CUDA_FORM_OPERANDS_H
 
 #include "compute/gpu/text/form.h"
+
+#define VECTOR_BYTES 16 /* of the widest access */
 
 struct analysis {
     struct arena *arena;
@@ -26,22 +29,9 @@ int form_chunk_elements(const struct analysis *z, bool store);
 /* How each operand is read, once the number of elements of a chunk is known. */
 void form_classify(struct analysis *z);
 
-unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
-
-/* form_reduce.c */
-void form_make_reduce(struct analysis *z);
-
-/* form_scan.c */
-void form_make_scan(struct analysis *z);
-
 /* Room for a form, with the loads listed; false without memory. */
 bool form_begin(struct analysis *z);
 
-/* form_steps.c, behind form_begin(). NULL where the form fits and is filled in, or why it does not,
- * "" without memory. */
-const char *form_make_steps(struct analysis *z);
-
-/* form_stencil.c: whether the form stencil fits; then it is filled in. */
-bool form_try_stencil(struct analysis *z);
+unsigned form_blocks(int64_t n, int64_t each); /* n ÷ each, rounded up */
 
 #endif

@@ -1,0 +1,12 @@
+/* The forms whose text has a file of its own; emit.c has the others. Private to compute/gpu/text.
+ */
+#ifndef ARRAYD_CUDA_EMIT_FORMS_H
+#define ARRAYD_CUDA_EMIT_FORMS_H
+
+#include "compute/gpu/text/emit_body.h"
+
+void emit_steps(struct emitter *m);
+void emit_reduce(struct emitter *m);
+void emit_scan(struct emitter *m);
+
+#endif

@@ -1,0 +1,49 @@
+/* A text being written, and its parameters (emit_params.c), on which everything else that writes
+ * stands. Private to compute/gpu/text. Arena memory; the builders fail stickily. */
+#ifndef ARRAYD_CUDA_EMIT_PARAMS_H
+#define ARRAYD_CUDA_EMIT_PARAMS_H
+
+#include "compute/base/strb.h"
+#include "compute/gpu/text/emit.h"
+
+struct emitter {
+    struct arena *arena;
+    const struct ir_kernel *k;
+    const struct form *f;
+    struct emitted *out;
+    struct strb types;        /* what the parameters' types need */
+    struct strb fields, body; /* of ar_params; everything behind it */
+    struct strb values;       /* bytes of the parameters */
+    uint32_t cap_addresses;
+    bool oom;
+};
+
+const char *emit_type(enum dtype t); /* "ar_f32" */
+const char *emit_id(enum dtype t);   /* "F32" */
+
+/* A parameter: its declaration and its value. */
+void emit_i64(struct emitter *m, int64_t value, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+/* An array of them. */
+void emit_i64s(struct emitter *m, const int64_t *values, int n, const char *name);
+void emit_scalar(struct emitter *m, const struct scalar *s, const char *name, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* An address to be filled in at launch. */
+void emit_address(struct emitter *m, uint32_t slot, int64_t displacement, const char *type,
+                  const char *name, ...) __attribute__((format(printf, 5, 6)));
+/* A value alone, whose declaration the caller writes. */
+void emit_bytes(struct emitter *m, const void *p, size_t n);
+
+/* For dividing by d: ar_div of common.cuh, its multiplier, shift and divisor. NULL: declared
+ * already. */
+void emit_divisor(struct emitter *m, int64_t d, const char *type_and_name);
+/* div[k]: for taking a number apart into indices; a place for each axis. */
+void emit_divisors(struct emitter *m);
+/* The function `name`: a number over some axes → indices along them. */
+void emit_unravel(struct emitter *m, const char *name, uint32_t axes);
+
+/* How far apart an operand's elements along a merged axis (< 0: there is none) are. */
+void emit_stride(struct emitter *m, uint32_t input, int axis);
+
+#endif

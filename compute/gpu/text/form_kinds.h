@@ -1,0 +1,21 @@
+/* The forms that have a file of their own; form.c has the others and chooses. Private to
+ * compute/gpu/text. */
+#ifndef ARRAYD_CUDA_FORM_KINDS_H
+#define ARRAYD_CUDA_FORM_KINDS_H
+
+#include "compute/gpu/text/form_operands.h"
+
+/* form_reduce.c */
+void form_make_reduce(struct analysis *z);
+
+/* form_scan.c */
+void form_make_scan(struct analysis *z);
+
+/* form_steps.c, behind form_begin(). NULL where the form fits and is filled in, or why it does not,
+ * "" without memory. */
+const char *form_make_steps(struct analysis *z);
+
+/* form_stencil.c: whether the form stencil fits; then it is filled in. */
+bool form_try_stencil(struct analysis *z);
+
+#endif
