@@ -177,8 +177,11 @@ void ir_load_extent(const struct ir_kernel *k, uint32_t node, int64_t *ret_lo, i
 /* The kernel as text, one node a line, for explain, tests and ARRAYD_TRACE=ir. */
 void ir_print(const struct ir_kernel *k, struct strb *out);
 
-/* Asserts the invariants above; the message names the node. Called between passes in debug builds
- * and by tests. Returns NULL when all hold, else a static or arena text saying what does not. */
+/* Asserts the invariants above; the message names the node. Called in debug builds, of a plan when
+ * it is lowered, of a kernel when it is submitted, and by tests. Returns NULL when all hold, else a
+ * static or arena text saying what does not. Of a plan also those of its slots: a temporary is
+ * written before it is read, an operand only read, and everything lies within its size. */
 const char *ir_verify(const struct ir_kernel *k, struct arena *arena);
+const char *ir_verify_plan(const struct ir_plan *p, struct arena *arena);
 
 #endif

@@ -16,6 +16,8 @@ static const char *verify_ctxs(const struct ir_kernel *k, struct arena *arena)
 {
     CHECK(k->n_ctxs > 0, "no context 0");
     CHECK(k->ctxs[0].rank == k->rank, "context 0 has rank %d, not %d", k->ctxs[0].rank, k->rank);
+    for (int a = 0; a < k->rank; a++)
+        CHECK(k->ctxs[0].shape[a] == k->shape[a], "context 0 is not the iteration space");
     for (uint32_t i = 0; i < k->n_ctxs; i++) {
         const struct ir_ctx *c = &k->ctxs[i];
         CHECK(i == 0 || k->ctxs[c->parent].mode != BOUNDARY_GHOST || c->parent == 0,
@@ -63,10 +65,18 @@ static const char *verify_inputs(const struct ir_kernel *k, struct arena *arena)
     return NULL;
 }
 
+/* Kinds whose arguments are not counted with what else is said of them. */
+static bool is_leaf(enum ir_kind kind)
+{
+    return kind == IR_CONST || kind == IR_LOAD || kind == IR_INDEX || kind == IR_INSIDE;
+}
+
 static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct arena *arena)
 {
     const struct ir_node *n = &k->nodes[i];
     CHECK(n->dtype < DT_COUNT, "%%%u: dtype %d", i, n->dtype);
+    CHECK(n->n_args <= (is_leaf((enum ir_kind)n->kind) ? 0 : 3), "%%%u: %u arguments", i,
+          n->n_args);
     for (int a = 0; a < n->n_args; a++)
         CHECK(n->args[a] < i, "%%%u: argument %%%u comes later", i, n->args[a]);
     switch ((enum ir_kind)n->kind) {
@@ -82,6 +92,9 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
         CHECK(k->inputs[n->input].view.rank == k->ctxs[n->ctx].rank,
               "%%%u: input of rank %d under a context of rank %d", i, k->inputs[n->input].view.rank,
               k->ctxs[n->ctx].rank);
+        for (int a = 0; a < k->ctxs[n->ctx].rank; a++)
+            CHECK(k->inputs[n->input].view.shape[a] == k->ctxs[n->ctx].shape[a],
+                  "%%%u: input of another shape than its context", i);
         return NULL;
     case IR_GATHER:
         CHECK(n->input < k->n_inputs && k->inputs[n->input].gathered, "%%%u: malformed gather", i);
@@ -128,6 +141,9 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
     case IR_RANDOM:
         CHECK(n->n_args == 1 && n->random < k->n_randoms && k->nodes[n->args[0]].dtype == DT_I64,
               "%%%u: malformed random", i);
+        CHECK(dtype_is_integer(n->dtype) == (k->randoms[n->random]->dist == RANDOM_INTEGERS) &&
+                  n->dtype != DT_BOOL && !dtype_is_complex(n->dtype) && !dtype_is_half(n->dtype),
+              "%%%u: random numbers of %s", i, dtype_name(n->dtype));
         return NULL;
     }
     CHECK(false, "%%%u: kind %u", i, n->kind);
@@ -159,7 +175,9 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         const struct ir_output *o = &k->outputs[i];
         CHECK(o->node < k->n_nodes, "output %u: node", i);
         enum dtype t = (enum dtype)k->nodes[o->node].dtype;
+        CHECK(o->kind <= OUT_SCAN, "output %u: kind %d", i, (int)o->kind);
         if (o->kind == OUT_REDUCE) {
+            CHECK(o->axes < 1ull << k->rank, "output %u: axes beyond rank %d", i, k->rank);
             CHECK(o->reduce < REDUCE_COUNT, "output %u: reduction %d", i, (int)o->reduce);
             CHECK(reduce_defined(o->reduce, t), "output %u: %s of %s", i, reduce_name(o->reduce),
                   dtype_name(t));
@@ -185,6 +203,8 @@ static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena
         CHECK(lo >= 0, "output %u: writes before its buffer", i);
         for (int a = 0; a < k->rank; a++) {
             bool reduced = o->kind == OUT_REDUCE && (o->axes >> a & 1);
+            CHECK(!arg || !reduced || k->shape[a] > 0 || hi == 0, "output %u: %s of nothing", i,
+                  reduce_name(o->reduce));
             CHECK(o->view.shape[a] == (reduced ? 1 : k->shape[a]), "output %u: extent of axis %d",
                   i, a);
             CHECK(!reduced || o->view.strides[a] == 0, "output %u: stride of reduced axis %d", i,
@@ -229,4 +249,46 @@ const char *ir_verify(const struct ir_kernel *k, struct arena *arena)
     if (!bad)
         bad = verify_outputs(k, arena);
     return bad ? bad : verify_steps(k, arena);
+}
+
+/* One operand or output of kernel `number`. */
+static const char *verify_use(const struct ir_plan *p, uint32_t number, uint32_t slot, enum dtype t,
+                              const struct view *v, bool writes, struct arena *arena)
+{
+    CHECK(slot < p->n_slots, "kernel %u: slot %u of %u", number, slot, p->n_slots);
+    const struct ir_slot *s = &p->slots[slot];
+    int64_t lo, hi;
+    view_extent(v, &lo, &hi);
+    CHECK(s->first <= number && number <= s->last, "kernel %u: slot %u lives from %u to %u", number,
+          slot, s->first, s->last);
+    if (s->kind == SLOT_INPUT) {
+        CHECK(!writes, "kernel %u: writes to operand %u", number, s->index);
+        return NULL;
+    }
+    CHECK(writes || s->kind != SLOT_RESULT, "kernel %u: reads the result", number);
+    CHECK(writes || s->first < number, "kernel %u: reads slot %u before it is written", number,
+          slot);
+    CHECK(hi <= s->size / (int64_t)dtype_size(t), "kernel %u: beyond the %lld bytes of slot %u",
+          number, (long long)s->size, slot);
+    return NULL;
+}
+
+const char *ir_verify_plan(const struct ir_plan *p, struct arena *arena)
+{
+    CHECK(p->result_slot < p->n_slots && p->slots[p->result_slot].kind == SLOT_RESULT,
+          "slot %u is no result", p->result_slot);
+    CHECK(p->n_kernels > 0, "no kernel");
+    for (uint32_t i = 0; i < p->n_kernels; i++) {
+        const struct ir_kernel *k = p->kernels[i];
+        const char *bad = ir_verify(k, arena);
+        for (uint32_t j = 0; !bad && j < k->n_inputs; j++)
+            bad = verify_use(p, i, k->inputs[j].slot, k->inputs[j].dtype, &k->inputs[j].view, false,
+                             arena);
+        for (uint32_t j = 0; !bad && j < k->n_outputs; j++)
+            bad = verify_use(p, i, k->outputs[j].slot, k->outputs[j].dtype, &k->outputs[j].view,
+                             true, arena);
+        if (bad)
+            return bad;
+    }
+    return NULL;
 }

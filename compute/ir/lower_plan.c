@@ -1,5 +1,8 @@
 /* Which kernels a plan has, in the graph's order, each cut node's before those that read it; where
  * each writes: into a temporary, the result, or its piece of either. */
+#include <assert.h>
+#include <stdio.h>
+
 #include "compute/ir/lower_int.h"
 
 static uint32_t new_slot(struct lowering *l, enum slot_kind kind, uint32_t index, int64_t size)
@@ -211,6 +214,20 @@ static bool lower_root(struct lowering *l)
     return write_node(l, body, root->rank, root->shape, p->result_slot, target);
 }
 
+/* A broken plan is our mistake, never a client's: it ends a debug build. */
+static void verify(const struct ir_plan *p, struct arena *arena)
+{
+#ifndef NDEBUG
+    const char *bad = ir_verify_plan(p, arena);
+    if (bad)
+        fprintf(stderr, "invalid plan: %s\n", bad);
+    assert(!bad);
+#else
+    (void)p;
+    (void)arena;
+#endif
+}
+
 enum err_code lower(struct arena *arena, const struct lower_request *req, struct ir_plan **ret,
                     struct err *e)
 {
@@ -225,6 +242,7 @@ enum err_code lower(struct arena *arena, const struct lower_request *req, struct
             return err_oom(e);
     if (!lower_root(&l))
         return err_oom(e);
+    verify(l.plan, arena);
     *ret = l.plan;
     return ERR_OK;
 }

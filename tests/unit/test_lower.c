@@ -76,11 +76,9 @@ static struct ir_plan *plan(struct graph *g, uint32_t root, const struct fuse_li
     struct err e = ERR_INIT;
     g->t.root = root;
     assert_int_equal(lower(g->arena, &req, &p, &e), ERR_OK);
-    for (uint32_t i = 0; i < p->n_kernels; i++) {
-        const char *bad = ir_verify(p->kernels[i], g->arena);
-        if (bad)
-            fail_msg("kernel %u: %s", i, bad);
-    }
+    const char *bad = ir_verify_plan(p, g->arena);
+    if (bad)
+        fail_msg("%s", bad);
     return p;
 }
 
@@ -358,6 +356,9 @@ static void verify_finds_what_is_broken(void **state)
     BREAK(nodes[0].ctx = 9);
     BREAK(ctxs[1].start[0] = 5);
     BREAK(ctxs[1].parent = 1);
+    BREAK(nodes[0].n_args = 1);
+    BREAK(ctxs[0].shape[1]++);
+    BREAK(ctxs[1].shape[1]++);
     BREAK(broken.n_outputs = 0);
     BREAK(broken.shape[0] = 3);
 #undef BREAK
@@ -372,6 +373,12 @@ static void verify_finds_what_is_broken(void **state)
                              .reduce = REDUCE_ARGMAX,
                              .axes = 7};
     assert_null(ir_verify(&broken, g.arena));
+    out.axes = 15; /* of three */
+    assert_non_null(ir_verify(&broken, g.arena));
+    out.axes = 7;
+    out.kind = OUT_SCAN + 1;
+    assert_non_null(ir_verify(&broken, g.arena));
+    out.kind = OUT_REDUCE;
     out.dtype = DT_F32; /* that of its node, which an index is not of */
     assert_non_null(ir_verify(&broken, g.arena));
     out.reduce = REDUCE_MEAN;
@@ -466,6 +473,43 @@ static void lowering_survives_want_of_memory(void **state)
     }
 }
 
+static void verify_finds_slots_that_are_wrong(void **state)
+{
+    (void)state;
+    struct graph g;
+    begin(&g, 3, cube, 1);
+    uint32_t u = input(&g, DT_F32);
+    struct typed_node n = {.kind = T_GATHER, .dtype = DT_F32, .n_args = 2};
+    n.args[0] = op2(&g, OP_ADD, u, u);
+    struct typed_node i = {.kind = T_CAST, .dtype = DT_I64, .n_args = 1, .args = {u}};
+    n.args[1] = add(&g, i);
+    struct ir_plan *p = plan(&g, add(&g, n), &limits), broken;
+    struct ir_slot slots[3];
+    assert_int_equal(p->n_kernels, 2);
+    assert_int_equal(p->n_slots, 3);
+    const uint32_t result = p->result_slot, temporary = 3 - result; /* beside operand 0 */
+#define BREAK(what)                                                                                \
+    do {                                                                                           \
+        broken = *p;                                                                               \
+        memcpy(slots, p->slots, sizeof slots);                                                     \
+        broken.slots = slots;                                                                      \
+        assert_null(ir_verify_plan(&broken, g.arena));                                             \
+        what;                                                                                      \
+        assert_non_null(ir_verify_plan(&broken, g.arena));                                         \
+    } while (0)
+    BREAK(broken.result_slot = 0);
+    BREAK(broken.n_kernels = 0);
+    BREAK(broken.n_slots = temporary);
+    BREAK(slots[result].size--);
+    BREAK(slots[temporary].size -= 4);
+    BREAK(slots[temporary].last = 0);          /* read when it has gone */
+    BREAK(slots[temporary].first = 1);         /* or before it is written */
+    BREAK(slots[temporary].kind = SLOT_INPUT); /* an operand is not written to */
+    BREAK(slots[0].kind = SLOT_TEMP);          /* nobody wrote it */
+#undef BREAK
+    arena_free(g.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +524,7 @@ int main(void)
         cmocka_unit_test(only_a_reshape_that_is_read_costs_a_kernel),
         cmocka_unit_test(a_gather_reads_one_row),
         cmocka_unit_test(verify_finds_what_is_broken),
+        cmocka_unit_test(verify_finds_slots_that_are_wrong),
         cmocka_unit_test(lowering_survives_want_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
