@@ -55,9 +55,7 @@ static void c_strides(struct view *v)
 enum err_code view_contiguous(int rank, const int64_t *shape, size_t itemsize, struct view *ret,
                               struct err *e)
 {
-    enum err_code rc = check_shape(rank, shape, itemsize, e);
-    if (rc)
-        return rc;
+    TRY(check_shape(rank, shape, itemsize, e));
     struct view v = {.rank = rank};
     if (rank)
         memcpy(v.shape, shape, (size_t)rank * sizeof *shape);
@@ -185,9 +183,7 @@ enum err_code view_index(const struct view *v, const struct index_spec *ix, stru
                          struct err *e)
 {
     struct index_map m;
-    enum err_code rc = index_resolve(v->rank, v->shape, ix, &m, e);
-    if (rc)
-        return rc;
+    TRY(index_resolve(v->rank, v->shape, ix, &m, e));
     struct view r = {.rank = m.rank, .offset = v->offset};
     for (int k = 0; k < m.rank; k++) {
         r.shape[k] = m.shape[k];
@@ -243,9 +239,7 @@ static enum err_code infer_extent(const struct view *v, int rank, const int64_t 
     }
     if (unknown >= 0)
         ret_shape[unknown] = 1;
-    enum err_code rc = check_shape(rank, ret_shape, LARGEST_ITEM, e);
-    if (rc)
-        return rc;
+    TRY(check_shape(rank, ret_shape, LARGEST_ITEM, e));
     for (int k = 0; k < rank; k++)
         known *= ret_shape[k];
     if (unknown >= 0 && known > 0 && size % known == 0)
@@ -265,9 +259,7 @@ enum err_code view_reshape(const struct view *v, int rank, const int64_t *shape,
                            struct err *e)
 {
     struct view r = {.rank = rank, .offset = v->offset};
-    enum err_code rc = infer_extent(v, rank, shape, r.shape, e);
-    if (rc)
-        return rc;
+    TRY(infer_extent(v, rank, shape, r.shape, e));
     if (view_size(v) == 0) {
         c_strides(&r);
         *ret = r;
@@ -325,9 +317,7 @@ enum err_code view_reshape(const struct view *v, int rank, const int64_t *shape,
 enum err_code view_broadcast_to(const struct view *v, int rank, const int64_t *shape,
                                 struct view *ret, struct err *e)
 {
-    enum err_code rc = check_shape(rank, shape, LARGEST_ITEM, e);
-    if (rc)
-        return rc;
+    TRY(check_shape(rank, shape, LARGEST_ITEM, e));
     struct view r = {.rank = rank, .offset = v->offset};
     int pad = rank - v->rank;
     bool fits = pad >= 0;
@@ -405,9 +395,7 @@ enum err_code shape_broadcast(int ra, const int64_t *a, int rb, const int64_t *b
         }
         out[k] = x == 1 ? y : x;
     }
-    enum err_code rc = check_shape(rank, out, LARGEST_ITEM, e);
-    if (rc)
-        return rc;
+    TRY(check_shape(rank, out, LARGEST_ITEM, e));
     *ret_rank = rank;
     if (rank)
         memcpy(ret_shape, out, (size_t)rank * sizeof *out);
@@ -484,11 +472,8 @@ enum err_code view_padded(int rank, const int64_t *shape, const int64_t *ghost,
     char want[SHAPE_TEXT_MAX], have[SHAPE_TEXT_MAX];
     int64_t need[MAX_RANK];
     struct view v;
-    enum err_code rc = padded_extents(rank, shape, ghost, need, e);
-    if (rc == ERR_OK)
-        rc = view_contiguous(rank, padded, itemsize, &v, e);
-    if (rc)
-        return rc;
+    TRY(padded_extents(rank, shape, ghost, need, e));
+    TRY(view_contiguous(rank, padded, itemsize, &v, e));
     if (rank && padded[rank - 1] % ROW_ELEMENTS != 0)
         return err_set(e, ERR_BAD_SHAPE,
                        "the innermost padded extent is a multiple of %d, not %lld", ROW_ELEMENTS,

@@ -88,9 +88,7 @@ static enum err_code scan_string(struct scan *c, int flags)
         return malformed(c, start + used, why);
     if (l == JSON_LEX_UNUSABLE) {
         char at[JSON_POINTER_MAX];
-        enum err_code err = add(c, JSON_STRING, start, 0, flags);
-        if (err)
-            return err;
+        TRY(add(c, JSON_STRING, start, 0, flags));
         json_pointer(c->doc, (uint32_t)c->doc->n_nodes - 1, at);
         return err_field(c->e, ERR_BAD_FIELD, at, "%s at byte %zu", why, shown(c, start + used));
     }
@@ -120,9 +118,7 @@ static enum err_code push(struct scan *c, enum json_kind kind, int flags)
 {
     if (c->depth >= c->limits.max_depth)
         return malformed(c, c->i, "nested too deeply");
-    enum err_code err = add(c, kind, c->i, 0, flags);
-    if (err)
-        return err;
+    TRY(add(c, kind, c->i, 0, flags));
     c->stack[c->depth++] = (struct frame){(uint32_t)c->doc->n_nodes - 1, UINT32_MAX};
     c->i++;
     return ERR_OK;
@@ -197,9 +193,7 @@ static enum err_code scan_name(struct scan *c)
     skip_space(c);
     if (peek(c) != '"')
         return malformed(c, c->i, "a member's name in double quotes was expected");
-    enum err_code err = scan_string(c, JSON_IS_KEY);
-    if (err)
-        return err;
+    TRY(scan_string(c, JSON_IS_KEY));
     skip_space(c);
     if (peek(c) != ':')
         return malformed(c, c->i, "':' was expected");
@@ -217,9 +211,7 @@ static enum err_code scan_value(struct scan *c, bool *ret_opened)
     skip_space(c);
     char ch = peek(c);
     if (ch == '[' || ch == '{') {
-        enum err_code err = push(c, ch == '[' ? JSON_LIST : JSON_OBJECT, flags);
-        if (err)
-            return err;
+        TRY(push(c, ch == '[' ? JSON_LIST : JSON_OBJECT, flags));
         skip_space(c);
         if (peek(c) == (ch == '[' ? ']' : '}') && c->i < c->n)
             return pop(c);
@@ -246,9 +238,9 @@ static enum err_code scan_text(struct scan *c)
         return malformed(c, 0, "a byte-order mark has no place before JSON");
     for (;;) {
         bool opened;
-        enum err_code err = scan_value(c, &opened);
-        if (err)
-            return err;
+        enum err_code code = scan_value(c, &opened);
+        if (code != ERR_OK)
+            return code;
         if (opened)
             continue;
         /* behind a value: a comma and the next one, or the ends of containers */
@@ -262,9 +254,9 @@ static enum err_code scan_text(struct scan *c)
             char ch = peek(c);
             if (ch == ',') {
                 c->i++;
-                err = object ? scan_name(c) : ERR_OK;
-                if (err)
-                    return err;
+                code = object ? scan_name(c) : ERR_OK;
+                if (code != ERR_OK)
+                    return code;
                 break;
             }
             if (c->i >= c->n || ch != (object ? '}' : ']'))
@@ -272,9 +264,9 @@ static enum err_code scan_text(struct scan *c)
                                  c->i >= c->n ? "the text ends early"
                                  : object     ? "',' or '}' was expected"
                                               : "',' or ']' was expected");
-            err = pop(c);
-            if (err)
-                return err;
+            code = pop(c);
+            if (code != ERR_OK)
+                return code;
         }
     }
 }
@@ -307,9 +299,7 @@ enum err_code json_parse_around(struct arena *arena, const char *text, size_t n,
     if (n)
         memcpy(c.s, text, n);
     c.doc->text = c.s;
-    enum err_code err = scan_text(&c);
-    if (err)
-        return err;
+    TRY(scan_text(&c));
     c.doc->nodes[0].flags |= JSON_IS_LAST;
     *ret = (struct json){c.doc, 0};
     return ERR_OK;

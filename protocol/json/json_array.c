@@ -119,13 +119,13 @@ static enum err_code at_scalar(struct json_array *r, struct err *e)
 }
 
 /* Ends a scalar: its error gets its place, or it is counted. */
-static enum err_code after_scalar(struct json_array *r, enum err_code err, struct err *e)
+static enum err_code after_scalar(struct json_array *r, enum err_code code, struct err *e)
 {
-    if (!err)
+    if (code == ERR_OK)
         return finish_value(r, e);
-    if (e && err != ERR_OUT_OF_MEMORY && err != ERR_QUOTA)
+    if (e && code != ERR_OUT_OF_MEMORY && code != ERR_QUOTA)
         placed(r, r->level, e);
-    return err;
+    return code;
 }
 
 static enum err_code open_list(struct json_array *r, struct err *e)
@@ -162,9 +162,7 @@ static enum err_code close_list(struct json_array *r, struct err *e)
 
 static enum err_code number(struct json_array *r, const char *p, size_t n, struct err *e)
 {
-    enum err_code err = at_scalar(r, e);
-    if (err)
-        return err;
+    TRY(at_scalar(r, e));
     return after_scalar(r, json_elems_number(&r->elems, p, n, e), e);
 }
 
@@ -179,8 +177,8 @@ static enum err_code word(struct json_array *r, size_t at, struct err *e)
         return after_scalar(
             r, err_set(e, ERR_BAD_FIELD, "null is no number; a missing one is written \"NaN\""), e);
     }
-    enum err_code err = at_scalar(r, e);
-    return err ? err : after_scalar(r, json_elems_bool(&r->elems, yes, e), e);
+    enum err_code code = at_scalar(r, e);
+    return code ? code : after_scalar(r, json_elems_bool(&r->elems, yes, e), e);
 }
 
 /* carry holds what stands between the quotes, then the closing quote. */
@@ -204,8 +202,8 @@ static enum err_code string(struct json_array *r, size_t at, struct err *e)
                                     "the only texts among numbers are \"NaN\", \"Infinity\" and "
                                     "\"-Infinity\""),
                             e);
-    enum err_code err = at_scalar(r, e);
-    return err ? err : after_scalar(r, json_elems_special(&r->elems, v, e), e);
+    enum err_code code = at_scalar(r, e);
+    return code ? code : after_scalar(r, json_elems_special(&r->elems, v, e), e);
 }
 
 /* ---- chunks ---- */
@@ -246,24 +244,24 @@ static enum err_code resume(struct json_array *r, const char *p, size_t n, size_
         }
         i += !ended || r->carried == CARRY_STRING;
     }
-    enum err_code err = carry(r, r->carried, p, i, e);
+    enum err_code code = carry(r, r->carried, p, i, e);
     *ret_used = i;
-    if (err || !ended)
-        return err;
+    if (code || !ended)
+        return code;
     enum carried kind = r->carried;
     r->carried = CARRY_NOTHING;
     if (kind == CARRY_NUMBER) {
         len = json_lex_number(r->carry.data, r->carry.len, &bad, &why);
         if (len != r->carry.len)
             return malformed(r, at + i, len ? "malformed number" : why, e);
-        err = number(r, r->carry.data, len, e);
+        code = number(r, r->carry.data, len, e);
     } else if (kind == CARRY_STRING) {
-        err = string(r, at + i, e);
+        code = string(r, at + i, e);
     } else {
-        err = word(r, at + i, e);
+        code = word(r, at + i, e);
     }
     strb_reset(&r->carry);
-    return err;
+    return code;
 }
 
 /* A value or a closing bracket at p. */
@@ -310,10 +308,10 @@ enum err_code json_array_feed(struct json_array *r, const char *p, size_t n, siz
                               bool *ret_done, struct err *e)
 {
     size_t i = 0, used;
-    enum err_code err = ERR_OK;
-    while (i < n && r->state != COMPLETE && !err) {
+    enum err_code code = ERR_OK;
+    while (i < n && r->state != COMPLETE && code == ERR_OK) {
         if (r->carried) {
-            err = resume(r, p + i, n - i, i, &used, e);
+            code = resume(r, p + i, n - i, i, &used, e);
             i += used;
             continue;
         }
@@ -321,31 +319,29 @@ enum err_code json_array_feed(struct json_array *r, const char *p, size_t n, siz
         if (json_lex_space(c)) {
             i++;
         } else if (r->state != WANT_SEPARATOR) {
-            err = value(r, p + i, n - i, i, &used, e);
+            code = value(r, p + i, n - i, i, &used, e);
             i += used;
         } else if (c == ',') {
             r->state = WANT_VALUE;
             i++;
         } else if (c == ']') {
-            err = close_list(r, e);
+            code = close_list(r, e);
             i++;
         } else {
-            err = malformed(r, i, "',' or ']' was expected", e);
+            code = malformed(r, i, "',' or ']' was expected", e);
         }
     }
     r->position += i;
     *ret_used = i;
     *ret_done = r->state == COMPLETE;
-    return err;
+    return code;
 }
 
 enum err_code json_array_feed_all(struct json_array *r, const char *p, size_t n, struct err *e)
 {
     size_t i = 0;
     bool done;
-    enum err_code err = json_array_feed(r, p, n, &i, &done, e);
-    if (err)
-        return err;
+    TRY(json_array_feed(r, p, n, &i, &done, e));
     for (size_t k = i; k < n; k++)
         if (!json_lex_space(p[k]))
             return malformed(r, k - i, "text behind the value", e);
@@ -357,9 +353,7 @@ enum err_code json_array_finish(struct json_array *r, struct err *e)
 {
     if (r->carried == CARRY_NUMBER || r->carried == CARRY_WORD) {
         size_t used;
-        enum err_code err = resume(r, " ", 1, 0, &used, e);
-        if (err)
-            return err;
+        TRY(resume(r, " ", 1, 0, &used, e));
     }
     if (r->state != COMPLETE)
         return malformed(r, 0, "the text ends early", e);
@@ -399,11 +393,11 @@ enum err_code json_array_take(struct json_array *r, int dtype, struct json_array
     }
     if (out.rank > MAX_RANK)
         return err_set(e, ERR_BAD_SHAPE, "the lists nest deeper than %d axes", MAX_RANK);
-    enum err_code err = json_elems_convert(&r->elems, part, &at, e);
-    if (err) {
-        if (e && err == ERR_LITERAL_RANGE)
+    enum err_code code = json_elems_convert(&r->elems, part, &at, e);
+    if (code != ERR_OK) {
+        if (e && code == ERR_LITERAL_RANGE)
             placed_element(r, at, e);
-        return err;
+        return code;
     }
     if (!r->elems.data) { /* nothing in it: still something to release */
         r->elems.data = mem_alloc(1);

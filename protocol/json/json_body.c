@@ -90,27 +90,25 @@ static enum err_code dtype_so_far(struct json_body *b, int *ret, struct err *e)
     if (text.failed || !arena)
         return err_oom(e);
     struct json doc;
-    enum err_code err = json_parse(arena, text.data, text.len, &b->limits.json, &doc, e);
-    if (err)
-        return err;
+    enum err_code code = json_parse(arena, text.data, text.len, &b->limits.json, &doc, e);
+    if (code != ERR_OK)
+        return code;
     struct json v = json_member(doc, "dtype");
     enum dtype t;
     *ret = -1;
     if (!json_given(v))
         return ERR_OK;
-    err = json_get_dtype(v, &t, e);
-    if (!err)
+    code = json_get_dtype(v, &t, e);
+    if (code == ERR_OK)
         *ret = (int)t;
-    return err;
+    return code;
 }
 
 /* Behind the colon of `data`. */
 static enum err_code begin_data(struct json_body *b, struct err *e)
 {
     int dtype = -1;
-    enum err_code err = dtype_so_far(b, &dtype, e);
-    if (err)
-        return err;
+    TRY(dtype_so_far(b, &dtype, e));
     b->data = json_array_new(dtype, b->limits.max_data_bytes);
     if (!b->data)
         return err_oom(e);
@@ -123,10 +121,10 @@ static enum err_code begin_data(struct json_body *b, struct err *e)
 static enum err_code end_data(struct json_body *b, struct err *e)
 {
     b->streaming = false;
-    enum err_code err = add_text(b, "null", 4, e);
+    enum err_code code = add_text(b, "null", 4, e);
     b->hole_at = b->text.len;
     b->hole_len = (size_t)(b->position - b->data_at) - 4;
-    return err;
+    return code;
 }
 
 /* Text outside of `data`: up to the end or to the colon behind its name. */
@@ -158,36 +156,34 @@ static enum err_code split(struct json_body *b, const char *p, size_t n, size_t 
             b->depth--;
         } else if (c == ':' && b->depth == 1 && b->object && !b->data && b->name_at > 0) {
             size_t have = b->text.len;
-            enum err_code err = add_text(b, p + (have - base), i - (have - base), e);
-            if (err)
-                return err;
+            TRY(add_text(b, p + (have - base), i - (have - base), e));
             found = names_data(b);
         }
     }
     size_t have = b->text.len - base; /* added above, at a colon */
     *ret_used = i;
     b->position += i;
-    enum err_code err = add_text(b, p + have, i - have, e);
-    return err || !found ? err : begin_data(b, e);
+    enum err_code code = add_text(b, p + have, i - have, e);
+    return code || !found ? code : begin_data(b, e);
 }
 
 enum err_code json_body_feed(struct json_body *b, const char *p, size_t n, struct err *e)
 {
-    enum err_code err = ERR_OK;
-    for (size_t i = 0, used; i < n && !err; i += used) {
+    enum err_code code = ERR_OK;
+    for (size_t i = 0, used; i < n && code == ERR_OK; i += used) {
         if (!b->streaming) {
-            err = split(b, p + i, n - i, &used, e);
+            code = split(b, p + i, n - i, &used, e);
             continue;
         }
         bool done;
-        err = json_array_feed(b->data, p + i, n - i, &used, &done, e);
+        code = json_array_feed(b->data, p + i, n - i, &used, &done, e);
         b->position += used;
-        if (err && e && err != ERR_BAD_JSON && err != ERR_OUT_OF_MEMORY)
+        if (code != ERR_OK && e && code != ERR_BAD_JSON && code != ERR_OUT_OF_MEMORY)
             err_prefix(e, "/data");
-        if (!err && done)
-            err = end_data(b, e);
+        if (code == ERR_OK && done)
+            code = end_data(b, e);
     }
-    return err;
+    return code;
 }
 
 enum err_code json_body_finish(struct json_body *b, struct arena *arena, struct json *ret,
@@ -196,9 +192,9 @@ enum err_code json_body_finish(struct json_body *b, struct arena *arena, struct 
     if (b->streaming) /* the array or, behind a number, the object does not end */
         return err_set(e, ERR_BAD_JSON, "malformed JSON at byte %llu: the text ends early",
                        (unsigned long long)b->position);
-    enum err_code err = json_parse_around(arena, b->text.data ? b->text.data : "", b->text.len,
-                                          b->hole_at, b->hole_len, &b->limits.json, ret, e);
-    if (!err)
+    enum err_code code = json_parse_around(arena, b->text.data ? b->text.data : "", b->text.len,
+                                           b->hole_at, b->hole_len, &b->limits.json, ret, e);
+    if (code == ERR_OK)
         *ret_data = b->data;
-    return err;
+    return code;
 }

@@ -173,9 +173,7 @@ static enum err_code store_text(enum dtype t, const char *text, size_t n, void *
 static enum err_code widen_bools(struct json_elems *x, enum dtype to, struct err *e)
 {
     if (x->n > 0) { /* `cap` counts elements of the old size: the room is made anew */
-        enum err_code err = reserve(x, x->n, sizeof(int64_t), e);
-        if (err)
-            return err;
+        TRY(reserve(x, x->n, sizeof(int64_t), e));
     } else {
         x->cap = 0;
     }
@@ -204,9 +202,7 @@ static enum err_code widen_to_float(struct json_elems *x, struct err *e)
             char text[NUMTEXT_MAX];
             size_t n =
                 is_signed ? numtext_i64(ints[i], text) : numtext_u64((uint64_t)ints[i], text);
-            enum err_code err = keep_text(x, i, text, n, e);
-            if (err)
-                return err;
+            TRY(keep_text(x, i, text, n, e));
         }
     }
     for (size_t i = 0; i < x->n; i++) {
@@ -224,9 +220,7 @@ static enum err_code widen_to_float(struct json_elems *x, struct err *e)
 
 static enum err_code append(struct json_elems *x, const void *v, struct err *e)
 {
-    enum err_code err = grow(x, e);
-    if (err)
-        return err;
+    TRY(grow(x, e));
     size_t size = dtype_size(x->store);
     memcpy((char *)x->data + x->n++ * size, v, size);
     x->any = true;
@@ -235,19 +229,18 @@ static enum err_code append(struct json_elems *x, const void *v, struct err *e)
 
 static enum err_code infer_float(struct json_elems *x, const char *p, size_t n, struct err *e)
 {
-    enum err_code err = widen_to_float(x, e);
-    if (err)
-        return err;
+    enum err_code code = widen_to_float(x, e);
+    if (code != ERR_OK)
+        return code;
     double d = numtext_parse_f64(p, n);
-    if ((err = require_finite(d, p, n, e)))
-        return err;
+    TRY(require_finite(d, p, n, e));
     uint64_t bits;
     memcpy(&bits, &d, sizeof bits);
     bool landmark = (bits & ((1u << 28) - 1)) == 0 || (fabs(d) < 0x1p53 && d == trunc(d));
     bool rounded = landmark && numtext_parse_odd(p, n) != d;
     if (rounded || (fabs(d) >= 0x1p53 && fabs(d) <= 0x1p64))
-        err = keep_text(x, x->n, p, n, e);
-    return err ? err : append(x, &d, e);
+        code = keep_text(x, x->n, p, n, e);
+    return code ? code : append(x, &d, e);
 }
 
 static enum err_code infer_number(struct json_elems *x, const char *p, size_t n, struct err *e)
@@ -261,18 +254,18 @@ static enum err_code infer_number(struct json_elems *x, const char *p, size_t n,
     x->negative |= p[0] == '-' && i != 0;
     if (x->store == DT_F64)
         goto as_float;
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     if (fits && x->store == DT_BOOL)
-        err = widen_bools(x, DT_I64, e);
-    if (err)
-        return err;
+        code = widen_bools(x, DT_I64, e);
+    if (code != ERR_OK)
+        return code;
     if (fits && i > INT64_MAX && !x->negative)
         x->store = DT_U64; /* what there is so far is not negative: the same bits */
     if (fits && (x->store == DT_U64 ? i >= 0 : i <= INT64_MAX)) {
         uint64_t v = (uint64_t)i;
         if (i == 0 && p[0] == '-')
-            err = keep_text(x, x->n, p, n, e);
-        return err ? err : append(x, &v, e);
+            code = keep_text(x, x->n, p, n, e);
+        return code ? code : append(x, &v, e);
     }
 as_float:
     if (!x->too_big && (!fits || i > INT64_MAX || x->store == DT_U64)) {
@@ -286,12 +279,12 @@ enum err_code json_elems_number(struct json_elems *x, const char *p, size_t n, s
 {
     if (x->infer)
         return infer_number(x, p, n, e);
-    enum err_code err = grow(x, e);
-    if (err)
-        return err;
-    err = store_text(x->store, p, n, (char *)x->data + x->n * dtype_size(x->store), e);
-    x->n += !err;
-    return err;
+    enum err_code code = grow(x, e);
+    if (code != ERR_OK)
+        return code;
+    code = store_text(x->store, p, n, (char *)x->data + x->n * dtype_size(x->store), e);
+    x->n += code == ERR_OK;
+    return code;
 }
 
 enum err_code json_elems_bool(struct json_elems *x, bool v, struct err *e)
@@ -310,12 +303,12 @@ enum err_code json_elems_bool(struct json_elems *x, bool v, struct err *e)
 
 enum err_code json_elems_special(struct json_elems *x, double v, struct err *e)
 {
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     if (x->infer) {
         x->fractions = true;
-        err = widen_to_float(x, e);
-        if (err)
-            return err;
+        code = widen_to_float(x, e);
+        if (code != ERR_OK)
+            return code;
     } else if (!dtype_is_real_float(x->store)) {
         return err_set(e, ERR_LITERAL_RANGE, "%s does not fit %s", isnan(v) ? "NaN" : "an infinity",
                        dtype_name(x->store));
@@ -357,10 +350,10 @@ static enum err_code fix_kept(struct json_elems *x, enum dtype t, unsigned char 
     for (size_t k = 0; k < x->n_kept; k++) {
         const struct json_elem_text *s = &x->kept[k];
         *ret_at = s->index;
-        enum err_code err =
+        enum err_code code =
             store_text(t, x->texts.data + s->pos, s->len, out + s->index * dtype_size(t), e);
-        if (err)
-            return err;
+        if (code != ERR_OK)
+            return code;
     }
     return ERR_OK;
 }
@@ -386,21 +379,21 @@ enum err_code json_elems_convert(struct json_elems *x, int dtype, size_t *ret_at
     unsigned char *out = counts ? mem_reallocarray(NULL, x->n, size) : NULL;
     if (!out)
         return err_oom(e);
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     size_t next_kept = 0;
-    for (size_t i = 0; i < x->n && !err; i++) {
+    for (size_t i = 0; i < x->n && code == ERR_OK; i++) {
         while (next_kept < x->n_kept && x->kept[next_kept].index < i)
             next_kept++;
         if (next_kept < x->n_kept && x->kept[next_kept].index == i)
             continue;
         *ret_at = i;
-        err = convert_one(x, i, t, out + i * size, e);
+        code = convert_one(x, i, t, out + i * size, e);
     }
-    if (!err)
-        err = fix_kept(x, t, out, ret_at, e);
-    if (err) {
+    if (code == ERR_OK)
+        code = fix_kept(x, t, out, ret_at, e);
+    if (code != ERR_OK) {
         mem_free(out);
-        return err;
+        return code;
     }
     mem_free(x->data);
     x->data = out;

@@ -241,9 +241,7 @@ static enum err_code get_integer(struct json v, __int128 *ret, struct err *e)
 enum err_code json_get_i64(struct json v, int64_t lo, int64_t hi, int64_t *ret, struct err *e)
 {
     __int128 i;
-    enum err_code err = get_integer(v, &i, e);
-    if (err)
-        return err;
+    TRY(get_integer(v, &i, e));
     if (i < lo || i > hi) {
         if (hi == INT64_MAX)
             return json_err(v, e, ERR_BAD_FIELD, "an integer of at least %lld was expected here",
@@ -258,9 +256,7 @@ enum err_code json_get_i64(struct json v, int64_t lo, int64_t hi, int64_t *ret, 
 enum err_code json_get_u64(struct json v, uint64_t *ret, struct err *e)
 {
     __int128 i;
-    enum err_code err = get_integer(v, &i, e);
-    if (err)
-        return err;
+    TRY(get_integer(v, &i, e));
     if (i < 0 || i > UINT64_MAX)
         return json_err(v, e, ERR_BAD_FIELD, "an integer from 0 to 2^64-1 was expected here");
     *ret = (uint64_t)i;
@@ -317,7 +313,7 @@ enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e
     struct literal l = {0};
     size_t n = 0;
     const char *p = json_text(v, &n);
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     switch (json_kind(v)) {
     case JSON_BOOL:
         l.kind = LIT_BOOL;
@@ -326,40 +322,40 @@ enum err_code json_get_literal(struct json v, struct literal *ret, struct err *e
     case JSON_NUMBER:
         if (integer_text(p, n)) {
             l.kind = LIT_INT;
-            err = get_integer(v, &l.i, e);
+            code = get_integer(v, &l.i, e);
         } else {
             l.kind = LIT_FLOAT;
-            err = get_float(v, &l.re, e);
+            code = get_float(v, &l.re, e);
         }
         break;
     case JSON_STRING:
         if (quoted_integer(p, n)) {
             l.kind = LIT_INT;
             if (!numtext_parse_int(p, n, &l.i))
-                err = json_err(v, e, ERR_LITERAL_RANGE, "an integer beyond 127 bits");
+                code = json_err(v, e, ERR_LITERAL_RANGE, "an integer beyond 127 bits");
         } else if (special(v, &l.re)) {
             l.kind = LIT_FLOAT;
         } else {
-            err = json_err(v, e, ERR_BAD_FIELD,
-                           "the text is no number: an integer, \"NaN\", \"Infinity\" or "
-                           "\"-Infinity\" was expected");
+            code = json_err(v, e, ERR_BAD_FIELD,
+                            "the text is no number: an integer, \"NaN\", \"Infinity\" or "
+                            "\"-Infinity\" was expected");
         }
         break;
     case JSON_LIST:
         if (json_count(v) == 2) {
             struct json re = json_first(v);
             l.kind = LIT_COMPLEX;
-            err = json_get_double(re, &l.re, e);
-            if (!err)
-                err = json_get_double(json_next(re), &l.im, e);
+            code = json_get_double(re, &l.re, e);
+            if (code == ERR_OK)
+                code = json_get_double(json_next(re), &l.im, e);
             break;
         } /* fall through */
     default:
-        err = wrong_kind(v, e, "a number, true, false or [re, im]");
+        code = wrong_kind(v, e, "a number, true, false or [re, im]");
     }
-    if (!err)
+    if (code == ERR_OK)
         *ret = l;
-    return err;
+    return code;
 }
 
 enum err_code json_get_i64_list(struct json v, size_t max, int64_t lo, int64_t hi, int64_t *ret,
@@ -372,9 +368,7 @@ enum err_code json_get_i64_list(struct json v, size_t max, int64_t lo, int64_t h
                         json_count(v), max);
     size_t n = 0;
     for (struct json c = json_first(v); json_present(c); c = json_next(c)) {
-        enum err_code err = json_get_i64(c, lo, hi, &ret[n++], e);
-        if (err)
-            return err;
+        TRY(json_get_i64(c, lo, hi, &ret[n++], e));
     }
     *ret_n = n;
     return ERR_OK;
@@ -391,12 +385,12 @@ enum err_code json_get_shape(struct json v, int64_t lo, int *ret_rank, int64_t *
     int64_t shape[MAX_RANK];
     int rank = 0;
     for (struct json c = json_first(v); json_present(c); c = json_next(c)) {
-        enum err_code err = json_get_i64(c, lo, INT64_MAX, &shape[rank++], e);
-        if (err == ERR_BAD_FIELD)
+        enum err_code code = json_get_i64(c, lo, INT64_MAX, &shape[rank++], e);
+        if (code == ERR_BAD_FIELD)
             return json_err(c, e, ERR_BAD_SHAPE, "an extent is an integer of at least %lld",
                             (long long)lo);
-        if (err)
-            return err;
+        if (code != ERR_OK)
+            return code;
     }
     memcpy(ret_shape, shape, sizeof *shape * (size_t)rank);
     *ret_rank = rank;

@@ -80,9 +80,7 @@ static enum err_code part(struct cursor *c, bool *ret_has, int64_t *ret)
         !(c->end - c->p > 4 && word_byte(c->p[4]))) {
         c->p += 4;
     } else {
-        enum err_code err = integer(c, ret);
-        if (err)
-            return err;
+        TRY(integer(c, ret));
         *ret_has = true;
     }
     skip_space(c);
@@ -99,9 +97,9 @@ static enum err_code item(struct cursor *c, struct index_item *ret)
         *ret = it;
         return ERR_OK;
     }
-    enum err_code err = part(c, &it.has_start, &it.start);
-    if (err)
-        return err;
+    enum err_code code = part(c, &it.has_start, &it.start);
+    if (code != ERR_OK)
+        return code;
     if (!at(c, ':')) {
         it.kind = it.has_start ? INDEX_INT : INDEX_NEWAXIS;
         if (!it.has_start && c->p == start)
@@ -111,13 +109,13 @@ static enum err_code item(struct cursor *c, struct index_item *ret)
     }
     it.kind = INDEX_SLICE;
     c->p++;
-    err = part(c, &it.has_stop, &it.stop);
-    if (!err && at(c, ':')) {
+    code = part(c, &it.has_stop, &it.stop);
+    if (code == ERR_OK && at(c, ':')) {
         c->p++;
-        err = part(c, &it.has_step, &it.step);
+        code = part(c, &it.has_step, &it.step);
     }
-    if (err)
-        return err;
+    if (code != ERR_OK)
+        return code;
     if (it.has_step && it.step == 0)
         return bad(c, start, "the step of a slice must not be 0");
     *ret = it;
@@ -133,9 +131,7 @@ static enum err_code items(struct cursor *c, struct index_spec *ret)
         const char *start = c->p;
         if (ret->n >= INDEX_MAX_ITEMS)
             return bad(c, start, "too many indices");
-        enum err_code err = item(c, &ret->items[ret->n]);
-        if (err)
-            return err;
+        TRY(item(c, &ret->items[ret->n]));
         ret->n++;
         skip_space(c);
         if (c->p >= c->end || *c->p == ']')
@@ -157,9 +153,7 @@ enum err_code index_parse(const char *text, size_t n, struct index_spec *ret, st
     struct index_spec spec = {0};
     skip_space(&c);
     if (c.p < c.end) {
-        enum err_code err = items(&c, &spec);
-        if (err)
-            return err;
+        TRY(items(&c, &spec));
         if (c.p < c.end)
             return bad(&c, c.p, "a bracket has no place in an index");
     }
@@ -172,9 +166,7 @@ enum err_code index_scan(const char *text, size_t n, struct index_spec *ret, siz
 {
     struct cursor c = {.text = text, .p = text, .end = text + n, .e = e};
     struct index_spec spec = {0};
-    enum err_code err = items(&c, &spec);
-    if (err)
-        return err;
+    TRY(items(&c, &spec));
     if (c.p >= c.end)
         return bad(&c, c.p, "the index does not end: ']' is missing");
     *ret = spec;

@@ -171,8 +171,8 @@ static enum err_code add_literal(struct parser *p, struct literal lit, long offs
 static enum err_code call(struct parser *p, const char *name, long offset, uint32_t *ret)
 {
     size_t base = p->n_links, n_keywords = 0;
-    enum err_code err = enter(p, offset);
-    while (!err && !is_op(p, ")")) {
+    enum err_code code = enter(p, offset);
+    while (code == ERR_OK && !is_op(p, ")")) {
         const char *keyword = NULL;
         if (p->tok.kind == TOK_NAME && followed_by(p, "=") && !followed_by(p, "==")) {
             keyword = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
@@ -183,9 +183,9 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
             for (size_t i = base; i < p->n_links; i++)
                 if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
                     return bad(p, "the keyword argument is given twice");
-            err = advance(p);
-            if (!err)
-                err = advance(p);
+            code = advance(p);
+            if (code == ERR_OK)
+                code = advance(p);
             n_keywords++;
         } else if (is_op(p, "*") || is_op(p, "**")) {
             return bad(p, "arguments are written out one by one");
@@ -193,20 +193,20 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
             return bad(p, "positional arguments come before keyword arguments");
         }
         uint32_t arg = EXPR_NOWHERE;
-        if (!err)
-            err = binary_chain(p, PREC_COMPARE, &arg);
-        if (!err)
-            err = push_link(p, arg, keyword);
-        if (!err && is_op(p, ","))
-            err = advance(p);
-        else if (!err && !is_op(p, ")"))
+        if (code == ERR_OK)
+            code = binary_chain(p, PREC_COMPARE, &arg);
+        if (code == ERR_OK)
+            code = push_link(p, arg, keyword);
+        if (code == ERR_OK && is_op(p, ","))
+            code = advance(p);
+        else if (code == ERR_OK && !is_op(p, ")"))
             return unexpected(p, "',' or ')' was expected");
     }
-    if (!err)
-        err = advance(p);
+    if (code == ERR_OK)
+        code = advance(p);
     p->depth--;
-    if (err)
-        return err;
+    if (code != ERR_OK)
+        return code;
     return add(p, (struct expr_node){.kind = EXPR_CALL, .name = name, .offset = offset}, base,
                n_keywords, ret);
 }
@@ -220,25 +220,25 @@ static enum err_code bracket(struct parser *p, uint32_t *ret)
     size_t base = p->n_links;
     bool comma = false;
     uint32_t node = EXPR_NOWHERE;
-    enum err_code err = enter(p, offset);
-    if (!err)
-        err = advance(p);
-    while (!err && !is_op(p, close)) {
-        err = binary_chain(p, PREC_COMPARE, &node);
-        if (!err)
-            err = push_link(p, node, NULL);
-        if (!err && is_op(p, ",")) {
+    enum err_code code = enter(p, offset);
+    if (code == ERR_OK)
+        code = advance(p);
+    while (code == ERR_OK && !is_op(p, close)) {
+        code = binary_chain(p, PREC_COMPARE, &node);
+        if (code == ERR_OK)
+            code = push_link(p, node, NULL);
+        if (code == ERR_OK && is_op(p, ",")) {
             comma = true;
-            err = advance(p);
-        } else if (!err && !is_op(p, close)) {
+            code = advance(p);
+        } else if (code == ERR_OK && !is_op(p, close)) {
             return unexpected(p, list ? "',' or ']' was expected" : "',' or ')' was expected");
         }
     }
-    if (!err)
-        err = advance(p);
+    if (code == ERR_OK)
+        code = advance(p);
     p->depth--;
-    if (err)
-        return err;
+    if (code != ERR_OK)
+        return code;
     if (!list && !comma && p->n_links == base + 1) {
         p->n_links = base;
         *ret = node;
@@ -259,14 +259,14 @@ static enum err_code name_or_call(struct parser *p, uint32_t *ret)
     const char *name = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
     if (!name)
         return err_oom(p->e);
-    enum err_code err = advance(p);
-    if (err)
-        return err;
+    enum err_code code = advance(p);
+    if (code != ERR_OK)
+        return code;
     if (yes || no)
         return add_literal(p, (struct literal){.kind = LIT_BOOL, .i = yes}, offset, ret);
     if (!none && is_op(p, "(")) {
-        err = advance(p);
-        return err ? err : call(p, name, offset, ret);
+        code = advance(p);
+        return code ? code : call(p, name, offset, ret);
     }
     return add(
         p, (struct expr_node){.kind = none ? EXPR_NONE : EXPR_NAME, .name = name, .offset = offset},
@@ -275,19 +275,19 @@ static enum err_code name_or_call(struct parser *p, uint32_t *ret)
 
 static enum err_code primary(struct parser *p, uint32_t *ret)
 {
-    enum err_code err;
+    enum err_code code;
     struct token t = p->tok;
     switch (t.kind) {
     case TOK_NUMBER:
-        err = advance(p);
-        return err ? err : add_literal(p, t.lit, t.offset, ret);
+        code = advance(p);
+        return code ? code : add_literal(p, t.lit, t.offset, ret);
     case TOK_STRING:
-        err = advance(p);
-        return err ? err
-                   : add(p,
-                         (struct expr_node){
-                             .kind = EXPR_STRING, .name = t.string, .offset = t.offset},
-                         p->n_links, 0, ret);
+        code = advance(p);
+        return code ? code
+                    : add(p,
+                          (struct expr_node){
+                              .kind = EXPR_STRING, .name = t.string, .offset = t.offset},
+                          p->n_links, 0, ret);
     case TOK_NAME:
         return name_or_call(p, ret);
     case TOK_OP:
@@ -306,11 +306,11 @@ static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint3
     long offset = p->tok.offset;
     size_t used = 0;
     struct index_spec spec;
-    enum err_code err = index_scan(p->lex.p, (size_t)(p->lex.end - p->lex.p), &spec, &used, p->e);
-    if (err) {
+    enum err_code code = index_scan(p->lex.p, (size_t)(p->lex.end - p->lex.p), &spec, &used, p->e);
+    if (code != ERR_OK) {
         if (p->e)
             p->e->offset += p->lex.offset;
-        return err;
+        return code;
     }
     /* an index that was read is ASCII throughout: bytes are characters */
     p->lex.p += used + 1;
@@ -318,11 +318,11 @@ static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint3
     struct index_spec *kept = arena_dup(p->x->arena, &spec, sizeof spec);
     if (!kept)
         return err_oom(p->e);
-    err = push_link(p, *ret, NULL);
-    if (!err)
-        err = advance(p);
-    if (err)
-        return err;
+    code = push_link(p, *ret, NULL);
+    if (code == ERR_OK)
+        code = advance(p);
+    if (code != ERR_OK)
+        return code;
     return add(p, (struct expr_node){.kind = EXPR_GETITEM, .index = kept, .offset = offset},
                p->n_links - 1, 0, ret);
 }
@@ -330,10 +330,10 @@ static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint3
 static enum err_code postfix(struct parser *p, uint32_t *ret)
 {
     uint32_t node = EXPR_NOWHERE;
-    enum err_code err = primary(p, &node);
-    while (!err && p->tok.kind == TOK_OP) {
+    enum err_code code = primary(p, &node);
+    while (code == ERR_OK && p->tok.kind == TOK_OP) {
         if (is_op(p, "[")) {
-            err = subscript(p, &node);
+            code = subscript(p, &node);
         } else if (is_op(p, "(")) {
             return bad(p, "only a name can be called; '*' multiplies");
         } else if (is_op(p, ".")) {
@@ -342,29 +342,29 @@ static enum err_code postfix(struct parser *p, uint32_t *ret)
             break;
         }
     }
-    if (!err)
+    if (code == ERR_OK)
         *ret = node;
-    return err;
+    return code;
 }
 
 static enum err_code power(struct parser *p, uint32_t *ret)
 {
     uint32_t base = EXPR_NOWHERE, exponent = EXPR_NOWHERE;
-    enum err_code err = postfix(p, &base);
-    if (err)
-        return err;
+    enum err_code code = postfix(p, &base);
+    if (code != ERR_OK)
+        return code;
     if (!is_op(p, "**")) {
         *ret = base;
         return ERR_OK;
     }
     long offset = p->tok.offset;
-    err = enter(p, offset);
-    if (!err)
-        err = advance(p);
-    if (!err)
-        err = unary(p, &exponent); /* 2**-1, and right-associative: 2**3**2 */
+    code = enter(p, offset);
+    if (code == ERR_OK)
+        code = advance(p);
+    if (code == ERR_OK)
+        code = unary(p, &exponent); /* 2**-1, and right-associative: 2**3**2 */
     p->depth--;
-    return err ? err : add_operator(p, "pow", offset, base, exponent, ret);
+    return code ? code : add_operator(p, "pow", offset, base, exponent, ret);
 }
 
 static enum err_code unary(struct parser *p, uint32_t *ret)
@@ -377,9 +377,9 @@ static enum err_code unary(struct parser *p, uint32_t *ret)
         return power(p, ret);
     bool minus = is_op(p, "-");
     long offset = p->tok.offset;
-    enum err_code err = advance(p);
-    if (err)
-        return err;
+    enum err_code code = advance(p);
+    if (code != ERR_OK)
+        return code;
     if (minus && p->tok.kind == TOK_NUMBER && !followed_by(p, "**") && !followed_by(p, "[")) {
         struct literal lit = p->tok.lit;
         if (lit.kind == LIT_INT) {
@@ -388,15 +388,15 @@ static enum err_code unary(struct parser *p, uint32_t *ret)
             lit.re = -lit.re; /* of an imaginary literal too: -2j is (-0-2j) in Python */
             lit.im = lit.kind == LIT_COMPLEX ? -lit.im : 0;
         }
-        err = advance(p);
-        return err ? err : add_literal(p, lit, offset, ret);
+        code = advance(p);
+        return code ? code : add_literal(p, lit, offset, ret);
     }
     uint32_t operand = EXPR_NOWHERE;
-    err = enter(p, offset);
-    if (!err)
-        err = unary(p, &operand);
+    code = enter(p, offset);
+    if (code == ERR_OK)
+        code = unary(p, &operand);
     p->depth--;
-    return err ? err : add_operator(p, name, offset, operand, EXPR_NOWHERE, ret);
+    return code ? code : add_operator(p, name, offset, operand, EXPR_NOWHERE, ret);
 }
 
 static const struct binary *binary_at(const struct parser *p)
@@ -418,9 +418,9 @@ static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
 {
     uint32_t left = EXPR_NOWHERE, right = EXPR_NOWHERE;
     bool compared = false;
-    enum err_code err = unary(p, &left);
+    enum err_code code = unary(p, &left);
     const struct binary *b;
-    while (!err && (b = binary_at(p)) && b->prec >= min_prec) {
+    while (code == ERR_OK && (b = binary_at(p)) && b->prec >= min_prec) {
         if (b->prec == PREC_COMPARE && compared)
             return bad(p, is_bitwise(p, right)
                               ? "& | ^ bind closer than comparisons, which need brackets beside "
@@ -428,28 +428,28 @@ static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
                               : "comparisons do not chain: write (a < b) & (b < c)");
         compared = b->prec == PREC_COMPARE;
         long offset = p->tok.offset;
-        err = advance(p);
-        if (!err)
-            err = binary_chain(p, b->prec + 1, &right);
-        if (!err)
-            err = add_operator(p, b->name, offset, left, right, &left);
+        code = advance(p);
+        if (code == ERR_OK)
+            code = binary_chain(p, b->prec + 1, &right);
+        if (code == ERR_OK)
+            code = add_operator(p, b->name, offset, left, right, &left);
     }
-    if (!err)
+    if (code == ERR_OK)
         *ret = left;
-    return err;
+    return code;
 }
 
 static enum err_code whole(struct parser *p, uint32_t *ret)
 {
-    enum err_code err = advance(p);
-    if (err)
-        return err;
+    enum err_code code = advance(p);
+    if (code != ERR_OK)
+        return code;
     if (p->tok.kind == TOK_END)
         return bad(p, "the expression is empty");
     uint32_t root = EXPR_NOWHERE;
-    err = binary_chain(p, PREC_COMPARE, &root);
-    if (err)
-        return err;
+    code = binary_chain(p, PREC_COMPARE, &root);
+    if (code != ERR_OK)
+        return code;
     if (is_op(p, ","))
         return bad(p, "one expression at a time: brackets make a tuple");
     if (is_op(p, ")") || is_op(p, "]"))
@@ -471,17 +471,17 @@ enum err_code infix_parse(struct expr *x, uint32_t source, const char *text, siz
         .source = source,
         .e = e,
     };
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     long offset = 0;
-    for (size_t i = 0; i < n && !err; offset++) {
+    for (size_t i = 0; i < n && code == ERR_OK; offset++) {
         size_t len = utf8_length(text + i, n - i);
         if (len == 0)
-            err = err_at(e, ERR_BAD_EXPRESSION, offset, "the expression is not valid UTF-8");
+            code = err_at(e, ERR_BAD_EXPRESSION, offset, "the expression is not valid UTF-8");
         i += len;
     }
-    if (!err)
-        err = whole(&p, ret_root);
-    if (err && err != ERR_OUT_OF_MEMORY && source < x->n_sources)
+    if (code == ERR_OK)
+        code = whole(&p, ret_root);
+    if (code != ERR_OK && code != ERR_OUT_OF_MEMORY && source < x->n_sources)
         err_prefix(e, x->sources[source]);
-    return err;
+    return code;
 }

@@ -228,7 +228,7 @@ enum err_code infix_next(struct infix_lex *l, struct token *ret)
         l->offset++;
     }
     struct token t = {.start = l->p, .offset = l->offset};
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     if (l->p >= l->end) {
         *ret = t;
         return ERR_OK;
@@ -237,14 +237,14 @@ enum err_code infix_next(struct infix_lex *l, struct token *ret)
     char c = *l->p;
     if (is_digit(c) || (c == '.' && left > 1 && is_digit(l->p[1]))) {
         t.kind = TOK_NUMBER;
-        err = number(l, &t);
+        code = number(l, &t);
     } else if (is_word(c)) {
         t.kind = TOK_NAME;
         while (t.len < left && is_word(l->p[t.len]))
             t.len++;
     } else if (c == '\'' || c == '"') {
         t.kind = TOK_STRING;
-        err = string(l, &t);
+        code = string(l, &t);
     } else {
         if (left >= 2 && (memcmp(l->p, "&&", 2) == 0 || memcmp(l->p, "||", 2) == 0))
             return foreign(l);
@@ -257,8 +257,8 @@ enum err_code infix_next(struct infix_lex *l, struct token *ret)
         if (!t.len)
             return foreign(l);
     }
-    if (err)
-        return err;
+    if (code != ERR_OK)
+        return code;
     for (size_t i = 0; i < t.len; i++)
         l->offset += ((unsigned char)l->p[i] & 0xC0) != 0x80;
     l->p += t.len;

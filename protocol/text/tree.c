@@ -57,10 +57,11 @@ static enum err_code add(struct reader *r, struct json v, struct expr_node node,
     node.step = step;
     size_t n = r->n_links - base;
     r->n_links = base;
-    enum err_code err = expr_add(r->x, &node, n ? r->links + base : NULL, n, n_keywords, ret, r->e);
-    if (err == ERR_EXPRESSION_TOO_LARGE)
-        return json_err(v, r->e, err, "the expression has more than %zu nodes", r->x->max_nodes);
-    return err;
+    enum err_code code =
+        expr_add(r->x, &node, n ? r->links + base : NULL, n, n_keywords, ret, r->e);
+    if (code == ERR_EXPRESSION_TOO_LARGE)
+        return json_err(v, r->e, code, "the expression has more than %zu nodes", r->x->max_nodes);
+    return code;
 }
 
 /* "args/3" or an attribute's name, escaped as JSON pointers want it. */
@@ -88,25 +89,25 @@ static enum err_code constant(struct reader *r, struct json v, const char *step,
     struct json member, type;
     struct literal lit;
     enum dtype t;
-    enum err_code err = JSON_MEMBERS(v, r->e, "op", "value", "dtype");
-    if (!err)
-        err = json_require(v, "value", &member, r->e);
-    if (!err)
-        err = json_get_literal(member, &lit, r->e);
-    if (err)
-        return err;
+    enum err_code code = JSON_MEMBERS(v, r->e, "op", "value", "dtype");
+    if (code == ERR_OK)
+        code = json_require(v, "value", &member, r->e);
+    if (code == ERR_OK)
+        code = json_get_literal(member, &lit, r->e);
+    if (code != ERR_OK)
+        return code;
     type = json_member(v, "dtype");
     if (!json_given(type))
         return add(r, v, (struct expr_node){.kind = EXPR_LITERAL, .lit = lit}, step, r->n_links, 0,
                    ret);
-    err = json_get_dtype(type, &t, r->e);
-    if (err)
-        return err;
+    code = json_get_dtype(type, &t, r->e);
+    if (code != ERR_OK)
+        return code;
     struct err why = ERR_INIT;
     struct expr_node node = {.kind = EXPR_TYPED};
-    err = scalar_from_literal(t, &lit, &node.typed, &why);
-    if (err)
-        return json_err(member, r->e, err, "%s", why.message);
+    code = scalar_from_literal(t, &lit, &node.typed, &why);
+    if (code != ERR_OK)
+        return json_err(member, r->e, code, "%s", why.message);
     return add(r, v, node, step, r->n_links, 0, ret);
 }
 
@@ -122,11 +123,11 @@ static enum err_code arguments(struct reader *r, struct json args, int func)
         uint32_t node;
         if (!step)
             return err_oom(r->e);
-        enum err_code err = value(r, c, step, param && is_text_parameter(param, len), &node);
-        if (!err)
-            err = push_link(r, node, NULL);
-        if (err)
-            return err;
+        enum err_code code = value(r, c, step, param && is_text_parameter(param, len), &node);
+        if (code == ERR_OK)
+            code = push_link(r, node, NULL);
+        if (code != ERR_OK)
+            return code;
     }
     return ERR_OK;
 }
@@ -134,13 +135,13 @@ static enum err_code arguments(struct reader *r, struct json args, int func)
 static enum err_code getitem(struct reader *r, struct json v, const char *step, uint32_t *ret)
 {
     struct json args, text;
-    enum err_code err = JSON_MEMBERS(v, r->e, "op", "args", "index");
-    if (!err)
-        err = json_require(v, "args", &args, r->e);
-    if (!err)
-        err = json_require(v, "index", &text, r->e);
-    if (err)
-        return err;
+    enum err_code code = JSON_MEMBERS(v, r->e, "op", "args", "index");
+    if (code == ERR_OK)
+        code = json_require(v, "args", &args, r->e);
+    if (code == ERR_OK)
+        code = json_require(v, "index", &text, r->e);
+    if (code != ERR_OK)
+        return code;
     if (json_kind(text) != JSON_STRING)
         return json_err(text, r->e, ERR_BAD_INDEX, "an index is text such as \"1:-1, ::2\"");
     struct err why = ERR_INIT;
@@ -149,18 +150,18 @@ static enum err_code getitem(struct reader *r, struct json v, const char *step, 
     struct index_spec *spec = arena_alloc(r->x->arena, sizeof *spec);
     if (!spec)
         return err_oom(r->e);
-    err = index_parse(p, n, spec, &why);
-    if (err) {
-        json_err(text, r->e, err, "%s", why.message);
+    code = index_parse(p, n, spec, &why);
+    if (code != ERR_OK) {
+        json_err(text, r->e, code, "%s", why.message);
         if (r->e)
             r->e->offset = why.offset;
-        return err;
+        return code;
     }
     if (json_kind(args) == JSON_LIST && json_count(args) != 1)
         return json_err(args, r->e, ERR_BAD_ARITY, "getitem takes one argument");
-    err = arguments(r, args, -1);
-    if (err)
-        return err;
+    code = arguments(r, args, -1);
+    if (code != ERR_OK)
+        return code;
     return add(r, v, (struct expr_node){.kind = EXPR_GETITEM, .index = spec}, step, base, 0, ret);
 }
 
@@ -195,11 +196,11 @@ static enum err_code operation(struct reader *r, struct json v, const char *step
     size_t n, base = r->n_links, n_keywords = 0;
     const char *name = json_text(op, &n);
     int func = func_from_name(name, n), known = op_from_name(name, n);
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     struct json args = json_member(v, "args");
     if (json_present(args))
-        err = arguments(r, args, func);
-    for (struct json c = json_first(v); json_present(c) && !err; c = json_next(c)) {
+        code = arguments(r, args, func);
+    for (struct json c = json_first(v); json_present(c) && code == ERR_OK; c = json_next(c)) {
         const char *key = json_key(c);
         uint32_t node;
         if (strcmp(key, "op") == 0 || strcmp(key, "args") == 0)
@@ -211,13 +212,13 @@ static enum err_code operation(struct reader *r, struct json v, const char *step
         const char *at = step_of(r, NULL, 0, key);
         if (!keyword || !at)
             return err_oom(r->e);
-        err = value(r, c, at, is_text_parameter(key, strlen(key)), &node);
-        if (!err)
-            err = push_link(r, node, keyword);
+        code = value(r, c, at, is_text_parameter(key, strlen(key)), &node);
+        if (code == ERR_OK)
+            code = push_link(r, node, keyword);
         n_keywords++;
     }
-    if (err)
-        return err;
+    if (code != ERR_OK)
+        return code;
     name = arena_strndup(r->x->arena, name, n);
     if (!name)
         return err_oom(r->e);
@@ -233,11 +234,11 @@ static enum err_code list(struct reader *r, struct json v, const char *step, uin
         const char *at = step_of(r, "", i++, NULL);
         if (!at)
             return err_oom(r->e);
-        enum err_code err = value(r, c, at, false, &node);
-        if (!err)
-            err = push_link(r, node, NULL);
-        if (err)
-            return err;
+        enum err_code code = value(r, c, at, false, &node);
+        if (code == ERR_OK)
+            code = push_link(r, node, NULL);
+        if (code != ERR_OK)
+            return code;
     }
     return add(r, v, (struct expr_node){.kind = EXPR_LIST}, step, base, 0, ret);
 }
@@ -246,17 +247,17 @@ static enum err_code value(struct reader *r, struct json v, const char *step, bo
                            uint32_t *ret)
 {
     struct expr_node node = {.kind = EXPR_NONE};
-    enum err_code err = ERR_OK;
+    enum err_code code = ERR_OK;
     size_t n;
     const char *p;
     switch (json_kind(v)) {
     case JSON_OBJECT:
     case JSON_LIST:
-        err = enter(r, v);
-        if (!err)
-            err = json_kind(v) == JSON_LIST ? list(r, v, step, ret) : operation(r, v, step, ret);
+        code = enter(r, v);
+        if (code == ERR_OK)
+            code = json_kind(v) == JSON_LIST ? list(r, v, step, ret) : operation(r, v, step, ret);
         r->depth--;
-        return err;
+        return code;
     case JSON_STRING:
         p = json_text(v, &n);
         node.kind = is_text ? EXPR_STRING : EXPR_NAME;
@@ -267,10 +268,10 @@ static enum err_code value(struct reader *r, struct json v, const char *step, bo
     case JSON_NUMBER:
     case JSON_BOOL:
         node.kind = EXPR_LITERAL;
-        err = json_get_literal(v, &node.lit, r->e);
-        if (err == ERR_INEXACT_NUMBER) {
+        code = json_get_literal(v, &node.lit, r->e);
+        if (code == ERR_INEXACT_NUMBER) {
             p = json_text(v, &n);
-            return json_err(v, r->e, err,
+            return json_err(v, r->e, code,
                             "%.*s is beyond ±2^53, where JSON numbers are not exact everywhere; "
                             "write {\"op\":\"const\",\"value\":\"%.*s\",\"dtype\":\"int64\"}",
                             (int)(n > 60 ? 60 : n), p, (int)(n > 60 ? 60 : n), p);
@@ -281,7 +282,7 @@ static enum err_code value(struct reader *r, struct json v, const char *step, bo
     case JSON_ABSENT:
         return json_err(v, r->e, ERR_BAD_EXPRESSION, "the tree is missing");
     }
-    return err ? err : add(r, v, node, step, r->n_links, 0, ret);
+    return code ? code : add(r, v, node, step, r->n_links, 0, ret);
 }
 
 enum err_code tree_parse(struct expr *x, uint32_t source, struct json v, uint32_t *ret_root,
@@ -289,8 +290,8 @@ enum err_code tree_parse(struct expr *x, uint32_t source, struct json v, uint32_
 {
     struct reader r = {.x = x, .source = source, .e = e};
     uint32_t root;
-    enum err_code err = value(&r, v, NULL, false, &root);
-    if (!err)
+    enum err_code code = value(&r, v, NULL, false, &root);
+    if (code == ERR_OK)
         *ret_root = root;
-    return err;
+    return code;
 }

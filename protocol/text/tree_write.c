@@ -191,8 +191,8 @@ enum err_code tree_write(const struct expr *x, uint32_t root, struct arena *aren
                          struct json_writer *w, struct err *e)
 {
     struct writer t = {.x = x, .arena = arena, .w = w, .e = e};
-    enum err_code err = begin(&t, &x->nodes[root]);
-    while (!err && t.n > 0) {
+    enum err_code code = begin(&t, &x->nodes[root]);
+    while (code == ERR_OK && t.n > 0) {
         struct frame *f = &t.stack[t.n - 1];
         if (f->next == f->n) {
             finish(&t, f);
@@ -205,7 +205,7 @@ enum err_code tree_write(const struct expr *x, uint32_t root, struct arena *aren
         if (l->keyword)
             json_put_key(w, l->keyword);
         f->next++;
-        err = begin(&t, &x->nodes[l->node]);
+        code = begin(&t, &x->nodes[l->node]);
     }
-    return err;
+    return code;
 }

@@ -158,9 +158,9 @@ enum err_code media_content_type(const char *value, enum media *ret, struct err 
 enum err_code media_require_json(const char *content_type, struct err *e)
 {
     enum media m = MEDIA_NONE;
-    enum err_code err = media_content_type(content_type, &m, e);
-    if (err || m == MEDIA_JSON)
-        return err;
+    enum err_code code = media_content_type(content_type, &m, e);
+    if (code || m == MEDIA_JSON)
+        return code;
     return err_set(e, ERR_UNSUPPORTED_MEDIA_TYPE,
                    "this route takes application/json, not %.80s: with curl, use `curl --json`",
                    m == MEDIA_NONE ? "a body without a Content-Type" : content_type);

@@ -154,23 +154,23 @@ static enum err_code read_dict(struct cursor *c, bool want_bfloat16, struct npy_
         size_t n;
         if (!take_text(c, &key, &n) || !take(c, ':'))
             return bad(e, "a key is missing");
-        enum err_code err = ERR_OK;
+        enum err_code code = ERR_OK;
         if (is_text(key, n, "descr") && !descr) {
             descr = true;
-            err = read_descr(c, want_bfloat16, h, e);
+            code = read_descr(c, want_bfloat16, h, e);
         } else if (is_text(key, n, "fortran_order") && !order) {
             order = true;
             h->fortran_order = take_word(c, "True");
             if (!h->fortran_order && !take_word(c, "False"))
-                err = bad(e, "fortran_order is neither True nor False");
+                code = bad(e, "fortran_order is neither True nor False");
         } else if (is_text(key, n, "shape") && !shape) {
             shape = true;
-            err = read_shape(c, h, e);
+            code = read_shape(c, h, e);
         } else {
-            err = bad(e, "an unknown or repeated key");
+            code = bad(e, "an unknown or repeated key");
         }
-        if (err)
-            return err;
+        if (code != ERR_OK)
+            return code;
         if (take(c, ','))
             continue;
         if (!take(c, '}'))
@@ -189,9 +189,7 @@ static enum err_code read_text(const struct npy_reader *r, struct npy_header *re
 {
     struct npy_header h = {0};
     struct cursor c = {r->text, r->text + r->need};
-    enum err_code err = read_dict(&c, r->want_bfloat16, &h, e);
-    if (err)
-        return err;
+    TRY(read_dict(&c, r->want_bfloat16, &h, e));
     /* an extent of 0 elsewhere does not excuse an overflow */
     int64_t nonzero = (int64_t)dtype_size(h.dtype);
     h.size = 1;
@@ -247,15 +245,15 @@ enum err_code npy_feed(struct npy_reader *r, const void *p, size_t n, size_t *re
         used += take_n;
         if (r->have < r->need)
             break;
-        enum err_code err = ERR_OK;
+        enum err_code code = ERR_OK;
         if (r->text) {
-            err = read_text(r, ret_header, e);
-            r->done = !err;
+            code = read_text(r, ret_header, e);
+            r->done = code == ERR_OK;
         } else {
-            err = plan_next(r, e);
+            code = plan_next(r, e);
         }
-        if (err)
-            return err;
+        if (code != ERR_OK)
+            return code;
     }
     *ret_used = used;
     *ret_done = r->done;
