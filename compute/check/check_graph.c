@@ -145,10 +145,61 @@ static enum err_code grow_buckets(struct checker *c)
     return ERR_OK;
 }
 
+/* What typed.h says of a node and its operands, which a rule sees to before it asks for one. */
+static inline bool agrees(const struct typed *t, const struct typed_node *n)
+{
+    const struct typed_node *a[3] = {NULL, NULL, NULL};
+    if (n->rank < 0 || n->rank > MAX_RANK || n->dtype >= DT_COUNT || n->n_args < 0 || n->n_args > 3)
+        return false;
+    for (int k = 0; k < n->n_args; k++) {
+        if (n->args[k] >= t->n_nodes)
+            return false;
+        a[k] = &t->nodes[n->args[k]];
+    }
+    switch (n->kind) {
+    case T_CONST:
+        return n->n_args == 0 && n->rank == 0 && n->value.dtype == n->dtype;
+    case T_INPUT:
+        return n->n_args == 0 && n->input < t->n_inputs;
+    case T_OP:
+        return n->n_args == op_table[n->op].nargs && op_defined(n->op, a[0]->dtype) &&
+               (!a[1] || a[1]->dtype == a[0]->dtype) && (!a[2] || a[2]->dtype == a[0]->dtype);
+    case T_WHERE:
+        return n->n_args == 3 && a[0]->dtype == DT_BOOL && a[1]->dtype == n->dtype &&
+               a[2]->dtype == n->dtype;
+    case T_SHIFT:
+        return a[0]->dtype == n->dtype && a[0]->rank == n->rank &&
+               n->n_args == (n->shift.mode == BOUNDARY_CONSTANT ? 2 : 1) &&
+               (!a[1] || (a[1]->kind == T_CONST && a[1]->dtype == n->dtype));
+    case T_VIEW:
+        return n->n_args == 1 && a[0]->dtype == n->dtype && n->view->rank == a[0]->rank;
+    case T_SCAN:
+        return n->n_args == 1 && a[0]->dtype == n->dtype && n->scan.axis < n->rank;
+    case T_REDUCE:
+        return n->n_args == 1 && n->reduce.axes != 0 && n->reduce.axes < 1ull << a[0]->rank;
+    case T_GATHER:
+        return n->n_args == 2 && a[0]->dtype == n->dtype && a[1]->dtype == DT_I64;
+    case T_PUT:
+        return a[0]->dtype == n->dtype && a[0]->rank == n->rank &&
+               (!a[1] || (a[1]->kind == T_PUT && a[1]->dtype == n->dtype));
+    case T_INDEX:
+    case T_UNRAVEL:
+    case T_TABLE:
+        return n->dtype == DT_I64 && (!a[0] || a[0]->dtype == DT_I64);
+    case T_CAST:
+    case T_RESHAPE:
+    case T_GUARDED:
+    case T_RANDOM:
+        return n->n_args > 0;
+    }
+    return false;
+}
+
 enum err_code graph_add(struct checker *c, uint32_t place, struct typed_node *n, unsigned flags,
                         uint32_t *ret)
 {
     struct typed *t = c->t;
+    assert(agrees(t, n));
     if (2 * (size_t)t->n_nodes >= c->n_buckets)
         TRY(grow_buckets(c));
     size_t at = node_hash(c, n) & (c->n_buckets - 1);

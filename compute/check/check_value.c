@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compute/base/hash.h"
 #include "compute/check/check_graph.h"
 #include "compute/check/check_ops.h"
 #include "compute/lang/func.h"
@@ -16,9 +17,7 @@
 
 static size_t name_slot(const struct checker *c, const char *name)
 {
-    uint64_t h = 14695981039346656037ull;
-    for (const char *p = name; *p; p++)
-        h = (h ^ (unsigned char)*p) * 1099511628211ull;
+    uint64_t h = hash_bytes(HASH_SEED, name, strlen(name));
     size_t at = (h ^ h >> 32) & (c->cap_names - 1);
     while (c->names[at].name && strcmp(c->names[at].name, name) != 0)
         at = (at + 1) & (c->cap_names - 1);

@@ -2,6 +2,7 @@
  * arena keeps the outgrown copies, at most as much again, for the length of one request. */
 #include "compute/lang/expr.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +38,7 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
         (n_links && arena_grow(x->arena, (void **)&x->links, &x->cap_links,
                                x->n_links + n_links - 1, sizeof *x->links)))
         return err_oom(e);
+    assert(n_keywords <= n_links);
     uint32_t id = (uint32_t)x->n_nodes++;
     struct expr_node *n = &x->nodes[id];
     *n = *node;
@@ -45,6 +47,7 @@ enum err_code expr_add(struct expr *x, const struct expr_node *node, const struc
     n->n_keywords = (uint32_t)n_keywords;
     n->parent = EXPR_NOWHERE;
     for (size_t i = 0; i < n_links; i++) {
+        assert(links[i].node < id); /* post-order */
         struct expr_node *child = &x->nodes[links[i].node];
         x->links[x->n_links++] = links[i];
         if (child->expansion == n->expansion)
