@@ -14,17 +14,13 @@
  * instruction set. */
 #include <string.h>
 
+#include "compute/base/isa.h"
 #include "protocol/number/numtext.h"
 
 #define BLOCK 64
 
-/* Where the compiler can choose at run time. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__) &&       \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONES
-#endif
+/* Built into a function for each instruction set (isa.h). */
+#define STAGE static inline __attribute__((always_inline))
 
 struct block {
     uint32_t bits[BLOCK];
@@ -43,7 +39,7 @@ static const double powers[14] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
 
 /* Scales by the power of ten that leaves nine digits. Gathers from the table have loops of their
  * own: where they depend on a comparison, gcc does not vectorise them. */
-CLONES static void scale(struct block *b)
+STAGE void scale(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
         union {
@@ -75,7 +71,7 @@ CLONES static void scale(struct block *b)
 }
 
 /* The shortest digits that lie in the interval, of those the nearest. */
-CLONES static void shorten(struct block *b)
+STAGE void shorten(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
         double s = b->scaled[i], h = b->half[i], low = s - h, high = s + h, width = 2 * h;
@@ -99,14 +95,14 @@ CLONES static void shorten(struct block *b)
 }
 
 /* A number below 10^4 as four digits, the first in the lowest byte. */
-static inline uint32_t four_digits(uint32_t v)
+STAGE uint32_t four_digits(uint32_t v)
 {
     uint32_t t = v * 5243 >> 19, x = t | (v - t * 100) << 16;
     t = (x * 103 >> 10) & 0x000F000F;
     return t | (x - t * 10) << 8;
 }
 
-CLONES static void spell(struct block *b)
+STAGE void spell(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
         uint32_t v = (uint32_t)(int32_t)b->digits[i];
@@ -117,6 +113,44 @@ CLONES static void spell(struct block *b)
         b->first[i] = first;
         b->upper[i] = four_digits(high - first * 10000);
         b->lower[i] = four_digits(low);
+    }
+}
+
+STAGE void stages(struct block *b)
+{
+    scale(b);
+    shorten(b);
+    spell(b);
+}
+
+static void stages_baseline(struct block *b)
+{
+    stages(b);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void stages_avx2(struct block *b)
+{
+    stages(b);
+}
+
+__attribute__((target("avx512f"))) static void stages_avx512(struct block *b)
+{
+    stages(b);
+}
+#endif
+
+static void (*stages_now(void))(struct block *)
+{
+    switch (isa_now()) {
+#if defined(__x86_64__)
+    case ISA_AVX512:
+        return stages_avx512;
+    case ISA_AVX2:
+        return stages_avx2;
+#endif
+    default:
+        return stages_baseline;
     }
 }
 
@@ -144,6 +178,7 @@ static inline size_t put(char *buf, uint32_t first, uint32_t upper, uint32_t low
 
 size_t numtext_f32_run(const float *v, size_t n, char *buf)
 {
+    void (*run)(struct block *) = stages_now();
     struct block b;
     char *p = buf;
     while (n) {
@@ -151,9 +186,7 @@ size_t numtext_f32_run(const float *v, size_t n, char *buf)
         for (size_t i = k; i < BLOCK; i++)
             b.bits[i] = 0;
         memcpy(b.bits, v, k * sizeof *v);
-        scale(&b);
-        shorten(&b);
-        spell(&b);
+        run(&b);
         for (size_t i = 0; i < k; i++) {
             if (b.other[i]) {
                 p += numtext_elem(DT_F32, &v[i], p);

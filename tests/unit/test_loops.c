@@ -17,8 +17,8 @@
 
 #include <math.h>
 
+#include "compute/base/isa.h"
 #include "compute/base/mem.h"
-#include "compute/cpu/loops/isa.h"
 #include "compute/cpu/loops/loops.h"
 #include "tests/golden/golden.h"
 

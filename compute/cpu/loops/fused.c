@@ -2,24 +2,27 @@
 #include "compute/cpu/loops/fused.h"
 
 #include <pthread.h>
-#include <string.h>
+
+#include "compute/base/isa.h"
 
 static struct fused_table table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void choose(void)
 {
+    switch (isa_now()) {
 #if defined(__x86_64__)
-    if (!strcmp(loop_isa(), "avx512")) {
+    case ISA_AVX512:
         fused_fill_avx512(&table);
-        return;
-    }
-    if (!strcmp(loop_isa(), "avx2")) {
+        break;
+    case ISA_AVX2:
         fused_fill_avx2(&table);
-        return;
-    }
+        break;
 #endif
-    fused_fill_baseline(&table);
+    default:
+        fused_fill_baseline(&table);
+        break;
+    }
 }
 
 loop_fn *fused_loop(enum dtype t, enum fused_first first, enum fused_step second, int third)

@@ -6,11 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/cpu/loops/isa.h"
+#include "compute/base/isa.h"
 #include "compute/cpu/loops/loops_table.h"
 
 static struct loop_table table;
-static enum isa isa;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #define FILL_ALL(name)                                                                             \
@@ -39,8 +38,7 @@ FILL_ALL(avx512)
 
 static void choose(void)
 {
-    isa = isa_choose(getenv("ARRAYD_CPU_ISA"));
-    switch (isa) {
+    switch (isa_now()) {
 #if defined(__x86_64__)
     case ISA_AVX512:
         fill_avx512(&table);
@@ -107,8 +105,7 @@ void loop_iota(int64_t *out, int64_t start, int64_t step, size_t n)
 
 const char *loop_isa(void)
 {
-    loops();
-    return isa_name(isa);
+    return isa_name(isa_now());
 }
 
 struct pair {

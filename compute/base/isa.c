@@ -1,9 +1,11 @@
 /* One level is a whole bundle of extensions, as the processors have them together: AVX2 with FMA
  * and F16C (2013 on), AVX-512 with F, BW, CD, DQ, VL (2017 on). Finer choices would multiply the
  * builds for machines that do not exist. */
-#include "compute/cpu/loops/isa.h"
+#include "compute/base/isa.h"
 
+#include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const names[ISA_COUNT] = {"baseline", "avx2", "avx512"};
@@ -35,6 +37,20 @@ enum isa isa_choose(const char *wanted)
         if (strcmp(wanted, names[i]) == 0 && (enum isa)i < b)
             return (enum isa)i;
     return b;
+}
+
+static enum isa chosen;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void choose(void)
+{
+    chosen = isa_choose(getenv("ARRAYD_CPU_ISA"));
+}
+
+enum isa isa_now(void)
+{
+    pthread_once(&once, choose);
+    return chosen;
 }
 
 const char *isa_name(enum isa isa)
