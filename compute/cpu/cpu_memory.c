@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define ALIGN        64
@@ -78,6 +79,7 @@ static void trim(struct cpu_memory *m, int64_t most)
 /* The cache gives way to live memory, and to what was moved out. */
 static void make_way(struct cpu_memory *m)
 {
+    lock_held(&m->lock);
     int64_t within = m->stats.limit - m->stats.live;
     int64_t all = m->most - m->stats.live - m->stats.moved_out;
     trim(m, all < within ? all : within);
@@ -127,6 +129,7 @@ static void *get_small(int64_t size, bool zero)
 /* A cached block of just this size, the newest. */
 static void *take_cached(struct cpu_memory *m, int64_t size)
 {
+    lock_held(&m->lock);
     for (int i = m->n_cached - 1; i >= 0; i--)
         if (m->cache[i].size == size)
             return uncache(m, i);
@@ -136,6 +139,7 @@ static void *take_cached(struct cpu_memory *m, int64_t size)
 /* With the lock held. */
 static bool book(struct cpu_memory *m, int64_t whole)
 {
+    lock_held(&m->lock);
     if (whole > m->stats.limit - m->stats.live ||
         whole > m->most - m->stats.live - m->stats.moved_out)
         return false;

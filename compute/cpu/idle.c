@@ -5,18 +5,11 @@
 #include "compute/cpu/idle.h"
 
 #include <sched.h>
-#include <stdint.h>
-#include <time.h>
+
+#include "compute/base/clock.h"
 
 #define LOOK_NS 30000
 #define LOOKS   32 /* between two offers */
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static void relax(void)
 {
@@ -29,7 +22,7 @@ static void relax(void)
 
 void idle_look(const _Atomic int *n)
 {
-    const int64_t until = now_ns() + LOOK_NS;
+    const uint64_t until = clock_ns() + LOOK_NS;
     do {
         for (int i = 0; i < LOOKS; i++) {
             if (atomic_load_explicit(n, memory_order_relaxed) > 0)
@@ -37,5 +30,5 @@ void idle_look(const _Atomic int *n)
             relax();
         }
         sched_yield();
-    } while (now_ns() < until);
+    } while (clock_ns() < until);
 }

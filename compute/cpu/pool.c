@@ -37,8 +37,9 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/cpu/idle.h"
 #include "compute/cpu/interp/interp.h"
@@ -64,7 +65,7 @@ struct task {
     int users;                    /* workers inside, under the lock */
     bool in_ring;
     struct task *next, *prev;
-    struct timespec start;
+    double start; /* clock_ms */
 };
 
 struct stream {
@@ -110,6 +111,7 @@ static struct stream *stream_of(struct task *t)
 
 static void ring_add(struct pool *p, struct task *t)
 {
+    lock_held(&p->lock);
     t->in_ring = true;
     if (!p->ring) {
         t->next = t->prev = t;
@@ -125,6 +127,7 @@ static void ring_add(struct pool *p, struct task *t)
 
 static void ring_remove(struct pool *p, struct task *t)
 {
+    lock_held(&p->lock);
     if (!t->in_ring)
         return;
     t->in_ring = false;
@@ -152,6 +155,7 @@ static bool fences_passed(const struct job *job)
 /* The stream's head may start, or has to wait for others (under the lock). */
 static void consider_head(struct pool *p, struct stream *s)
 {
+    lock_held(&p->lock);
     if (!s->head)
         return;
     if (fences_passed(s->head)) {
@@ -173,13 +177,6 @@ static bool job_unwanted(void *user)
     return job->unwanted && job->unwanted(job);
 }
 
-static double elapsed_ms(const struct timespec *from)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - from->tv_sec) * 1e3 + (double)(now.tv_nsec - from->tv_nsec) * 1e-6;
-}
-
 /* The head is done, or could not be opened: whoever waited for it may start. Ends with done(),
  * outside of the lock. */
 static void complete(struct pool *p, struct stream *s, bool in_line, bool opened)
@@ -193,7 +190,7 @@ static void complete(struct pool *p, struct stream *s, bool in_line, bool opened
     job->result = result;
     job->in_submit = in_line;
     job->untouched = result != ERR_OK && !t->has_begun;
-    job->device_ms = elapsed_ms(&t->start);
+    job->device_ms = clock_ms() - t->start;
     if (job->measured)
         job->measured(job);
 
@@ -355,6 +352,7 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
 /* Until there is something in the ring, or all is to end (under the lock). */
 static void wait_for_work(struct pool *p)
 {
+    lock_held(&p->lock);
     if (!p->ring && !p->stop && p->n_open > 0) {
         pthread_mutex_unlock(&p->lock);
         idle_look(&p->n_ring);
@@ -380,7 +378,7 @@ static void *work(void *user)
             ring_remove(p, t);
             p->n_open++;
             pthread_mutex_unlock(&p->lock);
-            clock_gettime(CLOCK_MONOTONIC, &t->start);
+            t->start = clock_ms();
             opened = open_job(p, t, false);
         } else {
             t->users++;
@@ -452,7 +450,7 @@ uint64_t pool_submit(struct stream *s, struct job *job)
     p->n_open++;
     pthread_mutex_unlock(&p->lock);
 
-    clock_gettime(CLOCK_MONOTONIC, &s->task.start);
+    s->task.start = clock_ms();
     bool opened = open_job(p, &s->task, true);
     if (opened) {
         bool goes_on = advance(&s->task, false, true);

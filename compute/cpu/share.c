@@ -161,14 +161,16 @@ enum err_code cpu_share_alloc(struct cpu_memory *m, int64_t size, bool must,
         return err_set(e, ERR_OVERLOADED,
                        "arrays that are shared have taken as many file descriptors as they may "
                        "(LimitNOFILE of the service, or ulimit -n)");
-    enum err_code code = ERR_OK;
-    if (!cpu_memory_book(m, size))
-        code =
-            err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes", (long long)size);
-    if (code == ERR_OK && (code = make(size, ret, e)) != ERR_OK)
-        cpu_memory_unbook(m, size);
-    if (code != ERR_OK)
+    if (!cpu_memory_book(m, size)) {
         atomic_fetch_sub(&blocks, 1);
+        return err_set(e, ERR_OUT_OF_MEMORY, "No memory for an array of %lld bytes",
+                       (long long)size);
+    }
+    enum err_code code = make(size, ret, e);
+    if (code != ERR_OK) {
+        cpu_memory_unbook(m, size);
+        atomic_fetch_sub(&blocks, 1);
+    }
     return code;
 }
 
@@ -194,7 +196,8 @@ enum err_code cpu_share_export(const struct shared_block *share, enum share_mode
                                struct err *e)
 {
     char path[64];
-    TRY(mode == SHARE_SEALED ? seal((int)share->handle, e) : ERR_OK);
+    if (mode == SHARE_SEALED)
+        TRY(seal((int)share->handle, e));
     snprintf(path, sizeof path, "/proc/self/fd/%d", (int)share->handle);
     int fd = mode == SHARE_WRITE ? fcntl((int)share->handle, F_DUPFD_CLOEXEC, 0)
                                  : open(path, O_RDONLY | O_CLOEXEC);

@@ -17,6 +17,7 @@
 
 #include <nettle/sha2.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define SUSPECT_S (24 * 3600) /* for so long a kernel that was there once is under suspicion */
@@ -80,6 +81,7 @@ static void date_of(time_t t, char ret[DATE_SIZE])
 
 static struct entry *find(struct refused *r, const struct kcache_key *key)
 {
+    lock_held(&r->lock);
     for (int i = 0; i < r->n; i++)
         if (same_key(&r->entries[i].key, key))
             return &r->entries[i];
@@ -88,6 +90,7 @@ static struct entry *find(struct refused *r, const struct kcache_key *key)
 
 static void count(struct refused *r)
 {
+    lock_held(&r->lock);
     int n = 0;
     for (int i = 0; i < r->n; i++)
         n += r->entries[i].refused;
@@ -97,6 +100,7 @@ static void count(struct refused *r)
 /* The oldest one, of those under suspicion where there are any. */
 static struct entry *least(struct refused *r)
 {
+    lock_held(&r->lock);
     struct entry *found = &r->entries[0];
     for (int i = 1; i < r->n; i++) {
         struct entry *e = &r->entries[i];
@@ -109,6 +113,7 @@ static struct entry *least(struct refused *r)
 /* One under suspicion is forgotten rather than one that is refused. */
 static void add(struct refused *r, const struct entry *e)
 {
+    lock_held(&r->lock);
     struct entry *to = find(r, &e->key);
     if (!to)
         to = r->n < REFUSED_MOST ? &r->entries[r->n++] : least(r);
@@ -159,6 +164,7 @@ static void remember_file(struct refused *r, const struct stat *st)
  * could be written. Of a file that cannot be read nothing is taken. */
 static void look(struct refused *r)
 {
+    lock_held(&r->lock);
     struct stat st = {0};
     char line[512];
     struct entry e;
@@ -194,6 +200,7 @@ static void put_line(FILE *f, const struct entry *e)
 
 static bool write_file(struct refused *r)
 {
+    lock_held(&r->lock);
     struct stat st;
     if (r->dir < 0)
         return false;
@@ -227,7 +234,9 @@ struct refused *refused_open(int dir)
         return NULL;
     pthread_mutex_init(&r->lock, NULL);
     r->dir = dir;
+    pthread_mutex_lock(&r->lock);
     look(r);
+    pthread_mutex_unlock(&r->lock);
     return r;
 }
 
@@ -355,6 +364,7 @@ static uint64_t number_of(const struct kcache_key *key)
 static uint64_t search(struct refused *r, const struct kcache_key *keys, uint32_t n,
                        const struct kcache_key *plan)
 {
+    lock_held(&r->lock);
     for (uint32_t i = 0; i <= n; i++) {
         const struct entry *e = find(r, i < n ? &keys[i] : plan);
         if (e && e->refused)

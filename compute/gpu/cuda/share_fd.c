@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "compute/base/lock.h"
+
 #define PART 16 /* of the descriptors that the process may have */
 
 void share_fds_init(struct share_fds *f)
@@ -32,6 +34,7 @@ static int at_most(void)
 
 static struct kept_fd *find(struct share_fds *f, int64_t handle)
 {
+    lock_held(&f->lock);
     for (int i = 0; i < f->n; i++)
         if (f->kept[i].handle == handle)
             return &f->kept[i];
@@ -40,6 +43,7 @@ static struct kept_fd *find(struct share_fds *f, int64_t handle)
 
 static int take_out(struct share_fds *f, struct kept_fd *k)
 {
+    lock_held(&f->lock);
     int fd = k->fd;
     *k = f->kept[--f->n];
     return fd;
@@ -47,6 +51,7 @@ static int take_out(struct share_fds *f, struct kept_fd *k)
 
 static struct kept_fd *longest_unasked(struct share_fds *f)
 {
+    lock_held(&f->lock);
     struct kept_fd *found = &f->kept[0];
     for (int i = 1; i < f->n; i++)
         if (f->kept[i].asked < found->asked)
