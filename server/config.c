@@ -358,9 +358,7 @@ static enum err_code defaults(struct config *c, bool lists, struct err *e)
             continue;
         if (lists && ((struct config_list *)((char *)c + s->offset))->n)
             continue;
-        enum err_code rc = set_value(c, s, s->initial, e);
-        if (rc)
-            return rc;
+        TRY(set_value(c, s, s->initial, e));
     }
     return ERR_OK;
 }
@@ -390,19 +388,19 @@ static enum err_code read_text(struct config *c, const struct strb *text, const 
     struct ini_line l = {.at = text->data};
     struct err why = ERR_INIT;
     bool seen[N_SETTINGS] = {0};
-    enum err_code rc = ERR_OK;
-    while (!rc && text->len && ini_next(text->data + text->len, &l)) {
+    enum err_code code = ERR_OK;
+    while (code == ERR_OK && text->len && ini_next(text->data + text->len, &l)) {
         if (l.kind == INI_MISTAKE)
-            rc = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
+            code = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
         else if (l.kind == INI_SECTION)
-            rc = err_set(&why, ERR_BAD_FIELD, "there are no sections, but found [%.*s]",
-                         (int)(l.name.n > 64 ? 64 : l.name.n), l.name.at);
+            code = err_set(&why, ERR_BAD_FIELD, "there are no sections, but found [%.*s]",
+                           (int)(l.name.n > 64 ? 64 : l.name.n), l.name.at);
         else if (l.kind == INI_VALUE)
-            rc = on_value(c, &l, seen, &why);
+            code = on_value(c, &l, seen, &why);
     }
-    return rc == ERR_BAD_FIELD ? err_set(e, rc, "%s: line %zu: %s", path, l.number, why.message)
-           : rc                ? err_oom(e)
-                               : ERR_OK;
+    return code == ERR_BAD_FIELD ? err_set(e, code, "%s: line %zu: %s", path, l.number, why.message)
+           : code                ? err_oom(e)
+                                 : ERR_OK;
 }
 
 static enum err_code read_file(struct config *c, const char *path, struct err *e)
@@ -411,9 +409,9 @@ static enum err_code read_file(struct config *c, const char *path, struct err *e
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-    enum err_code rc = ini_read(fd, path, &text, e);
+    enum err_code code = ini_read(fd, path, &text, e);
     close(fd);
-    return rc ? rc : read_text(c, &text, path, e);
+    return code != ERR_OK ? code : read_text(c, &text, path, e);
 }
 
 /* --- the command line --- */
@@ -460,9 +458,9 @@ static enum err_code command_line(int argc, char *const *argv, struct config *c,
             clear_list((struct config_list *)((char *)c + s->offset));
         seen[k - OPT_SETTING] = true;
         struct err inner = ERR_INIT;
-        enum err_code rc = set_value(c, s, optarg ? optarg : "yes", &inner);
-        if (rc)
-            return err_set(e, rc, "--%s", inner.message);
+        enum err_code code = set_value(c, s, optarg ? optarg : "yes", &inner);
+        if (code != ERR_OK)
+            return err_set(e, code, "--%s", inner.message);
     }
     if (optind < argc)
         return err_set(e, ERR_BAD_FIELD, "unexpected argument '%.64s': see --help", argv[optind]);
@@ -520,20 +518,20 @@ enum err_code config_load(int argc, char *const *argv, struct config *ret,
 {
     struct config c = {.each_limit = each_limit};
     enum config_action action = CONFIG_RUN;
-    enum err_code rc = defaults(&c, false, e);
-    if (!rc)
-        rc = command_line(argc, argv, &c, false, &action, e);
-    if (!rc && c.file && action == CONFIG_RUN)
-        rc = read_file(&c, c.file, e);
-    if (!rc)
-        rc = command_line(argc, argv, &c, true, &action, e);
-    if (!rc)
-        rc = defaults(&c, true, e);
-    if (!rc)
-        rc = resolve_kernel_cache(&c, e);
-    if (rc) {
+    enum err_code code = defaults(&c, false, e);
+    if (code == ERR_OK)
+        code = command_line(argc, argv, &c, false, &action, e);
+    if (code == ERR_OK && c.file && action == CONFIG_RUN)
+        code = read_file(&c, c.file, e);
+    if (code == ERR_OK)
+        code = command_line(argc, argv, &c, true, &action, e);
+    if (code == ERR_OK)
+        code = defaults(&c, true, e);
+    if (code == ERR_OK)
+        code = resolve_kernel_cache(&c, e);
+    if (code != ERR_OK) {
         config_free(&c);
-        return rc;
+        return code;
     }
     *ret = c;
     *ret_action = action;

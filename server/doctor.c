@@ -100,9 +100,7 @@ static enum err_code compute(struct engine_stream *s, struct account *account, s
     struct literal zero = {.kind = LIT_INT}, one = {.kind = LIT_INT, .i = 1},
                    n = {.kind = LIT_INT, .i = ELEMENTS};
     _cleanup_array_ struct array *u = NULL;
-    enum err_code rc = engine_arange(s, account, DT_F64, &zero, &n, &one, &u, e);
-    if (rc)
-        return rc;
+    TRY(engine_arange(s, account, DT_F64, &zero, &n, &one, &u, e));
     _cleanup_arena_ struct arena *arena = arena_new(0);
     if (!arena)
         return err_oom(e);
@@ -112,10 +110,9 @@ static enum err_code compute(struct engine_stream *s, struct account *account, s
     struct eval_request q = {.expr = &x, .env = &env, .dtype = -1};
     struct eval_times times;
     uint32_t source;
-    rc = expr_add_source(&x, "", &source, e);
-    if (!rc)
-        rc = infix_parse(&x, source, SELF_TEST, strlen(SELF_TEST), &x.root, e);
-    return rc ? rc : engine_evaluate(s, account, &q, ret, &times, NULL, NULL, e);
+    TRY(expr_add_source(&x, "", &source, e));
+    TRY(infix_parse(&x, source, SELF_TEST, strlen(SELF_TEST), &x.root, e));
+    return engine_evaluate(s, account, &q, ret, &times, NULL, NULL, e);
 }
 
 /* Waits for what a download has next; 0: nothing came in time. */
@@ -140,34 +137,34 @@ static enum err_code compare(struct engine_stream *s, struct array *a, struct er
     sem_t more;
     struct download *d;
     sem_init(&more, 0, 0);
-    enum err_code rc = download_new(s, a, wake, &more, &d, e);
-    if (rc)
-        return rc;
+    enum err_code code = download_new(s, a, wake, &more, &d, e);
+    if (code != ERR_OK)
+        return code;
     int64_t at = 0, end = ELEMENTS * (int64_t)sizeof *values;
-    while (!rc && at < end) {
+    while (code == ERR_OK && at < end) {
         size_t want = end - at < (int64_t)sizeof values ? (size_t)(end - at) : sizeof values;
         size_t have = 0;
-        while (!rc && have < want) {
+        while (code == ERR_OK && have < want) {
             int64_t got = pull(d, &more, at + (int64_t)have, (char *)values + have, want - have);
             if (got > 0)
                 have += (size_t)got;
             else if (got == 0)
-                rc = err_set(e, ERR_INTERNAL, "no result within %d seconds", PATIENCE);
+                code = err_set(e, ERR_INTERNAL, "no result within %d seconds", PATIENCE);
             else
-                rc =
+                code =
                     err_set(e, ERR_INTERNAL, "the device failed: %s", err_name(download_result(d)));
         }
         int64_t first = at / (int64_t)sizeof *values;
-        for (size_t i = 0; !rc && i < want / sizeof *values; i++)
+        for (size_t i = 0; !code && i < want / sizeof *values; i++)
             if (values[i] != (double)first + (double)i + 1)
-                rc = err_set(e, ERR_INTERNAL, "element %lld of " SELF_TEST " is %.17g, not %.17g",
-                             (long long)first + (long long)i, values[i],
-                             (double)first + (double)i + 1);
+                code = err_set(e, ERR_INTERNAL, "element %lld of " SELF_TEST " is %.17g, not %.17g",
+                               (long long)first + (long long)i, values[i],
+                               (double)first + (double)i + 1);
         at += (int64_t)want;
     }
     download_free(d);
     sem_destroy(&more);
-    return rc;
+    return code;
 }
 
 static enum err_code test_device(struct engine *g, int device, struct err *e)
@@ -176,16 +173,16 @@ static enum err_code test_device(struct engine *g, int device, struct err *e)
     struct account *account = account_new(0);
     if (!account)
         return err_oom(e);
-    enum err_code rc = engine_stream_new(g, device, &s, e);
-    if (!rc) {
+    enum err_code code = engine_stream_new(g, device, &s, e);
+    if (code == ERR_OK) {
         _cleanup_array_ struct array *result = NULL;
-        rc = compute(s, account, &result, e);
-        if (!rc)
-            rc = compare(s, result, e);
+        code = compute(s, account, &result, e);
+        if (code == ERR_OK)
+            code = compare(s, result, e);
         engine_stream_unref(s);
     }
     account_unref(account);
-    return rc;
+    return code;
 }
 
 void doctor_self_test(struct doctor *d, const struct config *c, const char *backend,
@@ -207,13 +204,13 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
         return;
     }
     for (int i = 0; i < engine_device_count(g); i++) {
-        enum err_code rc = test_device(g, i, &e);
+        enum err_code code = test_device(g, i, &e);
         snprintf(text, sizeof text, "%s, device %d: " SELF_TEST " of %d elements: %s", backend, i,
-                 ELEMENTS, rc ? e.message : "right");
-        if (!rc)
+                 ELEMENTS, code ? e.message : "right");
+        if (code == ERR_OK)
             snprintf(text + strlen(text), sizeof text - strlen(text), " (%.0f ms with the start)",
                      clock_ms() - begun);
-        doctor_say(d, rc ? FINDING_FAIL : FINDING_OK, what, text,
+        doctor_say(d, code ? FINDING_FAIL : FINDING_OK, what, text,
                    "do not compute with this device; look at the kernel's log, and run the same "
                    "with ARRAYD_TRACE=nvrtc,launch");
     }
@@ -252,12 +249,12 @@ static void look_at_exports(struct doctor *d, const struct config *c)
         if (strncmp(address, "unix:", 5) != 0)
             continue;
         snprintf(path, sizeof path, "%s.fd", address + 5);
-        enum err_code rc = unix_listen(path, (int)c->unix_mode, &fd, &e);
-        if (rc == ERR_OK) {
+        enum err_code code = unix_listen(path, (int)c->unix_mode, &fd, &e);
+        if (code == ERR_OK) {
             close(fd);
             unlink(path);
         }
-        say_address(d, "export", path, rc, &e);
+        say_address(d, "export", path, code, &e);
         n++;
     }
     if (c->allow_export && !n)
@@ -280,8 +277,8 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
                                  .tls_key = c->tls_key,
                                  .unix_mode = (int)c->unix_mode};
         struct err e = ERR_INIT;
-        enum err_code rc = http_try_listen(&hc, &e);
-        say_address(d, "listen", one[0], rc, &e);
+        enum err_code code = http_try_listen(&hc, &e);
+        say_address(d, "listen", one[0], code, &e);
     }
     look_at_exports(d, c);
 }

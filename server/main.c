@@ -113,23 +113,23 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
                                .evict = c->evict};
     struct accounts accounts = {0};
     jobs.uses = s->uses = lease_uses_new();
-    enum err_code rc = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);
-    if (!rc)
-        rc = sched_new(&sched, &s->sched, e);
+    enum err_code code = s->leases && s->shares && s->uses && s->memory ? ERR_OK : err_oom(e);
+    if (code == ERR_OK)
+        code = sched_new(&sched, &s->sched, e);
     limits.sched = jobs.sched = s->sched;
-    if (!rc && c->accounts)
-        rc = accounts_read(c->accounts, &accounts, e);
-    if (!rc)
-        rc = auth_new(s->engine, &limits, c->accounts ? &accounts : NULL, &s->auth, e);
+    if (code == ERR_OK && c->accounts)
+        code = accounts_read(c->accounts, &accounts, e);
+    if (code == ERR_OK)
+        code = auth_new(s->engine, &limits, c->accounts ? &accounts : NULL, &s->auth, e);
     accounts_free(&accounts);
-    return rc ? rc : jobs_new(&jobs, &s->jobs, e);
+    return code != ERR_OK ? code : jobs_new(&jobs, &s->jobs, e);
 }
 
 /* Before anybody can ask for anything. */
 static enum err_code open_state(struct server *s, struct err *e)
 {
-    enum err_code r = state_open(s, &s->state, e);
-    return r == ERR_OK && s->state ? state_restore(s->state, e) : r;
+    enum err_code code = state_open(s, &s->state, e);
+    return code == ERR_OK && s->state ? state_restore(s->state, e) : code;
 }
 
 /* With no request and no job left, or none but those that do not end. False where not all is there
@@ -138,8 +138,8 @@ static bool save_state(struct server *s)
 {
     struct state_report report;
     struct err e = ERR_INIT;
-    enum err_code r = s->state ? state_save(s->state, &report, &e) : ERR_OK;
-    if (r != ERR_OK) {
+    enum err_code code = s->state ? state_save(s->state, &report, &e) : ERR_OK;
+    if (code != ERR_OK) {
         log_event(LOG_ERROR, "the state was not written; the last snapshot is as it was", "reason",
                   e.message, NULL);
         return false;
@@ -168,7 +168,7 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
         if (why)
             log_event(LOG_WARN, "a device's memory cannot be exported", "reason", why, NULL);
     }
-    enum err_code r = export_socket_open(&socket, &s->export_socket, e);
+    TRY(export_socket_open(&socket, &s->export_socket, e));
     struct exports_config exports = {.engine = s->engine,
                                      .leases = s->leases,
                                      .uses = s->uses,
@@ -177,9 +177,10 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
                                      .max = (uint32_t)c->max_exports,
                                      .changed = export_socket_wake,
                                      .user = s->export_socket};
-    if (r == ERR_OK && !(s->exports = exports_new(&exports)))
-        r = err_oom(e);
-    return r == ERR_OK ? export_socket_start(s->export_socket, s->exports, e) : r;
+    s->exports = exports_new(&exports);
+    if (!s->exports)
+        return err_oom(e);
+    return export_socket_start(s->export_socket, s->exports, e);
 }
 
 /* With no request left: what clients still have for writing may go on until then, unless there is
@@ -246,13 +247,13 @@ static void reload_accounts(const struct server *s)
     const char *path = s->config->accounts;
     struct accounts accounts = {0};
     struct err e = ERR_INIT;
-    enum err_code rc = accounts_read(path, &accounts, &e);
+    enum err_code code = accounts_read(path, &accounts, &e);
     /* an editor that is about to write empties a file first */
-    if (!rc && accounts.n_users == 0)
-        rc = err_set(&e, ERR_BAD_FIELD, "%s has no account: nobody would keep anything", path);
-    if (!rc)
-        rc = auth_apply(s->auth, &accounts, &e);
-    if (rc)
+    if (code == ERR_OK && accounts.n_users == 0)
+        code = err_set(&e, ERR_BAD_FIELD, "%s has no account: nobody would keep anything", path);
+    if (code == ERR_OK)
+        code = auth_apply(s->auth, &accounts, &e);
+    if (code != ERR_OK)
         log_event(LOG_ERROR, "SIGHUP: the accounts stay as they were", "why", e.message, NULL);
     else
         log_event(LOG_INFO, "SIGHUP: the accounts were read again", "file", path, NULL);
@@ -333,28 +334,29 @@ static int run(struct config *config)
 
     int status = EXIT_OK;
     s.metrics = metrics_new(route_table, route_count);
-    enum err_code rc = s.metrics ? ERR_OK : err_oom(&e);
-    if (!rc)
-        rc = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);
-    if (!rc)
-        rc = open_engine(config, s.lost, &s.engine, &e);
-    if (!rc)
+    enum err_code code = s.metrics ? ERR_OK : err_oom(&e);
+    if (code == ERR_OK)
+        code = lost_watch(&s, config->lost_exit_delay, &s.lost, &e);
+    if (code == ERR_OK)
+        code = open_engine(config, s.lost, &s.engine, &e);
+    if (code == ERR_OK)
         config->max_cost = engine_max_cost(s.engine); /* where it is for the backend to say */
     /* What a machine lacks is no wrong option. */
-    int failed = rc == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
-    if (!rc && engine_compiles(s.engine))
+    int failed =
+        code == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
+    if (code == ERR_OK && engine_compiles(s.engine))
         keep_heap(64 << 20);
-    if (!rc)
-        rc = open_auth(config, &s, &e);
-    if (!rc)
-        rc = open_state(&s, &e);
-    if (!rc)
-        rc = open_exports(config, &s, &e);
-    if (!rc)
-        rc = front_start(config, &s, &e);
-    if (rc) {
+    if (code == ERR_OK)
+        code = open_auth(config, &s, &e);
+    if (code == ERR_OK)
+        code = open_state(&s, &e);
+    if (code == ERR_OK)
+        code = open_exports(config, &s, &e);
+    if (code == ERR_OK)
+        code = front_start(config, &s, &e);
+    if (code != ERR_OK) {
         stop_exports(&s, 0);
-        status = complain(&e, rc == ERR_BAD_FIELD ? failed : EXIT_FAILED);
+        status = complain(&e, code == ERR_BAD_FIELD ? failed : EXIT_FAILED);
     } else {
         log_report(s.engine);
         log_ready(&s);
@@ -396,7 +398,7 @@ static int run(struct config *config)
     }
     sched_free(s.sched);
     metrics_free(s.metrics);
-    if (!rc)
+    if (code == ERR_OK)
         log_event(LOG_INFO, "stopped", NULL);
     return status;
 }

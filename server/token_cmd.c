@@ -82,11 +82,11 @@ static enum err_code read_accounts(struct command *c, bool must_exist, struct er
     c->exists = stat(c->path, &c->st) == 0;
     if (!c->exists && (must_exist || errno != ENOENT))
         return sys_error(c, e);
-    enum err_code r = c->exists ? accounts_text(c->path, &c->text, e) : ERR_OK;
-    if (r == ERR_OK && !c->text.data)
+    enum err_code code = c->exists ? accounts_text(c->path, &c->text, e) : ERR_OK;
+    if (code == ERR_OK && !c->text.data)
         strb_addn(&c->text, "", 0);
-    if (r != ERR_OK || c->text.failed)
-        return r != ERR_OK ? r : err_oom(e);
+    if (code != ERR_OK || c->text.failed)
+        return code != ERR_OK ? code : err_oom(e);
     return accounts_parse(c->text.data, c->text.len, c->path, &c->accounts, e);
 }
 
@@ -115,9 +115,7 @@ static bool keep_access(int fd, const struct stat *old)
 static enum err_code write_accounts(struct command *c, const struct strb *text, struct err *e)
 {
     struct accounts check;
-    enum err_code r = accounts_parse(text->data, text->len, c->path, &check, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(accounts_parse(text->data, text->len, c->path, &check, e));
     accounts_free(&check);
     _cleanup_strb_ struct strb fresh = {0};
     strb_addf(&fresh, "%s.XXXXXX", c->path);
@@ -162,9 +160,9 @@ static const struct user *find_user(const struct command *c)
 
 static enum err_code add(struct command *c, struct err *e)
 {
-    enum err_code r = principal_name_check(c->name, e);
-    if (r != ERR_OK || (r = lock_folder(c, e)) || (r = read_accounts(c, false, e)))
-        return r;
+    TRY(principal_name_check(c->name, e));
+    TRY(lock_folder(c, e));
+    TRY(read_accounts(c, false, e));
     const struct user *u = find_user(c);
     if (u && c->role_given && u->role != c->role)
         return err_set(e, ERR_BAD_FIELD, "'%s' is there already, with the role %s: change it in %s",
@@ -174,17 +172,19 @@ static enum err_code add(struct command *c, struct err *e)
     token_make(token);
     token_hash(token, strlen(token), hash);
     _cleanup_strb_ struct strb text = {0};
-    r = accounts_add(c->text.data, c->name, c->role, hash, &text, e);
-    if (r == ERR_OK && (r = write_accounts(c, &text, e)) == ERR_OK)
+    enum err_code code = accounts_add(c->text.data, c->name, c->role, hash, &text, e);
+    if (code == ERR_OK)
+        code = write_accounts(c, &text, e);
+    if (code == ERR_OK)
         puts(token);
     explicit_bzero(token, sizeof token);
-    return r;
+    return code;
 }
 
 static enum err_code list(struct command *c, struct err *e)
 {
-    enum err_code r = read_accounts(c, true, e);
-    for (size_t i = 0; r == ERR_OK && i < c->accounts.n_users; i++) {
+    TRY(read_accounts(c, true, e));
+    for (size_t i = 0; i < c->accounts.n_users; i++) {
         const struct user *u = &c->accounts.users[i];
         printf("%s %s", u->name, role_name(u->role));
         for (size_t k = 0; k < c->accounts.n_tokens; k++) {
@@ -196,27 +196,26 @@ static enum err_code list(struct command *c, struct err *e)
         }
         puts("");
     }
-    return r;
+    return ERR_OK;
 }
 
 static enum err_code remove_token(struct command *c, struct err *e)
 {
     const char *id = c->id ? c->id : "";
-    enum err_code r = ERR_OK;
     if (c->id && strlen(c->id) < TOKEN_ID_LEN)
         return err_set(e, ERR_BAD_FIELD, "an id has %d digits: see 'arrayd token list'",
                        TOKEN_ID_LEN);
-    if ((r = lock_folder(c, e)) || (r = read_accounts(c, true, e)))
-        return r;
+    TRY(lock_folder(c, e));
+    TRY(read_accounts(c, true, e));
     if (!find_user(c))
         return err_set(e, ERR_NOT_FOUND, "%s: there is no account '%s'", c->path, c->name);
     _cleanup_strb_ struct strb text = {0};
     size_t n;
-    r = accounts_remove(c->text.data, c->name, id, &text, &n, e);
-    if (r == ERR_OK && n == 0)
-        r = err_set(e, ERR_NOT_FOUND, "%s: '%s' has no %s", c->path, c->name,
-                    c->id ? "token with this id" : "tokens");
-    return r == ERR_OK ? write_accounts(c, &text, e) : r;
+    TRY(accounts_remove(c->text.data, c->name, id, &text, &n, e));
+    if (n == 0)
+        return err_set(e, ERR_NOT_FOUND, "%s: '%s' has no %s", c->path, c->name,
+                       c->id ? "token with this id" : "tokens");
+    return write_accounts(c, &text, e);
 }
 
 /* --- the command line --- */
@@ -233,18 +232,18 @@ static enum err_code find_path(struct command *c, char *accounts, char *config, 
     int argc = config ? accounts ? 5 : 3 : accounts ? 3 : 1;
     struct config cfg;
     enum config_action action;
-    enum err_code r = config_load(argc, argv, &cfg, &action, e);
-    if (r != ERR_OK)
-        return r;
+    enum err_code code = config_load(argc, argv, &cfg, &action, e);
+    if (code != ERR_OK)
+        return code;
     char *real = cfg.accounts ? realpath(cfg.accounts, NULL) : NULL; /* a link stays one */
     c->path = cfg.accounts ? mem_strdup(real ? real : cfg.accounts) : NULL;
     if (!cfg.accounts)
-        r = err_set(e, ERR_BAD_FIELD, "which accounts? Say --accounts FILE, or --config FILE");
+        code = err_set(e, ERR_BAD_FIELD, "which accounts? Say --accounts FILE, or --config FILE");
     else if (!c->path)
-        r = err_oom(e);
+        code = err_oom(e);
     (free)(real); /* libc's own memory */
     config_free(&cfg);
-    return r;
+    return code;
 }
 
 static enum err_code command_line(int argc, char *const *argv, struct command *c, struct err *e)
@@ -254,21 +253,22 @@ static enum err_code command_line(int argc, char *const *argv, struct command *c
                                             {"role", required_argument, NULL, 'r'},
                                             {0}};
     char *accounts = NULL, *config = NULL;
-    enum err_code r = ERR_OK;
     optind = 0;
     opterr = 0;
-    for (int k; r == ERR_OK && (k = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
-        if (k == 'a')
+    for (int k; (k = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+        if (k == 'a') {
             accounts = optarg;
-        else if (k == 'c')
+        } else if (k == 'c') {
             config = optarg;
-        else if (k == 'r' && (c->role_given = true))
-            r = role_parse(optarg, &c->role, e);
-        else
-            r = err_set(e, ERR_BAD_FIELD, "an unknown option, or one without a value");
+        } else if (k == 'r') {
+            c->role_given = true;
+            TRY(role_parse(optarg, &c->role, e));
+        } else {
+            return err_set(e, ERR_BAD_FIELD, "an unknown option, or one without a value");
+        }
     }
     c->first = optind; /* which the other command line will change */
-    return r == ERR_OK ? find_path(c, accounts, config, e) : r;
+    return find_path(c, accounts, config, e);
 }
 
 int token_main(int argc, char **argv)

@@ -65,9 +65,9 @@ static void moved(struct request *req)
     struct create *c = req->state;
     struct err e = ERR_INIT;
     struct array *a = c->made;
-    enum err_code r = (enum err_code)atomic_load(&c->moved);
-    if (r != ERR_OK) {
-        err_set(&e, r, "the array could not be moved to host memory: %s", err_title(r));
+    enum err_code code = (enum err_code)atomic_load(&c->moved);
+    if (code != ERR_OK) {
+        err_set(&e, code, "the array could not be moved to host memory: %s", err_title(code));
         http_reply_error(req, &e);
         return;
     }
@@ -133,8 +133,8 @@ static void push_data(struct request *req)
 
 static enum err_code take_data(struct create *c, struct json_array *reader, struct err *e)
 {
-    enum err_code r = json_array_take(reader, c->spec.dtype, &c->data, e);
-    if (r != ERR_OK)
+    const struct array_scope from = request_scope(c->wakeup.req, c->target.session);
+    if (json_array_take(reader, c->spec.dtype, &c->data, e) != ERR_OK)
         return err_prefix(e, "/data");
     if (!c->data.size && c->spec.has_shape && c->spec.rank > c->data.rank &&
         !memcmp(c->spec.shape, c->data.shape, sizeof *c->spec.shape * (size_t)c->data.rank) &&
@@ -143,12 +143,9 @@ static enum err_code take_data(struct create *c, struct json_array *reader, stru
         c->data.rank = c->spec.rank;
         memcpy(c->data.shape, c->spec.shape, sizeof *c->spec.shape * (size_t)c->spec.rank);
     }
-    const struct array_scope from = request_scope(c->wakeup.req, c->target.session);
-    if ((r = create_spec_shape(&c->spec, c->data.rank, c->data.shape, e)) != ERR_OK ||
-        (r = create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e)) != ERR_OK ||
-        (c->spec.has_grid && (r = grid_check_ghosts(&c->spec.grid, c->data.shape, e)) != ERR_OK))
-        return r;
-    return ERR_OK;
+    TRY(create_spec_shape(&c->spec, c->data.rank, c->data.shape, e));
+    TRY(create_spec_grid(&c->spec, c->data.dtype, c->data.rank, &from, e));
+    return c->spec.has_grid ? grid_check_ghosts(&c->spec.grid, c->data.shape, e) : ERR_OK;
 }
 
 static void begin_upload(struct request *req)
@@ -157,9 +154,9 @@ static void begin_upload(struct request *req)
     struct err e = ERR_INIT;
     struct session *s = c->target.session;
     size_t nbytes = (size_t)c->data.size * dtype_size(c->data.dtype);
-    enum err_code r =
+    enum err_code code =
         upload_new(s->stream, s->account, (int64_t)nbytes, wakeup_ring, &c->wakeup, &c->upload, &e);
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         if (!memory_pressure_retry(req, &e, begin_upload))
             http_reply_error(req, &e);
         return;
@@ -186,29 +183,33 @@ static void run_creator(struct request *req)
         http_reply_error(req, &e);
 }
 
+static enum err_code read_json(struct request *req, struct create *c, struct err *e)
+{
+    struct json doc;
+    struct json_array *reader;
+    const char *name;
+    const struct array_scope from = request_scope(req, c->target.session);
+    TRY(json_body_finish(c->body, req->arena, &doc, &reader, e));
+    if (json_kind(doc) != JSON_OBJECT)
+        return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");
+    TRY(create_spec_read(doc, reader != NULL, &from, &c->spec, e));
+    TRY(meta_location(doc, &c->host, e));
+    TRY(meta_name(doc, &name, e));
+    if (name)
+        TRY(create_target_name(&c->target, name, e));
+    if (c->spec.creator != CREATE_DATA)
+        return ERR_OK;
+    TRY(take_data(c, reader, e));
+    json_body_free(c->body);
+    c->body = NULL;
+    return ERR_OK;
+}
+
 static void finish_json(struct request *req)
 {
     struct create *c = req->state;
     struct err e = ERR_INIT;
-    struct json doc;
-    struct json_array *reader;
-    const char *name;
-    enum err_code r = json_body_finish(c->body, req->arena, &doc, &reader, &e);
-    if (r == ERR_OK && json_kind(doc) != JSON_OBJECT)
-        r = json_err(doc, &e, ERR_BAD_FIELD, "the body must be a JSON object");
-    if (r == ERR_OK) {
-        const struct array_scope from = request_scope(req, c->target.session);
-        r = create_spec_read(doc, reader != NULL, &from, &c->spec, &e);
-    }
-    if (r == ERR_OK && (r = meta_location(doc, &c->host, &e)) == ERR_OK)
-        r = meta_name(doc, &name, &e);
-    if (r == ERR_OK && name)
-        r = create_target_name(&c->target, name, &e);
-    if (r == ERR_OK && c->spec.creator == CREATE_DATA && (r = take_data(c, reader, &e)) == ERR_OK) {
-        json_body_free(c->body);
-        c->body = NULL;
-    }
-    if (r != ERR_OK)
+    if (read_json(req, c, &e) != ERR_OK)
         http_reply_error(req, &e);
     else if (c->spec.creator == CREATE_DATA)
         begin_upload(req);
@@ -266,46 +267,43 @@ static enum err_code read_location(const struct request *req, int *ret_host, str
     return ERR_OK;
 }
 
-void array_create(struct request *req)
+static enum err_code create(struct request *req, struct err *e)
 {
     static const char *const json_query[] = {"name", NULL};
     static const char *const bytes_query[] = {"name", "dtype", "shape", "location", NULL};
-    struct err e = ERR_INIT;
     enum data_format format;
     struct create *c = arena_alloc(req->arena, sizeof *c);
-    enum err_code r = c ? ERR_OK : err_oom(&e);
-    if (r == ERR_OK && (r = request_accepts_json(req, &e)) == ERR_OK &&
-        (r = data_format_of(req, &format, &e)) == ERR_OK &&
-        (r = http_query_only(req, format == DATA_JSON ? json_query : bytes_query, &e)) == ERR_OK)
-        r = create_target_init(req, &c->target, &e);
-    if (r != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
+    if (!c)
+        return err_oom(e);
+    TRY(request_accepts_json(req, e));
+    TRY(data_format_of(req, &format, e));
+    TRY(http_query_only(req, format == DATA_JSON ? json_query : bytes_query, e));
+    TRY(create_target_init(req, &c->target, e));
     c->sink = (struct http_sink){
         .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
     c->err = (struct err)ERR_INIT;
     wakeup_init(&c->wakeup, req);
     req->state = c;
     req->state_free = create_free;
+    struct session *s = c->target.session;
     if (format != DATA_JSON) {
-        if (read_location(req, &c->host, &e) != ERR_OK) {
-            http_reply_error(req, &e);
-            return;
-        }
-        struct session *s = c->target.session;
+        TRY(read_location(req, &c->host, e));
         data_accept_create(req, s->stream, s->account, format, finish);
-        return;
+        return ERR_OK;
     }
     struct json_body_limits limits = {
         .json = request_json_limits(req),
         .max_text = (size_t)req->server->config->max_json_body,
-        .max_data_bytes = data_room(req, c->target.session),
+        .max_data_bytes = data_room(req, s),
     };
-    if (!(c->body = json_body_new(&limits))) {
-        err_oom(&e);
-        http_reply_error(req, &e);
-        return;
-    }
+    c->body = json_body_new(&limits);
+    if (!c->body)
+        return err_oom(e);
     http_accept_body(req, &c->sink);
+    return ERR_OK;
+}
+
+void array_create(struct request *req)
+{
+    request_try(req, create);
 }

@@ -24,9 +24,7 @@ static enum err_code region_of(struct request *req, const struct array *a, struc
 {
     const char *text = http_query(req, "index");
     bool ghosts;
-    enum err_code c = wants_ghosts(req, &ghosts, e);
-    if (c)
-        return c;
+    TRY(wants_ghosts(req, &ghosts, e));
     if (!text) {
         *ret = a->view;
         if (ghosts)
@@ -36,11 +34,9 @@ static enum err_code region_of(struct request *req, const struct array *a, struc
     struct index_spec *spec = arena_alloc(req->arena, sizeof *spec);
     if (!spec)
         return err_oom(e);
-    c = index_parse(text, strlen(text), spec, e);
-    if (!c)
-        c = ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
-                   : view_index(&a->view, spec, ret, e);
-    return c;
+    TRY(index_parse(text, strlen(text), spec, e));
+    return ghosts ? grid_index(a->grid, &a->view, spec, ret, e)
+                  : view_index(&a->view, spec, ret, e);
 }
 
 /* PUT's ?dtype= converts nothing: it says what raw .npy elements (|V2) are, or repeats the array's.
@@ -51,9 +47,7 @@ static enum err_code check_dtype(struct request *req, const struct array *a, str
     if (!text)
         return ERR_OK;
     enum dtype t;
-    enum err_code code = dtype_read(text, strlen(text), &t, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(dtype_read(text, strlen(text), &t, e));
     if (t != a->dtype)
         return err_set(e, ERR_DTYPE_MISMATCH, "the array is %s, the data are said to be %s",
                        dtype_name(a->dtype), dtype_name(t));
@@ -70,19 +64,14 @@ static enum err_code only_region(struct request *req, struct err *e)
 static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
                                  struct handle *ret_h, struct array **ret_a, struct err *e)
 {
-    enum err_code c = only_region(req, e);
-    if (!c)
-        c = media_negotiate(http_header(req, "Accept"), data_offers,
-                            sizeof data_offers / sizeof *data_offers, ret_type, e);
-    if (c)
-        return c;
+    TRY(only_region(req, e));
+    TRY(media_negotiate(http_header(req, "Accept"), data_offers,
+                        sizeof data_offers / sizeof *data_offers, ret_type, e));
     struct view v;
-    c = request_array(req, LEASE_READ, ret_s, ret_h, e);
-    if (!c)
-        c = region_of(req, ret_h->array, &v, e);
-    if (!c && !(*ret_a = array_view(ret_h->array, ret_h->array->dtype, &v)))
-        c = err_oom(e);
-    return c;
+    TRY(request_array(req, LEASE_READ, ret_s, ret_h, e));
+    TRY(region_of(req, ret_h->array, &v, e));
+    *ret_a = array_view(ret_h->array, ret_h->array->dtype, &v);
+    return *ret_a ? ERR_OK : err_oom(e);
 }
 
 void data_get(struct request *req)
@@ -100,33 +89,28 @@ void data_get(struct request *req)
         data_reply(req, s->stream, a, type, &h);
 }
 
+static enum err_code put(struct request *req, struct err *e)
+{
+    static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
+    enum data_format format;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    struct view region;
+    struct condition condition = condition_of(req);
+    TRY(http_query_only(req, allowed, e));
+    TRY(data_format_of(req, &format, e));
+    TRY(request_array(req, LEASE_WRITE, &s, &h, e));
+    TRY(handle_writable(&h, e));
+    TRY(check_dtype(req, h.array, e));
+    TRY(region_of(req, h.array, &region, e));
+    TRY(condition_check(&condition, h.array, &region, e));
+    data_accept_into(req, s, &h, &region, format);
+    s = NULL; /* taken, both */
+    h.array = NULL;
+    return ERR_OK;
+}
+
 void data_put(struct request *req)
 {
-    struct err e = ERR_INIT;
-    enum data_format format;
-    struct session *s = NULL;
-    struct handle h = {0};
-    struct view region;
-    static const char *const allowed[] = {"index", "ghost", "dtype", NULL};
-    enum err_code c = http_query_only(req, allowed, &e);
-    if (!c)
-        c = data_format_of(req, &format, &e);
-    if (!c)
-        c = request_array(req, LEASE_WRITE, &s, &h, &e);
-    if (!c)
-        c = handle_writable(&h, &e);
-    if (!c)
-        c = check_dtype(req, h.array, &e);
-    if (!c)
-        c = region_of(req, h.array, &region, &e);
-    struct condition condition = condition_of(req);
-    if (!c)
-        c = condition_check(&condition, h.array, &region, &e);
-    if (!c) {
-        data_accept_into(req, s, &h, &region, format);
-        return;
-    }
-    handle_clear(&h);
-    session_unref(s);
-    http_reply_error(req, &e);
+    request_try(req, put);
 }

@@ -61,10 +61,9 @@ static enum err_code reply_handle(struct request *req, struct evaluation *v, str
     struct handle_spec spec = {.name = v->body.name, .policy = NAME_REPLACE, .guard = &guard};
     _cleanup_handle_ struct handle h = {0};
     guards_took(req, v);
-    enum err_code c = handle_add(v->body.reader.session->handles, a, &spec, &h, NULL, e);
-    if (!c)
-        meta_reply_reserved(req, 201, &h, true, &v->meta);
-    return c;
+    TRY(handle_add(v->body.reader.session->handles, a, &spec, &h, NULL, e));
+    meta_reply_reserved(req, 201, &h, true, &v->meta);
+    return ERR_OK;
 }
 
 /* What the client gets for the result. v->meta has room for metadata where they may be asked for.
@@ -124,9 +123,9 @@ static void reply(struct request *req, struct evaluation *v)
     struct array *a = v->result;
     v->result = NULL;
     req->state = NULL;
-    enum err_code c = reply_result(req, v, a, &e);
+    enum err_code code = reply_result(req, v, a, &e);
     evaluation_free(v);
-    if (c)
+    if (code != ERR_OK)
         http_reply_error(req, &e);
 }
 
@@ -148,14 +147,14 @@ static void look_at_guards(struct request *req)
         return;
     }
     http_took(&req->t_copy, begun);
-    enum err_code c = ERR_OK;
+    enum err_code code = ERR_OK;
     if (got < 0)
         data_error(eval_guards_download(g), &e);
     else
-        c = eval_guards_verdict(g, &v->body.expr, &e);
-    if (c)
+        code = eval_guards_verdict(g, &v->body.expr, &e);
+    if (code != ERR_OK)
         guards_took(req, v);
-    if (got < 0 || c)
+    if (got < 0 || code != ERR_OK)
         fail(req, v, &e);
     else
         reply(req, v);
@@ -170,17 +169,17 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
     wakeup_init(&v->wakeup, req);
     v->watch = (struct eval_watch){.wake = wakeup_ring, .user = &v->wakeup};
     b->request.watch = &v->watch;
-    enum err_code c = ERR_OK;
+    enum err_code code = ERR_OK;
     if (!v->meta.data && (b->has_out || b->name || (b->reply == MEDIA_JSON && !b->inline_data)))
-        c = meta_reserve(&v->meta, e);
-    if (c == ERR_OK)
-        c = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request,
-                            &v->result, &times, b->has_out ? request_work_done : NULL, NULL, e);
-    if (c || v->result)
+        code = meta_reserve(&v->meta, e);
+    if (code == ERR_OK)
+        code = engine_evaluate(b->reader.session->stream, b->reader.session->account, &b->request,
+                               &v->result, &times, b->has_out ? request_work_done : NULL, NULL, e);
+    if (code != ERR_OK || v->result)
         lease_use_close(&v->use);
     req->t_plan = times.check + times.lower;
     req->t_compile = times.compile;
-    return c;
+    return code;
 }
 
 static void go_on(struct request *req);
@@ -223,20 +222,20 @@ void evaluate_post(struct request *req)
     struct json body;
     uint64_t begun = http_now_ns();
     struct evaluation *v = arena_alloc(req->arena, sizeof *v);
-    enum err_code c = v ? http_query_only(req, no_query, &e) : err_oom(&e);
+    enum err_code code = v ? http_query_only(req, no_query, &e) : err_oom(&e);
     http_may_end(req, NULL);
-    if (!c)
-        c = request_body(req, false, &body, &e);
-    if (!c && json_present(json_member(body, "statements"))) {
+    if (code == ERR_OK)
+        code = request_body(req, false, &body, &e);
+    if (code == ERR_OK && json_present(json_member(body, "statements"))) {
         http_took(&req->t_parse, begun);
         evaluate_statements(req, body);
         return;
     }
     struct lease_use use = lease_use_open(req->server->uses);
-    if (!c)
-        c = eval_body_read(req, body, false, &v->body, &e);
+    if (code == ERR_OK)
+        code = eval_body_read(req, body, false, &v->body, &e);
     http_took(&req->t_parse, begun);
-    if (c) {
+    if (code != ERR_OK) {
         lease_use_close(&use);
         http_reply_error(req, &e);
         return;

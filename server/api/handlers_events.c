@@ -136,34 +136,38 @@ static bool go_on(struct events *s, const char *last_id)
     return seen.ended && ends == seen.ends && s->values == seen.values;
 }
 
-void job_events_get(struct request *req)
+static enum err_code begin(struct request *req, struct events **ret, struct err *e)
 {
     static const char *const no_query[] = {NULL};
     static const enum media offer[] = {MEDIA_EVENTS};
     enum media chosen;
-    struct err e = ERR_INIT;
-    struct user_job *j = NULL;
-    struct events *s = NULL;
-    enum err_code c = http_query_only(req, no_query, &e);
-    if (!c)
-        c = media_negotiate(http_header(req, "Accept"), offer, 1, &chosen, &e);
-    if (!c)
-        c = jobs_find(req->server->jobs, req->principal, req->param[0], &j, &e);
-    if (!c && !(s = mem_calloc(1, sizeof *s)))
-        c = err_oom(&e);
-    if (c) {
+    struct user_job *j;
+    TRY(http_query_only(req, no_query, e));
+    TRY(media_negotiate(http_header(req, "Accept"), offer, 1, &chosen, e));
+    TRY(jobs_find(req->server->jobs, req->principal, req->param[0], &j, e));
+    struct events *s = mem_calloc(1, sizeof *s);
+    if (!s) {
         job_unref(j);
-        http_reply_error(req, &e);
-        return;
+        return err_oom(e);
     }
     s->source = (struct http_source){.pull = pull, .free = events_free};
     s->job = j;
     s->watch = (struct job_watch){.wake = wake, .user = s};
-    if (go_on(s, http_header(req, "Last-Event-ID"))) {
+    *ret = s;
+    return ERR_OK;
+}
+
+void job_events_get(struct request *req)
+{
+    struct err e = ERR_INIT;
+    struct events *s;
+    if (begin(req, &s, &e) != ERR_OK) {
+        http_reply_error(req, &e);
+    } else if (go_on(s, http_header(req, "Last-Event-ID"))) {
         events_free(&s->source);
         http_reply_empty(req, 204);
-        return;
+    } else {
+        http_add_header(req, "Cache-Control", "no-store");
+        http_reply_source(req, 200, "text/event-stream", SOURCE_OPEN, &s->source);
     }
-    http_add_header(req, "Cache-Control", "no-store");
-    http_reply_source(req, 200, "text/event-stream", SOURCE_OPEN, &s->source);
 }

@@ -278,15 +278,15 @@ static void explain(struct request *req)
     struct err e = ERR_INIT;
     struct eval_explanation x;
     struct strb out = {0};
-    enum err_code c = engine_explain(req->server->engine, &b->request, req->arena, &x, &e);
-    if (!c) {
+    enum err_code code = engine_explain(req->server->engine, &b->request, req->arena, &x, &e);
+    if (code == ERR_OK) {
         req->t_plan = x.times.check + x.times.lower;
         uint64_t begun = http_now_ns();
-        c = put_explanation(req, &x, &out, &e);
+        code = put_explanation(req, &x, &out, &e);
         if (engine_compiles(req->server->engine))
             http_took(&req->t_compile, begun);
     }
-    if (!c) {
+    if (code == ERR_OK) {
         http_reply_json(req, 200, &out);
         return;
     }
@@ -339,12 +339,12 @@ static enum err_code put_program(struct request *req, const struct asked *a, str
     json_open_object(&w);
     json_put_key(&w, "kernels");
     json_open_list(&w);
-    enum err_code c =
+    enum err_code code =
         program_explain(body->program, body->steps, put_program_kernel, &to, &report, e);
     if (engine_compiles(req->server->engine))
         http_took(&req->t_compile, begun);
-    if (c)
-        return c;
+    if (code != ERR_OK)
+        return code;
     json_close_list(&w);
     json_put_key(&w, "pass");
     job_put_pass(&report, &w);
@@ -358,12 +358,12 @@ static void explain_program(struct request *req)
     struct err e = ERR_INIT;
     struct strb out = {0};
     uint64_t begun = http_now_ns();
-    enum err_code c = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
-                                    : program_body_read(req, a->given, true, &a->body, &e);
+    enum err_code code = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
+                                       : program_body_read(req, a->given, true, &a->body, &e);
     http_took(&req->t_parse, begun);
-    if (!c)
-        c = put_program(req, a, &out, &e);
-    if (!c) {
+    if (code == ERR_OK)
+        code = put_program(req, a, &out, &e);
+    if (code == ERR_OK) {
         http_reply_json(req, 200, &out);
         return;
     }
@@ -376,9 +376,9 @@ static enum err_code ask_for_program(struct request *req, struct json body, bool
                                      struct err *e)
 {
     struct asked *a = arena_alloc(req->arena, sizeof *a);
-    enum err_code c = a ? request_accepts_json(req, e) : err_oom(e);
-    if (c)
-        return c;
+    if (!a)
+        return err_oom(e);
+    TRY(request_accepts_json(req, e));
     *a = (struct asked){.given = body, .statements = statements};
     req->state = a;
     req->state_free = asked_free;
@@ -392,13 +392,13 @@ static enum err_code read_expression(struct request *req, struct json body, size
                                      struct err *e)
 {
     struct eval_body *b = arena_alloc(req->arena, sizeof *b);
-    enum err_code c = b ? eval_body_read(req, body, true, b, e) : err_oom(e);
-    if (!c) {
-        *ret_nodes = b->expr.n_nodes;
-        req->state = b;
-        req->state_free = body_free;
-    }
-    return c;
+    if (!b)
+        return err_oom(e);
+    TRY(eval_body_read(req, body, true, b, e));
+    *ret_nodes = b->expr.n_nodes;
+    req->state = b;
+    req->state_free = body_free;
+    return ERR_OK;
 }
 
 void explain_post(struct request *req)
@@ -408,18 +408,18 @@ void explain_post(struct request *req)
     struct json body;
     size_t nodes = 0;
     uint64_t begun = http_now_ns();
-    enum err_code c = http_query_only(req, no_query, &e);
-    if (!c)
-        c = request_body(req, false, &body, &e);
-    bool statements = !c && json_present(json_member(body, "statements"));
-    bool program = statements || (!c && json_present(json_member(body, "body")));
+    enum err_code code = http_query_only(req, no_query, &e);
+    if (code == ERR_OK)
+        code = request_body(req, false, &body, &e);
+    bool statements = code == ERR_OK && json_present(json_member(body, "statements"));
+    bool program = statements || (code == ERR_OK && json_present(json_member(body, "body")));
     req->abandon = true; /* nothing changes by it */
-    if (!c && !program)
-        c = read_expression(req, body, &nodes, &e);
+    if (code == ERR_OK && !program)
+        code = read_expression(req, body, &nodes, &e);
     http_took(&req->t_parse, begun);
-    if (!c && program)
-        c = ask_for_program(req, body, statements, &e);
-    if (c)
+    if (code == ERR_OK && program)
+        code = ask_for_program(req, body, statements, &e);
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     else if (!program && (engine_compiles(req->server->engine) || nodes > EVAL_NODES_HERE))
         http_offload_long(req, explain);

@@ -48,9 +48,8 @@ static void fail(struct request *req, const struct err *e)
 static enum err_code read_mode(struct json body, bool *ret_write, struct err *e)
 {
     struct json v;
-    enum err_code r = JSON_MEMBERS(body, e, "mode");
-    if (r != ERR_OK || (r = json_require(body, "mode", &v, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(body, e, "mode"));
+    TRY(json_require(body, "mode", &v, e));
     *ret_write = json_equals(v, "write");
     if (!*ret_write && !json_equals(v, "read"))
         return json_err(v, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
@@ -93,29 +92,28 @@ static enum err_code still_there(struct request *req, const struct export_reques
 {
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = request_array(req, LEASE_LOOK, &s, &h, e);
-    if (r == ERR_OK && !array_same_elements(h.array, x->handle.array))
+    TRY(request_array(req, LEASE_LOOK, &s, &h, e));
+    if (!array_same_elements(h.array, x->handle.array))
         return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
-    return r == ERR_OK ? may_export(req, &h, x->write, e) : r;
+    return may_export(req, &h, x->write, e);
 }
 
 static enum err_code begin(struct request *req, struct export_request *x, struct err *e)
 {
     struct json body;
     struct lease_claim claim = request_claim(req);
-    enum err_code r = request_plain(req, e);
-    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &x->session, &x->handle, e)) == ERR_OK &&
-        (r = find_socket(req, x, e)) == ERR_OK &&
-        (r = request_body(req, false, &body, e)) == ERR_OK &&
-        (r = read_mode(body, &x->write, e)) == ERR_OK)
-        r = may_export(req, &x->handle, x->write, e);
-    if (r == ERR_OK && !strb_reserve(&x->out, EXPORT_JSON_MAX))
-        r = err_oom(e);
-    if (r == ERR_OK)
-        r = offer_new(req->server->exports, &claim, x->handle.array,
-                      x->handle.shared ? x->handle.id : NULL, x->write,
-                      x->handle.shared || x->handle.read_only, x->uid, &x->offer, e);
-    return r == ERR_OK ? still_there(req, x, e) : r;
+    TRY(request_plain(req, e));
+    TRY(request_array(req, LEASE_LOOK, &x->session, &x->handle, e));
+    TRY(find_socket(req, x, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(read_mode(body, &x->write, e));
+    TRY(may_export(req, &x->handle, x->write, e));
+    if (!strb_reserve(&x->out, EXPORT_JSON_MAX))
+        return err_oom(e);
+    TRY(offer_new(req->server->exports, &claim, x->handle.array,
+                  x->handle.shared ? x->handle.id : NULL, x->write,
+                  x->handle.shared || x->handle.read_only, x->uid, &x->offer, e));
+    return still_there(req, x, e);
 }
 
 static void put(struct json_writer *w, const struct export_request *x, const struct offered *o,

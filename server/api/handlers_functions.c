@@ -24,51 +24,51 @@ static enum err_code read_definition(struct request *req, const char *in_path,
                                      struct definition **ret, struct err *e)
 {
     struct json body;
-    enum err_code r;
-    if ((r = request_body(req, false, &body, e)) != ERR_OK ||
-        (r = JSON_MEMBERS(body, e, "name", "params", "expr", "tree")) != ERR_OK)
-        return r;
+    TRY(request_body(req, false, &body, e));
+    TRY(JSON_MEMBERS(body, e, "name", "params", "expr", "tree"));
     return function_json_read(req->server->config, body, in_path, ret, e);
 }
 
-static void define(struct request *req, const char *in_path)
+static enum err_code define(struct request *req, const char *in_path, struct err *e)
 {
-    struct err e = ERR_INIT;
-    struct definition *d = NULL;
-    struct strb out = {0};
-    struct json_writer w = JSON_WRITER(&out);
+    struct definition *d;
     bool replaced;
-    enum err_code r = request_plain(req, &e);
-    if (r == ERR_OK)
-        r = read_definition(req, in_path, &d, &e);
-    _cleanup_function_ struct function *f = d ? d->function : NULL;
+    TRY(request_plain(req, e));
+    TRY(read_definition(req, in_path, &d, e));
+    _cleanup_function_ struct function *f = d->function;
+    _cleanup_strb_ struct strb out = {0};
+    struct json_writer w = JSON_WRITER(&out);
     char location[32 + NAME_SIZE];
-    if (r == ERR_OK) {
-        snprintf(location, sizeof location, "/v1/functions/%s", f->name);
-        function_json_put(&w, d);
-        r = out.failed
-                ? err_oom(&e)
-                : functions_define(req->principal->functions, d, in_path != NULL, &replaced, &e);
-    }
-    if (r != ERR_OK) {
-        strb_free(&out);
-        http_reply_error(req, &e);
-        return;
-    }
+    snprintf(location, sizeof location, "/v1/functions/%s", f->name);
+    function_json_put(&w, d);
+    if (out.failed)
+        return err_oom(e);
+    TRY(functions_define(req->principal->functions, d, in_path != NULL, &replaced, e));
     f = NULL; /* the table's */
     if (!replaced)
         http_add_header(req, "Location", location);
     http_reply_json(req, replaced ? 200 : 201, &out);
+    return ERR_OK;
+}
+
+static enum err_code post(struct request *req, struct err *e)
+{
+    return define(req, NULL, e);
 }
 
 void function_post(struct request *req)
 {
-    define(req, NULL);
+    request_try(req, post);
+}
+
+static enum err_code put(struct request *req, struct err *e)
+{
+    return define(req, req->param[0], e);
 }
 
 void function_put(struct request *req)
 {
-    define(req, req->param[0]);
+    request_try(req, put);
 }
 
 /* --- what there is --- */

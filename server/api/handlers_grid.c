@@ -30,9 +30,7 @@ static enum err_code read_shapes(struct request *req, struct json v, struct layo
         return err_oom(e);
     for (struct json x = json_first(v); json_present(x); x = json_next(x), i++) {
         int rank;
-        enum err_code r = json_get_shape(x, 0, &rank, l->shape[i], e);
-        if (r != ERR_OK)
-            return r;
+        TRY(json_get_shape(x, 0, &rank, l->shape[i], e));
         if (i > 0 && rank != l->rank)
             return json_err(x, e, ERR_SHAPE_MISMATCH, "all shapes must be of one rank");
         l->rank = rank;
@@ -51,9 +49,7 @@ static enum err_code read_ghosts(struct json v, struct layout *l, struct err *e)
         return json_err(v, e, ERR_SHAPE_MISMATCH, "there are %zu shapes and %zu ghosts", l->n,
                         json_count(v));
     for (struct json x = json_first(v); json_present(x); x = json_next(x), i++) {
-        enum err_code r = json_get_i64_list(x, MAX_RANK, 0, INT64_MAX / 4, l->ghost[i], &n, e);
-        if (r != ERR_OK)
-            return r;
+        TRY(json_get_i64_list(x, MAX_RANK, 0, INT64_MAX / 4, l->ghost[i], &n, e));
         if (n != (size_t)l->rank)
             return json_err(x, e, ERR_SHAPE_MISMATCH, "%zu ghost widths for a shape of rank %d", n,
                             l->rank);
@@ -78,10 +74,10 @@ static enum err_code common_extents(struct layout *l, struct err *e)
             if (l->ghost[i][k] > ghost[k])
                 ghost[k] = l->ghost[i][k];
         }
-    enum err_code r = padded_extents(l->rank, shape, ghost, l->padded, e);
-    if (r == ERR_OK)
-        r = view_contiguous(l->rank, l->padded, 1, &l->view, e);
-    return r == ERR_OK ? r : err_prefix(e, "/shapes");
+    if (padded_extents(l->rank, shape, ghost, l->padded, e) != ERR_OK ||
+        view_contiguous(l->rank, l->padded, 1, &l->view, e) != ERR_OK)
+        return err_prefix(e, "/shapes");
+    return ERR_OK;
 }
 
 static void put_layout(struct json_writer *w, const struct layout *l)
@@ -103,48 +99,51 @@ static void put_layout(struct json_writer *w, const struct layout *l)
     json_close_object(w);
 }
 
-void layouts_post(struct request *req)
+static enum err_code lay_out(struct request *req, struct err *e)
 {
-    struct err e = ERR_INIT;
     struct json body, shapes;
     struct layout l = {0};
-    enum err_code r = request_plain(req, &e);
-    if (r == ERR_OK && (r = request_body(req, false, &body, &e)) == ERR_OK &&
-        (r = JSON_MEMBERS(body, &e, "shapes", "ghosts")) == ERR_OK &&
-        (r = json_require(body, "shapes", &shapes, &e)) == ERR_OK &&
-        (r = read_shapes(req, shapes, &l, &e)) == ERR_OK &&
-        (r = read_ghosts(json_member(body, "ghosts"), &l, &e)) == ERR_OK)
-        r = common_extents(&l, &e);
-    if (r != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
+    TRY(request_plain(req, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(JSON_MEMBERS(body, e, "shapes", "ghosts"));
+    TRY(json_require(body, "shapes", &shapes, e));
+    TRY(read_shapes(req, shapes, &l, e));
+    TRY(read_ghosts(json_member(body, "ghosts"), &l, e));
+    TRY(common_extents(&l, e));
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
     put_layout(&w, &l);
     http_reply_json(req, 200, &out);
+    return ERR_OK;
+}
+
+void layouts_post(struct request *req)
+{
+    request_try(req, lay_out);
 }
 
 /* --- fill_ghost --- */
 
-void array_fill_ghost(struct request *req)
+static enum err_code fill_ghost(struct request *req, struct err *e)
 {
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
-    struct err e = ERR_INIT;
     struct json body;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = request_plain(req, &e);
-    if (r == ERR_OK && (r = request_array(req, LEASE_WRITE, &s, &h, &e)) == ERR_OK)
-        r = request_body(req, true, &body, &e);
-    if (r == ERR_OK && json_present(body))
-        r = json_check_members(body, NULL, 0, &e);
-    if (r == ERR_OK && (r = handle_writable(&h, &e)) == ERR_OK &&
-        (r = meta_reserve(&meta, &e)) == ERR_OK)
-        r = engine_fill_ghost(s->stream, s->account, h.array, request_work_done, NULL, &e);
-    if (r != ERR_OK)
-        http_reply_error(req, &e);
-    else
-        meta_reply_reserved(req, 200, &h, false, &meta);
+    TRY(request_plain(req, e));
+    TRY(request_array(req, LEASE_WRITE, &s, &h, e));
+    TRY(request_body(req, true, &body, e));
+    if (json_present(body))
+        TRY(json_check_members(body, NULL, 0, e));
+    TRY(handle_writable(&h, e));
+    TRY(meta_reserve(&meta, e));
+    TRY(engine_fill_ghost(s->stream, s->account, h.array, request_work_done, NULL, e));
+    meta_reply_reserved(req, 200, &h, false, &meta);
+    return ERR_OK;
+}
+
+void array_fill_ghost(struct request *req)
+{
+    request_try(req, fill_ghost);
 }

@@ -103,36 +103,40 @@ static void reply_job(struct request *req, int status, int late, struct user_job
 static enum err_code wants_wait(struct request *req, bool *ret, struct err *e)
 {
     static const char *const query[] = {"wait", NULL};
-    enum err_code c = http_query_only(req, query, e);
-    const char *v = c ? NULL : http_query(req, "wait");
+    TRY(http_query_only(req, query, e));
+    const char *v = http_query(req, "wait");
     *ret = v && !strcmp(v, "1");
     if (v && !*ret && strcmp(v, "0") != 0)
-        c = err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
-    return c ? c : request_accepts_json(req, e);
+        return err_set(e, ERR_BAD_QUERY, "wait is 1 or 0, not '%.20s'", v);
+    return request_accepts_json(req, e);
+}
+
+static enum err_code read_and_start(struct request *req, struct user_job **ret, bool *ret_wait,
+                                    struct err *e)
+{
+    struct json given;
+    struct program_body body;
+    uint64_t begun = http_now_ns();
+    TRY(wants_wait(req, ret_wait, e));
+    TRY(request_body(req, false, &given, e));
+    enum err_code code = program_body_read(req, given, false, &body, e);
+    http_took(&req->t_parse, begun);
+    if (code != ERR_OK)
+        return code;
+    const int64_t first = program_first_slice(body.program, 0, JOB_SLICE);
+    code = jobs_start(req->server->jobs, &body, first, ret, e);
+    if (code != ERR_OK)
+        program_body_clear(&body);
+    return code;
 }
 
 /* On a worker: statements that functions make long take long to check, and to make kernels of. */
 static void begin(struct request *req)
 {
     struct err e = ERR_INIT;
-    struct json given;
-    struct program_body body;
     struct user_job *j;
     bool wait;
-    uint64_t begun = http_now_ns();
-    enum err_code c = wants_wait(req, &wait, &e);
-    if (!c)
-        c = request_body(req, false, &given, &e);
-    if (!c)
-        c = program_body_read(req, given, false, &body, &e);
-    http_took(&req->t_parse, begun);
-    if (!c) {
-        const int64_t first = program_first_slice(body.program, 0, JOB_SLICE);
-        c = jobs_start(req->server->jobs, &body, first, &j, &e);
-        if (c)
-            program_body_clear(&body);
-    }
-    if (c) {
+    if (read_and_start(req, &j, &wait, &e) != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }

@@ -27,9 +27,7 @@ static enum err_code read_grid(struct json body, struct array *a, struct array *
         desc = *a->grid;
     else
         grid_init(&desc, a->view.rank);
-    enum err_code r = grid_json_read(body, a->dtype, &desc, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(grid_json_read(body, a->dtype, &desc, e));
     struct grid *grid = grid_new(&desc);
     struct array *b = grid ? array_view_grid(a, &a->view, grid) : NULL;
     grid_unref(grid);
@@ -43,24 +41,19 @@ static enum err_code read_grid(struct json body, struct array *a, struct array *
 static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
                                 int *ret_host, struct err *e)
 {
-    const char *name = NULL;
-    int read_only = -1;
-    struct json v;
-    enum err_code r = JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing");
-    if (r != ERR_OK)
-        return r;
+    struct json v = json_member(body, "read_only");
+    bool read_only;
+    *ret_name = NULL;
+    *ret_read_only = -1;
+    TRY(JSON_MEMBERS(body, e, "name", "read_only", "location", "boundary", "spacing"));
     if (json_kind(json_member(body, "name")) == JSON_NULL)
-        name = "";
-    else if ((r = meta_name(body, &name, e)) != ERR_OK)
-        return r;
-    if (json_present(v = json_member(body, "read_only"))) {
-        bool b;
-        if ((r = json_get_bool(v, &b, e)) != ERR_OK)
-            return r;
-        read_only = b;
+        *ret_name = "";
+    else
+        TRY(meta_name(body, ret_name, e));
+    if (json_present(v)) {
+        TRY(json_get_bool(v, &read_only, e));
+        *ret_read_only = read_only;
     }
-    *ret_name = name;
-    *ret_read_only = read_only;
     return meta_location(body, ret_host, e);
 }
 
@@ -117,12 +110,12 @@ struct terms {
 static enum err_code agree(void *user, const struct array *now, struct err *e)
 {
     struct terms *t = user;
-    enum err_code r = condition_guard(&t->condition, now, e);
-    if (r == ERR_OK && now)
-        r = lease_check(&t->claim, now, t->access, e);
-    if (r == ERR_OK && now && t->protects && array_written_outside(now))
-        r = err_set(e, ERR_LOCKED, "the array is exported for writing: end that first");
-    return r;
+    TRY(condition_guard(&t->condition, now, e));
+    if (now)
+        TRY(lease_check(&t->claim, now, t->access, e));
+    if (now && t->protects && array_written_outside(now))
+        return err_set(e, ERR_LOCKED, "the array is exported for writing: end that first");
+    return ERR_OK;
 }
 
 static void apply(struct request *req)
@@ -137,10 +130,11 @@ static void apply(struct request *req)
     struct handle_change change = {
         .name = p->name, .read_only = p->read_only, .old = p->handle.array, .array = p->changed};
     _cleanup_handle_ struct handle after = {0};
-    enum err_code r = handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
-    if (r == ERR_CONFLICT && p->name)
+    enum err_code code =
+        handle_update(p->session->handles, p->handle.id, &change, &guard, &after, &e);
+    if (code == ERR_CONFLICT && p->name)
         err_prefix(&e, "/name");
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         patch_failed(req, &e);
         return;
     }
@@ -169,13 +163,13 @@ static void moved(struct request *req)
 {
     struct patch *p = req->state;
     struct err e = ERR_INIT;
-    enum err_code r = (enum err_code)atomic_load(&p->result);
+    enum err_code code = (enum err_code)atomic_load(&p->result);
     req->t_device = p->device_ms;
-    if (r == ERR_OK) {
+    if (code == ERR_OK) {
         apply(req);
         return;
     }
-    err_set(&e, r, "the array could not be moved: %s", err_title(r));
+    err_set(&e, code, "the array could not be moved: %s", err_title(code));
     patch_failed(req, &e);
 }
 
@@ -205,25 +199,23 @@ static enum err_code may_rename(struct session *s, const struct handle *h, const
 {
     if (!name || !name[0] || !strcmp(name, h->name))
         return ERR_OK;
-    enum err_code r = handle_check_name(s->handles, name, NAME_NEW, e);
-    return r == ERR_OK ? r : err_prefix(e, "/name");
+    return handle_check_name(s->handles, name, NAME_NEW, e) == ERR_OK ? ERR_OK
+                                                                      : err_prefix(e, "/name");
 }
 
 static enum err_code check(struct request *req, struct patch *p, struct err *e)
 {
     struct json body;
     struct condition condition = condition_of(req);
-    enum err_code r = request_plain(req, e);
-    if (r == ERR_OK &&
-        (r = request_own_array(req, LEASE_LOOK, &p->session, &p->handle, e)) == ERR_OK &&
-        (r = request_body(req, false, &body, e)) == ERR_OK &&
-        (r = read_patch(body, &p->name, &p->read_only, &p->host, e)) == ERR_OK &&
-        (r = request_leased(req, p->handle.array, access_of(body), e)) == ERR_OK &&
-        (r = read_grid(body, p->handle.array, &p->changed, e)) == ERR_OK &&
-        (r = condition_guard(&condition, p->handle.array, e)) == ERR_OK &&
-        (r = may_rename(p->session, &p->handle, p->name, e)) == ERR_OK)
-        r = meta_reserve(&p->meta, e);
-    return r;
+    TRY(request_plain(req, e));
+    TRY(request_own_array(req, LEASE_LOOK, &p->session, &p->handle, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(read_patch(body, &p->name, &p->read_only, &p->host, e));
+    TRY(request_leased(req, p->handle.array, access_of(body), e));
+    TRY(read_grid(body, p->handle.array, &p->changed, e));
+    TRY(condition_guard(&condition, p->handle.array, e));
+    TRY(may_rename(p->session, &p->handle, p->name, e));
+    return meta_reserve(&p->meta, e);
 }
 
 void array_patch(struct request *req)

@@ -56,53 +56,51 @@ static void reply_session(struct request *req, int status, const struct session 
 
 static enum err_code read_spec(struct json body, struct session_spec *ret, struct err *e)
 {
-    struct session_spec spec = {.device = SESSION_ANY_DEVICE};
-    struct json v;
+    struct json ttl = json_member(body, "ttl_s"), memory = json_member(body, "memory_limit"),
+                device = json_member(body, "device");
     int64_t i;
-    enum err_code r = ERR_OK;
-    if (!json_present(body)) {
-        *ret = spec;
+    *ret = (struct session_spec){.device = SESSION_ANY_DEVICE};
+    if (!json_present(body))
         return ERR_OK;
+    TRY(JSON_MEMBERS(body, e, "name", "ttl_s", "memory_limit", "device"));
+    TRY(meta_name(body, &ret->name, e));
+    if (json_present(ttl)) {
+        TRY(json_get_double(ttl, &ret->ttl_s, e));
+        if (!(ret->ttl_s > 0) || isinf(ret->ttl_s))
+            return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be a number of seconds above 0");
     }
-    if ((r = JSON_MEMBERS(body, e, "name", "ttl_s", "memory_limit", "device")) != ERR_OK ||
-        (r = meta_name(body, &spec.name, e)) != ERR_OK)
-        return r;
-    if (json_present(v = json_member(body, "ttl_s"))) {
-        if ((r = json_get_double(v, &spec.ttl_s, e)) != ERR_OK)
-            return r;
-        if (!(spec.ttl_s > 0) || isinf(spec.ttl_s))
-            return json_err(v, e, ERR_BAD_FIELD, "ttl_s must be a number of seconds above 0");
+    if (json_present(memory))
+        TRY(json_get_i64(memory, 1, INT64_MAX, &ret->memory_limit, e));
+    if (json_present(device)) {
+        TRY(json_get_i64(device, 0, INT32_MAX, &i, e));
+        ret->device = (int)i;
     }
-    if (json_present(v = json_member(body, "memory_limit"))) {
-        if ((r = json_get_i64(v, 1, INT64_MAX, &spec.memory_limit, e)) != ERR_OK)
-            return r;
-    }
-    if (json_present(v = json_member(body, "device"))) {
-        if ((r = json_get_i64(v, 0, INT32_MAX, &i, e)) != ERR_OK)
-            return r;
-        spec.device = (int)i;
-    }
-    *ret = spec;
+    return ERR_OK;
+}
+
+static enum err_code make(struct request *req, struct err *e)
+{
+    struct json body;
+    struct session_spec spec;
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_strb_ struct strb out = {0};
+    TRY(request_plain(req, e));
+    TRY(request_body(req, true, &body, e));
+    TRY(read_spec(body, &spec, e));
+    if (!strb_reserve(&out, SESSION_MAX))
+        return err_oom(e);
+    enum err_code code = session_new(req->principal->sessions, &spec, &s, e);
+    if (code == ERR_UNAUTHORIZED)
+        auth_refuse(req, "the account was removed", e);
+    if (code != ERR_OK)
+        return code;
+    reply_session(req, 201, s, &out);
     return ERR_OK;
 }
 
 void session_post(struct request *req)
 {
-    struct err e = ERR_INIT;
-    struct json body;
-    struct session_spec spec;
-    _cleanup_session_ struct session *s = NULL;
-    _cleanup_strb_ struct strb out = {0};
-    if (request_plain(req, &e) != ERR_OK || request_body(req, true, &body, &e) != ERR_OK ||
-        read_spec(body, &spec, &e) != ERR_OK ||
-        (!strb_reserve(&out, SESSION_MAX) && err_oom(&e) != ERR_OK) ||
-        session_new(req->principal->sessions, &spec, &s, &e) != ERR_OK) {
-        if (e.code == ERR_UNAUTHORIZED)
-            auth_refuse(req, "the account was removed", &e);
-        http_reply_error(req, &e);
-        return;
-    }
-    reply_session(req, 201, s, &out);
+    request_try(req, make);
 }
 
 static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)

@@ -20,21 +20,19 @@
 static enum err_code read_lease(const struct request *req, struct json body, bool *ret_write,
                                 double *ret_ttl, struct err *e)
 {
-    struct json v;
+    struct json mode, ttl = json_member(body, "ttl_s");
     double max = req->server->config->max_lease_ttl;
     *ret_ttl = max < LEASE_TTL ? max : LEASE_TTL;
-    enum err_code r = JSON_MEMBERS(body, e, "mode", "ttl_s");
-    if (r != ERR_OK || (r = json_require(body, "mode", &v, e)) != ERR_OK)
-        return r;
-    *ret_write = json_equals(v, "write");
-    if (!*ret_write && !json_equals(v, "read"))
-        return json_err(v, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
-    if (!json_present(v = json_member(body, "ttl_s")))
+    TRY(JSON_MEMBERS(body, e, "mode", "ttl_s"));
+    TRY(json_require(body, "mode", &mode, e));
+    *ret_write = json_equals(mode, "write");
+    if (!*ret_write && !json_equals(mode, "read"))
+        return json_err(mode, e, ERR_BAD_FIELD, "mode is \"read\" or \"write\"");
+    if (!json_present(ttl))
         return ERR_OK;
-    if ((r = json_get_double(v, ret_ttl, e)) != ERR_OK)
-        return r;
+    TRY(json_get_double(ttl, ret_ttl, e));
     if (!(*ret_ttl > 0) || *ret_ttl > max)
-        return json_err(v, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %g", max);
+        return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %g", max);
     return ERR_OK;
 }
 
@@ -66,25 +64,30 @@ static void end_leases(struct request *req, struct array *a, const struct princi
 /* What is taken back, or replaced, while a lease on it is taken ends the lease, whoever comes
  * first. */
 static enum err_code still_there(struct request *req, const struct handle *had,
-                                 const struct lease *taken, struct err *e)
+                                 const struct lease *taken, bool *ret_reads, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
+    *ret_reads = false;
+    TRY(request_array(req, LEASE_LOOK, &s, &h, e));
+    *ret_reads = true;
+    if (taken->write)
+        TRY(handle_writable(&h, e));
+    if (array_buffer_id(h.array) != array_buffer_id(had->array))
+        return err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    return ERR_OK;
+}
+
+static void give_back(struct request *req, const struct handle *had, const struct lease *taken,
+                      bool reads)
+{
+    struct lease_claim claim = {req->server->leases, taken->token, req->principal};
+    struct err none = ERR_INIT; /* it may have ended by now */
     char export[ID_SIZE];
-    enum err_code r = request_array(req, LEASE_LOOK, &s, &h, e);
-    bool reads = r == ERR_OK;
-    if (r == ERR_OK && taken->write)
-        r = handle_writable(&h, e);
-    if (r == ERR_OK && array_buffer_id(h.array) != array_buffer_id(had->array))
-        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
-    if (r != ERR_OK && had->shared) {
+    if (had->shared)
         end_leases(req, had->array, req->principal, !reads);
-    } else if (r != ERR_OK) {
-        struct lease_claim claim = {req->server->leases, taken->token, req->principal};
-        struct err none = ERR_INIT; /* it may have ended by now */
+    else
         (void)!lease_give(&claim, had->array, export, &none);
-    }
-    return r;
 }
 
 /* A lease that has been taken, while those are waited for who looked before. */
@@ -121,20 +124,23 @@ static enum err_code begin_lease(struct request *req, struct lease_request *x, s
 {
     struct json body;
     struct lease_claim claim = request_claim(req);
-    bool write;
+    bool write, reads;
     double ttl;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = request_plain(req, e);
-    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &s, &h, e)) == ERR_OK &&
-        (r = request_body(req, false, &body, e)) == ERR_OK &&
-        (r = read_lease(req, body, &write, &ttl, e)) == ERR_OK && write)
-        r = handle_writable(&h, e);
-    if (r == ERR_OK && !strb_reserve(&x->out, LEASE_JSON_MAX))
-        r = err_oom(e);
-    if (r == ERR_OK)
-        r = lease_take(&claim, h.array, write, ttl, &x->lease, &x->again, e);
-    return r == ERR_OK ? still_there(req, &h, &x->lease, e) : r;
+    TRY(request_plain(req, e));
+    TRY(request_array(req, LEASE_LOOK, &s, &h, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(read_lease(req, body, &write, &ttl, e));
+    if (write)
+        TRY(handle_writable(&h, e));
+    if (!strb_reserve(&x->out, LEASE_JSON_MAX))
+        return err_oom(e);
+    TRY(lease_take(&claim, h.array, write, ttl, &x->lease, &x->again, e));
+    enum err_code code = still_there(req, &h, &x->lease, &reads, e);
+    if (code != ERR_OK)
+        give_back(req, &h, &x->lease, reads);
+    return code;
 }
 
 void array_lease_post(struct request *req)
@@ -155,23 +161,25 @@ void array_lease_post(struct request *req)
     wakeup_wait(&x->wakeup, lease_taken);
 }
 
-void array_lease_delete(struct request *req)
+static enum err_code end_lease(struct request *req, struct err *e)
 {
     static const char *const none[] = {NULL};
-    struct err e = ERR_INIT;
     struct lease_claim claim = request_claim(req);
     char exported[ID_SIZE];
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = http_query_only(req, none, &e);
-    if (r == ERR_OK && (r = request_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
-        r = lease_give(&claim, h.array, exported, &e);
-    if (r == ERR_OK && exported[0])
+    TRY(http_query_only(req, none, e));
+    TRY(request_array(req, LEASE_LOOK, &s, &h, e));
+    TRY(lease_give(&claim, h.array, exported, e));
+    if (exported[0])
         exports_end(req->server->exports, exported);
-    if (r != ERR_OK)
-        http_reply_error(req, &e);
-    else
-        http_reply_empty(req, 204);
+    http_reply_empty(req, 204);
+    return ERR_OK;
+}
+
+void array_lease_delete(struct request *req)
+{
+    request_try(req, end_lease);
 }
 
 /* --- shares --- */
@@ -181,15 +189,15 @@ static enum err_code read_share(const struct request *req, struct json body,
 {
     struct json who, access;
     const char *name;
-    enum err_code r = JSON_MEMBERS(body, e, "principal", "access");
-    if (r != ERR_OK || (r = json_require(body, "principal", &who, e)) != ERR_OK ||
-        (r = json_get_string(who, &name, NULL, e)) != ERR_OK ||
-        (r = json_require(body, "access", &access, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(body, e, "principal", "access"));
+    TRY(json_require(body, "principal", &who, e));
+    TRY(json_get_string(who, &name, NULL, e));
+    TRY(json_require(body, "access", &access, e));
     *ret_write = json_equals(access, "write");
     if (!*ret_write && !json_equals(access, "read"))
         return json_err(access, e, ERR_BAD_FIELD, "access is \"read\" or \"write\"");
-    if (!(*ret = auth_find(req->server->auth, name)))
+    *ret = auth_find(req->server->auth, name);
+    if (!*ret)
         return json_err(who, e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
     if (*ret == req->principal)
         return json_err(who, e, ERR_BAD_FIELD, "the array is yours already");
@@ -207,47 +215,43 @@ static void put_share(void *user, const char *who, bool write)
 
 #define SHARE_JSON_MAX 1024
 
-void array_share_post(struct request *req)
+static enum err_code give_share(struct request *req, struct err *e)
 {
-    struct err e = ERR_INIT;
     struct json body;
     const struct principal *who;
     bool write, again;
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
     _cleanup_strb_ struct strb out = {0};
-    enum err_code r = request_plain(req, &e);
-    if (r == ERR_OK && (r = request_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK &&
-        (r = request_body(req, false, &body, &e)) == ERR_OK &&
-        (r = read_share(req, body, &who, &write, &e)) == ERR_OK &&
-        !strb_reserve(&out, SHARE_JSON_MAX))
-        r = err_oom(&e);
-    if (r == ERR_OK)
-        r = share_give(req->server->shares, req->principal, h.id, who, write, &again, &e);
-    if (r == ERR_OK && !write)
+    TRY(request_plain(req, e));
+    TRY(request_own_array(req, LEASE_LOOK, &s, &h, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(read_share(req, body, &who, &write, e));
+    if (!strb_reserve(&out, SHARE_JSON_MAX))
+        return err_oom(e);
+    TRY(share_give(req->server->shares, req->principal, h.id, who, write, &again, e));
+    if (!write)
         end_leases(req, h.array, who, false);
-    if (r != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
     jobs_settle(req->server->jobs);
     struct json_writer w = JSON_WRITER(&out);
     put_share(&w, who->name, write);
     http_reply_json(req, again ? 200 : 201, &out);
+    return ERR_OK;
 }
 
-void array_share_list(struct request *req)
+void array_share_post(struct request *req)
 {
-    struct err e = ERR_INIT;
+    request_try(req, give_share);
+}
+
+static enum err_code list_shares(struct request *req, struct err *e)
+{
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0};
+    TRY(request_plain(req, e));
+    TRY(request_own_array(req, LEASE_LOOK, &s, &h, e));
     struct strb out = {0};
     struct json_writer w = JSON_WRITER(&out);
-    if (request_plain(req, &e) != ERR_OK ||
-        request_own_array(req, LEASE_LOOK, &s, &h, &e) != ERR_OK) {
-        http_reply_error(req, &e);
-        return;
-    }
     json_open_object(&w);
     json_put_key(&w, "shares");
     json_open_list(&w);
@@ -255,23 +259,31 @@ void array_share_list(struct request *req)
     json_close_list(&w);
     json_close_object(&w);
     http_reply_json(req, 200, &out);
+    return ERR_OK;
+}
+
+void array_share_list(struct request *req)
+{
+    request_try(req, list_shares);
+}
+
+static enum err_code take_share_back(struct request *req, struct err *e)
+{
+    static const char *const none[] = {NULL};
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    TRY(http_query_only(req, none, e));
+    TRY(request_own_array(req, LEASE_LOOK, &s, &h, e));
+    TRY(share_take_back(req->server->shares, h.id, req->param[1], e));
+    const struct principal *who = auth_find(req->server->auth, req->param[1]);
+    if (who)
+        end_leases(req, h.array, who, true);
+    jobs_settle(req->server->jobs);
+    http_reply_empty(req, 204);
+    return ERR_OK;
 }
 
 void array_share_delete(struct request *req)
 {
-    static const char *const none[] = {NULL};
-    struct err e = ERR_INIT;
-    _cleanup_session_ struct session *s = NULL;
-    _cleanup_handle_ struct handle h = {0};
-    enum err_code r = http_query_only(req, none, &e);
-    if (r == ERR_OK && (r = request_own_array(req, LEASE_LOOK, &s, &h, &e)) == ERR_OK)
-        r = share_take_back(req->server->shares, h.id, req->param[1], &e);
-    const struct principal *who = auth_find(req->server->auth, req->param[1]);
-    if (r == ERR_OK && who)
-        end_leases(req, h.array, who, true);
-    jobs_settle(req->server->jobs);
-    if (r != ERR_OK)
-        http_reply_error(req, &e);
-    else
-        http_reply_empty(req, 204);
+    request_try(req, take_share_back);
 }

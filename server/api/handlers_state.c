@@ -64,9 +64,7 @@ static void finish(struct request *req)
 static enum err_code begin(struct request *req, struct err *e)
 {
     struct state *state = req->server->state;
-    enum err_code r = request_plain(req, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(request_plain(req, e));
     if (!state)
         return err_set(e, ERR_CONFLICT, "the daemon was started without --state-dir");
     struct snapshot *s = arena_alloc(req->arena, sizeof *s);

@@ -47,8 +47,8 @@ static void take_back(struct statements *s)
 {
     for (uint32_t i = 0; i < s->n_made; i++) {
         struct err e = ERR_INIT; /* who has found it may have deleted it already */
-        enum err_code c = handle_remove(s->body.session->handles, s->made[i].id, NULL, &e);
-        (void)c;
+        enum err_code code = handle_remove(s->body.session->handles, s->made[i].id, NULL, &e);
+        (void)code;
     }
     forget_handles(s);
     strb_free(&s->reply);
@@ -92,9 +92,7 @@ static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, st
         }
         struct handle_spec spec = {.policy = NAME_NEW};
         struct handle *h = &s->made[s->n_made];
-        enum err_code c = handle_add(s->body.session->handles, a, &spec, h, NULL, e);
-        if (c)
-            return c;
+        TRY(handle_add(s->body.session->handles, a, &spec, h, NULL, e));
         s->n_made++;
         meta_put(&w, h);
     }
@@ -118,9 +116,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
                              "returned inline: leave them in arrays",
                              s->body.results[i].name, (long long)max);
         s->items += n;
-        enum err_code c = program_fetch(s->body.program, i, e);
-        if (c)
-            return c;
+        TRY(program_fetch(s->body.program, i, e));
     }
     return ERR_OK;
 }
@@ -209,15 +205,16 @@ static void look(struct request *req)
 static enum err_code read_given(struct request *req, struct statements *s, size_t most_nodes,
                                 struct err *e)
 {
-    enum err_code c = statements_body_read(req, s->given, false, most_nodes, &s->body, e);
-    if (c || !s->body.program)
-        return c;
+    TRY(statements_body_read(req, s->given, false, most_nodes, &s->body, e));
+    if (!s->body.program)
+        return ERR_OK;
     wakeup_init(&s->wakeup, req);
     s->made = arena_alloc_array(req->arena, s->body.n_results, sizeof *s->made);
-    c = s->made ? choose_inline(req, s, e) : err_oom(e);
-    if (!c)
-        program_on_ready(s->body.program, make_reply, s);
-    return c;
+    if (!s->made)
+        return err_oom(e);
+    TRY(choose_inline(req, s, e));
+    program_on_ready(s->body.program, make_reply, s);
+    return ERR_OK;
 }
 
 static void start(struct request *req, size_t most_nodes);
@@ -236,9 +233,9 @@ static void start(struct request *req, size_t most_nodes)
     struct statements *s = req->state;
     struct err e = ERR_INIT;
     uint64_t begun = http_now_ns();
-    enum err_code c = read_given(req, s, most_nodes, &e);
+    enum err_code code = read_given(req, s, most_nodes, &e);
     http_took(&req->t_parse, begun);
-    if (c) {
+    if (code != ERR_OK) {
         fail(req, s, &e);
     } else if (!s->body.program) {
         http_offload_long(req, start_any);
@@ -254,8 +251,8 @@ void evaluate_statements(struct request *req, struct json body)
 {
     struct err e = ERR_INIT;
     struct statements *s = arena_alloc(req->arena, sizeof *s);
-    enum err_code c = s ? request_accepts_json(req, &e) : err_oom(&e);
-    if (c) {
+    enum err_code code = s ? request_accepts_json(req, &e) : err_oom(&e);
+    if (code != ERR_OK) {
         http_reply_error(req, &e);
         return;
     }

@@ -13,15 +13,12 @@ static enum err_code step_index(struct json v, struct view *view, struct err *e)
     const char *text;
     size_t n;
     struct view out;
-    enum err_code r = json_get_string(v, &text, &n, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_string(v, &text, &n, e));
     if (n == strspn(text, " \t\n\r"))
         return json_err(v, e, ERR_BAD_INDEX, "the index is empty; '...' is the whole array");
-    if ((r = index_parse(text, n, ix, e)) != ERR_OK ||
-        (r = view_index(view, ix, &out, e)) != ERR_OK) {
-        if (r == ERR_BAD_SHAPE) /* more axes than an array can have, by way of None */
-            e->code = r = ERR_BAD_INDEX;
+    if (index_parse(text, n, ix, e) != ERR_OK || view_index(view, ix, &out, e) != ERR_OK) {
+        if (e->code == ERR_BAD_SHAPE) /* more axes than an array can have, by way of None */
+            e->code = ERR_BAD_INDEX;
         return err_prefix(e, "/index");
     }
     *view = out;
@@ -33,10 +30,8 @@ static enum err_code step_permute(struct json v, struct view *view, struct err *
     int64_t axes[MAX_RANK];
     size_t n;
     struct view out;
-    enum err_code r = json_get_i64_list(v, MAX_RANK, -MAX_RANK, MAX_RANK - 1, axes, &n, e);
-    if (r != ERR_OK)
-        return r;
-    if ((r = view_permute(view, (int)n, axes, &out, e)) != ERR_OK)
+    TRY(json_get_i64_list(v, MAX_RANK, -MAX_RANK, MAX_RANK - 1, axes, &n, e));
+    if (view_permute(view, (int)n, axes, &out, e) != ERR_OK)
         return err_prefix(e, "/permute");
     *view = out;
     return ERR_OK;
@@ -47,10 +42,8 @@ static enum err_code step_reshape(struct json v, struct view *view, struct err *
     int rank;
     int64_t shape[MAX_RANK];
     struct view out;
-    enum err_code r = json_get_shape(v, -1, &rank, shape, e);
-    if (r != ERR_OK)
-        return r;
-    if ((r = view_reshape(view, rank, shape, &out, e)) != ERR_OK)
+    TRY(json_get_shape(v, -1, &rank, shape, e));
+    if (view_reshape(view, rank, shape, &out, e) != ERR_OK)
         return err_prefix(e, "/reshape");
     *view = out;
     return ERR_OK;
@@ -62,12 +55,10 @@ static enum err_code step_broadcast(struct json v, enum dtype dtype, struct view
     int rank;
     int64_t shape[MAX_RANK];
     struct view out, fits;
-    enum err_code r = json_get_shape(v, 0, &rank, shape, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_shape(v, 0, &rank, shape, e));
     /* the size of what does not exist in memory must still be a size */
-    if ((r = view_contiguous(rank, shape, dtype_size(dtype), &fits, e)) != ERR_OK ||
-        (r = view_broadcast_to(view, rank, shape, &out, e)) != ERR_OK)
+    if (view_contiguous(rank, shape, dtype_size(dtype), &fits, e) != ERR_OK ||
+        view_broadcast_to(view, rank, shape, &out, e) != ERR_OK)
         return err_prefix(e, "/broadcast_to");
     *view = out;
     return ERR_OK;
@@ -77,10 +68,8 @@ static enum err_code step_dtype(struct json v, enum dtype *dtype, struct view *v
 {
     enum dtype t;
     struct view out;
-    enum err_code r = json_get_dtype(v, &t, e);
-    if (r != ERR_OK)
-        return r;
-    if ((r = view_reinterpret(view, dtype_size(*dtype), dtype_size(t), &out, e)) != ERR_OK)
+    TRY(json_get_dtype(v, &t, e));
+    if (view_reinterpret(view, dtype_size(*dtype), dtype_size(t), &out, e) != ERR_OK)
         return err_prefix(e, "/dtype");
     *view = out;
     *dtype = t;
@@ -92,27 +81,27 @@ static enum err_code step_ghost(struct json v, const struct array *a, struct vie
                                 bool *ret_whole, struct err *e)
 {
     *ret_whole = false;
-    enum err_code r = json_given(v) ? json_get_bool(v, ret_whole, e) : ERR_OK;
-    if (r == ERR_OK && *ret_whole)
+    if (json_given(v))
+        TRY(json_get_bool(v, ret_whole, e));
+    if (*ret_whole)
         grid_whole(a->grid, &a->view, view);
-    return r;
+    return ERR_OK;
 }
 
 static enum err_code apply(struct json body, enum dtype *dtype, struct view *view, struct err *e)
 {
-    struct json v;
-    enum err_code r = ERR_OK;
-    if (json_given(v = json_member(body, "index")))
-        r = step_index(v, view, e);
-    if (r == ERR_OK && json_given(v = json_member(body, "permute")))
-        r = step_permute(v, view, e);
-    if (r == ERR_OK && json_given(v = json_member(body, "reshape")))
-        r = step_reshape(v, view, e);
-    if (r == ERR_OK && json_given(v = json_member(body, "broadcast_to")))
-        r = step_broadcast(v, *dtype, view, e);
-    if (r == ERR_OK && json_given(v = json_member(body, "dtype")))
-        r = step_dtype(v, dtype, view, e);
-    return r;
+    struct json index = json_member(body, "index"), permute = json_member(body, "permute"),
+                reshape = json_member(body, "reshape"),
+                broadcast = json_member(body, "broadcast_to"), type = json_member(body, "dtype");
+    if (json_given(index))
+        TRY(step_index(index, view, e));
+    if (json_given(permute))
+        TRY(step_permute(permute, view, e));
+    if (json_given(reshape))
+        TRY(step_reshape(reshape, view, e));
+    if (json_given(broadcast))
+        TRY(step_broadcast(broadcast, *dtype, view, e));
+    return json_given(type) ? step_dtype(type, dtype, view, e) : ERR_OK;
 }
 
 static bool changes_nothing(struct json body)
@@ -130,11 +119,8 @@ static enum err_code make_view(struct json body, struct array *a, struct array *
     enum dtype dtype = a->dtype;
     struct view view = a->view;
     bool whole;
-    enum err_code r = step_ghost(json_member(body, "ghost"), a, &view, &whole, e);
-    if (r == ERR_OK)
-        r = apply(body, &dtype, &view, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(step_ghost(json_member(body, "ghost"), a, &view, &whole, e));
+    TRY(apply(body, &dtype, &view, e));
     struct grid *grid = NULL;
     bool keeps = a->grid && changes_nothing(body);
     if (keeps && whole && !a->grid->whole) {
@@ -154,32 +140,32 @@ static enum err_code make_view(struct json body, struct array *a, struct array *
     return ERR_OK;
 }
 
-void array_views_post(struct request *req)
+static enum err_code post(struct request *req, struct err *e)
 {
-    struct err e = ERR_INIT;
     struct json body;
-    const char *name = NULL;
+    struct handle_spec spec = {.policy = NAME_NEW};
     _cleanup_session_ struct session *s = NULL;
     _cleanup_handle_ struct handle h = {0}, made = {0};
     _cleanup_array_ struct array *a = NULL;
     _cleanup_strb_ struct strb meta = {0};
-    enum err_code r = request_plain(req, &e);
+    TRY(request_plain(req, e));
     /* a view would outlive the share */
-    if (r == ERR_OK && (r = request_own_array(req, LEASE_READ, &s, &h, &e)) == ERR_OK &&
-        (r = request_body(req, false, &body, &e)) == ERR_OK &&
-        (r = JSON_MEMBERS(body, &e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
-                          "ghost")) == ERR_OK &&
-        (r = make_view(body, h.array, &a, &e)) == ERR_OK &&
-        (r = meta_name(body, &name, &e)) == ERR_OK)
-        r = meta_reserve(&meta, &e);
-    if (r == ERR_OK) {
-        struct handle_spec spec = {.name = name, .policy = NAME_NEW, .view_of = h.id};
-        r = handle_add(s->handles, a, &spec, &made, NULL, &e);
-        if (r == ERR_CONFLICT)
-            err_prefix(&e, "/name");
-    }
-    if (r != ERR_OK)
-        http_reply_error(req, &e);
-    else
-        meta_reply_reserved(req, 201, &made, true, &meta);
+    TRY(request_own_array(req, LEASE_READ, &s, &h, e));
+    TRY(request_body(req, false, &body, e));
+    TRY(JSON_MEMBERS(body, e, "index", "permute", "reshape", "broadcast_to", "dtype", "name",
+                     "ghost"));
+    TRY(make_view(body, h.array, &a, e));
+    TRY(meta_name(body, &spec.name, e));
+    TRY(meta_reserve(&meta, e));
+    spec.view_of = h.id;
+    enum err_code code = handle_add(s->handles, a, &spec, &made, NULL, e);
+    if (code != ERR_OK)
+        return code == ERR_CONFLICT ? err_prefix(e, "/name") : code;
+    meta_reply_reserved(req, 201, &made, true, &meta);
+    return ERR_OK;
+}
+
+void array_views_post(struct request *req)
+{
+    request_try(req, post);
 }

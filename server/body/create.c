@@ -11,8 +11,8 @@
 static enum err_code may_replace(void *user, const struct array *now, struct err *e)
 {
     struct create_target *t = user;
-    enum err_code r = lease_guard(t->leases, now, e);
-    return r == ERR_OK ? condition_guard(&t->condition, now, e) : r;
+    TRY(lease_guard(t->leases, now, e));
+    return condition_guard(&t->condition, now, e);
 }
 
 /* Before the body is taken: who cannot win need not send it. */
@@ -23,28 +23,31 @@ static enum err_code check_replace(struct create_target *t, struct err *e)
     return may_replace(t, there ? now.array : NULL, e);
 }
 
+static enum err_code read_target(struct request *req, struct create_target *t, const char *name,
+                                 struct err *e)
+{
+    TRY(session_of(req, &t->session, e));
+    if (name && create_target_name(t, name, e) != ERR_OK) {
+        e->pointer[0] = '\0'; /* the name is not in the body */
+        return e->code;
+    }
+    if (!t->put)
+        return ERR_OK;
+    t->condition = condition_of(req);
+    t->leases = req->server->leases;
+    return check_replace(t, e);
+}
+
 enum err_code create_target_init(struct request *req, struct create_target *ret, struct err *e)
 {
     struct create_target t = {.put = strcmp(req->method, "PUT") == 0};
     const char *query = http_query(req, "name");
     if (t.put && query)
         return err_set(e, ERR_BAD_FIELD, "the path names the array, so 'name' must not be given");
-    const char *name = t.put ? req->param[0] : query;
-    enum err_code r = session_of(req, &t.session, e);
-    if (r != ERR_OK)
-        return r;
-    if (name && (r = create_target_name(&t, name, e)) != ERR_OK) {
-        e->pointer[0] = '\0'; /* the name is not in the body */
+    enum err_code code = read_target(req, &t, t.put ? req->param[0] : query, e);
+    if (code != ERR_OK) {
         session_unref(t.session);
-        return r;
-    }
-    if (t.put) {
-        t.condition = condition_of(req);
-        t.leases = req->server->leases;
-        if ((r = check_replace(&t, e)) != ERR_OK) {
-            session_unref(t.session);
-            return r;
-        }
+        return code;
     }
     *ret = t;
     return ERR_OK;
@@ -57,9 +60,9 @@ enum err_code create_target_name(struct create_target *t, const char *name, stru
             return ERR_OK;
         return err_field(e, ERR_BAD_FIELD, "/name", "the path names the array '%s'", t->name);
     }
-    enum err_code r =
+    enum err_code code =
         handle_check_name(t->session->handles, name, t->put ? NAME_REPLACE : NAME_NEW, e);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         return err_prefix(e, "/name");
     memcpy(t->name, name, strlen(name) + 1);
     return ERR_OK;

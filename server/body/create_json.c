@@ -30,15 +30,16 @@ static enum err_code find_creator(struct json body, const char **ret, struct err
 static enum err_code read_alignment(struct json body, int64_t *ret, struct err *e)
 {
     struct json v = json_member(body, "alignment");
-    int64_t n = GRID_ALIGNMENT;
-    enum err_code r = ERR_OK;
-    if (json_present(v))
-        r = json_get_i64(v, INT64_MIN, INT64_MAX, &n, e);
-    if (r == ERR_OK && (n < 1 || n > GRID_MAX_ALIGNMENT || (n & (n - 1))))
-        r = json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to %d",
-                     GRID_MAX_ALIGNMENT);
-    *ret = json_present(v) ? n : 0;
-    return r;
+    int64_t n;
+    *ret = 0;
+    if (!json_present(v))
+        return ERR_OK;
+    TRY(json_get_i64(v, INT64_MIN, INT64_MAX, &n, e));
+    if (n < 1 || n > GRID_MAX_ALIGNMENT || (n & (n - 1)))
+        return json_err(v, e, ERR_BAD_FIELD, "alignment must be a power of two from 1 to %d",
+                        GRID_MAX_ALIGNMENT);
+    *ret = n;
+    return ERR_OK;
 }
 
 static enum err_code want_shape(const struct create_spec *s, struct json body, struct err *e)
@@ -52,9 +53,7 @@ static enum err_code want_shape(const struct create_spec *s, struct json body, s
 static enum err_code real_literal(struct json v, struct literal *ret, struct err *e)
 {
     struct literal l;
-    enum err_code r = json_get_literal(v, &l, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_literal(v, &l, e));
     if (l.kind != LIT_INT && l.kind != LIT_FLOAT)
         return json_err(v, e, ERR_BAD_FIELD, "must be a real number");
     *ret = l;
@@ -72,18 +71,16 @@ static enum err_code optional_real(struct json body, const char *name, struct li
 static enum err_code read_fill(struct json v, struct create_spec *s, struct err *e)
 {
     struct literal l;
-    enum err_code r = json_get_literal(v, &l, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_literal(v, &l, e));
     if (s->dtype < 0) {
         enum dtype t;
         if (l.kind == LIT_COMPLEX)
             return json_err(v, e, ERR_BAD_FIELD, "a complex value needs a complex 'dtype'");
-        if ((r = dtype_of_literal(&l, &t, e)) != ERR_OK)
+        if (dtype_of_literal(&l, &t, e) != ERR_OK)
             return err_prefix(e, "/fill");
         s->dtype = (int)t;
     }
-    if ((r = scalar_from_literal((enum dtype)s->dtype, &l, &s->fill, e)) != ERR_OK)
+    if (scalar_from_literal((enum dtype)s->dtype, &l, &s->fill, e) != ERR_OK)
         return err_prefix(e, "/fill");
     s->creator = CREATE_FILL;
     return ERR_OK;
@@ -92,17 +89,15 @@ static enum err_code read_fill(struct json v, struct create_spec *s, struct err 
 static enum err_code read_arange(struct json v, struct create_spec *s, struct err *e)
 {
     struct json stop;
-    enum err_code r;
     bool has;
     s->creator = CREATE_ARANGE;
     s->start = (struct literal){.kind = LIT_INT, .i = 0};
     s->step = (struct literal){.kind = LIT_INT, .i = 1};
-    if ((r = JSON_MEMBERS(v, e, "start", "stop", "step")) != ERR_OK ||
-        (r = json_require(v, "stop", &stop, e)) != ERR_OK ||
-        (r = real_literal(stop, &s->stop, e)) != ERR_OK ||
-        (r = optional_real(v, "start", &s->start, &has, e)) != ERR_OK ||
-        (r = optional_real(v, "step", &s->step, &has, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(v, e, "start", "stop", "step"));
+    TRY(json_require(v, "stop", &stop, e));
+    TRY(real_literal(stop, &s->stop, e));
+    TRY(optional_real(v, "start", &s->start, &has, e));
+    TRY(optional_real(v, "step", &s->step, &has, e));
     if (s->dtype < 0)
         s->dtype = s->start.kind == LIT_INT && s->stop.kind == LIT_INT && s->step.kind == LIT_INT
                        ? DT_I64
@@ -114,33 +109,28 @@ static enum err_code read_arange(struct json v, struct create_spec *s, struct er
 static enum err_code end_literal(struct json v, struct literal *ret, struct err *e)
 {
     struct literal l;
-    enum err_code r = json_get_literal(v, &l, e);
-    if (r == ERR_OK && l.kind == LIT_BOOL)
-        r = json_err(v, e, ERR_BAD_FIELD, "must be a number");
-    if (r == ERR_OK)
-        *ret = l;
-    return r;
+    TRY(json_get_literal(v, &l, e));
+    if (l.kind == LIT_BOOL)
+        return json_err(v, e, ERR_BAD_FIELD, "must be a number");
+    *ret = l;
+    return ERR_OK;
 }
 
 static enum err_code read_linspace(struct json v, struct create_spec *s, struct err *e)
 {
-    struct json start, stop, x;
-    enum err_code r;
+    struct json start, stop, num = json_member(v, "num"), endpoint = json_member(v, "endpoint");
     s->creator = CREATE_LINSPACE;
     s->num = 50;
     s->endpoint = true;
-    if ((r = JSON_MEMBERS(v, e, "start", "stop", "num", "endpoint")) != ERR_OK ||
-        (r = json_require(v, "start", &start, e)) != ERR_OK ||
-        (r = json_require(v, "stop", &stop, e)) != ERR_OK ||
-        (r = end_literal(start, &s->start, e)) != ERR_OK ||
-        (r = end_literal(stop, &s->stop, e)) != ERR_OK)
-        return r;
-    if (json_present(x = json_member(v, "num")) &&
-        (r = json_get_i64(x, 0, INT64_MAX, &s->num, e)) != ERR_OK)
-        return r;
-    if (json_present(x = json_member(v, "endpoint")) &&
-        (r = json_get_bool(x, &s->endpoint, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(v, e, "start", "stop", "num", "endpoint"));
+    TRY(json_require(v, "start", &start, e));
+    TRY(json_require(v, "stop", &stop, e));
+    TRY(end_literal(start, &s->start, e));
+    TRY(end_literal(stop, &s->stop, e));
+    if (json_present(num))
+        TRY(json_get_i64(num, 0, INT64_MAX, &s->num, e));
+    if (json_present(endpoint))
+        TRY(json_get_bool(endpoint, &s->endpoint, e));
     if (s->dtype < 0)
         s->dtype = DT_F64;
     return ERR_OK;
@@ -148,20 +138,16 @@ static enum err_code read_linspace(struct json v, struct create_spec *s, struct 
 
 static enum err_code read_eye(struct json v, struct create_spec *s, struct err *e)
 {
-    struct json x;
-    enum err_code r;
+    struct json n, m = json_member(v, "m"), k = json_member(v, "k");
     s->creator = CREATE_EYE;
-    if ((r = JSON_MEMBERS(v, e, "n", "m", "k")) != ERR_OK ||
-        (r = json_require(v, "n", &x, e)) != ERR_OK ||
-        (r = json_get_i64(x, 0, INT64_MAX, &s->n, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(v, e, "n", "m", "k"));
+    TRY(json_require(v, "n", &n, e));
+    TRY(json_get_i64(n, 0, INT64_MAX, &s->n, e));
     s->m = s->n;
-    if (json_present(x = json_member(v, "m")) &&
-        (r = json_get_i64(x, 0, INT64_MAX, &s->m, e)) != ERR_OK)
-        return r;
-    if (json_present(x = json_member(v, "k")) &&
-        (r = json_get_i64(x, INT64_MIN, INT64_MAX, &s->k, e)) != ERR_OK)
-        return r;
+    if (json_present(m))
+        TRY(json_get_i64(m, 0, INT64_MAX, &s->m, e));
+    if (json_present(k))
+        TRY(json_get_i64(k, INT64_MIN, INT64_MAX, &s->k, e));
     if (s->dtype < 0)
         s->dtype = DT_F64;
     return ERR_OK;
@@ -172,14 +158,12 @@ static enum err_code read_random(struct json v, struct create_spec *s, struct er
     static const char *const names[] = {"uniform", "normal", "integers"};
     static const enum random_dist dists[] = {RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_INTEGERS};
     struct json dist, seed;
-    enum err_code r;
     int which = -1;
     s->creator = CREATE_RANDOM;
-    if ((r = JSON_MEMBERS(v, e, "distribution", "seed", "low", "high")) != ERR_OK ||
-        (r = json_require(v, "distribution", &dist, e)) != ERR_OK ||
-        (r = json_require(v, "seed", &seed, e)) != ERR_OK ||
-        (r = json_get_u64(seed, &s->random.seed, e)) != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(v, e, "distribution", "seed", "low", "high"));
+    TRY(json_require(v, "distribution", &dist, e));
+    TRY(json_require(v, "seed", &seed, e));
+    TRY(json_get_u64(seed, &s->random.seed, e));
     for (int i = 0; i < 3; i++)
         if (json_equals(dist, names[i]))
             which = i;
@@ -187,9 +171,8 @@ static enum err_code read_random(struct json v, struct create_spec *s, struct er
         return json_err(dist, e, ERR_BAD_FIELD,
                         "distribution must be \"uniform\", \"normal\" or \"integers\"");
     s->random.dist = dists[which];
-    if ((r = optional_real(v, "low", &s->random.low, &s->random.has_low, e)) != ERR_OK ||
-        (r = optional_real(v, "high", &s->random.high, &s->random.has_high, e)) != ERR_OK)
-        return r;
+    TRY(optional_real(v, "low", &s->random.low, &s->random.has_low, e));
+    TRY(optional_real(v, "high", &s->random.high, &s->random.has_high, e));
     if (s->random.dist == RANDOM_NORMAL && (s->random.has_low || s->random.has_high))
         return json_err_member(v, s->random.has_low ? "low" : "high", e, ERR_BAD_FIELD,
                                "a normal distribution has no bounds");
@@ -202,11 +185,9 @@ static enum err_code read_like(struct json v, const struct array_scope *from, st
                                struct err *e)
 {
     const char *ref;
-    enum err_code r = json_get_string(v, &ref, NULL, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_string(v, &ref, NULL, e));
     _cleanup_handle_ struct handle h = {0};
-    if ((r = share_get(from, ref, &h, e)) != ERR_OK)
+    if (share_get(from, ref, &h, e) != ERR_OK)
         return err_prefix(e, "/like");
     const struct view *like = &h.array->view;
     if (s->dtype < 0)
@@ -232,9 +213,7 @@ static enum err_code read_padded(struct json v, struct grid *g, struct err *e)
 {
     int rank;
     int64_t padded[MAX_RANK];
-    enum err_code r = json_get_shape(v, 0, &rank, padded, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_shape(v, 0, &rank, padded, e));
     if (rank != g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
                         "padded has an extent for each axis: %d for an array of rank %d", rank,
@@ -248,11 +227,9 @@ static enum err_code read_congruent(struct json v, const struct array_scope *fro
                                     struct err *e)
 {
     const char *ref;
-    enum err_code r = json_get_string(v, &ref, NULL, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_string(v, &ref, NULL, e));
     _cleanup_handle_ struct handle h = {0};
-    if ((r = share_get(from, ref, &h, e)) != ERR_OK)
+    if (share_get(from, ref, &h, e) != ERR_OK)
         return err_prefix(e, "/congruent_to");
     const struct grid *other = h.array->grid;
     if (!other || !other->is_padded)
@@ -284,25 +261,22 @@ enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
     if (s->alignment)
         s->grid.alignment = s->alignment;
     s->has_grid = true;
-    enum err_code r = grid_json_read(s->body, t, &s->grid, e);
-    if (r == ERR_OK && json_present(padded) && json_present(congruent))
-        r = json_err(congruent, e, ERR_BAD_FIELD,
-                     "'padded' and 'congruent_to' cannot be given together");
-    else if (r == ERR_OK && json_present(padded))
-        r = read_padded(padded, &s->grid, e);
-    else if (r == ERR_OK && json_present(congruent)) {
-        r = read_congruent(congruent, from, &s->grid, e);
-        s->congruent = true;
-    }
-    return r;
+    TRY(grid_json_read(s->body, t, &s->grid, e));
+    if (json_present(padded) && json_present(congruent))
+        return json_err(congruent, e, ERR_BAD_FIELD,
+                        "'padded' and 'congruent_to' cannot be given together");
+    if (json_present(padded))
+        return read_padded(padded, &s->grid, e);
+    s->congruent = json_present(congruent);
+    return s->congruent ? read_congruent(congruent, from, &s->grid, e) : ERR_OK;
 }
 
 /* Padding that does not fit is the fault of the member it came from. */
-static enum err_code place_padding(const struct create_spec *s, enum err_code r, struct err *e)
+static enum err_code place_padding(const struct create_spec *s, enum err_code code, struct err *e)
 {
-    if (r != ERR_OK && s->congruent && strcmp(e->pointer, "/padded") == 0)
+    if (code != ERR_OK && s->congruent && strcmp(e->pointer, "/padded") == 0)
         strcpy(e->pointer, "/congruent_to");
-    return r;
+    return code;
 }
 
 enum err_code create_spec_embed(const struct create_spec *spec, struct session *s,
@@ -312,64 +286,69 @@ enum err_code create_spec_embed(const struct create_spec *spec, struct session *
         *ret = take_a;
         return ERR_OK;
     }
-    enum err_code r = engine_embed(s->stream, s->account, take_a, &spec->grid, ret, e);
+    enum err_code code = engine_embed(s->stream, s->account, take_a, &spec->grid, ret, e);
     array_unref(take_a);
-    return place_padding(spec, r, e);
+    return place_padding(spec, code, e);
+}
+
+/* What goes with the creator; without one, zeros. */
+static enum err_code read_creator(const char *creator, const struct array_scope *from,
+                                  struct create_spec *s, struct err *e)
+{
+    struct json v = creator ? json_member(s->body, creator) : (struct json){0};
+    if (!creator)
+        return want_shape(s, s->body, e);
+    if (strcmp(creator, "arange") == 0)
+        return read_arange(v, s, e);
+    if (strcmp(creator, "linspace") == 0)
+        return read_linspace(v, s, e);
+    if (strcmp(creator, "eye") == 0)
+        return read_eye(v, s, e);
+    if (strcmp(creator, "fill") == 0)
+        TRY(read_fill(v, s, e));
+    else if (strcmp(creator, "random") == 0)
+        TRY(read_random(v, s, e));
+    else
+        return read_like(v, from, s, e);
+    return want_shape(s, s->body, e);
+}
+
+static enum err_code read_spec(struct create_spec *s, bool has_data, const struct array_scope *from,
+                               struct err *e)
+{
+    struct json type = json_member(s->body, "dtype"), shape = json_member(s->body, "shape");
+    const char *creator = NULL;
+    enum dtype t;
+    TRY(JSON_MEMBERS(s->body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
+                     "eye", "random", "like", "alignment", "ghost", "boundary", "spacing",
+                     "congruent_to", "padded", "location"));
+    TRY(find_creator(s->body, &creator, e));
+    TRY(read_alignment(s->body, &s->alignment, e));
+    if (json_present(type)) {
+        TRY(json_get_dtype(type, &t, e));
+        s->dtype = (int)t;
+    }
+    if (json_present(shape)) {
+        TRY(json_get_shape(shape, 0, &s->rank, s->shape, e));
+        s->has_shape = true;
+    }
+    if (has_data) {
+        s->creator = CREATE_DATA;
+    } else {
+        TRY(read_creator(creator, from, s, e));
+        if (s->dtype < 0)
+            s->dtype = DT_F64;
+        int rank = s->has_shape ? s->rank : s->creator == CREATE_EYE ? 2 : 1;
+        TRY(create_spec_grid(s, (enum dtype)s->dtype, rank, from, e));
+    }
+    return s->has_grid && s->has_shape ? grid_check_ghosts(&s->grid, s->shape, e) : ERR_OK;
 }
 
 enum err_code create_spec_read(struct json body, bool has_data, const struct array_scope *from,
                                struct create_spec *ret, struct err *e)
 {
     struct create_spec s = {.dtype = -1, .body = body};
-    const char *creator = NULL;
-    struct json v;
-    enum err_code r;
-    if ((r = JSON_MEMBERS(body, e, "name", "shape", "dtype", "fill", "data", "arange", "linspace",
-                          "eye", "random", "like", "alignment", "ghost", "boundary", "spacing",
-                          "congruent_to", "padded", "location")) != ERR_OK ||
-        (r = find_creator(body, &creator, e)) != ERR_OK ||
-        (r = read_alignment(body, &s.alignment, e)) != ERR_OK)
-        return r;
-    if (json_present(v = json_member(body, "dtype"))) {
-        enum dtype t;
-        if ((r = json_get_dtype(v, &t, e)) != ERR_OK)
-            return r;
-        s.dtype = (int)t;
-    }
-    if (json_present(v = json_member(body, "shape"))) {
-        if ((r = json_get_shape(v, 0, &s.rank, s.shape, e)) != ERR_OK)
-            return r;
-        s.has_shape = true;
-    }
-    v = creator ? json_member(body, creator) : (struct json){0};
-    if (has_data)
-        s.creator = CREATE_DATA;
-    else if (!creator)
-        r = want_shape(&s, body, e);
-    else if (strcmp(creator, "fill") == 0)
-        r = read_fill(v, &s, e);
-    else if (strcmp(creator, "arange") == 0)
-        r = read_arange(v, &s, e);
-    else if (strcmp(creator, "linspace") == 0)
-        r = read_linspace(v, &s, e);
-    else if (strcmp(creator, "eye") == 0)
-        r = read_eye(v, &s, e);
-    else if (strcmp(creator, "random") == 0)
-        r = read_random(v, &s, e);
-    else
-        r = read_like(v, from, &s, e);
-    if (r == ERR_OK && (s.creator == CREATE_FILL || s.creator == CREATE_RANDOM))
-        r = want_shape(&s, body, e);
-    if (r != ERR_OK)
-        return r;
-    if (s.dtype < 0 && s.creator != CREATE_DATA)
-        s.dtype = DT_F64;
-    int rank = s.has_shape ? s.rank : s.creator == CREATE_EYE ? 2 : 1;
-    if (s.creator != CREATE_DATA &&
-        (r = create_spec_grid(&s, (enum dtype)s.dtype, rank, from, e)) != ERR_OK)
-        return r;
-    if (s.has_grid && s.has_shape && (r = grid_check_ghosts(&s.grid, s.shape, e)) != ERR_OK)
-        return r;
+    TRY(read_spec(&s, has_data, from, e));
     *ret = s;
     return ERR_OK;
 }
@@ -391,46 +370,47 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
 {
     enum dtype t = (enum dtype)p->dtype;
     struct array *a = NULL;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     const char *place = "/shape"; /* of errors that say none */
     switch (p->creator) {
     case CREATE_ZEROS:
-        r = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,
-                              p->has_grid ? &p->grid : NULL, &a, e);
-        r = place_padding(p, r, e);
+        code = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,
+                                 p->has_grid ? &p->grid : NULL, &a, e);
+        code = place_padding(p, code, e);
         break;
     case CREATE_FILL:
-        r = engine_full(s->stream, s->account, p->fill, p->rank, p->shape, &a, e);
+        code = engine_full(s->stream, s->account, p->fill, p->rank, p->shape, &a, e);
         break;
     case CREATE_ARANGE:
         place = "/arange";
-        r = engine_arange(s->stream, s->account, t, &p->start, &p->stop, &p->step, &a, e);
+        code = engine_arange(s->stream, s->account, t, &p->start, &p->stop, &p->step, &a, e);
         break;
     case CREATE_LINSPACE:
         place = "/linspace";
-        r = engine_linspace(s->stream, s->account, t, &p->start, &p->stop, p->num, p->endpoint, &a,
-                            e);
+        code = engine_linspace(s->stream, s->account, t, &p->start, &p->stop, p->num, p->endpoint,
+                               &a, e);
         break;
     case CREATE_EYE:
         place = "/eye";
-        r = engine_eye(s->stream, s->account, t, p->n, p->m, p->k, &a, e);
+        code = engine_eye(s->stream, s->account, t, p->n, p->m, p->k, &a, e);
         break;
     case CREATE_RANDOM:
         place = "/random";
-        r = engine_random(s->stream, s->account, t, p->rank, p->shape, &p->random, &a, e);
+        code = engine_random(s->stream, s->account, t, p->rank, p->shape, &p->random, &a, e);
         break;
     case CREATE_DATA:
-        r = err_set(e, ERR_INTERNAL, "data has no creator");
+        code = err_set(e, ERR_INTERNAL, "data has no creator");
         break;
     }
-    if (r != ERR_OK) {
-        if (!e->pointer[0] && err_status(r) == 422)
+    if (code != ERR_OK) {
+        if (!e->pointer[0] && err_status(code) == 422)
             err_prefix(e, place);
-        return r;
+        return code;
     }
-    if ((r = create_spec_shape(p, a->view.rank, a->view.shape, e)) != ERR_OK) {
+    code = create_spec_shape(p, a->view.rank, a->view.shape, e);
+    if (code != ERR_OK) {
         array_unref(a);
-        return r;
+        return code;
     }
     if (p->creator == CREATE_ZEROS) {
         *ret = a;

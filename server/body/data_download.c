@@ -528,10 +528,10 @@ static bool conditions(struct data_source *s, const struct array *a)
 static enum err_code prepare(struct data_source *s, struct engine_stream *engine_stream,
                              struct array *a, struct err *e)
 {
-    enum err_code c =
+    enum err_code code =
         view_contiguous(a->view.rank, a->view.shape, dtype_size(a->dtype), &s->view, e);
-    if (c)
-        return c;
+    if (code != ERR_OK)
+        return code;
     s->dtype = a->dtype;
     s->nbytes = s->count = array_nbytes(a);
     if (s->type == MEDIA_NPY) {
@@ -551,8 +551,8 @@ void data_reply(struct request *req, struct engine_stream *engine_stream, struct
 {
     struct err e = ERR_INIT;
     struct data_source *s = arena_alloc(req->arena, sizeof *s);
-    enum err_code c = s ? ERR_OK : err_oom(&e);
-    if (!c) {
+    enum err_code code = s ? ERR_OK : err_oom(&e);
+    if (code == ERR_OK) {
         s->req = req;
         s->type = type;
         s->resource = of;
@@ -562,16 +562,17 @@ void data_reply(struct request *req, struct engine_stream *engine_stream, struct
         wakeup_init(&s->wakeup, req);
         req->state = s;
         req->state_free = state_free;
-        c = prepare(s, engine_stream, take_a, &e);
+        code = prepare(s, engine_stream, take_a, &e);
     }
-    bool replied = !c && of && conditions(s, take_a);
+    bool replied = code == ERR_OK && of && conditions(s, take_a);
     array_unref(take_a);
-    if (!c && !replied) {
+    if (code == ERR_OK && !replied) {
         s->first_want = s->count < FIRST_BLOCK ? (size_t)s->count : FIRST_BLOCK;
-        if (s->first_want && !(s->first = arena_alloc(req->arena, s->first_want)))
-            c = err_oom(&e);
+        s->first = s->first_want ? arena_alloc(req->arena, s->first_want) : NULL;
+        if (s->first_want && !s->first)
+            code = err_oom(&e);
     }
-    if (c)
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     else if (!replied)
         first_block(req);

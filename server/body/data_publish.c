@@ -40,11 +40,11 @@ static enum err_code publish(struct upload_sink *s, struct upload *take_u, struc
     _cleanup_use_ struct lease_use use = lease_use_open(s->req->server->uses);
     struct condition condition = condition_of(s->req);
     uint64_t version = array_version(a);
-    enum err_code c = condition_check(&condition, a, &s->region, e);
-    c = c ? c : request_leased(s->req, a, LEASE_WRITE, e);
-    if (c) {
+    enum err_code code = condition_check(&condition, a, &s->region, e);
+    code = code != ERR_OK ? code : request_leased(s->req, a, LEASE_WRITE, e);
+    if (code != ERR_OK) {
         upload_abort(take_u);
-        return c;
+        return code;
     }
     if (condition_names_tags(&condition))
         upload_expect(take_u, version);
@@ -80,15 +80,15 @@ static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, str
 {
     /* The handle may have changed while the body was on its way. */
     _cleanup_handle_ struct handle now = {0};
-    enum err_code c = request_find(s->req, s->session, s->target.id, &now, e);
-    if (!c)
-        c = handle_writable(&now, e);
-    if (!c && !array_same_elements(now.array, s->target.array))
-        c = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
-    if (!c)
+    enum err_code code = request_find(s->req, s->session, s->target.id, &now, e);
+    if (code == ERR_OK)
+        code = handle_writable(&now, e);
+    if (code == ERR_OK && !array_same_elements(now.array, s->target.array))
+        code = err_set(e, ERR_CONFLICT, "the array was resized while the data were on their way");
+    if (code == ERR_OK)
         return publish(s, take_u, now.array, e);
     upload_abort(take_u);
-    return c;
+    return code;
 }
 
 static void finish_again(struct request *req)
@@ -107,15 +107,15 @@ static void finish(struct upload_sink *s)
     uint64_t begun = http_now_ns();
     s->upload = NULL;
     upload_keep(u);
-    enum err_code c = s->created ? create(s, u, &a, &e) : overwrite(s, u, &e);
+    enum err_code code = s->created ? create(s, u, &a, &e) : overwrite(s, u, &e);
     http_took(&req->t_copy, begun);
-    if (c == ERR_OUT_OF_MEMORY && e.wanted)
+    if (code == ERR_OUT_OF_MEMORY && e.wanted)
         s->upload = u; /* it was kept */
     if (s->upload && memory_pressure_retry(req, &e, finish_again)) {
         borrow_state(s);
         return;
     }
-    if (c) {
+    if (code != ERR_OK) {
         sink_reply_failed(s, &e);
         return;
     }
@@ -189,14 +189,13 @@ static bool json_shape_fits(const struct upload_sink *s)
 static enum err_code read_elements(struct upload_sink *s, struct err *e)
 {
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
-    enum err_code c = json_array_finish(s->json, e);
-    if (!c)
-        c = json_array_take(s->json, -1, &s->elements, e);
-    if (!c && !json_shape_fits(s))
-        c = err_set(e, ERR_SHAPE_MISMATCH, "the data have shape %s, %s is wanted",
-                    shape_text(s->elements.rank, s->elements.shape, have, sizeof have),
-                    shape_text(s->rank, s->shape, want, sizeof want));
-    return c ? c : sink_begin(s, 0, e);
+    TRY(json_array_finish(s->json, e));
+    TRY(json_array_take(s->json, -1, &s->elements, e));
+    if (!json_shape_fits(s))
+        return err_set(e, ERR_SHAPE_MISMATCH, "the data have shape %s, %s is wanted",
+                       shape_text(s->elements.rank, s->elements.shape, have, sizeof have),
+                       shape_text(s->rank, s->shape, want, sizeof want));
+    return sink_begin(s, 0, e);
 }
 
 static void begin_elements(struct upload_sink *s)

@@ -50,9 +50,7 @@ enum err_code sink_length_error(const struct upload_sink *s, int64_t is, bool at
 static enum err_code begin_data(struct upload_sink *s, int64_t before, struct err *e)
 {
     struct view v;
-    enum err_code c = view_contiguous(s->rank, s->shape, dtype_size(s->dtype), &v, e);
-    if (c)
-        return c;
+    TRY(view_contiguous(s->rank, s->shape, dtype_size(s->dtype), &v, e));
     s->nbytes = view_size(&v) * (int64_t)dtype_size(s->dtype);
     int64_t length = s->req->content_length;
     if (length >= 0 && s->format != DATA_JSON && length - before != s->nbytes)
@@ -67,9 +65,9 @@ static enum err_code begin_data(struct upload_sink *s, int64_t before, struct er
 
 enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e)
 {
-    enum err_code c = begin_data(s, before, e);
-    if (!c || !memory_pressure_ask(s->req, e, upload_woken, s))
-        return c;
+    enum err_code code = begin_data(s, before, e);
+    if (code == ERR_OK || !memory_pressure_ask(s->req, e, upload_woken, s))
+        return code;
     s->waits = true;
     s->before = before;
     return ERR_OK;
@@ -184,10 +182,10 @@ static size_t put_npy(struct upload_sink *s, const unsigned char *p, size_t n)
     struct err e = ERR_INIT;
     size_t used = 0;
     bool done = false;
-    enum err_code c = npy_feed(&s->npy, p, n, &used, &done, &s->header, &e);
-    if (!c && done)
-        c = npy_begin(s, s->taken + (int64_t)used, &e);
-    if (c)
+    enum err_code code = npy_feed(&s->npy, p, n, &used, &done, &s->header, &e);
+    if (code == ERR_OK && done)
+        code = npy_begin(s, s->taken + (int64_t)used, &e);
+    if (code != ERR_OK)
         sink_fail(s, &e);
     return used;
 }
@@ -201,14 +199,14 @@ static void sniffed(struct upload_sink *s, enum data_format format)
         put_npy(s, s->head, s->n_head);
         return;
     }
-    enum err_code c = s->typed && s->shaped ? sink_begin(s, 0, &e) : missing_query(s, &e);
-    if (!c && (int64_t)s->n_head > s->nbytes)
-        c = sink_length_error(s, (int64_t)s->n_head, true, &e);
-    if (!c && !s->stage) {
+    enum err_code code = s->typed && s->shaped ? sink_begin(s, 0, &e) : missing_query(s, &e);
+    if (code == ERR_OK && (int64_t)s->n_head > s->nbytes)
+        code = sink_length_error(s, (int64_t)s->n_head, true, &e);
+    if (code == ERR_OK && !s->stage) {
         s->stage = arena_alloc(s->req->arena, STAGE_BYTES);
-        c = s->stage ? ERR_OK : err_oom(&e);
+        code = s->stage ? ERR_OK : err_oom(&e);
     }
-    if (c) {
+    if (code != ERR_OK) {
         sink_fail(s, &e);
         return;
     }
@@ -293,9 +291,7 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
 {
     const char *value = http_header(req, "Content-Type");
     enum media type;
-    enum err_code c = media_content_type(value, &type, e);
-    if (c)
-        return c;
+    TRY(media_content_type(value, &type, e));
     switch (type) {
     case MEDIA_NONE:
         *ret = DATA_SNIFF;
@@ -342,9 +338,7 @@ static enum err_code read_query(struct upload_sink *s, struct err *e)
 {
     const char *dtype = http_query(s->req, "dtype"), *shape = http_query(s->req, "shape");
     if (dtype) {
-        enum err_code code = dtype_read(dtype, strlen(dtype), &s->dtype, e);
-        if (code != ERR_OK)
-            return code;
+        TRY(dtype_read(dtype, strlen(dtype), &s->dtype, e));
         s->typed = true;
     }
     if (shape) {
@@ -375,11 +369,11 @@ void data_accept_create(struct request *req, struct engine_stream *stream, struc
     s->account = account;
     s->format = format;
     s->created = created;
-    enum err_code c = read_query(s, &e);
+    enum err_code code = read_query(s, &e);
     s->npy.want_bfloat16 = s->typed && s->dtype == DT_BF16;
-    if (!c && format == DATA_OCTETS)
-        c = s->typed && s->shaped ? begin_data(s, 0, &e) : missing_query(s, &e);
-    if (c)
+    if (code == ERR_OK && format == DATA_OCTETS)
+        code = s->typed && s->shaped ? begin_data(s, 0, &e) : missing_query(s, &e);
+    if (code != ERR_OK)
         sink_reply_failed(s, &e);
     else
         accept_body(s);
@@ -389,7 +383,7 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
                       const struct view *region, enum data_format format)
 {
     struct err e = ERR_INIT;
-    enum err_code c = ERR_OK;
+    enum err_code code = ERR_OK;
     struct upload_sink *s = arena_alloc(req->arena, sizeof *s);
     if (!s) {
         session_unref(take_session);
@@ -412,15 +406,15 @@ void data_accept_into(struct request *req, struct session *take_session, struct 
     s->shape = s->region.shape;
     s->npy.want_bfloat16 = s->dtype == DT_BF16;
     if (view_self_overlaps(region))
-        c = err_set(&e, ERR_OVERLAP, "elements of the target overlap each other");
+        code = err_set(&e, ERR_OVERLAP, "elements of the target overlap each other");
     else if (format == DATA_OCTETS)
-        c = begin_data(s, 0, &e);
+        code = begin_data(s, 0, &e);
     else if (format == DATA_JSON) {
         int64_t max = view_size(region) * (int64_t)dtype_size(s->dtype);
         s->json = json_array_new((int)s->dtype, max ? max : 1);
-        c = s->json ? ERR_OK : err_oom(&e);
+        code = s->json ? ERR_OK : err_oom(&e);
     }
-    if (c)
+    if (code != ERR_OK)
         sink_reply_failed(s, &e);
     else
         accept_body(s);

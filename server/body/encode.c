@@ -97,23 +97,23 @@ void encode_reply(struct request *req, struct engine_stream *stream, struct arra
 {
     struct err e = ERR_INIT;
     struct encoding *s = arena_alloc(req->arena, sizeof *s);
-    enum err_code c = s ? ERR_OK : err_oom(&e);
-    if (!c) {
+    enum err_code code = s ? ERR_OK : err_oom(&e);
+    if (code == ERR_OK) {
         wakeup_init(&s->wakeup, req);
         req->state = s;
         req->state_free = encoding_free;
         s->dtype = take_a->dtype;
         s->n = (size_t)array_nbytes(take_a);
-        c = view_contiguous(take_a->view.rank, take_a->view.shape, dtype_size(s->dtype), &s->view,
-                            &e);
+        code = view_contiguous(take_a->view.rank, take_a->view.shape, dtype_size(s->dtype),
+                               &s->view, &e);
     }
-    if (!c && s->n) {
+    if (code == ERR_OK && s->n) {
         s->bytes = arena_alloc(req->arena, s->n);
-        c = s->bytes ? download_new(stream, take_a, wakeup_ring, &s->wakeup, &s->download, &e)
-                     : err_oom(&e);
+        code = s->bytes ? download_new(stream, take_a, wakeup_ring, &s->wakeup, &s->download, &e)
+                        : err_oom(&e);
     }
     array_unref(take_a);
-    if (c)
+    if (code != ERR_OK)
         http_reply_error(req, &e);
     else
         fetch(req);

@@ -8,9 +8,7 @@ static enum err_code read_ghost(struct json v, struct grid *g, struct err *e)
 {
     int64_t width[MAX_RANK];
     size_t n;
-    enum err_code r = json_get_i64_list(v, MAX_RANK, 0, INT64_MAX, width, &n, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(json_get_i64_list(v, MAX_RANK, 0, INT64_MAX, width, &n, e));
     if (n != (size_t)g->rank)
         return json_err(v, e, ERR_SHAPE_MISMATCH,
                         "ghost has a width for each axis: %zu for an array of rank %d", n, g->rank);
@@ -30,9 +28,7 @@ static enum err_code read_spacing(struct json v, struct grid *g, struct err *e)
                         "spacing has a number for each axis: %zu for an array of rank %d",
                         json_count(v), g->rank);
     for (struct json x = json_first(v); json_present(x); x = json_next(x), n++) {
-        enum err_code r = json_get_double(x, &h[n], e);
-        if (r != ERR_OK)
-            return r;
+        TRY(json_get_double(x, &h[n], e));
         if (!(h[n] > 0) || isinf(h[n]))
             return json_err(x, e, ERR_BAD_FIELD, "a spacing is a positive number");
     }
@@ -52,9 +48,7 @@ static enum err_code read_face(struct json v, enum dtype t, struct face *ret, st
     if (json_kind(v) != JSON_OBJECT)
         return bad(v, e, "a face is {\"type\": \"dirichlet\", \"neumann\" or \"none\", …}");
     struct json type = json_member(v, "type"), value = json_member(v, "value");
-    enum err_code r = JSON_MEMBERS(v, e, "type", "value");
-    if (r != ERR_OK)
-        return r;
+    TRY(JSON_MEMBERS(v, e, "type", "value"));
     if (json_equals(type, "dirichlet"))
         f.type = FACE_DIRICHLET;
     else if (json_equals(type, "neumann"))
@@ -70,8 +64,7 @@ static enum err_code read_face(struct json v, enum dtype t, struct face *ret, st
                    wanted ? "this type of face needs a value" : "this type of face has no value");
     if (wanted) {
         struct literal l;
-        if ((r = json_get_literal(value, &l, e)) != ERR_OK)
-            return r;
+        TRY(json_get_literal(value, &l, e));
         if (l.kind == LIT_BOOL)
             return bad(value, e, "a face's value is a number");
         if (l.kind == LIT_COMPLEX && !dtype_is_complex(t))
@@ -92,13 +85,11 @@ static enum err_code read_axis(struct json v, enum dtype t, struct face *ret, st
     if (json_kind(v) != JSON_LIST || json_count(v) != 2)
         return bad(v, e, "an axis's boundary is \"periodic\" or [low face, high face]");
     struct json low = json_first(v), high = json_next(low);
-    enum err_code r = read_face(low, t, &ret[FACE_LOW], e);
-    if (r == ERR_OK)
-        r = read_face(high, t, &ret[FACE_HIGH], e);
-    if (r == ERR_OK &&
-        (ret[FACE_LOW].type == FACE_PERIODIC) != (ret[FACE_HIGH].type == FACE_PERIODIC))
-        r = bad(v, e, "an axis is periodic on both faces or on neither");
-    return r;
+    TRY(read_face(low, t, &ret[FACE_LOW], e));
+    TRY(read_face(high, t, &ret[FACE_HIGH], e));
+    if ((ret[FACE_LOW].type == FACE_PERIODIC) != (ret[FACE_HIGH].type == FACE_PERIODIC))
+        return bad(v, e, "an axis is periodic on both faces or on neither");
+    return ERR_OK;
 }
 
 static enum err_code read_boundary(struct json v, enum dtype t, struct grid *g, struct err *e)
@@ -111,11 +102,8 @@ static enum err_code read_boundary(struct json v, enum dtype t, struct grid *g, 
         return json_err(v, e, ERR_BAD_BOUNDARY,
                         "a boundary has an entry for each axis: %zu for an array of rank %d",
                         json_count(v), g->rank);
-    for (struct json x = json_first(v); json_present(x); x = json_next(x), k++) {
-        enum err_code r = read_axis(x, t, face[k], e);
-        if (r != ERR_OK)
-            return r;
-    }
+    for (struct json x = json_first(v); json_present(x); x = json_next(x), k++)
+        TRY(read_axis(x, t, face[k], e));
     for (k = 0; k < g->rank; k++) {
         g->face[k][FACE_LOW] = face[k][FACE_LOW];
         g->face[k][FACE_HIGH] = face[k][FACE_HIGH];
@@ -126,15 +114,13 @@ static enum err_code read_boundary(struct json v, enum dtype t, struct grid *g, 
 
 enum err_code grid_json_read(struct json body, enum dtype t, struct grid *g, struct err *e)
 {
-    struct json v;
-    enum err_code r = ERR_OK;
-    if (json_present(v = json_member(body, "ghost")))
-        r = read_ghost(v, g, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "boundary")))
-        r = read_boundary(v, t, g, e);
-    if (r == ERR_OK && json_present(v = json_member(body, "spacing")))
-        r = read_spacing(v, g, e);
-    return r;
+    struct json ghost = json_member(body, "ghost"), boundary = json_member(body, "boundary"),
+                spacing = json_member(body, "spacing");
+    if (json_present(ghost))
+        TRY(read_ghost(ghost, g, e));
+    if (json_present(boundary))
+        TRY(read_boundary(boundary, t, g, e));
+    return json_present(spacing) ? read_spacing(spacing, g, e) : ERR_OK;
 }
 
 static void put_face(struct json_writer *w, const struct face *f)

@@ -79,16 +79,11 @@ void meta_reply(struct request *req, int status, const struct handle *h)
 enum err_code meta_name(struct json body, const char **ret, struct err *e)
 {
     struct json v = json_member(body, "name");
-    const char *name = NULL;
-    if (json_given(v)) {
-        enum err_code r = json_get_string(v, &name, NULL, e);
-        if (r != ERR_OK)
-            return r;
-        if ((r = name_check(name, e)) != ERR_OK)
-            return err_prefix(e, "/name");
-    }
-    *ret = name;
-    return ERR_OK;
+    *ret = NULL;
+    if (!json_given(v))
+        return ERR_OK;
+    TRY(json_get_string(v, ret, NULL, e));
+    return name_check(*ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/name");
 }
 
 enum err_code meta_location(struct json body, int *ret_host, struct err *e)

@@ -52,7 +52,7 @@ enum err_code reader_target(struct reader *r, const char *ref, struct handle *re
     TRY(lease_check(&r->resolver.claim, h.array, LEASE_WRITE, e));
     TRY(handle_writable(&h, e));
     *ret = h;
-    h = (struct handle){0};
+    h.array = NULL;
     return ERR_OK;
 }
 

@@ -17,8 +17,15 @@ enum err_code request_accepts_json(struct request *req, struct err *e)
 enum err_code request_plain(struct request *req, struct err *e)
 {
     static const char *const none[] = {NULL};
-    enum err_code r = http_query_only(req, none, e);
-    return r == ERR_OK ? request_accepts_json(req, e) : r;
+    TRY(http_query_only(req, none, e));
+    return request_accepts_json(req, e);
+}
+
+void request_try(struct request *req, enum err_code (*f)(struct request *req, struct err *e))
+{
+    struct err e = ERR_INIT;
+    if (f(req, &e) != ERR_OK)
+        http_reply_error(req, &e);
 }
 
 void *request_begin(struct request *req, size_t size, void (*release)(void *state))
@@ -49,11 +56,10 @@ enum err_code request_body(struct request *req, bool optional, struct json *ret,
     *ret = (struct json){0};
     if (optional && req->body_len == 0)
         return ERR_OK;
-    enum err_code r = media_require_json(http_header(req, "Content-Type"), e);
     struct json_limits limits = request_json_limits(req);
     struct json doc;
-    if (r != ERR_OK || (r = json_parse(req->arena, req->body, req->body_len, &limits, &doc, e)))
-        return r;
+    TRY(media_require_json(http_header(req, "Content-Type"), e));
+    TRY(json_parse(req->arena, req->body, req->body_len, &limits, &doc, e));
     if (json_kind(doc) != JSON_OBJECT)
         return json_err(doc, e, ERR_BAD_FIELD, "the body must be a JSON object");
     *ret = doc;
@@ -97,23 +103,17 @@ enum err_code request_find(struct request *req, struct session *s, const char *r
 static enum err_code find_array(struct request *req, bool own, enum lease_access access,
                                 struct session **ret_s, struct handle *ret_h, struct err *e)
 {
-    struct session *s;
-    enum err_code r = session_of(req, &s, e);
-    if (r != ERR_OK)
-        return r;
-    r = request_find(req, s, req->param[0], ret_h, e);
-    if (r == ERR_OK) {
-        r = own ? handle_owned(ret_h, e) : ERR_OK;
-        if (r == ERR_OK)
-            r = request_leased(req, ret_h->array, access, e);
-        if (r != ERR_OK)
-            handle_clear(ret_h);
-    }
-    if (r != ERR_OK) {
-        session_unref(s);
-        return r;
-    }
+    _cleanup_session_ struct session *s = NULL;
+    _cleanup_handle_ struct handle h = {0};
+    TRY(session_of(req, &s, e));
+    TRY(request_find(req, s, req->param[0], &h, e));
+    if (own)
+        TRY(handle_owned(&h, e));
+    TRY(request_leased(req, h.array, access, e));
     *ret_s = s;
+    *ret_h = h;
+    s = NULL;
+    h.array = NULL;
     return ERR_OK;
 }
 

@@ -18,6 +18,9 @@ enum err_code request_plain(struct request *req, struct err *e) must_check;
 /* The Accept half of it. */
 enum err_code request_accepts_json(struct request *req, struct err *e) must_check;
 
+/* Replies with the error of `f` where it has one; else it has replied, or goes on later. */
+void request_try(struct request *req, enum err_code (*f)(struct request *req, struct err *e));
+
 /* The request's state: `size` zeroed bytes, which `release` is called with when the request has
  * been answered. NULL: there is no memory, and it has been answered so (ERR_OUT_OF_MEMORY). */
 void *request_begin(struct request *req, size_t size, void (*release)(void *state));

@@ -39,14 +39,12 @@ static enum err_code get_array(struct resolver *r, const char *ref, struct resol
                                struct err *e)
 {
     struct handle h;
-    enum err_code c = share_get(&r->scope, ref, &h, e);
-    if (c)
-        return c;
-    c = lease_check(&r->claim, h.array, LEASE_READ, e);
-    if (!c)
+    TRY(share_get(&r->scope, ref, &h, e));
+    enum err_code code = lease_check(&r->claim, h.array, LEASE_READ, e);
+    if (code == ERR_OK)
         bind_array(ret, &h);
     handle_clear(&h);
-    return c;
+    return code;
 }
 
 /* {"op":"const","value":…,"dtype":…}: the tree's reader knows how. */
@@ -56,15 +54,15 @@ static enum err_code bind_const(struct resolver *r, struct json v, struct bindin
     struct expr x;
     uint32_t source, root;
     expr_init(&x, r->arena, 2, 2);
-    enum err_code c = expr_add_source(&x, "", &source, e);
-    if (!c)
-        c = json_equals(json_member(v, "op"), "const")
-                ? tree_parse(&x, source, v, &root, e)
-                : json_err(v, e, ERR_BAD_FIELD,
-                           "an object here must be {\"op\": \"const\", \"value\": …, "
-                           "\"dtype\": …}");
-    if (c)
-        return c;
+    enum err_code code = expr_add_source(&x, "", &source, e);
+    if (code == ERR_OK)
+        code = json_equals(json_member(v, "op"), "const")
+                   ? tree_parse(&x, source, v, &root, e)
+                   : json_err(v, e, ERR_BAD_FIELD,
+                              "an object here must be {\"op\": \"const\", \"value\": …, "
+                              "\"dtype\": …}");
+    if (code != ERR_OK)
+        return code;
     const struct expr_node *n = &x.nodes[root];
     if (n->kind == EXPR_TYPED)
         *ret = (struct binding){.kind = BINDING_SCALAR, .scalar = n->typed};
@@ -88,8 +86,8 @@ static enum err_code bind_value(struct resolver *r, struct json v, struct resolv
     if (kind == JSON_OBJECT)
         return bind_const(r, v, &ret->binding, e);
     if (kind == JSON_STRING && !is_number(json_text(v, NULL))) {
-        enum err_code c = get_array(r, json_text(v, NULL), ret, &inner);
-        return c ? json_err(v, e, c, "%s", inner.message) : ERR_OK;
+        enum err_code code = get_array(r, json_text(v, NULL), ret, &inner);
+        return code != ERR_OK ? json_err(v, e, code, "%s", inner.message) : ERR_OK;
     }
     ret->binding = (struct binding){.kind = BINDING_LITERAL};
     return json_get_literal(v, &ret->binding.lit, e);
@@ -114,12 +112,12 @@ enum err_code resolver_bind(struct resolver *r, struct json bind, struct err *e)
         struct resolved *to = &r->bound[r->n_bound];
         struct err inner = ERR_INIT;
         *to = (struct resolved){.name = json_key(v)};
-        enum err_code c = name_check(to->name, &inner);
-        if (c)
-            return json_err(v, e, c, "%s", inner.message);
-        c = bind_value(r, v, to, e);
-        if (c)
-            return c;
+        enum err_code code = name_check(to->name, &inner);
+        if (code != ERR_OK)
+            return json_err(v, e, code, "%s", inner.message);
+        code = bind_value(r, v, to, e);
+        if (code != ERR_OK)
+            return code;
         r->n_bound++;
     }
     qsort(r->bound, r->n_bound, sizeof *r->bound, by_name);
@@ -144,12 +142,12 @@ static enum err_code ask_again(const struct resolver *r, const struct resolved *
 
 enum err_code resolver_ask_again(const struct resolver *r, struct err *e)
 {
-    enum err_code c = ERR_OK;
-    for (size_t i = 0; i < r->n_bound && !c; i++)
-        c = ask_again(r, &r->bound[i], e);
-    for (size_t i = 0; i < r->n_seen && !c; i++)
-        c = ask_again(r, &r->seen[i], e);
-    return c;
+    enum err_code code = ERR_OK;
+    for (size_t i = 0; i < r->n_bound && code == ERR_OK; i++)
+        code = ask_again(r, &r->bound[i], e);
+    for (size_t i = 0; i < r->n_seen && code == ERR_OK; i++)
+        code = ask_again(r, &r->seen[i], e);
+    return code;
 }
 
 enum err_code resolver_resolve(void *user, const char *name, struct binding *ret, struct err *e)
@@ -165,13 +163,13 @@ enum err_code resolver_resolve(void *user, const char *name, struct binding *ret
         *ret = found->binding;
         return ERR_OK;
     }
-    enum err_code c = get_array(r, name, &key, e);
-    if (c == ERR_NOT_FOUND) {
+    enum err_code code = get_array(r, name, &key, e);
+    if (code == ERR_NOT_FOUND) {
         *ret = (struct binding){.kind = BINDING_NONE};
         return ERR_OK;
     }
-    if (c)
-        return c;
+    if (code != ERR_OK)
+        return code;
     key.name = arena_strndup(r->arena, name, strlen(name));
     if (!key.name ||
         arena_grow(r->arena, (void **)&r->seen, &r->cap_seen, r->n_seen, sizeof *r->seen)) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 
@@ -53,8 +54,11 @@ void jobs_free(struct jobs *t)
         log_event(LOG_WARN, "stopped while a program's step is still running", NULL);
         return;
     }
-    for (struct user_job *j; (j = t->first);) {
+    while (t->first) {
+        struct user_job *j = t->first;
+        pthread_mutex_lock(&t->lock);
         job_forget(j);
+        pthread_mutex_unlock(&t->lock);
         job_unref(j);
     }
     pthread_cond_destroy(&t->something);
@@ -84,6 +88,7 @@ struct held {
 static struct held held_by(struct jobs *t, const struct principal *p, bool ended,
                            struct user_job **ret_oldest)
 {
+    lock_held(&t->lock);
     struct held h = {0};
     *ret_oldest = NULL;
     for (struct user_job *j = t->first; j; j = j->next) {
@@ -103,6 +108,7 @@ static struct held held_by(struct jobs *t, const struct principal *p, bool ended
 static enum err_code make_way(struct jobs *t, const struct program_body *body,
                               struct user_job **ret_old, struct err *e)
 {
+    lock_held(&t->lock);
     const struct principal *p = body->principal;
     const int64_t most = t->config.record_memory, bytes = record_bytes(body);
     struct user_job *oldest;

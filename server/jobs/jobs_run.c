@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
 
@@ -46,6 +47,7 @@ static void work_on(struct user_job *j)
 /* With the lock held: ended jobs whose time or whose session is over go; a reference each. */
 static struct user_job *take_old(struct jobs *t)
 {
+    lock_held(&t->lock);
     double until = clock_ms() - t->config.retention * 1e3;
     for (struct user_job *j = t->first; j; j = j->next) {
         if (!job_is_over(j))
@@ -60,6 +62,7 @@ static struct user_job *take_old(struct jobs *t)
 
 static void keep_watchers_awake(struct jobs *t)
 {
+    lock_held(&t->lock);
     for (struct user_job *j = t->first; j; j = j->next)
         for (struct job_watch *w = j->watches; w; w = w->next)
             w->wake(w->user);
@@ -67,6 +70,7 @@ static void keep_watchers_awake(struct jobs *t)
 
 static struct user_job *next_ready(struct jobs *t)
 {
+    lock_held(&t->lock);
     struct user_job *j = t->ready;
     t->ready = j->next_ready;
     if (!t->ready)
@@ -85,6 +89,7 @@ static bool is_past(const struct timespec *moment)
 /* With the lock held, which is let go of meanwhile. */
 static void forget_old(struct jobs *t)
 {
+    lock_held(&t->lock);
     for (struct user_job *j; (j = take_old(t));) {
         pthread_mutex_unlock(&t->lock);
         job_unref(j);
@@ -96,6 +101,7 @@ static void forget_old(struct jobs *t)
  * there for it any more. */
 static struct user_job *find_lost(struct jobs *t)
 {
+    lock_held(&t->lock);
     struct user_job *j = t->first;
     while (j && !(job_is_over(j) && j->body.program && program_has_lost(&j->body)))
         j = j->next;
@@ -105,6 +111,7 @@ static struct user_job *find_lost(struct jobs *t)
 /* The same: it keeps nobody's memory. */
 static void let_go_of_lost(struct jobs *t)
 {
+    lock_held(&t->lock);
     for (struct user_job *j; (j = find_lost(t));) {
         struct program_body taken = job_take_program(j);
         pthread_mutex_unlock(&t->lock);
@@ -116,6 +123,7 @@ static void let_go_of_lost(struct jobs *t)
 /* With the lock held: nobody waits any longer for slices that do not end. */
 static void give_up(struct jobs *t)
 {
+    lock_held(&t->lock);
     const struct job_end end = {.state = JOB_CANCELLED, .err = ERR_INIT, .statement = -1};
     for (struct user_job *j = t->first; j; j = j->next)
         if (!job_is_over(j))
@@ -125,6 +133,7 @@ static void give_up(struct jobs *t)
 /* With the lock held: where a job's session is gone, nobody will see what its slice makes. */
 static void give_up_orphans(struct jobs *t)
 {
+    lock_held(&t->lock);
     for (struct user_job *j = t->in_slice ? t->first : NULL; j; j = j->next)
         if (j->in_slice && job_is_orphan(j))
             program_give_up(j->body.program);
@@ -133,6 +142,7 @@ static void give_up_orphans(struct jobs *t)
 /* With the lock held. */
 static void look_at_resting(struct jobs *t)
 {
+    lock_held(&t->lock);
     for (struct user_job *j = t->n_resting ? t->first : NULL; j; j = j->next)
         if (j->resting)
             job_make_ready(j);

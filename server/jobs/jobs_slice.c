@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
@@ -26,6 +27,7 @@ static void wake_job(void *user)
 /* With the lock held; false without memory. */
 static bool reserve_values(struct user_job *j, uint32_t n)
 {
+    lock_held(&j->table->lock);
     for (uint32_t i = 0; i < j->body.n_series && n; i++) {
         struct series_values *s = &j->series[i];
         program_values(j->body.program, i, &s->dtype);
@@ -46,6 +48,7 @@ static bool reserve_values(struct user_job *j, uint32_t n)
 /* With the lock held: the values that the slice made. */
 static void keep_values(struct user_job *j, uint32_t n)
 {
+    lock_held(&j->table->lock);
     for (uint32_t i = 0; i < j->body.n_series && n; i++) {
         struct series_values *s = &j->series[i];
         size_t size = dtype_size(s->dtype);
@@ -130,6 +133,7 @@ enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err 
 /* With the lock held. */
 static void go_on(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     if (!j->resting)
         return;
     j->resting = false;
@@ -141,6 +145,7 @@ static void go_on(struct user_job *j)
 
 void job_write_end(struct user_job *j, const struct job_end *o)
 {
+    lock_held(&j->table->lock);
     j->state = o->state;
     j->ends++;
     j->stopped = o->stopped;
@@ -358,6 +363,7 @@ static bool assign_the_same(const struct program *a, const struct program *b)
  * of the slower program. */
 static bool must_wait(const struct user_job *j)
 {
+    lock_held(&j->table->lock);
     for (const struct user_job *k = j->table->first; k; k = k->next)
         if (k != j && k->in_slice && assign_the_same(j->body.program, k->body.program))
             return true;

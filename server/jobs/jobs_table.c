@@ -1,6 +1,7 @@
 /* The table: references to jobs, the queue of those that are ready, and finding jobs. */
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
 
@@ -47,6 +48,7 @@ void job_unref(struct user_job *j)
 
 void job_changed(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     j->revision++;
     for (struct job_watch *w = j->watches; w; w = w->next)
         if (!w->at_end || job_is_over(j))
@@ -55,6 +57,7 @@ void job_changed(struct user_job *j)
 
 void job_make_ready(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     struct jobs *t = j->table;
     if (j->ready)
         return;
@@ -68,6 +71,7 @@ void job_make_ready(struct user_job *j)
 
 void job_forget(struct user_job *j)
 {
+    lock_held(&j->table->lock);
     struct jobs *t = j->table;
     j->forgotten = true;
     for (struct user_job **p = &t->first; *p; p = &(*p)->next)
@@ -81,6 +85,7 @@ void job_forget(struct user_job *j)
 
 bool job_is_orphan(const struct user_job *j)
 {
+    lock_held(&j->table->lock);
     struct session *s = NULL;
     bool gone = session_get(j->body.principal->sessions, j->body.session->id, false, &s, NULL);
     session_unref(s);

@@ -43,13 +43,13 @@ enum err_code state_open(struct server *s, struct state **ret, struct err *e)
     if (!t)
         return err_oom(e);
     t->server = s;
-    enum err_code r = state_dir_open(path, &t->dir, e);
-    if (r == ERR_OK && pthread_mutex_init(&t->lock, NULL) != 0)
-        r = err_oom(e);
-    if (r != ERR_OK) {
+    enum err_code code = state_dir_open(path, &t->dir, e);
+    if (code == ERR_OK && pthread_mutex_init(&t->lock, NULL) != 0)
+        code = err_oom(e);
+    if (code != ERR_OK) {
         state_dir_close(t->dir);
         mem_free(t);
-        return r;
+        return code;
     }
     pthread_cond_init(&t->idle, NULL);
     *ret = t;
@@ -122,18 +122,18 @@ enum err_code state_restore(struct state *t, struct err *e)
     struct state_reader reader;
     struct state_report report = {0};
     bool there;
-    enum err_code r = state_read_open(t->dir, &reader, &there, e);
-    if (r == ERR_OK && !there)
+    enum err_code code = state_read_open(t->dir, &reader, &there, e);
+    if (code == ERR_OK && !there)
         return ERR_OK;
-    if (r == ERR_OK) {
+    if (code == ERR_OK) {
         if (reader.without_pointer)
             log_event(LOG_WARN,
                       "the state's 'current' is missing: the last whole snapshot is taken",
                       "folder", t->server->config->state_dir, NULL);
-        r = state_read_all(t->server, &reader, &t->kept, &t->passed, &report, e);
+        code = state_read_all(t->server, &reader, &t->kept, &t->passed, &report, e);
         state_read_close(&reader);
     }
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         return refuse(t, e);
     state_dir_stays(t->dir, (uint64_t)report.beside);
     if (!reader.without_pointer)
@@ -197,16 +197,16 @@ static void *on_demand(void *arg)
 
 static enum err_code may_begin(struct state *t, struct err *e)
 {
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     pthread_mutex_lock(&t->lock);
     if (atomic_load(&t->stop))
-        r = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
     else if (t->busy)
-        r = err_set(e, ERR_CONFLICT, "a snapshot is being taken");
+        code = err_set(e, ERR_CONFLICT, "a snapshot is being taken");
     else
         t->busy = true;
     pthread_mutex_unlock(&t->lock);
-    return r;
+    return code;
 }
 
 enum err_code state_snapshot(struct state *t, struct state_report *ret, struct state_gaps *gaps,

@@ -33,9 +33,7 @@ static const char NO_TIME[] = "no time", BUSY[] = "work is still writing to it",
 
 enum err_code blobs_init(struct blobs *t)
 {
-    enum err_code r = state_bell_init(&t->bell, t->e);
-    if (r != ERR_OK)
-        return r;
+    TRY(state_bell_init(&t->bell, t->e));
     t->piece = mem_alloc(PIECE);
     t->streams = mem_calloc((size_t)engine_device_count(t->engine), sizeof(struct engine_stream *));
     return t->piece && t->streams ? ERR_OK : err_oom(t->e);
@@ -61,8 +59,11 @@ struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner)
     struct blob *b;
     uint64_t key = array_memory_id(a);
     HASH_FIND(hh, t->table, &key, sizeof key, b);
-    if (b || !(b = mem_calloc(1, sizeof *b)))
+    if (b)
         return b;
+    b = mem_calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
     *b = (struct blob){.memory = key,
                        .number = HASH_COUNT(t->table),
                        .owner = owner,
@@ -103,9 +104,7 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
     uint64_t since = clock_ns();
     *ret = READ;
     for (int64_t at = 0; at < b->nbytes;) {
-        enum err_code r = blobs_stopped(t);
-        if (r != ERR_OK)
-            return r;
+        TRY(blobs_stopped(t));
         if (is_late(t)) {
             *ret = LATE;
             return ERR_OK;
@@ -124,8 +123,7 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
             return ERR_OK;
         }
         *ret_idle_ns += at ? 0 : clock_ns() - since; /* until the first came: then it went on */
-        if ((r = state_write(t->writer, t->piece, (size_t)got, t->e)) != ERR_OK)
-            return r;
+        TRY(state_write(t->writer, t->piece, (size_t)got, t->e));
         at += got;
         since = clock_ns();
     }
@@ -147,15 +145,15 @@ static enum err_code copy(struct blobs *t, struct blob *b, enum outcome *ret)
     struct engine_stream **s = &t->streams[b->device];
     bool ready = array_is_settled(b->array);
     uint64_t idle = 0;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     if (!*s)
-        r = engine_stream_new(t->engine, b->device, s, t->e);
-    if (r == ERR_OK)
-        r = download_buffer(*s, b->array, state_bell_ring, &t->bell, &d, t->e);
-    if (r != ERR_OK)
-        return r;
+        code = engine_stream_new(t->engine, b->device, s, t->e);
+    if (code == ERR_OK)
+        code = download_buffer(*s, b->array, state_bell_ring, &t->bell, &d, t->e);
+    if (code != ERR_OK)
+        return code;
     b->file.version = download_version(d);
-    r = pull(t, b, d, patience(t, b, ready), ret, &idle);
+    code = pull(t, b, d, patience(t, b, ready), ret, &idle);
     download_free(d);
     if (!ready || *ret == NOT_READY)
         t->waited_ns += idle;
@@ -165,21 +163,21 @@ static enum err_code copy(struct blobs *t, struct blob *b, enum outcome *ret)
         engine_stream_unref(*s);
         *s = NULL;
     }
-    return r;
+    return code;
 }
 
 static enum err_code read_once(struct blobs *t, struct blob *b, enum outcome *ret)
 {
-    enum err_code r =
+    enum err_code code =
         state_write_open(t->writer, b->nbytes >= APART, b->file.name, &b->file.at, t->e);
     *ret = READ;
-    if (r == ERR_OK && b->nbytes > 0)
-        r = copy(t, b, ret);
-    if (r == ERR_OK && *ret != READ)
+    if (code == ERR_OK && b->nbytes > 0)
+        code = copy(t, b, ret);
+    if (code == ERR_OK && *ret != READ)
         return state_write_drop(t->writer, t->e);
-    if (r == ERR_OK)
-        r = state_write_close(t->writer, b->file.digest, t->e);
-    return r;
+    if (code == ERR_OK)
+        code = state_write_close(t->writer, b->file.digest, t->e);
+    return code;
 }
 
 /* The snapshot has it; or it has been given up. */
@@ -212,17 +210,17 @@ static enum err_code stand_in(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
     bool there = false, linked = false;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     if (file && file->nbytes == b->nbytes)
-        r = state_kept_again(t->writer, file, &b->file, &there, &linked, t->e);
+        code = state_kept_again(t->writer, file, &b->file, &there, &linked, t->e);
     if (linked)
         t->report->reused += b->nbytes;
     if (there) {
         b->file.version = 0; /* of no contents that it has now */
         b->dtype = file->dtype;
     }
-    finish(t, b, r == ERR_OK && there);
-    return r;
+    finish(t, b, code == ERR_OK && there);
+    return code;
 }
 
 /* --- all of them --- */
@@ -268,13 +266,13 @@ static bool may_try(const struct blobs *t, const struct blob *b, bool wait)
 static enum err_code try_blob(struct blobs *t, struct blob *b, bool wait, bool *ret_off)
 {
     enum outcome outcome = NOT_READY;
-    enum err_code r = blobs_stopped(t);
+    enum err_code code = blobs_stopped(t);
     b->why = is_late(t) ? NO_TIME : BUSY;
-    if (r == ERR_OK && b->why == BUSY && may_try(t, b, wait))
-        r = read_once(t, b, &outcome);
+    if (code == ERR_OK && b->why == BUSY && may_try(t, b, wait))
+        code = read_once(t, b, &outcome);
     *ret_off = outcome != READ;
-    if (r != ERR_OK)
-        return r;
+    if (code != ERR_OK)
+        return code;
     if (outcome == FAILED) {
         b->why = UNREADABLE;
         b->unreadable = true;
@@ -298,9 +296,7 @@ static enum err_code go_over(struct blobs *t, struct blob **order, size_t *n, bo
     size_t off = 0;
     for (size_t i = 0; i < *n; i++) {
         bool again;
-        enum err_code r = try_blob(t, order[i], wait, &again);
-        if (r != ERR_OK)
-            return r;
+        TRY(try_blob(t, order[i], wait, &again));
         if (again)
             order[off++] = order[i];
     }
@@ -310,17 +306,17 @@ static enum err_code go_over(struct blobs *t, struct blob **order, size_t *n, bo
 
 static enum err_code write_in_turn(struct blobs *t, struct blob **order, size_t n)
 {
-    enum err_code r = go_over(t, order, &n, false);
-    while (r == ERR_OK && n > 0 && !is_late(t) && t->waited_ns < t->wait_ns) {
+    enum err_code code = go_over(t, order, &n, false);
+    while (code == ERR_OK && n > 0 && !is_late(t) && t->waited_ns < t->wait_ns) {
         const size_t before = n;
-        r = go_over(t, order, &n, true);
-        if (r == ERR_OK && n == before) {
+        code = go_over(t, order, &n, true);
+        if (code == ERR_OK && n == before) {
             const uint64_t since = clock_ns();
             state_bell_wait(&t->bell);
             t->waited_ns += clock_ns() - since;
         }
     }
-    return r;
+    return code;
 }
 
 enum err_code blobs_write(struct blobs *t)
@@ -335,13 +331,13 @@ enum err_code blobs_write(struct blobs *t)
             order[n++] = b;
     }
     take_turns(order, n);
-    enum err_code r = write_in_turn(t, order, n);
+    enum err_code code = write_in_turn(t, order, n);
     mem_free(order);
     HASH_ITER (hh, t->table, b, tmp) {
-        if (r == ERR_OK && !b->there)
-            r = stand_in(t, b);
+        if (code == ERR_OK && !b->there)
+            code = stand_in(t, b);
     }
-    return r;
+    return code;
 }
 
 void blobs_keep(const struct blobs *t, struct state_kept **ret)

@@ -77,6 +77,23 @@ uint64_t state_number_of(const char *kind, const char *name)
     return strcmp(again, name) == 0 && number < INT64_MAX ? number : 0;
 }
 
+static enum err_code open_and_lock(struct state_dir *d, struct err *e)
+{
+    if (mkdir(d->path, 0700) != 0 && errno != EEXIST)
+        return state_dir_failed(d, "", e);
+    d->fd = open(d->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->fd < 0)
+        return state_dir_failed(d, "", e);
+    d->lock = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (d->lock < 0)
+        return state_dir_failed(d, "lock", e);
+    if (flock(d->lock, LOCK_EX | LOCK_NB) != 0)
+        return errno == EWOULDBLOCK
+                   ? err_set(e, ERR_BAD_FIELD, "state-dir: another process uses %s", d->path)
+                   : state_dir_failed(d, "lock", e);
+    return ERR_OK;
+}
+
 enum err_code state_dir_open(const char *path, struct state_dir **ret, struct err *e)
 {
     struct state_dir *d = mem_calloc(1, sizeof *d);
@@ -86,22 +103,12 @@ enum err_code state_dir_open(const char *path, struct state_dir **ret, struct er
         return err_oom(e);
     }
     *d = (struct state_dir){.path = own, .fd = -1, .lock = -1};
-    enum err_code r = ERR_OK;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        r = state_dir_failed(d, "", e);
-    if (r == ERR_OK && (d->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        r = state_dir_failed(d, "", e);
-    if (r == ERR_OK && (d->lock = openat(d->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600)) < 0)
-        r = state_dir_failed(d, "lock", e);
-    if (r == ERR_OK && flock(d->lock, LOCK_EX | LOCK_NB) != 0)
-        r = errno == EWOULDBLOCK
-                ? err_set(e, ERR_BAD_FIELD, "state-dir: another process uses %s", path)
-                : state_dir_failed(d, "lock", e);
-    if (r != ERR_OK)
+    enum err_code code = open_and_lock(d, e);
+    if (code != ERR_OK)
         state_dir_close(d);
     else
         *ret = d;
-    return r;
+    return code;
 }
 
 void state_dir_close(struct state_dir *d)
@@ -207,21 +214,21 @@ enum err_code state_write_begin(struct state_dir *d, struct state_writer **ret, 
     if (!w)
         return err_oom(e);
     *w = (struct state_writer){.dir = d, .folder = -1, .data = -1, .own = -1};
-    enum err_code r = next_number(d, &w->number, e);
+    enum err_code code = next_number(d, &w->number, e);
     state_name_of("snapshot", w->number, name);
-    if (r == ERR_OK && mkdirat(d->fd, name, 0700) != 0)
-        r = state_dir_failed(d, name, e);
-    if (r != ERR_OK) {
+    if (code == ERR_OK && mkdirat(d->fd, name, 0700) != 0)
+        code = state_dir_failed(d, name, e);
+    if (code != ERR_OK) {
         mem_free(w);
-        return r;
+        return code;
     }
     w->folder = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (w->folder >= 0)
         w->data = openat(w->folder, "data", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (w->data < 0) {
-        r = state_dir_failed(d, name, e);
+        code = state_dir_failed(d, name, e);
         state_write_abort(w);
-        return r;
+        return code;
     }
     *ret = w;
     return ERR_OK;
@@ -262,9 +269,7 @@ static void flush(struct state_writer *w)
 enum err_code state_write(struct state_writer *w, const void *bytes, size_t n, struct err *e)
 {
     int fd = w->own >= 0 ? w->own : w->data;
-    enum err_code r = write_all(w->dir, fd, w->name, bytes, n, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(write_all(w->dir, fd, w->name, bytes, n, e));
     sha256_update(&w->sum, n, bytes);
     w->done += (int64_t)n;
     flush(w);
@@ -278,9 +283,9 @@ enum err_code state_write_close(struct state_writer *w, char ret[STATE_DIGEST], 
         w->size += w->done;
         return ERR_OK;
     }
-    enum err_code r = fsync(w->own) == 0 ? ERR_OK : state_dir_failed(w->dir, w->name, e);
+    enum err_code code = fsync(w->own) == 0 ? ERR_OK : state_dir_failed(w->dir, w->name, e);
     state_close_fd(&w->own);
-    return r;
+    return code;
 }
 
 enum err_code state_write_drop(struct state_writer *w, struct err *e)
@@ -315,22 +320,22 @@ enum err_code state_write_copy(struct state_writer *w, const char *file, int64_t
                                const char *digest, bool *ret_there, struct err *e)
 {
     char bytes[1 << 16], is[STATE_DIGEST];
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     int fd = open_last(w, file);
     ssize_t k = 1;
-    for (int64_t done = 0; r == ERR_OK && fd >= 0 && done < n && k > 0; done += k) {
+    for (int64_t done = 0; code == ERR_OK && fd >= 0 && done < n && k > 0; done += k) {
         k = n - done < (int64_t)sizeof bytes ? n - done : (int64_t)sizeof bytes;
         k = pread(fd, bytes, (size_t)k, at + done);
         if (k > 0)
-            r = state_write(w, bytes, (size_t)k, e);
+            code = state_write(w, bytes, (size_t)k, e);
     }
     state_close_fd(&fd);
     struct sha256_ctx sum = w->sum;
     state_digest(&sum, is);
     *ret_there = strcmp(is, digest) == 0;
-    if (r == ERR_OK)
-        r = *ret_there ? state_write_close(w, is, e) : state_write_drop(w, e);
-    return r;
+    if (code == ERR_OK)
+        code = *ret_there ? state_write_close(w, is, e) : state_write_drop(w, e);
+    return code;
 }
 
 void state_write_abort(struct state_writer *w)
@@ -351,11 +356,11 @@ static enum err_code write_file(const struct state_dir *d, int folder, const cha
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return state_dir_failed(d, name, e);
-    enum err_code r = write_all(d, fd, name, text, n, e);
-    if (r == ERR_OK && fsync(fd) != 0)
-        r = state_dir_failed(d, name, e);
+    enum err_code code = write_all(d, fd, name, text, n, e);
+    if (code == ERR_OK && fsync(fd) != 0)
+        code = state_dir_failed(d, name, e);
     close(fd);
-    return r;
+    return code;
 }
 
 uint64_t state_write_beside(const struct state_writer *w)
@@ -376,29 +381,29 @@ enum err_code state_write_commit(struct state_writer *w, const char *manifest, s
     state_digest(&sum, digest);
     state_name_of("snapshot", w->number, name);
     size_t len = (size_t)snprintf(pointer, sizeof pointer, STATE_FORMAT "%s %s\n", name, digest);
-    enum err_code r = fsync(w->data) == 0 ? ERR_OK : state_dir_failed(d, "data", e);
-    if (r == ERR_OK)
-        r = write_file(d, w->folder, "current", pointer, len, e);
-    if (r == ERR_OK)
-        r = write_file(d, w->folder, "manifest.json", manifest, n, e);
-    if (r == ERR_OK && (fsync(w->folder) != 0 || fsync(d->fd) != 0))
-        r = state_dir_failed(d, name, e);
-    if (r == ERR_OK)
-        r = write_file(d, d->fd, "current.new", pointer, len, e);
-    if (r == ERR_OK && renameat(d->fd, "current.new", d->fd, "current") != 0)
-        r = state_dir_failed(d, "current", e);
-    if (r != ERR_OK) {
+    enum err_code code = fsync(w->data) == 0 ? ERR_OK : state_dir_failed(d, "data", e);
+    if (code == ERR_OK)
+        code = write_file(d, w->folder, "current", pointer, len, e);
+    if (code == ERR_OK)
+        code = write_file(d, w->folder, "manifest.json", manifest, n, e);
+    if (code == ERR_OK && (fsync(w->folder) != 0 || fsync(d->fd) != 0))
+        code = state_dir_failed(d, name, e);
+    if (code == ERR_OK)
+        code = write_file(d, d->fd, "current.new", pointer, len, e);
+    if (code == ERR_OK && renameat(d->fd, "current.new", d->fd, "current") != 0)
+        code = state_dir_failed(d, "current", e);
+    if (code != ERR_OK) {
         state_write_abort(w);
-        return r;
+        return code;
     }
     d->beside = complete ? 0 : state_write_beside(w);
     d->current = w->number;
     if (fsync(d->fd) == 0)
         remove_others(d);
     else
-        r = state_dir_failed(d, "current", e);
+        code = state_dir_failed(d, "current", e);
     state_close_fd(&w->data);
     state_close_fd(&w->folder);
     mem_free(w);
-    return r;
+    return code;
 }

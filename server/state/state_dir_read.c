@@ -21,15 +21,15 @@ static enum err_code open_file(const struct state_dir *d, int folder, const char
                                struct stat *ret_st, struct err *e)
 {
     int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     if (fd < 0 || fstat(fd, ret_st) != 0)
-        r = state_dir_failed(d, name, e);
+        code = state_dir_failed(d, name, e);
     else if (!S_ISREG(ret_st->st_mode))
-        r = err_set(e, ERR_STATE, "%s/%s: not a file", d->path, name);
-    if (r != ERR_OK)
+        code = err_set(e, ERR_STATE, "%s/%s: not a file", d->path, name);
+    if (code != ERR_OK)
         state_close_fd(&fd);
     *ret = fd;
-    return r;
+    return code;
 }
 
 static enum err_code read_at(const struct state_dir *d, int folder, const char *name, int64_t most,
@@ -37,27 +37,25 @@ static enum err_code read_at(const struct state_dir *d, int folder, const char *
 {
     struct stat st;
     int fd;
-    char *text = NULL;
-    enum err_code r = open_file(d, folder, name, &fd, &st, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(open_file(d, folder, name, &fd, &st, e));
     size_t n = 0;
-    if (st.st_size > most)
-        r = err_set(e, ERR_STATE, "%s/%s: too long", d->path, name);
-    else if (!(text = mem_alloc((size_t)st.st_size + 1)))
-        r = err_oom(e);
-    while (r == ERR_OK && n < (size_t)st.st_size) {
+    const bool fits = st.st_size <= most;
+    char *text = fits ? mem_alloc((size_t)st.st_size + 1) : NULL;
+    enum err_code code = ERR_OK;
+    if (!text)
+        code = fits ? err_oom(e) : err_set(e, ERR_STATE, "%s/%s: too long", d->path, name);
+    while (code == ERR_OK && n < (size_t)st.st_size) {
         ssize_t k = read(fd, text + n, (size_t)st.st_size - n);
         if (k < 0)
-            r = state_dir_failed(d, name, e);
+            code = state_dir_failed(d, name, e);
         if (k <= 0)
             break;
         n += (size_t)k;
     }
     close(fd);
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         mem_free(text);
-        return r;
+        return code;
     }
     text[n] = '\0';
     *ret = text;
@@ -74,9 +72,7 @@ static enum err_code read_pointer(const struct state_dir *d, int folder, uint64_
     *ret_there = false;
     if (faccessat(folder, "current", F_OK, 0) != 0 && errno == ENOENT)
         return ERR_OK;
-    enum err_code r = read_at(d, folder, "current", POINTER_MAX, &text, &n, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(read_at(d, folder, "current", POINTER_MAX, &text, &n, e));
     if (strncmp(text, STATE_FORMAT, strlen(STATE_FORMAT)) != 0)
         return strncmp(text, "arrayd-state ", 13) == 0
                    ? err_set(e, ERR_STATE,
@@ -102,9 +98,7 @@ static enum err_code read_snapshot(const struct state_dir *d, int folder, const 
 {
     char is[STATE_DIGEST];
     struct sha256_ctx sum;
-    enum err_code r = read_at(d, folder, "manifest.json", MANIFEST_MAX, &ret->manifest, &ret->n, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(read_at(d, folder, "manifest.json", MANIFEST_MAX, &ret->manifest, &ret->n, e));
     sha256_init(&sum);
     sha256_update(&sum, ret->n, (const uint8_t *)ret->manifest);
     state_digest(&sum, is);
@@ -161,16 +155,16 @@ static enum err_code take_up(struct state_dir *d, uint64_t number, struct state_
     if (folder < 0)
         return ERR_OK;
     manifest = faccessat(folder, "manifest.json", F_OK, 0) == 0;
-    enum err_code r = read_pointer(d, folder, &of, digest, &pointer, &why);
+    enum err_code code = read_pointer(d, folder, &of, digest, &pointer, &why);
     close(folder);
-    if (manifest && r == ERR_OK && !pointer)
+    if (manifest && code == ERR_OK && !pointer)
         return err_set(e, ERR_STATE, "%s/current is missing, and there is %s", d->path, name);
-    if (r == ERR_OK && pointer && of == number)
-        r = open_snapshot(d, number, digest, ret, &why);
-    *ret_whole = r == ERR_OK && pointer && of == number;
-    if (r == ERR_OUT_OF_MEMORY)
+    if (code == ERR_OK && pointer && of == number)
+        code = open_snapshot(d, number, digest, ret, &why);
+    *ret_whole = code == ERR_OK && pointer && of == number;
+    if (code == ERR_OUT_OF_MEMORY)
         *e = why;
-    return r == ERR_OUT_OF_MEMORY ? r : ERR_OK;
+    return code == ERR_OUT_OF_MEMORY ? code : ERR_OK;
 }
 
 enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, bool *ret_there,
@@ -178,16 +172,16 @@ enum err_code state_read_open(struct state_dir *d, struct state_reader *ret, boo
 {
     char digest[STATE_DIGEST];
     uint64_t number = UINT64_MAX;
-    enum err_code r = read_pointer(d, d->fd, &number, digest, ret_there, e);
-    if (r != ERR_OK)
-        return r;
+    enum err_code code = read_pointer(d, d->fd, &number, digest, ret_there, e);
+    if (code != ERR_OK)
+        return code;
     if (*ret_there)
         return open_snapshot(d, number, digest, ret, e);
-    while (r == ERR_OK && !*ret_there && (number = next_below(d, number)) > 0)
-        r = take_up(d, number, ret, ret_there, e);
+    while (code == ERR_OK && !*ret_there && (number = next_below(d, number)) > 0)
+        code = take_up(d, number, ret, ret_there, e);
     if (*ret_there)
         ret->without_pointer = true;
-    return r;
+    return code;
 }
 
 static enum err_code open_data(struct state_reader *r, const char *file, struct err *e)
@@ -245,22 +239,22 @@ static enum err_code put_aside(struct state_dir *d, const char *what, struct err
 /* All of them: where the pointer is damaged, nobody knows which one it was. */
 enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
 {
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     DIR *dir = state_dir_list(d->fd, ".");
     if (!dir)
         return state_dir_failed(d, "", e);
-    for (const struct dirent *x; r == ERR_OK && (x = readdir(dir));) {
+    for (const struct dirent *x; code == ERR_OK && (x = readdir(dir));) {
         char name[STATE_NAME];
         uint64_t n = state_number_of("snapshot", x->d_name);
         state_name_of("refused", n, name);
         if (n && renameat(d->fd, x->d_name, d->fd, name) != 0)
-            r = state_dir_failed(d, x->d_name, e);
+            code = state_dir_failed(d, x->d_name, e);
     }
     closedir(dir);
     d->current = d->beside = 0;
-    if (r == ERR_OK)
-        r = put_aside(d, "current", e);
-    if (r == ERR_OK && fsync(d->fd) != 0)
-        r = state_dir_failed(d, "", e);
-    return r;
+    if (code == ERR_OK)
+        code = put_aside(d, "current", e);
+    if (code == ERR_OK && fsync(d->fd) != 0)
+        code = state_dir_failed(d, "", e);
+    return code;
 }

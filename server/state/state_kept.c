@@ -38,10 +38,8 @@ enum err_code state_kept_again(struct state_writer *w, const struct state_kept_f
     *ret_there = *ret_linked = apart && state_write_again(w, file->name);
     if (*ret_there)
         return ERR_OK;
-    enum err_code r = state_write_open(w, apart, ret->name, &ret->at, e);
-    if (r == ERR_OK)
-        r = state_write_copy(w, file->name, file->at, file->nbytes, file->digest, ret_there, e);
-    return r;
+    TRY(state_write_open(w, apart, ret->name, &ret->at, e));
+    return state_write_copy(w, file->name, file->at, file->nbytes, file->digest, ret_there, e);
 }
 
 void state_kept_free(struct state_kept **t)

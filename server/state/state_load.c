@@ -174,17 +174,17 @@ static enum err_code fill(struct loader *l, struct upload *u, const char *file, 
 static enum err_code move_out(struct loader *l, struct engine_stream *s, struct array *a)
 {
     struct err why = ERR_INIT;
-    enum err_code r = engine_move(s, a, true, state_bell_done, &l->bell, &why);
-    if (r == ERR_OK) {
+    enum err_code code = engine_move(s, a, true, state_bell_done, &l->bell, &why);
+    if (code == ERR_OK) {
         while (!state_bell_wait(&l->bell))
             ;
-        r = l->bell.result;
+        code = l->bell.result;
     }
-    if (r == ERR_DEVICE_LOST)
-        return err_set(l->e, r, "the device is lost");
-    if (r != ERR_OK)
+    if (code == ERR_DEVICE_LOST)
+        return err_set(l->e, code, "the device is lost");
+    if (code != ERR_OK)
         log_event(LOG_WARN, "an array that was in host memory stays on the device", "reason",
-                  *why.message ? why.message : err_title(r), NULL);
+                  *why.message ? why.message : err_title(code), NULL);
     return ERR_OK;
 }
 
@@ -233,23 +233,23 @@ static enum err_code load_memory(struct loader *l, size_t number, struct stored 
     struct upload *u;
     *ret_room = true;
     TRY(stream_of(l, m->device, &s));
-    enum err_code r = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, &why);
-    if (r == ERR_OUT_OF_MEMORY && why.wanted) {
+    enum err_code code = upload_new(s, account, file->nbytes, state_bell_ring, &l->bell, &u, &why);
+    if (code == ERR_OUT_OF_MEMORY && why.wanted) {
         *ret_room = false;
         return ERR_OK;
     }
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         *l->e = why;
-        return r;
+        return code;
     }
-    r = fill(l, u, file->name, file->at, file->nbytes, is);
-    if (r == ERR_OK && strcmp(is, file->digest) != 0)
-        r = json_err(l->memories[number], l->e, ERR_STATE,
-                     "data: damaged: the SHA-256 of %lld bytes at %lld is wrong",
-                     (long long)file->nbytes, (long long)file->at);
-    if (r != ERR_OK) {
+    code = fill(l, u, file->name, file->at, file->nbytes, is);
+    if (code == ERR_OK && strcmp(is, file->digest) != 0)
+        code = json_err(l->memories[number], l->e, ERR_STATE,
+                        "data: damaged: the SHA-256 of %lld bytes at %lld is wrong",
+                        (long long)file->nbytes, (long long)file->at);
+    if (code != ERR_OK) {
         upload_abort(u);
-        return r;
+        return code;
     }
     TRY(upload_finish_new(u, file->dtype, 1, &file->nbytes, false, &l->bases[number], l->e));
     l->report.bytes += file->nbytes;
@@ -264,17 +264,17 @@ static enum err_code read_grid(struct loader *l, struct json v, enum dtype dtype
                                struct grid **ret)
 {
     struct grid desc;
-    struct json x;
+    struct json padded = json_member(v, "padded");
     size_t n;
     grid_init(&desc, rank);
     TRY(grid_json_read(v, dtype, &desc, l->e));
     TRY(get_bool(l, v, "has_boundary", &desc.has_boundary));
     TRY(get_bool(l, v, "whole", &desc.whole));
     TRY(get_i64(l, v, "alignment", &desc.alignment));
-    if (json_present(x = json_member(v, "padded"))) {
-        TRY(json_get_i64_list(x, MAX_RANK, 0, INT64_MAX, desc.padded, &n, l->e));
+    if (json_present(padded)) {
+        TRY(json_get_i64_list(padded, MAX_RANK, 0, INT64_MAX, desc.padded, &n, l->e));
         if (n != (size_t)rank)
-            return json_err(x, l->e, ERR_STATE, "this is to have an extent for each axis");
+            return json_err(padded, l->e, ERR_STATE, "this is to have an extent for each axis");
         desc.is_padded = true;
     }
     *ret = grid_new(&desc);
@@ -299,7 +299,7 @@ static enum err_code make_array(struct loader *l, struct json v, struct array *b
 {
     enum dtype dtype;
     struct view view = {0};
-    struct json x;
+    struct json x, desc = json_member(v, "grid");
     int64_t lo, hi;
     TRY(json_require(v, "dtype", &x, l->e));
     TRY(json_get_dtype(x, &dtype, l->e));
@@ -310,9 +310,9 @@ static enum err_code make_array(struct loader *l, struct json v, struct array *b
     _cleanup_array_ struct array *a = array_view(base, dtype, &view);
     if (!a)
         return err_oom(l->e);
-    if (json_present(x = json_member(v, "grid"))) {
+    if (json_present(desc)) {
         struct grid *grid;
-        TRY(read_grid(l, x, dtype, view.rank, &grid));
+        TRY(read_grid(l, desc, dtype, view.rank, &grid));
         *ret = array_view_grid(a, &view, grid);
         grid_unref(grid);
         return *ret ? ERR_OK : err_oom(l->e);
@@ -344,10 +344,10 @@ static enum err_code enter(struct loader *l, struct principal *p, struct json v,
     TRY(make_array(l, v, l->bases[number], &h->array));
     if (h->name[0] && handle_check_name(s->handles, h->name, NAME_NEW, NULL) != ERR_OK)
         h->name[0] = '\0'; /* it was passed over before, and another has the name by now */
-    enum err_code r = handle_restore(s->handles, h, m.file.taken_us, l->e);
+    enum err_code code = handle_restore(s->handles, h, m.file.taken_us, l->e);
     array_unref(h->array);
     l->report.arrays++;
-    return r;
+    return code;
 }
 
 static enum err_code restore_handle(struct loader *l, struct principal *p, struct json v)
@@ -397,18 +397,18 @@ static enum err_code restore_function(struct loader *l, struct principal *p, str
     TRY(get_i64(l, v, "seq", &seq));
     TRY(get_i64(l, v, "created_us", &created_us));
     TRY(json_require(v, "definition", &x, l->e));
-    enum err_code r = function_json_read(&l->widest, x, NULL, &d, &why);
-    if (r == ERR_OK) {
+    enum err_code code = function_json_read(&l->widest, x, NULL, &d, &why);
+    if (code == ERR_OK) {
         d->seq = (uint64_t)seq;
         d->created_us = created_us;
-        r = functions_restore(p->functions, d, &why);
-        if (r != ERR_OK)
+        code = functions_restore(p->functions, d, &why);
+        if (code != ERR_OK)
             function_unref(d->function);
     }
-    if (r != ERR_OUT_OF_MEMORY)
-        return r == ERR_OK ? r : pass_function(l, p, v, x, &why);
+    if (code != ERR_OUT_OF_MEMORY)
+        return code == ERR_OK ? code : pass_function(l, p, v, x, &why);
     *l->e = why;
-    return r;
+    return code;
 }
 
 /* A share of an array that is not there any more has no effect, and goes when the table is full. */
@@ -423,14 +423,14 @@ static enum err_code restore_share(struct loader *l, struct json v)
     for (int i = 0; i < 2; i++) {
         TRY(json_require(v, i ? "principal" : "owner", &x, l->e));
         TRY(json_get_string(x, &name, NULL, l->e));
-        enum err_code r = auth_open(l->server->auth, name, &p[i], l->e);
-        if (r != ERR_OK)
-            return r == ERR_NOT_FOUND ? ERR_OK : r;
+        enum err_code code = auth_open(l->server->auth, name, &p[i], l->e);
+        if (code != ERR_OK)
+            return code == ERR_NOT_FOUND ? ERR_OK : code;
     }
     TRY(get_bool(l, v, "write", &write));
-    enum err_code r = share_give(l->server->shares, p[0], id, p[1], write, &again, l->e);
-    if (r != ERR_QUOTA)
-        return r;
+    enum err_code code = share_give(l->server->shares, p[0], id, p[1], write, &again, l->e);
+    if (code != ERR_QUOTA)
+        return code;
     log_event(LOG_WARN, "a share is not restored: there may be no more of them", "id", id,
               "principal", p[1]->name, NULL);
     return ERR_OK;
@@ -456,19 +456,20 @@ static enum err_code restore_principal(struct loader *l, struct json v)
     TRY(json_require(v, "name", &x, l->e));
     TRY(json_get_string(x, &name, NULL, l->e));
     struct principal *p;
-    enum err_code r = auth_open(l->server->auth, name, &p, l->e);
-    if (r == ERR_NOT_FOUND) {
+    enum err_code code = auth_open(l->server->auth, name, &p, l->e);
+    if (code == ERR_NOT_FOUND) {
         log_event(LOG_WARN, "what a principal without an account had is not restored", "principal",
                   name, NULL);
         return ERR_OK;
     }
-    if (r != ERR_OK)
-        return r;
+    if (code != ERR_OK)
+        return code;
     account_set_limits(p->account, 0, 0);
     TRY(each(l, p, v, "sessions", restore_session));
     TRY(each(l, p, v, "arrays", restore_handle));
     TRY(each(l, p, v, "functions", restore_function));
-    if (json_present(x = json_member(v, "passed_over"))) {
+    x = json_member(v, "passed_over");
+    if (json_present(x)) {
         TRY(each(l, p, x, "arrays", restore_handle));
         TRY(each(l, p, x, "functions", restore_function));
     }

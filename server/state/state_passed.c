@@ -76,10 +76,10 @@ static enum err_code add(struct state_passed *t, const struct principal *p, stru
     *x = (struct passed_item){.principal = p, .memory = memory};
     if (memory)
         memcpy(x->session, session, ID_SIZE);
-    enum err_code r = keep_text(&x->text, v, "memory", "", e);
-    if (r != ERR_OK) {
+    enum err_code code = keep_text(&x->text, v, "memory", "", e);
+    if (code != ERR_OK) {
         free_item(x);
-        return r;
+        return code;
     }
     *(t->last ? &t->last->next : &t->items) = x;
     t->last = x;
@@ -103,9 +103,7 @@ enum err_code passed_add_array(struct state_passed *t, const struct principal *p
         m->file = *file;
         m->next = t->memories;
         *memory = t->memories = m;
-        enum err_code r = keep_text(&m->text, entry, "file", "at", e);
-        if (r != ERR_OK)
-            return r;
+        TRY(keep_text(&m->text, entry, "file", "at", e));
     }
     return add(t, p, v, *memory, session, e);
 }
@@ -173,20 +171,20 @@ static void drop_unused(struct state_passed *t)
 enum err_code passed_write(struct state_passed *t, struct state_writer *w, size_t number,
                            int64_t *ret_missing, struct err *e)
 {
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     bool linked;
     drop_unwanted(t);
     drop_unused(t);
-    for (struct passed_memory *m = t->memories; r == ERR_OK && m; m = m->next) {
-        r = state_kept_again(w, &m->file, &m->again, &m->there, &linked, e);
+    for (struct passed_memory *m = t->memories; code == ERR_OK && m; m = m->next) {
+        code = state_kept_again(w, &m->file, &m->again, &m->there, &linked, e);
         m->number = number++;
-        if (r == ERR_OK && !m->there) {
+        if (code == ERR_OK && !m->there) {
             log_event(LOG_WARN, "what was passed over at the start is damaged, or cannot be read",
                       "file", m->file.name, NULL);
             ++*ret_missing;
         }
     }
-    return r;
+    return code;
 }
 
 void passed_put_memories(const struct state_passed *t, struct json_writer *w)

@@ -308,29 +308,27 @@ static enum err_code write_snapshot(struct saver *v, struct state_dir *dir,
                                     struct state_kept **kept)
 {
     _cleanup_strb_ struct strb manifest = {0};
-    enum err_code r = state_write_begin(dir, &v->blobs.writer, v->e);
-    if (r != ERR_OK)
-        return r;
-    r = blobs_write(&v->blobs);
-    if (r == ERR_OK)
-        r = passed_write(v->passed, v->blobs.writer, HASH_COUNT(v->blobs.table), &v->report.missing,
-                         v->e);
-    if (r == ERR_OK) {
+    TRY(state_write_begin(dir, &v->blobs.writer, v->e));
+    enum err_code code = blobs_write(&v->blobs);
+    if (code == ERR_OK)
+        code = passed_write(v->passed, v->blobs.writer, HASH_COUNT(v->blobs.table),
+                            &v->report.missing, v->e);
+    if (code == ERR_OK) {
         put_manifest(v, &manifest);
-        r = manifest.failed ? err_oom(v->e) : blobs_stopped(&v->blobs);
+        code = manifest.failed ? err_oom(v->e) : blobs_stopped(&v->blobs);
     }
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         state_write_abort(v->blobs.writer);
-        return r;
+        return code;
     }
     v->report.bytes += (int64_t)manifest.len;
-    r = state_write_commit(v->blobs.writer, manifest.data, manifest.len, v->report.missing == 0,
-                           v->e);
-    if (r == ERR_OK) {
+    code = state_write_commit(v->blobs.writer, manifest.data, manifest.len, v->report.missing == 0,
+                              v->e);
+    if (code == ERR_OK) {
         blobs_keep(&v->blobs, kept);
         passed_written(v->passed);
     }
-    return r;
+    return code;
 }
 
 enum err_code state_write_all(struct server *s, struct state_dir *dir, uint64_t deadline_ns,

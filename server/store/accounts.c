@@ -169,9 +169,7 @@ static enum err_code add_user(struct parse *p, struct ini_part name, struct err 
 {
     struct user u = {.role = ROLE_USER, .weight = 1};
     snprintf(u.name, sizeof u.name, "%.*s", (int)name.n, name.at);
-    enum err_code r = principal_name_check(name.n < sizeof u.name ? u.name : "", e);
-    if (r != ERR_OK)
-        return r;
+    TRY(principal_name_check(name.n < sizeof u.name ? u.name : "", e));
     for (size_t i = 0; i < p->a.n_users; i++)
         if (!strcmp(p->a.users[i].name, u.name))
             return err_set(e, ERR_BAD_FIELD, "there is a section [%s] already", u.name);
@@ -226,25 +224,25 @@ static enum err_code set_value(struct parse *p, const struct ini_line *l, struct
     struct user *u = &p->a.users[p->a.n_users - 1];
     char text[64];
     int64_t weight;
-    enum err_code r = ERR_OK;
     if (ini_is(l->name, "token"))
         return add_token(p, l->value, e);
     snprintf(text, sizeof text, "%.*s", (int)l->value.n, l->value.at);
     if (l->value.n >= sizeof text)
         return err_set(e, ERR_BAD_FIELD, "a value of %zu characters is too long", l->value.n);
-    if (ini_is(l->name, "role"))
-        return (r = once(p, 0, e)) != ERR_OK ? r : role_parse(text, &u->role, e);
+    if (ini_is(l->name, "role")) {
+        TRY(once(p, 0, e));
+        return role_parse(text, &u->role, e);
+    }
     if (ini_is(l->name, "weight")) {
-        r = once(p, 1, e);
-        if (r == ERR_OK && (r = parse_count(text, WEIGHT_MAX, &weight, e)) == ERR_OK)
-            u->weight = (uint32_t)weight;
-        return r;
+        TRY(once(p, 1, e));
+        TRY(parse_count(text, WEIGHT_MAX, &weight, e));
+        u->weight = (uint32_t)weight;
+        return ERR_OK;
     }
     for (unsigned i = 0; i < quota_count; i++)
         if (is_quota(l->name, quota_table[i].name)) {
             int64_t *at = (int64_t *)((char *)&u->quotas + quota_table[i].offset);
-            if ((r = once(p, 2 + i, e)) != ERR_OK)
-                return r;
+            TRY(once(p, 2 + i, e));
             return quota_table[i].size ? parse_bytes(text, at, e)
                                        : parse_count(text, 1000000000, at, e);
         }
@@ -258,19 +256,20 @@ enum err_code accounts_parse(const char *text, size_t n, const char *name, struc
     struct parse p = {0};
     struct ini_line l = {.at = text};
     struct err why = ERR_INIT;
-    enum err_code r = ERR_OK;
-    while (r == ERR_OK && ini_next(text + n, &l)) {
+    enum err_code code = ERR_OK;
+    while (code == ERR_OK && ini_next(text + n, &l)) {
         if (l.kind == INI_MISTAKE)
-            r = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
+            code = err_set(&why, ERR_BAD_FIELD, "%s", l.mistake);
         else if (l.kind == INI_SECTION)
-            r = add_user(&p, l.name, &why);
+            code = add_user(&p, l.name, &why);
         else if (l.kind == INI_VALUE)
-            r = set_value(&p, &l, &why);
+            code = set_value(&p, &l, &why);
     }
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         accounts_free(&p.a);
-        return r == ERR_BAD_FIELD ? err_set(e, r, "%s: line %zu: %s", name, l.number, why.message)
-                                  : err_oom(e);
+        return code == ERR_BAD_FIELD
+                   ? err_set(e, code, "%s: line %zu: %s", name, l.number, why.message)
+                   : err_oom(e);
     }
     *ret = p.a;
     return ERR_OK;
@@ -304,22 +303,22 @@ enum err_code accounts_text(const char *path, struct strb *ret, struct err *e)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-    enum err_code r = check_file(fd, path, e);
-    if (r == ERR_OK)
-        r = ini_read(fd, path, &text, e);
+    enum err_code code = check_file(fd, path, e);
+    if (code == ERR_OK)
+        code = ini_read(fd, path, &text, e);
     close(fd);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         strb_free(&text);
     else
         *ret = text;
-    return r;
+    return code;
 }
 
 enum err_code accounts_read(const char *path, struct accounts *ret, struct err *e)
 {
     _cleanup_strb_ struct strb text = {0};
-    enum err_code r = accounts_text(path, &text, e);
-    return r == ERR_OK ? accounts_parse(text.data ? text.data : "", text.len, path, ret, e) : r;
+    TRY(accounts_text(path, &text, e));
+    return accounts_parse(text.data ? text.data : "", text.len, path, ret, e);
 }
 
 /* --- changes --- */

@@ -111,13 +111,13 @@ static enum err_code open_tables(struct auth *a, struct principal *p, struct err
     struct handles *handles = handles_new(a->limits.max_arrays);
     struct functions *functions = functions_new(a->limits.max_functions);
     struct sessions *sessions = NULL;
-    enum err_code r = handles && functions ? ERR_OK : err_oom(e);
-    if (r == ERR_OK)
-        r = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
-    if (r != ERR_OK) {
+    enum err_code code = handles && functions ? ERR_OK : err_oom(e);
+    if (code == ERR_OK)
+        code = sessions_new(a->engine, &a->limits, handles, p->account, &p->weight, &sessions, e);
+    if (code != ERR_OK) {
         handles_free(handles);
         functions_free(functions);
-        return r;
+        return code;
     }
     pthread_rwlock_wrlock(&a->lock);
     p->handles = handles;
@@ -133,14 +133,14 @@ static enum err_code open_principal(struct auth *a, struct principal *p, struct 
 {
     if (atomic_load(&p->open))
         return ERR_OK;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     pthread_mutex_lock(&a->opening);
     if (atomic_load(&p->gone))
-        r = err_set(e, ERR_NOT_FOUND, "there is no principal '%s' any more", p->name);
+        code = err_set(e, ERR_NOT_FOUND, "there is no principal '%s' any more", p->name);
     else if (!atomic_load(&p->open))
-        r = open_tables(a, p, e);
+        code = open_tables(a, p, e);
     pthread_mutex_unlock(&a->opening);
-    return r;
+    return code;
 }
 
 /* Of one that is gone: what it had goes, and nothing can be added any more. */
@@ -164,9 +164,12 @@ static bool make_principals(struct auth *a, const struct accounts *accounts,
     pthread_rwlock_rdlock(&a->lock);
     for (size_t i = 0; ok && i < accounts->n_users; i++) {
         struct principal *p = find(a, accounts->users[i].name);
-        if (!p && (p = principal_new(a, &accounts->users[i]))) {
-            p->next = *ret_made;
-            *ret_made = p;
+        if (!p) {
+            p = principal_new(a, &accounts->users[i]);
+            if (p) {
+                p->next = *ret_made;
+                *ret_made = p;
+            }
         }
         users[i] = p;
         ok = p != NULL;
@@ -255,10 +258,10 @@ enum err_code auth_new(struct engine *engine, const struct session_limits *limit
     a->limits = *limits;
     pthread_mutex_init(&a->opening, NULL);
     pthread_rwlock_init(&a->lock, NULL);
-    enum err_code r = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
-    if (r != ERR_OK) {
+    enum err_code code = accounts ? auth_apply(a, accounts, e) : make_local(a, e);
+    if (code != ERR_OK) {
         auth_free(a);
-        return r;
+        return code;
     }
     *ret = a;
     return ERR_OK;
@@ -380,15 +383,15 @@ enum err_code auth_identify(struct request *req, struct err *e)
 {
     struct auth *a = req->server->auth;
     struct principal *p = a->local;
-    enum err_code r = p ? ERR_OK : find_bearer(a, req, &p, e);
-    if (r == ERR_OK && (r = open_principal(a, p, e)) == ERR_NOT_FOUND)
-        r = auth_refuse(req, "nobody has this token", e);
-    if (r != ERR_OK)
-        return r;
-    r = count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests", e);
-    if (r == ERR_OK)
-        req->principal = p;
-    return r;
+    if (!p)
+        TRY(find_bearer(a, req, &p, e));
+    enum err_code code = open_principal(a, p, e);
+    if (code != ERR_OK)
+        return code == ERR_NOT_FOUND ? auth_refuse(req, "nobody has this token", e) : code;
+    TRY(count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests",
+              e));
+    req->principal = p;
+    return ERR_OK;
 }
 
 void auth_leave(struct principal *p)
@@ -403,11 +406,11 @@ enum err_code auth_connect(const struct request *req, struct principal **whose, 
         return ERR_OK;
     auth_disconnect(*whose);
     *whose = NULL;
-    enum err_code r = count(&p->connections, atomic_load(&p->max_connections),
-                            "connections are open", "connections", e);
-    if (r == ERR_OK)
+    enum err_code code = count(&p->connections, atomic_load(&p->max_connections),
+                               "connections are open", "connections", e);
+    if (code == ERR_OK)
         *whose = p;
-    return r;
+    return code;
 }
 
 void auth_disconnect(struct principal *whose)
@@ -445,10 +448,10 @@ enum err_code auth_open(struct auth *a, const char *name, struct principal **ret
     struct principal *p = auth_find(a, name);
     if (!p)
         return err_set(e, ERR_NOT_FOUND, "there is no principal '%.80s'", name);
-    enum err_code r = open_principal(a, p, e);
-    if (r == ERR_OK)
+    enum err_code code = open_principal(a, p, e);
+    if (code == ERR_OK)
         *ret = p;
-    return r;
+    return code;
 }
 
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,

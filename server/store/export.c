@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/log.h"
 #include "compute/base/mem.h"
 #include "server/store/auth.h"
@@ -97,6 +98,7 @@ static void unref(struct offer *o)
 
 static void insert(struct exports *t, struct offer *o)
 {
+    lock_held(&t->lock);
     o->next = t->first;
     if (t->first)
         t->first->prev = o;
@@ -105,6 +107,7 @@ static void insert(struct exports *t, struct offer *o)
 
 static void take_out(struct offer *o)
 {
+    lock_held(&o->table->lock);
     if (o->prev)
         o->prev->next = o->next;
     else
@@ -143,13 +146,12 @@ static const char *const end_names[] = {[OFFER_RELEASED] = "released",
 
 static enum err_code leave(struct exports *t, struct array *a, struct err *e)
 {
+    lock_held(&t->lock);
     struct engine_stream *s = NULL;
-    enum err_code r = engine_stream_new(t->config.engine, array_device(a), &s, e);
-    if (r != ERR_OK)
-        return r;
-    r = engine_export_forget(s, a, e);
+    TRY(engine_stream_new(t->config.engine, array_device(a), &s, e));
+    enum err_code code = engine_export_forget(s, a, e);
     engine_stream_unref(s);
-    return r;
+    return code;
 }
 
 void exports_forget(struct exports *t, struct array *a)
@@ -251,7 +253,7 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     struct offer *o = mem_calloc(1, sizeof *o);
     if (!o)
         return err_oom(e);
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     o->table = t;
     o->write = write;
     o->uid = uid;
@@ -266,17 +268,19 @@ enum err_code offer_new(struct exports *t, const struct lease_claim *claim, stru
     o->refs = 2;
     pthread_mutex_lock(&t->lock);
     if (t->stopped)
-        r = err_set(e, ERR_DRAINING, "the daemon is shutting down");
+        code = err_set(e, ERR_DRAINING, "the daemon is shutting down");
     else if (count(t, claim->who) >= t->config.max)
-        r = err_set(e, ERR_QUOTA, "there are %u exports already, the most allowed (max_exports)",
-                    t->config.max);
-    else if ((r = lease_pin(claim, a, write, o->lease, e)) == ERR_OK)
+        code = err_set(e, ERR_QUOTA, "there are %u exports already, the most allowed (max_exports)",
+                       t->config.max);
+    else
+        code = lease_pin(claim, a, write, o->lease, e);
+    if (code == ERR_OK)
         insert(t, o);
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         array_unref(a);
         mem_free(o);
-        return r;
+        return code;
     }
     *ret = o;
     return ERR_OK;

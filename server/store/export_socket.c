@@ -96,12 +96,11 @@ static enum err_code add_listener(struct export_socket *s, const char *beside, s
     if (!l->beside || !l->path)
         return err_oom(e);
     snprintf(l->path, n, "%s.fd", beside);
-    enum err_code r = unix_listen(l->path, s->config.mode, &l->fd, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(unix_listen(l->path, s->config.mode, &l->fd, e));
     if (!realpath(l->path, absolute))
         return err_set(e, ERR_BAD_FIELD, "unix:%s: %s", l->path, strerror(errno));
-    return (l->absolute = mem_strdup(absolute)) ? ERR_OK : err_oom(e);
+    l->absolute = mem_strdup(absolute);
+    return l->absolute ? ERR_OK : err_oom(e);
 }
 
 static void unlink_all(struct export_socket *s)
@@ -125,28 +124,28 @@ enum err_code export_socket_open(const struct export_socket_config *config,
                                  struct export_socket **ret, struct err *e)
 {
     struct export_socket *s = mem_calloc(1, sizeof *s);
-    enum err_code r = s ? ERR_OK : err_oom(e);
+    enum err_code code = s ? ERR_OK : err_oom(e);
     *ret = NULL;
-    if (r != ERR_OK)
-        return r;
+    if (code != ERR_OK)
+        return code;
     s->config = *config;
     s->config.max_connections = at_most(config->max_connections);
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     s->listeners = mem_calloc(config->n_listen, sizeof *s->listeners);
     if (s->wake < 0)
-        r = err_set(e, ERR_INTERNAL, "eventfd: %s", strerror(errno));
+        code = err_set(e, ERR_INTERNAL, "eventfd: %s", strerror(errno));
     else if (!s->listeners)
-        r = err_oom(e);
-    for (size_t i = 0; i < config->n_listen && r == ERR_OK; i++)
+        code = err_oom(e);
+    for (size_t i = 0; i < config->n_listen && code == ERR_OK; i++)
         if (!strncmp(config->listen[i], "unix:", 5))
-            r = add_listener(s, config->listen[i] + 5, e);
-    if (r == ERR_OK && s->n_listeners > 0) {
+            code = add_listener(s, config->listen[i] + 5, e);
+    if (code == ERR_OK && s->n_listeners > 0) {
         *ret = s;
         return ERR_OK;
     }
     unlink_all(s);
     export_socket_free(s);
-    return r;
+    return code;
 }
 
 const char *export_socket_path(const struct export_socket *s, const char *beside)

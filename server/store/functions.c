@@ -10,6 +10,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/strb.h"
 #include "compute/base/table.h"
 
@@ -51,6 +52,7 @@ struct functions *functions_new(uint32_t max)
 
 static struct node *find(struct functions *t, const char *name)
 {
+    lock_held(&t->lock);
     struct node *n;
     HASH_FIND_STR(t->by_name, name, n);
     return n;
@@ -58,6 +60,7 @@ static struct node *find(struct functions *t, const char *name)
 
 static void take_out(struct functions *t, struct node *n)
 {
+    lock_held(&t->lock);
     HASH_DEL(t->by_name, n);
     DL_DELETE(t->list, n);
     atomic_fetch_sub(&t->n, 1);
@@ -72,6 +75,7 @@ struct walk {
 
 static void reach(struct walk *w, const char *name, const struct node *from)
 {
+    lock_held(&w->t->lock);
     struct node *n = find(w->t, name);
     if (!n || n->visit == w->t->visits)
         return;
@@ -85,6 +89,7 @@ static void reach(struct walk *w, const char *name, const struct node *from)
 
 static struct walk walk_begin(struct functions *t)
 {
+    lock_held(&t->lock);
     t->visits++;
     return (struct walk){.t = t};
 }
@@ -112,6 +117,7 @@ static enum err_code circle(const struct definition *d, const struct node *at, s
 
 static enum err_code check_calls(struct functions *t, const struct definition *d, struct err *e)
 {
+    lock_held(&t->lock);
     const struct function *f = d->function;
     struct walk w = walk_begin(t);
     for (uint32_t i = 0; i < f->n_calls; i++) {
@@ -129,9 +135,7 @@ static enum err_code check_calls(struct functions *t, const struct definition *d
         if (!to)
             continue;
         const struct function *g = to->d->function;
-        enum err_code r = call_match(f->body, i, g->signature, g->n_params, number, e);
-        if (r != ERR_OK)
-            return r;
+        TRY(call_match(f->body, i, g->signature, g->n_params, number, e));
     }
     for (const struct node *n = w.first; n; n = n->pending) {
         const struct function *g = n->d->function;
@@ -173,13 +177,12 @@ void functions_free(struct functions *t)
 static enum err_code define(struct functions *t, struct definition *d, struct node *fresh,
                             bool replace, struct node **ret_old, struct err *e)
 {
+    lock_held(&t->lock);
     struct node *old = find(t, d->function->name);
     if (old && !replace)
         return err_field(e, ERR_CONFLICT, "/name", "there is a function '%s' already",
                          d->function->name);
-    enum err_code r = check_calls(t, d, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(check_calls(t, d, e));
     if (!old && atomic_load(&t->n) >= t->max)
         return err_set(e, ERR_QUOTA, "there are %u functions already, the most allowed", t->max);
     fresh->d = d;
@@ -212,11 +215,11 @@ enum err_code functions_define(struct functions *t, struct definition *take_d, b
     if (!fresh)
         return err_oom(e);
     pthread_mutex_lock(&t->lock);
-    enum err_code r = define(t, take_d, fresh, replace, &old, e);
+    enum err_code code = define(t, take_d, fresh, replace, &old, e);
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         mem_free(fresh);
-        return r;
+        return code;
     }
     *ret_replaced = old;
     if (old)
@@ -230,27 +233,27 @@ enum err_code functions_restore(struct functions *t, struct definition *take_d, 
     struct node *fresh = mem_calloc(1, sizeof *fresh);
     if (!fresh)
         return err_oom(e);
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     const char *name = take_d->function->name;
     fresh->d = take_d;
     pthread_mutex_lock(&t->lock);
     if (find(t, name))
-        r = err_set(e, ERR_CONFLICT, "there is a function '%s' already", name);
+        code = err_set(e, ERR_CONFLICT, "there is a function '%s' already", name);
     if (take_d->seq < t->next_seq)
         take_d->seq = t->next_seq;
-    if (r == ERR_OK) {
+    if (code == ERR_OK) {
         HASH_ADD_KEYPTR(hh, t->by_name, name, strlen(name), fresh);
-        r = fresh->hh.tbl ? ERR_OK : err_oom(e);
+        code = fresh->hh.tbl ? ERR_OK : err_oom(e);
     }
-    if (r == ERR_OK) {
+    if (code == ERR_OK) {
         t->next_seq = take_d->seq + 1;
         DL_APPEND(t->list, fresh);
         atomic_fetch_add(&t->n, 1);
     }
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         mem_free(fresh);
-    return r;
+    return code;
 }
 
 static enum err_code no_function(const char *name, struct err *e)

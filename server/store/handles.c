@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/store/handles_int.h"
 
@@ -22,6 +23,7 @@
 
 struct entry *handles_find(struct handles *t, const char *id)
 {
+    lock_held(&t->lock);
     struct entry *x;
     HASH_FIND(hh, t->by_id, id, ID_SIZE - 1, x);
     return x;
@@ -38,6 +40,7 @@ static struct name_key make_key(const struct handle_space *s, const char *name)
 
 static struct name_node *find_name(struct handle_space *s, const char *name)
 {
+    lock_held(&s->table->lock);
     struct name_key key = make_key(s, name);
     struct name_node *x;
     HASH_FIND(hh, s->table->by_name, &key, sizeof key, x);
@@ -46,6 +49,7 @@ static struct name_node *find_name(struct handle_space *s, const char *name)
 
 static struct entry *find(struct handle_space *s, const char *ref)
 {
+    lock_held(&s->table->lock);
     if (id_is('a', ref))
         return handles_find(s->table, ref);
     if (name_check(ref, NULL) != ERR_OK)
@@ -73,6 +77,7 @@ static bool is_protected(const struct entry *x)
 
 static void snapshot(const struct entry *x, struct handle *ret)
 {
+    lock_held(&x->space->table->lock);
     *ret = (struct handle){.read_only = is_protected(x),
                            .created_us = x->created_us,
                            .restored_us = x->restored_us,
@@ -102,6 +107,7 @@ static size_t order_after(const struct handle_space *s, uint64_t seq)
 
 static bool order_reserve(struct handle_space *s)
 {
+    lock_held(&s->table->lock);
     if (s->n_order < s->cap_order)
         return true;
     size_t cap = s->cap_order ? 2 * s->cap_order : 8;
@@ -115,6 +121,7 @@ static bool order_reserve(struct handle_space *s)
 
 static void order_drop(struct handle_space *s, uint64_t seq)
 {
+    lock_held(&s->table->lock);
     size_t i = order_after(s, seq - 1);
     assert(i < s->n_order && s->order[i].seq == seq);
     s->order[i].entry = NULL;
@@ -132,6 +139,7 @@ static void order_drop(struct handle_space *s, uint64_t seq)
 /* A node for the name, in the table, pointing at x; NULL without memory. */
 static struct name_node *name_new(struct handle_space *s, const char *name, struct entry *x)
 {
+    lock_held(&s->table->lock);
     struct name_node *node = mem_calloc(1, sizeof *node);
     if (!node)
         return NULL;
@@ -146,6 +154,7 @@ static struct name_node *name_new(struct handle_space *s, const char *name, stru
 
 static void name_free(struct handles *t, struct name_node *node)
 {
+    lock_held(&t->lock);
     HASH_DELETE(hh, t->by_name, node);
     mem_free(node);
 }
@@ -153,6 +162,7 @@ static void name_free(struct handles *t, struct name_node *node)
 /* Takes the entry out of every table; the caller releases its array and frees it. */
 static void unlink_entry(struct entry *x)
 {
+    lock_held(&x->space->table->lock);
     struct handles *t = x->space->table;
     HASH_DELETE(hh, t->by_id, x);
     if (x->name)
@@ -172,6 +182,7 @@ void handles_entry_free(struct entry *x)
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                  struct err *e)
 {
+    lock_held(&s->table->lock);
     if (s->closed)
         return err_set(e, ERR_NOT_FOUND, "the session was deleted");
     struct name_node *node = name ? find_name(s, name) : NULL;
@@ -275,13 +286,13 @@ void handle_space_close(struct handle_space *s)
 enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
                                struct err *e)
 {
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     pthread_mutex_lock(&s->table->lock);
-    for (size_t i = 0; i < s->n_order && r == ERR_OK; i++)
+    for (size_t i = 0; i < s->n_order && code == ERR_OK; i++)
         if (s->order[i].entry)
-            r = ask(guard, s->order[i].entry, e);
+            code = ask(guard, s->order[i].entry, e);
     pthread_mutex_unlock(&s->table->lock);
-    return r;
+    return code;
 }
 
 void handle_space_free(struct handle_space *s)
@@ -305,11 +316,11 @@ enum err_code handle_get(struct handle_space *s, const char *ref, struct handle 
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
-    enum err_code r = find_or_fail(s, ref, &x, e);
-    if (r == ERR_OK)
+    enum err_code code = find_or_fail(s, ref, &x, e);
+    if (code == ERR_OK)
         snapshot(x, ret);
     pthread_mutex_unlock(&s->table->lock);
-    return r;
+    return code;
 }
 
 enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret, struct err *e)
@@ -333,18 +344,17 @@ bool handle_exists(struct handles *t, const char *id)
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                 struct err *e)
 {
-    enum err_code r = name_check(name, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(name_check(name, e));
     pthread_mutex_lock(&s->table->lock);
-    r = handles_check_name(s, name, policy, e);
+    enum err_code code = handles_check_name(s, name, policy, e);
     pthread_mutex_unlock(&s->table->lock);
-    return r;
+    return code;
 }
 
 /* With the lock held: whether there may be one more, unless it takes another's place. */
 static enum err_code check_room(struct handle_space *s, const char *name, struct err *e)
 {
+    lock_held(&s->table->lock);
     const struct handles *t = s->table;
     if (t->count < t->max_handles || (name && find_name(s, name)))
         return ERR_OK;
@@ -355,6 +365,7 @@ static enum err_code check_room(struct handle_space *s, const char *name, struct
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e)
 {
+    lock_held(&s->table->lock);
     struct handles *t = s->table;
     struct name_node *node = name ? find_name(s, name) : NULL;
     if (!order_reserve(s))
@@ -367,9 +378,12 @@ enum err_code handles_insert(struct handle_space *s, struct entry *x, const char
         old = node->entry;
         old->name = NULL;
         node->entry = x;
-    } else if (name && !(node = name_new(s, name, x))) {
-        HASH_DELETE(hh, t->by_id, x);
-        return err_oom(e);
+    } else if (name) {
+        node = name_new(s, name, x);
+        if (!node) {
+            HASH_DELETE(hh, t->by_id, x);
+            return err_oom(e);
+        }
     }
     x->name = node;
     x->seq = t->next_seq++;
@@ -385,9 +399,8 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e)
 {
-    enum err_code r;
-    if (spec->name && (r = name_check(spec->name, e)) != ERR_OK)
-        return r;
+    if (spec->name)
+        TRY(name_check(spec->name, e));
     struct entry *x = mem_calloc(1, sizeof *x), *old = NULL;
     if (!x)
         return err_oom(e);
@@ -399,24 +412,24 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
         strncpy(x->view_of, spec->view_of, ID_SIZE - 1);
     struct handles *t = s->table;
     pthread_mutex_lock(&t->lock);
-    r = handles_check_name(s, spec->name, spec->policy, e);
-    if (r == ERR_OK && spec->guard) {
+    enum err_code code = handles_check_name(s, spec->name, spec->policy, e);
+    if (code == ERR_OK && spec->guard) {
         struct name_node *node = spec->name ? find_name(s, spec->name) : NULL;
-        r = ask(spec->guard, node ? node->entry : NULL, e);
+        code = ask(spec->guard, node ? node->entry : NULL, e);
     }
-    if (r == ERR_OK)
-        r = check_room(s, spec->name, e);
-    if (r == ERR_OK) {
+    if (code == ERR_OK)
+        code = check_room(s, spec->name, e);
+    if (code == ERR_OK) {
         const struct entry *parent = x->view_of[0] ? handles_find(t, x->view_of) : NULL;
         memcpy(x->base, parent && parent->base[0] ? parent->base : x->view_of, ID_SIZE);
-        r = handles_insert(s, x, spec->name, &old, e);
+        code = handles_insert(s, x, spec->name, &old, e);
     }
-    if (r == ERR_OK)
+    if (code == ERR_OK)
         snapshot(x, ret);
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK) {
+    if (code != ERR_OK) {
         handles_entry_free(x);
-        return r;
+        return code;
     }
     if (ret_replaced)
         *ret_replaced = old != NULL;
@@ -427,6 +440,7 @@ enum err_code handle_add(struct handle_space *s, struct array *array,
 /* With the lock held. */
 static enum err_code rename_entry(struct entry *x, const char *name, struct err *e)
 {
+    lock_held(&x->space->table->lock);
     struct handle_space *s = x->space;
     if (!name[0]) {
         if (x->name)
@@ -439,7 +453,8 @@ static enum err_code rename_entry(struct entry *x, const char *name, struct err 
         return ERR_OK;
     if (node)
         return err_set(e, ERR_CONFLICT, "there is an array named '%s' already", name);
-    if (!(node = name_new(s, name, x)))
+    node = name_new(s, name, x);
+    if (!node)
         return err_oom(e);
     if (x->name)
         name_free(s->table, x->name);
@@ -454,18 +469,17 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     struct entry *x;
     struct array *gone = NULL;
     const char *name = change->name;
-    enum err_code r;
-    if (name && name[0] && (r = name_check(name, e)) != ERR_OK)
-        return r;
+    if (name && name[0])
+        TRY(name_check(name, e));
     pthread_mutex_lock(&s->table->lock);
-    r = find_or_fail(s, ref, &x, e);
-    if (r == ERR_OK)
-        r = ask(guard, x, e);
-    if (r == ERR_OK && change->array && x->array != change->old)
-        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
-    if (r == ERR_OK && name)
-        r = rename_entry(x, name, e);
-    if (r == ERR_OK) {
+    enum err_code code = find_or_fail(s, ref, &x, e);
+    if (code == ERR_OK)
+        code = ask(guard, x, e);
+    if (code == ERR_OK && change->array && x->array != change->old)
+        code = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    if (code == ERR_OK && name)
+        code = rename_entry(x, name, e);
+    if (code == ERR_OK) {
         if (change->read_only >= 0)
             x->read_only = change->read_only;
         if (change->array) {
@@ -476,7 +490,7 @@ enum err_code handle_update(struct handle_space *s, const char *ref,
     }
     pthread_mutex_unlock(&s->table->lock);
     array_unref(gone);
-    return r;
+    return code;
 }
 
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
@@ -486,21 +500,21 @@ enum err_code handle_set_array(struct handle_space *s, const char *id, const str
     struct entry *x;
     struct array *gone = NULL;
     pthread_mutex_lock(&s->table->lock);
-    enum err_code r = find_or_fail(s, id, &x, e);
-    if (r == ERR_OK && is_protected(x))
-        r = err_set(e, ERR_READ_ONLY, "the array is read-only");
-    else if (r == ERR_OK && x->array != old)
-        r = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
-    else if (r == ERR_OK)
-        r = ask(guard, x, e);
-    if (r == ERR_OK) {
+    enum err_code code = find_or_fail(s, id, &x, e);
+    if (code == ERR_OK && is_protected(x))
+        code = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    else if (code == ERR_OK && x->array != old)
+        code = err_set(e, ERR_CONFLICT, "the array was changed by another request meanwhile");
+    else if (code == ERR_OK)
+        code = ask(guard, x, e);
+    if (code == ERR_OK) {
         gone = x->array;
         x->array = array_ref(array);
         snapshot(x, ret);
     }
     pthread_mutex_unlock(&s->table->lock);
     array_unref(gone);
-    return r;
+    return code;
 }
 
 enum err_code handle_remove(struct handle_space *s, const char *ref,
@@ -508,17 +522,17 @@ enum err_code handle_remove(struct handle_space *s, const char *ref,
 {
     struct entry *x;
     pthread_mutex_lock(&s->table->lock);
-    enum err_code r = find_or_fail(s, ref, &x, e);
-    if (r == ERR_OK && x->read_only)
-        r = err_set(e, ERR_READ_ONLY, "the array is read-only");
-    if (r == ERR_OK)
-        r = ask(guard, x, e);
-    if (r == ERR_OK)
+    enum err_code code = find_or_fail(s, ref, &x, e);
+    if (code == ERR_OK && x->read_only)
+        code = err_set(e, ERR_READ_ONLY, "the array is read-only");
+    if (code == ERR_OK)
+        code = ask(guard, x, e);
+    if (code == ERR_OK)
         unlink_entry(x);
     pthread_mutex_unlock(&s->table->lock);
-    if (r == ERR_OK)
+    if (code == ERR_OK)
         handles_entry_free(x);
-    return r;
+    return code;
 }
 
 size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,

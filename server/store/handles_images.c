@@ -51,16 +51,16 @@ enum err_code handle_restore(struct handle_space *s, const struct handle_image *
     x->space = s;
     const char *name = image->name[0] ? image->name : NULL;
     pthread_mutex_lock(&t->lock);
-    enum err_code r = handles_check_name(s, name, NAME_NEW, e);
-    if (r == ERR_OK && handles_find(t, x->id))
-        r = err_set(e, ERR_CONFLICT, "the array '%s' is there already", x->id);
-    if (r == ERR_OK) {
+    enum err_code code = handles_check_name(s, name, NAME_NEW, e);
+    if (code == ERR_OK && handles_find(t, x->id))
+        code = err_set(e, ERR_CONFLICT, "the array '%s' is there already", x->id);
+    if (code == ERR_OK) {
         if (t->next_seq < image->seq)
             t->next_seq = image->seq;
-        r = handles_insert(s, x, name, &old, e);
+        code = handles_insert(s, x, name, &old, e);
     }
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         handles_entry_free(x);
-    return r;
+    return code;
 }

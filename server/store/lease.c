@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/table.h"
 #include "server/store/auth.h"
 
@@ -68,6 +69,7 @@ static bool over(const struct holder *h, double now)
 /* Takes out who is over at `now`; the entry goes with its last holder. NULL then. */
 static struct leased *expire(struct leases *t, struct leased *l, double now)
 {
+    lock_held(&t->lock);
     for (struct holder **at = &l->holders, *h; (h = *at);) {
         if (!over(h, now)) {
             at = &h->next;
@@ -86,6 +88,7 @@ static struct leased *expire(struct leases *t, struct leased *l, double now)
 
 static void expire_all(struct leases *t, double now)
 {
+    lock_held(&t->lock);
     struct leased *l, *tmp;
     HASH_ITER (hh, t->by_buffer, l, tmp) {
         expire(t, l, now);
@@ -94,6 +97,7 @@ static void expire_all(struct leases *t, double now)
 
 static struct leased *find(struct leases *t, uint64_t buffer)
 {
+    lock_held(&t->lock);
     struct leased *l;
     HASH_FIND(hh, t->by_buffer, &buffer, sizeof buffer, l);
     return l ? expire(t, l, seconds(CLOCK_MONOTONIC)) : NULL;
@@ -154,7 +158,9 @@ void leases_free(struct leases *t)
 {
     if (!t)
         return;
+    pthread_mutex_lock(&t->lock);
     expire_all(t, 1e300);
+    pthread_mutex_unlock(&t->lock);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
@@ -162,7 +168,7 @@ void leases_free(struct leases *t)
 enum err_code lease_check(const struct lease_claim *c, const struct array *a,
                           enum lease_access access, struct err *e)
 {
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     bool others;
     if (access == LEASE_LOOK || !c->table || atomic_load(&c->table->n) == 0)
         return ERR_OK;
@@ -171,16 +177,17 @@ enum err_code lease_check(const struct lease_claim *c, const struct array *a,
     if (l) {
         (void)own(c, l, &others);
         if (access == LEASE_UNDO)
-            r = err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
+            code =
+                err_set(e, ERR_LOCKED, "the array is leased; it cannot be replaced or exchanged");
         else if (others && (access != LEASE_READ || for_writing(l)))
-            r = locked(l, e);
+            code = locked(l, e);
         else if (access == LEASE_PLACE && is_pinned(l))
-            r = err_set(e, ERR_LOCKED,
-                        "the array is exported: its lease is on this memory, no other can take "
-                        "its place");
+            code = err_set(e, ERR_LOCKED,
+                           "the array is exported: its lease is on this memory, no other can take "
+                           "its place");
     }
     pthread_mutex_unlock(&c->table->lock);
-    return r;
+    return code;
 }
 
 enum err_code lease_guard(void *user, const struct array *now, struct err *e)
@@ -207,6 +214,7 @@ static bool is_full(struct leases *t, const struct principal *who)
 static enum err_code find_room(struct leases *t, const struct lease_claim *c, uint64_t buffer,
                                struct leased **l, struct err *e)
 {
+    lock_held(&t->lock);
     bool full = is_full(t, c->who);
     if (full) {
         expire_all(t, seconds(CLOCK_MONOTONIC));
@@ -223,6 +231,7 @@ static enum err_code find_room(struct leases *t, const struct lease_claim *c, ui
 static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
                            const struct principal *who)
 {
+    lock_held(&t->lock);
     struct holder *h = mem_calloc(1, sizeof *h);
     struct leased *fresh = l ? NULL : mem_calloc(1, sizeof *fresh);
     if (fresh) {
@@ -248,11 +257,21 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
     return h;
 }
 
+/* With the lock held. `l` is the array's, NULL: nobody has leased it yet. */
+static enum err_code new_holder(struct leases *t, const struct lease_claim *c, uint64_t buffer,
+                                struct leased *l, struct holder **ret, struct err *e)
+{
+    lock_held(&t->lock);
+    TRY(find_room(t, c, buffer, &l, e));
+    *ret = hold(t, l, buffer, c->who);
+    return *ret ? ERR_OK : err_oom(e);
+}
+
 enum err_code lease_take(const struct lease_claim *c, const struct array *a, bool write,
                          double ttl_s, struct lease *ret, bool *ret_again, struct err *e)
 {
     struct leases *t = c->table;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     uint64_t buffer = array_buffer_id(a);
     bool others;
     pthread_mutex_lock(&t->lock);
@@ -260,13 +279,12 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     struct holder *mine = own(c, l, &others);
     bool again = mine;
     if (others && (write || for_writing(l)))
-        r = locked(l, e);
+        code = locked(l, e);
     else if (mine && mine->pinned)
-        r = err_set(e, ERR_CONFLICT, "the lease is an export's: it lasts as long as that does");
-    else if (!mine && (r = find_room(t, c, buffer, &l, e)) == ERR_OK &&
-             !(mine = hold(t, l, buffer, c->who)))
-        r = err_oom(e);
-    if (r == ERR_OK) {
+        code = err_set(e, ERR_CONFLICT, "the lease is an export's: it lasts as long as that does");
+    else if (!mine)
+        code = new_holder(t, c, buffer, l, &mine, e);
+    if (code == ERR_OK) {
         mine->until = seconds(CLOCK_MONOTONIC) + ttl_s;
         mine->lease.write = write;
         mine->lease.expires_us = (int64_t)((seconds(CLOCK_REALTIME) + ttl_s) * 1e6);
@@ -274,14 +292,14 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
         *ret_again = again;
     }
     pthread_mutex_unlock(&t->lock);
-    return r;
+    return code;
 }
 
 enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool write,
                         char ret_token[ID_SIZE], struct err *e)
 {
     struct leases *t = c->table;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     struct holder *h = NULL;
     uint64_t buffer = array_buffer_id(a);
     bool others;
@@ -289,16 +307,16 @@ enum err_code lease_pin(const struct lease_claim *c, const struct array *a, bool
     struct leased *l = find(t, buffer);
     (void)own(c, l, &others);
     if (others && (write || for_writing(l)))
-        r = locked(l, e);
-    else if ((r = find_room(t, c, buffer, &l, e)) == ERR_OK && !(h = hold(t, l, buffer, c->who)))
-        r = err_oom(e);
-    if (h) {
+        code = locked(l, e);
+    else
+        code = new_holder(t, c, buffer, l, &h, e);
+    if (code == ERR_OK) {
         h->pinned = true;
         h->lease.write = write;
         memcpy(ret_token, h->lease.token, ID_SIZE);
     }
     pthread_mutex_unlock(&t->lock);
-    return r;
+    return code;
 }
 
 void lease_unpin(struct leases *t, uint64_t buffer, const char *token)
@@ -319,7 +337,7 @@ enum err_code lease_give(const struct lease_claim *c, const struct array *a,
                          char ret_export[ID_SIZE], struct err *e)
 {
     struct leases *t = c->table;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     bool others;
     ret_export[0] = '\0';
     pthread_mutex_lock(&t->lock);
@@ -331,10 +349,10 @@ enum err_code lease_give(const struct lease_claim *c, const struct array *a,
         mine->until = 0;
         expire(t, l, 0);
     } else {
-        r = l ? locked(l, e) : err_set(e, ERR_NOT_FOUND, "the array is not leased");
+        code = l ? locked(l, e) : err_set(e, ERR_NOT_FOUND, "the array is not leased");
     }
     pthread_mutex_unlock(&t->lock);
-    return r;
+    return code;
 }
 
 void lease_end(struct leases *t, const struct array *a, const struct principal *who, bool reading)

@@ -15,6 +15,7 @@
 #include <utlist.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/http/http.h"
 #include "server/store/auth.h"
@@ -72,12 +73,13 @@ enum err_code session_background(struct session *s, struct session_stream **ret,
     if (!b) {
         const struct node *n = node_of(s);
         struct session_stream *made = mem_calloc(1, sizeof *made);
-        enum err_code r = made ? engine_stream_background(s->stream, &made->stream, e) : err_oom(e);
-        if (r == ERR_OK)
-            r = session_make_lane(n->sched, n->weight, made->stream, s->device, &made->lane, e);
-        if (r != ERR_OK) {
+        enum err_code code =
+            made ? engine_stream_background(s->stream, &made->stream, e) : err_oom(e);
+        if (code == ERR_OK)
+            code = session_make_lane(n->sched, n->weight, made->stream, s->device, &made->lane, e);
+        if (code != ERR_OK) {
             session_stream_free(made);
-            return r;
+            return code;
         }
         if (atomic_compare_exchange_strong(&s->background, &b, made))
             b = made;
@@ -120,22 +122,22 @@ static enum err_code node_new_as(struct sessions *t, const struct session_spec *
         s->memory_limit = t->limits.session_memory;
     s->device =
         spec->device == SESSION_ANY_DEVICE ? engine_roomiest_device(t->engine) : spec->device;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     s->handles = handle_space_new(t->handles, s->id);
     s->account = account_new_of(t->owner, s->memory_limit);
     if (!s->handles || !s->account)
-        r = err_oom(e);
+        code = err_oom(e);
     else
-        r = engine_stream_new(t->engine, s->device, &s->stream, e);
-    if (r == ERR_OK)
-        r = session_make_lane(t->limits.sched, t->weight, s->stream, s->device, &s->lane, e);
-    if (r != ERR_OK) {
+        code = engine_stream_new(t->engine, s->device, &s->stream, e);
+    if (code == ERR_OK)
+        code = session_make_lane(t->limits.sched, t->weight, s->stream, s->device, &s->lane, e);
+    if (code != ERR_OK) {
         engine_stream_unref(s->stream);
         handle_space_free(s->handles);
         if (s->account)
             account_unref(s->account);
         mem_free(n);
-        return r;
+        return code;
     }
     engine_stream_account(s->stream, s->account);
     n->sched = t->limits.sched;
@@ -162,6 +164,7 @@ static void node_retire(struct node *n)
 
 static bool table_add(struct sessions *t, struct node *n)
 {
+    lock_held(&t->lock);
     HASH_ADD(hh, t->by_id, s.id, ID_SIZE - 1, n);
     if (!n->hh.tbl)
         return false;
@@ -172,6 +175,7 @@ static bool table_add(struct sessions *t, struct node *n)
 
 static void table_remove(struct sessions *t, struct node *n)
 {
+    lock_held(&t->lock);
     HASH_DELETE(hh, t->by_id, n);
     DL_DELETE(t->list, n);
 }
@@ -189,6 +193,7 @@ static bool expired(const struct node *n, double now)
 
 static struct node *lookup(struct sessions *t, const char *id)
 {
+    lock_held(&t->lock);
     struct node *n = NULL;
     if (strcmp(id, SESSION_DEFAULT) == 0)
         return t->dflt; /* NULL: closed */
@@ -252,6 +257,24 @@ static void *sweeper(void *arg)
 
 /* --- the module's functions --- */
 
+/* The default session, and the thread that ends what expires. */
+static enum err_code begin(struct sessions *t, struct err *e)
+{
+    struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
+    TRY(node_new(t, &spec, &t->dflt, e));
+    t->dflt->s.is_default = true;
+    pthread_mutex_lock(&t->lock);
+    bool added = table_add(t, t->dflt);
+    bool begun = added && pthread_create(&t->sweeper, NULL, sweeper, t) == 0;
+    if (added && !begun)
+        table_remove(t, t->dflt);
+    pthread_mutex_unlock(&t->lock);
+    if (begun)
+        return ERR_OK;
+    node_retire(t->dflt);
+    return added ? err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread") : err_oom(e);
+}
+
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
                            struct handles *handles, struct account *owner,
                            const _Atomic uint32_t *weight, struct sessions **ret, struct err *e)
@@ -267,25 +290,12 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     t->next_seq = 1;
     pthread_mutex_init(&t->lock, NULL);
     clock_cond_init(&t->changed);
-
-    struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
-    enum err_code r = node_new(t, &spec, &t->dflt, e);
-    if (r == ERR_OK && !table_add(t, t->dflt)) {
-        node_retire(t->dflt);
-        r = err_oom(e);
-    } else if (r == ERR_OK) {
-        t->dflt->s.is_default = true;
-        if (pthread_create(&t->sweeper, NULL, sweeper, t)) {
-            table_remove(t, t->dflt);
-            node_retire(t->dflt);
-            r = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
-        }
-    }
-    if (r != ERR_OK) {
+    enum err_code code = begin(t, e);
+    if (code != ERR_OK) {
         pthread_cond_destroy(&t->changed);
         pthread_mutex_destroy(&t->lock);
         mem_free(t);
-        return r;
+        return code;
     }
     *ret = t;
     return ERR_OK;
@@ -372,51 +382,50 @@ enum err_code session_of(struct request *req, struct session **ret, struct err *
 {
     const char *id = http_header(req, "Arrayd-Session");
     struct sessions *t = req->principal->sessions;
-    enum err_code r = session_get(t, id ? id : SESSION_DEFAULT, true, ret, e);
-    if (r == ERR_OK && (*ret)->is_default && req->connection)
+    enum err_code code = session_get(t, id ? id : SESSION_DEFAULT, true, ret, e);
+    if (code == ERR_OK && (*ret)->is_default && req->connection)
         *ret = session_side_for(t, node_of(*ret), req->connection);
-    return r;
+    return code;
 }
 
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
                           struct err *e)
 {
     struct node *n;
-    enum err_code r = node_new(t, spec, &n, e);
-    if (r != ERR_OK)
-        return r;
+    enum err_code code = node_new(t, spec, &n, e);
+    if (code != ERR_OK)
+        return code;
     pthread_mutex_lock(&t->lock);
     if (t->closed)
-        r = err_set(e, ERR_UNAUTHORIZED, "the account was removed");
+        code = err_set(e, ERR_UNAUTHORIZED, "the account was removed");
     else if (HASH_COUNT(t->by_id) > t->limits.max_sessions)
-        r = err_set(e, ERR_QUOTA,
-                    "there are %u sessions already, the most allowed (quota sessions)",
-                    t->limits.max_sessions);
+        code = err_set(e, ERR_QUOTA,
+                       "there are %u sessions already, the most allowed (quota sessions)",
+                       t->limits.max_sessions);
     else if (!table_add(t, n))
-        r = err_oom(e);
-    if (r == ERR_OK) {
+        code = err_oom(e);
+    if (code == ERR_OK) {
         *ret = session_ref(&n->s);
         pthread_cond_signal(&t->changed);
     }
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         node_retire(n);
-    return r;
+    return code;
 }
 
 enum err_code session_delete(struct sessions *t, const char *id, const struct handle_guard *guard,
                              struct err *e)
 {
     struct node *fresh = NULL;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
     pthread_mutex_lock(&t->lock);
     struct node *n = lookup(t, id);
     if (n && n == t->dflt) {
         /* its successor first, so that a failure changes nothing */
         pthread_mutex_unlock(&t->lock);
-        if ((r = node_new(t, &spec, &fresh, e)) != ERR_OK)
-            return r;
+        TRY(node_new(t, &spec, &fresh, e));
         fresh->s.is_default = true;
         pthread_mutex_lock(&t->lock);
         n = lookup(t, id); /* another request may have been faster */
@@ -432,18 +441,18 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
         }
     }
     if (!n)
-        r = no_session(id, e);
+        code = no_session(id, e);
     else if (guard)
-        r = handle_space_ask(n->s.handles, guard, e);
-    struct node *gone = r == ERR_OK ? n : fresh;
-    if (r == ERR_OK && fresh)
+        code = handle_space_ask(n->s.handles, guard, e);
+    struct node *gone = code == ERR_OK ? n : fresh;
+    if (code == ERR_OK && fresh)
         t->dflt = fresh;
     if (gone)
         table_remove(t, gone);
     pthread_mutex_unlock(&t->lock);
     if (gone)
         node_retire(gone);
-    return r;
+    return code;
 }
 
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
@@ -454,30 +463,30 @@ enum err_code session_restore(struct sessions *t, const struct session *image, s
                                 .memory_limit = image->memory_limit,
                                 .device = image->device};
     struct node *n, *gone = NULL;
-    enum err_code r = node_new_as(t, &spec, image->id, &n, e);
-    if (r != ERR_OK)
-        return r;
+    enum err_code code = node_new_as(t, &spec, image->id, &n, e);
+    if (code != ERR_OK)
+        return code;
     n->s.created_us = image->created_us;
     n->s.is_default = image->is_default;
     account_set_limits(n->s.account, 0, 0);
     pthread_mutex_lock(&t->lock);
     if (lookup(t, n->s.id))
-        r = err_set(e, ERR_CONFLICT, "there are two sessions '%s'", n->s.id);
+        code = err_set(e, ERR_CONFLICT, "there are two sessions '%s'", n->s.id);
     else if (!table_add(t, n))
-        r = err_oom(e);
-    if (r == ERR_OK && image->is_default) {
+        code = err_oom(e);
+    if (code == ERR_OK && image->is_default) {
         gone = t->dflt;
         table_remove(t, gone);
         t->dflt = n;
     }
-    if (r == ERR_OK)
+    if (code == ERR_OK)
         *ret = session_ref(&n->s);
     pthread_mutex_unlock(&t->lock);
-    if (r != ERR_OK)
+    if (code != ERR_OK)
         gone = n;
     if (gone)
         node_retire(gone);
-    return r;
+    return code;
 }
 
 void session_limit(struct session *s)

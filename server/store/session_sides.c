@@ -16,10 +16,10 @@ enum err_code session_make_lane(struct sched *sched, const _Atomic uint32_t *wei
                                 struct engine_stream *stream, int device, struct sched_lane **ret,
                                 struct err *e)
 {
-    enum err_code r = sched ? sched_lane_new(sched, weight, device, ret, e) : ERR_OK;
-    if (r == ERR_OK && sched)
+    enum err_code code = sched ? sched_lane_new(sched, weight, device, ret, e) : ERR_OK;
+    if (code == ERR_OK && sched)
         engine_stream_watch(stream, &sched_watch, sched_lane_ref(*ret));
-    return r;
+    return code;
 }
 
 void session_side_free(struct session *s)

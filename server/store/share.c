@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/table.h"
 #include "server/store/auth.h"
 
@@ -71,6 +72,7 @@ static bool is_void(const struct share *s)
 
 static void drop(struct shares *t, struct share *s)
 {
+    lock_held(&t->lock);
     HASH_DEL(t->table, s);
     mem_free(s);
 }
@@ -78,6 +80,7 @@ static void drop(struct shares *t, struct share *s)
 /* Takes out the shares of arrays and with principals that are gone. */
 static void sweep(struct shares *t)
 {
+    lock_held(&t->lock);
     struct share *s, *tmp;
     HASH_ITER (hh, t->table, s, tmp) {
         if (is_void(s) || !handle_exists(s->owner->handles, s->key.id))
@@ -87,6 +90,7 @@ static void sweep(struct shares *t)
 
 static struct share *find(struct shares *t, const struct share_key *key)
 {
+    lock_held(&t->lock);
     struct share *s;
     HASH_FIND(hh, t->table, key, sizeof *key, s);
     if (s && is_void(s)) {
@@ -99,6 +103,7 @@ static struct share *find(struct shares *t, const struct share_key *key)
 /* Whether the owner has as many as he may; looked at closely only where that can be. */
 static bool is_full(struct shares *t, const struct principal *owner)
 {
+    lock_held(&t->lock);
     struct share *s, *tmp;
     uint32_t n = 0;
     if (HASH_COUNT(t->table) < t->max)
@@ -120,7 +125,7 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         return err_oom(e);
     fresh->key = key;
     fresh->owner = owner;
-    enum err_code r = ERR_OK;
+    enum err_code code = ERR_OK;
     pthread_mutex_lock(&t->lock);
     struct share *s = find(t, &key);
     *ret_again = s;
@@ -130,22 +135,22 @@ enum err_code share_give(struct shares *t, const struct principal *owner, const 
         full = is_full(t, owner);
     }
     if (full) {
-        r = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed (max_shares)",
-                    t->max);
+        code = err_set(e, ERR_QUOTA, "there are %u shares already, the most allowed (max_shares)",
+                       t->max);
     } else if (!s) {
         HASH_ADD(hh, t->table, key, sizeof key, fresh);
         if (fresh->hh.tbl) {
             s = fresh;
             fresh = NULL;
         } else {
-            r = err_oom(e);
+            code = err_oom(e);
         }
     }
     if (s)
         s->write = write;
     pthread_mutex_unlock(&t->lock);
     mem_free(fresh);
-    return r;
+    return code;
 }
 
 enum err_code share_take_back(struct shares *t, const char *id, const char *who, struct err *e)
@@ -217,16 +222,16 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
 {
     struct shares *t = in->shares;
     struct err own = ERR_INIT; /* *e is told what comes of it in the end, no more */
-    enum err_code r = handle_get(in->space, ref, ret, &own);
-    if (r == ERR_OK)
+    enum err_code code = handle_get(in->space, ref, ret, &own);
+    if (code == ERR_OK)
         return ERR_OK;
     bool write;
     const struct principal *owner =
-        r == ERR_NOT_FOUND && t && id_is('a', ref) ? look_up(t, ref, in->who, &write) : NULL;
+        code == ERR_NOT_FOUND && t && id_is('a', ref) ? look_up(t, ref, in->who, &write) : NULL;
     if (!owner || handle_get_id(owner->handles, ref, ret, NULL) != ERR_OK) {
         if (e)
             *e = own;
-        return r; /* as if it had never been */
+        return code; /* as if it had never been */
     }
     ret->shared = true;
     ret->read_only |= !write;
@@ -238,9 +243,7 @@ enum err_code share_again(const struct array_scope *in, const char *id, const st
                           bool write, struct err *e)
 {
     _cleanup_handle_ struct handle h = {0};
-    enum err_code r = share_get(in, id, &h, e);
-    if (r != ERR_OK)
-        return r;
+    TRY(share_get(in, id, &h, e));
     if (write && h.read_only)
         return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", id);
     if (!array_same_buffer(h.array, a))
