@@ -1,11 +1,12 @@
 /* Memory of the host that work takes, counted for whose work it is and held to limits: a request's
  * within its user's within the daemon's.
  *
- * A thread says for whom it works (meter_enter; server/http/http_wait.c, server/jobs/jobs_run.c).
- * What takes memory in large pieces (arenas, text, bodies) asks there before it takes it, and
- * counts it back when it lets go, on any thread. Where it is refused, it does as if memory had run
- * out: err_oom then says which limit it was. What is small is not counted. Counts are atomic;
- * meters are reference-counted, for what is counted may outlive a request. */
+ * A thread says for whom it works (meter_enter; server/http/http_workers.c,
+ * server/jobs/jobs_run.c). What takes memory in large pieces (arenas, text, bodies) asks there
+ * before it takes it, and counts it back when it lets go, on any thread. Where it is refused, it
+ * does as if memory had run out: err_oom then says which limit it was. What is small is not
+ * counted. Counts are atomic; meters are reference-counted, for what is counted may outlive a
+ * request. */
 #ifndef ARRAYD_BASE_METER_H
 #define ARRAYD_BASE_METER_H
 

@@ -281,7 +281,7 @@ static void explain(struct request *req)
     enum err_code code = engine_explain(req->server->engine, &b->request, req->arena, &x, &e);
     if (code == ERR_OK) {
         req->t_plan = x.times.check + x.times.lower;
-        uint64_t begun = http_now_ns();
+        uint64_t begun = clock_ns();
         code = put_explanation(req, &x, &out, &e);
         if (engine_compiles(req->server->engine))
             http_took(&req->t_compile, begun);
@@ -335,7 +335,7 @@ static enum err_code put_program(struct request *req, const struct asked *a, str
     struct loop_report report;
     struct json_writer w = JSON_WRITER(out);
     struct program_put to = {&w, body->session->stream, 0};
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     json_open_object(&w);
     json_put_key(&w, "kernels");
     json_open_list(&w);
@@ -357,7 +357,7 @@ static void explain_program(struct request *req)
     struct asked *a = req->state;
     struct err e = ERR_INIT;
     struct strb out = {0};
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     enum err_code code = a->statements ? statements_body_read(req, a->given, true, 0, &a->body, &e)
                                        : program_body_read(req, a->given, true, &a->body, &e);
     http_took(&req->t_parse, begun);
@@ -407,7 +407,7 @@ void explain_post(struct request *req)
     struct err e = ERR_INIT;
     struct json body;
     size_t nodes = 0;
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     enum err_code code = http_query_only(req, no_query, &e);
     if (code == ERR_OK)
         code = request_body(req, false, &body, &e);

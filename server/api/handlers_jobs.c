@@ -116,7 +116,7 @@ static enum err_code read_and_start(struct request *req, struct user_job **ret, 
 {
     struct json given;
     struct program_body body;
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     TRY(wants_wait(req, ret_wait, e));
     TRY(request_body(req, false, &given, e));
     enum err_code code = program_body_read(req, given, false, &body, e);

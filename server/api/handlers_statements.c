@@ -123,7 +123,7 @@ static enum err_code choose_inline(struct request *req, struct statements *s, st
 
 static void submit(struct request *req, struct statements *s)
 {
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     program_submit(s->body.program, 0, 1, wakeup_ring, &s->wakeup);
     http_took(&req->t_plan, begun);
 }
@@ -232,7 +232,7 @@ static void start(struct request *req, size_t most_nodes)
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
     struct statements *s = req->state;
     struct err e = ERR_INIT;
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     enum err_code code = read_given(req, s, most_nodes, &e);
     http_took(&req->t_parse, begun);
     if (code != ERR_OK) {

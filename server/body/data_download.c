@@ -443,7 +443,7 @@ static void first_block(struct request *req)
         return;
     while (s->first_have < s->first_want) {
         wakeup_arm(&s->wakeup);
-        uint64_t begun = http_now_ns();
+        uint64_t begun = clock_ns();
         int64_t got = download_pull(s->download, s->skip + (int64_t)s->first_have,
                                     s->first + s->first_have, s->first_want - s->first_have);
         if (got < 0) {

@@ -104,7 +104,7 @@ static void finish(struct upload_sink *s)
     struct err e = ERR_INIT;
     struct upload *u = s->upload;
     struct array *a = NULL;
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     s->upload = NULL;
     upload_keep(u);
     enum err_code code = s->created ? create(s, u, &a, &e) : overwrite(s, u, &e);
@@ -129,7 +129,7 @@ static void finish(struct upload_sink *s)
 
 bool data_stage(struct data_staging *s, handler_fn *again)
 {
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     bool over = false;
     while (s->pushed < s->n && !over) {
         wakeup_arm(s->wakeup);

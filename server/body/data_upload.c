@@ -249,7 +249,7 @@ static size_t sink_push(struct http_sink *sink, const char *bytes, size_t n, boo
 {
     struct upload_sink *s = (struct upload_sink *)sink;
     size_t used = 0;
-    uint64_t begun = http_now_ns();
+    uint64_t begun = clock_ns();
     while (used < n && sink_has_room(s) && !s->failed) {
         const unsigned char *p = (const unsigned char *)bytes + used;
         size_t took;

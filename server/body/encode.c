@@ -67,7 +67,7 @@ static void fetch(struct request *req)
     struct err e = ERR_INIT;
     while (s->have < s->n) {
         wakeup_arm(&s->wakeup);
-        uint64_t begun = http_now_ns();
+        uint64_t begun = clock_ns();
         int64_t got =
             download_pull(s->download, (int64_t)s->have, s->bytes + s->have, s->n - s->have);
         if (got < 0) {

@@ -1,16 +1,18 @@
 /* The HTTP front: libmicrohttpd's callbacks, start and stop.
  *
  * One daemon with its own epoll thread a listener; nothing on that thread blocks. A request goes
- * through the stages of enum stage (http_impl.h) in calls of on_access: a first one with the
- * header, one for each piece of the body, a last one. A reply can be handed over only in the last
- * call (in the first it would cost the connection), so it waits in the request until then; where
- * libmicrohttpd must be overridden, it is written by hand (http_raw_reply).
+ * through its places (http_state.h) in calls of on_access: a first one with the header, one for
+ * each piece of the body, a last one. A reply can be handed over only in the last call (in the
+ * first it would cost the connection), so it waits in the request until then; where libmicrohttpd
+ * must be overridden, it is written by hand (http_raw_reply).
  *
  * Connections past max_connections are accepted up to a reserve, in which health and metrics are
  * answered and everything else gets 503; past the reserve accepting pauses.
  *
- * The neighbours: http_check.c (first look), http_route.c, http_body.c (bodies in, sources out),
- * http_reply.c, http_wait.c (suspension, workers), http_watch.c (deadlines), http_listen.c. */
+ * The neighbours, each of which calls only those below it: http_workers.c; http_watch.c
+ * (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c (suspension),
+ * http_queue.c (for workers); http_check.c (first look), http_route.c, http_cors.c; http_reply.c,
+ * http_peers.c; http_raw.c (replies by hand), http_request.c, http_listen.c, http_tls.c. */
 #include <microhttpd.h>
 
 #include <netinet/in.h>
@@ -35,28 +37,8 @@
 #define LEAST_HEADER  (64u << 10)
 #define BESIDE_HEADER (16u << 10)
 /* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
-#define UNSENT      (512 << 10)
-#define PATH_LOGGED 200          /* bytes of a path in the log */
-#define LONG_BODY   (128u << 10) /* parsing more is long work */
-
-uint64_t http_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-double http_now(void)
-{
-    return (double)http_now_ns() * 1e-9;
-}
-
-int64_t http_now_ms_coarse(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
+#define UNSENT    (512 << 10)
+#define LONG_BODY (128u << 10) /* parsing more is long work */
 
 /* --- a request's way --- */
 
@@ -71,30 +53,27 @@ static bool vital(const struct rq *q)
 static bool reply_early(struct rq *q)
 {
     if (q->expect || (q->must_close && !q->has_body)) {
-        atomic_store(&q->phase, PHASE_WORK); /* the client waits, or there is nothing to drain */
-        return http_queue(q);
+        return http_queue(q); /* the client waits, or there is nothing to drain */
     }
     /* Where this message ends is not known, or it is too long to be read to its end. */
     if (q->must_close || q->r.content_length > q->http->config.max_unread_body) {
         http_raw_reply(q);
-        atomic_store(&q->phase, PHASE_CUT);
+        state_go(&q->state, PLACE_CUT);
         return true;
     }
-    q->stage = STAGE_DRAIN;
-    atomic_store(&q->phase, PHASE_DRAIN);
+    state_go(&q->state, PLACE_DRAIN);
     return true;
 }
 
 static void begin_body(struct rq *q)
 {
-    q->stage = STAGE_BODY;
-    atomic_store(&q->last_byte, http_now_ms_coarse());
-    atomic_store(&q->phase, PHASE_BODY);
+    atomic_store(&q->in.last_byte, http_now_ms_coarse());
+    state_go(&q->state, PLACE_BODY);
 }
 
 static bool after_stream_handler(struct rq *q)
 {
-    if (q->replied)
+    if (q->reply.given)
         return reply_early(q);
     begin_body(q);
     return true;
@@ -194,8 +173,7 @@ static void run_in_turn(struct request *r)
 static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
-    q->checked = true;
-    if (!http_phase(q, PHASE_HEADERS, PHASE_WORK))
+    if (!state_move(&q->state, PLACE_HEADER, PLACE_CHECK))
         return false; /* too late */
     enum err_code rc = http_check(q, method, version, &e);
     if (!rc) {
@@ -212,7 +190,7 @@ static bool start(struct rq *q, const char *method, const char *version)
         begin_body(q);
         return true;
     }
-    q->stage = STAGE_STREAM_HANDLER;
+    state_go(&q->state, PLACE_STREAM);
     if (http_run(q, run_handler) == RUN_PARKED)
         return true;
     return after_stream_handler(q);
@@ -232,31 +210,32 @@ void http_repeat(struct request *r)
 /* The body is complete. */
 static enum run_result handle(struct rq *q)
 {
-    q->stage = STAGE_HANDLER;
     if (q->r.route->body == BODY_STREAM)
         return http_sink_end(q);
-    q->r.body = q->buf ? q->buf : "";
+    q->r.body = q->in.buf ? q->in.buf : "";
     return http_run(q, run_in_turn);
 }
 
 /* A call without bytes: the body is complete, or a suspended request goes on. */
 static bool go_on(struct rq *q)
 {
-    switch (q->stage) {
-    case STAGE_STREAM_HANDLER:
+    switch (state_place(&q->state)) {
+    case PLACE_STREAM:
         return http_continue(q) == RUN_PARKED || after_stream_handler(q);
-    case STAGE_BODY:
-        if (!http_phase(q, PHASE_BODY, PHASE_WORK))
+    case PLACE_BODY:
+        if (!state_move(&q->state, PLACE_BODY, PLACE_HANDLER))
             return false;
         return handle(q) == RUN_PARKED || http_queue(q);
-    case STAGE_HANDLER:
+    case PLACE_HANDLER:
         return http_continue(q) == RUN_PARKED || http_queue(q);
-    case STAGE_DRAIN:
-        return http_phase(q, PHASE_DRAIN, PHASE_WORK) && http_queue(q);
-    case STAGE_QUEUED:
+    case PLACE_DRAIN:
+        return state_move(&q->state, PLACE_DRAIN, PLACE_HANDLER) && http_queue(q);
+    case PLACE_REPLY:
         return true;
-    case STAGE_START: /* the reply was written by hand */
-    case STAGE_SINK_END:
+    case PLACE_HEADER:
+    case PLACE_CHECK:
+    case PLACE_SINK_END:
+    case PLACE_CUT:
         break;
     }
     return false;
@@ -272,8 +251,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const ch
         return MHD_NO; /* no memory for it */
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
-    if (ok)
-        ok = !q->checked ? start(q, method, version) : *n ? http_body_bytes(q, data, n) : go_on(q);
+    if (ok && state_place(&q->state) == PLACE_HEADER)
+        ok = start(q, method, version);
+    else if (ok)
+        ok = *n ? http_body_bytes(q, data, n) : go_on(q);
     http_leave(h, was);
     return ok ? MHD_YES : MHD_NO;
 }
@@ -303,37 +284,6 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     c->partial_since = 0;
     pthread_mutex_unlock(&c->lock);
     return q;
-}
-
-void rq_end(struct rq *q)
-{
-    struct http *h = q->http;
-    double seconds = (double)(http_now_ns() - q->begun_ns) * 1e-9;
-    int64_t in = atomic_load(&q->received), out = atomic_load(&q->sent);
-    bool sent = q->stage == STAGE_QUEUED || (q->replied && atomic_load(&q->phase) == PHASE_CUT);
-    int status = sent ? q->status : atomic_load(&q->phase) == PHASE_CUT ? 408 : 0;
-    h->calls.ended(&q->r, status, seconds, in, out);
-    bool asked = q->traceparent || h->config.log_requests;
-    enum log_level level = status >= 500 ? LOG_WARN : asked ? LOG_INFO : LOG_DEBUG;
-    if (log_enabled(level)) {
-        char s[16], i[24], o[24], ms[32], device[32] = "";
-        snprintf(s, sizeof s, "%d", status);
-        snprintf(i, sizeof i, "%lld", (long long)in);
-        snprintf(o, sizeof o, "%lld", (long long)out);
-        snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
-        /* shortened: a client that may do nothing else can still send long ones */
-        char path[PATH_LOGGED + 4];
-        if (snprintf(path, sizeof path, "%s", q->r.path) > PATH_LOGGED)
-            memcpy(path + PATH_LOGGED, "\xe2\x80\xa6", 4);
-        if (q->r.t_device >= 0)
-            snprintf(device, sizeof device, "%.3f", q->r.t_device);
-        log_event(level, "request", "id", q->r.id, "traceparent",
-                  q->traceparent ? q->traceparent : "", "principal", http_user_name(&q->r),
-                  "method", q->r.method, "path", path, "status", s, "bytes_in", i, "bytes_out", o,
-                  "ms", ms, "device_ms", device, NULL);
-    }
-    rq_free(q);
-    atomic_fetch_sub_explicit(&h->in_flight, 1, memory_order_release);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
@@ -560,7 +510,7 @@ static void cut_transfers(struct http *h)
     pthread_mutex_lock(&h->lock);
     for (struct conn *c = h->conns; c; c = c->next) {
         pthread_mutex_lock(&c->lock);
-        if (c->rq && atomic_load(&c->rq->io) == IO_PARKED)
+        if (c->rq && state_flow_parked(&c->rq->state))
             http_io_drop(c->rq);
         pthread_mutex_unlock(&c->lock);
     }

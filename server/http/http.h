@@ -1,9 +1,11 @@
 /* HTTP as the handlers see it: requests, replies, bodies that stream, work that waits.
  *
- * http.c is the only user of libmicrohttpd. It owns every struct request; a handler borrows it
- * until it has replied. Handlers may run on an HTTP thread or, for large bodies, on a worker
- * thread, and must assume nothing about which. They never block: what takes long is offloaded or
- * waits for the device by callback.
+ * This room is the only user of libmicrohttpd, by its documented interface, and lies at the bottom
+ * of server: every other room of server may call it, and it calls compute/base, compute/engine and
+ * protocol only. What it has to ask of the rooms above goes through struct http_calls. It owns
+ * every struct request; a handler borrows it until it has replied. Handlers may run on an HTTP
+ * thread or, for large bodies, on a worker thread, and must assume nothing about which. They never
+ * block: what takes long is offloaded or waits for the device by callback.
  *
  * Life of a request: headers checked (framing, Host, Origin, Expect, limits) → route → handler.
  *  - BODY_NONE: handler(req) at once; a body is drained and ignored (413 past max_ignored_body).
@@ -24,6 +26,7 @@
 #include <sys/types.h>
 
 #include "compute/base/arena.h"
+#include "compute/base/clock.h"
 #include "compute/base/err.h"
 #include "compute/base/strb.h"
 
@@ -194,18 +197,16 @@ void http_offload_long(struct request *req, handler_fn *work);
 bool http_alone(const struct request *req);
 bool http_slice_over(uint64_t *begun_ns); /* 0 at first: starts the clock */
 
-uint64_t http_now_ns(void); /* monotonic */
-
 /* The caller's name; "": nobody was asked. */
 const char *http_user_name(const struct request *req);
 /* Where the client is: "192.0.2.1", "::1", or "unix". */
 #define HTTP_PEER_SIZE 64
 void http_peer_name(const struct request *req, char ret[HTTP_PEER_SIZE]);
 
-/* Adds the time since begun_ns (http_now_ns) to one of the fields of Server-Timing. */
+/* Adds the time since begun_ns (clock_ns) to one of the fields of Server-Timing. */
 static inline void http_took(double *field, uint64_t begun_ns)
 {
-    *field = (*field > 0 ? *field : 0) + (double)(http_now_ns() - begun_ns) * 1e-6;
+    *field = (*field > 0 ? *field : 0) + (double)(clock_ns() - begun_ns) * 1e-6;
 }
 
 /* --- the server side of it --- */

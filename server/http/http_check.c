@@ -6,11 +6,11 @@
  * here, on the raw target and on every header, once; no later code needs to doubt them.
  *
  * Some of a header it does not show at all before version 1.0: what follows a NUL on a line, a line
- * without a name, a line that begins with NUL (which ends the header), and a continuation line,
- * which it joins to the name of the header before. But it says how long the whole header was. One
+ * that begins with NUL or has no name (which ends the header), and a continuation line, which it
+ * joins to the name of the header before. But it says how long the whole header was. One
  * that is longer than the lines shown, written in the usual way (one blank after each colon, CR
- * LF), has something in it that was not shown, and is refused. docs/security.md says what that
- * leaves. */
+ * LF), may hide something. With a body it is refused, since what is hidden may say where the body
+ * ends; without one it is the last of its connection. docs/security.md says what that leaves. */
 #include <microhttpd.h>
 
 #include <arpa/inet.h>
@@ -436,7 +436,7 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(q->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    q->header_bytes = info ? info->header_size : 0;
+    size_t header_bytes = info ? info->header_size : 0;
     c.shown += strlen(method) + strlen(q->uri) + strlen(version) + 6;
     bool http10 = !strcmp(version, "HTTP/1.0");
 
@@ -448,14 +448,15 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     if (!rc && strlen(q->uri) > q->http->config.max_header_bytes)
         rc = err_set(e, ERR_URI_TOO_LONG, "the request target has more than %zu bytes",
                      q->http->config.max_header_bytes);
-    if (!rc && q->header_bytes > q->http->config.max_header_bytes)
+    if (!rc && header_bytes > q->http->config.max_header_bytes)
         rc = err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes",
                      q->http->config.max_header_bytes);
     if (!rc && c.bad_name)
         rc = err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
     if (!rc && c.bad_value)
         rc = err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
-    if (!rc && SHOWS_LESS && q->header_bytes > c.shown)
+    bool hides = SHOWS_LESS && header_bytes > c.shown;
+    if (!rc && hides && q->framed)
         rc = err_set(e, ERR_BAD_FRAMING,
                      "the header has a NUL character, a line without a name, one that is continued "
                      "on the next, or several blanks where one is usual");
@@ -465,7 +466,7 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         rc = check_host(&k, http10, e);
     if (rc)
         return rc;
-    q->must_close = false;
+    q->must_close = hides;
 
     if (k.n_expect && !http10) {
         if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {

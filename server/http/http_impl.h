@@ -15,6 +15,7 @@
 
 #include "compute/base/meter.h"
 #include "server/http/http.h"
+#include "server/http/http_state.h"
 #include "server/server.h"
 
 struct gnutls_session_int;
@@ -40,17 +41,6 @@ struct listener {
     bool tls;
     bool admin;    /* health and metrics only */
     char *address; /* as really bound */
-};
-
-/* Which side may end the request. The listener's thread moves it on; the watch thread may move
- * PHASE_HEADERS, PHASE_BODY and PHASE_DRAIN to PHASE_CUT, after which nobody else writes. */
-enum phase {
-    PHASE_HEADERS, /* the header is still arriving */
-    PHASE_BODY,    /* the body is still arriving */
-    PHASE_DRAIN,   /* so it is, but the reply is there already and nobody wants it */
-    PHASE_WORK,    /* the handler, until it has replied */
-    PHASE_REPLY,   /* the reply is on its way */
-    PHASE_CUT      /* a last reply was written by hand: what still arrives is discarded */
 };
 
 struct conn {
@@ -84,85 +74,84 @@ struct out_header {
     const char *name, *value;
 };
 
-enum stage {
-    STAGE_START,          /* nothing looked at yet */
-    STAGE_STREAM_HANDLER, /* BODY_STREAM: the handler has run or waits, no body yet */
-    STAGE_BODY,           /* the body goes to the buffer or the sink */
-    STAGE_SINK_END,       /* the sink failed: its end() runs, the body waits */
-    STAGE_DRAIN,          /* the reply is there, the rest of the body is thrown away */
-    STAGE_HANDLER,        /* the whole body is here */
-    STAGE_QUEUED
+/* The body on its way in. */
+struct body_in {
+    char *buf; /* collected */
+    size_t cap;
+    struct metered counted;
+    _Atomic int64_t received;  /* bytes of it */
+    _Atomic int64_t last_byte; /* ms, monotonic */
+    int64_t drained;
+    struct http_sink *sink;
+    bool sink_done; /* end() or abort() was called */
 };
 
-enum { WAIT_NONE, WAIT_ARMED, WAIT_PARKED, WAIT_HELD, WAIT_WOKEN };
-enum { IO_RUN, IO_PARKED, IO_PENDING };
+/* What the handler has replied. */
+struct reply {
+    bool given;
+    int status;
+    const char *type;
+    struct strb body;
+    struct http_source *src;
+    int64_t length;         /* of the source */
+    struct metered counted; /* the block that it is read into */
+    struct out_header *headers, *last;
+    _Atomic int64_t sent;
+};
+
+/* How long it may wait. */
+struct wait_limit {
+    bool known;
+    int64_t preferred_s;  /* as it is applied; -1: the client has not said */
+    uint64_t deadline_ns; /* 0: none */
+    _Atomic bool late;
+};
+
+/* How fast bytes come or go at a place; the watch thread's own. */
+struct pace {
+    enum place place;
+    double since; /* it is there; 0: not looked at yet */
+    int64_t samples[RATE_SAMPLES + 1];
+    int n;
+    double next;
+};
 
 struct rq {
     struct request r; /* first */
     struct http *http;
     struct conn *conn; /* NULL once libmicrohttpd has let go */
     struct MHD_Connection *mhd;
-    enum stage stage;
-    _Atomic int phase;
-    bool checked;
-    bool head; /* HEAD */
-    bool expect, chunked, has_body;
-    bool framed;          /* Content-Length or Transfer-Encoding was there */
-    bool must_close;      /* framing is not to be trusted any more */
-    _Atomic bool dropped; /* stopping, or the client is gone: end it at the next call */
-    bool orphan;          /* libmicrohttpd let go while `then` was still to come */
-    bool suspended;       /* as the listener's thread left it */
+    struct http_state state;
     uint64_t begun_ns;
 
+    /* what the header says */
     const char *uri; /* raw, with the query */
     struct header *headers;
     size_t n_headers, cap_headers;
     const char *traceparent;
-    bool cors; /* asked by a page of another origin that may */
-    size_t header_bytes;
+    bool head;       /* HEAD */
+    bool cors;       /* asked by a page of another origin that may */
+    bool framed;     /* Content-Length or Transfer-Encoding was there */
+    bool must_close; /* framing is not to be trusted any more */
+    bool expect, chunked, has_body;
 
     struct http_user user; /* that it comes from */
     struct cause cause;    /* where it counts what it takes of the host */
+    struct body_in in;
+    struct pace pace;
 
-    /* body */
-    char *buf;
-    size_t buf_cap;
-    struct metered buf_counted;
-    _Atomic int64_t received;  /* bytes of the body */
-    _Atomic int64_t last_byte; /* ms, monotonic */
-    int64_t drained;
-    struct http_sink *sink;
-    bool sink_done; /* end() or abort() was called */
-    /* the watch thread's own */
-    int64_t samples[RATE_SAMPLES + 1];
-    int n_samples;
-    double next_sample, phase_since;
-    enum phase seen_phase;
-
-    /* continuations */
+    /* what goes on later: on the listener's thread, on a worker */
     handler_fn *then, *work;
-    bool long_work;
-    _Atomic int wait, io;
+    struct wait_limit limit;
     struct rq *next_work;
-    bool queued;    /* for a worker; under http->work_lock */
-    bool not_begun; /* and its handler has not run yet */
+    bool long_work;
+    bool queued;          /* for a worker; under http->work_lock */
+    bool not_begun;       /* and its handler has not run yet */
+    bool suspended;       /* as the listener's thread left it */
+    bool orphan;          /* libmicrohttpd let go while `then` was still to come */
+    _Atomic bool dropped; /* stopping, or the client is gone: end it at the next call */
 
-    /* how long it may wait */
-    bool patience_known;
-    int64_t preferred_s;  /* as it is applied; -1: the client has not said */
-    uint64_t deadline_ns; /* 0: none */
-    _Atomic bool is_late;
-
-    /* the reply */
-    bool replied;
-    int status;
-    const char *content_type;
-    struct strb body;
-    struct http_source *src;
-    int64_t src_length;
-    struct metered src_counted; /* the block that it is read into */
-    struct out_header *out_headers, *last_out;
-    _Atomic int64_t sent;
+    struct reply reply;
 };
 
 struct http {
@@ -215,8 +204,16 @@ static inline const struct rq *rq_of_const(const struct request *r)
     return (const struct rq *)r;
 }
 
-double http_now(void); /* seconds, monotonic */
-int64_t http_now_ms_coarse(void);
+static inline double http_now(void) /* seconds, monotonic */
+{
+    return (double)clock_ns() * 1e-9;
+}
+static inline int64_t http_now_ms_coarse(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
 
 /* http_listen.c: binds; on failure nothing stays open. */
 enum err_code http_listen(struct http *h, struct err *e) must_check;
@@ -247,32 +244,45 @@ enum err_code http_check(struct rq *q, const char *method, const char *version,
 /* http_route.c: sets r.route and r.param; or replies (404, 405, OPTIONS) and leaves it NULL. */
 void http_route(struct rq *q);
 
-/* http_reply.c */
+/* http_request.c */
 struct rq *rq_new(struct http *h, struct conn *c, struct MHD_Connection *mhd, const char *uri);
 void rq_let_go(struct rq *q);    /* of what its handler and its sink have */
 void rq_drop_body(struct rq *q); /* what was collected of it */
+/* The reply has been handed over: of a request that has taken much, only what will be logged stays
+ * while the client reads it. */
+void rq_lighten(struct rq *q);
+void rq_end(struct rq *q); /* counts, logs and frees it */
+void http_new_id(char out[33]);
+
+/* http_reply.c */
 /* Instead of the handler, the sink or what goes on: one that is let in no more. */
 void rq_refuse(struct request *r);
 /* Whether what let it in still does; else it has its reply. */
 bool rq_still_may(struct request *r);
-void rq_free(struct rq *q);
-void rq_end(struct rq *q); /* counts, logs and frees it */
-/* Hands the reply to libmicrohttpd; false: the connection must be closed. */
-bool http_queue(struct rq *q);
+size_t http_source_block(const struct rq *q, int64_t length); /* bytes read of a source at once */
+
+/* http_raw.c */
 /* Writes a whole reply to the socket by hand, for where libmicrohttpd takes none, and ends the
  * writing side. */
 void http_raw_reply(struct rq *q);
 void http_raw_error(struct conn *c, const char *id, const struct err *e);
-void http_new_id(char out[33]);
 void http_server_timing(const struct rq *q, char *buf, size_t n);
+/* The client has sent something, and nothing was ever sent to it; TCP only. */
+bool http_unanswered(int fd);
+/* Cuts the connection: what was sent already would stay with the kernel until the client takes it.
+ */
+void http_reset(const struct conn *c);
 
-/* http_body.c: one call of libmicrohttpd with bytes of the body; false: close. */
-bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
-enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
-enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
-bool http_phase(struct rq *q, enum phase from, enum phase to);     /* false: it was cut */
-int64_t http_pull(void *cls, uint64_t pos, char *buf, size_t max); /* of a response's source, */
-bool http_source_lasts(struct rq *q);                              /* which may still be told */
+/* http_send.c */
+/* Hands the reply to libmicrohttpd; false: the connection must be closed. */
+bool http_queue(struct rq *q);
+bool http_source_lasts(struct rq *q); /* the rest may still be told */
+
+/* http_queue.c: for workers; the first and the last take http->work_lock, the second is called with
+ * it held. */
+void http_enqueue(struct rq *q);
+struct rq *http_take_work(struct http *h); /* the next job, or NULL where none may begin now */
+void http_drop_queued(struct http *h);     /* what no worker has come to yet and nobody waits for */
 
 /* http_wait.c */
 bool http_done(const struct rq *q); /* replied, or took the body */
@@ -281,6 +291,10 @@ bool http_done(const struct rq *q); /* replied, or took the body */
  * may be gone by then). False from *ret_ok: the daemon cuts what is left, go no further. */
 bool http_enter(struct rq *q, bool *ret_ok);
 void http_leave(struct http *h, bool was_suspended);
+/* fn(&q->r), with the request as the cause of what it begins. */
+void http_work(struct rq *q, handler_fn *fn);
+handler_fn *http_take_then(struct rq *q); /* its continuation, which runs now */
+void http_forgot(struct rq *q);           /* replies in the place of a handler that has not */
 enum run_result { RUN_DONE, RUN_PARKED };
 /* Runs fn and what it leads to on the listener's thread until it replied (or took a body) or the
  * connection is suspended. */
@@ -290,24 +304,25 @@ enum run_result http_continue(struct rq *q);
 /* Suspends until the sink's or source's wake; false: it came already, try again. */
 bool http_io_park(struct rq *q);
 void http_io_drop(struct rq *q); /* resumes it, if parked, to be dropped */
-/* libmicrohttpd lets go of a request whose continuation is still to come. */
+/* libmicrohttpd lets go of a request whose continuation is still to come; it has come to its end.
+ */
 void http_orphan(struct rq *q);
-enum err_code http_workers_start(struct http *h, struct err *e) must_check;
-void http_workers_stop(struct http *h);
-void http_drop_queued(struct http *h); /* what no worker has come to yet and nobody waits for */
-
-/* Takes the request out of the hands of whoever may wake it; false: it does not wait just now. It
+void http_orphan_end(struct rq *q);
+/* Takes the request out of the hands of those who may wake it; false: it does not wait just now. It
  * is given back, or with `end` woken in any case. */
 bool http_hold(struct rq *q);
 void http_unhold(struct rq *q, bool end);
-
-/* http_patience.c */
-/* On the watch thread, under the connection's lock: one that waits, for work or for a worker; one
- * whose reply waits for its source. */
-void http_watch_waiting(const struct conn *c, struct rq *q);
-void http_watch_source(const struct conn *c, struct rq *q);
 bool http_is_late(const struct rq *q); /* and may be ended */
 bool http_is_revoked(struct rq *q);    /* the same of one that is let in no more */
+
+/* http_body.c: one call of libmicrohttpd with bytes of the body; false: close. */
+bool http_body_bytes(struct rq *q, const char *bytes, size_t *n);
+enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
+enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
+
+/* http_workers.c */
+enum err_code http_workers_start(struct http *h, struct err *e) must_check;
+void http_workers_stop(struct http *h);
 
 /* http_peers.c; the first two under http->lock */
 void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *address);
@@ -316,14 +331,7 @@ enum err_code http_peer_error(const struct http *h, struct err *e) must_check;
 void http_turn_away(struct conn *c); /* writes the reply by hand */
 
 /* http_watch.c */
-/* The client has sent something, and nothing was ever sent to it; TCP only. */
-bool http_unanswered(int fd);
-/* Cuts the connection: what was sent already would stay with the kernel until the client takes it.
- */
-void http_reset(const struct conn *c);
 enum err_code http_watch_start(struct http *h, struct err *e) must_check;
-/* A request begins to wait. */
-void http_watch_look(struct http *h);
 void http_watch_stop(struct http *h);
 
 #endif

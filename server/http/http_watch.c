@@ -4,9 +4,21 @@
  * does not run while a connection is suspended. So one thread looks at every connection a few times
  * a second, and oftener at those whose requests wait, since work is done for them: has the header
  * come in time, does the body come at all and fast enough, is the reply taken fast enough, is the
- * socket of a suspended upload or download still connected. It never touches a request's own state:
- * it writes the 408 to the socket by hand, after winning the request's phase, and shuts the socket
- * down, which libmicrohttpd then sees as a close. */
+ * socket of a suspended upload or download still connected. A request that misses
+ * its deadline gets the 408 by hand, once this thread has won the step to CUT (http_state.h), and
+ * the socket is shut down, which libmicrohttpd then sees as a close.
+ *
+ * A request that waits goes on waiting until its client has gone, its time is over, or the token
+ * that let it in is nobody's any more. libmicrohttpd does not look at a connection that is
+ * suspended, so this thread wakes those that have come to an end; it holds a request meanwhile, so
+ * that nobody wakes it and changes what is looked at.
+ *
+ * A client that has closed its connection and one that has only ended its sending side look alike
+ * over TCP: a FIN came. A client that waits is taken for gone then, as by nginx and Go's net/http:
+ * the first is common, and libmicrohttpd closes the connection of the second as soon as it goes on,
+ * since it reads before it writes. (The second gets its reply where that comes at once.) A stream
+ * of events, which libmicrohttpd only writes to, is woken instead: its source sends a comment,
+ * which a client that has closed answers with a reset. */
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -16,7 +28,6 @@
 #include <time.h>
 
 #include "compute/base/clock.h"
-
 #include "server/http/http_impl.h"
 
 #define TICK_S 0.2
@@ -71,18 +82,6 @@ static uint64_t received(int fd)
     return info.tcpi_bytes_received;
 }
 
-bool http_unanswered(int fd)
-{
-    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-    bool ended = poll(&p, 1, 0) > 0 && (p.revents & POLLRDHUP);
-    struct tcp_info info = {0};
-    socklen_t n = sizeof info;
-    return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) == 0 &&
-           info.tcpi_bytes_received >
-               (ended ? 1 : 0) && /* the end of the stream counts as a byte */
-           info.tcpi_bytes_sent + info.tcpi_notsent_bytes == 0;
-}
-
 /* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first
  * line is complete, so the kernel's count tells that it has begun. */
 static void watch_idle(struct conn *c, const struct http_config *cfg, double now)
@@ -119,8 +118,8 @@ static void watch_idle(struct conn *c, const struct http_config *cfg, double now
 
 static void restart_rate(struct rq *q)
 {
-    q->n_samples = 0;
-    q->next_sample = 0;
+    q->pace.n = 0;
+    q->pace.next = 0;
 }
 
 /* Whether the count has risen by less than min_body_rate over the whole of the last `window`
@@ -128,27 +127,27 @@ static void restart_rate(struct rq *q)
 static bool too_slow(struct rq *q, int64_t count, double window, const struct http_config *cfg,
                      double now)
 {
-    if (now < q->next_sample)
+    if (now < q->pace.next)
         return false;
-    q->next_sample = now + window / RATE_SAMPLES;
+    q->pace.next = now + window / RATE_SAMPLES;
     for (int i = RATE_SAMPLES; i > 0; i--)
-        q->samples[i] = q->samples[i - 1];
-    q->samples[0] = count;
-    if (q->n_samples < RATE_SAMPLES) {
-        q->n_samples++;
+        q->pace.samples[i] = q->pace.samples[i - 1];
+    q->pace.samples[0] = count;
+    if (q->pace.n < RATE_SAMPLES) {
+        q->pace.n++;
         return false;
     }
-    return (double)(count - q->samples[RATE_SAMPLES]) < (double)cfg->min_body_rate * window;
+    return (double)(count - q->pace.samples[RATE_SAMPLES]) < (double)cfg->min_body_rate * window;
 }
 
 /* Why a body comes too slowly, or NULL. */
 static const char *sent_slowly(struct rq *q, const struct http_config *cfg, double now)
 {
     int64_t idle_ms =
-        http_now_ms_coarse() - atomic_load_explicit(&q->last_byte, memory_order_relaxed);
+        http_now_ms_coarse() - atomic_load_explicit(&q->in.last_byte, memory_order_relaxed);
     if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
         return "the rest of the body did not come in time";
-    int64_t received = atomic_load_explicit(&q->received, memory_order_relaxed);
+    int64_t received = atomic_load_explicit(&q->in.received, memory_order_relaxed);
     return too_slow(q, received, cfg->body_rate_window_s, cfg, now) ? "the body comes too slowly"
                                                                     : NULL;
 }
@@ -169,71 +168,120 @@ static bool read_slowly(const struct conn *c, struct rq *q, const struct http_co
     return too_slow(q, (int64_t)info.tcpi_bytes_acked, cfg->idle_timeout_s, cfg, now);
 }
 
-void http_reset(const struct conn *c)
+enum presence { PRESENT, SILENT /* it will send no more */, GONE };
+
+static enum presence presence(const struct conn *c)
 {
-    struct linger none = {.l_onoff = 1};
-    setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
-    shutdown(c->fd, SHUT_RDWR);
+    struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
+    if (poll(&p, 1, 0) <= 0)
+        return PRESENT;
+    return p.revents & (POLLERR | POLLHUP | POLLNVAL) ? GONE : SILENT;
+}
+
+/* One that a worker has not come to yet. */
+static void watch_queued(const struct conn *c, struct rq *q)
+{
+    struct http *h = q->http;
+    pthread_mutex_lock(&h->work_lock); /* so it stays in the queue */
+    if (q->queued && (q->not_begun || q->r.abandon) && presence(c) != PRESENT)
+        atomic_store(&q->dropped, true);
+    pthread_mutex_unlock(&h->work_lock);
+}
+
+static void watch_waiting(const struct conn *c, struct rq *q)
+{
+    if (!http_hold(q)) {
+        watch_queued(c, q);
+        return;
+    }
+    bool left = q->r.abandon && presence(c) != PRESENT, late = !left && http_is_late(q);
+    bool revoked = !left && http_is_revoked(q);
+    if (left)
+        atomic_store(&q->dropped, true);
+    if (late)
+        atomic_store(&q->limit.late, true);
+    http_unhold(q, left || late || revoked);
+}
+
+static void watch_source(const struct conn *c, struct rq *q)
+{
+    if (!http_source_lasts(q)) {
+        http_io_drop(q);
+        return;
+    }
+    switch (presence(c)) {
+    case PRESENT:
+        break;
+    case SILENT:
+        if (q->reply.src && q->reply.length == SOURCE_OPEN)
+            http_source_wake(q->reply.src);
+        break;
+    case GONE:
+        http_io_drop(q);
+        break;
+    }
 }
 
 static void watch_request(struct conn *c, struct rq *q, const struct http_config *cfg, double now)
 {
-    enum phase phase = (enum phase)atomic_load(&q->phase);
-    bool parked = atomic_load(&q->io) == IO_PARKED;
-    if (phase != q->seen_phase || q->phase_since == 0) {
-        q->seen_phase = phase;
-        q->phase_since = now;
+    enum place place = state_place(&q->state);
+    bool parked = state_flow_parked(&q->state);
+    if (place != q->pace.place || q->pace.since == 0) {
+        q->pace.place = place;
+        q->pace.since = now;
         restart_rate(q);
     }
-    if (phase != PHASE_WORK && phase != PHASE_REPLY && !parked && closed(c)) {
+    if (!place_works(place) && place != PLACE_REPLY && !parked && closed(c)) {
         shutdown(c->fd, SHUT_RDWR); /* a request that will never be complete */
         return;
     }
     const char *why = NULL;
-    switch (phase) {
-    case PHASE_HEADERS:
+    switch (place) {
+    case PLACE_HEADER:
         if (now - (c->first ? c->opened : (double)q->begun_ns * 1e-9) > cfg->header_timeout_s)
             why = "the request's header did not come in time";
         break;
-    case PHASE_BODY:
+    case PLACE_BODY:
         if (parked) { /* it is we who keep the client waiting */
             restart_rate(q);
-            atomic_store_explicit(&q->last_byte, http_now_ms_coarse(), memory_order_relaxed);
+            atomic_store_explicit(&q->in.last_byte, http_now_ms_coarse(), memory_order_relaxed);
             if (gone(c->fd) || !q->http->calls.lasts(&q->r))
                 http_io_drop(q);
         } else {
             why = sent_slowly(q, cfg, now);
         }
         break;
-    case PHASE_DRAIN:
-        if (now - q->phase_since > cfg->unread_body_s && http_phase(q, PHASE_DRAIN, PHASE_CUT)) {
+    case PLACE_DRAIN:
+        if (now - q->pace.since > cfg->unread_body_s &&
+            state_move(&q->state, PLACE_DRAIN, PLACE_CUT)) {
             if (c->tls)
                 shutdown(c->fd, SHUT_RDWR);
             else
                 http_raw_reply(q);
         }
         break;
-    case PHASE_WORK:
-        http_watch_waiting(c, q);
+    case PLACE_CHECK:
+    case PLACE_STREAM:
+    case PLACE_SINK_END:
+    case PLACE_HANDLER:
+        watch_waiting(c, q);
         break;
-    case PHASE_REPLY:
+    case PLACE_REPLY:
         if (parked) {
             restart_rate(q);
-            http_watch_source(c, q);
-        } else if ((q->src && !http_source_lasts(q)) || read_slowly(c, q, cfg, now)) {
+            watch_source(c, q);
+        } else if ((q->reply.src && !http_source_lasts(q)) || read_slowly(c, q, cfg, now)) {
             http_reset(c);
         }
         break;
-    case PHASE_CUT:
-        if (now - q->phase_since > cfg->unread_body_s) {
+    case PLACE_CUT:
+        if (now - q->pace.since > cfg->unread_body_s) {
             shutdown(c->fd, SHUT_RDWR);
-            if (parked)
-                http_io_drop(q);
         }
         break;
     }
-    if (why && http_phase(q, phase, PHASE_CUT))
-        timeout_reply(c, phase == PHASE_HEADERS ? NULL : q->r.id, why);
+    if (why && state_move(&q->state, place, PLACE_CUT))
+        timeout_reply(c, place == PLACE_HEADER ? NULL : q->r.id, why);
 }
 
 static void look_at_all(struct http *h)
@@ -253,8 +301,8 @@ static void look_at_waiting(struct http *h)
 {
     for (struct conn *c = atomic_load(&h->suspended) ? h->conns : NULL; c; c = c->next) {
         pthread_mutex_lock(&c->lock);
-        if (c->rq && atomic_load(&c->rq->phase) == PHASE_WORK)
-            http_watch_waiting(c, c->rq);
+        if (c->rq && place_works(state_place(&c->rq->state)))
+            watch_waiting(c, c->rq);
         pthread_mutex_unlock(&c->lock);
     }
 }
@@ -270,16 +318,6 @@ static void rest(struct http *h, double next, bool quiet)
     while (!h->watch_stop && atomic_load(&h->watch_rests) == quiet &&
            pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
         ;
-}
-
-/* Few requests find it at rest: after one it stays awake for a tick or more. */
-void http_watch_look(struct http *h)
-{
-    if (!atomic_load(&h->watch_rests) || !atomic_exchange(&h->watch_rests, false))
-        return;
-    pthread_mutex_lock(&h->lock);
-    pthread_cond_signal(&h->watch_wake);
-    pthread_mutex_unlock(&h->lock);
 }
 
 static void *watch(void *arg)

@@ -53,9 +53,9 @@ static inline bool wakeup_soon(struct wakeup *w)
     const struct server *s = w->req->server;
     if (s->config->spin == 0 || engine_in_host_memory(s->engine) || !http_alone(w->req))
         return false;
-    uint64_t end = http_now_ns() + (uint64_t)s->config->spin * 1000;
+    uint64_t end = clock_ns() + (uint64_t)s->config->spin * 1000;
     while (atomic_load(&w->state) != WAKEUP_WOKEN)
-        if (http_now_ns() > end)
+        if (clock_ns() > end)
             return false;
     return true;
 }

@@ -35,7 +35,7 @@ struct principal {
     _Atomic int role;        /* enum role */
     _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */
     _Atomic bool gone;                                /* for good: what others granted it is void */
-    double worked; /* http_wait.c's: time of workers for him, by his weight, ns */
+    double worked;                                    /* for struct http_user */
     /* auth.c's own */
     _Atomic bool open;        /* the tables are there */
     struct quotas quotas;     /* under the table's lock */

@@ -18,12 +18,12 @@
 
 #define MOST_TRIES     100
 #define MOST_FRUITLESS 25           /* while others use all there is: some milliseconds each */
-#define PATIENCE_NS    10000000000u /* and while there is work under way */
+#define MOST_NS        10000000000u /* and while there is work under way */
 
 struct memory_pressure {
     _Atomic uint32_t refs;
     const struct engine *engine;
-    uint64_t until; /* http_now_ns: the end of patience */
+    uint64_t until; /* clock_ns: after that nothing is waited for */
     struct eviction eviction;
     _Atomic bool answered;
     pthread_mutex_t wake_lock; /* held while the asker is woken */
@@ -33,48 +33,51 @@ struct memory_pressure {
     int tries, fruitless;
 };
 
-static void pressure_unref(struct memory_pressure *r)
+static void pressure_unref(struct memory_pressure *p)
 {
-    if (atomic_fetch_sub(&r->refs, 1) != 1)
+    if (atomic_fetch_sub(&p->refs, 1) != 1)
         return;
-    pthread_mutex_destroy(&r->wake_lock);
-    mem_free(r);
+    pthread_mutex_destroy(&p->wake_lock);
+    mem_free(p);
 }
 
-static bool worth_waiting(struct memory_pressure *r)
+static bool worth_waiting(struct memory_pressure *p)
 {
-    return r->fruitless++ < MOST_FRUITLESS ||
-           (engine_jobs_in_flight(r->engine) > 0 && http_now_ns() < r->until);
+    return p->fruitless++ < MOST_FRUITLESS ||
+           (engine_jobs_in_flight(p->engine) > 0 && clock_ns() < p->until);
 }
 
 static void answered(void *user, enum err_code result, double device_ms)
 {
-    struct memory_pressure *r = user;
+    struct memory_pressure *p = user;
     (void)device_ms;
-    pthread_mutex_lock(&r->wake_lock);
+    pthread_mutex_lock(&p->wake_lock);
     if (result == ERR_OK)
-        r->tries++;
-    else if (result != ERR_OVERLOADED || !worth_waiting(r))
-        r->tries = MOST_TRIES; /* the next one is the last */
-    atomic_store(&r->answered, true);
-    if (r->wake)
-        r->wake(r->user);
-    pthread_mutex_unlock(&r->wake_lock);
-    pressure_unref(r);
+        p->tries++;
+    else if (result != ERR_OVERLOADED || !worth_waiting(p))
+        p->tries = MOST_TRIES; /* the next one is the last */
+    atomic_store(&p->answered, true);
+    if (p->wake)
+        p->wake(p->user);
+    pthread_mutex_unlock(&p->wake_lock);
+    pressure_unref(p);
 }
 
 static struct memory_pressure *pressure_of(struct request *req)
 {
-    struct memory_pressure *r = req->pressure;
-    if (r || !(r = mem_calloc(1, sizeof *r)))
-        return r;
-    atomic_init(&r->refs, 1);
-    pthread_mutex_init(&r->wake_lock, NULL); /* cannot fail here */
-    wakeup_init(&r->wakeup, req);
-    r->engine = req->server->engine;
-    r->until = http_now_ns() + PATIENCE_NS;
-    req->pressure = r;
-    return r;
+    struct memory_pressure *p = req->pressure;
+    if (p)
+        return p;
+    p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    atomic_init(&p->refs, 1);
+    pthread_mutex_init(&p->wake_lock, NULL); /* cannot fail here */
+    wakeup_init(&p->wakeup, req);
+    p->engine = req->server->engine;
+    p->until = clock_ns() + MOST_NS;
+    req->pressure = p;
+    return p;
 }
 
 static bool lacks_room(const struct err *e)
@@ -85,24 +88,24 @@ static bool lacks_room(const struct err *e)
 bool memory_pressure_ask(struct request *req, const struct err *e, void (*wake)(void *user),
                          void *user)
 {
-    struct memory_pressure *r = lacks_room(e) ? pressure_of(req) : NULL;
-    if (!r || r->tries >= MOST_TRIES)
+    struct memory_pressure *p = lacks_room(e) ? pressure_of(req) : NULL;
+    if (!p || p->tries >= MOST_TRIES)
         return false;
     /* the last answer may have been seen while it is still being told */
-    pthread_mutex_lock(&r->wake_lock);
-    r->wake = wake;
-    r->user = user;
-    pthread_mutex_unlock(&r->wake_lock);
-    r->eviction = (struct eviction){.device = e->device,
+    pthread_mutex_lock(&p->wake_lock);
+    p->wake = wake;
+    p->user = user;
+    pthread_mutex_unlock(&p->wake_lock);
+    p->eviction = (struct eviction){.device = e->device,
                                     .bytes = e->wanted,
                                     .stay = !req->server->config->evict,
-                                    .again = r->tries > 0,
+                                    .again = p->tries > 0,
                                     .until = e->until,
                                     .done = answered,
-                                    .user = r};
-    atomic_store(&r->answered, false);
-    atomic_fetch_add(&r->refs, 1);
-    engine_evict(req->server->engine, &r->eviction);
+                                    .user = p};
+    atomic_store(&p->answered, false);
+    atomic_fetch_add(&p->refs, 1);
+    engine_evict(req->server->engine, &p->eviction);
     return true;
 }
 
@@ -113,13 +116,13 @@ bool memory_pressure_answered(const struct request *req)
 
 bool memory_pressure_retry(struct request *req, const struct err *e, handler_fn *again)
 {
-    struct memory_pressure *r = lacks_room(e) ? pressure_of(req) : NULL;
-    if (!r)
+    struct memory_pressure *p = lacks_room(e) ? pressure_of(req) : NULL;
+    if (!p)
         return false;
-    wakeup_arm(&r->wakeup);
-    if (!memory_pressure_ask(req, e, wakeup_ring, &r->wakeup))
+    wakeup_arm(&p->wakeup);
+    if (!memory_pressure_ask(req, e, wakeup_ring, &p->wakeup))
         return false;
-    wakeup_wait(&r->wakeup, again);
+    wakeup_wait(&p->wakeup, again);
     return true;
 }
 
@@ -128,10 +131,10 @@ bool memory_pressure_repeat(struct request *req, const struct err *e)
     return memory_pressure_retry(req, e, http_repeat);
 }
 
-void memory_pressure_free(struct memory_pressure *r)
+void memory_pressure_free(struct memory_pressure *p)
 {
-    pthread_mutex_lock(&r->wake_lock);
-    r->wake = NULL;
-    pthread_mutex_unlock(&r->wake_lock);
-    pressure_unref(r);
+    pthread_mutex_lock(&p->wake_lock);
+    p->wake = NULL;
+    pthread_mutex_unlock(&p->wake_lock);
+    pressure_unref(p);
 }

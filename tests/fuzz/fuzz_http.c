@@ -129,7 +129,8 @@ static void one_reading(const struct rq *q, const char *method, const char *uri,
             FUZZ_CHECK(*p > 0x20 && *p < 0x7f && *p != ':');
         shown += lines[i].n_name + lines[i].n_value + 4;
     }
-    FUZZ_CHECK(MHD_VERSION >= 0x00097701 || head_size <= shown);
+    FUZZ_CHECK(MHD_VERSION >= 0x00097701 || head_size <= shown || !(n_length + n_coding));
+    FUZZ_CHECK(MHD_VERSION >= 0x00097701 || head_size <= shown || q->must_close);
     FUZZ_CHECK(q->r.n_query <= MAX_QUERY_PARAMS);
     for (size_t i = 0; i < q->r.n_query; i++)
         FUZZ_CHECK(http_query(&q->r, q->r.query[i].key) == q->r.query[i].value);

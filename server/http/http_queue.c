@@ -1,0 +1,90 @@
+/* Requests that wait for a worker thread.
+ *
+ * Workers serve two queues. Short work goes first; long work, which tells so or has run a slice and
+ * comes back, never takes the last worker, so that no number of long jobs keeps a short one waiting
+ * for more than what it costs itself. It has its turn every few short jobs, so it cannot starve.
+ * Within a queue it is the turn of the user for whom workers have done least, by its weight
+ * (start-time fair queueing, as in scheduler.c): one that sends large bodies without end keeps
+ * another waiting for one slice of its own at most. */
+#include "compute/base/lock.h"
+#include "server/http/http_impl.h"
+
+#define SHORT_IN_A_ROW 8 /* then one long job where one waits */
+
+void http_enqueue(struct rq *q)
+{
+    struct http *h = q->http;
+    pthread_mutex_lock(&h->work_lock);
+    struct work_queue *w = q->long_work ? &h->long_work : &h->short_work;
+    const struct http_user *u = &q->user;
+    q->next_work = NULL;
+    q->queued = true;
+    if (u->worked && *u->worked < h->worked)
+        *u->worked = h->worked; /* time that the user left is nobody's */
+    if (w->tail)
+        w->tail->next_work = q;
+    else
+        w->head = q;
+    w->tail = q;
+    h->n_work++;
+    pthread_cond_signal(&h->work_wake);
+    pthread_mutex_unlock(&h->work_lock);
+}
+
+static double worked(const struct rq *q)
+{
+    return q->user.worked ? *q->user.worked : 0;
+}
+
+/* That of the user for whom least was done; of his, the first. */
+static struct rq *take_first(struct http *h, struct work_queue *w)
+{
+    struct rq *before = NULL, *best_before = NULL, *best = w->head;
+    for (struct rq *q = w->head; q; before = q, q = q->next_work)
+        if (worked(q) < worked(best)) {
+            best = q;
+            best_before = before;
+        }
+    if (best_before)
+        best_before->next_work = best->next_work;
+    else
+        w->head = best->next_work;
+    if (w->tail == best)
+        w->tail = best_before;
+    if (worked(best) > h->worked)
+        h->worked = worked(best);
+    return best;
+}
+
+/* The next job, or NULL where none may begin now. */
+struct rq *http_take_work(struct http *h)
+{
+    lock_held(&h->work_lock);
+    int most = h->config.workers > 1 ? h->config.workers - 1 : 1;
+    bool may_long = h->long_work.head && h->long_running < most;
+    struct work_queue *w = &h->short_work;
+    if (may_long && (!w->head || h->short_run >= SHORT_IN_A_ROW)) {
+        w = &h->long_work;
+        h->short_run = 0;
+    } else if (w->head) {
+        h->short_run = may_long ? h->short_run + 1 : 0;
+    } else {
+        return NULL;
+    }
+    struct rq *q = take_first(h, w);
+    h->n_work--;
+    q->queued = false;
+    h->long_running += w == &h->long_work;
+    return q;
+}
+
+void http_drop_queued(struct http *h)
+{
+    const struct work_queue *const queues[] = {&h->short_work, &h->long_work};
+    pthread_mutex_lock(&h->work_lock);
+    for (int i = 0; i < 2; i++)
+        for (struct rq *q = queues[i]->head; q; q = q->next_work)
+            if (q->not_begun || q->r.abandon)
+                atomic_store(&q->dropped, true);
+    pthread_mutex_unlock(&h->work_lock);
+}
