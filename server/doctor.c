@@ -9,7 +9,6 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -118,14 +117,12 @@ static enum err_code compute(struct engine_stream *s, struct account *account, s
 /* Waits for what a download has next; 0: nothing came in time. */
 static int64_t pull(struct download *d, sem_t *more, int64_t at, void *buf, size_t n)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE;
+    const struct timespec until = clock_after(PATIENCE);
     for (;;) {
         int64_t got = download_pull(d, at, buf, n);
         if (got)
             return got;
-        while (sem_timedwait(more, &until) != 0)
+        while (sem_clockwait(more, CLOCK_MONOTONIC, &until) != 0)
             if (errno != EINTR)
                 return 0;
     }

@@ -19,6 +19,19 @@ static inline double clock_ms(void)
     return (double)clock_ns() * 1e-6;
 }
 
+static inline double clock_s(void)
+{
+    return (double)clock_ns() * 1e-9;
+}
+
+/* Some milliseconds behind, for a fraction of the cost: for what is asked with every request. */
+static inline int64_t clock_coarse_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 /* The deadline `seconds` from now, for pthread_cond_timedwait on the monotonic clock. */
 static inline struct timespec clock_after(double seconds)
 {

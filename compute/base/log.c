@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/utf8.h"
 
 static _Atomic int threshold = LOG_INFO;
@@ -95,13 +96,13 @@ void log_event(enum log_level level, const char *message, ...)
     struct line l;
     l.len = 0;
     l.full = false;
-    struct timespec now;
+    const int64_t now_us = clock_date_us();
+    const time_t now_s = now_us / 1000000;
     struct tm tm;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
+    gmtime_r(&now_s, &tm);
     char stamp[48];
     size_t n = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(stamp + n, sizeof stamp - n, ".%03ldZ", now.tv_nsec / 1000000);
+    snprintf(stamp + n, sizeof stamp - n, ".%03ldZ", (long)(now_us / 1000 % 1000));
 
     bool json = atomic_load(&as_json);
     if (json) {

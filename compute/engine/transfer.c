@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "compute/base/mem.h"
+#include "compute/base/wake.h"
 #include "compute/type/pack.h"
 
 struct download {
@@ -26,9 +27,7 @@ struct download {
     bool loose_bool;
     struct packing packing;
     uint64_t version;
-    pthread_mutex_t wake_lock; /* held while the owner is woken, so that it is over when he frees */
-    void (*wake)(void *user);  /* NULL once freed */
-    void *user;
+    struct wake wake;  /* of the owner, until it frees the download */
     bool waited;       /* the contents were not there when it began */
     engine_done *then; /* download_of_task: the task's own */
     void *then_user;
@@ -73,17 +72,14 @@ static void download_drop(struct download *d)
         return;
     download_unpin(d);
     transfer_end(d->transfer, d->reader.storage);
-    pthread_mutex_destroy(&d->wake_lock);
+    wake_destroy(&d->wake);
     mem_free(d);
 }
 
 static void download_wake(void *user)
 {
     struct download *d = user;
-    pthread_mutex_lock(&d->wake_lock);
-    if (d->wake)
-        d->wake(d->user);
-    pthread_mutex_unlock(&d->wake_lock);
+    wake_tell(&d->wake);
 }
 
 static void download_done(void *user, enum err_code result, double device_ms)
@@ -172,9 +168,7 @@ static struct download *allocate(const struct view *v, size_t itemsize, void (*w
     if (!d)
         return NULL;
     d->packing = packing_of(v, itemsize);
-    d->wake = wake;
-    d->user = user;
-    pthread_mutex_init(&d->wake_lock, NULL); /* cannot fail here */
+    wake_init(&d->wake, wake, user);
     atomic_init(&d->refs, 1);
     atomic_init(&d->state, DOWNLOAD_WAITING);
     return d;
@@ -183,7 +177,7 @@ static struct download *allocate(const struct view *v, size_t itemsize, void (*w
 /* One that has no storage yet. */
 static void deallocate(struct download *d)
 {
-    pthread_mutex_destroy(&d->wake_lock);
+    wake_destroy(&d->wake);
     mem_free(d);
 }
 
@@ -294,9 +288,7 @@ void download_free(struct download *d)
 {
     if (!d)
         return;
-    pthread_mutex_lock(&d->wake_lock);
-    d->wake = NULL;
-    pthread_mutex_unlock(&d->wake_lock);
+    wake_leave(&d->wake);
     download_unpin(d);
     atomic_store(&d->reader.left, true);
     download_drop(d);

@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine.h"
 #include "server/api/handlers.h"
@@ -154,9 +154,7 @@ static void write_routes(struct metrics *m, struct strb *out)
 
 static double uptime(const struct server *server)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9 - (double)server->started_us * 1e-6;
+    return (double)(clock_date_us() - server->started_us) * 1e-6;
 }
 
 void metrics_write(struct metrics *m, struct server *server, struct strb *out)

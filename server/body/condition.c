@@ -8,13 +8,13 @@
  * While an array is exported for writing its contents change without its version: it has no tags
  * then. With the export's end the version is another. */
 #include "server/body/condition.h"
-#include "compute/base/hash.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
+#include "compute/base/hash.h"
 #include "compute/engine/export.h"
 
 static uint32_t process_mark;

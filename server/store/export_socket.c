@@ -24,7 +24,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "compute/base/clock.h"
@@ -78,11 +77,6 @@ struct export_socket {
     double accept_after;
     bool starved; /* the last accept failed, which has been said */
 };
-
-static double now_s(void)
-{
-    return (double)clock_ns() * 1e-9;
-}
 
 /* --- the start --- */
 
@@ -298,7 +292,7 @@ static void hear_holder(struct export_socket *s, struct conn *c)
         close_conn(s, c);
     } else if (c->cuda_writer) {
         c->state = LINGERING;
-        c->until = now_s() + LINGER_S;
+        c->until = clock_s() + LINGER_S;
         close(c->fd);
         c->fd = -1;
     } else {
@@ -333,7 +327,7 @@ static void take_conn(struct export_socket *s, int fd)
         return;
     }
     struct conn *c = &s->conns[s->n_conns++];
-    *c = (struct conn){.fd = fd, .until = now_s() + s->config.timeout, .process = -1};
+    *c = (struct conn){.fd = fd, .until = clock_s() + s->config.timeout, .process = -1};
     listen_to(s, c); /* mostly the token is here */
 }
 
@@ -349,7 +343,7 @@ static void accept_all(struct export_socket *s, int listener)
                 log_event(LOG_WARN, "no connection can be taken on an export socket", "reason",
                           strerror(errno), NULL);
             s->starved = true;
-            s->accept_after = now_s() + ACCEPT_PAUSE_S;
+            s->accept_after = clock_s() + ACCEPT_PAUSE_S;
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;
@@ -417,7 +411,7 @@ static void *serve(void *arg)
     struct export_socket *s = arg;
     uint64_t woken;
     while (!atomic_load(&s->stopping)) {
-        double sweep = exports_sweep(s->exports), now = now_s();
+        double sweep = exports_sweep(s->exports), now = clock_s();
         for (size_t i = s->n_conns; i-- > 0;)
             look_at(s, &s->conns[i], now);
         s->polled[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};

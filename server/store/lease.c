@@ -9,8 +9,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/table.h"
 #include "server/store/auth.h"
@@ -35,13 +35,6 @@ struct leases {
     pthread_mutex_t lock;
     struct leased *by_buffer;
 };
-
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 struct leases *leases_new(uint32_t max)
 {
@@ -100,7 +93,7 @@ static struct leased *find(struct leases *t, uint64_t buffer)
     lock_held(&t->lock);
     struct leased *l;
     HASH_FIND(hh, t->by_buffer, &buffer, sizeof buffer, l);
-    return l ? expire(t, l, seconds(CLOCK_MONOTONIC)) : NULL;
+    return l ? expire(t, l, clock_s()) : NULL;
 }
 
 /* Whether the list "l-…, l-…" has the token. */
@@ -217,7 +210,7 @@ static enum err_code find_room(struct leases *t, const struct lease_claim *c, ui
     lock_held(&t->lock);
     bool full = is_full(t, c->who);
     if (full) {
-        expire_all(t, seconds(CLOCK_MONOTONIC));
+        expire_all(t, clock_s());
         *l = find(t, buffer);
         full = is_full(t, c->who);
     }
@@ -285,9 +278,9 @@ enum err_code lease_take(const struct lease_claim *c, const struct array *a, boo
     else if (!mine)
         code = new_holder(t, c, buffer, l, &mine, e);
     if (code == ERR_OK) {
-        mine->until = seconds(CLOCK_MONOTONIC) + ttl_s;
+        mine->until = clock_s() + ttl_s;
         mine->lease.write = write;
-        mine->lease.expires_us = (int64_t)((seconds(CLOCK_REALTIME) + ttl_s) * 1e6);
+        mine->lease.expires_us = clock_date_us() + (int64_t)(ttl_s * 1e6);
         *ret = mine->lease;
         *ret_again = again;
     }

@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 
 #define INTERVAL_S 5
 #define LEAVE_S    1 /* to wait for the thread at the end */
@@ -87,9 +89,7 @@ static struct figures ask(const struct nvml *v, nvmlDevice d)
 /* False: it is time to leave. */
 static bool pause_for_the_next(struct health *h)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += INTERVAL_S;
+    const struct timespec until = clock_after(INTERVAL_S);
     pthread_mutex_lock(&h->lock);
     int r = 0;
     while (!h->leaving && r != ETIMEDOUT)
@@ -148,9 +148,9 @@ struct health *health_open(const struct driver *v, const CUdevice *devices, int 
     for (int i = 0; i < h->n; i++)
         bus_of(v, devices[i], h->gpus[i].bus);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->leave, NULL);
+    clock_cond_init(&h->leave);
     atomic_init(&h->refs, 2);
-    if (pthread_create(&h->thread, NULL, watch, h) != 0) {
+    if (!thread_start(&h->thread, "arrayd-health", watch, h)) {
         unref(h);
         unref(h);
         return NULL;
@@ -166,10 +166,8 @@ void health_close(struct health *h)
     h->leaving = true;
     pthread_cond_signal(&h->leave);
     pthread_mutex_unlock(&h->lock);
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LEAVE_S;
-    if (pthread_timedjoin_np(h->thread, NULL, &until) != 0)
+    const struct timespec until = clock_after(LEAVE_S);
+    if (pthread_clockjoin_np(h->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
         pthread_detach(h->thread);
     unref(h);
 }

@@ -233,14 +233,14 @@ int64_t cuda_download_pull(struct transfer *t, int64_t offset, void *buf, size_t
 }
 
 enum err_code cuda_download_new(struct backend *b, int device, void *from, const struct view *view,
-                                size_t itemsize, void (*wake_fn)(void *user), void *user,
+                                size_t itemsize, void (*wake)(void *user), void *user,
                                 struct transfer **ret, struct err *e)
 {
     static const struct slab_user calls = {
         .granted = download_granted, .copied = download_copied, .reclaim = download_reclaim};
     struct transfer *t;
     int64_t total = view_size(view) * (int64_t)itemsize;
-    TRY(transfer_new(b, device, total, false, &calls, wake_fn, user, &t, e));
+    TRY(transfer_new(b, device, total, false, &calls, wake, user, &t, e));
     pack_init(&t->pack, from, view, itemsize);
     *ret = t;
     return ERR_OK;

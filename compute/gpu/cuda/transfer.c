@@ -7,22 +7,13 @@
  * when it goes on.
  *
  * Locks: transfer->lock covers everything but wake and is never held while something of the
- * caller's runs, or while a slab is given back (which may call into another transfer). wake_lock is
- * held while the caller is woken, so that a wake is over when transfer_free returns. Bytes are
- * copied without either: a transfer is `busy` meanwhile and its slabs are left alone. */
+ * caller's runs, or while a slab is given back (which may call into another transfer). Bytes
+ * are copied without it: a transfer is `busy` meanwhile and its slabs are left alone. */
 #include "compute/gpu/cuda/transfer.h"
 
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
-
-static void wake(struct transfer *t)
-{
-    pthread_mutex_lock(&t->wake_lock);
-    if (t->wake)
-        t->wake(t->wake_user);
-    pthread_mutex_unlock(&t->wake_lock);
-}
 
 void transfer_leave(struct transfer *t, struct slab *back, bool news)
 {
@@ -37,7 +28,7 @@ void transfer_leave(struct transfer *t, struct slab *back, bool news)
         slab_put(t->device->slabs, b);
     }
     if (tell)
-        wake(t);
+        wake_tell(&t->wake);
 }
 
 enum err_code transfer_watch(struct transfer *t, struct slab *b, CUstream on)
@@ -58,12 +49,12 @@ static void destroy(struct slab_user *u)
     if (t->released)
         t->released(t->released_user);
     pthread_mutex_destroy(&t->lock);
-    pthread_mutex_destroy(&t->wake_lock);
+    wake_destroy(&t->wake);
     mem_free(t);
 }
 
 enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
-                           const struct slab_user *calls, void (*wake_fn)(void *user), void *user,
+                           const struct slab_user *calls, void (*wake)(void *user), void *user,
                            struct transfer **ret, struct err *e)
 {
     struct transfer *t = mem_calloc(1, sizeof *t);
@@ -76,13 +67,11 @@ enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up
     }
     bool small = total <= (int64_t)SLAB_SMALL_SIZE;
     t->total = total;
-    t->wake = wake_fn;
-    t->wake_user = user;
+    wake_init(&t->wake, wake, user);
     t->tail = &t->head;
     t->small_first = true;
     t->active = clock_ns();
     pthread_mutex_init(&t->lock, NULL); /* cannot fail here */
-    pthread_mutex_init(&t->wake_lock, NULL);
     t->user = *calls;
     t->user.destroy = destroy;
     slab_user_add(t->device->slabs, &t->user);
@@ -115,9 +104,7 @@ void cuda_transfer_free(struct transfer *t, void (*released)(void *user), void *
     struct slab *back = NULL;
     if (!t)
         return;
-    pthread_mutex_lock(&t->wake_lock);
-    t->wake = NULL;
-    pthread_mutex_unlock(&t->wake_lock);
+    wake_leave(&t->wake);
     pthread_mutex_lock(&t->lock);
     t->dead = true;
     t->released = released;

@@ -5,6 +5,7 @@
 #ifndef ARRAYD_CUDA_TRANSFER_H
 #define ARRAYD_CUDA_TRANSFER_H
 
+#include "compute/base/wake.h"
 #include "compute/gpu/cuda/pack.h"
 #include "compute/gpu/cuda/slab.h"
 
@@ -38,9 +39,7 @@ struct transfer {
     void (*released)(void *user);
     void *released_user;
 
-    pthread_mutex_t wake_lock;
-    void (*wake)(void *user); /* NULL: freed */
-    void *wake_user;
+    struct wake wake; /* of the owner, until it frees the transfer */
 
     pthread_mutex_t lock;
     enum err_code failed;
@@ -65,7 +64,7 @@ struct transfer {
 
 /* `calls`: slab.h's callbacks; what they are told about is the transfer's first member. */
 enum err_code transfer_new(struct backend *b, int device, int64_t total, bool up,
-                           const struct slab_user *calls, void (*wake_fn)(void *user), void *user,
+                           const struct slab_user *calls, void (*wake)(void *user), void *user,
                            struct transfer **ret, struct err *e) must_check;
 /* With the lock, which it gives up: slabs go back, and the caller is woken when it waits for what
  * there is now. */

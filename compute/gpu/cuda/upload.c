@@ -158,13 +158,13 @@ static void upload_reclaim(struct slab_user *u, uint64_t before)
 }
 
 enum err_code cuda_upload_new(struct backend *b, int device, void *to, int64_t n,
-                              void (*wake_fn)(void *user), void *user, struct transfer **ret,
+                              void (*wake)(void *user), void *user, struct transfer **ret,
                               struct err *e)
 {
     static const struct slab_user calls = {
         .granted = upload_granted, .copied = upload_copied, .reclaim = upload_reclaim};
     struct transfer *t;
-    TRY(transfer_new(b, device, n, true, &calls, wake_fn, user, &t, e));
+    TRY(transfer_new(b, device, n, true, &calls, wake, user, &t, e));
     t->to = (CUdeviceptr)(uintptr_t)to;
     *ret = t;
     return ERR_OK;
