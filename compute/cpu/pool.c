@@ -41,6 +41,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "compute/cpu/idle.h"
 #include "compute/cpu/interp/interp.h"
 #include "compute/cpu/lanes.h"
@@ -78,7 +79,7 @@ struct stream {
     struct stream *all;
 };
 
-struct worker {
+struct pool_worker {
     struct pool *pool;
     int lane;
     pthread_t thread;
@@ -99,7 +100,7 @@ struct pool {
     int64_t inline_elements;
     struct pool_stats stats;
     int n_workers;
-    struct worker workers[];
+    struct pool_worker workers[];
 };
 
 static struct stream *stream_of(struct task *t)
@@ -364,7 +365,7 @@ static void wait_for_work(struct pool *p)
 
 static void *work(void *user)
 {
-    struct worker *w = user;
+    struct pool_worker *w = user;
     struct pool *p = w->pool;
     pthread_mutex_lock(&p->lock);
     for (;;) {
@@ -545,11 +546,11 @@ struct pool *pool_new(int threads, int64_t inline_elements)
     pthread_mutex_init(&p->borrowing, NULL);
     pthread_cond_init(&p->work, NULL);
     for (int i = 0; i < threads; i++) {
-        struct worker *w = &p->workers[i];
+        struct pool_worker *w = &p->workers[i];
         w->pool = p;
         w->lane = i % p->n_lanes;
         w->scratch = interp_scratch_new(i);
-        if (!w->scratch || pthread_create(&w->thread, NULL, work, w)) {
+        if (!w->scratch || !thread_start(&w->thread, "arrayd-cpu", work, w)) {
             interp_scratch_free(w->scratch);
             pool_free(p);
             return NULL;

@@ -13,6 +13,7 @@
 
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "compute/gpu/api/health.h"
 #include "compute/gpu/code/refused.h"
 #include "compute/gpu/cuda/memory.h"
@@ -223,7 +224,7 @@ static void *compile_ahead(void *arg)
 static enum err_code open_devices(struct cuda *c, struct err *e)
 {
     pthread_t ahead;
-    bool started = pthread_create(&ahead, NULL, compile_ahead, c) == 0;
+    bool started = thread_start(&ahead, "arrayd-ahead", compile_ahead, c);
     enum err_code code = ERR_OK;
     for (int i = 0; i < c->n_devices && code == ERR_OK; i++)
         code = device_open(&c->devices[i], e);

@@ -17,17 +17,15 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/trace.h"
+#include "compute/base/worker.h"
 #include "compute/gpu/code/refused.h"
 
 #define SHARED_UNASKED 49152 /* bytes of shared memory that a block may have as it is */
 
 struct compiler {
     pthread_mutex_t lock;
-    pthread_cond_t wake;
+    struct worker worker;
     struct prepared *first; /* of the user whose turn it is */
-    pthread_t *threads;
-    int n_threads;
-    bool stop;
 };
 
 struct module {
@@ -232,48 +230,38 @@ static struct prepared *dequeue(struct compiler *q)
 
 /* --- its threads --- */
 
-static void *compiler_run(void *arg)
+static double compiler_step(void *user)
 {
-    struct cuda *c = arg;
+    struct cuda *c = user;
     struct compiler *q = c->compiler;
-    pthread_mutex_lock(&q->lock);
-    for (;;) {
-        struct prepared *p = dequeue(q);
-        if (!p) {
-            if (q->stop)
-                break;
-            pthread_cond_wait(&q->wake, &q->lock);
-            continue;
-        }
-        pthread_mutex_unlock(&q->lock);
-        compile(p);
-        prepared_unref(p);
-        cuda_wake(c);
-        pthread_mutex_lock(&q->lock);
-    }
+    struct prepared *p = dequeue(q);
+    if (!p)
+        return WORKER_RESTS;
     pthread_mutex_unlock(&q->lock);
-    return NULL;
+    compile(p);
+    prepared_unref(p);
+    cuda_wake(c);
+    pthread_mutex_lock(&q->lock);
+    return WORKER_AGAIN;
 }
 
 enum err_code cuda_compiler_open(struct cuda *c, struct err *e)
 {
-    int n = c->config.compile_threads > 0 ? c->config.compile_threads : 2;
     struct compiler *q = mem_calloc(1, sizeof *q);
     if (!q)
         return err_oom(e);
     c->compiler = q;
-    q->threads = mem_calloc((size_t)n, sizeof *q->threads);
-    if (!q->threads || pthread_mutex_init(&q->lock, NULL) != 0) {
-        mem_free(q->threads);
-        mem_free(q);
-        c->compiler = NULL;
-        return err_oom(e);
-    }
-    pthread_cond_init(&q->wake, NULL);
-    for (; q->n_threads < n; q->n_threads++)
-        if (pthread_create(&q->threads[q->n_threads], NULL, compiler_run, c) != 0)
-            break;
-    if (q->n_threads)
+    pthread_mutex_init(&q->lock, NULL); /* cannot fail here */
+    q->worker = (struct worker){.name = "arrayd-compile",
+                                .lock = &q->lock,
+                                .step = compiler_step,
+                                .user = c,
+                                .n = c->config.compile_threads > 0 ? c->config.compile_threads : 2};
+    worker_init(&q->worker);
+    pthread_mutex_lock(&q->lock);
+    bool some = worker_start(&q->worker) || q->worker.running;
+    pthread_mutex_unlock(&q->lock);
+    if (some)
         return ERR_OK;
     cuda_compiler_close(c);
     return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread to compile on");
@@ -284,15 +272,9 @@ void cuda_compiler_close(struct cuda *c)
     struct compiler *q = c->compiler;
     if (!q)
         return;
-    pthread_mutex_lock(&q->lock);
-    q->stop = true;
-    pthread_cond_broadcast(&q->wake);
-    pthread_mutex_unlock(&q->lock);
-    for (int i = 0; i < q->n_threads; i++)
-        pthread_join(q->threads[i], NULL);
-    pthread_cond_destroy(&q->wake);
+    worker_stop(&q->worker);
+    worker_destroy(&q->worker);
     pthread_mutex_destroy(&q->lock);
-    mem_free(q->threads);
     mem_free(q);
     c->compiler = NULL;
 }
@@ -303,7 +285,7 @@ static void begin(struct compiler *q, struct prepared *p, const void *user)
     pthread_mutex_lock(&q->lock);
     p->user = user;
     enqueue(q, p);
-    pthread_cond_signal(&q->wake);
+    worker_wake(&q->worker);
     pthread_mutex_unlock(&q->lock);
 }
 

@@ -20,6 +20,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 #include "compute/gpu/cuda/fault.h"
 #include "compute/gpu/cuda/launch.h"
 #include "compute/gpu/cuda/transfer.h"
@@ -377,7 +378,7 @@ enum err_code cuda_queue_open(struct cuda_device *d, struct err *e)
         return err_oom(e);
     }
     pthread_cond_init(&d->wake, NULL);
-    if (pthread_create(&d->completion, NULL, completion_run, d) != 0) {
+    if (!thread_start(&d->completion, "arrayd-device", completion_run, d)) {
         pthread_cond_destroy(&d->wake);
         pthread_mutex_destroy(&d->lock);
         mem_free(d->params);

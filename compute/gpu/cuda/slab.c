@@ -19,6 +19,7 @@
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
+#include "compute/base/worker.h"
 
 #define DEFAULT_MEMORY (INT64_C(64) << 20)
 #define SMALL_CHUNK    (SLAB_SMALL_SIZE * 16)
@@ -440,7 +441,6 @@ static void *copy_thread(void *arg)
     uint64_t progress = 0;
     bool looked = false;
     cuda_enter(s->device);
-    prctl(PR_SET_NAME, "arrayd-copy", 0, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* ns; 50 µs by default, ten small copies */
     pthread_mutex_lock(&s->lock);
     for (;;) {
@@ -526,7 +526,7 @@ static enum err_code start(struct slabs *s, struct err *e)
         TRY(chunk_new(s, (enum slab_class)i, &chunk, e));
         adopt(s, chunk, (enum slab_class)i);
     }
-    if (pthread_create(&s->thread, NULL, copy_thread, s) != 0)
+    if (!thread_start(&s->thread, "arrayd-copy", copy_thread, s))
         return err_set(e, ERR_INTERNAL, "cannot start the copy thread");
     return ERR_OK;
 }
