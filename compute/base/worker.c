@@ -14,9 +14,9 @@ static void *run(void *arg)
         double wait = w->step(w->user);
         if (wait == WORKER_AGAIN)
             continue;
-        if (w->stop)
-            break;
         if (wait < 0) {
+            if (w->stop)
+                break;
             pthread_cond_wait(&w->wake, w->lock);
         } else {
             const struct timespec until = clock_after(wait);
@@ -56,15 +56,15 @@ void worker_init(struct worker *w)
 bool worker_start(struct worker *w)
 {
     const int n = w->n ? w->n : 1;
-    lock_held(w->lock);
-    if (w->stop)
-        return false;
+    pthread_mutex_lock(w->lock);
     if (!w->threads)
         w->threads = n == 1 ? &w->only : mem_calloc((size_t)n, sizeof *w->threads);
-    while (w->threads && w->running < n &&
+    while (w->threads && !w->stop && w->running < n &&
            start(&w->threads[w->running], w->stack, w->name, run, w))
         w->running++;
-    return w->running == n;
+    bool all = w->running == n;
+    pthread_mutex_unlock(w->lock);
+    return all;
 }
 
 void worker_wake(struct worker *w)

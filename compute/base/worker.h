@@ -15,8 +15,7 @@
 #include <stddef.h>
 
 /* What a step returns: seconds until the next, if nothing wakes it before; WORKER_AGAIN: at once;
- * WORKER_RESTS: only when it is woken. A worker that is stopped ends when a step would have it
- * wait. */
+ * WORKER_RESTS: only when it is woken. A worker that is stopped ends when a step returns that. */
 #define WORKER_AGAIN 0.0
 #define WORKER_RESTS (-1.0)
 typedef double worker_step(void *user);
@@ -39,13 +38,14 @@ struct worker {
 /* The members above it are set. No thread runs yet. */
 void worker_init(struct worker *w);
 /* Its threads run, those that do not yet are started. False: not all can be (w->running do), or the
- * worker has been stopped; another call tries again. With the mutex held. */
+ * worker has been stopped; another call tries again. Without the mutex. */
 bool worker_start(struct worker *w) __attribute__((warn_unused_result));
 /* There may be something to do, for one of its threads. With the mutex held, or not. */
 void worker_wake(struct worker *w);
 /* It has been stopped: what a step need not do any more is left. With the mutex held. */
 bool worker_is_stopped(const struct worker *w);
-/* Returns when the threads have ended. Without the mutex; a second time nothing happens. */
+/* Wakes the threads and returns when they have ended. Without the mutex; a second time nothing
+ * happens. */
 void worker_stop(struct worker *w);
 /* Stopped, or never started. */
 void worker_destroy(struct worker *w);

@@ -336,8 +336,9 @@ void engine_evict(struct engine *g, struct eviction *v)
 {
     struct mover *m = g->mover;
     v->next = NULL;
-    pthread_mutex_lock(&m->lock);
     bool queued = worker_start(&m->worker);
+    pthread_mutex_lock(&m->lock);
+    queued = queued && !worker_is_stopped(&m->worker);
     if (queued) {
         struct eviction **last = &m->first;
         while (*last)

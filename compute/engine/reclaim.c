@@ -201,7 +201,7 @@ static double reclaim_step(void *user)
     struct reclaim *r = user;
     const double next = keep_no_longer(r);
     if (!r->host.dead && !r->shares.dead)
-        return next;
+        return worker_is_stopped(&r->worker) ? WORKER_RESTS : next;
     pthread_mutex_unlock(&r->lock);
     dig(r, &r->shares);
     dig(r, &r->host);
@@ -241,10 +241,7 @@ struct reclaim *reclaim_new(struct engine *g)
 
 bool reclaim_start(struct reclaim *r)
 {
-    pthread_mutex_lock(&r->lock);
-    bool ok = worker_start(&r->worker);
-    pthread_mutex_unlock(&r->lock);
-    return ok;
+    return worker_start(&r->worker);
 }
 
 void reclaim_stop(struct reclaim *r)

@@ -24,9 +24,12 @@ enum err_code jobs_new(const struct jobs_config *config, struct jobs **ret, stru
     t->last_ready = &t->ready;
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->publishing, NULL);
-    clock_cond_init(&t->something);
-    if (pthread_create(&t->thread, NULL, jobs_run, t) != 0) {
-        pthread_cond_destroy(&t->something);
+    t->worker =
+        (struct worker){.name = "arrayd-jobs", .lock = &t->lock, .step = jobs_step, .user = t};
+    worker_init(&t->worker);
+    t->alive = clock_s() + config->keep_alive;
+    if (!worker_start(&t->worker)) {
+        worker_destroy(&t->worker);
         pthread_mutex_destroy(&t->publishing);
         pthread_mutex_destroy(&t->lock);
         mem_free(t);
@@ -40,7 +43,7 @@ void jobs_stop(struct jobs *t)
 {
     pthread_mutex_lock(&t->lock);
     t->stopping = true;
-    pthread_cond_signal(&t->something);
+    worker_wake(&t->worker);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -49,7 +52,7 @@ void jobs_free(struct jobs *t)
     if (!t)
         return;
     jobs_stop(t);
-    pthread_join(t->thread, NULL);
+    worker_stop(&t->worker);
     if (t->in_slice) { /* its callbacks may still come */
         log_event(LOG_WARN, "stopped while a program's step is still running", NULL);
         return;
@@ -61,7 +64,7 @@ void jobs_free(struct jobs *t)
         pthread_mutex_unlock(&t->lock);
         job_unref(j);
     }
-    pthread_cond_destroy(&t->something);
+    worker_destroy(&t->worker);
     pthread_mutex_destroy(&t->publishing);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "compute/base/worker.h"
 #include "server/jobs/jobs.h"
 #include "server/work/asker.h"
 #include "server/work/scheduler.h"
@@ -72,8 +73,10 @@ struct user_job {
 struct jobs {
     struct jobs_config config;
     pthread_mutex_t lock;
-    pthread_cond_t something;
-    pthread_t thread;
+    struct worker worker;
+    double alive, sweep, look;      /* clock_s: when watchers are woken and jobs looked at next */
+    double leave;                   /* when slices are not waited for any longer; 0: not stopping */
+    bool gave_up;                   /* it was then */
     struct user_job *first, **last; /* oldest first */
     struct user_job *ready, **last_ready;
     uint64_t seq;
@@ -122,6 +125,6 @@ bool job_make_room(struct user_job *j, const struct err *e);
 /* Of its program, program_ready: room for the values, and the copies that are due. */
 enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
 
-void *jobs_run(void *jobs); /* the thread */
+double jobs_step(void *jobs); /* the thread's */
 
 #endif

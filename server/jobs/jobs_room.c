@@ -16,7 +16,7 @@ static void answered(void *user, enum err_code result, double device_ms)
     j->makes_room = false;
     t->in_slice--;
     job_make_ready(j);
-    pthread_cond_signal(&t->something);
+    worker_wake(&t->worker);
     pthread_mutex_unlock(&t->lock);
 }
 

@@ -1,7 +1,5 @@
 /* The thread takes jobs from a queue: those that have just begun, and those whose slice has
  * something to say. A job is in it once at most, so one thread at a time works on a program. */
-#include <time.h>
-
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
@@ -79,13 +77,6 @@ static struct user_job *next_ready(struct jobs *t)
     return j;
 }
 
-static bool is_past(const struct timespec *moment)
-{
-    const struct timespec now = clock_after(0);
-    return now.tv_sec != moment->tv_sec ? now.tv_sec > moment->tv_sec
-                                        : now.tv_nsec >= moment->tv_nsec;
-}
-
 /* With the lock held, which is let go of meanwhile. */
 static void forget_old(struct jobs *t)
 {
@@ -148,52 +139,47 @@ static void look_at_resting(struct jobs *t)
             job_make_ready(j);
 }
 
-void *jobs_run(void *arg)
+/* While the daemon stops, until no slice is under way, or nobody waits for one any longer. */
+double jobs_step(void *user)
 {
-    struct jobs *t = arg;
-    struct timespec alive = clock_after(t->config.keep_alive), sweep = clock_after(SWEEP);
-    struct timespec look = clock_after(LOOK), leave;
-    bool leaving = false;
-    pthread_mutex_lock(&t->lock);
-    while (!t->stopping || t->in_slice || t->ready || t->n_resting) {
-        if (t->stopping && !leaving) {
-            leaving = true;
-            leave = clock_after(t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
-            look_at_resting(t); /* they end now */
-        }
-        if (leaving && !t->ready && is_past(&leave)) {
-            give_up(t);
-            break;
-        }
-        if (is_past(&alive)) { /* also while there is always a job that is ready */
-            keep_watchers_awake(t);
-            alive = clock_after(t->config.keep_alive);
-        } else if (is_past(&sweep)) {
-            forget_old(t);
-            let_go_of_lost(t);
-            pthread_mutex_unlock(&t->lock);
-            mem_trim(); /* here, where nobody waits for it but slices */
-            pthread_mutex_lock(&t->lock);
-            sweep = clock_after(SWEEP);
-        } else if (is_past(&look)) {
-            look_at_resting(t);
-            give_up_orphans(t);
-            look = clock_after(LOOK);
-        } else if (t->ready) {
-            struct user_job *j = next_ready(t);
-            pthread_mutex_unlock(&t->lock);
-            asker_begin(j->asker);
-            meter_enter(&j->cause);
-            work_on(j);
-            meter_enter(NULL);
-            asker_begin(NULL);
-            job_unref(j);
-            pthread_mutex_lock(&t->lock);
-        } else {
-            bool often = t->n_resting || t->in_slice;
-            pthread_cond_timedwait(&t->something, &t->lock, often ? &look : &sweep);
-        }
+    struct jobs *t = user;
+    const double now = clock_s();
+    if (t->stopping && !t->leave) {
+        t->leave = now + (t->config.patience > PATIENCE ? t->config.patience : PATIENCE);
+        look_at_resting(t); /* they end now */
     }
-    pthread_mutex_unlock(&t->lock);
-    return NULL;
+    if (t->stopping && !t->gave_up && !t->ready && now >= t->leave) {
+        give_up(t);
+        t->gave_up = true;
+    }
+    if (t->gave_up || (t->stopping && !t->in_slice && !t->ready && !t->n_resting))
+        return WORKER_RESTS;
+    if (now >= t->alive) { /* also while there is always a job that is ready */
+        keep_watchers_awake(t);
+        t->alive = now + t->config.keep_alive;
+    } else if (now >= t->sweep) {
+        forget_old(t);
+        let_go_of_lost(t);
+        pthread_mutex_unlock(&t->lock);
+        mem_trim(); /* here, where nobody waits for it but slices */
+        pthread_mutex_lock(&t->lock);
+        t->sweep = clock_s() + SWEEP;
+    } else if (now >= t->look) {
+        look_at_resting(t);
+        give_up_orphans(t);
+        t->look = now + LOOK;
+    } else if (t->ready) {
+        struct user_job *j = next_ready(t);
+        pthread_mutex_unlock(&t->lock);
+        asker_begin(j->asker);
+        meter_enter(&j->cause);
+        work_on(j);
+        meter_enter(NULL);
+        asker_begin(NULL);
+        job_unref(j);
+        pthread_mutex_lock(&t->lock);
+    } else {
+        return (t->n_resting || t->in_slice ? t->look : t->sweep) - now;
+    }
+    return WORKER_AGAIN;
 }

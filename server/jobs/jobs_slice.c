@@ -340,7 +340,7 @@ bool job_take_slice(struct user_job *j)
     bool goes_on = !over && !is_crowded_out(j);
     pthread_mutex_lock(&t->lock);
     t->in_slice--;
-    pthread_cond_signal(&t->something);
+    worker_wake(&t->worker);
     pthread_mutex_unlock(&t->lock);
     return goes_on;
 }

@@ -66,7 +66,7 @@ void job_make_ready(struct user_job *j)
     j->next_ready = NULL;
     *t->last_ready = j;
     t->last_ready = &j->next_ready;
-    pthread_cond_signal(&t->something);
+    worker_wake(&t->worker);
 }
 
 void job_forget(struct user_job *j)

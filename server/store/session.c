@@ -235,24 +235,18 @@ double sessions_sweep(struct sessions *t)
     return next;
 }
 
-static void *sweeper(void *arg)
+static double sweep_step(void *user)
 {
-    struct sessions *t = arg;
-    pthread_mutex_lock(&t->lock);
-    while (!t->closed) {
-        pthread_mutex_unlock(&t->lock);
-        double wait = sessions_sweep(t);
-        pthread_mutex_lock(&t->lock);
-        if (t->closed)
-            break;
-        /* The bounds keep a request that just began from spinning the loop, and a session made
-         * between sweep and wait from being overlooked for long. */
-        wait = wait < 0 || wait > 5 ? 5 : wait < 0.01 ? 0.01 : wait;
-        struct timespec until = clock_after(wait);
-        pthread_cond_timedwait(&t->changed, &t->lock, &until);
-    }
+    struct sessions *t = user;
     pthread_mutex_unlock(&t->lock);
-    return NULL;
+    double wait = sessions_sweep(t);
+    pthread_mutex_lock(&t->lock);
+    /* The bounds keep a request that just began from spinning the loop, and a session made between
+     * sweep and wait from being overlooked for long. */
+    return worker_is_stopped(&t->sweeper) ? WORKER_RESTS
+           : wait < 0 || wait > 5         ? 5
+           : wait < 0.01                  ? 0.01
+                                          : wait;
 }
 
 /* --- the module's functions --- */
@@ -265,12 +259,14 @@ static enum err_code begin(struct sessions *t, struct err *e)
     t->dflt->s.is_default = true;
     pthread_mutex_lock(&t->lock);
     bool added = table_add(t, t->dflt);
-    bool begun = added && pthread_create(&t->sweeper, NULL, sweeper, t) == 0;
-    if (added && !begun)
-        table_remove(t, t->dflt);
     pthread_mutex_unlock(&t->lock);
-    if (begun)
+    if (added && worker_start(&t->sweeper))
         return ERR_OK;
+    if (added) {
+        pthread_mutex_lock(&t->lock);
+        table_remove(t, t->dflt);
+        pthread_mutex_unlock(&t->lock);
+    }
     node_retire(t->dflt);
     return added ? err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread") : err_oom(e);
 }
@@ -289,10 +285,12 @@ enum err_code sessions_new(struct engine *engine, const struct session_limits *l
     t->weight = weight;
     t->next_seq = 1;
     pthread_mutex_init(&t->lock, NULL);
-    clock_cond_init(&t->changed);
+    t->sweeper =
+        (struct worker){.name = "arrayd-sweeper", .lock = &t->lock, .step = sweep_step, .user = t};
+    worker_init(&t->sweeper);
     enum err_code code = begin(t, e);
     if (code != ERR_OK) {
-        pthread_cond_destroy(&t->changed);
+        worker_destroy(&t->sweeper);
         pthread_mutex_destroy(&t->lock);
         mem_free(t);
         return code;
@@ -305,7 +303,6 @@ void sessions_close(struct sessions *t)
 {
     struct node *gone = NULL, *n, *tmp;
     pthread_mutex_lock(&t->lock);
-    bool before = t->closed;
     t->closed = true;
     t->dflt = NULL;
     DL_FOREACH_SAFE(t->list, n, tmp)
@@ -313,10 +310,8 @@ void sessions_close(struct sessions *t)
         table_remove(t, n);
         DL_APPEND(gone, n);
     }
-    pthread_cond_signal(&t->changed);
     pthread_mutex_unlock(&t->lock);
-    if (!before)
-        pthread_join(t->sweeper, NULL);
+    worker_stop(&t->sweeper);
     DL_FOREACH_SAFE(gone, n, tmp)
     {
         node_retire(n);
@@ -328,7 +323,7 @@ void sessions_free(struct sessions *t)
     if (!t)
         return;
     sessions_close(t);
-    pthread_cond_destroy(&t->changed);
+    worker_destroy(&t->sweeper);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
@@ -406,7 +401,7 @@ enum err_code session_new(struct sessions *t, const struct session_spec *spec, s
         code = err_oom(e);
     if (code == ERR_OK) {
         *ret = session_ref(&n->s);
-        pthread_cond_signal(&t->changed);
+        worker_wake(&t->sweeper);
     }
     pthread_mutex_unlock(&t->lock);
     if (code != ERR_OK)

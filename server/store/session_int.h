@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "compute/base/table.h"
+#include "compute/base/worker.h"
 #include "server/store/session.h"
 
 struct node {
@@ -34,9 +35,8 @@ struct sessions {
     struct node *list;
     struct node *dflt;
     uint64_t next_seq;
-    pthread_cond_t changed; /* a session that may expire came, or the end */
-    bool closed;            /* nothing is added any more; the sweeper has ended, or is about to */
-    pthread_t sweeper;
+    struct worker sweeper; /* woken when a session comes that may expire */
+    bool closed;           /* nothing is added any more; the sweeper has ended, or is about to */
 };
 
 static inline struct node *node_of(const struct session *s)

@@ -30,7 +30,8 @@ struct owner {
     pthread_cond_t changed;
     struct worker worker;
     int queued, sum, inside, most_inside, steps;
-    double rests; /* what a step with nothing to do returns */
+    double rests; /* what a step with nothing to do returns, */
+    int lingers;  /* so many times after the end, too */
     char name[16];
 };
 
@@ -38,10 +39,11 @@ static double step(void *user)
 {
     struct owner *o = user;
     o->steps++;
+    o->lingers -= o->lingers > 0 && worker_is_stopped(&o->worker);
     pthread_getname_np(pthread_self(), o->name, sizeof o->name);
     pthread_cond_broadcast(&o->changed);
     if (!o->queued)
-        return o->rests;
+        return worker_is_stopped(&o->worker) && !o->lingers ? WORKER_RESTS : o->rests;
     o->queued--;
     o->inside++;
     if (o->inside > o->most_inside)
@@ -76,10 +78,7 @@ static void close_owner(struct owner *o)
 
 static bool start(struct owner *o)
 {
-    pthread_mutex_lock(&o->lock);
-    bool started = worker_start(&o->worker);
-    pthread_mutex_unlock(&o->lock);
-    return started;
+    return worker_start(&o->worker);
 }
 
 static void queue(struct owner *o, int n)
@@ -145,6 +144,21 @@ static void test_looks_now_and_then(void **state)
     assert_true(clock_ns() - began < 5000000000u);
 }
 
+/* The end is the step's to say: it may have to wait for something before. */
+static void test_lingers(void **state)
+{
+    (void)state;
+    struct owner o;
+    open_owner(&o, 0);
+    o.rests = 0.001;
+    o.lingers = 5;
+    assert_true(start(&o));
+    worker_stop(&o.worker);
+    assert_int_equal(o.lingers, 0);
+    assert_true(o.steps >= 5);
+    close_owner(&o);
+}
+
 static void test_several_at_once(void **state)
 {
     (void)state;
@@ -183,9 +197,8 @@ static void test_without_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wakes_and_drains),
-        cmocka_unit_test(test_looks_now_and_then),
-        cmocka_unit_test(test_several_at_once),
+        cmocka_unit_test(test_wakes_and_drains), cmocka_unit_test(test_looks_now_and_then),
+        cmocka_unit_test(test_lingers),          cmocka_unit_test(test_several_at_once),
         cmocka_unit_test(test_without_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

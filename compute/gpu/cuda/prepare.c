@@ -258,10 +258,7 @@ enum err_code cuda_compiler_open(struct cuda *c, struct err *e)
                                 .user = c,
                                 .n = c->config.compile_threads > 0 ? c->config.compile_threads : 2};
     worker_init(&q->worker);
-    pthread_mutex_lock(&q->lock);
-    bool some = worker_start(&q->worker) || q->worker.running;
-    pthread_mutex_unlock(&q->lock);
-    if (some)
+    if (worker_start(&q->worker) || q->worker.running)
         return ERR_OK;
     cuda_compiler_close(c);
     return err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread to compile on");
