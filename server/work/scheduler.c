@@ -201,21 +201,11 @@ static void serve_all(struct sched *s)
         sched_serve(s, &s->devices[i]);
 }
 
-static void *look_after(void *arg)
+static double look_after(void *user)
 {
-    struct sched *s = arg;
-    pthread_mutex_lock(&s->lock);
-    while (!s->stop) {
-        if (!s->counts.waiting) {
-            pthread_cond_wait(&s->somebody, &s->lock);
-            continue;
-        }
-        struct timespec next = clock_after(TICK_S);
-        pthread_cond_timedwait(&s->somebody, &s->lock, &next);
-        serve_all(s);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
+    struct sched *s = user;
+    serve_all(s);
+    return s->counts.waiting && !worker_is_stopped(&s->worker) ? TICK_S : WORKER_RESTS;
 }
 
 /* --- turns --- */
@@ -262,7 +252,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
             DL_APPEND(f->waiting, t);
             f->counts.waiting++;
             if (s->counts.waiting++ == 0)
-                pthread_cond_signal(&s->somebody);
+                worker_wake(&s->worker);
             sched_serve(
                 s, f->device); /* another lane of its flow may be what those before it wait for */
         }
@@ -369,7 +359,7 @@ static void free_all(struct sched *s)
             mem_free(f);
         }
     pthread_mutex_destroy(&s->lock);
-    pthread_cond_destroy(&s->somebody);
+    worker_destroy(&s->worker);
     mem_free(s);
 }
 
@@ -400,12 +390,14 @@ enum err_code sched_new(const struct sched_config *config, struct sched **ret, s
         return err_oom(e);
     s->refs = 1;
     s->config = *config;
-    s->ticks = !config->clock_ns;
-    if (s->ticks)
+    const bool ticks = !config->clock_ns;
+    if (ticks)
         s->config.clock_ns = clock_ns;
     pthread_mutex_init(&s->lock, NULL);
-    clock_cond_init(&s->somebody);
-    if (s->ticks && pthread_create(&s->thread, NULL, look_after, s) != 0) {
+    s->worker =
+        (struct worker){.name = "arrayd-sched", .lock = &s->lock, .step = look_after, .user = s};
+    worker_init(&s->worker);
+    if (ticks && !worker_start(&s->worker)) {
         free_all(s);
         return err_set(e, ERR_INTERNAL, "cannot start the scheduler's thread");
     }
@@ -432,12 +424,7 @@ void sched_free(struct sched *s)
 {
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
-    s->stop = true;
-    pthread_cond_signal(&s->somebody);
-    pthread_mutex_unlock(&s->lock);
-    if (s->ticks)
-        pthread_join(s->thread, NULL);
+    worker_stop(&s->worker);
     pthread_mutex_lock(&s->lock);
     s->refs--;
     unlock_or_free(s);

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 
+#include "compute/base/worker.h"
 #include "server/work/scheduler.h"
 
 /* Turns held, and pieces of work submitted: a turn ends mostly before its work, or the work before
@@ -54,10 +55,8 @@ struct sched {
     uint64_t refs; /* the owner's, and one a lane */
     struct sched_config config;
     pthread_mutex_t lock;
-    pthread_cond_t somebody; /* waits; or the end */
-    pthread_t thread;
-    bool ticks; /* it is there */
-    bool open, stop;
+    struct worker worker; /* woken when somebody begins to wait */
+    bool open;
     struct sched_counts counts;
     struct device devices[];
 };
