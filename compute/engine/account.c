@@ -2,7 +2,9 @@
  * alone: charging and letting go happen on any thread, completion callbacks among them. */
 
 #include "compute/base/mem.h"
+
 #include "compute/engine/storage.h"
+#include <assert.h>
 
 #define MEMORY_LIMIT  "the session's memory_limit"
 #define DEVICE_MEMORY "the quota device_memory"
@@ -46,8 +48,13 @@ void account_ref(struct account *a)
 
 void account_unref(struct account *a)
 {
-    if (!a || atomic_fetch_sub(&a->refs, 1) != 1)
+    if (!a)
         return;
+    const uint32_t refs = atomic_fetch_sub(&a->refs, 1);
+    assert(refs > 0);
+    if (refs > 1)
+        return;
+    assert(atomic_load(&a->used) == 0 && atomic_load(&a->host) == 0);
     account_unref(a->owner); /* which has no owner: no deeper than this */
     mem_free(a);
 }
@@ -123,11 +130,18 @@ enum err_code account_check(const struct account *a, struct err *e)
     return ERR_OK;
 }
 
+/* What was added; never more. */
+static void unbook(_Atomic int64_t *count, int64_t size)
+{
+    const int64_t used = atomic_fetch_sub(count, size);
+    assert(size >= 0 && used >= size);
+    (void)used;
+}
+
 void account_discharge(struct account *a, int64_t size)
 {
-    atomic_fetch_sub(&a->used, size);
-    if (a->owner)
-        atomic_fetch_sub(&a->owner->used, size);
+    for (; a; a = a->owner)
+        unbook(&a->used, size);
 }
 
 enum err_code account_charge_host(struct account *owner, int64_t size, struct err *e)
@@ -137,7 +151,7 @@ enum err_code account_charge_host(struct account *owner, int64_t size, struct er
 
 void account_discharge_host(struct account *owner, int64_t size)
 {
-    atomic_fetch_sub(&owner->host, size);
+    unbook(&owner->host, size);
 }
 
 struct account *account_owner(const struct account *a)

@@ -3,13 +3,16 @@
  * thread. */
 #include "compute/engine/engine_int.h"
 
+#include <assert.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 /* Whoever looks puts it right: nobody else knows which buffer has the storage by now. */
 struct storage *buffer_storage(struct buffer *b)
 {
+    lock_held(&b->engine->lock);
     struct storage *st = b->storage, *before;
     while (atomic_load(&st->failed) != ERR_OK &&
            (before = atomic_exchange(&st->before, NULL)) != NULL) {
@@ -62,6 +65,7 @@ static bool is_listed(const struct engine *g, const struct buffer *b)
 
 static void unlist(struct engine *g, struct buffer *b)
 {
+    lock_held(&g->buffers_lock);
     *(b->older ? &b->older->newer : &g->oldest) = b->newer;
     *(b->newer ? &b->newer->older : &g->newest) = b->older;
     b->older = b->newer = NULL;
@@ -82,6 +86,7 @@ void buffer_touch(struct buffer *b)
 
 bool buffer_hold(struct buffer *b)
 {
+    lock_held(&b->engine->buffers_lock);
     uint32_t refs = atomic_load(&b->refs);
     while (refs && !atomic_compare_exchange_weak(&b->refs, &refs, refs + 1))
         ;
@@ -91,6 +96,7 @@ bool buffer_hold(struct buffer *b)
 
 static void buffer_free(struct buffer *b)
 {
+    assert(b->held == 0 && atomic_load(&b->exports) == 0);
     if (atomic_load(&b->storage->pins) > 0)
         storage_replaced(b->storage, true);
     storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
@@ -101,6 +107,7 @@ void buffer_release(struct buffer *b)
 {
     struct engine *g = b->engine;
     pthread_mutex_lock(&g->buffers_lock);
+    assert(b->held > 0 && atomic_load(&b->refs) >= b->held);
     b->held--;
     bool last = atomic_fetch_sub(&b->refs, 1) == 1;
     if (last)

@@ -17,6 +17,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/trace.h"
 #include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
@@ -444,6 +445,7 @@ static bool all_is_inside(const struct run *r)
 enum err_code run_bind_arrays(struct run *r, enum write_mode mode, struct storage **ret_renamed,
                               struct err *e)
 {
+    lock_held(&r->g->lock);
     enum err_code code = bind_arrays(r, mode, ret_renamed, e);
     assert(code != ERR_OK || all_is_inside(r));
     return code;

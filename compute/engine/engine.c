@@ -1,6 +1,7 @@
 /* The engine's frame: opening and closing it, and what it says of itself. */
 #include "compute/engine/engine_int.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -88,6 +89,7 @@ bool engine_close(struct engine *g)
     for (int i = 0; i < engine_device_count(g); i++)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     stream_reap(g);
+    assert(!g->oldest && !g->flight.oldest && atomic_load(&g->bytes) == 0);
     engine_free(g);
     return true;
 }

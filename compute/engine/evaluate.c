@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
 #include "compute/engine/export.h"
@@ -473,6 +474,7 @@ static bool same_layout(const struct array *a, const struct array *b)
  * It is to be no other array's. */
 static bool was_exported(const struct array *a)
 {
+    lock_held(&a->buffer->engine->lock);
     return atomic_load(&buffer_storage(a->buffer)->exported);
 }
 
@@ -488,6 +490,7 @@ bool array_exchanges(const struct array *a, const struct array *b)
 /* With the lock held. Who gives a version has looked before: he is to look again. */
 static enum err_code require_unexported(const struct exchange *x, struct err *e)
 {
+    lock_held(&x->a->buffer->engine->lock);
     if (!was_exported(x->a) && !was_exported(x->b))
         return ERR_OK;
     if (x->version)
@@ -501,6 +504,7 @@ static enum err_code require_unexported(const struct exchange *x, struct err *e)
  * the exchange. Returns the version of what `a` has now. */
 static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
 {
+    lock_held(&g->lock);
     struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
     a->buffer->storage = other;
     b->buffer->storage = st;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/engine/engine_int.h"
 #include "compute/engine/transfer.h"
@@ -54,6 +55,7 @@ void engine_export_figures(const struct engine *g, struct export_figures *ret)
  * he read before for what is there. */
 static void pin(struct export *p, struct storage *st)
 {
+    lock_held(&p->array->buffer->engine->lock);
     struct buffer *b = p->array->buffer;
     struct export_counts *c = &b->engine->exports;
     p->storage = storage_ref(st);
@@ -138,6 +140,7 @@ static enum share_mode mode_of(const struct exporting *x)
  */
 static bool is_opposed(const struct exporting *x)
 {
+    lock_held(&x->engine->lock);
     struct buffer *b = x->array->buffer;
     return x->engine->backend->ops->share_fits &&
            ((x->write && atomic_load(&b->exports_sealed) > 0) ||
@@ -148,6 +151,7 @@ static bool is_opposed(const struct exporting *x)
  * write what a download reads. */
 static bool has_to_move(const struct exporting *x, const struct storage *st)
 {
+    lock_held(&x->engine->lock);
     struct backend *b = x->engine->backend;
     return !st->share.data || (x->write && atomic_load(&st->pins) > 0) || is_opposed(x) ||
            (b->ops->share_fits && !b->ops->share_fits(b, st->device, &st->share, mode_of(x)));
@@ -166,6 +170,7 @@ static enum err_code cannot_move(const struct exporting *x, struct err *e)
 /* With the lock held: the task that is to be waited for. `to`, where it has to move, is taken. */
 static enum err_code order(struct exporting *x, struct task *t, struct storage **to, struct err *e)
 {
+    lock_held(&x->engine->lock);
     struct buffer *b = x->array->buffer;
     struct storage *st = buffer_storage(b);
     if (*to) {
@@ -238,6 +243,7 @@ static enum err_code make_room(struct exporting *x, struct storage **ret, struct
 /* With the lock held: memory that an export has ended for, which somebody may still have mapped. */
 static bool may_be_mapped(struct buffer *b)
 {
+    lock_held(&b->engine->lock);
     return atomic_load(&buffer_storage(b)->exported) && atomic_load(&b->exports) == 0;
 }
 

@@ -17,6 +17,7 @@
 
 #include <time.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
 
@@ -54,6 +55,7 @@ static bool add_copy(struct task *t, const struct storage *to, const struct stor
  * memory, nothing has happened and `take_to` is gone. */
 static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, bool contents)
 {
+    lock_held(&b->engine->lock);
     struct storage *from = b->storage;
     size_t cap = t->cap_fetched;
     bool fits =
@@ -85,6 +87,7 @@ bool move_add(struct task *t, struct buffer *b, struct storage *take_to)
 
 enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct err *e)
 {
+    lock_held(&b->engine->lock);
     struct storage *from = buffer_storage(b), *to;
     if (!from->host)
         return ERR_OK;

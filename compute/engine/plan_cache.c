@@ -71,6 +71,7 @@ static void link_newest(struct plan_cache *c, struct plan_entry *en)
 /* What is kept counts for no request (meter.h); with the lock held. */
 static void keep(struct plan_entry *en)
 {
+    lock_held(&en->cache->lock);
     if (en->kept++)
         return;
     arena_exempt(en->arena, true);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
 #include "compute/engine/engine_int.h"
@@ -41,14 +42,16 @@ static void push(struct storage **list, struct storage *st)
 
 static struct storage *unkeep(struct reclaim *r, struct storage **at)
 {
+    lock_held(&r->lock);
     struct storage *st = *at;
     *at = st->next_dead;
     r->n_kept--;
     return st;
 }
 
-static int64_t kept_bytes(const struct reclaim *r, int device)
+static int64_t kept_bytes(struct reclaim *r, int device)
 {
+    lock_held(&r->lock);
     int64_t bytes = 0;
     for (const struct storage *st = r->kept; st; st = st->next_dead)
         bytes += st->device == device ? st->share.size : 0;
@@ -72,6 +75,7 @@ static void keep_one_less(struct reclaim *r, const int *device)
 
 static void keep(struct reclaim *r, struct storage *take_st)
 {
+    lock_held(&r->lock);
     const int device = take_st->device;
     take_st->kept_ns = clock_ns();
     push(&r->kept, take_st);
@@ -85,6 +89,7 @@ static void keep(struct reclaim *r, struct storage *take_st)
 /* Those that were kept long enough go; seconds until the next will go, or WORKER_RESTS. */
 static double keep_no_longer(struct reclaim *r)
 {
+    lock_held(&r->lock);
     const uint64_t now = clock_ns();
     struct storage **at;
     while ((at = oldest(r, NULL)) && now - (*at)->kept_ns >= r->keep_ns)

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
 #include "compute/engine/transfer.h"
@@ -31,6 +32,7 @@ void run_prepare_kernels(const struct engine_stream *s, struct ir_kernel *const 
 
 enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
 {
+    lock_held(&t->stream->engine->lock);
     char why[ENGINE_REASON];
     t->done = NULL; /* the caller hears of it from us */
     if (code == ERR_INTERNAL || code == ERR_FAULTED) {
@@ -59,6 +61,7 @@ static bool reads_target(const struct run *r)
  * the caller's to release. */
 static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
 {
+    lock_held(&r->g->lock);
     struct buffer *b = r->out->buffer;
     if (code != ERR_OK && (renamed || r->out_remade || r->task->job.untouched))
         return NULL; /* as if nothing had been asked */
@@ -81,6 +84,7 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
 /* With the lock held: how the answer of the guards will be read. */
 static enum err_code open_answer(struct run *r, struct err *e)
 {
+    lock_held(&r->g->lock);
     const struct ir_plan *p = r->plan;
     uint32_t i = 0;
     while (p->slots[i].kind != SLOT_ANSWER)
@@ -168,6 +172,7 @@ static enum err_code run_prepared(struct run *r, enum write_mode mode, struct ar
 
 enum err_code require_version(const struct buffer *b, uint64_t version, struct err *e)
 {
+    lock_held(&b->engine->lock);
     if (!version || atomic_load(&b->version) == version)
         return ERR_OK;
     return err_set(e, ERR_PRECONDITION_FAILED, "the array's contents have changed meanwhile");

@@ -3,8 +3,10 @@
  * any thread. */
 #include "compute/engine/engine_int.h"
 
+#include <assert.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/engine/export.h"
 #include "compute/engine/reclaim.h"
@@ -276,6 +278,7 @@ static bool is_owners(const struct storage *st, const struct account *reader)
 /* With pins_lock held, which all here is under. */
 static bool owner_reads(const struct storage *st)
 {
+    lock_held(&st->engine->pins_lock);
     const struct pin *p = st->pinned_by;
     while (p && !is_owners(st, p->reader))
         p = p->next;
@@ -285,6 +288,7 @@ static bool owner_reads(const struct storage *st)
 /* The same: who pays for storage that is no array's any more. */
 static void settle(struct storage *st)
 {
+    lock_held(&st->engine->pins_lock);
     if (!st->replaced || !st->pinned_by || owner_reads(st))
         return;
     struct account *payer = st->account, *reader = st->pinned_by->reader;
@@ -349,6 +353,7 @@ void storage_replaced(struct storage *st, bool replaced)
 
 void storage_swap_charges(struct storage *a, struct storage *b)
 {
+    lock_held(&a->engine->lock);
     pthread_mutex_lock(&a->engine->pins_lock);
     struct account *payer = a->account;
     int64_t charged = a->charged;
@@ -361,7 +366,9 @@ void storage_swap_charges(struct storage *a, struct storage *b)
 
 struct storage *storage_ref(struct storage *st)
 {
-    atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
+    const uint32_t refs = atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
+    assert(refs > 0); /* whoever makes one has one */
+    (void)refs;
     return st;
 }
 
@@ -369,6 +376,7 @@ static void storage_free(struct storage *st)
 {
     struct engine *g = st->engine;
     bool shared = st->share.data;
+    assert(atomic_load(&st->pins) == 0 && !st->pinned_by && st->charged >= 0);
     if (st->size > 0 && !st->host && !shared)
         g->backend->ops->free(g->backend, st->device, st->data, st->size);
     if (!st->host)
@@ -399,7 +407,11 @@ static void storage_free(struct storage *st)
 /* A loop: many may have failed one after the other, each before the next. */
 void storage_unref(struct storage *st)
 {
-    while (st && atomic_fetch_sub(&st->refs, 1) == 1) {
+    while (st) {
+        const uint32_t refs = atomic_fetch_sub(&st->refs, 1);
+        assert(refs > 0);
+        if (refs > 1)
+            return;
         struct storage *before = atomic_load(&st->before);
         storage_free(st);
         st = before;

@@ -21,9 +21,11 @@
  * the last time, so that small work is not burdened with any of this. */
 #include "compute/engine/engine_int.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "compute/base/clock.h"
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
 #define LOOK_NS 5000000u
@@ -64,6 +66,7 @@ void task_free(struct task *t)
 {
     if (!t)
         return;
+    assert(!t->in_flight);
     if (!t->fetch_submitted)
         task_free(t->fetch);
     for (uint32_t i = 0; i < t->n_uses; i++)
@@ -121,6 +124,7 @@ static void flight_remove(struct task *t)
 static void task_deliver(struct task *t)
 {
     struct engine *g = t->stream->engine;
+    assert(atomic_load(&g->jobs) > 0);
     engine_done *done = t->done;
     void *user = t->user;
     enum err_code result = t->result;
@@ -297,6 +301,7 @@ static void record(struct storage_use *u, struct engine_stream *s, uint64_t tick
 
 bool task_reserve(struct task *t)
 {
+    lock_held(&t->stream->engine->lock);
     uint32_t most = 0;
     for (uint32_t i = 0; i < t->n_uses; i++) {
         struct storage *st = t->uses[i].storage;
@@ -311,6 +316,7 @@ bool task_reserve(struct task *t)
 
 enum err_code task_submit(struct task *t)
 {
+    lock_held(&t->stream->engine->lock);
     struct engine *g = t->stream->engine;
     uint32_t n = 0;
     for (uint32_t i = 0; i < t->n_uses; i++) {

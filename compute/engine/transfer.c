@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/base/wake.h"
 #include "compute/type/pack.h"
@@ -131,6 +132,7 @@ bool array_is_settled(const struct array *a)
 static enum err_code open_storage(struct download *d, struct storage *st, struct account *reader,
                                   struct err *e)
 {
+    lock_held(&st->engine->lock);
     struct backend *b = st->engine->backend;
     enum err_code code = storage_pin(st, &d->pin, reader, e);
     if (code != ERR_OK)
@@ -152,6 +154,7 @@ static enum err_code open_storage(struct download *d, struct storage *st, struct
 /* With the lock held: the job behind everything the storage waits for. NULL without memory. */
 static struct task *waiting_task(struct engine_stream *s, struct download *d)
 {
+    lock_held(&s->engine->lock);
     struct task *t = task_new(s);
     if (!t || !task_use(t, d->reader.storage, false) || !task_reserve(t)) {
         task_free(t);
@@ -185,6 +188,7 @@ enum err_code download_of_task(struct task *t, struct storage *st, int64_t n,
                                void (*wake)(void *user), void *user, struct download **ret,
                                struct err *e)
 {
+    lock_held(&st->engine->lock);
     const struct view v = {.rank = 1, .shape = {n}, .strides = {1}};
     struct download *d = allocate(&v, 1, wake, user);
     if (!d)

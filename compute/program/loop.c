@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/engine/run.h"
 #include "compute/program/loop_int.h"
@@ -127,6 +128,7 @@ static bool number_slots(struct loop *l, const struct run *r, bool dead)
 /* With the lock held. */
 static const char *moves(const struct run *r)
 {
+    lock_held(&r->g->lock);
     for (uint32_t i = 0; i < r->typed->n_inputs; i++)
         if (buffer_storage(r->typed->inputs[i].array->buffer)->host)
             return "an array is in host memory";

@@ -6,6 +6,7 @@
  * found again by which kernels they are and which memory is the same, not by where it is. */
 #include <string.h>
 
+#include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "compute/ir/ir_fuse.h"
 #include "compute/program/loop_int.h"
@@ -301,6 +302,7 @@ static bool has_key(const struct loop_kernels *k, const struct strb *key)
 /* With the lock held: the one for the key, now the first, a reference; or NULL. */
 static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 {
+    lock_held(&kept->lock);
     size_t i = 0;
     while (i < kept->n && !has_key(kept->kept[i], key))
         i++;
@@ -318,6 +320,7 @@ static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 static size_t keep(struct loop_kept *kept, struct loop_kernels *k,
                    struct loop_kernels *gone[KEPT + 1])
 {
+    lock_held(&kept->lock);
     size_t n = 0, before = kept->bytes;
     begin_keeping(kept, k);
     bool too_large = kept->bytes - before > kept->most_bytes;

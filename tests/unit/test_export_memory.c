@@ -47,6 +47,14 @@ static void memory_is_not_given_to_others(void **state)
 }
 
 /* What nobody was given is used again, by arrays of its size and unless zeros are asked for. */
+static const void *memory_of(struct array *a)
+{
+    pthread_mutex_lock(&a->buffer->engine->lock);
+    const void *data = buffer_storage(a->buffer)->data;
+    pthread_mutex_unlock(&a->buffer->engine->lock);
+    return data;
+}
+
 static void memory_is_used_again(void **state)
 {
     (void)state;
@@ -70,10 +78,10 @@ static void memory_is_used_again(void **state)
     reclaim_dig(f.g->reclaim);
     assert_int_equal(reclaim_kept(f.g->reclaim, 0), 0);
     array_unref(f.b);
-    const void *was = buffer_storage(f.a->buffer)->data;
+    const void *was = memory_of(f.a);
     array_unref(f.a);
     assert_int_equal(engine_full(f.s, f.account, value, 1, &n, &f.a, NULL), ERR_OK);
-    assert_ptr_equal(buffer_storage(f.a->buffer)->data, was); /* the last that was let go of */
+    assert_ptr_equal(memory_of(f.a), was); /* the last that was let go of */
     holds(&f, f.a, 77);
     f.b = NULL;
     assert_int_equal(engine_bytes_in_use(f.g), bytes - PAGE);
