@@ -16,9 +16,7 @@ from lintlib import FLOORS, ROOT, SKIPPED, circles, finish, floor, sources
 LARGEST = 3
 # Circles of today, each by some of its files: one found is let through where it shares a file with an entry of this list and
 # is no larger than the number says. No new ones: the list is to become empty.
-KNOWN = [
-    (11, {"server/http/http.c", "server/http/http_wait.c"}),
-]
+KNOWN = []
 # Rooms that today call into rooms above them. No new ones: the list is to become empty.
 UPWARD = set()
 
