@@ -146,7 +146,6 @@ static const char *const end_names[] = {[OFFER_RELEASED] = "released",
 
 static enum err_code leave(struct exports *t, struct array *a, struct err *e)
 {
-    lock_held(&t->lock);
     struct engine_stream *s = NULL;
     TRY(engine_stream_new(t->config.engine, array_device(a), &s, e));
     enum err_code code = engine_export_forget(s, a, e);
