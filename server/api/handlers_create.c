@@ -10,7 +10,7 @@
 #include "compute/base/mem.h"
 #include "protocol/json/json_body.h"
 #include "server/api/handlers.h"
-#include "server/body/create.h"
+#include "server/body/condition.h"
 #include "server/body/create_json.h"
 #include "server/body/data.h"
 #include "server/body/meta.h"
@@ -22,9 +22,115 @@
 
 #define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
 
+/* --- where the new handle goes --- */
+
+/* POST /v1/arrays takes the name from the body or ?name=, refuses a taken one and answers 201;
+ * PUT /v1/arrays/{name} takes it from the path, replaces, and answers 201 or 200. */
+struct target {
+    struct session *session; /* a reference, target_clear gives it back */
+    bool put;
+    char name[NAME_SIZE];       /* "" when the array gets none */
+    struct condition condition; /* PUT: on the array that has the name now */
+    struct leases *leases;      /* on which there must be no lease */
+};
+
+/* The array that has the name now may be replaced; a handle_guard's check. */
+static enum err_code may_replace(void *user, const struct array *now, struct err *e)
+{
+    struct target *t = user;
+    TRY(lease_guard(t->leases, now, e));
+    return condition_guard(&t->condition, now, e);
+}
+
+/* Before the body is taken: who cannot win need not send it. */
+static enum err_code check_replace(struct target *t, struct err *e)
+{
+    _cleanup_handle_ struct handle now = {0};
+    bool there = handle_get(t->session->handles, t->name, &now, NULL) == ERR_OK;
+    return may_replace(t, there ? now.array : NULL, e);
+}
+
+/* The name of the path, of ?name= or of a JSON body (POST only). The pointer in `e` is "/name". */
+static enum err_code target_name(struct target *t, const char *name, struct err *e)
+{
+    if (t->put && t->name[0]) {
+        if (strcmp(name, t->name) == 0)
+            return ERR_OK;
+        return err_field(e, ERR_BAD_FIELD, "/name", "the path names the array '%s'", t->name);
+    }
+    enum err_code code =
+        handle_check_name(t->session->handles, name, t->put ? NAME_REPLACE : NAME_NEW, e);
+    if (code != ERR_OK)
+        return err_prefix(e, "/name");
+    memcpy(t->name, name, strlen(name) + 1);
+    return ERR_OK;
+}
+
+static enum err_code find_target(struct request *req, struct target *t, const char *name,
+                                 struct err *e)
+{
+    TRY(session_of(req, &t->session, e));
+    if (name && target_name(t, name, e) != ERR_OK) {
+        e->pointer[0] = '\0'; /* the name is not in the body */
+        return e->code;
+    }
+    if (!t->put)
+        return ERR_OK;
+    t->condition = condition_of(req);
+    t->leases = req->server->leases;
+    return check_replace(t, e);
+}
+
+/* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name can be had and,
+ * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED, ERR_LOCKED); both are asked
+ * again when the array gets its handle. On failure nothing needs clearing. */
+static enum err_code target_init(struct request *req, struct target *ret, struct err *e)
+{
+    struct target t = {.put = strcmp(req->method, "PUT") == 0};
+    const char *query = http_query(req, "name");
+    if (t.put && query)
+        return err_set(e, ERR_BAD_FIELD, "the path names the array, so 'name' must not be given");
+    enum err_code code = find_target(req, &t, t.put ? req->param[0] : query, e);
+    if (code != ERR_OK) {
+        session_unref(t.session);
+        return code;
+    }
+    *ret = t;
+    return ERR_OK;
+}
+
+static void target_clear(struct target *t)
+{
+    session_unref(t->session);
+    t->session = NULL;
+}
+
+/* Gives the array its handle and replies with the metadata, or with the error. Takes the caller's
+ * reference to the array and clears the target. */
+static void reply(struct request *req, struct target *take_t, struct array *take_array)
+{
+    struct err e = ERR_INIT;
+    bool replaced = false;
+    struct handle_guard guard = {may_replace, take_t};
+    struct handle_spec spec = {.name = take_t->name[0] ? take_t->name : NULL,
+                               .policy = take_t->put ? NAME_REPLACE : NAME_NEW,
+                               .guard = take_t->put ? &guard : NULL};
+    _cleanup_handle_ struct handle h = {0};
+    _cleanup_strb_ struct strb meta = {0};
+    if (meta_reserve(&meta, &e) != ERR_OK ||
+        handle_add(take_t->session->handles, take_array, &spec, &h, &replaced, &e) != ERR_OK)
+        http_reply_error(req, &e);
+    else
+        meta_reply_reserved(req, replaced ? 200 : 201, &h, true, &meta);
+    array_unref(take_array);
+    target_clear(take_t);
+}
+
+/* --- the body --- */
+
 struct create {
     struct http_sink sink; /* first */
-    struct create_target target;
+    struct target target;
     struct json_body *body;
     int64_t taken;
     bool failed;
@@ -47,7 +153,7 @@ static void create_free(void *state)
     array_unref(c->made);
     json_body_free(c->body);
     mem_free(c->data.data);
-    create_target_clear(&c->target);
+    target_clear(&c->target);
 }
 
 /* --- an array that is to be in host memory: made as any, then moved, before it has a handle --- */
@@ -72,7 +178,7 @@ static void moved(struct request *req)
         return;
     }
     c->made = NULL;
-    create_reply(req, &c->target, a);
+    reply(req, &c->target, a);
 }
 
 static void begin_move(struct request *req)
@@ -95,7 +201,7 @@ static void finish(struct request *req, struct array *take_array)
         http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
         return;
     }
-    create_reply(req, &c->target, take_array);
+    reply(req, &c->target, take_array);
 }
 
 /* The elements get the ghosts that the body asks for. */
@@ -196,7 +302,7 @@ static enum err_code read_json(struct request *req, struct create *c, struct err
     TRY(meta_location(doc, &c->host, e));
     TRY(meta_name(doc, &name, e));
     if (name)
-        TRY(create_target_name(&c->target, name, e));
+        TRY(target_name(&c->target, name, e));
     if (c->spec.creator != CREATE_DATA)
         return ERR_OK;
     TRY(take_data(c, reader, e));
@@ -278,7 +384,7 @@ static enum err_code create(struct request *req, struct err *e)
     TRY(request_accepts_json(req, e));
     TRY(data_format_of(req, &format, e));
     TRY(http_query_only(req, format == DATA_JSON ? json_query : bytes_query, e));
-    TRY(create_target_init(req, &c->target, e));
+    TRY(target_init(req, &c->target, e));
     c->sink = (struct http_sink){
         .push = sink_push, .end = sink_end, .abort = sink_abort, .works = true, .req = req};
     c->err = (struct err)ERR_INIT;

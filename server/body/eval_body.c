@@ -24,9 +24,9 @@ void eval_body_clear(struct eval_body *b)
 
 enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e)
 {
-    TRY(resolver_ask_again(&b->reader.resolver, e));
+    TRY(reader_ask_again(&b->reader, e));
     return b->has_out && b->out.shared
-               ? share_again(&b->reader.resolver.scope, b->out.id, b->out.array, true, e)
+               ? share_again(&b->reader.scope, b->out.id, b->out.array, true, e)
                : ERR_OK;
 }
 
@@ -182,7 +182,7 @@ static enum err_code check_name(struct eval_body *b, struct err *e)
     enum err_code code = handle_check_name(handles, b->name, NAME_REPLACE, e);
     if (code == ERR_OK && handle_get(handles, b->name, &now, NULL) == ERR_OK) {
         b->replaces = array_buffer_id(now.array);
-        code = lease_guard(b->reader.resolver.claim.table, now.array, e);
+        code = lease_guard(b->reader.claim.table, now.array, e);
     }
     return code != ERR_OK ? err_prefix(e, "/name") : ERR_OK;
 }

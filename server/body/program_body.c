@@ -215,7 +215,7 @@ static enum err_code assume_results(struct reading *r, struct err *e)
         struct binding b = {.kind = BINDING_NONE};
         if (a->fills)
             continue; /* it makes nothing */
-        if (resolver_resolve(&r->reader.resolver, a->target, &b, e) != ERR_OK) {
+        if (reader_resolve(&r->reader, a->target, &b, e) != ERR_OK) {
             e->offset = a->at;
             return err_prefix(e, a->place);
         }
@@ -251,7 +251,7 @@ static enum err_code find_target(void *user, const char *name, struct array **re
     struct binding b = {.kind = BINDING_NONE};
     _cleanup_handle_ struct handle h = {0};
     *ret = NULL;
-    TRY(resolver_resolve(&r->reader.resolver, name, &b, e));
+    TRY(reader_resolve(&r->reader, name, &b, e));
     if (b.kind != BINDING_ARRAY)
         return ERR_OK;
     TRY(reader_target(&r->reader, json_present(bound) ? json_text(bound, NULL) : name, &h, e));
@@ -272,7 +272,7 @@ static enum err_code find_reads(struct reading *r, struct arena *arena, struct e
     r->to->reads = reads;
     for (uint32_t i = 0; i < n; i++) {
         const struct array *a = program_input(r->to->program, i);
-        const char *id = a ? resolver_shared(&r->reader.resolver, a) : NULL;
+        const char *id = a ? reader_shared(&r->reader, a) : NULL;
         if (!id)
             continue;
         struct body_read *to = &reads[r->to->n_reads++];

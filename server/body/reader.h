@@ -7,19 +7,35 @@
 #ifndef ARRAYD_SERVER_READER_H
 #define ARRAYD_SERVER_READER_H
 
+#include "compute/check/check.h"
 #include "compute/lang/expr.h"
 #include "compute/lang/function.h"
-#include "server/body/resolve.h"
+#include "protocol/json/json.h"
 #include "server/http/http.h"
+#include "server/store/lease.h"
 #include "server/store/session.h"
+#include "server/store/share.h"
+
+/* A name and what it means: in the body's "bind", or among the session's arrays. It means one array
+ * throughout a request, whatever happens to the handles meanwhile. */
+struct resolved {
+    const char *name;
+    struct binding binding; /* arrays: one reference is held */
+    char shared[ID_SIZE];   /* another principal's array: its id; else "" */
+};
 
 struct reader {
     struct request *req;
     struct json body;
     bool explain;            /* nothing will be written, whoever has leased it */
     struct session *session; /* a reference; NULL before reader_open */
-    struct resolver resolver;
-    struct check_env env; /* points into this struct */
+    struct array_scope scope;
+    struct lease_claim claim; /* no table: nothing is read */
+    struct resolved *bound;   /* sorted by name */
+    size_t n_bound;
+    struct resolved *seen; /* the session's arrays that were asked for */
+    size_t n_seen, cap_seen;
+    struct check_env env; /* its user is this struct */
 };
 
 /* An empty expression in this memory, with the configured limits. */
@@ -33,8 +49,17 @@ enum err_code reader_parse(struct expr *x, struct json v, const char *pointer, b
 enum err_code reader_write_out(const struct reader *r, struct expr *x, struct function_set *ret,
                                struct err *e) must_check;
 
-/* The session, and the body's "bind". On failure reader_clear is to be called as well. */
+/* The session, and the body's "bind": an object of names and arrays (id or name), weak scalars or
+ * typed constants. ERR_BAD_FIELD, ERR_BAD_NAME, ERR_NOT_FOUND (no such array),
+ * ERR_INEXACT_NUMBER …, with the pointer. On failure reader_clear is to be called as well. */
 enum err_code reader_open(struct reader *r, struct err *e) must_check;
+/* check_env.resolve; `reader` is the reader. */
+enum err_code reader_resolve(void *reader, const char *name, struct binding *ret,
+                             struct err *e) must_check;
+/* The id of an array that it gave, where it is another principal's; NULL: it is not. */
+const char *reader_shared(const struct reader *r, const struct array *a);
+/* Whether all others' arrays that it gave are still shared: share_again. */
+enum err_code reader_ask_again(const struct reader *r, struct err *e) must_check;
 /* The array that `ref` means, which is to be written: errors as request_find, ERR_LOCKED,
  * ERR_READ_ONLY, ERR_FORBIDDEN. */
 enum err_code reader_target(struct reader *r, const char *ref, struct handle *ret,
