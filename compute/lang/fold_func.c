@@ -6,41 +6,22 @@
 
 #include "compute/kernels/scalar/scalar.h"
 
-#define FUNCTIONS_BOTH(X)                                                                          \
-    X(RECIPROCAL)                                                                                  \
-    X(SQRT)                                                                                        \
-    X(RSQRT)                                                                                       \
-    X(EXP)                                                                                         \
-    X(EXPM1)                                                                                       \
-    X(LOG)                                                                                         \
-    X(LOG1P)                                                                                       \
-    X(LOG2)                                                                                        \
-    X(LOG10)                                                                                       \
-    X(SIN)                                                                                         \
-    X(COS)                                                                                         \
-    X(TAN)                                                                                         \
-    X(ASIN)                                                                                        \
-    X(ACOS)                                                                                        \
-    X(ATAN)                                                                                        \
-    X(SINH)                                                                                        \
-    X(COSH)                                                                                        \
-    X(TANH)                                                                                        \
-    X(ASINH)                                                                                       \
-    X(ACOSH)                                                                                       \
-    X(ATANH)                                                                                       \
-    X(SIGMOID)
-#define FUNCTIONS_REAL(X)  X(FRAC) X(CBRT) X(ERF) X(GAMMA) X(LGAMMA)
-#define FUNCTIONS_REAL2(X) X(ATAN2) X(HYPOT) X(COPYSIGN) X(NEXTAFTER) X(LOGADDEXP)
+/* A row of op.def by its number of arguments and whether it is defined for real floats. */
+#define CALL(id, ...)                                                                              \
+    case OP_##id:                                                                                  \
+        return ar_##id##_F64(__VA_ARGS__);
+#define NO_CALL(id, ...)
 
 double fold_real(enum op op, double x)
 {
     switch (op) {
-#define X(id)                                                                                      \
-    case OP_##id:                                                                                  \
-        return ar_##id##_F64(x);
-        FUNCTIONS_BOTH(X)
-        FUNCTIONS_REAL(X)
-#undef X
+#define REAL_1_F                                           CALL
+#define REAL_1__                                           NO_CALL
+#define REAL_2_F                                           NO_CALL
+#define REAL_2__                                           NO_CALL
+#define OP(id, name, nargs, rule, result, b, i, f, c, ...) REAL_##nargs##_##f(id, x)
+#include "compute/type/op.def"
+#undef OP
     default:
         assert(!"an operation without a function of one double");
         return 0;
@@ -50,11 +31,13 @@ double fold_real(enum op op, double x)
 double fold_real2(enum op op, double x, double y)
 {
     switch (op) {
-#define X(id)                                                                                      \
-    case OP_##id:                                                                                  \
-        return ar_##id##_F64(x, y);
-        FUNCTIONS_REAL2(X)
-#undef X
+#undef REAL_1_F
+#undef REAL_2_F
+#define REAL_1_F                                           NO_CALL
+#define REAL_2_F                                           CALL
+#define OP(id, name, nargs, rule, result, b, i, f, c, ...) REAL_##nargs##_##f(id, x, y)
+#include "compute/type/op.def"
+#undef OP
     default:
         assert(!"an operation without a function of two doubles");
         return 0;
@@ -74,11 +57,18 @@ static double complex from_ar(ar_c128 z)
 double complex fold_complex(enum op op, double complex z)
 {
     switch (op) {
-#define X(id)                                                                                      \
+#define COMPLEX_1_SAME(id)                                                                         \
     case OP_##id:                                                                                  \
         return from_ar(ar_##id##_C128(to_ar(z)));
-        FUNCTIONS_BOTH(X)
-#undef X
+#define COMPLEX_1_REAL(id)
+#define COMPLEX_1_BOOL(id)
+#define COMPLEX_2_SAME(id)
+#define COMPLEX_2_BOOL(id)
+#define COMPLEX_C(id, nargs, result) COMPLEX_##nargs##_##result(id)
+#define COMPLEX__(id, nargs, result)
+#define OP(id, name, nargs, rule, result, b, i, f, c, ...) COMPLEX_##c(id, nargs, result)
+#include "compute/type/op.def"
+#undef OP
     default:
         assert(!"an operation without a function of a complex number");
         return 0;

@@ -11,7 +11,8 @@
 #define CMPLX(re, im) __builtin_complex((double)(re), (double)(im))
 #endif
 
-/* The operation must be one that computes in floats (rule FLOAT of op.def, divide aside). */
+/* The operation must be defined for what it is given (op.def); of a complex number, with a complex
+ * result. */
 double fold_real(enum op op, double x);
 double fold_real2(enum op op, double x, double y);
 double complex fold_complex(enum op op, double complex z);

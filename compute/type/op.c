@@ -4,20 +4,22 @@
 
 #include <string.h>
 
-#define B KINDS_B
-#define I KINDS_I
-#define F KINDS_F
-#define C KINDS_C
+#define KIND_OF__ 0
+#define KIND_OF_B KINDS_B
+#define KIND_OF_I KINDS_I
+#define KIND_OF_F KINDS_F
+#define KIND_OF_C KINDS_C
 const struct op_info op_table[OP_COUNT] = {
-#define OP(id, name, nargs, rule, result, kinds)                                                   \
-    [OP_##id] = {name, nargs, RULE_##rule, RESULT_##result, kinds},
+#define OP(id, name, nargs, rule, result, b, i, f, c, cost, complex_cost)                          \
+    [OP_##id] = {name,                                                                             \
+                 nargs,                                                                            \
+                 RULE_##rule,                                                                      \
+                 RESULT_##result,                                                                  \
+                 KIND_OF_##b | KIND_OF_##i | KIND_OF_##f | KIND_OF_##c,                            \
+                 {cost, complex_cost}},
 #include "compute/type/op.def"
 #undef OP
 };
-#undef B
-#undef I
-#undef F
-#undef C
 
 int op_from_name(const char *name, size_t n)
 {
@@ -53,24 +55,5 @@ bool op_defined(enum op op, enum dtype t)
 
 uint32_t op_cost(enum op op, enum dtype t)
 {
-    bool complex_ = dtype_is_complex(t);
-    switch (op) {
-    case OP_ADD ... OP_MULTIPLY:
-    case OP_MAXIMUM:
-    case OP_MINIMUM:
-    case OP_BITWISE_AND ... OP_SQUARE:
-    case OP_CEIL ... OP_FRAC:
-    case OP_ISFINITE ... OP_IMAG:
-        return complex_ ? 2 : 1;
-    case OP_DIVIDE:
-    case OP_SQRT:
-    case OP_RECIPROCAL:
-    case OP_COPYSIGN:
-        return complex_ ? 8 : 2;
-    case OP_GAMMA:
-    case OP_LGAMMA:
-        return 32;
-    default:
-        return complex_ ? 64 : 8;
-    }
+    return op_table[op].cost[dtype_is_complex(t)];
 }

@@ -9,7 +9,7 @@
 #include "compute/type/dtype.h"
 
 enum op {
-#define OP(id, name, nargs, rule, result, kinds) OP_##id,
+#define OP(id, ...) OP_##id,
 #include "compute/type/op.def"
 #undef OP
     OP_COUNT
@@ -33,7 +33,8 @@ struct op_info {
     unsigned char nargs;
     enum op_rule rule;
     enum op_result result;
-    unsigned char kinds; /* KINDS_* after conversion */
+    unsigned char kinds;   /* KINDS_* after conversion */
+    unsigned char cost[2]; /* of a real, of a complex element */
 };
 
 extern const struct op_info op_table[OP_COUNT];

@@ -1,17 +1,22 @@
-/* Loops of the 32 and 64 bit integers, out of scalar.h; vectorised by the compiler. */
-#include "compute/cpu/loops/loops_ints.h"
+/* Loops of the 32 and 64 bit integers, out of op.def and scalar.h; vectorised by the compiler.
+ * loops_small.c is a file of its own only so that they compile in parallel. */
+#include "compute/cpu/loops/loops_table.h"
+#include "compute/kernels/scalar/scalar.h"
 
-#define LOOPS(T, A) INT_UNARY(LOOP_UNARY, T, A) INT_BINARY(LOOP_BINARY, T, A)
-LOOPS(I32, ar_i32)
-LOOPS(U32, ar_u32)
-LOOPS(I64, ar_i64)
-LOOPS(U64, ar_u64)
+#define LOOPS_I(id, nargs, result)                                                                 \
+    LOOP_OF(id, nargs, result, I32, ar_i32, ar_i32)                                                \
+    LOOP_OF(id, nargs, result, U32, ar_u32, ar_u32)                                                \
+    LOOP_OF(id, nargs, result, I64, ar_i64, ar_i64)                                                \
+    LOOP_OF(id, nargs, result, U64, ar_u64, ar_u64)
+#define OP(id, name, nargs, rule, result, b, i, f, c, ...) LOOPS_##i(id, nargs, result)
+#include "compute/type/op.def"
+#undef OP
 
 void LOOPS_FILL(int)(struct loop_table *t)
 {
-#define SET(T) INT_UNARY(LOOP_SET, T, ) INT_BINARY(LOOP_SET, T, )
-    SET(I32)
-    SET(U32)
-    SET(I64)
-    SET(U64)
+#define SET_I(id) LOOP_SET(id, I32) LOOP_SET(id, U32) LOOP_SET(id, I64) LOOP_SET(id, U64)
+
+#define OP(id, name, nargs, rule, result, b, i, f, c, ...) SET_##i(id)
+#include "compute/type/op.def"
+#undef OP
 }

@@ -1,12 +1,13 @@
-/* Loops of the elementary functions of float32 and float64.
+/* Vector loops of the elementary functions of float32 and float64, put into the table over those of
+ * loops_float.c.
  *
- * Three ways: with FMA vecmath.h's functions, vectorised by the compiler, and for the others
- * SLEEF's vector functions if the build has it; else scalar.h's meaning, the C library (without FMA
- * SLEEF is slower than that). The vector ways hold for arguments in [low, high] only, per function:
- * SLEEF is wrong or takes another path for all lanes at once beyond (found with the golden tables).
- * A chunk is looked through first; the rare arguments outside are computed by scalar.h, and the
- * vector function gets 1 in their place, so that no element's result depends on its neighbours.
- * Tails go through a padded copy for the same reason. */
+ * Two ways: with FMA vecmath.h's functions, vectorised by the compiler, and for the others SLEEF's
+ * vector functions if the build has it; else it stays with scalar.h's meaning, the C library
+ * (without FMA SLEEF is slower than that). The vector ways hold for arguments in [low, high] only,
+ * per function: SLEEF is wrong or takes another path for all lanes at once beyond (found with the
+ * golden tables). A chunk is looked through first; the rare arguments outside are computed by
+ * scalar.h, and the vector function gets 1 in their place, so that no element's result depends on
+ * its neighbours. Tails go through a padded copy for the same reason. */
 #include <string.h>
 
 #include "compute/cpu/loops/loops_math.h"
@@ -155,50 +156,9 @@ LOGADDEXP(F64, fabs, 1e308)
 #define SLEEF_COMPOSED(X)
 #endif
 
-/* What has no vector form is a loop over scalar.h. The table is filled with these first. */
-#define SCALAR_UNARY(X, T, A)                                                                      \
-    X(CBRT, T, A, A)                                                                               \
-    X(EXP, T, A, A)                                                                                \
-    X(EXPM1, T, A, A)                                                                              \
-    X(LOG, T, A, A)                                                                                \
-    X(LOG1P, T, A, A)                                                                              \
-    X(LOG2, T, A, A)                                                                               \
-    X(LOG10, T, A, A)                                                                              \
-    X(SIN, T, A, A)                                                                                \
-    X(COS, T, A, A)                                                                                \
-    X(TAN, T, A, A)                                                                                \
-    X(ASIN, T, A, A)                                                                               \
-    X(ACOS, T, A, A)                                                                               \
-    X(ATAN, T, A, A)                                                                               \
-    X(SINH, T, A, A)                                                                               \
-    X(COSH, T, A, A)                                                                               \
-    X(TANH, T, A, A)                                                                               \
-    X(ASINH, T, A, A)                                                                              \
-    X(ACOSH, T, A, A)                                                                              \
-    X(ATANH, T, A, A)                                                                              \
-    X(SIGMOID, T, A, A)                                                                            \
-    X(ERF, T, A, A)                                                                                \
-    X(GAMMA, T, A, A)                                                                              \
-    X(LGAMMA, T, A, A)
-#define SCALAR_BINARY(X, T, A)                                                                     \
-    X(FLOOR_DIVIDE, T, A, A)                                                                       \
-    X(REMAINDER, T, A, A)                                                                          \
-    X(FMOD, T, A, A)                                                                               \
-    X(POW, T, A, A)                                                                                \
-    X(ATAN2, T, A, A)                                                                              \
-    X(HYPOT, T, A, A)                                                                              \
-    X(LOGADDEXP, T, A, A)
-SCALAR_UNARY(LOOP_UNARY, F32, ar_f32)
-SCALAR_BINARY(LOOP_BINARY, F32, ar_f32)
-SCALAR_UNARY(LOOP_UNARY, F64, ar_f64)
-SCALAR_BINARY(LOOP_BINARY, F64, ar_f64)
-
 void LOOPS_FILL(math)(struct loop_table *t)
 {
-    SCALAR_UNARY(LOOP_SET, F32, )
-    SCALAR_BINARY(LOOP_SET, F32, )
-    SCALAR_UNARY(LOOP_SET, F64, )
-    SCALAR_BINARY(LOOP_SET, F64, )
+    (void)t; /* the baseline has none */
 #define SET_CHUNKED(OP, T, ...) t->op[OP_##OP][DT_##T] = chunked_##OP##_##T;
     OWN_TOTAL(SET_CHUNKED)
     OWN_UNARY(SET_CHUNKED)

@@ -59,7 +59,18 @@ LOOPS_DECLARE(avx512)
         const A *a = args[0], *b = args[1];                                                        \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) o[i] = ar_##OP##_##T(a[i], b[i]);      \
     }
-#define LOOP_SET(OP, T, R, A) t->op[OP_##OP][DT_##T] = OP##_##T;
+#define LOOP_SET(OP, T) t->op[OP_##OP][DT_##T] = OP##_##T;
+
+/* The loop of a row of op.def for type T, of C type A with parts P. */
+#define LOOP_OF(id, nargs, result, T, A, P) LOOP_OF_##nargs(id, T, LOOP_RESULT_##result(A, P), A)
+#define LOOP_OF_1                           LOOP_UNARY
+#define LOOP_OF_2                           LOOP_BINARY
+#define LOOP_RESULT_SAME(A, P)              A
+#define LOOP_RESULT_REAL(A, P)              P
+#define LOOP_RESULT_BOOL(A, P)              ar_bool
+/* Where a column of kinds is empty: LOOPS_##f and SET_##f of each file. */
+#define LOOPS__(id, nargs, result)
+#define SET__(id)
 
 #define REDUCE_SET(OP, fn, T, state, acc)                                                          \
     t->reduce[REDUCE_##OP][DT_##T] = (struct reduce_loops){                                        \

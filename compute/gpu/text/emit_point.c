@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 static const char *const op_ids[OP_COUNT] = {
-#define OP(id, name, nargs, rule, result, kinds) #id,
+#define OP(id, ...) #id,
 #include "compute/type/op.def"
 #undef OP
 };
