@@ -1,5 +1,4 @@
-/* mean, var, std, norm and dot, made of reductions. All of it is computed in one type, float32 for
- * halves, and rounded to the result's once.
+/* Means, variances and dot, made of reductions.
  *
  * var is the mean of the squared distances from the mean. A complex x is read twice, by two
  * kernels: the second takes the first one's result in as it is. */
@@ -39,8 +38,7 @@ static enum err_code divided_sum(struct checker *c, const struct reduction *r, u
     return ERR_OK;
 }
 
-/* |x|², real. */
-static enum err_code squared(struct checker *c, uint32_t place, uint32_t x, uint32_t *ret)
+enum err_code moments_squares(struct checker *c, uint32_t place, uint32_t x, uint32_t *ret)
 {
     if (!dtype_is_complex(c->t->nodes[x].dtype))
         return graph_op(c, place, OP_SQUARE, &x, ret);
@@ -52,26 +50,9 @@ static enum err_code squared(struct checker *c, uint32_t place, uint32_t x, uint
     return graph_op2(c, place, OP_ADD, re, im, ret);
 }
 
-/* The dtype that a float function of x's gives, and the one that it is computed in. */
-static enum dtype float_dtype(enum dtype t, enum dtype *ret_in)
-{
-    enum dtype f = dtype_kind(t) < KIND_FLOAT ? DT_F64 : t;
-    *ret_in = dtype_is_half(f) ? DT_F32 : f;
-    return f;
-}
-
-static enum dtype real_of(enum dtype t)
-{
-    return t == DT_C64 ? DT_F32 : t == DT_C128 ? DT_F64 : t;
-}
-
 enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x, uint32_t *ret)
 {
-    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
-    double count = count_of(&c->t->nodes[x], r->axes);
-    TRY(graph_cast(c, r->place, x, in, &x));
-    TRY(divided_sum(c, r, x, count, r->keepdims, &x));
-    return graph_cast(c, r->place, x, t, ret);
+    return divided_sum(c, r, x, count_of(&c->t->nodes[x], r->axes), r->keepdims, ret);
 }
 
 /* A number known now. */
@@ -88,39 +69,18 @@ static enum err_code number_param(struct checker *c, uint32_t node, const char *
 }
 
 enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
-                          uint32_t correction_node, bool root, uint32_t *ret)
+                          uint32_t correction_node, uint32_t *ret)
 {
-    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
     double count = count_of(&c->t->nodes[x], r->axes), correction = 0;
     uint32_t mean;
     TRY(number_param(c, correction_node, "correction", &correction));
-    TRY(graph_cast(c, r->place, x, in, &x));
     double divisor = count - correction > 0 ? count - correction : NAN;
-    if (r->axes && !dtype_is_complex(in)) {
-        TRY(graph_reduce(c, r->place, x, REDUCE_VAR, divisor, r->axes, r->keepdims, &x));
-    } else {
-        TRY(divided_sum(c, r, x, count, true, &mean));
-        TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
-        TRY(squared(c, r->place, x, &x));
-        TRY(divided_sum(c, r, x, divisor, r->keepdims, &x));
-    }
-    if (root)
-        TRY(graph_op(c, r->place, OP_SQRT, &x, &x));
-    return graph_cast(c, r->place, x, real_of(t), ret);
-}
-
-enum err_code moments_norm(struct checker *c, const struct reduction *r, uint32_t x, uint32_t *ret)
-{
-    enum dtype in, t = float_dtype(c->t->nodes[x].dtype, &in);
-    TRY(graph_cast(c, r->place, x, in, &x));
-    if (r->axes == 0) {
-        TRY(graph_op(c, r->place, OP_ABS, &x, &x));
-    } else {
-        TRY(squared(c, r->place, x, &x));
-        TRY(reduce_in(c, r, x, REDUCE_SUM, c->t->nodes[x].dtype, &x));
-        TRY(graph_op(c, r->place, OP_SQRT, &x, &x));
-    }
-    return graph_cast(c, r->place, x, real_of(t), ret);
+    if (r->axes && !dtype_is_complex(c->t->nodes[x].dtype))
+        return graph_reduce(c, r->place, x, REDUCE_VAR, divisor, r->axes, r->keepdims, ret);
+    TRY(divided_sum(c, r, x, count, true, &mean));
+    TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
+    TRY(moments_squares(c, r->place, x, &x));
+    return divided_sum(c, r, x, divisor, r->keepdims, ret);
 }
 
 enum err_code moments_dot(struct checker *c, const struct call *call, struct cval *ret)
@@ -154,7 +114,7 @@ enum err_code moments_dot(struct checker *c, const struct call *call, struct cva
         TRY(graph_cast(c, r.place, x[k], in, &x[k]));
     TRY(graph_op2(c, r.place, OP_MULTIPLY, x[0], x[1], &product));
     TRY(graph_close(c, r.place, product, &product));
-    TRY(reduce_in(c, &r, product, REDUCE_SUM, in, &product));
+    TRY(graph_reduce(c, r.place, product, REDUCE_SUM, 0, r.axes, false, &product));
     TRY(graph_cast(c, r.place, product, t, &product));
     *ret = cval_typed(product, r.place);
     return ERR_OK;

@@ -1,4 +1,5 @@
-/* Reductions and scans: their parameters, and the dtype they accumulate in.
+/* Reductions and scans: their parameters, and the dtype they accumulate in. What a reduction is
+ * made of stands in reduce.def.
  *
  * float16 and bfloat16 are reduced in float32 by casts put around the node. A reduction over no
  * axis at all (axis=(), or a scalar) is its operand, and finds the greatest at 0. */
@@ -6,6 +7,20 @@
 #include "compute/check/check_graph.h"
 #include "compute/check/check_ops.h"
 #include "compute/check/check_rules.h"
+
+enum operand { TRUTH, COUNT, WIDE, FLOAT, ORDERED };
+enum before { ITSELF, SQUARES };
+enum after { NOTHING, ROOT };
+static const struct {
+    enum operand operand;
+    enum before before;
+    enum reduce_op op, of_others; /* of floats, of integers and bools */
+    enum after after;
+} table[FUNC_COUNT] = {
+#define REDUCTION(id, name, further, most, rule, operand, before, op, of_others, after)            \
+    [FUNC_##id] = {operand, before, REDUCE_##op, REDUCE_##of_others, after},
+#include "compute/type/reduce.def"
+};
 
 static enum err_code keepdims_param(struct checker *c, uint32_t node, bool *ret)
 {
@@ -33,25 +48,6 @@ enum dtype reduce_sum_dtype(enum dtype t)
     }
 }
 
-enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x, enum reduce_op op,
-                        enum dtype in, uint32_t *ret)
-{
-    TRY(graph_cast(c, r->place, x, in, &x));
-    if (r->axes != 0)
-        TRY(graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, &x));
-    *ret = x;
-    return ERR_OK;
-}
-
-/* sum and prod */
-static enum err_code accumulate(struct checker *c, const struct reduction *r, uint32_t x,
-                                enum reduce_op op, uint32_t *ret)
-{
-    enum dtype t = reduce_sum_dtype(c->t->nodes[x].dtype);
-    TRY(reduce_in(c, r, x, op, dtype_is_half(t) ? DT_F32 : t, &x));
-    return graph_cast(c, r->place, x, t, ret);
-}
-
 /* The operand's dtype has an order, and there are elements to compare. */
 static enum err_code comparable(struct checker *c, const struct call *call, uint32_t x,
                                 uint32_t axes)
@@ -71,25 +67,51 @@ static enum err_code comparable(struct checker *c, const struct call *call, uint
     return ERR_OK;
 }
 
-static enum err_code extremum(struct checker *c, const struct call *call, const struct reduction *r,
-                              uint32_t x, enum reduce_op op, uint32_t *ret)
+/* What the result is of and, in *ret_in, what it is computed in; x as what is reduced. */
+static enum err_code reduce_operand(struct checker *c, const struct call *call,
+                                    const struct reduction *r, enum operand operand, uint32_t *x,
+                                    enum dtype *ret, enum dtype *ret_in)
 {
-    enum dtype t = c->t->nodes[x].dtype;
-    TRY(comparable(c, call, x, r->axes));
-    TRY(reduce_in(c, r, x, op, dtype_is_half(t) && r->axes ? DT_F32 : t, &x));
-    return graph_cast(c, call->node, x, t, ret);
+    enum dtype t = c->t->nodes[*x].dtype;
+    struct cval v = cval_typed(*x, r->place);
+    bool alone = false; /* as it is, halves too */
+    switch (operand) {
+    case TRUTH:
+    case COUNT:
+        TRY(ops_truth(c, &v, x));
+        t = operand == COUNT ? DT_I64 : DT_BOOL;
+        break;
+    case WIDE:
+        t = reduce_sum_dtype(t);
+        break;
+    case FLOAT:
+        t = dtype_kind(t) < KIND_FLOAT ? DT_F64 : t;
+        break;
+    case ORDERED:
+        TRY(comparable(c, call, *x, r->axes));
+        alone = r->axes == 0;
+        break;
+    }
+    *ret_in = dtype_is_half(t) && !alone ? DT_F32 : t;
+    *ret = t;
+    return ERR_OK;
 }
 
-static enum err_code arg_extremum(struct checker *c, const struct call *call,
-                                  const struct reduction *r, uint32_t x, enum reduce_op op,
-                                  uint32_t *ret)
+/* x over the axes; over none of them it is what the reduction gives of one element. */
+static enum err_code reduce_by(struct checker *c, const struct reduction *r, uint32_t x,
+                               enum reduce_op op, uint32_t correction, uint32_t *ret)
 {
-    const struct typed_node *n = &c->t->nodes[x];
-    TRY(comparable(c, call, x, r->axes));
+    if (op == REDUCE_MEAN)
+        return moments_mean(c, r, x, ret);
+    if (op == REDUCE_VAR)
+        return moments_var(c, r, x, correction, ret);
     if (r->axes)
-        return reduce_in(c, r, x, op, dtype_is_half(n->dtype) ? DT_F32 : n->dtype, ret);
-    int rank = n->rank;
-    const int64_t *shape = n->shape;
+        return graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, ret);
+    *ret = x;
+    if (!reduce_is_arg(op))
+        return ERR_OK;
+    int rank = c->t->nodes[x].rank;
+    const int64_t *shape = c->t->nodes[x].shape;
     TRY(graph_const(c, r->place, (struct scalar){.dtype = DT_I64}, ret));
     return rank ? graph_view(c, r->place, *ret, &(struct affine){0}, rank, shape, ret) : ERR_OK;
 }
@@ -123,46 +145,23 @@ enum err_code reduce_call(struct checker *c, const struct call *call, struct cva
     if (r.axes == 0) /* nothing is left of the reduction */
         TRY(graph_close_operand(c, v.place, open, &x));
     TRY(keepdims_param(c, call->param[2], &r.keepdims));
-    switch (func) {
-    case FUNC_SUM:
-        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
-        break;
-    case FUNC_PROD:
-        TRY(accumulate(c, &r, x, REDUCE_PROD, &x));
-        break;
-    case FUNC_MEAN:
-        TRY(moments_mean(c, &r, x, &x));
-        break;
-    case FUNC_VAR:
-    case FUNC_STD:
-        TRY(moments_var(c, &r, x, call->param[3], func == FUNC_STD, &x));
-        break;
-    case FUNC_NORM:
-        TRY(moments_norm(c, &r, x, &x));
-        break;
-    case FUNC_COUNT_NONZERO:
-        v = cval_typed(x, v.place);
-        TRY(ops_truth(c, &v, &x));
-        TRY(accumulate(c, &r, x, REDUCE_SUM, &x));
-        break;
-    case FUNC_MIN:
-        TRY(extremum(c, call, &r, x, REDUCE_MIN, &x));
-        break;
-    case FUNC_MAX:
-        TRY(extremum(c, call, &r, x, REDUCE_MAX, &x));
-        break;
-    case FUNC_ARGMAX:
-        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMAX, &x));
-        break;
-    case FUNC_ARGMIN:
-        TRY(arg_extremum(c, call, &r, x, REDUCE_ARGMIN, &x));
-        break;
-    default:
-        v = cval_typed(x, v.place);
-        TRY(ops_truth(c, &v, &x));
-        TRY(reduce_in(c, &r, x, func == FUNC_ANY ? REDUCE_ANY : REDUCE_ALL, DT_BOOL, &x));
-        break;
+    enum dtype from = c->t->nodes[x].dtype, t, in;
+    TRY(reduce_operand(c, call, &r, table[func].operand, &x, &t, &in));
+    enum reduce_op op = dtype_kind(from) < KIND_FLOAT ? table[func].of_others : table[func].op;
+    bool squares = table[func].before == SQUARES, root = table[func].after == ROOT;
+    TRY(graph_cast(c, r.place, x, in, &x));
+    if (squares && root && r.axes == 0) {
+        squares = root = false; /* that of one element */
+        TRY(graph_op(c, r.place, OP_ABS, &x, &x));
     }
+    if (squares)
+        TRY(moments_squares(c, r.place, x, &x));
+    TRY(reduce_by(c, &r, x, op, call->param[3], &x));
+    if (root)
+        TRY(graph_op(c, r.place, OP_SQRT, &x, &x));
+    if (!reduce_is_arg(op))
+        TRY(graph_cast(c, r.place, x, dtype_is_complex(c->t->nodes[x].dtype) ? t : dtype_real(t),
+                       &x));
     *ret = cval_typed(x, r.place);
     return ERR_OK;
 }

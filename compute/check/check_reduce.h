@@ -12,20 +12,18 @@ struct reduction {
     bool keepdims;
 };
 
-/* Accumulating in the type `in`: x cast to it, then reduced; the cast alone without axes. */
-enum err_code reduce_in(struct checker *c, const struct reduction *r, uint32_t x, enum reduce_op op,
-                        enum dtype in, uint32_t *ret) must_check;
 /* The dtype of a sum: integers and bools in 64 bits, others as they are. */
 enum dtype reduce_sum_dtype(enum dtype t);
 
-/* check_moments.c; x's scope is closed */
+/* check_moments.c; x's scope is closed, and x of the dtype that all is computed in */
 
 enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x,
                            uint32_t *ret) must_check;
-/* The variance, or its root; NaN where the count is not above the correction. */
+/* The variance; NaN where the count is not above the correction. */
 enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
-                          uint32_t correction_node, bool root, uint32_t *ret) must_check;
-enum err_code moments_norm(struct checker *c, const struct reduction *r, uint32_t x,
-                           uint32_t *ret) must_check;
+                          uint32_t correction_node, uint32_t *ret) must_check;
+/* |x|², real. */
+enum err_code moments_squares(struct checker *c, uint32_t place, uint32_t x,
+                              uint32_t *ret) must_check;
 
 #endif

@@ -16,16 +16,6 @@ const char *boundary_name(enum boundary_mode m)
     return names[m];
 }
 
-const char *reduce_name(enum reduce_op op)
-{
-    static const char *const names[] = {
-        [REDUCE_SUM] = "sum",      [REDUCE_MEAN] = "mean", [REDUCE_VAR] = "var",
-        [REDUCE_PROD] = "prod",    [REDUCE_MIN] = "min",   [REDUCE_MAX] = "max",
-        [REDUCE_ANY] = "any",      [REDUCE_ALL] = "all",   [REDUCE_ARGMAX] = "argmax",
-        [REDUCE_ARGMIN] = "argmin"};
-    return names[op];
-}
-
 const char *scan_name(enum reduce_op op)
 {
     return op == REDUCE_PROD ? "cumulative_prod" : "cumulative_sum";

@@ -13,6 +13,7 @@
 #include "compute/type/dtype.h"
 #include "compute/type/layout.h"
 #include "compute/type/op.h"
+#include "compute/type/reduce.h"
 
 enum typed_kind {
     T_CONST,   /* scalar `value`, rank 0 */
@@ -26,8 +27,8 @@ enum typed_kind {
                   this node's shape */
     T_UNRAVEL, /* args[0] (int64) unravelled in the enclosing scope's shape, along `axis` */
     T_VIEW,    /* affine re-indexing of args[0]: getitem (and broadcast, permute) */
-    T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, an ARGMAX
-                  and an ARGMIN int64 */
+    T_REDUCE,  /* args[0] reduced by `reduce` over the axes of `axes`; of args[0]'s dtype, or
+                  int64 (reduce_is_arg) */
     T_SCAN, /* args[0] accumulated along an axis: its elements up to and with each one; same dtype
                and shape */
     T_RESHAPE, /* args[0]'s elements in C order under this node's shape; args[0] is neither T_INPUT
@@ -54,23 +55,6 @@ enum boundary_mode {
     BOUNDARY_SYMMETRIC,
     BOUNDARY_CONSTANT,
     BOUNDARY_GHOST /* of a T_INPUT only: elements around its view, which the array has as ghosts */
-};
-
-enum reduce_op {
-    REDUCE_SUM,
-    REDUCE_MEAN, /* the sum divided by `divisor`, before it is rounded to the dtype: floats, complex
-                  */
-    REDUCE_VAR,  /* the squared distances from the mean, their sum divided likewise: real floats */
-    REDUCE_PROD,
-    REDUCE_MIN,
-    REDUCE_MAX,
-    REDUCE_ANY,
-    REDUCE_ALL,
-    /* Where the greatest, the least element is: the first of equal ones, the first NaN if there is
-     * one; its index in the reduced axes taken as one, in C order. */
-    REDUCE_ARGMAX,
-    REDUCE_ARGMIN,
-    REDUCE_COUNT
 };
 
 enum random_dist { RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_INTEGERS };
@@ -182,18 +166,6 @@ struct typed_guards {
 };
 
 const char *boundary_name(enum boundary_mode m);
-const char *reduce_name(enum reduce_op op);
 const char *scan_name(enum reduce_op op);
-
-static inline bool reduce_is_arg(enum reduce_op op)
-{
-    return op == REDUCE_ARGMAX || op == REDUCE_ARGMIN;
-}
-
-/* Its result is divided by a number given with it. */
-static inline bool reduce_divides(enum reduce_op op)
-{
-    return op == REDUCE_MEAN || op == REDUCE_VAR;
-}
 
 #endif

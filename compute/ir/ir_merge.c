@@ -51,16 +51,7 @@ bool ir_merge_first(const struct ir_kernel *k)
 /* Sums of floats are rounded in the order of the walk, which a merge may change. */
 static bool order_matters(const struct ir_output *o)
 {
-    switch (o->reduce) {
-    case REDUCE_SUM:
-    case REDUCE_PROD:
-        return !dtype_is_integer(o->dtype);
-    case REDUCE_MEAN:
-    case REDUCE_VAR:
-        return true;
-    default:
-        return false;
-    }
+    return reduce_table[o->reduce].rounded && !dtype_is_integer(o->dtype);
 }
 
 bool ir_merge_second(const struct ir_kernel *k)

@@ -149,25 +149,6 @@ static const char *verify_node(const struct ir_kernel *k, uint32_t i, struct are
     CHECK(false, "%%%u: kind %u", i, n->kind);
 }
 
-static bool reduce_defined(enum reduce_op op, enum dtype t)
-{
-    switch (op) {
-    case REDUCE_SUM:
-        return t != DT_BOOL && !dtype_is_half(t);
-    case REDUCE_MEAN:
-        return dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t);
-    case REDUCE_VAR:
-        return t == DT_F32 || t == DT_F64;
-    case REDUCE_PROD:
-        return t == DT_I64 || t == DT_U64 || (dtype_kind(t) >= KIND_FLOAT && !dtype_is_half(t));
-    case REDUCE_ANY:
-    case REDUCE_ALL:
-        return t == DT_BOOL;
-    default:
-        return !dtype_is_complex(t) && !dtype_is_half(t);
-    }
-}
-
 static const char *verify_outputs(const struct ir_kernel *k, struct arena *arena)
 {
     CHECK(k->n_outputs > 0, "no output");

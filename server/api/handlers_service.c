@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "compute/engine/engine.h"
+#include "compute/lang/func.h"
 #include "compute/type/op.h"
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
@@ -95,15 +96,6 @@ static const char *rule_text(enum op_rule rule)
 
 static void put_operations(struct json_writer *w)
 {
-    static const struct {
-        const char *name;
-        int min, max;
-        const char *signature, *rule;
-    } func[] = {
-#define FUNC(id, name, min, max, signature, rule) {name, min, max, signature, rule},
-#include "compute/lang/func.def"
-#undef FUNC
-    };
     static const char *const result[] = {"same", "bool", "real"};
     json_open_list(w);
     for (int i = 0; i < OP_COUNT; i++) {
@@ -122,16 +114,17 @@ static void put_operations(struct json_writer *w)
         json_put_member_string(w, "kinds", kinds);
         json_close_object(w);
     }
-    for (size_t i = 0; i < sizeof func / sizeof *func; i++) {
+    for (int i = 0; i < FUNC_COUNT; i++) {
+        const struct func_info *f = &func_table[i];
         json_open_object(w);
-        json_put_member_string(w, "name", func[i].name);
+        json_put_member_string(w, "name", f->name);
         json_put_key(w, "arity");
-        if (func[i].min == func[i].max)
-            json_put_i64(w, func[i].min);
+        if (f->least == f->most)
+            json_put_i64(w, f->least);
         else
-            json_put_i64_list(w, 2, (const int64_t[]){func[i].min, func[i].max});
-        json_put_member_string(w, "rule", func[i].rule);
-        json_put_member_string(w, "signature", func[i].signature);
+            json_put_i64_list(w, 2, (const int64_t[]){f->least, f->most});
+        json_put_member_string(w, "rule", f->rule);
+        json_put_member_string(w, "signature", f->signature);
         json_close_object(w);
     }
     json_close_list(w);

@@ -27,6 +27,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
         loops_arg_##name(t);                                                                       \
         loops_scan_##name(t);                                                                      \
         loops_var_##name(t);                                                                       \
+        loops_pair_##name(t);                                                                      \
         loops_misc_##name(t);                                                                      \
         loops_random_##name(t);                                                                    \
     }
@@ -51,6 +52,10 @@ static void choose(void)
         fill_baseline(&table);
         break;
     }
+    for (int op = 0; op < REDUCE_COUNT; op++) /* those that have another's */
+        for (int t = 0; t < DT_COUNT; t++)
+            if (reduce_defined(op, t))
+                table.reduce[op][t] = table.reduce[reduce_table[op].states][t];
 }
 
 static const struct loop_table *loops(void)

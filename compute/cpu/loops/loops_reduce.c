@@ -237,8 +237,8 @@ INT_REDUCE(U32, ar_u32, ar_u32, 0, UINT32_MAX)
 INT_REDUCE(U64, ar_u64, ar_u64, 0, UINT64_MAX)
 SIMPLE(prod, I64, ar_i64, ar_u64, 1, (ar_u64), TIMES, (ar_i64))
 SIMPLE(prod, U64, ar_u64, ar_u64, 1, SAME, TIMES, SAME)
-SIMPLE(any, BOOL, ar_bool, ar_bool, 0, SAME, OR, SAME)
-SIMPLE(all, BOOL, ar_bool, ar_bool, 1, SAME, AND, SAME)
+SIMPLE(max, BOOL, ar_bool, ar_bool, 0, SAME, OR, SAME)
+SIMPLE(min, BOOL, ar_bool, ar_bool, 1, SAME, AND, SAME)
 
 void LOOPS_FILL(reduce)(struct loop_table *t)
 {
@@ -247,10 +247,6 @@ void LOOPS_FILL(reduce)(struct loop_table *t)
     SET(SUM, sum, F64, sizeof(struct running), sizeof(double))
     SET(SUM, sum, C64, 2 * sizeof(struct running), 2 * sizeof(double))
     SET(SUM, sum, C128, 2 * sizeof(struct running), 2 * sizeof(double))
-    t->reduce[REDUCE_MEAN][DT_F32] = t->reduce[REDUCE_SUM][DT_F32];
-    t->reduce[REDUCE_MEAN][DT_F64] = t->reduce[REDUCE_SUM][DT_F64];
-    t->reduce[REDUCE_MEAN][DT_C64] = t->reduce[REDUCE_SUM][DT_C64];
-    t->reduce[REDUCE_MEAN][DT_C128] = t->reduce[REDUCE_SUM][DT_C128];
 #define SET_INT(T, R)                                                                              \
     SET(SUM, sum, T, sizeof(R), sizeof(R))                                                         \
     SET(MIN, min, T, sizeof(R), sizeof(R))                                                         \
@@ -269,9 +265,6 @@ void LOOPS_FILL(reduce)(struct loop_table *t)
     SET(MAX, max, F32, 4, 4)
     SET(MIN, min, F64, 8, 8)
     SET(MAX, max, F64, 8, 8)
-    SET(ANY, any, BOOL, 1, 1)
-    SET(ALL, all, BOOL, 1, 1)
-    /* of truth values the greatest is any and the least is all */
-    SET(MAX, any, BOOL, 1, 1)
-    SET(MIN, all, BOOL, 1, 1)
+    SET(MAX, max, BOOL, 1, 1)
+    SET(MIN, min, BOOL, 1, 1)
 }

@@ -36,6 +36,7 @@ struct loop_table {
     void loops_prod_##isa(struct loop_table *t);                                                   \
     void loops_arg_##isa(struct loop_table *t);                                                    \
     void loops_var_##isa(struct loop_table *t);                                                    \
+    void loops_pair_##isa(struct loop_table *t);                                                   \
     void loops_scan_##isa(struct loop_table *t);                                                   \
     void loops_misc_##isa(struct loop_table *t);                                                   \
     void loops_random_##isa(struct loop_table *t);

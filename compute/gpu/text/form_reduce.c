@@ -14,22 +14,6 @@
 #define LEAST_STRETCH 8   /* chunks of a lane */
 #define MOST_COPIES   192 /* of additions, roughly, in a loop */
 
-/* Bytes of a reduction's state (emit_reduce.c), at most. */
-static int state_size(const struct ir_kernel *k)
-{
-    const struct ir_output *o = &k->outputs[0];
-    enum dtype t = (enum dtype)k->nodes[o->node].dtype;
-    bool sum = o->reduce == REDUCE_SUM || o->reduce == REDUCE_MEAN;
-    if (o->reduce == REDUCE_VAR)
-        return 24;
-    if (sum && t == DT_C128)
-        return 32;
-    if (reduce_is_arg(o->reduce) || dtype_is_complex(t) || (sum && t == DT_F64) ||
-        (o->reduce == REDUCE_PROD && dtype_is_real_float(t)))
-        return 16;
-    return 8;
-}
-
 /* What an element's value costs, in additions. */
 static int cost(const struct ir_kernel *k)
 {
@@ -114,7 +98,8 @@ void form_make_reduce(struct analysis *z)
     f->elements = form_chunk_elements(z, false);
     if (!f->general && f->shape[x] % f->elements)
         f->elements = 1;
-    f->state_size = state_size(z->k);
+    const struct ir_output *o = &z->k->outputs[0];
+    f->state_size = reduce_state(o->reduce, (enum dtype)z->k->nodes[o->node].dtype)->size;
     while (!f->inner && f->elements > 1 && BLOCK / 2 * f->elements * f->state_size > SHARED_BYTES)
         f->elements /= 2; /* half of a block's states pass through shared memory */
     form_classify(z);

@@ -1,0 +1,75 @@
+/* The table of reductions (reduce.def): how elements become one. Called by the checker, the IR,
+ * both backends and tests. Constant data; thread-safe. */
+#ifndef ARRAYD_REDUCE_H
+#define ARRAYD_REDUCE_H
+
+#include <stdbool.h>
+
+#include "compute/type/dtype.h"
+
+enum reduce_op {
+#define REDUCE(id, ...) REDUCE_##id,
+#include "compute/type/reduce.def"
+    REDUCE_COUNT
+};
+
+/* What comes with a reduction besides its elements. */
+enum reduce_number { NUMBER_NONE, NUMBER_DIVISOR, NUMBER_CORRECTION };
+enum reduce_identity {
+    IDENTITY_ZERO,
+    IDENTITY_ONE,
+    IDENTITY_NAN,
+    IDENTITY_LEAST,
+    IDENTITY_GREATEST,
+    IDENTITY_NONE
+};
+enum reduce_result { REDUCE_ELEMENT, REDUCE_INDEX };
+
+struct reduce_info {
+    const char *id, *name; /* "SUM", "sum" */
+    unsigned char kinds;   /* KINDS_* (op.h), KINDS_W */
+    enum reduce_identity identity;
+    enum reduce_result result;
+    enum reduce_number number;
+    bool rounded;          /* floats depend on the order in which they are taken in */
+    bool pair;             /* made of kernels/scalar/reduce.h */
+    enum reduce_op states; /* whose it has, its own or another's */
+};
+extern const struct reduce_info reduce_table[REDUCE_COUNT];
+
+/* What a generated kernel reduces elements of one dtype with: texts as reduce.def describes them.
+ */
+struct reduce_state {
+    enum reduce_op op;
+    int dtypes; /* a dtype, or -1 - kinds */
+    const char *type;
+    int size; /* bytes, at most */
+    const char *header;
+    int seeds;
+    const char *begin, *step, *merge, *finish;
+};
+
+/* Whether the reduction is defined for elements of t. */
+bool reduce_defined(enum reduce_op op, enum dtype t);
+/* Of a reduction that is defined for t. */
+const struct reduce_state *reduce_state(enum reduce_op op, enum dtype t);
+/* The result of no element; there is one. */
+struct scalar reduce_identity(enum reduce_op op, enum dtype t);
+
+static inline const char *reduce_name(enum reduce_op op)
+{
+    return reduce_table[op].name;
+}
+
+static inline bool reduce_is_arg(enum reduce_op op)
+{
+    return reduce_table[op].result == REDUCE_INDEX;
+}
+
+/* A number is given with it. */
+static inline bool reduce_divides(enum reduce_op op)
+{
+    return reduce_table[op].number != NUMBER_NONE;
+}
+
+#endif
