@@ -50,6 +50,19 @@ enum err_code moments_squares(struct checker *c, uint32_t place, uint32_t x, uin
     return graph_op2(c, place, OP_ADD, re, im, ret);
 }
 
+enum err_code moments_numbers(struct checker *c, uint32_t place, uint32_t x, uint32_t *ret)
+{
+    uint32_t nan, zero;
+    enum dtype t = c->t->nodes[x].dtype;
+    if (dtype_kind(t) < KIND_FLOAT) {
+        *ret = x;
+        return ERR_OK;
+    }
+    TRY(graph_op(c, place, OP_ISNAN, &x, &nan));
+    TRY(graph_const(c, place, (struct scalar){.dtype = t}, &zero));
+    return graph_where(c, place, nan, zero, x, ret);
+}
+
 enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x, uint32_t *ret)
 {
     return divided_sum(c, r, x, count_of(&c->t->nodes[x], r->axes), r->keepdims, ret);

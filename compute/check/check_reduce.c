@@ -9,7 +9,7 @@
 #include "compute/check/check_rules.h"
 
 enum operand { TRUTH, COUNT, WIDE, FLOAT, ORDERED };
-enum before { ITSELF, SQUARES };
+enum before { ITSELF, SQUARES, NUMBERS };
 enum after { NOTHING, ROOT };
 static const struct {
     enum operand operand;
@@ -156,6 +156,8 @@ enum err_code reduce_call(struct checker *c, const struct call *call, struct cva
     }
     if (squares)
         TRY(moments_squares(c, r.place, x, &x));
+    if (table[func].before == NUMBERS)
+        TRY(moments_numbers(c, r.place, x, &x));
     TRY(reduce_by(c, &r, x, op, call->param[3], &x));
     if (root)
         TRY(graph_op(c, r.place, OP_SQRT, &x, &x));

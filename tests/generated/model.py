@@ -141,7 +141,7 @@ def reduced(name):
             return np.asarray(np.count_nonzero(x, axis=axis)).astype("int64")
         if name in ("mean", "std"):
             x = exactly(x)
-        elif name in ("sum", "prod"):
+        elif name in ("sum", "prod", "nansum"):
             x = x.astype({"i": "int64", "b": "int64", "u": "uint64"}.get(kind, x.dtype))
         return np.asarray(getattr(np, name)(x, axis=axis, keepdims=keepdims))
     return f
@@ -205,7 +205,7 @@ FUNCTIONS = {
     **{name: unary(f) for name, f in {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "sqrt": np.sqrt,
                                        "atan": np.arctan}.items()},
     **{name: reduced(name) for name in ("max", "min", "sum", "mean", "std", "any", "all", "prod", "argmax", "argmin",
-                                         "count_nonzero", "norm")},
+                                         "count_nonzero", "norm", "nansum")},
 }
 FUNCTIONS["blend"] = lambda x, y: np.add(*together(np.multiply(*together(0.5, x)), np.multiply(*together(0.25, y))))
 FUNCTIONS["bump"] = lambda x: where(np.greater(x, 0), x, 0.5)

@@ -64,6 +64,17 @@ def test_promotion_is_the_servers(xp):
         assert got["dtype"] == arrayd._dtypes.name_of(both.dtype), (a, b, got["dtype"])
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["nansum"])
+def test_reductions_without_nan(xp, name):
+    a = np.random.default_rng(1).random((3, 4, 5))
+    a[0], a[1, 2] = np.nan, np.nan
+    x = xp.asarray(a)
+    for axis in (None, 1, (0, 2)):
+        same(getattr(xp, name)(x, axis=axis, keepdims=True), getattr(np, name)(a, axis=axis, keepdims=True))
+    same(getattr(xp, name)(xp.asarray([1, 2, 4])), getattr(np, name)([1, 2, 4]))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float32", "float64", "complex128", "bool"])
 def test_functions_beside_numpy(xp, dtype):
     rng = np.random.default_rng(1)

@@ -112,6 +112,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"prod(u, axis=1)", "reduce-inner"}, {"prod(z)", "reduce-all"},
     {"prod(zz, axis=0)", "reduce-outer"}, {"mean(zz)", "reduce-all"},
     {"mean(z, axis=0)", "reduce-outer"}, {"mean(d)", "reduce-all"},
+    {"nansum(d)", "reduce-all"},
     {"cumulative_sum(a, 2)", "scan-inner"}, {"cumulative_sum(a, 1)", "scan-outer"},
     {"cumulative_sum((a - b)**2, 0)", "scan-outer"}, {"cumulative_sum(line)", "scan-inner"},
     {"cumulative_sum(odd, 2)", "scan-inner"}, {"cumulative_sum(d, 2)", "scan-inner"},

@@ -83,6 +83,10 @@ class Statistics(Manipulation):
         self._numbers("norm", "biufc", x)
         return self._reduce("norm", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)))
 
+    def nansum(self, x: Array, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Array:
+        """The sum of what is not NaN."""
+        return self._sum("nansum", x, axis, dtype, keepdims)
+
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)

@@ -1,0 +1,56 @@
+"""Reductions that leave NaN out, and logsumexp, beside NumPy: on the CPU backend and on the fake GPU."""
+import numpy as np
+import pytest
+
+from test_reductions import COMPLEX, FLOATS, both, check, hold, numbers, spelled, value  # noqa: F401
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+nan, inf = np.nan, np.inf
+AXES = [None, 0, 2, (0, 1), ()]
+
+
+def holes(dtype, shape=(5, 40, 7), seed=3):
+    """Numbers, of floats some of them NaN, and one column nothing else; of complex ones either part."""
+    a = numbers(dtype, shape, seed)
+    if a.dtype.kind in "fc":
+        a[np.random.default_rng(seed + 1).random(shape) < 0.3] = nan
+        a[:, 1, 2] = nan
+    if a.dtype.kind == "c":
+        a[0, 0, 0], a[1, 1, 1] = complex(1, nan), complex(nan, 2)
+    return a
+
+
+def wide(a):
+    return a.astype({"e": "float64", "f": "float64", "F": "complex128"}.get(a.dtype.char, a.dtype))
+
+
+def beside(api, expr, f, dtype, axes=AXES, result=None, **named):
+    """The function of the array a beside NumPy's."""
+    a = holes(dtype)
+    hold(api, "a", a)
+    for axis in axes if api.device == "cpu" else axes[:2]:
+        want = f(wide(a), axis=axis, **named) if axis != () else f(wide(a)[None], axis=0, **named)
+        check(api, expr.format(f"axis={spelled(axis)}"), np.asarray(want).astype(result or dtype), result or dtype)
+    kept = f(wide(a), axis=1, keepdims=True, **named)
+    check(api, expr.format("axis=1, keepdims=True"), kept.astype(result or dtype), result or dtype)
+
+
+# On the fake GPU every kernel is compiled by the host's compiler: the types that differ are enough.
+def enough(api, dtype, *types):
+    if api.device == "gpu" and dtype not in types:
+        pytest.skip("a type like another")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", *FLOATS, *COMPLEX])
+def test_nansum(both, dtype):
+    enough(both, dtype, "int8", "float32", "complex128")
+    result = {"b": "int64", "i": "int64", "u": "uint64"}.get(np.dtype(dtype).kind, dtype)
+    beside(both, "nansum(a, {})", np.nansum, dtype, result=result)
+    hold(both, "n", np.array([nan, nan]))
+    check(both, "nansum(n)", 0, "float64")
+    check(both, "nansum(n[:0])", 0, "float64")
+
+
+def test_a_nansum_is_one_kernel(api):
+    hold(api, "a", np.zeros((64, 64), "float32"))
+    assert len(api.expect(200, api.post("/v1/explain", {"expr": "nansum(a*2)"})).json()["kernels"]) == 1
