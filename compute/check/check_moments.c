@@ -68,6 +68,21 @@ enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_
     return divided_sum(c, r, x, count_of(&c->t->nodes[x], r->axes), r->keepdims, ret);
 }
 
+enum err_code moments_nanmean(struct checker *c, const struct reduction *r, uint32_t x,
+                              uint32_t *ret)
+{
+    enum dtype t = c->t->nodes[x].dtype;
+    uint32_t sum, n;
+    TRY(moments_numbers(c, r->place, x, &sum));
+    TRY(graph_reduce(c, r->place, sum, REDUCE_SUM, 0, r->axes, r->keepdims, &sum));
+    TRY(graph_op(c, r->place, OP_ISNAN, &x, &n));
+    TRY(graph_op(c, r->place, OP_LOGICAL_NOT, &n, &n));
+    TRY(graph_cast(c, r->place, n, DT_I64, &n));
+    TRY(graph_reduce(c, r->place, n, REDUCE_SUM, 0, r->axes, r->keepdims, &n));
+    TRY(graph_cast(c, r->place, n, t, &n));
+    return graph_op2(c, r->place, OP_DIVIDE, sum, n, ret);
+}
+
 /* A number known now. */
 static enum err_code number_param(struct checker *c, uint32_t node, const char *what, double *ret)
 {

@@ -103,6 +103,8 @@ static enum err_code reduce_by(struct checker *c, const struct reduction *r, uin
 {
     if (op == REDUCE_MEAN)
         return moments_mean(c, r, x, ret);
+    if (op == REDUCE_NANMEAN && r->axes && dtype_is_complex(c->t->nodes[x].dtype))
+        return moments_nanmean(c, r, x, ret);
     if (op == REDUCE_VAR)
         return moments_var(c, r, x, correction, ret);
     if (r->axes)

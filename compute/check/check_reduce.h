@@ -19,6 +19,9 @@ enum dtype reduce_sum_dtype(enum dtype t);
 
 enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_t x,
                            uint32_t *ret) must_check;
+/* Of complex numbers, over axes. */
+enum err_code moments_nanmean(struct checker *c, const struct reduction *r, uint32_t x,
+                              uint32_t *ret) must_check;
 /* The variance; NaN where the count is not above the correction. */
 enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
                           uint32_t correction_node, uint32_t *ret) must_check;

@@ -54,3 +54,25 @@ def test_nansum(both, dtype):
 def test_a_nansum_is_one_kernel(api):
     hold(api, "a", np.zeros((64, 64), "float32"))
     assert len(api.expect(200, api.post("/v1/explain", {"expr": "nansum(a*2)"})).json()["kernels"]) == 1
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
+def test_nanmean(both, dtype):
+    enough(both, dtype, "int16", "float32", "complex64")
+    beside(both, "nanmean(a, {})", np.nanmean, dtype, result="float64" if dtype in ("bool", "int16") else None)
+    hold(both, "n", np.array([nan, nan, 3, inf]))
+    for expr, want in (("nanmean(n[:2])", nan), ("nanmean(n[:0])", nan), ("nanmean(n[:3])", 3), ("nanmean(n)", inf)):
+        check(both, expr, want, "float64")
+
+
+@pytest.mark.parametrize("shape, axis", [((300_000,), None), ((60_000, 3), 0), ((300, 4000), 0), ((7, 30_000), 1)])
+def test_a_long_nanmean_keeps_its_digits(both, shape, axis):
+    """In units, threads and blocks that are merged; whole numbers, of which one left out or counted twice shows."""
+    a = np.random.default_rng(5).integers(-1000, 1000, shape).astype("float64")
+    a[np.random.default_rng(6).random(shape) < 0.5] = nan
+    hold(both, "a", a)
+    np.testing.assert_array_equal(value(both, f"nanmean(a, {axis})"), np.nansum(a, axis) / np.sum(~np.isnan(a), axis))
+    a[0] = 1e16
+    hold(both, "a", a)
+    want = np.nansum(a.astype(np.longdouble), axis) / np.sum(~np.isnan(a), axis)
+    check(both, f"nanmean(a, {axis})", want.astype("float64"), tolerance=1e-15)

@@ -12,4 +12,35 @@
 
 #include "compute/kernels/scalar/scalar.h"
 
+/* The mean of the numbers; the error of each addition is kept, as in a sum of float64. */
+struct ar_NANMEAN {
+    ar_f64 sum, error, n;
+};
+AR_FN struct ar_NANMEAN ar_NANMEAN_begin(void)
+{
+    const struct ar_NANMEAN s = {0, 0, 0};
+    return s;
+}
+AR_FN struct ar_NANMEAN ar_NANMEAN_take(struct ar_NANMEAN s, ar_f64 x)
+{
+    const ar_f64 number = x == x ? x : 0, t = s.sum + number, b = t - s.sum;
+    s.error += (s.sum - (t - b)) + (number - b);
+    s.sum = t;
+    s.n += x == x ? 1 : 0;
+    return s;
+}
+AR_FN struct ar_NANMEAN ar_NANMEAN_merge(struct ar_NANMEAN a, struct ar_NANMEAN b)
+{
+    const ar_f64 n = a.n + b.n;
+    a = ar_NANMEAN_take(a, b.sum);
+    a.error += b.error;
+    a.n = n;
+    return a;
+}
+AR_FN ar_f64 ar_NANMEAN_end(struct ar_NANMEAN s, ar_f64 number)
+{
+    (void)number;
+    return (ar_ISFINITE_F64(s.sum) ? s.sum + s.error : s.sum) / s.n;
+}
+
 #endif

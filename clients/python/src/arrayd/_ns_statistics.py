@@ -87,6 +87,11 @@ class Statistics(Manipulation):
         """The sum of what is not NaN."""
         return self._sum("nansum", x, axis, dtype, keepdims)
 
+    def nanmean(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The mean of what is not NaN."""
+        self._numbers("nanmean", "biufc", x)
+        return self._reduce("nanmean", x, axis, keepdims, dt.floating(x.dtype))
+
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)
