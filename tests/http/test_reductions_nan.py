@@ -76,3 +76,23 @@ def test_a_long_nanmean_keeps_its_digits(both, shape, axis):
     hold(both, "a", a)
     want = np.nansum(a.astype(np.longdouble), axis) / np.sum(~np.isnan(a), axis)
     check(both, f"nanmean(a, {axis})", want.astype("float64"), tolerance=1e-15)
+
+
+def extreme_without_nan(api, name, dtype):
+    enough(api, dtype, "uint8", "float32", "float64")
+    beside(api, f"{name}(a, {{}})", getattr(np, name), dtype)
+    hold(api, "n", np.array([nan, nan, -inf, 3, inf]))
+    for part in (slice(2), slice(1, 3), slice(1, 4), slice(3, None), slice(None)):
+        check(api, f"{name}(n[{part.start or 0}:{part.stop or 5}])",
+              getattr(np, name)(np.array([nan, nan, -inf, 3, inf])[part]), "float64")
+    hold(api, "z", np.array([0.0, nan, -0.0, 0.0]))
+    for order in ("z", "z[::-1]"):
+        check(api, f"signbit({name}({order}))", name == "nanmin", "bool")
+    hold(api, "none", np.zeros((0, 3), dtype))
+    api.fails(422, "empty_reduction", api.post("/v1/evaluate", {"expr": f"{name}(none)"}))
+    api.fails(422, "dtype_mismatch", api.post("/v1/evaluate", {"expr": f"{name}(a*1j)"}))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", *FLOATS])
+def test_nanmin(both, dtype):
+    extreme_without_nan(both, "nanmin", dtype)

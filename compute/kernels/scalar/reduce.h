@@ -43,4 +43,29 @@ AR_FN ar_f64 ar_NANMEAN_end(struct ar_NANMEAN s, ar_f64 number)
     return (ar_ISFINITE_F64(s.sum) ? s.sum + s.error : s.sum) / s.n;
 }
 
+/* The least number, -0 before 0. */
+struct ar_NANMIN {
+    ar_f64 x;
+};
+AR_FN struct ar_NANMIN ar_NANMIN_begin(void)
+{
+    const struct ar_NANMIN s = {AR_NAN};
+    return s;
+}
+AR_FN struct ar_NANMIN ar_NANMIN_take(struct ar_NANMIN s, ar_f64 x)
+{
+    const int less = (x < s.x) | ((x == s.x) & ((ar_i64)ar_bits_F64(x) < 0));
+    s.x = less | (s.x != s.x) ? x : s.x;
+    return s;
+}
+AR_FN struct ar_NANMIN ar_NANMIN_merge(struct ar_NANMIN a, struct ar_NANMIN b)
+{
+    return ar_NANMIN_take(a, b.x);
+}
+AR_FN ar_f64 ar_NANMIN_end(struct ar_NANMIN s, ar_f64 number)
+{
+    (void)number;
+    return s.x;
+}
+
 #endif

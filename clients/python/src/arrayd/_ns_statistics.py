@@ -18,7 +18,7 @@ class Statistics(Manipulation):
         if not axes and x.ndim:  # of each element by itself
             one = self.expand_dims(x, axis=0)
             return self._array(op, (one._node,), x.shape, dtype, axis=[0], keepdims=False, **attrs)
-        if op in ("min", "max") and any(x.shape[k] == 0 for k in axes) and int(np.prod(shape)):
+        if op in ("min", "max", "nanmin") and any(x.shape[k] == 0 for k in axes) and int(np.prod(shape)):
             raise ValueError(f"{op} of nothing")
         return self._array(op, (x._node,), shape, dtype, axis=axes if x.ndim else None, keepdims=bool(keepdims), **attrs)
 
@@ -91,6 +91,11 @@ class Statistics(Manipulation):
         """The mean of what is not NaN."""
         self._numbers("nanmean", "biufc", x)
         return self._reduce("nanmean", x, axis, keepdims, dt.floating(x.dtype))
+
+    def nanmin(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The least element that is not NaN."""
+        self._numbers("nanmin", "biuf", x)
+        return self._reduce("nanmin", x, axis, keepdims, x.dtype)
 
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
