@@ -205,7 +205,7 @@ FUNCTIONS = {
     **{name: unary(f) for name, f in {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "sqrt": np.sqrt,
                                        "atan": np.arctan}.items()},
     **{name: reduced(name) for name in ("max", "min", "sum", "mean", "std", "any", "all", "prod", "argmax", "argmin",
-                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin")},
+                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin", "nanmax")},
 }
 FUNCTIONS["blend"] = lambda x, y: np.add(*together(np.multiply(*together(0.5, x)), np.multiply(*together(0.25, y))))
 FUNCTIONS["bump"] = lambda x: where(np.greater(x, 0), x, 0.5)

@@ -96,3 +96,8 @@ def extreme_without_nan(api, name, dtype):
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", *FLOATS])
 def test_nanmin(both, dtype):
     extreme_without_nan(both, "nanmin", dtype)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", *FLOATS])
+def test_nanmax(both, dtype):
+    extreme_without_nan(both, "nanmax", dtype)

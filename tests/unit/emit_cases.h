@@ -115,6 +115,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"nansum(d)", "reduce-all"},
     {"nanmean(a, axis=2)", "reduce-inner"}, {"nanmean(d)", "reduce-all"},
     {"nanmin(h, axis=0)", "reduce-outer"},
+    {"nanmax(d, axis=2)", "reduce-inner"},
     {"cumulative_sum(a, 2)", "scan-inner"}, {"cumulative_sum(a, 1)", "scan-outer"},
     {"cumulative_sum((a - b)**2, 0)", "scan-outer"}, {"cumulative_sum(line)", "scan-inner"},
     {"cumulative_sum(odd, 2)", "scan-inner"}, {"cumulative_sum(d, 2)", "scan-inner"},

@@ -68,4 +68,29 @@ AR_FN ar_f64 ar_NANMIN_end(struct ar_NANMIN s, ar_f64 number)
     return s.x;
 }
 
+/* The greatest number, 0 before -0. */
+struct ar_NANMAX {
+    ar_f64 x;
+};
+AR_FN struct ar_NANMAX ar_NANMAX_begin(void)
+{
+    const struct ar_NANMAX s = {AR_NAN};
+    return s;
+}
+AR_FN struct ar_NANMAX ar_NANMAX_take(struct ar_NANMAX s, ar_f64 x)
+{
+    const int more = (x > s.x) | ((x == s.x) & ((ar_i64)ar_bits_F64(x) >= 0));
+    s.x = more | (s.x != s.x) ? x : s.x;
+    return s;
+}
+AR_FN struct ar_NANMAX ar_NANMAX_merge(struct ar_NANMAX a, struct ar_NANMAX b)
+{
+    return ar_NANMAX_take(a, b.x);
+}
+AR_FN ar_f64 ar_NANMAX_end(struct ar_NANMAX s, ar_f64 number)
+{
+    (void)number;
+    return s.x;
+}
+
 #endif

@@ -18,7 +18,7 @@ class Statistics(Manipulation):
         if not axes and x.ndim:  # of each element by itself
             one = self.expand_dims(x, axis=0)
             return self._array(op, (one._node,), x.shape, dtype, axis=[0], keepdims=False, **attrs)
-        if op in ("min", "max", "nanmin") and any(x.shape[k] == 0 for k in axes) and int(np.prod(shape)):
+        if op in ("min", "max", "nanmin", "nanmax") and any(x.shape[k] == 0 for k in axes) and int(np.prod(shape)):
             raise ValueError(f"{op} of nothing")
         return self._array(op, (x._node,), shape, dtype, axis=axes if x.ndim else None, keepdims=bool(keepdims), **attrs)
 
@@ -96,6 +96,11 @@ class Statistics(Manipulation):
         """The least element that is not NaN."""
         self._numbers("nanmin", "biuf", x)
         return self._reduce("nanmin", x, axis, keepdims, x.dtype)
+
+    def nanmax(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The greatest element that is not NaN."""
+        self._numbers("nanmax", "biuf", x)
+        return self._reduce("nanmax", x, axis, keepdims, x.dtype)
 
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
