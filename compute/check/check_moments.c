@@ -96,15 +96,37 @@ static enum err_code number_param(struct checker *c, uint32_t node, const char *
     return ERR_OK;
 }
 
+/* Of complex numbers: that of the real parts and that of the imaginary ones, each NaN where the
+ * other is. */
+static enum err_code nanvar_of_parts(struct checker *c, const struct reduction *r, uint32_t x,
+                                     double correction, uint32_t *ret)
+{
+    uint32_t nan, none, part[2];
+    enum dtype t = dtype_real(c->t->nodes[x].dtype);
+    TRY(graph_op(c, r->place, OP_ISNAN, &x, &nan));
+    TRY(graph_const(c, r->place, reduce_identity(REDUCE_NANVAR, t), &none));
+    for (int k = 0; k < 2; k++) {
+        TRY(graph_op(c, r->place, k ? OP_IMAG : OP_REAL, &x, &part[k]));
+        TRY(graph_where(c, r->place, nan, none, part[k], &part[k]));
+        TRY(graph_reduce(c, r->place, part[k], REDUCE_NANVAR, correction, r->axes, r->keepdims,
+                         &part[k]));
+    }
+    return graph_op2(c, r->place, OP_ADD, part[0], part[1], ret);
+}
+
 enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
-                          uint32_t correction_node, uint32_t *ret)
+                          enum reduce_op op, uint32_t correction_node, uint32_t *ret)
 {
     double count = count_of(&c->t->nodes[x], r->axes), correction = 0;
     uint32_t mean;
     TRY(number_param(c, correction_node, "correction", &correction));
     double divisor = count - correction > 0 ? count - correction : NAN;
-    if (r->axes && !dtype_is_complex(c->t->nodes[x].dtype))
-        return graph_reduce(c, r->place, x, REDUCE_VAR, divisor, r->axes, r->keepdims, ret);
+    bool complex_ = dtype_is_complex(c->t->nodes[x].dtype);
+    if (r->axes && !complex_)
+        return graph_reduce(c, r->place, x, op, op == REDUCE_VAR ? divisor : correction, r->axes,
+                            r->keepdims, ret);
+    if (r->axes && op == REDUCE_NANVAR)
+        return nanvar_of_parts(c, r, x, correction, ret);
     TRY(divided_sum(c, r, x, count, true, &mean));
     TRY(graph_op2(c, r->place, OP_SUBTRACT, x, mean, &x));
     TRY(moments_squares(c, r->place, x, &x));

@@ -105,8 +105,8 @@ static enum err_code reduce_by(struct checker *c, const struct reduction *r, uin
         return moments_mean(c, r, x, ret);
     if (op == REDUCE_NANMEAN && r->axes && dtype_is_complex(c->t->nodes[x].dtype))
         return moments_nanmean(c, r, x, ret);
-    if (op == REDUCE_VAR)
-        return moments_var(c, r, x, correction, ret);
+    if (op == REDUCE_VAR || op == REDUCE_NANVAR)
+        return moments_var(c, r, x, op, correction, ret);
     if (r->axes)
         return graph_reduce(c, r->place, x, op, 0, r->axes, r->keepdims, ret);
     *ret = x;

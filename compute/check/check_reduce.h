@@ -22,9 +22,9 @@ enum err_code moments_mean(struct checker *c, const struct reduction *r, uint32_
 /* Of complex numbers, over axes. */
 enum err_code moments_nanmean(struct checker *c, const struct reduction *r, uint32_t x,
                               uint32_t *ret) must_check;
-/* The variance; NaN where the count is not above the correction. */
+/* The variance, a VAR or a NANVAR; NaN where the count is not above the correction. */
 enum err_code moments_var(struct checker *c, const struct reduction *r, uint32_t x,
-                          uint32_t correction_node, uint32_t *ret) must_check;
+                          enum reduce_op op, uint32_t correction_node, uint32_t *ret) must_check;
 /* x, and 0 where it is NaN. */
 enum err_code moments_numbers(struct checker *c, uint32_t place, uint32_t x,
                               uint32_t *ret) must_check;

@@ -101,3 +101,35 @@ def test_nanmin(both, dtype):
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", *FLOATS])
 def test_nanmax(both, dtype):
     extreme_without_nan(both, "nanmax", dtype)
+
+
+REAL_OF = {"bool": "float64", "int16": "float64", "complex64": "float32", "complex128": "float64"}
+
+
+def variance_without_nan(api, name, dtype):
+    enough(api, dtype, "int16", "float32", "complex128")
+    f, result = getattr(np, name), REAL_OF.get(dtype, dtype)
+    beside(api, f"{name}(a, {{}})", f, dtype, result=result)
+    beside(api, f"{name}(a, {{}}, correction=1)", f, dtype, axes=AXES[:-1], result=result, ddof=1)
+    hold(api, "n", np.array([nan, nan, 3, 5, inf]))
+    for expr, want in (("n[:2]", nan), ("n[:0]", nan), ("n[:3]", 0), ("n[:3], correction=1", nan), ("n", nan),
+                       ("n[:4], correction=1", f([3, 5], ddof=1)), ("n[:3], axis=[]", np.array([nan, nan, 0]))):
+        check(api, f"{name}({expr})", want, "float64")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
+def test_nanvar(both, dtype):
+    variance_without_nan(both, "nanvar", dtype)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2), 2])
+def test_a_nanvar_keeps_its_digits(both, axis):
+    """Far from 0, and with what lies far from all others first."""
+    a = np.random.default_rng(3).standard_normal((37, 300, 41)) + 1e5
+    a[np.random.default_rng(4).random(a.shape) < 0.2] = nan
+    hold(both, "a", a)
+    check(both, f"nanvar(a, {spelled(axis)})", np.nanvar(a.astype(np.longdouble), axis).astype("float64"), tolerance=1e-9)
+    a -= 1e5
+    a[0] = 1e6
+    hold(both, "a", a)
+    check(both, f"nanvar(a, {spelled(axis)})", np.nanvar(a.astype(np.longdouble), axis).astype("float64"), tolerance=1e-13)

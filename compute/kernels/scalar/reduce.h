@@ -93,4 +93,47 @@ AR_FN ar_f64 ar_NANMAX_end(struct ar_NANMAX s, ar_f64 number)
     return s.x;
 }
 
+/* The variance of the numbers, out of their distances from the first of a state; where two states
+ * meet, from their common mean (Chan, Golub and LeVeque, as in loops_var.c). */
+struct ar_NANVAR {
+    ar_f64 pivot, n, sum, squares;
+};
+AR_FN struct ar_NANVAR ar_NANVAR_begin(void)
+{
+    const struct ar_NANVAR s = {0, 0, 0, 0};
+    return s;
+}
+AR_FN struct ar_NANVAR ar_NANVAR_take(struct ar_NANVAR s, ar_f64 x)
+{
+    s.pivot = (s.n == 0) & (x == x) ? x : s.pivot;
+    const ar_f64 d = x == x ? x - s.pivot : 0;
+    s.n += x == x ? 1 : 0;
+    s.sum += d;
+    s.squares += d * d;
+    return s;
+}
+AR_FN ar_f64 ar_NANVAR_squares(struct ar_NANVAR s)
+{
+    const ar_f64 q = s.squares - s.sum * (s.sum / s.n);
+    return q < 0 ? 0 : q;
+}
+AR_FN struct ar_NANVAR ar_NANVAR_merge(struct ar_NANVAR a, struct ar_NANVAR b)
+{
+    if (b.n == 0)
+        return a;
+    if (a.n == 0)
+        return b;
+    const ar_f64 n = a.n + b.n, share = b.n / n, mean = a.sum / a.n;
+    const ar_f64 apart = b.pivot - a.pivot + (b.sum / b.n - mean), by = mean + apart * share;
+    struct ar_NANVAR s = {a.pivot + by, n, 0, 0};
+    const ar_f64 c = s.pivot - a.pivot; /* what rounding the pivot loses */
+    s.sum = n * ((a.pivot - (s.pivot - c)) + (by - c));
+    s.squares = ar_NANVAR_squares(a) + ar_NANVAR_squares(b) + apart * apart * (a.n * share);
+    return s;
+}
+AR_FN ar_f64 ar_NANVAR_end(struct ar_NANVAR s, ar_f64 number)
+{
+    return s.n - number > 0 ? ar_NANVAR_squares(s) / (s.n - number) : AR_NAN;
+}
+
 #endif

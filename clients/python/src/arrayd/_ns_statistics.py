@@ -102,6 +102,11 @@ class Statistics(Manipulation):
         self._numbers("nanmax", "biuf", x)
         return self._reduce("nanmax", x, axis, keepdims, x.dtype)
 
+    def nanvar(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+        """The variance of what is not NaN, divided by how many that are less the correction."""
+        self._numbers("nanvar", "biufc", x)
+        return self._reduce("nanvar", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)
