@@ -139,7 +139,7 @@ def reduced(name):
             return np.sqrt(np.sum(np.abs(exactly(x)) ** 2, axis=axis, keepdims=keepdims))
         if name == "count_nonzero":
             return np.asarray(np.count_nonzero(x, axis=axis)).astype("int64")
-        if name in ("mean", "std", "nanmean", "nanvar"):
+        if name in ("mean", "std", "nanmean", "nanvar", "nanstd"):
             x = exactly(x)
         elif name in ("sum", "prod", "nansum"):
             x = x.astype({"i": "int64", "b": "int64", "u": "uint64"}.get(kind, x.dtype))
@@ -205,7 +205,7 @@ FUNCTIONS = {
     **{name: unary(f) for name, f in {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "sqrt": np.sqrt,
                                        "atan": np.arctan}.items()},
     **{name: reduced(name) for name in ("max", "min", "sum", "mean", "std", "any", "all", "prod", "argmax", "argmin",
-                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin", "nanmax", "nanvar")},
+                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd")},
 }
 FUNCTIONS["blend"] = lambda x, y: np.add(*together(np.multiply(*together(0.5, x)), np.multiply(*together(0.25, y))))
 FUNCTIONS["bump"] = lambda x: where(np.greater(x, 0), x, 0.5)

@@ -65,7 +65,7 @@ def test_promotion_is_the_servers(xp):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanmin", "nanmax", "nanvar"])
+@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd"])
 def test_reductions_without_nan(xp, name):
     a = np.random.default_rng(1).random((3, 4, 5))
     a[0], a[1, 2] = np.nan, np.nan

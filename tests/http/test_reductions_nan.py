@@ -133,3 +133,8 @@ def test_a_nanvar_keeps_its_digits(both, axis):
     a[0] = 1e6
     hold(both, "a", a)
     check(both, f"nanvar(a, {spelled(axis)})", np.nanvar(a.astype(np.longdouble), axis).astype("float64"), tolerance=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
+def test_nanstd(both, dtype):
+    variance_without_nan(both, "nanstd", dtype)

@@ -107,6 +107,11 @@ class Statistics(Manipulation):
         self._numbers("nanvar", "biufc", x)
         return self._reduce("nanvar", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
 
+    def nanstd(self, x: Array, /, *, axis: Axis = None, correction: Union[int, float] = 0.0, keepdims: bool = False) -> Array:
+        """The square root of nanvar."""
+        self._numbers("nanstd", "biufc", x)
+        return self._reduce("nanstd", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
+
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)
