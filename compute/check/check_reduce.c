@@ -8,7 +8,7 @@
 #include "compute/check/check_ops.h"
 #include "compute/check/check_rules.h"
 
-enum operand { TRUTH, COUNT, WIDE, FLOAT, ORDERED };
+enum operand { TRUTH, COUNT, WIDE, FLOAT, REAL, ORDERED };
 enum before { ITSELF, SQUARES, NUMBERS };
 enum after { NOTHING, ROOT };
 static const struct {
@@ -48,14 +48,20 @@ enum dtype reduce_sum_dtype(enum dtype t)
     }
 }
 
+static enum err_code not_complex(struct checker *c, const struct call *call, enum dtype t)
+{
+    if (dtype_is_complex(t))
+        return expr_err(c->x, call->node, c->e, ERR_DTYPE_MISMATCH, "%s is not defined for %s",
+                        call->name, dtype_name(t));
+    return ERR_OK;
+}
+
 /* The operand's dtype has an order, and there are elements to compare. */
 static enum err_code comparable(struct checker *c, const struct call *call, uint32_t x,
                                 uint32_t axes)
 {
     const struct typed_node *n = &c->t->nodes[x];
-    if (dtype_is_complex(n->dtype))
-        return expr_err(c->x, call->node, c->e, ERR_DTYPE_MISMATCH, "%s is not defined for %s",
-                        call->name, dtype_name(n->dtype));
+    TRY(not_complex(c, call, n->dtype));
     bool nothing = false; /* as NumPy: also where the result has no element either */
     for (int k = 0; k < n->rank; k++)
         nothing |= n->shape[k] == 0 && axes & 1u << k;
@@ -84,7 +90,10 @@ static enum err_code reduce_operand(struct checker *c, const struct call *call,
     case WIDE:
         t = reduce_sum_dtype(t);
         break;
+    case REAL:
     case FLOAT:
+        if (operand == REAL)
+            TRY(not_complex(c, call, t));
         t = dtype_kind(t) < KIND_FLOAT ? DT_F64 : t;
         break;
     case ORDERED:

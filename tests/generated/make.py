@@ -314,7 +314,7 @@ def an_expression(rng, points):
         kind = kind_of(dtype)
         names = {"b": ["any", "all", "count_nonzero"], "c": ["any"]}.get(kind, ["max", "min", "argmax", "any", "count_nonzero"])
         if tree[0] == "name":
-            names += {"b": [], "c": ["sum", "mean", "prod"]}.get(kind, ["sum", "mean", "prod", "std", "norm", "cumulative_sum", "nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd"])
+            names += {"b": [], "c": ["sum", "mean", "prod"]}.get(kind, ["sum", "mean", "prod", "std", "norm", "cumulative_sum", "nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd", "logsumexp"])
         name = g.some(names)
         g.sharp = True
         if name == "cumulative_sum":

@@ -137,6 +137,10 @@ def reduced(name):
             return getattr(np, name)(x, axis=axis)
         if name == "norm":
             return np.sqrt(np.sum(np.abs(exactly(x)) ** 2, axis=axis, keepdims=keepdims))
+        if name == "logsumexp":
+            x = exactly(x)
+            most = np.max(x, axis=axis, keepdims=True)
+            return np.asarray(np.log(np.sum(np.exp(x - most), axis=axis, keepdims=keepdims)) + np.squeeze(most, axis))
         if name == "count_nonzero":
             return np.asarray(np.count_nonzero(x, axis=axis)).astype("int64")
         if name in ("mean", "std", "nanmean", "nanvar", "nanstd"):
@@ -205,7 +209,7 @@ FUNCTIONS = {
     **{name: unary(f) for name, f in {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "sqrt": np.sqrt,
                                        "atan": np.arctan}.items()},
     **{name: reduced(name) for name in ("max", "min", "sum", "mean", "std", "any", "all", "prod", "argmax", "argmin",
-                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd")},
+                                         "count_nonzero", "norm", "nansum", "nanmean", "nanmin", "nanmax", "nanvar", "nanstd", "logsumexp")},
 }
 FUNCTIONS["blend"] = lambda x, y: np.add(*together(np.multiply(*together(0.5, x)), np.multiply(*together(0.25, y))))
 FUNCTIONS["bump"] = lambda x: where(np.greater(x, 0), x, 0.5)

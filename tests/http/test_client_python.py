@@ -75,6 +75,12 @@ def test_reductions_without_nan(xp, name):
     same(getattr(xp, name)(xp.asarray([1, 2, 4])), getattr(np, name)([1, 2, 4]))
 
 
+def test_logsumexp(xp):
+    a = np.random.default_rng(1).uniform(-3, 3, (4, 5))
+    same(xp.logsumexp(xp.asarray(a), axis=0), np.log(np.exp(a).sum(0)))
+    same(xp.logsumexp(xp.asarray(a) + 1e3), np.log(np.exp(a).sum()) + 1e3)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "float32", "float64", "complex128", "bool"])
 def test_functions_beside_numpy(xp, dtype):
     rng = np.random.default_rng(1)

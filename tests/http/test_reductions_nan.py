@@ -138,3 +138,38 @@ def test_a_nanvar_keeps_its_digits(both, axis):
 @pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS, *COMPLEX])
 def test_nanstd(both, dtype):
     variance_without_nan(both, "nanstd", dtype)
+
+
+def logsumexp(a, axis=None, keepdims=False):
+    a = np.asarray(a, "float64")
+    most = np.max(a, axis=axis, keepdims=True, initial=-inf)
+    most = np.where(np.isfinite(most), most, 0)
+    return np.log(np.sum(np.exp(a - most), axis=axis, keepdims=keepdims)) + (most if keepdims else np.squeeze(most, axis))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", *FLOATS])
+def test_logsumexp(both, dtype):
+    enough(both, dtype, "int16", "float32")
+    a, result = numbers(dtype, (5, 40, 7)), "float64" if dtype in ("bool", "int16") else dtype
+    hold(both, "a", a)
+    for axis in AXES[:-1] if both.device == "cpu" else AXES[:2]:
+        check(both, f"logsumexp(a, axis={spelled(axis)})", logsumexp(a, axis).astype(result), result)
+    check(both, "logsumexp(a, axis=1, keepdims=True)", logsumexp(a, 1, True).astype(result), result)
+    check(both, "logsumexp(a, axis=[])", a.astype(result), result)
+
+
+def test_logsumexp_at_the_extremes(both):
+    for k, row in enumerate([[1e300, 1, -1e300], [-1e4, -1e4], [1e4] * 500, [-inf, -inf], [-inf, 3, -inf], [3, inf, inf, -inf],
+                             [nan, 1], [1, nan, inf], [0.0] * 200, [-745.5, -746, 800]]):
+        hold(both, "a", np.array(row))
+        check(both, "logsumexp(a)", logsumexp(row), "float64")
+        check(both, "logsumexp(stack([a, a], 1), 0)", np.stack([logsumexp(row)] * 2), "float64")
+    check(both, "logsumexp(a[:0])", -inf, "float64")
+    both.fails(422, "dtype_mismatch", both.post("/v1/evaluate", {"expr": "logsumexp(a*1j)"}))
+
+
+@pytest.mark.parametrize("shape, axis", [((300_000,), None), ((60_000, 3), 0), ((300, 4000), 0), ((7, 30_000), 1)])
+def test_a_long_logsumexp(both, shape, axis):
+    a = np.random.default_rng(5).uniform(-50, 50, shape)
+    hold(both, "a", a)
+    check(both, f"logsumexp(a, {axis})", logsumexp(a, axis), "float64")

@@ -117,6 +117,7 @@ static const struct { const char *text, *form; } emit_cases[] = {
     {"nanmin(h, axis=0)", "reduce-outer"},
     {"nanmax(d, axis=2)", "reduce-inner"},
     {"nanvar(a, axis=(0, 2), correction=1)", "reduce-inner"},
+    {"logsumexp(a)", "reduce-all"}, {"logsumexp(d, axis=0)", "reduce-outer"},
     {"cumulative_sum(a, 2)", "scan-inner"}, {"cumulative_sum(a, 1)", "scan-outer"},
     {"cumulative_sum((a - b)**2, 0)", "scan-outer"}, {"cumulative_sum(line)", "scan-inner"},
     {"cumulative_sum(odd, 2)", "scan-inner"}, {"cumulative_sum(d, 2)", "scan-inner"},

@@ -6,6 +6,10 @@
  * one state goes through a fixed number of lanes that are merged as a tree, so that the result is
  * the same on every instruction set. */
 #include "compute/cpu/loops/loops_table.h"
+#if defined(__FMA__)
+#include "compute/cpu/loops/vecmath.h"
+#define ar_EXP_F64 vm_EXP_F64 /* vectorised; the C library's is not */
+#endif
 #include "compute/kernels/scalar/reduce.h"
 
 enum { LANES = 32, FEW = 4 };

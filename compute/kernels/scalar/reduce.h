@@ -136,4 +136,36 @@ AR_FN ar_f64 ar_NANVAR_end(struct ar_NANVAR s, ar_f64 number)
     return s.n - number > 0 ? ar_NANVAR_squares(s) / (s.n - number) : AR_NAN;
 }
 
+/* The logarithm of the sum of exponentials, these as parts of that of the greatest element so far:
+ * one exponential an element, and none that leaves float64's range. */
+struct ar_LOGSUMEXP {
+    ar_f64 most, sum;
+};
+AR_FN struct ar_LOGSUMEXP ar_LOGSUMEXP_begin(void)
+{
+    const struct ar_LOGSUMEXP s = {-AR_INF, 0};
+    return s;
+}
+AR_FN struct ar_LOGSUMEXP ar_LOGSUMEXP_take(struct ar_LOGSUMEXP s, ar_f64 x)
+{
+    const ar_f64 d = x == s.most ? 0 : x - s.most; /* infinite ones too */
+    const ar_f64 e = ar_EXP_F64(ar_from_bits_F64(ar_bits_F64(d) | (ar_u64)1 << 63));
+    s.sum = s.sum * (d > 0 ? e : 1) + (d > 0 ? 1 : e);
+    s.most = x > s.most ? x : s.most;
+    return s;
+}
+AR_FN struct ar_LOGSUMEXP ar_LOGSUMEXP_merge(struct ar_LOGSUMEXP a, struct ar_LOGSUMEXP b)
+{
+    const ar_f64 d = b.most == a.most ? 0 : b.most - a.most;
+    const ar_f64 e = ar_EXP_F64(ar_from_bits_F64(ar_bits_F64(d) | (ar_u64)1 << 63));
+    a.sum = a.sum * (d > 0 ? e : 1) + b.sum * (d > 0 ? 1 : e);
+    a.most = b.most > a.most ? b.most : a.most;
+    return a;
+}
+AR_FN ar_f64 ar_LOGSUMEXP_end(struct ar_LOGSUMEXP s, ar_f64 number)
+{
+    (void)number;
+    return s.most + ar_LOG_F64(s.sum);
+}
+
 #endif

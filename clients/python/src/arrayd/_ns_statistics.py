@@ -112,6 +112,11 @@ class Statistics(Manipulation):
         self._numbers("nanstd", "biufc", x)
         return self._reduce("nanstd", x, axis, keepdims, dt.real_of(dt.floating(x.dtype)), correction=correction)
 
+    def logsumexp(self, x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The logarithm of the sum of exponentials, none of which overflows."""
+        self._numbers("logsumexp", "biuf", x)
+        return self._reduce("logsumexp", x, axis, keepdims, dt.floating(x.dtype))
+
     def argmax(self, x: Array, /, *, axis: Optional[int] = None, keepdims: bool = False) -> Array:
         """Where the greatest element is: the first of several, the first NaN."""
         return self._arg("argmax", x, axis, keepdims)
