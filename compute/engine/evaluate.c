@@ -500,6 +500,12 @@ static enum err_code require_unexported(const struct exchange *x, struct err *e)
                      "mapped; a copy can");
 }
 
+static enum err_code may_exchange(const struct exchange *x, struct err *e)
+{
+    TRY(require_version(x->a->buffer, x->version, e));
+    return require_unexported(x, e);
+}
+
 /* With the lock held. Work already queued holds the storage it was bound to; only later work sees
  * the exchange. Returns the version of what `a` has now. */
 static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
@@ -532,8 +538,7 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
                              "size can exchange their memory");
     pthread_mutex_lock(&g->lock);
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
-        if ((code = require_version(x[i].a->buffer, x[i].version, e)) == ERR_OK)
-            code = require_unexported(&x[i], e);
+        code = may_exchange(&x[i], e);
     for (uint32_t i = 0; i < n && code == ERR_OK; i++)
         x[i].version = exchange(g, x[i].a, x[i].b);
     pthread_mutex_unlock(&g->lock);
@@ -542,8 +547,9 @@ enum err_code engine_exchange(struct engine_stream *s, struct exchange *x, uint3
 
 enum err_code engine_swap(struct engine_stream *s, struct array *a, struct array *b, struct err *e)
 {
-    enum err_code code = ERR_OK;
-    if (same_layout(a, b) && (code = engine_export_forget(s, a, e)) == ERR_OK)
-        code = engine_export_forget(s, b, e);
-    return code == ERR_OK ? engine_exchange(s, &(struct exchange){a, b, 0}, 1, e) : code;
+    if (same_layout(a, b)) {
+        TRY(engine_export_forget(s, a, e));
+        TRY(engine_export_forget(s, b, e));
+    }
+    return engine_exchange(s, &(struct exchange){a, b, 0}, 1, e);
 }

@@ -228,16 +228,15 @@ static enum err_code submit(struct exporting *x, struct task *take_t, struct sto
 static enum err_code make_room(struct exporting *x, struct storage **ret, struct err *e)
 {
     struct engine *g = x->engine;
+    _cleanup_account_ struct account *payer = NULL;
+    _cleanup_storage_ struct storage *st = NULL;
     pthread_mutex_lock(&g->lock);
-    struct storage *st = storage_ref(buffer_storage(x->array->buffer));
+    st = storage_ref(buffer_storage(x->array->buffer));
     bool moves = has_to_move(x, st);
-    struct account *payer = st->account;
+    payer = st->account;
     account_ref(payer);
     pthread_mutex_unlock(&g->lock);
-    enum err_code code = moves ? storage_shareable(st, payer, ret, e) : ERR_OK;
-    account_unref(payer);
-    storage_unref(st);
-    return code;
+    return moves ? storage_shareable(st, payer, ret, e) : ERR_OK;
 }
 
 /* With the lock held: memory that an export has ended for, which somebody may still have mapped. */
@@ -313,28 +312,25 @@ enum err_code engine_export_forget(struct engine_stream *s, struct array *a, str
 {
     struct buffer *b = a->buffer;
     struct engine *g = b->engine;
+    struct storage *to;
+    _cleanup_account_ struct account *payer = NULL;
+    _cleanup_storage_ struct storage *st = NULL;
     pthread_mutex_lock(&g->lock);
-    if (!may_be_mapped(b)) {
-        pthread_mutex_unlock(&g->lock);
-        return ERR_OK;
+    if (may_be_mapped(b)) {
+        st = storage_ref(b->storage);
+        payer = st->account;
+        account_ref(payer);
     }
-    struct storage *st = storage_ref(b->storage), *to = NULL;
-    struct account *payer = st->account;
-    account_ref(payer);
     pthread_mutex_unlock(&g->lock);
-    enum err_code code = engine_visit(&s, b->device, e);
-    if (code == ERR_OK)
-        code = storage_renewed(st, payer, &to, e);
-    struct task *t = code == ERR_OK ? task_new(s) : NULL;
+    if (!st)
+        return ERR_OK;
+    TRY(engine_visit(&s, b->device, e));
+    TRY(storage_renewed(st, payer, &to, e));
+    struct task *t = task_new(s);
     if (t)
-        code = leave(t, b, to, e);
-    else
-        storage_unref(to);
-    if (code == ERR_OK && !t)
-        code = err_oom(e);
-    account_unref(payer);
-    storage_unref(st);
-    return code;
+        return leave(t, b, to, e);
+    storage_unref(to);
+    return err_oom(e);
 }
 
 static enum err_code begin(struct engine_stream *s, struct exporting *x, struct err *e)

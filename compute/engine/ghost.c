@@ -384,8 +384,10 @@ enum err_code fill_begin(struct engine_stream *s, struct array *a, struct task *
     enum err_code code = require_device(s, a, NULL, e);
     if (code == ERR_OK && grid_has_ghosts(a->grid))
         code = fill_entry(s, a, &t->entry, e);
-    if (code == ERR_OK && t->entry && !(plan = arena_dup(t->arena, t->entry->plan, sizeof *plan)))
-        code = err_oom(e);
+    if (code == ERR_OK && t->entry) {
+        plan = arena_dup(t->arena, t->entry->plan, sizeof *plan);
+        code = plan ? ERR_OK : err_oom(e);
+    }
     if (code != ERR_OK) {
         task_free(t);
         return code;

@@ -91,9 +91,11 @@ enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct 
     struct storage *from = buffer_storage(b), *to;
     if (!from->host)
         return ERR_OK;
-    if (contents && !t->fetch && !(t->fetch = task_new(t->stream)))
-        return err_oom(e);
+    if (contents && !t->fetch)
+        t->fetch = task_new(t->stream);
     t = contents ? t->fetch : t;
+    if (!t)
+        return err_oom(e);
     TRY(storage_elsewhere(from, from->account, &to, e));
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
 }
@@ -138,66 +140,68 @@ static bool is_idle(struct storage *st)
     return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
 }
 
+/* Queues the move that the task has been made for. `take_to` is the storage it goes to. */
+static enum err_code submit_move(struct task *take_t, struct buffer *b, struct storage *take_to,
+                                 bool idle, bool *ret_moved, struct err *e)
+{
+    struct engine *g = take_t->stream->engine;
+    const bool host = take_to->host;
+    pthread_mutex_lock(&g->lock);
+    struct storage *now = buffer_storage(b);
+    const bool stays = host && atomic_load(&b->exports) > 0;
+    if (stays || now->host == host || (idle && !is_idle(now))) {
+        pthread_mutex_unlock(&g->lock);
+        task_free(take_t);
+        storage_unref(take_to);
+        return stays
+                   ? err_set(e, ERR_CONFLICT, "the array is exported: its memory stays where it is")
+                   : ERR_OK;
+    }
+    if (!add_move(take_t, b, take_to, true) || !task_reserve(take_t)) {
+        fetch_undo(take_t);
+        pthread_mutex_unlock(&g->lock);
+        task_free(take_t);
+        return err_oom(e);
+    }
+    enum err_code code = task_submit(take_t);
+    if (code != ERR_OK) {
+        fetch_undo(take_t);
+        take_t->done = NULL; /* the caller hears of it from us */
+    }
+    task_unlock(take_t);
+    *ret_moved = code == ERR_OK;
+    return code == ERR_OK              ? ERR_OK
+           : code == ERR_OUT_OF_MEMORY ? err_oom(e)
+                                       : err_set(e, code, "the array could not be moved");
+}
+
 /* Moves to the host, or back. *ret_moved false: it was there, or (`idle`) somebody is using it;
  * done is not told then. */
 static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool host, bool idle,
                                  engine_done *done, void *user, bool *ret_moved, struct err *e)
 {
     struct engine *g = s->engine;
+    _cleanup_account_ struct account *payer = NULL;
+    _cleanup_storage_ struct storage *from = NULL, *to = NULL;
     *ret_moved = false;
     pthread_mutex_lock(&g->lock);
-    struct storage *from = storage_ref(buffer_storage(b)), *to = NULL;
-    struct account *payer = from->account;
+    from = storage_ref(buffer_storage(b));
+    payer = from->account;
     account_ref(payer);
     pthread_mutex_unlock(&g->lock);
-    struct task *t = NULL;
-    enum err_code code = ERR_OK;
-    if (from->host != host) {
-        code = storage_elsewhere(from, payer, &to, e);
-        if (code == ERR_OK && !(t = task_new(s)))
-            code = err_oom(e);
-    }
-    account_unref(payer);
-    storage_unref(from);
-    if (!t) {
-        storage_unref(to);
-        return code;
-    }
+    if (from->host == host)
+        return ERR_OK;
+    TRY(storage_elsewhere(from, payer, &to, e));
+    struct task *t = task_new(s);
+    if (!t)
+        return err_oom(e);
     t->done = done;
     t->user = user;
-
-    pthread_mutex_lock(&g->lock);
-    struct storage *now = buffer_storage(b);
-    if (host && atomic_load(&b->exports) > 0) {
-        pthread_mutex_unlock(&g->lock);
-        task_free(t);
-        storage_unref(to);
-        return err_set(e, ERR_CONFLICT, "the array is exported: its memory stays where it is");
-    }
-    if (now->host == host || (idle && !is_idle(now))) {
-        pthread_mutex_unlock(&g->lock);
-        task_free(t);
-        storage_unref(to);
-        return ERR_OK;
-    }
-    code = add_move(t, b, to, true) && task_reserve(t) ? ERR_OK : err_oom(e);
-    if (code != ERR_OK) {
-        fetch_undo(t);
-        pthread_mutex_unlock(&g->lock);
-        task_free(t);
-        return code;
-    }
-    code = task_submit(t);
-    if (code != ERR_OK) {
-        fetch_undo(t);
-        t->done = NULL; /* the caller hears of it from us */
-    }
-    task_unlock(t);
-    if (code != ERR_OK)
-        return code == ERR_OUT_OF_MEMORY ? err_oom(e)
-                                         : err_set(e, code, "the array could not be moved");
-    *ret_moved = true;
-    return ERR_OK;
+    struct storage *take_to = to;
+    to = NULL;
+    storage_unref(from); /* is_idle counts references */
+    from = NULL;
+    return submit_move(t, b, take_to, idle, ret_moved, e);
 }
 
 enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, engine_done *done,
@@ -256,10 +260,12 @@ static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes,
     struct engine *g = s->engine;
     const int64_t before = v->out;
     uint64_t after = 0;
-    struct buffer *b;
     enum err_code code = ERR_OK;
-    while (code == ERR_OK && v->out - before < bytes && (b = oldest_idle(g, v, least, &after))) {
+    while (code == ERR_OK && v->out - before < bytes) {
+        struct buffer *b = oldest_idle(g, v, least, &after);
         bool moved;
+        if (!b)
+            break;
         atomic_fetch_add(&v->pending, 1);
         code = move_buffer(s, b, true, true, moved_out, v, &moved, NULL);
         if (moved) {

@@ -91,8 +91,8 @@ static double keep_no_longer(struct reclaim *r)
 {
     lock_held(&r->lock);
     const uint64_t now = clock_ns();
-    struct storage **at;
-    while ((at = oldest(r, NULL)) && now - (*at)->kept_ns >= r->keep_ns)
+    struct storage **at = oldest(r, NULL);
+    for (; at && now - (*at)->kept_ns >= r->keep_ns; at = oldest(r, NULL))
         keep_one_less(r, NULL);
     return at ? (double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9 : WORKER_RESTS;
 }

@@ -207,7 +207,8 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
             account_discharge_host(owner, of->size);
         return code;
     }
-    if ((st->host_payer = owner))
+    st->host_payer = owner;
+    if (owner)
         account_ref(owner);
     *ret = st;
     return ERR_OK;
@@ -311,7 +312,8 @@ enum err_code storage_pin(struct storage *st, struct pin *p, struct account *rea
     if (reader && !is_owners(st, reader))
         code = account_check(reader, e);
     if (code == ERR_OK) {
-        if ((p->reader = reader))
+        p->reader = reader;
+        if (reader)
             account_ref(reader);
         p->next = st->pinned_by;
         st->pinned_by = p;

@@ -96,6 +96,12 @@ struct account *account_owner(const struct account *a); /* borrowed; NULL: none 
 /* NULL allowed. */
 void account_worked(struct account *a, double device_ms);
 
+static inline void account_unrefp(struct account **a)
+{
+    account_unref(*a);
+}
+#define _cleanup_account_ __attribute__((cleanup(account_unrefp)))
+
 /* --- storage.c --- */
 
 /* Storage with one reference, charged to `account`. Where that is asked for (config) and it is
