@@ -5,6 +5,7 @@
  * node once, children first. */
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/eval_body.h"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "server/api/handlers.h"
 #include "server/api/list.h"
 #include "server/body/program_body.h"

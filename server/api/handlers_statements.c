@@ -6,6 +6,7 @@
  * can fail fails before the arrays change, and handles go again where the step has to be made anew
  * because somebody else wrote to an array meanwhile. Statements of more than a few nodes, those of
  * the functions they call counted, are planned by a worker, as expressions are. */
+#include "compute/base/clock.h"
 #include "server/api/handlers.h"
 #include "server/body/data.h"
 #include "server/body/encode.h"

@@ -67,7 +67,7 @@ static bool reply_early(struct rq *q)
 
 static void begin_body(struct rq *q)
 {
-    atomic_store(&q->in.last_byte, http_now_ms_coarse());
+    atomic_store(&q->in.last_byte, clock_coarse_ms());
     state_go(&q->state, PLACE_BODY);
 }
 
@@ -299,7 +299,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     struct conn *c = q->conn;
     pthread_mutex_lock(&c->lock);
     c->rq = NULL;
-    c->idle_since = http_now();
+    c->idle_since = clock_s();
     pthread_mutex_unlock(&c->lock);
     if ((q->then || q->work) && !q->r.abandon)
         http_orphan(q);
@@ -338,7 +338,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
             *socket_context = NULL;
             return; /* its first request will find no context and be closed */
         }
-        *c = (struct conn){.listener = l, .fd = info->connect_fd, .opened = http_now()};
+        *c = (struct conn){.listener = l, .fd = info->connect_fd, .opened = clock_s()};
         pthread_mutex_init(&c->lock, NULL);
         if (!l->unix_path) {
             int most = UNSENT;
@@ -521,8 +521,8 @@ bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
     /* Still listening while open requests end: probes are told why, the rest is sent away. */
-    double until = http_now() + h->config.drain_timeout_s;
-    while (atomic_load(&h->in_flight) > 0 && http_now() < until && !atomic_load(&h->server->hurry))
+    double until = clock_s() + h->config.drain_timeout_s;
+    while (atomic_load(&h->in_flight) > 0 && clock_s() < until && !atomic_load(&h->server->hurry))
         usleep(2000);
     for (size_t i = 0; i < h->n_listeners; i++)
         if (h->listeners[i].mhd)
@@ -530,10 +530,10 @@ bool http_stop(struct http *h)
     http_listen_close(h);
     /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
-    until = http_now() + h->config.stuck_s;
-    while (atomic_load(&h->inside) > 0 && http_now() < until)
+    until = clock_s() + h->config.stuck_s;
+    while (atomic_load(&h->inside) > 0 && clock_s() < until)
         usleep(100);
-    while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && http_now() < until) {
+    while (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0 && clock_s() < until) {
         cut_transfers(h);
         http_drop_queued(h);
         usleep(2000);

@@ -6,6 +6,7 @@
  * buffer. */
 #include <string.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
@@ -125,7 +126,7 @@ static bool push(struct rq *q, const char *bytes, size_t *n)
 
 bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
 {
-    atomic_store_explicit(&q->in.last_byte, http_now_ms_coarse(), memory_order_relaxed);
+    atomic_store_explicit(&q->in.last_byte, clock_coarse_ms(), memory_order_relaxed);
     if (state_place(&q->state) == PLACE_SINK_END) {
         if (http_continue(q) == RUN_PARKED)
             return true;

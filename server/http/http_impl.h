@@ -204,17 +204,6 @@ static inline const struct rq *rq_of_const(const struct request *r)
     return (const struct rq *)r;
 }
 
-static inline double http_now(void) /* seconds, monotonic */
-{
-    return (double)clock_ns() * 1e-9;
-}
-static inline int64_t http_now_ms_coarse(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* http_listen.c: binds; on failure nothing stays open. */
 enum err_code http_listen(struct http *h, struct err *e) must_check;
 void http_listen_close(struct http *h); /* closes sockets that no daemon took, removes paths */

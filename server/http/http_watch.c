@@ -144,7 +144,7 @@ static bool too_slow(struct rq *q, int64_t count, double window, const struct ht
 static const char *sent_slowly(struct rq *q, const struct http_config *cfg, double now)
 {
     int64_t idle_ms =
-        http_now_ms_coarse() - atomic_load_explicit(&q->in.last_byte, memory_order_relaxed);
+        clock_coarse_ms() - atomic_load_explicit(&q->in.last_byte, memory_order_relaxed);
     if ((double)idle_ms > cfg->body_idle_timeout_s * 1000)
         return "the rest of the body did not come in time";
     int64_t received = atomic_load_explicit(&q->in.received, memory_order_relaxed);
@@ -244,7 +244,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
     case PLACE_BODY:
         if (parked) { /* it is we who keep the client waiting */
             restart_rate(q);
-            atomic_store_explicit(&q->in.last_byte, http_now_ms_coarse(), memory_order_relaxed);
+            atomic_store_explicit(&q->in.last_byte, clock_coarse_ms(), memory_order_relaxed);
             if (gone(c->fd) || !q->http->calls.lasts(&q->r))
                 http_io_drop(q);
         } else {
@@ -286,7 +286,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
 
 static void look_at_all(struct http *h)
 {
-    double now = http_now();
+    double now = clock_s();
     for (struct conn *c = h->conns; c; c = c->next) {
         pthread_mutex_lock(&c->lock);
         if (c->rq)
@@ -313,7 +313,7 @@ static void rest(struct http *h, double next, bool quiet)
     atomic_store(&h->watch_rests, quiet);
     if (quiet && atomic_load(&h->suspended)) /* since it was looked at */
         atomic_store(&h->watch_rests, quiet = false);
-    double left = next - http_now();
+    double left = next - clock_s();
     struct timespec until = clock_after(quiet && left > WAIT_S ? left : WAIT_S);
     while (!h->watch_stop && atomic_load(&h->watch_rests) == quiet &&
            pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
@@ -330,15 +330,15 @@ static void *watch(void *arg)
             pthread_cond_wait(&h->watch_wake, &h->lock);
             continue;
         }
-        if (http_now() >= next) {
+        if (clock_s() >= next) {
             look_at_all(h);
-            next = http_now() + TICK_S;
+            next = clock_s() + TICK_S;
         } else {
             look_at_waiting(h);
         }
         if (atomic_load(&h->suspended))
-            waited = http_now();
-        rest(h, next, http_now() - waited > TICK_S);
+            waited = clock_s();
+        rest(h, next, clock_s() - waited > TICK_S);
     }
     pthread_mutex_unlock(&h->lock);
     return NULL;
