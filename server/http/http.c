@@ -357,7 +357,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
         if (c->next)
             c->next->prev = c;
         else
-            pthread_cond_signal(&h->watch_wake);
+            worker_wake(&h->watch);
         h->conns = c;
         pthread_mutex_unlock(&h->lock);
         if (c->turned_away)
@@ -431,10 +431,10 @@ static void http_free(struct http *h)
     for (size_t i = 0; i < h->n_hosts; i++)
         mem_free(h->hosts[i]);
     mem_free(h->hosts);
+    worker_destroy(&h->watch);
+    worker_destroy(&h->workers);
     pthread_mutex_destroy(&h->lock);
     pthread_mutex_destroy(&h->work_lock);
-    pthread_cond_destroy(&h->watch_wake);
-    pthread_cond_destroy(&h->work_wake);
     mem_free(h);
 }
 
@@ -449,10 +449,18 @@ enum err_code http_start(struct server *server, const struct http_config *config
     h->calls = *calls;
     h->device_name =
         server->engine && !strcmp(engine_backend(server->engine), "cuda") ? "gpu" : "cpu";
-    clock_cond_init(&h->watch_wake);
-    pthread_cond_init(&h->work_wake, NULL);
     pthread_mutex_init(&h->lock, NULL);
     pthread_mutex_init(&h->work_lock, NULL);
+    h->watch = (struct worker){
+        .name = "arrayd-watch", .lock = &h->lock, .step = http_watch_step, .user = h};
+    h->workers = (struct worker){.name = "arrayd-worker",
+                                 .lock = &h->work_lock,
+                                 .step = http_workers_step,
+                                 .user = h,
+                                 .n = config->workers > 0 ? config->workers : 1,
+                                 .stack = THREAD_STACK};
+    worker_init(&h->watch);
+    worker_init(&h->workers);
     signal(SIGPIPE, SIG_IGN);
     enum err_code rc = http_cors_check(config, e);
     if (!rc && (config->tls_cert || config->tls_key))
@@ -461,13 +469,11 @@ enum err_code http_start(struct server *server, const struct http_config *config
         rc = http_listen(h, e);
     if (!rc)
         rc = http_hosts_init(h, e);
-    if (!rc)
-        rc = http_workers_start(h, e);
-    if (!rc)
-        rc = http_watch_start(h, e);
+    if (!rc && (!worker_start(&h->workers) || !worker_start(&h->watch)))
+        rc = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
     if (rc) {
-        http_watch_stop(h);
-        http_workers_stop(h);
+        worker_stop(&h->watch);
+        worker_stop(&h->workers);
         http_free(h);
         return rc;
     }
@@ -540,11 +546,11 @@ bool http_stop(struct http *h)
     }
     if (atomic_load(&h->suspended) + atomic_load(&h->orphans) > 0)
         return false;
-    http_watch_stop(h);
+    worker_stop(&h->watch);
     for (size_t i = 0; i < h->n_listeners; i++)
         if (h->listeners[i].mhd)
             MHD_stop_daemon(h->listeners[i].mhd);
-    http_workers_stop(h);
+    worker_stop(&h->workers);
     http_free(h);
     return true;
 }

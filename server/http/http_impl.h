@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "compute/base/meter.h"
+#include "compute/base/worker.h"
 #include "server/http/http.h"
 #include "server/http/http_state.h"
 #include "server/server.h"
@@ -166,16 +167,15 @@ struct http {
     size_t n_hosts;
 
     pthread_mutex_t lock; /* conns */
-    pthread_cond_t watch_wake;
     struct conn *conns;
     uint64_t connections_ever;
     struct peer *peers; /* under the same lock */
-    pthread_t watch;
-    bool watch_started, watch_stop;
+    struct worker watch;
+    double next_look, waited; /* its own: when all are looked at, when one was last seen to wait */
     _Atomic bool watch_rests; /* nothing has waited for a while: it looks less often */
 
     pthread_mutex_t work_lock;
-    pthread_cond_t work_wake;
+    struct worker workers;
     struct work_queue {
         struct rq *head, *tail;
     } short_work, long_work;
@@ -183,9 +183,6 @@ struct http {
     double worked;    /* of the user whose job was begun last, *user.worked */
     int long_running; /* workers at long work */
     int short_run;    /* short jobs begun in a row while long ones waited */
-    bool work_stop;
-    pthread_t *workers;
-    int n_workers;
 
     _Atomic int64_t connections, in_flight, suspended, orphans;
     _Atomic int inside;         /* callbacks running */
@@ -310,8 +307,7 @@ enum err_code http_body_quota(const struct rq *q, struct err *e) must_check;
 enum run_result http_sink_end(struct rq *q); /* the whole body went into the sink */
 
 /* http_workers.c */
-enum err_code http_workers_start(struct http *h, struct err *e) must_check;
-void http_workers_stop(struct http *h);
+double http_workers_step(void *h); /* the worker threads' */
 
 /* http_peers.c; the first two under http->lock */
 void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *address);
@@ -320,7 +316,6 @@ enum err_code http_peer_error(const struct http *h, struct err *e) must_check;
 void http_turn_away(struct conn *c); /* writes the reply by hand */
 
 /* http_watch.c */
-enum err_code http_watch_start(struct http *h, struct err *e) must_check;
-void http_watch_stop(struct http *h);
+double http_watch_step(void *h);
 
 #endif

@@ -27,7 +27,7 @@ void http_enqueue(struct rq *q)
         w->head = q;
     w->tail = q;
     h->n_work++;
-    pthread_cond_signal(&h->work_wake);
+    worker_wake(&h->workers);
     pthread_mutex_unlock(&h->work_lock);
 }
 

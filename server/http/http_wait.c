@@ -25,7 +25,7 @@ static void wake_watch(struct http *h)
     if (!atomic_load(&h->watch_rests) || !atomic_exchange(&h->watch_rests, false))
         return;
     pthread_mutex_lock(&h->lock);
-    pthread_cond_signal(&h->watch_wake);
+    worker_wake(&h->watch);
     pthread_mutex_unlock(&h->lock);
 }
 

@@ -307,59 +307,28 @@ static void look_at_waiting(struct http *h)
     }
 }
 
-/* Until the next look: at all of them where none waits. With the lock held. */
-static void rest(struct http *h, double next, bool quiet)
+/* Until the next look: at all of them where none waits. */
+static double rest(struct http *h, bool quiet)
 {
     atomic_store(&h->watch_rests, quiet);
     if (quiet && atomic_load(&h->suspended)) /* since it was looked at */
         atomic_store(&h->watch_rests, quiet = false);
-    double left = next - clock_s();
-    struct timespec until = clock_after(quiet && left > WAIT_S ? left : WAIT_S);
-    while (!h->watch_stop && atomic_load(&h->watch_rests) == quiet &&
-           pthread_cond_timedwait(&h->watch_wake, &h->lock, &until) == 0)
-        ;
+    double left = h->next_look - clock_s();
+    return quiet && left > WAIT_S ? left : WAIT_S;
 }
 
-static void *watch(void *arg)
+double http_watch_step(void *user)
 {
-    struct http *h = arg;
-    double next = 0, waited = 0; /* when one was last seen to wait */
-    pthread_mutex_lock(&h->lock);
-    while (!h->watch_stop) {
-        if (!h->conns) {
-            pthread_cond_wait(&h->watch_wake, &h->lock);
-            continue;
-        }
-        if (clock_s() >= next) {
-            look_at_all(h);
-            next = clock_s() + TICK_S;
-        } else {
-            look_at_waiting(h);
-        }
-        if (atomic_load(&h->suspended))
-            waited = clock_s();
-        rest(h, next, clock_s() - waited > TICK_S);
+    struct http *h = user;
+    if (!h->conns || worker_is_stopped(&h->watch))
+        return WORKER_RESTS;
+    if (clock_s() >= h->next_look) {
+        look_at_all(h);
+        h->next_look = clock_s() + TICK_S;
+    } else {
+        look_at_waiting(h);
     }
-    pthread_mutex_unlock(&h->lock);
-    return NULL;
-}
-
-enum err_code http_watch_start(struct http *h, struct err *e)
-{
-    if (pthread_create(&h->watch, NULL, watch, h) != 0)
-        return err_set(e, ERR_INTERNAL, "cannot start a thread");
-    h->watch_started = true;
-    return ERR_OK;
-}
-
-void http_watch_stop(struct http *h)
-{
-    if (!h->watch_started)
-        return;
-    pthread_mutex_lock(&h->lock);
-    h->watch_stop = true;
-    pthread_cond_broadcast(&h->watch_wake);
-    pthread_mutex_unlock(&h->lock);
-    pthread_join(h->watch, NULL);
-    h->watch_started = false;
+    if (atomic_load(&h->suspended))
+        h->waited = clock_s();
+    return rest(h, clock_s() - h->waited > TICK_S);
 }

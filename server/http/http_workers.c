@@ -39,62 +39,25 @@ static void work_on(struct rq *q)
         MHD_resume_connection(q->mhd);
 }
 
-static void *worker(void *arg)
+double http_workers_step(void *user)
 {
-    struct http *h = arg;
+    struct http *h = user;
+    struct rq *q = http_take_work(h);
+    if (!q)
+        return WORKER_RESTS;
+    bool was_long = q->long_work;
+    struct http_user u = q->user;
+    uint64_t begun = clock_ns();
+    pthread_mutex_unlock(&h->work_lock);
+    work_on(q);
+    meter_enter(NULL);
     pthread_mutex_lock(&h->work_lock);
-    for (;;) {
-        struct rq *q = http_take_work(h);
-        if (!q) {
-            if (h->work_stop)
-                break;
-            pthread_cond_wait(&h->work_wake, &h->work_lock);
-            continue;
-        }
-        bool was_long = q->long_work;
-        struct http_user u = q->user;
-        uint64_t begun = clock_ns();
-        pthread_mutex_unlock(&h->work_lock);
-        work_on(q);
-        meter_enter(NULL);
-        pthread_mutex_lock(&h->work_lock);
-        if (u.worked)
-            *u.worked += (double)(clock_ns() - begun) / atomic_load(u.weight);
-        if (was_long) {
-            h->long_running--;
-            if (h->long_work.head)
-                pthread_cond_signal(&h->work_wake);
-        }
+    if (u.worked)
+        *u.worked += (double)(clock_ns() - begun) / atomic_load(u.weight);
+    if (was_long) {
+        h->long_running--;
+        if (h->long_work.head)
+            worker_wake(&h->workers);
     }
-    pthread_mutex_unlock(&h->work_lock);
-    return NULL;
-}
-
-enum err_code http_workers_start(struct http *h, struct err *e)
-{
-    int n = h->config.workers > 0 ? h->config.workers : 1;
-    h->workers = mem_calloc((size_t)n, sizeof *h->workers);
-    if (!h->workers)
-        return err_oom(e);
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, THREAD_STACK);
-    for (; h->n_workers < n; h->n_workers++)
-        if (pthread_create(&h->workers[h->n_workers], &attr, worker, h) != 0)
-            break;
-    pthread_attr_destroy(&attr);
-    return h->n_workers == n ? ERR_OK : err_set(e, ERR_INTERNAL, "cannot start worker threads");
-}
-
-void http_workers_stop(struct http *h)
-{
-    pthread_mutex_lock(&h->work_lock);
-    h->work_stop = true;
-    pthread_cond_broadcast(&h->work_wake);
-    pthread_mutex_unlock(&h->work_lock);
-    for (int i = 0; i < h->n_workers; i++)
-        pthread_join(h->workers[i], NULL);
-    mem_free(h->workers);
-    h->workers = NULL;
-    h->n_workers = 0;
+    return WORKER_AGAIN;
 }
