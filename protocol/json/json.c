@@ -238,9 +238,7 @@ static enum err_code scan_text(struct scan *c)
         return malformed(c, 0, "a byte-order mark has no place before JSON");
     for (;;) {
         bool opened;
-        enum err_code code = scan_value(c, &opened);
-        if (code != ERR_OK)
-            return code;
+        TRY(scan_value(c, &opened));
         if (opened)
             continue;
         /* behind a value: a comma and the next one, or the ends of containers */
@@ -254,9 +252,7 @@ static enum err_code scan_text(struct scan *c)
             char ch = peek(c);
             if (ch == ',') {
                 c->i++;
-                code = object ? scan_name(c) : ERR_OK;
-                if (code != ERR_OK)
-                    return code;
+                TRY(object ? scan_name(c) : ERR_OK);
                 break;
             }
             if (c->i >= c->n || ch != (object ? '}' : ']'))
@@ -264,9 +260,7 @@ static enum err_code scan_text(struct scan *c)
                                  c->i >= c->n ? "the text ends early"
                                  : object     ? "',' or '}' was expected"
                                               : "',' or ']' was expected");
-            code = pop(c);
-            if (code != ERR_OK)
-                return code;
+            TRY(pop(c));
         }
     }
 }

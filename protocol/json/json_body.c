@@ -90,15 +90,13 @@ static enum err_code dtype_so_far(struct json_body *b, int *ret, struct err *e)
     if (text.failed || !arena)
         return err_oom(e);
     struct json doc;
-    enum err_code code = json_parse(arena, text.data, text.len, &b->limits.json, &doc, e);
-    if (code != ERR_OK)
-        return code;
+    TRY(json_parse(arena, text.data, text.len, &b->limits.json, &doc, e));
     struct json v = json_member(doc, "dtype");
     enum dtype t;
     *ret = -1;
     if (!json_given(v))
         return ERR_OK;
-    code = json_get_dtype(v, &t, e);
+    enum err_code code = json_get_dtype(v, &t, e);
     if (code == ERR_OK)
         *ret = (int)t;
     return code;

@@ -303,12 +303,9 @@ enum err_code json_elems_bool(struct json_elems *x, bool v, struct err *e)
 
 enum err_code json_elems_special(struct json_elems *x, double v, struct err *e)
 {
-    enum err_code code = ERR_OK;
     if (x->infer) {
         x->fractions = true;
-        code = widen_to_float(x, e);
-        if (code != ERR_OK)
-            return code;
+        TRY(widen_to_float(x, e));
     } else if (!dtype_is_real_float(x->store)) {
         return err_set(e, ERR_LITERAL_RANGE, "%s does not fit %s", isnan(v) ? "NaN" : "an infinity",
                        dtype_name(x->store));

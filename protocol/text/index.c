@@ -97,9 +97,7 @@ static enum err_code item(struct cursor *c, struct index_item *ret)
         *ret = it;
         return ERR_OK;
     }
-    enum err_code code = part(c, &it.has_start, &it.start);
-    if (code != ERR_OK)
-        return code;
+    TRY(part(c, &it.has_start, &it.start));
     if (!at(c, ':')) {
         it.kind = it.has_start ? INDEX_INT : INDEX_NEWAXIS;
         if (!it.has_start && c->p == start)
@@ -109,13 +107,11 @@ static enum err_code item(struct cursor *c, struct index_item *ret)
     }
     it.kind = INDEX_SLICE;
     c->p++;
-    code = part(c, &it.has_stop, &it.stop);
-    if (code == ERR_OK && at(c, ':')) {
+    TRY(part(c, &it.has_stop, &it.stop));
+    if (at(c, ':')) {
         c->p++;
-        code = part(c, &it.has_step, &it.step);
+        TRY(part(c, &it.has_step, &it.step));
     }
-    if (code != ERR_OK)
-        return code;
     if (it.has_step && it.step == 0)
         return bad(c, start, "the step of a slice must not be 0");
     *ret = it;

@@ -259,14 +259,12 @@ static enum err_code name_or_call(struct parser *p, uint32_t *ret)
     const char *name = arena_strndup(p->x->arena, p->tok.start, p->tok.len);
     if (!name)
         return err_oom(p->e);
-    enum err_code code = advance(p);
-    if (code != ERR_OK)
-        return code;
+    TRY(advance(p));
     if (yes || no)
         return add_literal(p, (struct literal){.kind = LIT_BOOL, .i = yes}, offset, ret);
     if (!none && is_op(p, "(")) {
-        code = advance(p);
-        return code ? code : call(p, name, offset, ret);
+        TRY(advance(p));
+        return call(p, name, offset, ret);
     }
     return add(
         p, (struct expr_node){.kind = none ? EXPR_NONE : EXPR_NAME, .name = name, .offset = offset},
@@ -275,19 +273,15 @@ static enum err_code name_or_call(struct parser *p, uint32_t *ret)
 
 static enum err_code primary(struct parser *p, uint32_t *ret)
 {
-    enum err_code code;
     struct token t = p->tok;
     switch (t.kind) {
     case TOK_NUMBER:
-        code = advance(p);
-        return code ? code : add_literal(p, t.lit, t.offset, ret);
+        TRY(advance(p));
+        return add_literal(p, t.lit, t.offset, ret);
     case TOK_STRING:
-        code = advance(p);
-        return code ? code
-                    : add(p,
-                          (struct expr_node){
-                              .kind = EXPR_STRING, .name = t.string, .offset = t.offset},
-                          p->n_links, 0, ret);
+        TRY(advance(p));
+        return add(p, (struct expr_node){.kind = EXPR_STRING, .name = t.string, .offset = t.offset},
+                   p->n_links, 0, ret);
     case TOK_NAME:
         return name_or_call(p, ret);
     case TOK_OP:
@@ -318,11 +312,8 @@ static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint3
     struct index_spec *kept = arena_dup(p->x->arena, &spec, sizeof spec);
     if (!kept)
         return err_oom(p->e);
-    code = push_link(p, *ret, NULL);
-    if (code == ERR_OK)
-        code = advance(p);
-    if (code != ERR_OK)
-        return code;
+    TRY(push_link(p, *ret, NULL));
+    TRY(advance(p));
     return add(p, (struct expr_node){.kind = EXPR_GETITEM, .index = kept, .offset = offset},
                p->n_links - 1, 0, ret);
 }
@@ -350,15 +341,13 @@ static enum err_code postfix(struct parser *p, uint32_t *ret)
 static enum err_code power(struct parser *p, uint32_t *ret)
 {
     uint32_t base = EXPR_NOWHERE, exponent = EXPR_NOWHERE;
-    enum err_code code = postfix(p, &base);
-    if (code != ERR_OK)
-        return code;
+    TRY(postfix(p, &base));
     if (!is_op(p, "**")) {
         *ret = base;
         return ERR_OK;
     }
     long offset = p->tok.offset;
-    code = enter(p, offset);
+    enum err_code code = enter(p, offset);
     if (code == ERR_OK)
         code = advance(p);
     if (code == ERR_OK)
@@ -377,9 +366,7 @@ static enum err_code unary(struct parser *p, uint32_t *ret)
         return power(p, ret);
     bool minus = is_op(p, "-");
     long offset = p->tok.offset;
-    enum err_code code = advance(p);
-    if (code != ERR_OK)
-        return code;
+    TRY(advance(p));
     if (minus && p->tok.kind == TOK_NUMBER && !followed_by(p, "**") && !followed_by(p, "[")) {
         struct literal lit = p->tok.lit;
         if (lit.kind == LIT_INT) {
@@ -388,11 +375,11 @@ static enum err_code unary(struct parser *p, uint32_t *ret)
             lit.re = -lit.re; /* of an imaginary literal too: -2j is (-0-2j) in Python */
             lit.im = lit.kind == LIT_COMPLEX ? -lit.im : 0;
         }
-        code = advance(p);
-        return code ? code : add_literal(p, lit, offset, ret);
+        TRY(advance(p));
+        return add_literal(p, lit, offset, ret);
     }
     uint32_t operand = EXPR_NOWHERE;
-    code = enter(p, offset);
+    enum err_code code = enter(p, offset);
     if (code == ERR_OK)
         code = unary(p, &operand);
     p->depth--;
@@ -441,15 +428,11 @@ static enum err_code binary_chain(struct parser *p, int min_prec, uint32_t *ret)
 
 static enum err_code whole(struct parser *p, uint32_t *ret)
 {
-    enum err_code code = advance(p);
-    if (code != ERR_OK)
-        return code;
+    TRY(advance(p));
     if (p->tok.kind == TOK_END)
         return bad(p, "the expression is empty");
     uint32_t root = EXPR_NOWHERE;
-    code = binary_chain(p, PREC_COMPARE, &root);
-    if (code != ERR_OK)
-        return code;
+    TRY(binary_chain(p, PREC_COMPARE, &root));
     if (is_op(p, ","))
         return bad(p, "one expression at a time: brackets make a tuple");
     if (is_op(p, ")") || is_op(p, "]"))
