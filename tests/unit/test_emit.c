@@ -452,7 +452,7 @@ static void copies_begin_where_slots_do(void **state)
         _cleanup_arena_ struct arena *arena = arena_new(0);
         const struct form *f = form_of(arena, steps_kernel(arena, &heat, 4), alignment);
         assert_non_null(f);
-        assert_int_equal(f->piece * 4, alignment < 16 ? alignment : 16);
+        assert_int_equal(f->steps.piece * 4, alignment < 16 ? alignment : 16);
     }
 }
 

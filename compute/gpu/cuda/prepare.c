@@ -404,8 +404,8 @@ static void describe(struct strb *out, const struct form *f)
     if (f->kind == FORM_STENCIL)
         strb_addf(out, ", %d rows of %d planes a thread", f->rows, f->planes);
     if (f->kind == FORM_STEPS)
-        strb_addf(out, ", %d steps, %d rows a thread, parts of %lld", f->steps, f->rows,
-                  (long long)f->part);
+        strb_addf(out, ", %d steps, %d rows a thread, parts of %lld", f->steps.n, f->rows,
+                  (long long)f->steps.part);
     strb_add(out, f->wide ? ", 64-bit indices\n" : "\n");
 }
 

@@ -109,13 +109,13 @@ static void emit_tile(struct emitter *m)
 {
     const struct form *f = m->f;
     struct strb *b = &m->body;
-    int x = f->rank - 1, y = f->turned_axis;
-    strb_addf(b, "#define AR_TILE %d\n#define AR_Y %d\n#define AR_PAIRED %d\n", f->tile, y,
-              f->paired);
+    int x = f->rank - 1, y = f->tile.axis;
+    strb_addf(b, "#define AR_TILE %d\n#define AR_Y %d\n#define AR_PAIRED %d\n", f->tile.extent, y,
+              f->tile.paired);
     emit_i64(m, f->shape[x], "nx");
     emit_i64(m, f->shape[y], "ny");
-    emit_divisor(m, (f->shape[x] + f->tile - 1) / f->tile, "ar_div tiles_x");
-    emit_divisor(m, (f->shape[y] + f->tile - 1) / f->tile, "ar_div tiles_y");
+    emit_divisor(m, (f->shape[x] + f->tile.extent - 1) / f->tile.extent, "ar_div tiles_x");
+    emit_divisor(m, (f->shape[y] + f->tile.extent - 1) / f->tile.extent, "ar_div tiles_y");
     emit_divisors(m);
     emit_turned(m);
     emit_operands(m);
@@ -157,11 +157,11 @@ static void emit_need(struct emitter *m, uint32_t near)
 static void emit_near_fetch(struct emitter *m, uint32_t near)
 {
     const struct form *f = m->f;
-    const struct form_near *r = &f->nears[near];
+    const struct form_near *r = &f->stencil.nears[near];
     struct strb *b = &m->body;
     strb_addf(b, "    ar_near_load<%s, ar_need%u>(o.n%u, p.in%u", emit_boundary(r->mode), near,
               near, r->input);
-    for (int a = 0; a < f->batch; a++)
+    for (int a = 0; a < f->stencil.batch; a++)
         if (f->strides[r->input][a]) {
             strb_addf(b, " + at.i[%d] * ", a);
             emit_stride(m, r->input, a);
@@ -182,27 +182,28 @@ static void emit_stencil(struct emitter *m)
               "#define AR_P %d\n#define AR_R %d\n#define AR_BATCH %d\n"
               "AR_FN constexpr bool ar_within(int t, int q)\n"
               "{\n    return t >= 0 && t < AR_P && q >= 0 && q < AR_R;\n}\n",
-              f->planes, f->rows, f->batch);
+              f->planes, f->rows, f->stencil.batch);
     emit_i64(m, nz, "nz");
     emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
     emit_i64(m, f->shape[f->rank - 1], "nx");
     emit_divisor(m, (nz + f->planes - 1) / f->planes, "ar_div tiles_z");
     emit_divisors(m);
     strb_add(b, "#include \"compute/kernels/forms/near.cuh\"\nstruct ar_operands {\n");
-    for (uint32_t i = 0; i < f->n_nears; i++)
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         strb_addf(b, "    ar_near<%s, %d, %d, %d> n%u;\n",
-                  emit_type(m->k->inputs[f->nears[i].input].dtype), f->nears[i].reach[0],
-                  f->nears[i].reach[1], f->nears[i].reach[2], i);
+                  emit_type(m->k->inputs[f->stencil.nears[i].input].dtype),
+                  f->stencil.nears[i].reach[0], f->stencil.nears[i].reach[1],
+                  f->stencil.nears[i].reach[2], i);
     strb_add(b, "};\n");
-    for (uint32_t i = 0; i < f->n_nears; i++)
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         emit_need(m, i);
     strb_add(b, "AR_FN void ar_fetch(const ar_params &p, const ar_at &at, ar_index z, ar_index y, "
                 "ar_index x, ar_operands &o)\n{\n");
-    for (uint32_t i = 0; i < f->n_nears; i++)
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         emit_near_fetch(m, i);
     strb_add(b, "    __syncwarp();\n");
-    for (uint32_t i = 0; i < f->n_nears; i++)
-        if (f->nears[i].reach[2])
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++)
+        if (f->stencil.nears[i].reach[2])
             strb_addf(b, "    ar_near_exchange<ar_need%u>(o.n%u, (ar_index)p.nx, x);\n", i, i);
     strb_add(b, "}\nAR_FN void ar_place(ar_at &at, ar_index z, ar_index y, ar_index x)\n{\n");
     if (f->rank > 2)

@@ -109,15 +109,16 @@ static void emit_mail(struct emitter *m, int radix, int levels, int size)
     for (int l = 0; l <= levels; l++, n = (n + radix - 1) / radix) {
         count[l] = n;
         first[l] = all;
-        all += n * f->lines;
+        all += n * f->scan.lines;
     }
     emit_address(m, EMIT_SCRATCH, 0, "ar_u64 *", "mail");
     emit_i64s(m, count, levels + 1, "count");
     emit_i64s(m, first, levels + 1, "first");
     emit_i64(m, all, "letters");
-    emit_i64(m, f->lines, "lines");
+    emit_i64(m, f->scan.lines, "lines");
     emit_i64(m, f->stretches, "stretches");
-    m->out->zeroed = m->out->scratch = all * (f->columns ? f->columns : f->threads) * 2 * size;
+    m->out->zeroed = m->out->scratch =
+        all * (f->scan.columns ? f->scan.columns : f->threads) * 2 * size;
 }
 
 /* How many stretches sums are ahead of scans: measured, as many as keep what was read in the second
@@ -125,7 +126,7 @@ static void emit_mail(struct emitter *m, int radix, int levels, int size)
 static int64_t stretches_ahead(const struct emitter *m, int resident)
 {
     const struct form *f = m->f;
-    int64_t bytes = 0, all = f->lines * f->stretches;
+    int64_t bytes = 0, all = f->scan.lines * f->stretches;
     for (uint32_t i = 0; i < f->n_loads; i++)
         bytes += (int64_t)dtype_size(m->k->inputs[f->loads[i].input].dtype);
     bytes *= (int64_t)f->threads * f->unroll * f->elements;
@@ -138,9 +139,9 @@ static int64_t stretches_ahead(const struct emitter *m, int resident)
 static void emit_split(struct emitter *m, int size, int resident)
 {
     const struct form *f = m->f;
-    int radix = f->columns ? 32 : 8, levels = f->columns ? 3 : MAX_LEVELS;
+    int radix = f->scan.columns ? 32 : 8, levels = f->scan.columns ? 3 : MAX_LEVELS;
     strb_addf(&m->body, "#define AR_RADIX %d\n#define AR_LEVELS %d\n#define AR_WIDTH %d\n", radix,
-              levels, f->columns ? f->columns : f->threads);
+              levels, f->scan.columns ? f->scan.columns : f->threads);
     emit_mail(m, radix, levels, size);
     emit_i64(m, stretches_ahead(m, resident), "ahead");
 }
@@ -148,7 +149,7 @@ static void emit_split(struct emitter *m, int size, int resident)
 /* Blocks that are to be on a multiprocessor at once: what registers there are for a thread. */
 static int resident_blocks(const struct emitter *m, int size)
 {
-    bool side_by_side = m->f->columns > 1 && m->k->n_nodes <= SIMPLE_NODES;
+    bool side_by_side = m->f->scan.columns > 1 && m->k->n_nodes <= SIMPLE_NODES;
     return size == 8 ? (side_by_side ? 6 : 4) : size == 16 ? 3 : 2;
 }
 
@@ -167,10 +168,10 @@ void emit_scan(struct emitter *m)
         b,
         "#define AR_INNER %d\n#define AR_COLUMNS %d\n#define AR_SPLIT %d\n#define AR_AXIS %d\n"
         "#define AR_TEAM %d\n#define AR_RESIDENT %d\n",
-        f->columns > 0, f->columns, f->stretches > 1, axis, f->lanes, resident);
+        f->scan.columns > 0, f->scan.columns, f->stretches > 1, axis, f->lanes, resident);
     emit_i64(m, f->kept, "kept");
     emit_i64(m, f->shape[axis], "length");
-    emit_i64(m, f->stretch, "rows");
+    emit_i64(m, f->scan.stretch, "rows");
     if (f->stretches > 1)
         emit_split(m, s.size, resident);
     emit_divisors(m);

@@ -12,7 +12,7 @@ static bool is_deep(const struct emitter *m)
 
 static const char *field_type(const struct emitter *m, uint32_t field)
 {
-    return emit_type(m->k->inputs[m->f->fields[field].input].dtype);
+    return emit_type(m->k->inputs[m->f->steps.fields[field].input].dtype);
 }
 
 /* Whether the body wants to know where it is, beyond whether that is an edge. */
@@ -76,8 +76,8 @@ static void emit_vectors(struct emitter *m)
 static void emit_beside(struct emitter *m)
 {
     struct strb *b = &m->body;
-    for (uint32_t i = 0; i < m->f->n_fields; i++) {
-        const struct form_edge *e = &m->f->fields[i].edge[1];
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
+        const struct form_edge *e = &m->f->steps.fields[i].edge[1];
         if (e->reach)
             strb_addf(b,
                       "    ar_vec<%s, AR_E> up%u, down%u;\n"
@@ -85,8 +85,8 @@ static void emit_beside(struct emitter *m)
                       field_type(m, i), i, i, emit_boundary(e->mode), i, i, i, i);
     }
     strb_add(b, "#pragma unroll\n    for (int r = 0; r < AR_R; r++) {\n");
-    for (uint32_t i = 0; i < m->f->n_fields; i++) {
-        const struct form_edge *e = m->f->fields[i].edge;
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
+        const struct form_edge *e = m->f->steps.fields[i].edge;
         const char *type = field_type(m, i);
         if (e[1].reach)
             strb_addf(b,
@@ -136,10 +136,10 @@ static void emit_step(struct emitter *m)
     for (uint32_t i = 0; i < k->n_outputs; i++)
         last = k->outputs[i].node > last ? k->outputs[i].node : last;
     emit_nodes(m, last);
-    for (uint32_t i = 0; i < f->n_fields; i++)
+    for (uint32_t i = 0; i < f->steps.n_fields; i++)
         strb_addf(b,
                   deep ? "        to.f%u.v[r].v[e] = v%u;\n" : "        to.f%u.v[e + 1] = v%u;\n",
-                  i, k->outputs[f->fields[i].output].node);
+                  i, k->outputs[f->steps.fields[i].output].node);
     strb_add(b, deep ? "    }\n    }\n}\n" : "    }\n}\n");
 }
 
@@ -148,7 +148,7 @@ static void emit_each(struct emitter *m, const char *head,
                       void (*line)(struct emitter *m, uint32_t field))
 {
     strb_addf(&m->body, "AR_FN void %s\n{\n", head);
-    for (uint32_t i = 0; i < m->f->n_fields; i++)
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++)
         line(m, i);
     strb_add(&m->body, "}\n");
 }
@@ -156,7 +156,7 @@ static void emit_each(struct emitter *m, const char *head,
 /* What is `n` along the slowest axis of field i's array at `base`, with the next axis' stride. */
 static void emit_line(struct emitter *m, const char *base, uint32_t i)
 {
-    uint32_t input = m->f->fields[i].input; /* whose strides are the output's */
+    uint32_t input = m->f->steps.fields[i].input; /* whose strides are the output's */
     strb_add(&m->body, base);
     if (m->f->rank > 1) {
         strb_add(&m->body, " + n * ");
@@ -171,7 +171,7 @@ static void emit_line(struct emitter *m, const char *base, uint32_t i)
 static void bring_line(struct emitter *m, uint32_t i)
 {
     char base[32];
-    snprintf(base, sizeof base, "p.in%u", m->f->fields[i].input);
+    snprintf(base, sizeof base, "p.in%u", m->f->steps.fields[i].input);
     strb_addf(&m->body,
               is_deep(m) ? "    ar_bring_patch(shared.q%u[slot], "
                          : "    ar_bring_row(shared.q%u[slot], ",
@@ -190,20 +190,20 @@ static void take_line(struct emitter *m, uint32_t i)
 
 static void sides_line(struct emitter *m, uint32_t i)
 {
-    const struct form_edge *e = &m->f->fields[i].edge[2];
+    const struct form_edge *e = &m->f->steps.fields[i].edge[2];
     if (e->reach)
         strb_addf(&m->body, "    ar_row_sides<%s>(c.f%u, s);\n", emit_boundary(e->mode), i);
 }
 
 static void leave_line(struct emitter *m, uint32_t i)
 {
-    if (m->f->fields[i].edge[1].reach)
+    if (m->f->steps.fields[i].edge[1].reach)
         strb_addf(&m->body, "    ar_leave_patch(shared.e%u[side][level], c.f%u, s);\n", i, i);
 }
 
 static void bend_line(struct emitter *m, uint32_t i)
 {
-    const struct form_edge *e = &m->f->fields[i].edge[is_deep(m) ? 0 : 1];
+    const struct form_edge *e = &m->f->steps.fields[i].edge[is_deep(m) ? 0 : 1];
     if (e->reach)
         strb_addf(&m->body,
                   is_deep(m) ? "    ar_patch_bend<%s>(front, back, a.f%u, b.f%u, c.f%u);\n"
@@ -230,13 +230,13 @@ static void emit_structs(struct emitter *m)
 {
     struct strb *b = &m->body;
     strb_add(b, "struct ar_levels {\n");
-    for (uint32_t i = 0; i < m->f->n_fields; i++)
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++)
         strb_addf(b, is_deep(m) ? "    ar_patch<%s> f%u;\n" : "    ar_row<%s> f%u;\n",
                   field_type(m, i), i);
     strb_add(b, "};\nstruct ar_shared {\n");
     if (is_deep(m))
         strb_add(b, "    alignas(16) ar_barrier barrier;\n");
-    for (uint32_t i = 0; i < m->f->n_fields; i++) {
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
         const char *type = field_type(m, i);
         if (!is_deep(m)) {
             strb_addf(b, "    alignas(16) %s q%u[AR_AHEAD][AR_WIDTH], s%u[AR_WIDTH];\n", type, i,
@@ -244,7 +244,7 @@ static void emit_structs(struct emitter *m)
             continue;
         }
         strb_addf(b, "    alignas(16) ar_plane<%s> q%u[AR_AHEAD];\n", type, i);
-        if (m->f->fields[i].edge[1].reach)
+        if (m->f->steps.fields[i].edge[1].reach)
             strb_addf(b, "    alignas(16) ar_seams<%s> e%u[2][AR_T];\n", type, i);
     }
     strb_add(b, "};\n");
@@ -255,8 +255,8 @@ static void emit_structs(struct emitter *m)
 
 static void emit_outputs(struct emitter *m)
 {
-    for (uint32_t i = 0; i < m->f->n_fields; i++) {
-        const struct ir_output *o = &m->k->outputs[m->f->fields[i].output];
+    for (uint32_t i = 0; i < m->f->steps.n_fields; i++) {
+        const struct ir_output *o = &m->k->outputs[m->f->steps.fields[i].output];
         char type[32];
         snprintf(type, sizeof type, "%s *", emit_type(o->dtype));
         emit_address(m, o->slot, o->view.offset * (int64_t)dtype_size(o->dtype), type, "out%u", i);
@@ -310,16 +310,16 @@ void emit_steps(struct emitter *m)
     emit_i64(m, f->rank > 1 ? f->shape[f->rank - 2] : 1, "ny");
     if (is_deep(m))
         emit_i64(m, f->shape[0], "nz");
-    emit_i64(m, f->part, "part");
+    emit_i64(m, f->steps.part, "part");
     strb_addf(b,
               "#define AR_T %d\n#define AR_LANES %d\n#define AR_R %d\n#define AR_PIECE %d\n"
               "#define AR_HALO %d\n#define AR_AHEAD %d\n#define AR_BLOCKS %d\n"
               "#define AR_WRAP_SLOW %d /* the slowest axis wraps */\n#define AR_WRAP_Y %d\n"
               "#define AR_WRAP_X %d\n#define AR_ONCE %d\n#include "
               "\"compute/kernels/forms/steps.cuh\"\n%s",
-              f->steps, f->lanes, f->rows, f->piece, f->halo, f->ahead, f->at_once,
-              f->wraps[3 - f->rank], f->wraps[1], f->wraps[2], wraps_once(m),
-              is_deep(m) ? "#include \"compute/kernels/forms/patch.cuh\"\n" : "");
+              f->steps.n, f->lanes, f->rows, f->steps.piece, f->steps.halo, f->steps.ahead,
+              f->steps.at_once, f->steps.wraps[3 - f->rank], f->steps.wraps[1], f->steps.wraps[2],
+              wraps_once(m), is_deep(m) ? "#include \"compute/kernels/forms/patch.cuh\"\n" : "");
     emit_structs(m);
     emit_outputs(m);
     emit_ways(m);

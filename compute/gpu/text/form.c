@@ -301,22 +301,23 @@ static bool try_tile(struct analysis *z)
     for (uint32_t i = 0; i < f->n_loads; i++)
         if (runs_across(f, &f->loads[i], y))
             f->loads[i].kind = LOAD_TURNED;
-    f->tile = bytes * 64 * 65 <= SHARED_BYTES / 2 ? 64 : 32;
+    f->tile.extent = bytes * 64 * 65 <= SHARED_BYTES / 2 ? 64 : 32;
     if (bytes * 32 * 33 > SHARED_BYTES)
         return false;
-    if (f->elements > 4 && f->tile == 32)
+    if (f->elements > 4 && f->tile.extent == 32)
         f->elements = 4; /* a block has no more threads than chunks */
     f->kind = FORM_TILE;
-    f->turned_axis = y;
-    f->paired = reads_both_ways(z, y);
+    f->tile.axis = y;
+    f->tile.paired = reads_both_ways(z, y);
     f->out_vector = f->elements > 1;
     f->threads = f->elements > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
-    int chunks = f->tile * f->tile / f->threads / f->elements;
+    int chunks = f->tile.extent * f->tile.extent / f->threads / f->elements;
     f->unroll = 1;
     while (f->unroll < chunks && f->unroll < 8 &&
            f->unroll * 2 * tile_registers(z) <= TILE_REGISTERS)
         f->unroll *= 2;
-    int64_t tiles = (f->shape[x] + f->tile - 1) / f->tile * ((f->shape[y] + f->tile - 1) / f->tile);
+    int64_t tiles = (f->shape[x] + f->tile.extent - 1) / f->tile.extent *
+                    ((f->shape[y] + f->tile.extent - 1) / f->tile.extent);
     for (int a = 0; a < x; a++)
         tiles *= a == y ? 1 : f->shape[a];
     if (tiles >= 1ll << 31)

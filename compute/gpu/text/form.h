@@ -60,6 +60,39 @@ struct form_field {
     } edge[3];
 };
 
+/* Of FORM_TILE. */
+struct form_tile {
+    int axis; /* that operands are turned along */
+    int extent;
+    bool paired; /* an array is read both ways; tiles are in an order for it */
+};
+
+/* Of FORM_STENCIL. */
+struct form_stencil {
+    struct form_near *nears;
+    uint32_t n_nears;
+    int batch; /* axes before z, y, x, of which there are rank − batch */
+};
+
+/* Of FORM_STEPS. */
+struct form_passes {
+    struct form_field *fields;
+    uint32_t n_fields;
+    int n;                  /* steps */
+    bool wraps[3];          /* along z, y, x */
+    int halo, piece, ahead; /* columns on either side; elements copied at once; rows on their way,
+                               and one */
+    int at_once;            /* blocks of a multiprocessor */
+    int64_t part;           /* rows of a warp, planes of a block */
+};
+
+/* Of FORM_SCAN, beside what it has of a reduction. */
+struct form_scan {
+    int64_t stretch; /* rows of one */
+    int64_t lines;   /* rows or blocks of columns that are cut */
+    int columns;     /* side by side in a warp's lanes: 1, a row; 0: each is a thread's */
+};
+
 struct form {
     enum form_kind kind;
     bool general; /* contexts are arbitrary chains: nothing is merged, axes are the kernel's own */
@@ -78,16 +111,11 @@ struct form {
     uint32_t n_loads;
 
     int64_t chunks, tail; /* FLAT, ROWS */
-
-    int turned_axis; /* TILE */
-    int tile;        /* TILE: extent */
-    bool paired;     /* TILE: an array is read both ways; tiles are in an order for it */
-
-    struct form_near *nears; /* STENCIL */
-    uint32_t n_nears;
+    struct form_tile tile;
+    struct form_stencil stencil;
+    struct form_passes steps;
     int planes, rows; /* STENCIL, STEPS: of a thread */
-    int step;  /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
-    int batch; /* STENCIL: axes before z, y, x, of which there are rank − batch */
+    int step; /* between a chunk's elements: 1, or 32 (STENCIL on rows that are not aligned) */
 
     /* REDUCE, and of SCAN, whose axis is as if reduced */
     uint32_t reduced_axes; /* bits over the merged axes */
@@ -97,21 +125,10 @@ struct form {
     int64_t stretches;     /* REDUCE: blocks that share an output; SCAN: parts of a row or column */
     int state_size;        /* REDUCE: bytes, at most */
     int resident;          /* REDUCE: blocks of a multiprocessor, at least */
-    int64_t stretch;       /* SCAN: rows of one */
-    int64_t lines;         /* SCAN: rows or blocks of columns that are cut */
-    int columns; /* SCAN: side by side in a warp's lanes: 1, a row; 0: each is a thread's */
+    struct form_scan scan;
 
-    struct form_field *fields; /* STEPS */
-    uint32_t n_fields;
-    int steps;
-    bool wraps[3];          /* STEPS: along z, y, x */
-    int halo, piece, ahead; /* STEPS: columns on either side; elements copied at once; rows on
-                               their way, and one */
-    int at_once;            /* STEPS: blocks of a multiprocessor */
-    int64_t part;           /* STEPS: rows of a warp, planes of a block */
-    int64_t shared;         /* bytes of shared memory that a block is launched with */
-
-    int threads; /* AR_BLOCK: of a block, at most */
+    int64_t shared; /* bytes of shared memory that a block is launched with */
+    int threads;    /* AR_BLOCK: of a block, at most */
     unsigned grid[3], block[2];
 };
 
@@ -125,7 +142,7 @@ struct form *form_of(struct arena *arena, const struct ir_kernel *k, int slot_al
 uint32_t form_steps(struct arena *arena, const struct ir_kernel *k, int slot_alignment,
                     int64_t shared, const char **ret_why);
 
-const char *
-form_name(const struct form *f); /* "flat", "rows", "tile", "stencil", "reduce-inner", … */
+/* "flat", "rows", "tile", "stencil", "reduce-inner", … */
+const char *form_name(const struct form *f);
 
 #endif

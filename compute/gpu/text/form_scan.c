@@ -18,8 +18,9 @@ static bool split(struct form *f, int64_t stretches, int64_t lines)
         all >= INT32_MAX / 2)
         return false;
     f->stretches = stretches;
-    f->lines = lines;
-    f->grid[0] = (unsigned)(f->columns ? 2 * all : all); /* a block for the sum, one for the scan */
+    f->scan.lines = lines;
+    f->grid[0] =
+        (unsigned)(f->scan.columns ? 2 * all : all); /* a block for the sum, one for the scan */
     return true;
 }
 
@@ -32,7 +33,7 @@ static int unroll(const struct form *f, int size, int bytes)
 static void rows(struct form *f, int64_t length, int size)
 {
     const int warps = FORM_BLOCK / 32;
-    f->columns = 1;
+    f->scan.columns = 1;
     f->unroll = unroll(f, size, ROW_BYTES);
     f->unroll = f->unroll > 8 ? 8 : f->unroll;
     int64_t stretch = (int64_t)FORM_BLOCK * f->elements * f->unroll;
@@ -52,7 +53,7 @@ static bool side_by_side(struct form *f, int64_t length, int size)
     int64_t columns = f->shape[f->rank - 1];
     if (columns > SIDE_BY_SIDE)
         return false;
-    f->columns = (int)columns;
+    f->scan.columns = (int)columns;
     f->unroll = unroll(f, size, LANE_BYTES);
     f->lanes = FORM_BLOCK / 32;
     f->threads = FORM_BLOCK;
@@ -66,12 +67,12 @@ static void columns(struct form *f, int64_t length, int size)
     int64_t stretches = (length + COLUMN_ROWS - 1) / COLUMN_ROWS;
     if (f->elements == 1 && blocks < ENOUGH_BLOCKS && side_by_side(f, length, size))
         return;
-    f->columns = 0;
+    f->scan.columns = 0;
     f->threads = f->kept < COLUMN_BLOCK ? (int)((f->kept + 31) / 32 * 32) : COLUMN_BLOCK;
     f->unroll = f->elements < 4 ? 8 : 4;
     f->lanes = 1;
     f->grid[0] = (unsigned)blocks;
-    f->stretch = COLUMN_ROWS;
+    f->scan.stretch = COLUMN_ROWS;
     if (f->elements == 1)
         split(f, stretches, blocks);
 }
@@ -96,7 +97,7 @@ void form_make_scan(struct analysis *z)
     form_classify(z);
     f->out_vector = f->elements > 1;
     f->kept = f->inner ? others : others / f->elements;
-    f->stretches = f->lines = 1;
+    f->stretches = f->scan.lines = 1;
     f->grid[1] = f->grid[2] = 1;
     if (f->inner)
         rows(f, f->shape[axis], size);

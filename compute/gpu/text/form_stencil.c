@@ -51,14 +51,15 @@ static bool add_near(struct analysis *z, struct form_load *l)
         (l->ctx && !near_mode(&z->k->ctxs[l->ctx], l->step, &mode)))
         return false;
     bool moved = l->step[0] || l->step[1] || l->step[2];
-    for (; i < f->n_nears; i++)
-        if (f->nears[i].input == l->input && (!moved || f->nears[i].mode == mode))
+    for (; i < f->stencil.n_nears; i++)
+        if (f->stencil.nears[i].input == l->input && (!moved || f->stencil.nears[i].mode == mode))
             break;
-    if (i == f->n_nears)
-        f->nears[f->n_nears++] = (struct form_near){.input = l->input, .mode = mode};
+    if (i == f->stencil.n_nears)
+        f->stencil.nears[f->stencil.n_nears++] =
+            (struct form_near){.input = l->input, .mode = mode};
     for (int a = 0; a < 3; a++)
-        if (abs(l->step[a]) > f->nears[i].reach[a])
-            f->nears[i].reach[a] = abs(l->step[a]);
+        if (abs(l->step[a]) > f->stencil.nears[i].reach[a])
+            f->stencil.nears[i].reach[a] = abs(l->step[a]);
     l->kind = LOAD_NEAR;
     l->near = i;
     return true;
@@ -68,8 +69,8 @@ static int64_t row_registers(const struct analysis *z, int planes, int rows)
 {
     const struct form *f = z->f;
     int64_t n = 0;
-    for (uint32_t i = 0; i < f->n_nears; i++) {
-        const struct form_near *r = &f->nears[i];
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++) {
+        const struct form_near *r = &f->stencil.nears[i];
         int64_t words = ((int64_t)dtype_size(z->k->inputs[r->input].dtype) + 3) / 4;
         int64_t read = (int64_t)planes * rows + 2 * r->reach[0] * rows + 2 * r->reach[1] * planes;
         n += read * f->elements * words + 2 * r->reach[2] * planes * rows * words;
@@ -89,10 +90,10 @@ static void choose_rows(struct analysis *z)
     static const int column[][2] = {{1, 2}, {1, 1}};
     struct form *f = z->f;
     int reach[3] = {0};
-    for (uint32_t i = 0; i < f->n_nears; i++)
+    for (uint32_t i = 0; i < f->stencil.n_nears; i++)
         for (int a = 0; a < 3; a++)
-            if (f->nears[i].reach[a] > reach[a])
-                reach[a] = f->nears[i].reach[a];
+            if (f->stencil.nears[i].reach[a] > reach[a])
+                reach[a] = f->stencil.nears[i].reach[a];
     const int(*shape)[2] = !reach[0]          ? !reach[2]     ? column
                                                 : f->step > 1 ? plane_apart
                                                               : plane
@@ -121,8 +122,8 @@ static int64_t near_extent(const struct form *f, int place)
 static bool stencil_grid(struct form *f)
 {
     int64_t outer = 1, nz = near_extent(f, 0), ny = near_extent(f, 1), nx = near_extent(f, 2);
-    f->batch = f->rank > 3 ? f->rank - 3 : 0;
-    for (int a = 0; a < f->batch; a++)
+    f->stencil.batch = f->rank > 3 ? f->rank - 3 : 0;
+    for (int a = 0; a < f->stencil.batch; a++)
         outer *= f->shape[a];
     int64_t lanes = (nx + f->elements - 1) / f->elements, columns = (lanes + 31) / 32 * 32;
     unsigned threads = f->step > 1 ? FORM_BLOCK / 2 : FORM_BLOCK;
@@ -147,7 +148,7 @@ static bool near_loads(struct analysis *z)
 {
     struct form *f = z->f;
     int x = f->rank - 1;
-    f->n_nears = 0;
+    f->stencil.n_nears = 0;
     /* shifted ones first: an operand read in place shares their rows */
     for (int moved = 1; moved >= 0; moved--)
         for (uint32_t i = 0; i < f->n_loads; i++) {
@@ -161,7 +162,7 @@ static bool near_loads(struct analysis *z)
                      !add_near(z, l))
                 return false;
         }
-    return f->n_nears > 0;
+    return f->stencil.n_nears > 0;
 }
 
 static bool stencil_of(struct analysis *z, int elements, int step)
@@ -186,8 +187,8 @@ bool form_try_stencil(struct analysis *z)
     int64_t nx = f->shape[f->rank - 1];
     if (f->general)
         return false;
-    f->nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->nears);
-    if (!f->nears)
+    f->stencil.nears = arena_alloc_array(z->arena, f->n_loads + 1, sizeof *f->stencil.nears);
+    if (!f->stencil.nears)
         return false;
     int e = form_chunk_elements(z, true);
     while (nx % e)

@@ -51,9 +51,9 @@ static const char not_all_fed[] = "not every result is read back by the next ste
 
 static struct form_field *field_of(const struct form *f, uint32_t input)
 {
-    for (uint32_t i = 0; i < f->n_fields; i++)
-        if (f->fields[i].input == input)
-            return &f->fields[i];
+    for (uint32_t i = 0; i < f->steps.n_fields; i++)
+        if (f->steps.fields[i].input == input)
+            return &f->steps.fields[i];
     return NULL;
 }
 
@@ -64,8 +64,8 @@ static const char *check_others(const struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     for (uint32_t i = 0; i < k->n_inputs; i++)
-        for (uint32_t j = 0; j < z->f->n_fields && !field_of(z->f, i); j++)
-            if (k->inputs[i].slot == k->inputs[z->f->fields[j].input].slot)
+        for (uint32_t j = 0; j < z->f->steps.n_fields && !field_of(z->f, i); j++)
+            if (k->inputs[i].slot == k->inputs[z->f->steps.fields[j].input].slot)
                 return k->inputs[i].gathered ? gathers : other_view;
     return NULL;
 }
@@ -87,7 +87,8 @@ static const char *list_fields(struct analysis *z)
                 return other_layout;
         if (o->view.strides[k->rank - 1] != 1)
             return other_layout;
-        f->fields[f->n_fields++] = (struct form_field){.input = o->feeds - 1, .output = i};
+        f->steps.fields[f->steps.n_fields++] =
+            (struct form_field){.input = o->feeds - 1, .output = i};
     }
     return NULL;
 }
@@ -134,7 +135,7 @@ static const char *add_load(struct analysis *z, struct form_load *l)
     if (!field)
         return NULL;
     l->kind = LOAD_NEAR;
-    l->near = (uint32_t)(field - z->f->fields);
+    l->near = (uint32_t)(field - z->f->steps.fields);
     const char *why = l->ctx ? check_ctx(k, c) : NULL;
     if (why || !l->ctx)
         return why;
@@ -164,13 +165,13 @@ static const char *join_axes(struct analysis *z)
     struct form *f = z->f;
     for (int place = 0; place < 3; place++)
         for (int wraps = 1; wraps >= 0; wraps--)
-            for (uint32_t i = 0; i < f->n_fields; i++) {
-                const struct form_edge *e = &f->fields[i].edge[place];
+            for (uint32_t i = 0; i < f->steps.n_fields; i++) {
+                const struct form_edge *e = &f->steps.fields[i].edge[place];
                 if (!e->reach || (e->mode == BOUNDARY_WRAP) != wraps)
                     continue;
                 if (wraps)
-                    f->wraps[place] = true;
-                else if (f->wraps[place])
+                    f->steps.wraps[place] = true;
+                else if (f->steps.wraps[place])
                     return odd_edge;
             }
     return NULL;
@@ -186,7 +187,7 @@ static const char *check_nodes(const struct ir_kernel *k, const struct form *f)
         if (why)
             return why;
         for (int a = 0; n->kind == IR_INSIDE && a < k->rank; a++)
-            if (k->ctxs[n->ctx].offset[a] && f->wraps[a + 3 - k->rank])
+            if (k->ctxs[n->ctx].offset[a] && f->steps.wraps[a + 3 - k->rank])
                 return odd_edge;
     }
     return NULL;
@@ -230,8 +231,8 @@ static struct weight weigh(const struct analysis *z)
         else if (n->kind == IR_LOAD && !field_of(z->f, n->input))
             w.work += 2;
     }
-    for (uint32_t i = 0; i < z->f->n_fields; i++)
-        w.bytes += 2 * (double)dtype_size(k->inputs[z->f->fields[i].input].dtype);
+    for (uint32_t i = 0; i < z->f->steps.n_fields; i++)
+        w.bytes += 2 * (double)dtype_size(k->inputs[z->f->steps.fields[i].input].dtype);
     for (int a = 0; a < k->rank; a++)
         w.bytes *= (double)k->shape[a];
     return w;
@@ -246,8 +247,8 @@ static int registers(const struct analysis *z, int steps, int elements, int rows
     int n = deep ? 40 : 20;
     if (f->rank == 1)
         steps = 2; /* one level, and what it becomes */
-    for (uint32_t i = 0; i < f->n_fields; i++) {
-        const struct form_field *d = &f->fields[i];
+    for (uint32_t i = 0; i < f->steps.n_fields; i++) {
+        const struct form_field *d = &f->steps.fields[i];
         int words = ((int)dtype_size(z->k->inputs[d->input].dtype) + 3) / 4;
         int kept = d->edge[3 - f->rank].reach ? 2 : 1;
         int own = deep ? (steps * kept + 1) * elements * rows + 2 * elements
@@ -273,8 +274,8 @@ static int piece_of(const struct analysis *z, int elements)
     int piece = elements;
     for (; piece > 1; piece /= 2) {
         bool fits = k->shape[k->rank - 1] % piece == 0;
-        for (uint32_t i = 0; i < z->f->n_fields && fits; i++) {
-            const struct form_field *d = &z->f->fields[i];
+        for (uint32_t i = 0; i < z->f->steps.n_fields && fits; i++) {
+            const struct form_field *d = &z->f->steps.fields[i];
             int64_t bytes = (int64_t)dtype_size(k->inputs[d->input].dtype) * piece;
             const struct view *in = &k->inputs[d->input].view, *out = &k->outputs[d->output].view;
             fits = bytes <= 16 && z->alignment % bytes == 0 && in->offset % piece == 0 &&
@@ -293,13 +294,14 @@ static int64_t shared_bytes(const struct analysis *z)
     const struct form *f = z->f;
     int64_t width = (int64_t)f->lanes * f->elements, groups = f->threads / f->lanes;
     int64_t bytes = f->rank == 3 ? 16 : 0; /* for waiting */
-    for (uint32_t i = 0; i < f->n_fields; i++) {
-        int64_t size = (int64_t)dtype_size(z->k->inputs[f->fields[i].input].dtype);
+    for (uint32_t i = 0; i < f->steps.n_fields; i++) {
+        int64_t size = (int64_t)dtype_size(z->k->inputs[f->steps.fields[i].input].dtype);
         if (f->rank < 3)
-            bytes += (f->ahead + 1) * width * size * (f->threads / WARP);
+            bytes += (f->steps.ahead + 1) * width * size * (f->threads / WARP);
         else
             bytes += size * width * groups *
-                     (f->ahead * f->rows + (f->fields[i].edge[1].reach ? 4 * f->steps : 0));
+                     (f->steps.ahead * f->rows +
+                      (f->steps.fields[i].edge[1].reach ? 4 * f->steps.n : 0));
     }
     return bytes;
 }
@@ -309,7 +311,7 @@ static int64_t shared_bytes(const struct analysis *z)
 static double level_of(const struct form *f, double work)
 {
     double point = f->rank == 3 && f->unroll > 1 ? 0.95 : 1.08;
-    return point * f->elements * f->rows * work + 8.0 * f->n_fields * f->rows + 4;
+    return point * f->elements * f->rows * work + 8.0 * f->steps.n_fields * f->rows + 4;
 }
 
 /* Rounds of a loop. In three dimensions one where three would be more than the instructions' cache
@@ -319,8 +321,8 @@ static int rounds_of(const struct form *f, double work, int registers)
 {
     if (f->rank < 3)
         return 3;
-    bool fits = registers <= UNROLLED && 3 * f->steps * level_of(f, work) <= LOOP;
-    return fits && f->rows < MOST_ROWS && f->n_fields == 1 ? 3 : 1;
+    bool fits = registers <= UNROLLED && 3 * f->steps.n * level_of(f, work) <= LOOP;
+    return fits && f->rows < MOST_ROWS && f->steps.n_fields == 1 ? 3 : 1;
 }
 
 /* What a thread has, and what follows from that; false where it does not do. An edge where nothing
@@ -330,33 +332,33 @@ static bool set_patch(struct analysis *z, int steps, int elements, int rows, dou
     struct form *f = z->f;
     bool deep = f->rank == 3, row = f->rank == 1;
     int64_t nx = f->shape[f->rank - 1], ny = row ? 1 : f->shape[f->rank - 2];
-    f->steps = steps;
+    f->steps.n = steps;
     f->elements = elements;
     f->rows = rows;
     f->threads = deep ? FORM_BLOCK : row ? 4 * WARP : WARP;
     f->lanes = deep && elements == 4 ? WARP / 2 : WARP;
-    f->ahead = deep ? PLANES : row ? 1 : QUEUE;
-    f->piece = piece_of(z, elements);
-    f->halo = (steps + f->piece - 1) / f->piece * f->piece;
+    f->steps.ahead = deep ? PLANES : row ? 1 : QUEUE;
+    f->steps.piece = piece_of(z, elements);
+    f->steps.halo = (steps + f->steps.piece - 1) / f->steps.piece * f->steps.piece;
     int width = f->lanes * elements, height = f->threads / f->lanes * rows;
     int registers_ = registers(z, steps, elements, rows);
     f->unroll = 3;
     f->unroll = rounds_of(f, work, registers_);
-    f->at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
+    f->steps.at_once = registers_ > 176 ? 8 : registers_ > 142 ? 12 : 16; /* 4 schedulers */
     if (deep)
-        f->at_once = registers_ > 120 ? 1 : 2;
+        f->steps.at_once = registers_ > 120 ? 1 : 2;
     else if (row)
-        f->at_once = 4;
-    if (registers_ > REGISTERS || 4 * f->halo > width || (deep && 4 * steps > height))
+        f->steps.at_once = 4;
+    if (registers_ > REGISTERS || 4 * f->steps.halo > width || (deep && 4 * steps > height))
         return false;
-    if (deep && spans(ny, f->wraps[1], height, steps) > FORM_GRID)
+    if (deep && spans(ny, f->steps.wraps[1], height, steps) > FORM_GRID)
         return false;
-    if (nx % elements && nx < width && !f->wraps[2])
+    if (nx % elements && nx < width && !f->steps.wraps[2])
         return false;
-    if (deep && ny % rows && ny < height && !f->wraps[1])
+    if (deep && ny % rows && ny < height && !f->steps.wraps[1])
         return false;
-    for (uint32_t i = 0; i < f->n_fields; i++)
-        if (dtype_size(z->k->inputs[f->fields[i].input].dtype) * (size_t)elements > 32)
+    for (uint32_t i = 0; i < f->steps.n_fields; i++)
+        if (dtype_size(z->k->inputs[f->steps.fields[i].input].dtype) * (size_t)elements > 32)
             return false;
     f->shared = shared_bytes(z);
     return f->shared <= (deep ? SHARED_MOST : SHARED_BYTES);
@@ -371,32 +373,32 @@ static int64_t slow_extent(const struct form *f)
 /* Cycles of a pass, nearly, over parts of so many rows or planes. */
 static double part_cost(const struct form *f, double work, int64_t part)
 {
-    int64_t room = (int64_t)PROCESSORS * f->at_once;
+    int64_t room = (int64_t)PROCESSORS * f->steps.at_once;
     int64_t blocks = (int64_t)f->grid[0] * f->grid[1] * ((slow_extent(f) + part - 1) / part);
     int64_t waves = (blocks + room - 1) / room, each = (blocks + PROCESSORS - 1) / PROCESSORS;
-    each = each < f->at_once ? each : f->at_once;
+    each = each < f->steps.at_once ? each : f->steps.at_once;
     int64_t warps = (each * f->threads / WARP + 3) / 4; /* of a scheduler */
     double level = level_of(f, work);
     double alone = level + 15, together = (double)warps * level * 1.1;
-    if (warps < 4 && f->n_fields > 1)
+    if (warps < 4 && f->steps.n_fields > 1)
         together *= 1.2; /* measured */
-    double round = f->steps * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
-    return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps) * round;
+    double round = f->steps.n * (alone > together ? alone : together) + (f->rank == 3 ? 150 : 40);
+    return (double)waves * (double)(f->rank == 1 ? 1 : part + 2 * f->steps.n) * round;
 }
 
 /* Rows of a warp, planes of a block: as many of these as run at once, in a few waves. */
 static double choose_part(struct form *f, double work)
 {
-    int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->at_once;
+    int64_t n = slow_extent(f), room = (int64_t)PROCESSORS * f->steps.at_once;
     bool deep = f->rank == 3;
     double least = -1;
-    f->grid[0] =
-        (unsigned)spans(f->shape[f->rank - 1], f->wraps[2], f->lanes * f->elements, f->halo);
+    f->grid[0] = (unsigned)spans(f->shape[f->rank - 1], f->steps.wraps[2], f->lanes * f->elements,
+                                 f->steps.halo);
     if (f->rank == 1)
         f->grid[0] = form_blocks(f->grid[0], f->threads / WARP);
-    f->grid[1] =
-        deep ? (unsigned)spans(f->shape[1], f->wraps[1], f->threads / f->lanes * f->rows, f->steps)
-             : 1;
+    f->grid[1] = deep ? (unsigned)spans(f->shape[1], f->steps.wraps[1],
+                                        f->threads / f->lanes * f->rows, f->steps.n)
+                      : 1;
     int64_t across = (int64_t)f->grid[0] * f->grid[1];
     for (int64_t waves = 1; waves <= 8; waves++) {
         /* a warp or two a scheduler, then all there is room for, then more than once that */
@@ -409,10 +411,10 @@ static double choose_part(struct form *f, double work)
         double cost = part_cost(f, work, part);
         if (least < 0 || cost < least * 0.98) {
             least = cost;
-            f->part = part;
+            f->steps.part = part;
         }
     }
-    f->grid[deep ? 2 : 1] = (unsigned)((n + f->part - 1) / f->part);
+    f->grid[deep ? 2 : 1] = (unsigned)((n + f->steps.part - 1) / f->steps.part);
     f->grid[deep ? 1 : 2] = deep ? f->grid[1] : 1;
     return least;
 }
@@ -423,7 +425,7 @@ static const char *no_patch(const struct analysis *z, int steps)
     const struct form *f = z->f;
     const int tallest = FORM_BLOCK / (WARP / 2) * MOST_ROWS;
     bool too_many = f->rank == 3 && 4 * steps <= tallest &&
-                    spans(f->shape[1], f->wraps[1], tallest, steps) > FORM_GRID;
+                    spans(f->shape[1], f->steps.wraps[1], tallest, steps) > FORM_GRID;
     return too_many ? too_long : no_registers;
 }
 
@@ -456,8 +458,8 @@ static const char *begin(struct analysis *z)
 {
     const struct ir_kernel *k = z->k;
     struct form *f = z->f;
-    f->fields = arena_alloc_array(z->arena, k->n_outputs + 1, sizeof *f->fields);
-    if (!f->fields)
+    f->steps.fields = arena_alloc_array(z->arena, k->n_outputs + 1, sizeof *f->steps.fields);
+    if (!f->steps.fields)
         return "";
     f->kind = FORM_STEPS;
     f->rank = k->rank;
@@ -481,8 +483,8 @@ static void classify(struct analysis *z)
         if (l->kind == LOAD_NEAR)
             continue;
         l->kind = f->strides[l->input][x] == 0 ? LOAD_ONCE : LOAD_EACH;
-        if (l->kind == LOAD_EACH && f->shape[x] % f->elements == 0 && f->halo % f->elements == 0 &&
-            form_input_aligned(z, l->input, f->elements))
+        if (l->kind == LOAD_EACH && f->shape[x] % f->elements == 0 &&
+            f->steps.halo % f->elements == 0 && form_input_aligned(z, l->input, f->elements))
             l->kind = LOAD_VECTOR;
     }
 }
