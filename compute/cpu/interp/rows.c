@@ -58,8 +58,12 @@ ROWS(uint32_t, 4)
 ROWS(uint64_t, 8)
 ROWS(struct item16, 16)
 
-void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_t sp, int64_t nq,
-                 int64_t sq)
+/* What moves elements begins with a cache line: where its loops lie in one makes a fourth of their
+ * speed, and is not to change with whatever is linked before. */
+#define AT_A_LINE __attribute__((aligned(64)))
+
+AT_A_LINE void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_t sp,
+                           int64_t nq, int64_t sq)
 {
     if (sp == (int64_t)itemsize && sq == np * sp) {
         memcpy(dst, src, (size_t)(np * nq) * itemsize);
@@ -84,8 +88,8 @@ void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_
     }
 }
 
-void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
-                  const void *src)
+AT_A_LINE void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq,
+                            int64_t sq, const void *src)
 {
     switch (itemsize) {
     case 1:
