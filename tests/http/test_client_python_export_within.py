@@ -19,6 +19,7 @@ from test_client_python_export import SOURCE, backend, exports, start, view, xp 
 import arrayd
 from arrayd import _export
 
+pytestmark = pytest.mark.release_only  # it is the client that is tested here
 on_cpu = pytest.mark.parametrize("backend", ["cpu"], indirect=True)
 
 

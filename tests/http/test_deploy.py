@@ -21,6 +21,7 @@ from conftest import CONTRACT, find_binary
 from test_doctor import checks, find
 from test_seen import metrics
 
+pytestmark = pytest.mark.release_only  # it is the files of deploy/ that are tested here
 DEPLOY = REPO / "deploy"
 BUILD = pathlib.Path(find_binary()).resolve().parents[1]
 HELP = subprocess.run([find_binary(), "--help"], capture_output=True, text=True, check=True).stdout

@@ -18,6 +18,7 @@ from cli import environment as with_cli
 from client import REPO
 from conftest import fake_gpu, find_binary
 
+pytestmark = pytest.mark.release_only  # it is the pages that are tested here
 PAGES = ["README.md", *sorted(p.relative_to(REPO).as_posix() for p in (REPO / "docs").glob("*.md"))]
 ADDRESS = "127.0.0.1:7411"
 
