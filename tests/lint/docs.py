@@ -2,7 +2,7 @@
 import re
 
 from docslib import misfits
-from lintlib import ROOT, finish, read
+from lintlib import ROOT, finish, read, sources
 
 findings = []
 PRODUCT = ("compute", "protocol", "server")
@@ -36,8 +36,10 @@ for page in pages:
         if not fence:
             findings.append(f"{name}: a fenced block without a language")
 
-# Files that developers are sent to are there: by their path, or in the page's own room, or by a name that occurs once or more.
+# Files that developers are sent to are there (by their path, in the page's own room, or by name), and what is called so in
+# the code.
 names = {path.name for room in (*PRODUCT, "tests", "deploy") for path in (ROOT / room).rglob("*")}
+words = {word for path in sources(".c", ".h", ".def", ".py", ".cuh", ".build") for word in re.findall(r"\w+_\w+", read(path))}
 for page in developers:
     name = page.relative_to(ROOT).as_posix()
     text = re.sub(r"^```diff\n.*?^```$", "", page.read_text(), flags=re.M | re.S)
@@ -47,6 +49,8 @@ for page in developers:
     for file in re.findall(r"`([\w.-]+\.(?:c|h|def|cuh|py))`", text):
         if not (page.parent / file).is_file() if page.name == "README.md" else file not in names:
             findings.append(f"{name}: there is no {file}")
+    findings.extend(f"{name}: nothing is called {word}" for word in re.findall(r"`([a-z]\w*_\w+)(?:\(\))?`", text)
+                    if word not in words)
     findings.extend(f"{name}: {misfit}" for misfit in misfits(page.read_text(), ROOT))
 
 # Every option of the daemon is in the operator's page with its default, and nothing else is.
