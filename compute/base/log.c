@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "compute/base/clock.h"
-#include "compute/base/utf8.h"
+#include "compute/base/strb.h"
 
 static _Atomic int threshold = LOG_INFO;
 static _Atomic bool as_json;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "compute/base/utf8.h"
+#include "compute/base/strb.h"
 
 static bool digit(char c)
 {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/base/utf8.h"
+#include "compute/base/strb.h"
 #include "protocol/number/numtext.h"
 
 static void separate(struct json_writer *w)

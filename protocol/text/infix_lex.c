@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "compute/base/utf8.h"
+#include "compute/base/strb.h"
 #include "protocol/json/json_lex.h"
 #include "protocol/number/numtext.h"
 #include "protocol/text/infix.h"

@@ -19,7 +19,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "compute/base/utf8.h"
+#include "compute/base/strb.h"
 #include "server/http/http_impl.h"
 
 #define SHOWS_LESS (MHD_VERSION < 0x00097701) /* than the header has */

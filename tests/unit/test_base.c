@@ -11,7 +11,6 @@
 #include "compute/base/err.h"
 #include "compute/base/mem.h"
 #include "compute/base/strb.h"
-#include "compute/base/utf8.h"
 
 static void err_has_status_name_place(void **state)
 {
