@@ -1,17 +1,59 @@
-/* Which instruction set loops that are built for several run on. Used by every room that has some;
- * thread-safe. */
+/* Which instruction set loops that are built for several run on. Used by every room that has some,
+ * once for many elements; pure but for the environment, thread-safe.
+ *
+ * One level is a whole bundle of extensions, as the processors have them together: AVX2 with FMA
+ * and F16C (2013 on), AVX-512 with F, BW, CD, DQ, VL (2017 on). Finer choices would multiply the
+ * builds for machines that do not exist. */
 #ifndef ARRAYD_BASE_ISA_H
 #define ARRAYD_BASE_ISA_H
 
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
 enum isa { ISA_BASELINE, ISA_AVX2, ISA_AVX512, ISA_COUNT };
+
+static inline const char *isa_name(enum isa isa)
+{
+    static const char *const names[ISA_COUNT] = {"baseline", "avx2", "avx512"};
+    return names[isa];
+}
+
+static inline enum isa isa_best(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return ISA_BASELINE;
+#if !defined(__clang__) /* clang 14 does not know the name */
+    if (!__builtin_cpu_supports("f16c"))
+        return ISA_BASELINE;
+#endif
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return ISA_AVX512;
+    return ISA_AVX2;
+#else
+    return ISA_BASELINE;
+#endif
+}
 
 /* The best one this processor has, or the one named in `wanted` (may be NULL) if it is lower;
  * another text is ignored. */
-enum isa isa_choose(const char *wanted);
+static inline enum isa isa_choose(const char *wanted)
+{
+    enum isa b = isa_best();
+    for (int i = 0; wanted != NULL && i < ISA_COUNT; i++)
+        if (strcmp(wanted, isa_name((enum isa)i)) == 0 && (enum isa)i < b)
+            return (enum isa)i;
+    return b;
+}
 
-/* That of this process, chosen once: `wanted` is the environment's ARRAYD_CPU_ISA. */
-enum isa isa_now(void);
-
-const char *isa_name(enum isa isa);
+/* That of this process: `wanted` is the environment's ARRAYD_CPU_ISA. */
+static inline enum isa isa_now(void)
+{
+    return isa_choose(getenv("ARRAYD_CPU_ISA"));
+}
 
 #endif
