@@ -123,9 +123,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     bool lacks_body = !q->framed && (body == BODY_BUFFERED || body == BODY_STREAM);
     if (lacks_body)
         q->must_close = true; /* what follows may be the body all the same */
-    enum err_code rc = identify(q, e);
-    if (rc)
-        return rc;
+    TRY(identify(q, e));
     int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
                     : body == BODY_STREAM ? INT64_MAX
                                           : (int64_t)h->config.max_json_body;
@@ -175,14 +173,14 @@ static bool start(struct rq *q, const char *method, const char *version)
     struct err e = ERR_INIT;
     if (!state_move(&q->state, PLACE_HEADER, PLACE_CHECK))
         return false; /* too late */
-    enum err_code rc = http_check(q, method, version, &e);
-    if (!rc) {
+    enum err_code code = http_check(q, method, version, &e);
+    if (code == ERR_OK) {
         http_route(q);
         if (!q->r.route)
             return reply_early(q);
-        rc = admit(q, &e);
+        code = admit(q, &e);
     }
-    if (rc) {
+    if (code != ERR_OK) {
         http_reply_error(&q->r, &e);
         return reply_early(q);
     }
@@ -462,28 +460,28 @@ enum err_code http_start(struct server *server, const struct http_config *config
     worker_init(&h->watch);
     worker_init(&h->workers);
     signal(SIGPIPE, SIG_IGN);
-    enum err_code rc = http_cors_check(config, e);
-    if (!rc && (config->tls_cert || config->tls_key))
-        rc = http_tls_load(config, e);
-    if (!rc)
-        rc = http_listen(h, e);
-    if (!rc)
-        rc = http_hosts_init(h, e);
-    if (!rc && (!worker_start(&h->workers) || !worker_start(&h->watch)))
-        rc = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
-    if (rc) {
+    enum err_code code = http_cors_check(config, e);
+    if (code == ERR_OK && (config->tls_cert || config->tls_key))
+        code = http_tls_load(config, e);
+    if (code == ERR_OK)
+        code = http_listen(h, e);
+    if (code == ERR_OK)
+        code = http_hosts_init(h, e);
+    if (code == ERR_OK && (!worker_start(&h->workers) || !worker_start(&h->watch)))
+        code = err_set(e, ERR_OUT_OF_MEMORY, "cannot start a thread");
+    if (code != ERR_OK) {
         worker_stop(&h->watch);
         worker_stop(&h->workers);
         http_free(h);
-        return rc;
+        return code;
     }
     *ret = server->http = h; /* a request may come before this function returns */
     for (size_t i = 0; i < h->n_listeners; i++)
         if (!start_daemon(h, &h->listeners[i])) {
-            rc = err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
+            code = err_set(e, ERR_INTERNAL, "libmicrohttpd does not start on %s", h->addresses[i]);
             http_stop(h);
             *ret = server->http = NULL;
-            return rc;
+            return code;
         }
     return ERR_OK;
 }

@@ -135,10 +135,10 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
     if (state_place(&q->state) == PLACE_BODY) {
         size_t had = *n;
         struct err e = ERR_INIT;
-        enum err_code rc = check_quota(q, had, &e);
+        enum err_code code = check_quota(q, had, &e);
         if (!q->http->calls.lasts(&q->r))
-            rc = q->http->calls.refuse(&q->r, &e);
-        if (rc) {
+            code = q->http->calls.refuse(&q->r, &e);
+        if (code != ERR_OK) {
             refuse(q, e.code, e.message);
             return http_body_bytes(q, bytes, n);
         }

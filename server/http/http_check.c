@@ -43,6 +43,12 @@ struct collect {
     size_t shown; /* bytes of the lines, each as "name: value" and CR LF */
 };
 
+/* Whether the header may have more than was shown. */
+static bool hides(const struct collect *c, size_t header_bytes)
+{
+    return SHOWS_LESS && header_bytes > c->shown;
+}
+
 /* No header is called so: a continuation line was joined to one that decides where the message
  * ends, which it would then do no more. */
 static bool is_joined(const char *name, size_t n)
@@ -358,11 +364,9 @@ static enum err_code parse_query(struct rq *q, const char *s, struct err *e)
                 return err_oom(e);
             struct query_param *p = &params[n];
             p->value = "";
-            enum err_code rc = decode(q->r.arena, s, key_len, &p->key, e);
-            if (!rc && eq)
-                rc = decode(q->r.arena, eq + 1, len - key_len - 1, &p->value, e);
-            if (rc)
-                return rc;
+            TRY(decode(q->r.arena, s, key_len, &p->key, e));
+            if (eq)
+                TRY(decode(q->r.arena, eq + 1, len - key_len - 1, &p->value, e));
             if (n >= MAX_QUERY_PARAMS)
                 return err_set(e, ERR_BAD_QUERY, "more than %d query parameters", MAX_QUERY_PARAMS);
             for (size_t i = 0; i < n; i++)
@@ -418,15 +422,38 @@ static bool is_traceparent(const char *s)
     return strncmp(s, "ff", 2) != 0 && (!*p || (!first && *p == '-'));
 }
 
+/* What leaves in doubt where the message ends where it fails. */
+static enum err_code check_framing(struct rq *q, const char *method, const char *version,
+                                   const struct known *k, const struct collect *c,
+                                   size_t header_bytes, struct err *e)
+{
+    size_t most = q->http->config.max_header_bytes;
+    bool http10 = !strcmp(version, "HTTP/1.0");
+    TRY(check_line(q, method, version, e));
+    if (strlen(q->uri) > most)
+        return err_set(e, ERR_URI_TOO_LONG, "the request target has more than %zu bytes", most);
+    if (header_bytes > most)
+        return err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes", most);
+    if (c->bad_name)
+        return err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
+    if (c->bad_value)
+        return err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
+    if (hides(c, header_bytes) && q->framed)
+        return err_set(e, ERR_BAD_FRAMING,
+                       "the header has a NUL character, a line without a name, one that is "
+                       "continued on the next, or several blanks where one is usual");
+    TRY(check_length(q, k, http10, e));
+    return check_host(k, http10, e);
+}
+
 enum err_code http_check(struct rq *q, const char *method, const char *version, struct err *e)
 {
-    struct collect c = {.q = q};
+    struct collect c = {.q = q, .shown = strlen(method) + strlen(q->uri) + strlen(version) + 6};
     struct known k = {0};
+    q->must_close = true; /* until it is clear where the message ends */
     MHD_get_connection_values_n(q->mhd, MHD_HEADER_KIND, collect_header, &c);
-    if (c.failed) {
-        q->must_close = true;
+    if (c.failed)
         return err_oom(e);
-    }
     find_known(q, &k);
     q->traceparent = k.traceparent && is_traceparent(k.traceparent) ? k.traceparent : NULL;
     if (k.id) { /* the client's own, where it is fit to be logged and sent back */
@@ -437,38 +464,12 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(q->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
     size_t header_bytes = info ? info->header_size : 0;
-    c.shown += strlen(method) + strlen(q->uri) + strlen(version) + 6;
-    bool http10 = !strcmp(version, "HTTP/1.0");
-
-    /* Whatever fails from here on leaves in doubt where the message ends. */
-    q->must_close = true;
     q->r.method = "-";
     q->has_body = q->framed = k.n_length || k.n_coding;
-    enum err_code rc = check_line(q, method, version, e);
-    if (!rc && strlen(q->uri) > q->http->config.max_header_bytes)
-        rc = err_set(e, ERR_URI_TOO_LONG, "the request target has more than %zu bytes",
-                     q->http->config.max_header_bytes);
-    if (!rc && header_bytes > q->http->config.max_header_bytes)
-        rc = err_set(e, ERR_HEADERS_TOO_LARGE, "the header has more than %zu bytes",
-                     q->http->config.max_header_bytes);
-    if (!rc && c.bad_name)
-        rc = err_set(e, ERR_BAD_FRAMING, "a header name is not a token");
-    if (!rc && c.bad_value)
-        rc = err_set(e, ERR_BAD_FRAMING, "a header value has control characters");
-    bool hides = SHOWS_LESS && header_bytes > c.shown;
-    if (!rc && hides && q->framed)
-        rc = err_set(e, ERR_BAD_FRAMING,
-                     "the header has a NUL character, a line without a name, one that is continued "
-                     "on the next, or several blanks where one is usual");
-    if (!rc)
-        rc = check_length(q, &k, http10, e);
-    if (!rc)
-        rc = check_host(&k, http10, e);
-    if (rc)
-        return rc;
-    q->must_close = hides;
+    TRY(check_framing(q, method, version, &k, &c, header_bytes, e));
+    q->must_close = hides(&c, header_bytes);
 
-    if (k.n_expect && !http10) {
+    if (k.n_expect && strcmp(version, "HTTP/1.0") != 0) {
         if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {
             q->must_close = true; /* it waits for an answer before it sends the body, if ever */
             return err_set(e, ERR_EXPECTATION_FAILED,
@@ -476,8 +477,6 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
         }
         q->expect = q->has_body;
     }
-    rc = check_target(q, e);
-    if (!rc)
-        rc = check_origin(q, &k, e);
-    return rc;
+    TRY(check_target(q, e));
+    return check_origin(q, &k, e);
 }

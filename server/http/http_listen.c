@@ -24,9 +24,7 @@
 static enum err_code listen_unix(struct listener *l, const char *path, int mode, struct err *e)
 {
     size_t n = strlen(path) + 6;
-    enum err_code rc = unix_listen(path, mode, &l->fd, e);
-    if (rc)
-        return rc;
+    TRY(unix_listen(path, mode, &l->fd, e));
     l->unix_path = mem_strdup(path);
     l->address = mem_alloc(n);
     if (!l->unix_path)
@@ -145,11 +143,8 @@ enum err_code http_listen(struct http *h, struct err *e)
         l->tls = !l->admin && h->config.tls_cert && strncmp(text, "unix:", 5) != 0;
         l->fd = -1;
         h->n_listeners = i + 1;
-        enum err_code rc = !strncmp(text, "unix:", 5)
-                               ? listen_unix(l, text + 5, h->config.unix_mode, e)
-                               : listen_tcp(l, text, l->admin || h->config.accounts, e);
-        if (rc)
-            return rc;
+        TRY(!strncmp(text, "unix:", 5) ? listen_unix(l, text + 5, h->config.unix_mode, e)
+                                       : listen_tcp(l, text, l->admin || h->config.accounts, e));
         h->addresses[i] = l->address;
     }
     return ERR_OK;
@@ -183,14 +178,14 @@ void http_listen_free(struct http *h)
 enum err_code http_try_listen(const struct http_config *config, struct err *e)
 {
     struct http h = {.config = *config};
-    enum err_code rc = ERR_OK;
+    enum err_code code = ERR_OK;
     if (config->tls_cert || config->tls_key)
-        rc = http_tls_load(config, e);
-    if (!rc)
-        rc = http_listen(&h, e);
+        code = http_tls_load(config, e);
+    if (code == ERR_OK)
+        code = http_listen(&h, e);
     http_listen_free(&h);
     http_tls_free();
-    return rc;
+    return code;
 }
 
 /* --- names --- */

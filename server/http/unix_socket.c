@@ -39,9 +39,7 @@ enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e
         return err_set(e, ERR_BAD_FIELD, "unix:%s: the path must have 1 to %zu bytes", path,
                        sizeof addr.sun_path - 1);
     strcpy(addr.sun_path, path);
-    enum err_code rc = clear_stale(path, &addr, e);
-    if (rc)
-        return rc;
+    TRY(clear_stale(path, &addr, e));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_set(e, ERR_INTERNAL, "unix:%s: %s", path, strerror(errno));
