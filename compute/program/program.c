@@ -85,9 +85,7 @@ static enum err_code placed(struct err *e, enum err_code code, const char *place
     return code;
 }
 
-/* The mistake is the statement's: one without a place, or about `out`, is one about what stands
- * before the equals sign. */
-static enum err_code of_target(struct err *e, enum err_code code, const struct program_assign *a)
+enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a)
 {
     if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out"))) {
         *e->pointer = 0;
@@ -158,7 +156,7 @@ static enum err_code find_targets(struct program *p, struct err *e)
             code = err_set(e, ERR_UNKNOWN_NAME, "\"%s\" is no array that has ghosts to fill",
                            a->target);
         if (code != ERR_OK)
-            return of_target(e, code, a);
+            return program_of_target(e, code, a);
     }
     return ERR_OK;
 }
@@ -399,12 +397,13 @@ static enum err_code no_aliases(const struct program *p, struct err *e)
                 array_same_buffer(t->home, p->known[j]->binding.array))
                 other = p->known[j]->name;
         if (other)
-            return of_target(e,
-                             err_set(e, ERR_OVERLAP,
-                                     "\"%s\", which is assigned, shares memory with \"%s\": name "
-                                     "it once, or work on a copy",
-                                     t->name, other),
-                             first_of(p, t));
+            return program_of_target(
+                e,
+                err_set(e, ERR_OVERLAP,
+                        "\"%s\", which is assigned, shares memory with \"%s\": name "
+                        "it once, or work on a copy",
+                        t->name, other),
+                first_of(p, t));
     }
     return ERR_OK;
 }
@@ -422,7 +421,7 @@ static enum err_code make(struct program *p, struct err *e)
         code = program_write_out(p, i, e);
         if (code == ERR_OK)
             code = add_statement(p, s, e);
-        of_target(e, code, s->assign);
+        program_of_target(e, code, s->assign);
         if (code == ERR_OK && is_result(p, s))
             p->results[i - p->n_statements].array = array_ref(s->own);
     }

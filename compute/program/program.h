@@ -97,9 +97,12 @@ enum err_code program_wake(struct program *p, struct err *e) must_check;
  * and where the last slice is known to have gone too far. */
 int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n);
 
-/* Steps from `step` on that take about so many seconds: as they did for a program alike, or, where
- * there was none, by how much they write. No slice is under way, and the memory is there. */
-int64_t program_first_slice(struct program *p, int64_t step, double seconds);
+/* How many of the steps from `step` on, `most` at most, take about so many seconds: as they did for
+ * a program alike, or, where there was none, by how much they write. What a slice of them takes of
+ * the host is tried: ERR_OUT_OF_MEMORY, ERR_QUOTA or ERR_OVERLOADED, with the place in the request,
+ * where there is no room for it. No slice is under way, and the memory is there. */
+enum err_code program_first_slice(struct program *p, int64_t step, int64_t most, double seconds,
+                                  int64_t *ret, struct err *e) must_check;
 
 /* How the steps went by the last slice. */
 struct loop_report program_report(const struct program *p);
@@ -115,7 +118,7 @@ typedef enum err_code program_look(void *user, const struct program_kernel *k, s
 
 /* Tells `look` what the kernels of one of `steps` steps would be, then that of several steps where
  * there is one, and in *ret how the steps would go. Nothing is computed; no slice is under way.
- * Errors are look's, ERR_OUT_OF_MEMORY, ERR_QUOTA. */
+ * Errors are look's and program_first_slice's. */
 enum err_code program_explain(struct program *p, int64_t steps, program_look *look, void *user,
                               struct loop_report *ret, struct err *e) must_check;
 

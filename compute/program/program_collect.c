@@ -185,10 +185,13 @@ static enum err_code conclude(struct program *p)
 }
 
 /* After a failure: whether there are steps before it that can be had by themselves. Steps that
- * failed for want of memory may fail anywhere the next time. */
+ * failed for want of memory may fail anywhere the next time, but where it was the host's, which is
+ * taken while they are queued. */
 static bool can_stop_before(struct program *p, enum err_code code)
 {
-    bool anywhere = code == ERR_OUT_OF_MEMORY || code == ERR_INTERNAL || code == ERR_FAULTED;
+    bool of_host = code == p->at_once && p->err.wanted <= 0;
+    bool anywhere =
+        (code == ERR_OUT_OF_MEMORY && !of_host) || code == ERR_INTERNAL || code == ERR_FAULTED;
     if (code == ERR_DEVICE_LOST || (anywhere && !p->unready) || p->failed_in <= p->begin + 1)
         return false;
     p->stop_at = p->failed_in - 1;

@@ -108,19 +108,16 @@ static enum err_code explain_step(struct program *p, struct explaining *x)
 }
 
 static enum err_code explain_loop(const struct program *p, struct loop *l,
-                                  const struct explaining *x, struct loop_report *ret,
-                                  struct err *e)
+                                  const struct loop_explanation *how, const struct explaining *x,
+                                  struct loop_report *ret, struct err *e)
 {
-    struct loop_explanation how;
-    enum err_code code = loop_explain(l, &how, e);
-    if (code != ERR_OK)
-        return code;
-    struct loop_report report = program_report_on(p, how.report);
-    for (uint32_t i = 0; i < how.n_kernels && code == ERR_OK; i++)
-        code = tell_of_loop(p, x, l, how.kernels[i], e);
-    for (uint32_t i = 0; i < how.n_several && code == ERR_OK; i++)
-        if (how.several[i]->steps == report.steps)
-            code = tell_of_loop(p, x, l, how.several[i], e);
+    enum err_code code = ERR_OK;
+    struct loop_report report = program_report_on(p, how->report);
+    for (uint32_t i = 0; i < how->n_kernels && code == ERR_OK; i++)
+        code = tell_of_loop(p, x, l, how->kernels[i], e);
+    for (uint32_t i = 0; i < how->n_several && code == ERR_OK; i++)
+        if (how->several[i]->steps == report.steps)
+            code = tell_of_loop(p, x, l, how->several[i], e);
     if (code == ERR_OK)
         *ret = report;
     return code;
@@ -131,10 +128,10 @@ enum err_code program_explain(struct program *p, int64_t steps, program_look *lo
 {
     struct explaining x = {{explain_put, explain_fill}, look, user};
     struct loop *l = NULL;
-    p->err = (struct err)ERR_INIT;
-    enum err_code code = p->plain ? ERR_OK : program_record(p, 1, steps, &l);
+    struct loop_explanation how;
+    enum err_code code = program_rehearse(p, 0, steps, &l, &how);
     if (code == ERR_OK && l) {
-        code = explain_loop(p, l, &x, ret, e);
+        code = explain_loop(p, l, &how, &x, ret, e);
         loop_free(l);
         return code;
     }

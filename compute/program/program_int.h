@@ -1,5 +1,6 @@
 /* A program's insides, shared by program.c, which makes it, program_run.c, which runs it,
- * program_collect.c, which takes what comes of it, and program_explain.c. */
+ * program_collect.c, which takes what comes of it, program_rehearse.c, which tries what has to be
+ * had beforehand, and program_explain.c. */
 #ifndef ARRAYD_PROGRAM_INT_H
 #define ARRAYD_PROGRAM_INT_H
 
@@ -9,8 +10,9 @@
 #include "compute/program/loop.h"
 #include "compute/program/program.h"
 
-#define PROGRAM_NEVER UINT64_MAX /* program->first_failure: none */
-#define VALUES_ROOM   1024 /* values of a series, or answers of until, of one slice, at most */
+#define PROGRAM_NEVER        UINT64_MAX /* program->first_failure: none */
+#define PROGRAM_TICKETS_MOST (1 << 16)  /* of a slice's steps: they are taken beforehand */
+#define VALUES_ROOM          1024       /* values of a series, or answers of until, of one slice */
 
 /* An array that is assigned. */
 struct target {
@@ -66,8 +68,8 @@ struct asked_guards {
     int32_t statement;
 };
 
-/* What becomes of what a step asks for: it is queued, or recorded (program_run.c), or a caller
- * looks at it (program_explain.c). Errors are p->err. */
+/* What becomes of what a step asks for: it is queued, or recorded (program_run.c), tried
+ * (program_rehearse.c), or a caller looks at it (program_explain.c). Errors are p->err. */
 struct sink {
     enum err_code (*put)(struct program *p, struct eval_request *req, int64_t step,
                          int32_t statement);
@@ -174,6 +176,20 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n,
                              struct loop **ret) must_check;
 /* How the steps go, by what the loop says of itself. */
 struct loop_report program_report_on(const struct program *p, struct loop_report r);
+
+/* What a slice of `n` steps from `step` on takes of the host, the plans of a step above all, is
+ * taken at once and given back: a program that finds no room for it is refused before it begins
+ * (program_rehearse.c). *ret: the steps as a loop, which is the caller's, and what is to be known
+ * of it; NULL where they are none. Errors are p->err, with their place. */
+enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struct loop **ret,
+                               struct loop_explanation *ret_x) must_check;
+/* A number of w's after `step`, into the sink, as its element `at`. */
+enum err_code program_watch(struct program *p, struct watched *w, int64_t at,
+                            int64_t step) must_check;
+
+/* The mistake is the statement's: one without a place, or about `out`, is one about what stands
+ * before the equals sign. */
+enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a);
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */
 enum err_code program_resolve(void *user, const char *name, struct binding *ret, struct err *e);

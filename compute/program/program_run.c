@@ -7,12 +7,6 @@
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
-#define TICKETS_MOST (1 << 16) /* of a slice's steps: they are taken beforehand */
-/* What a step surely does not exceed by much: seconds a statement, bytes a second. */
-#define STATEMENT_S 2e-6
-#define HOST_RATE   2e9
-#define DEVICE_RATE 2e12
-
 static bool is_due(int64_t step, int64_t every)
 {
     return step % every == 0;
@@ -46,7 +40,7 @@ int64_t program_slice_limit(const struct program *p, int64_t step, int64_t n)
         n = least(n, p->stop_at - step);
     if (step < p->nan_within)
         n = least(n, (p->nan_within - step) / 2 + (p->nan_within - step) % 2);
-    return least(n, TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
+    return least(n, PROGRAM_TICKETS_MOST / (int64_t)tickets_of_step(p) + 1);
 }
 
 struct loop_report program_report_on(const struct program *p, struct loop_report r)
@@ -366,32 +360,6 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n, struct 
     return code;
 }
 
-/* What a step takes by what it writes, in seconds. */
-static double guess(const struct program *p)
-{
-    double bytes = 0, rate = engine_in_host_memory(p->stream->engine) ? HOST_RATE : DEVICE_RATE;
-    for (uint32_t i = 0; i < p->n_targets; i++)
-        bytes += 2.0 * (double)array_nbytes(p->targets[i].home);
-    return p->spec.n_body * STATEMENT_S + bytes / rate;
-}
-
-int64_t program_first_slice(struct program *p, int64_t step, double seconds)
-{
-    struct loop *l = NULL;
-    struct loop_explanation x;
-    double known = 0;
-    p->err = (struct err)ERR_INIT;
-    if (!p->never_loops && program_record(p, step + 1, LOOP_PASSES, &l) == ERR_OK && l) {
-        if (loop_explain(l, &x, &p->err) == ERR_OK) {
-            p->report = x.report;
-            known = x.step_ms * 1e-3;
-        }
-        loop_free(l);
-    }
-    double n = seconds / (known > 0 ? known : guess(p));
-    return n < 1 ? 1 : n > TICKETS_MOST ? TICKETS_MOST : (int64_t)n;
-}
-
 /* The steps from `step` on, n of them, as one piece of work; where they cannot be that, p->plain
  * says so. */
 static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
@@ -436,7 +404,7 @@ static enum err_code let_go(struct program *p, struct watched *w)
 }
 
 /* One number, into an element of the array that is fetched later. */
-static enum err_code look(struct program *p, struct watched *w, int64_t at, int64_t step)
+enum err_code program_watch(struct program *p, struct watched *w, int64_t at, int64_t step)
 {
     struct view element = {.offset = w->array->view.offset};
     int dtype = w->array->dtype == DT_BOOL ? DT_BOOL : -1;
@@ -468,7 +436,7 @@ static enum err_code look_at_all(struct program *p)
 {
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
-        code = look(p, &p->checks[i], 0, p->end);
+        code = program_watch(p, &p->checks[i], 0, p->end);
     for (uint32_t i = 0; i < p->n_checks && code == ERR_OK; i++)
         code = fetch(p, &p->checks[i], 1);
     if (p->until && code == ERR_OK)
@@ -500,10 +468,10 @@ static enum err_code look_at_due(struct program *p, int64_t step)
     enum err_code code = ERR_OK;
     bool records = p->spec.n_series && is_due(step, p->spec.series_every);
     for (uint32_t i = 0; i < p->spec.n_series && records && code == ERR_OK; i++)
-        code = look(p, &p->series[i], p->n_values, step);
+        code = program_watch(p, &p->series[i], p->n_values, step);
     p->n_values += records;
     if (p->until && is_due(step, p->spec.until_every) && code == ERR_OK)
-        code = look(p, p->until, p->n_answers++, step);
+        code = program_watch(p, p->until, p->n_answers++, step);
     return code;
 }
 

@@ -124,8 +124,10 @@ static enum err_code read_and_start(struct request *req, struct user_job **ret, 
     http_took(&req->t_parse, begun);
     if (code != ERR_OK)
         return code;
-    const int64_t first = program_first_slice(body.program, 0, JOB_SLICE);
-    code = jobs_start(req->server->jobs, &body, first, ret, e);
+    int64_t first;
+    code = program_first_slice(body.program, 0, body.steps, JOB_SLICE, &first, e);
+    if (code == ERR_OK)
+        code = jobs_start(req->server->jobs, &body, first, ret, e);
     if (code != ERR_OK)
         program_body_clear(&body);
     return code;

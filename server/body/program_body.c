@@ -1,6 +1,7 @@
 /* The form of the body first, then its statements, then what the session has to say. */
 #include "server/body/program_body.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,15 +48,13 @@ static const char *member(const struct reading *r)
     return r->statements ? "statements" : "body";
 }
 
-static enum err_code read_statement(struct reading *r, struct json v, size_t i,
+static enum err_code read_statement(struct reading *r, struct json v, const char *place,
                                     struct program_assign *ret, struct err *e)
 {
     const char *text;
     size_t n;
     uint32_t source;
     struct statement s;
-    char place[32];
-    snprintf(place, sizeof place, "/%s/%zu", member(r), i);
     TRY(json_get_string(v, &text, &n, e));
     reader_start(&r->reader, r->arena, &ret->expr);
     TRY(expr_add_source(&ret->expr, place, &source, e));
@@ -90,7 +89,11 @@ static enum err_code read_statements(struct reading *r, struct err *e)
     r->spec.body = body;
     for (struct json v = json_first(list); json_present(v); v = json_next(v)) {
         const uint32_t i = r->spec.n_body++;
-        TRY(read_statement(r, v, i, &body[i], e));
+        char place[32];
+        snprintf(place, sizeof place, "/%s/%" PRIu32, member(r), i);
+        enum err_code code = read_statement(r, v, place, &body[i], e);
+        if (code != ERR_OK)
+            return *e->pointer ? code : err_prefix(e, place); /* no memory */
     }
     return ERR_OK;
 }

@@ -400,8 +400,11 @@ static enum beginning may_begin(struct user_job *j)
 /* How many steps it is to have. */
 static int64_t next_steps(struct user_job *j)
 {
-    if (!j->slice_steps)
-        j->slice_steps = program_first_slice(j->body.program, j->step, j->table->config.slice);
+    struct err e = ERR_INIT;
+    if (!j->slice_steps &&
+        program_first_slice(j->body.program, j->step, j->body.steps - j->step,
+                            j->table->config.slice, &j->slice_steps, &e) != ERR_OK)
+        j->slice_steps = 1; /* which will say why */
     int64_t n = j->slice_steps;
     const int64_t at_once = program_report(j->body.program).steps;
     if (n > j->body.steps - j->step)

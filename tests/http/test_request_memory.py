@@ -60,6 +60,7 @@ def too_much(c, code, limit, reply):
     status = {"quota_exceeded": 429, "out_of_memory": 507, "overloaded": 503}[code]
     e = c.fails(status, code, reply)
     assert limit in e["detail"], e
+    return e
 
 
 def held_back(daemon, c, n):
@@ -90,19 +91,40 @@ def test_one_request_is_bounded(start):
     for path, body in (("explain", small), ("evaluate", small), ("explain", {"body": ["t = large(u, 1)"], "steps": 1}),
                        ("evaluate", {"statements": ["t = large(u, 1)", "v = t + 1"], "results": ["v"]}),
                        ("programs", {"body": ["u[0, 0, :1] += large(u, 1)"], "steps": 2})):
-        reply = bob.post(f"/v1/{path}", body)
-        if reply.status == 202:  # a slice makes its plans
-            reply = bob.get(f"/v1/jobs/{reply.json()['id']}?wait=1")
-            assert "max_request_memory" in reply.json()["error"]["detail"], reply.json()
-            assert reply.json()["state"] == "failed"
-        else:
-            too_much(bob, "out_of_memory", "max_request_memory", reply)
-        settles(bob, idle) if path != "programs" else None
+        too_much(bob, "out_of_memory", "max_request_memory", bob.post(f"/v1/{path}", body))
+        settles(bob, idle)
     bob.expect(200, bob.post("/v1/evaluate", {"expr": "sum(u)"}))
     too_much(bob, "out_of_memory", "max_request_memory",
              bob.put("/v1/functions/f", body=raw(4 * MIB), content_type="application/json"))
     data = json.dumps({"dtype": "float64", "data": [1.5] * 300000}).encode()
     too_much(bob, "out_of_memory", "max_request_memory", bob.post("/v1/arrays", body=data, content_type="application/json"))
+
+
+MADE_OF = {"a loop": {"body": [f"u[0, 0, :1] += large(u, {i})" for i in range(2)]},
+           "a loop of what no cache keeps": {"body": ["u += " + "+".join(f"sin(u*{i}.{j})" for j in range(1500)) for i in range(3)]},
+           "statements by themselves": {"body": [f"v += take(v*{i}, k)+" + "+".join(f"sin(v*{j}.{i})" for j in range(1000)) for i in range(4)]},
+           "values": {"body": ["u += 1"], "record": {f"s{i}": f"sum(large(u, {i}))" for i in range(2)}},
+           "a condition": {"body": ["u += 1"], "until": "sum(large(u, 1)) > 1e30"}}
+
+
+@pytest.mark.parametrize("limit, refused", ((3, 5), (16, 3), (64, 0)))
+def test_a_program_that_begins_has_memory_for_its_plans(start, limit, refused):
+    ann, bob = start("--max-request-memory", f"{limit}MiB", "--plan-cache-size", "64KiB")
+    bob.put("/v1/functions/large", {"params": ["x", "k"], "expr": "+".join(SAMPLE % i for i in range(15))})
+    bob.put("/v1/arrays/v", {"shape": [16], "dtype": "float64"})
+    bob.put("/v1/arrays/k", {"shape": [16], "dtype": "int64"})
+    n = 0
+    for what, body in MADE_OF.items():
+        body = body | {"steps": 40}
+        explained, reply = [bob.post(f"/v1/{path}", body) for path in ("explain", "programs?wait=1")]
+        if reply.status == 200:
+            assert reply.json()["state"] == "done", (what, reply.json())
+            continue
+        n += 1
+        for r in (explained, reply):
+            pointer = too_much(bob, "out_of_memory", "max_request_memory", r)["pointer"]
+            assert pointer.startswith(("/body/", "/record/s", "/until")), (what, pointer)
+    assert n == refused
 
 
 def raw(n):
