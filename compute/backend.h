@@ -312,6 +312,10 @@ struct backend_ops {
 
     /* Prometheus lines of its own (pool, cache), may be NULL. */
     void (*metrics)(struct backend *b, struct strb *out);
+
+    /* Called every second or so: memory that was kept for reuse and has not been used for some
+     * seconds goes back to the system. May take milliseconds, and be NULL. */
+    void (*tidy)(struct backend *b);
 };
 
 struct backend {

@@ -13,6 +13,8 @@
 #include "compute/cpu/pool.h"
 #include "compute/cpu/share.h"
 
+#define KEPT_MS 5e3 /* freed memory that nothing uses */
+
 struct cpu {
     struct backend base;
     struct pool *pool;
@@ -226,6 +228,11 @@ static void cpu_metrics(struct backend *b, struct strb *out)
                   lines[i].name, lines[i].type, lines[i].name, (long long)lines[i].v);
 }
 
+static void cpu_tidy(struct backend *b)
+{
+    cpu_memory_tidy(cpu_of(b)->memory, KEPT_MS);
+}
+
 const struct backend_ops backend_cpu_ops = {
     .name = "cpu",
     .open = cpu_open,
@@ -251,4 +258,5 @@ const struct backend_ops backend_cpu_ops = {
     .passed = pool_passed,
     .explain = cpu_explain,
     .metrics = cpu_metrics,
+    .tidy = cpu_tidy,
 };

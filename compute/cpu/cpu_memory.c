@@ -6,13 +6,16 @@
  * freed large blocks are kept for a while (the most recently freed first) and given out again
  * unzeroed for results, which are overwritten in whole. Who asks for zeros gets fresh pages, which
  * the kernel clears as they are touched: nobody reads another's old data, and no thread clears
- * gigabytes. The cache counts against the limit and gives way to live memory. */
+ * gigabytes. The cache counts against the limit and gives way to live memory; what is not reused
+ * for some seconds goes: work that repeats itself finds its temporaries, and nothing stays behind
+ * what was done once. */
 #include "compute/cpu/cpu_memory.h"
 
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
@@ -23,10 +26,13 @@
 #define GRAIN        (INT64_C(64) << 10) /* large sizes are rounded up to this */
 #define CACHE_MOST   (INT64_C(2) << 30)
 #define CACHE_BLOCKS 64
+#define TIDY_MS      20
+#define SMALL_LEAST  (INT64_C(16) << 20)
 
 struct cached {
     void *p;
     int64_t size;
+    double since; /* clock_ms */
 };
 
 struct cpu_memory {
@@ -35,6 +41,8 @@ struct cpu_memory {
     int64_t cache_most;
     struct cached cache[CACHE_BLOCKS]; /* the oldest first */
     int n_cached;
+    int64_t small, small_peak; /* bytes on the heap: now, at most since they were last looked at, */
+    int64_t small_held;        /* and as many as libc may have for them */
     struct cpu_memory_stats stats;
 };
 
@@ -54,6 +62,30 @@ struct cpu_memory *cpu_memory_new(int64_t limit)
 static int64_t rounded(int64_t size)
 {
     return size < LARGE ? size : (size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+/* With the lock held. */
+static void count_small(struct cpu_memory *m, int64_t whole, int64_t bytes)
+{
+    lock_held(&m->lock);
+    if (whole >= LARGE)
+        return;
+    m->small += bytes;
+    m->small_peak = m->small > m->small_peak ? m->small : m->small_peak;
+}
+
+/* With the lock held: how much less is on the heap than was. What comes and goes all the time
+ * counts as there. */
+static int64_t small_surplus(struct cpu_memory *m)
+{
+    lock_held(&m->lock);
+    m->small_held = m->small_held > m->small_peak ? m->small_held : m->small_peak;
+    int64_t surplus = m->small_held - m->small_peak;
+    m->small_peak = m->small;
+    if (surplus < SMALL_LEAST)
+        return 0;
+    m->small_held -= surplus;
+    return surplus;
 }
 
 /* Takes entry i out of the cache. */
@@ -158,11 +190,18 @@ bool cpu_memory_book(struct cpu_memory *m, int64_t size)
     return fits;
 }
 
+/* With the lock held. */
+static void unbook(struct cpu_memory *m, int64_t whole)
+{
+    lock_held(&m->lock);
+    m->stats.live -= whole;
+    m->stats.blocks--;
+}
+
 void cpu_memory_unbook(struct cpu_memory *m, int64_t size)
 {
     pthread_mutex_lock(&m->lock);
-    m->stats.live -= size;
-    m->stats.blocks--;
+    unbook(m, size);
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -175,6 +214,7 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
         return NULL;
     }
     void *p = NULL;
+    count_small(m, whole, whole);
     if (whole >= LARGE) {
         p = zero ? NULL : take_cached(m, whole);
         *(p ? &m->stats.hits : &m->stats.misses) += 1;
@@ -184,9 +224,13 @@ void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero)
     if (p)
         return p;
     p = whole >= LARGE ? map_large(whole) : get_small(size, zero);
-    if (!p)
-        cpu_memory_unbook(m, whole);
-    return p;
+    if (p)
+        return p;
+    pthread_mutex_lock(&m->lock);
+    unbook(m, whole);
+    count_small(m, whole, -whole);
+    pthread_mutex_unlock(&m->lock);
+    return NULL;
 }
 
 static void give_back(void *p, int64_t whole)
@@ -209,18 +253,37 @@ void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size)
     if (!keep)
         give_back(p, whole);
     pthread_mutex_lock(&m->lock);
-    m->stats.live -= whole;
-    m->stats.blocks--;
+    unbook(m, whole);
+    count_small(m, whole, -whole);
     if (keep) {
         if (m->n_cached == CACHE_BLOCKS) {
             int64_t oldest = m->cache[0].size;
             munmap(uncache(m, 0), (size_t)oldest);
         }
-        m->cache[m->n_cached++] = (struct cached){p, whole};
+        m->cache[m->n_cached++] = (struct cached){p, whole, clock_ms()};
         m->stats.cached += whole;
         trim(m, m->cache_most);
     }
     pthread_mutex_unlock(&m->lock);
+}
+
+void cpu_memory_tidy(struct cpu_memory *m, double ms)
+{
+    const double begun = clock_ms();
+    double now = begun;
+    for (bool any = true; any && now - begun < TIDY_MS; now = clock_ms()) {
+        pthread_mutex_lock(&m->lock);
+        any = m->n_cached && m->cache[0].since < now - ms;
+        int64_t size = any ? m->cache[0].size : 0;
+        void *p = any ? uncache(m, 0) : NULL;
+        pthread_mutex_unlock(&m->lock);
+        if (any)
+            munmap(p, (size_t)size); /* nobody waits for it meanwhile */
+    }
+    pthread_mutex_lock(&m->lock);
+    int64_t surplus = small_surplus(m);
+    pthread_mutex_unlock(&m->lock);
+    mem_gave_back((size_t)surplus); /* mem_trim's: the heap is not ours alone */
 }
 
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size)

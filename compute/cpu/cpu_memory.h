@@ -30,6 +30,9 @@ void cpu_memory_unbook(struct cpu_memory *m, int64_t size);
  * have to fit the machine. Not zeroed. */
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);
 void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size);
+/* Gives back what has been in the cache for longer than `ms`, for some milliseconds, the rest the
+ * next time; says to mem_trim how much of small blocks has gone since. */
+void cpu_memory_tidy(struct cpu_memory *m, double ms);
 void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret);
 
 #endif

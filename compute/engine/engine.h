@@ -99,6 +99,7 @@ int engine_roomiest_device(const struct engine *g);
 int64_t engine_max_cost(const struct engine *g);
 void engine_report(const struct engine *g, struct backend_report *ret);
 void engine_metrics(struct engine *g, struct strb *out); /* Prometheus text */
+void engine_tidy(struct engine *g);                      /* every second or so; see backend.h */
 
 /* --- streams (one a session) --- */
 enum err_code engine_stream_new(struct engine *g, int device, struct engine_stream **ret,

@@ -429,3 +429,9 @@ bool storage_is_remote(const struct storage *st)
 {
     return st->engine->backend->ops->upload_new && st->size > 0 && !st->host;
 }
+
+void engine_tidy(struct engine *g)
+{
+    if (g->backend->ops->tidy)
+        g->backend->ops->tidy(g->backend);
+}

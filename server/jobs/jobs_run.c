@@ -161,6 +161,8 @@ double jobs_step(void *user)
         forget_old(t);
         let_go_of_lost(t);
         pthread_mutex_unlock(&t->lock);
+        if (t->config.engine)
+            engine_tidy(t->config.engine);
         mem_trim(); /* here, where nobody waits for it but slices */
         pthread_mutex_lock(&t->lock);
         t->sweep = clock_s() + SWEEP;

@@ -224,6 +224,22 @@ def test_what_was_let_go_goes_back_to_the_system(start):
     resident_below(start.daemon, before + 64 * MIB)
 
 
+@pytest.mark.parametrize("n, size", ((16, 3_000_000), (200, 40_000), (2500, 5000)))
+def test_arrays_that_were_let_go_leave_nothing(daemon_with, n, size):
+    daemon = daemon_with("--backend", "cpu")
+    c = daemon.client()
+    c.post("/v1/evaluate", {"expr": "1+1"})
+    before = resident(daemon)
+    for i in range(n):
+        c.put(f"/v1/arrays/a{i}", {"shape": [size], "dtype": "float64", "fill": 1})
+    c.post("/v1/evaluate", {"expr": f"a{n - 1}[0]"})  # they are filled
+    assert resident(daemon) > before + n * size * 4 or os.environ.get("ARRAYD_SUBSET")
+    for i in range(n):
+        c.delete(f"/v1/arrays/a{i}")
+    resident_below(daemon, before + 24 * MIB)
+    c.close()
+
+
 def test_pages_of_functions_are_bounded_by_their_text(start):
     ann, bob = start()
     text = "x" + " " * 60000 + "+ 1"

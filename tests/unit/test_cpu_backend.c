@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "compute/backend.h"
 #include "compute/base/mem.h"
+#include "compute/cpu/cpu_memory.h"
 #include "compute/ir/ir_build.h"
 
 #define MIB (INT64_C(1) << 20)
@@ -100,6 +102,38 @@ static void test_memory(void **state)
         b->ops->free(b, 0, q, n);
     }
     backend_close(b);
+}
+
+/* As many blocks as the cache has room for, of which one is used again and again. */
+static void what_is_not_used_again_goes_back(void **state)
+{
+    (void)state;
+    struct cpu_memory *m = cpu_memory_new(1024 * MIB);
+    struct cpu_memory_stats stats;
+    void *p[8];
+    assert_non_null(m);
+    for (int i = 0; i < 8; i++)
+        assert_non_null(p[i] = cpu_memory_get(m, 8 * MIB, false));
+    for (int i = 0; i < 8; i++)
+        cpu_memory_put(m, p[i], 8 * MIB);
+    cpu_memory_tidy(m, 1e6);
+    cpu_memory_get_stats(m, &stats);
+    assert_int_equal(stats.cached, 64 * MIB);
+    usleep(30000);
+    void *again = cpu_memory_get(m, 8 * MIB, false);
+    assert_ptr_equal(again, p[7]);
+    cpu_memory_put(m, again, 8 * MIB);
+    for (int i = 0; i < 8; i++) /* a call takes some milliseconds at most */
+        cpu_memory_tidy(m, 20);
+    cpu_memory_get_stats(m, &stats);
+    assert_int_equal(stats.cached, 8 * MIB);
+    assert_ptr_equal(cpu_memory_get(m, 8 * MIB, false), again);
+    cpu_memory_put(m, again, 8 * MIB);
+    for (int i = 0; i < 8; i++)
+        cpu_memory_tidy(m, -1);
+    cpu_memory_get_stats(m, &stats);
+    assert_int_equal(stats.cached, 0);
+    cpu_memory_free(m);
 }
 
 static void test_limit(void **state)
@@ -203,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(what_is_not_used_again_goes_back),
         cmocka_unit_test(test_limit),
         cmocka_unit_test(test_explain),
     };
