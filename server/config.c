@@ -557,9 +557,10 @@ void config_help(struct strb *out)
     strb_add(out, "arrayd: arrays on a device, for many clients, over HTTP\n\n"
                   "usage: arrayd [option]...\n"
                   "       arrayd doctor [option]...\n"
-                  "       arrayd token add|list|remove ...\n\n"
-                  "doctor says whether the machine has what these options need, token changes the\n"
-                  "file of --accounts: see 'arrayd token help'.\n"
+                  "       arrayd token add|list|remove ...\n"
+                  "       arrayd account remove ...\n\n"
+                  "doctor says whether the machine has what these options need, token and account\n"
+                  "change the file of --accounts: see 'arrayd token help'.\n"
                   "Every option may also be a line 'name = value' in the file of --config.\n\n");
     for (size_t i = 0; i < N_SETTINGS; i++) {
         const struct setting *s = &settings[i];

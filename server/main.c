@@ -410,6 +410,7 @@ static const struct {
 } commands[] = {
     {"doctor", doctor_main},
     {"token", token_main},
+    {"account", account_main},
 };
 
 int main(int argc, char **argv)

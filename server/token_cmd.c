@@ -1,4 +1,4 @@
-/* `arrayd token`: makes and takes away tokens.
+/* `arrayd token`: makes and takes away tokens; `arrayd account`: ends accounts.
  *
  * A token is printed once, alone on standard output, and only its hash is kept. The file is
  * replaced in one step (a new one beside it, fsync, rename), so that the daemon and a crash find
@@ -34,7 +34,19 @@ static const char usage[] =
     "\n"
     "add     makes a token for NAME, with an account where there is none, and prints it this once\n"
     "list    names, roles, and the ids of their tokens\n"
-    "remove  the token with this id, or all of NAME's; the account stays, with all its arrays\n"
+    "remove  the token with this id, or all of NAME's; the account stays, with all its arrays:\n"
+    "        'arrayd account remove NAME' ends it\n"
+    "\n"
+    "A daemon that runs takes notice on SIGHUP.\n";
+
+static const char account_usage[] =
+    "usage: arrayd account remove NAME\n"
+    "\n"
+    "with --accounts FILE, or --config FILE of a daemon whose accounts they are\n"
+    "\n"
+    "remove  takes NAME's section out of the file: with it end the account, its tokens and all it "
+    "has,\n"
+    "        arrays too\n"
     "\n"
     "A daemon that runs takes notice on SIGHUP.\n";
 
@@ -199,6 +211,15 @@ static enum err_code list(struct command *c, struct err *e)
     return ERR_OK;
 }
 
+/* As the file was when it was read. */
+static size_t tokens_of(const struct command *c, const struct user *u)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < c->accounts.n_tokens; k++)
+        n += &c->accounts.users[c->accounts.tokens[k].user] == u;
+    return n;
+}
+
 static enum err_code remove_token(struct command *c, struct err *e)
 {
     const char *id = c->id ? c->id : "";
@@ -215,7 +236,29 @@ static enum err_code remove_token(struct command *c, struct err *e)
     if (n == 0)
         return err_set(e, ERR_NOT_FOUND, "%s: '%s' has no %s", c->path, c->name,
                        c->id ? "token with this id" : "tokens");
-    return write_accounts(c, &text, e);
+    TRY(write_accounts(c, &text, e));
+    if (tokens_of(c, find_user(c)) == n)
+        fprintf(stderr,
+                "'%s' has no token any more, and is still an account, with all it has: 'arrayd "
+                "account remove %s' ends it\n",
+                c->name, c->name);
+    return ERR_OK;
+}
+
+static enum err_code remove_account(struct command *c, struct err *e)
+{
+    TRY(lock_folder(c, e));
+    TRY(read_accounts(c, true, e));
+    if (!find_user(c))
+        return err_set(e, ERR_NOT_FOUND, "%s: there is no account '%s'", c->path, c->name);
+    _cleanup_strb_ struct strb text = {0};
+    TRY(accounts_end(c->text.data, c->name, &text, e));
+    TRY(write_accounts(c, &text, e));
+    if (c->accounts.n_users == 1)
+        fputs(
+            "that was the last account: a daemon that runs keeps those it has on SIGHUP, stop it\n",
+            stderr);
+    return ERR_OK;
 }
 
 /* --- the command line --- */
@@ -271,19 +314,20 @@ static enum err_code command_line(int argc, char *const *argv, struct command *c
     return find_path(c, accounts, config, e);
 }
 
-int token_main(int argc, char **argv)
+struct verb {
+    const char *name; /* NULL behind the last */
+    int least, most;  /* arguments */
+    enum err_code (*run)(struct command *c, struct err *e);
+};
+
+static int run(int argc, char **argv, const struct verb *verbs, const char *help)
 {
-    static const struct {
-        const char *name;
-        int least, most; /* arguments */
-        enum err_code (*run)(struct command *c, struct err *e);
-    } commands[] = {{"add", 1, 1, add}, {"list", 0, 0, list}, {"remove", 1, 2, remove_token}};
-    size_t k = 0;
-    while (k < 3 && (argc < 2 || strcmp(argv[1], commands[k].name) != 0))
-        k++;
-    if (k == 3) {
+    const struct verb *v = verbs;
+    while (v->name && (argc < 2 || strcmp(argv[1], v->name) != 0))
+        v++;
+    if (!v->name) {
         bool asked = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help"));
-        fputs(usage, asked ? stdout : stderr);
+        fputs(help, asked ? stdout : stderr);
         return asked ? DONE : USAGE;
     }
     struct command c = {0};
@@ -291,20 +335,33 @@ int token_main(int argc, char **argv)
     int status = DONE;
     if (command_line(argc - 1, argv + 1, &c, &e) != ERR_OK) {
         status = USAGE;
-    } else if (argc - 1 - c.first < commands[k].least || argc - 1 - c.first > commands[k].most) {
-        fputs(usage, stderr);
+    } else if (argc - 1 - c.first < v->least || argc - 1 - c.first > v->most) {
+        fputs(help, stderr);
         status = USAGE;
     } else {
         char *const *arg = argv + 1 + c.first;
-        c.name = commands[k].most > 0 ? arg[0] : NULL;
+        c.name = v->most > 0 ? arg[0] : NULL;
         c.id = c.name ? arg[1] : NULL; /* or the NULL behind the last */
-        if (commands[k].run(&c, &e) != ERR_OK)
+        if (v->run(&c, &e) != ERR_OK)
             status = FAILED;
     }
     if (e.code != ERR_OK)
-        fprintf(stderr, "arrayd token: %s\n", e.message);
+        fprintf(stderr, "arrayd %s: %s\n", argv[0], e.message);
     strb_free(&c.text);
     accounts_free(&c.accounts);
     mem_free(c.path);
     return status;
+}
+
+int token_main(int argc, char **argv)
+{
+    static const struct verb verbs[] = {
+        {"add", 1, 1, add}, {"list", 0, 0, list}, {"remove", 1, 2, remove_token}, {0}};
+    return run(argc, argv, verbs, usage);
+}
+
+int account_main(int argc, char **argv)
+{
+    static const struct verb verbs[] = {{"remove", 1, 1, remove_account}, {0}};
+    return run(argc, argv, verbs, account_usage);
 }

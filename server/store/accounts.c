@@ -381,3 +381,32 @@ enum err_code accounts_remove(const char *text, const char *name, const char *id
     *ret_n = n;
     return ERR_OK;
 }
+
+enum err_code accounts_end(const char *text, const char *name, struct strb *ret, struct err *e)
+{
+    const char *end = text + strlen(text);
+    struct ini_line l = {.at = text};
+    struct strb out = {0};
+    const char *remarks = NULL; /* in its section, behind its last value */
+    bool inside = false;
+    while (ini_next(end, &l)) {
+        if (l.kind == INI_SECTION) {
+            inside = ini_is(l.name, name);
+            if (!inside && remarks)
+                strb_addn(&out, remarks, (size_t)(l.at - remarks));
+            remarks = NULL;
+        }
+        if (!inside)
+            strb_addn(&out, l.at, l.n);
+        else if (l.kind == INI_SECTION || l.kind == INI_VALUE)
+            remarks = NULL;
+        else if (!remarks)
+            remarks = l.at;
+    }
+    if (out.failed) {
+        strb_free(&out);
+        return err_oom(e);
+    }
+    *ret = out;
+    return ERR_OK;
+}

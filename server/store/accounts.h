@@ -8,7 +8,8 @@
  *     device-memory = 8GiB     # quotas; what is not named has no bound but the daemon's own
  *     token = 9f86d0…          # SHA-256 of a token, in hexadecimal; several may be given
  *
- * auth.c reads it at the start and on SIGHUP, token_cmd.c (`arrayd token`) changes it. Everything
+ * auth.c reads it at the start and on SIGHUP, token_cmd.c (`arrayd token`, `arrayd account`) changes
+ * it. Everything
  * here is owned by the caller and free of shared state. */
 #ifndef ARRAYD_SERVER_ACCOUNTS_H
 #define ARRAYD_SERVER_ACCOUNTS_H
@@ -103,5 +104,8 @@ enum err_code accounts_add(const char *text, const char *name, enum role role,
  * these are. */
 enum err_code accounts_remove(const char *text, const char *name, const char *id, struct strb *ret,
                               size_t *ret_n, struct err *e) must_check;
+/* The text without the section of `name`; comments in front of the next one stay. */
+enum err_code accounts_end(const char *text, const char *name, struct strb *ret,
+                           struct err *e) must_check;
 
 #endif

@@ -170,6 +170,30 @@ def test_a_link_to_the_file_stays_one(accounts, tmp_path):
     assert accounts.path.is_symlink() and "[bob]" in (tmp_path / "real").read_text()
 
 
+def test_an_account_is_ended_by_a_command(accounts):
+    def command(*args):
+        return subprocess.run([find_binary(), *args, "--accounts", str(accounts.path)], capture_output=True, text=True, timeout=60)
+
+    accounts.add("ann")
+    accounts.add("ann")
+    accounts.write("# the house\n" + accounts.path.read_text() + "weight = 2 # hers\n\n# for bob\n[bob]\nweight = 3\n")
+    ids = command("token", "list").stdout.split("\n")[0].split()[2:]
+    assert not command("token", "remove", "ann", ids[0]).stderr  # she has another
+    done = command("token", "remove", "ann")
+    assert done.returncode == 0 and "'arrayd account remove ann' ends it" in done.stderr, done
+    assert "[ann]" in accounts.path.read_text()
+    assert command("account", "remove", "ann").returncode == 0
+    assert accounts.path.read_text() == "# the house\n\n# for bob\n[bob]\nweight = 3\n"
+    done = command("account", "remove", "ann")
+    assert done.returncode == 1 and done.stderr.startswith("arrayd account:") and "no account 'ann'" in done.stderr
+    for args in ((), ("remove",), ("add", "ann"), ("remove", "ann", "x")):
+        done = command("account", *args)
+        assert done.returncode == 2 and "usage: arrayd account" in done.stderr, args
+    done = command("account", "remove", "bob")
+    assert done.returncode == 0 and "keeps those it has on SIGHUP" in done.stderr
+    assert accounts.path.read_text() == "# the house\n\n# for bob\n"
+
+
 def test_what_the_command_refuses(accounts, tmp_path):
     assert "letter" in accounts.command("add", "a b", status=1)
     assert "role" in accounts.command("add", "ann", "--role", "king", status=2)
