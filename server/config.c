@@ -65,7 +65,7 @@ static const struct setting settings[] = {
     {"total-request-memory", SET_SIZE, true, AT(total_request_memory), "0", 0, ANY, "SIZE",
      "memory of the host for work: bodies, plans, replies; past it 503; 0: a quarter of all"},
     {"request-memory", SET_SIZE, true, AT(request_memory), "0", 0, ANY, "SIZE",
-     "of it, of a user, unless his account says; past it 429; 0: 320 MiB, at most half of it"},
+     "of it, of a user, unless the account says; past it 429; 0: 320 MiB, at most half of it"},
     {"max-request-memory", SET_SIZE, true, AT(max_request_memory), "0", 0, ANY, "SIZE",
      "of that, of one request; past it 507; 0: 256 MiB, at most four fifths of that"},
     {"evict", SET_FLAG, false, AT(evict), "no", 0, 0, NULL,
@@ -77,9 +77,9 @@ static const struct setting settings[] = {
      "a line for every request already at the level info"},
 
     {"max-sessions", SET_COUNT, true, AT(max_sessions), "1000", 1, 1e9, "N",
-     "sessions of a user, besides the default one; his account may say otherwise"},
+     "sessions of a user, besides the default one; the user's account may say otherwise"},
     {"max-arrays", SET_COUNT, true, AT(max_arrays), "100000", 1, 1e9, "N",
-     "array handles of a user; his account may say otherwise"},
+     "array handles of a user; the user's account may say otherwise"},
     {"session-memory", SET_SIZE, true, AT(session_memory), "0", 0, ANY, "SIZE",
      "memory of one session, as memory-limit counts it, scratch memory aside; 0: no limit"},
     {"max-leases", SET_COUNT, true, AT(max_leases), "10000", 1, 1e9, "N", "leases of a user"},
@@ -406,7 +406,7 @@ static enum err_code read_text(struct config *c, const struct strb *text, const 
 static enum err_code read_file(struct config *c, const char *path, struct err *e)
 {
     _cleanup_strb_ struct strb text = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
     enum err_code code = ini_read(fd, path, &text, e);

@@ -349,6 +349,7 @@ static void examine(struct doctor *d, const struct config *c)
                                                   : FINDING_OK;
     doctor_limits(d, c);
     doctor_memory(d, c, "");
+    doctor_request_memory(d, c);
     look_at_accounts(d, c);
     look_at_addresses(d, c);
     if (c->state_dir)

@@ -42,6 +42,7 @@ void doctor_limits(struct doctor *d, const struct config *c);
 
 /* The control group's bound on memory against what the configuration lets arrays have. */
 void doctor_memory(struct doctor *d, const struct config *c, const char *root);
+void doctor_request_memory(struct doctor *d, const struct config *c);
 
 /* A folder the daemon writes to: `unfit` is how bad it is where it cannot. `own`: it is used only
  * where nobody else may write. */

@@ -215,6 +215,25 @@ void doctor_memory(struct doctor *d, const struct config *c, const char *root)
                         "ends the daemon");
 }
 
+/* A bound within another that is smaller is never come to: the other's error is told instead. */
+void doctor_request_memory(struct doctor *d, const struct config *c)
+{
+    const struct {
+        const char *inner, *outer;
+        int64_t least, most;
+    } pairs[] = {
+        {"max-request-memory", "request-memory", c->max_request_memory, c->request_memory},
+        {"request-memory", "total-request-memory", c->request_memory, c->total_request_memory}};
+    char text[256];
+    for (size_t i = 0; i < 2; i++)
+        if (pairs[i].least > pairs[i].most) {
+            snprintf(text, sizeof text,
+                     "%s is %lld bytes, more than %s, of which it is a part: %lld", pairs[i].inner,
+                     (long long)pairs[i].least, pairs[i].outer, (long long)pairs[i].most);
+            doctor_say(d, FINDING_WARN, "request memory", text, "lower the one or raise the other");
+        }
+}
+
 /* --- folders --- */
 
 /* The nearest folder above `path` that is there. */

@@ -5,8 +5,8 @@
 #ifndef ARRAYD_SERVER_TOKEN_CMD_H
 #define ARRAYD_SERVER_TOKEN_CMD_H
 
-/* argv[0] is "token", or "account". The exit status: 0, 1 (it did not work), 2 (wrong usage); what went wrong is
- * on standard error. */
+/* argv[0] is "token", or "account". The exit status: 0, 1 (it did not work), 2 (wrong usage); what
+ * went wrong is on standard error. */
 int token_main(int argc, char **argv);
 int account_main(int argc, char **argv);
 

@@ -284,7 +284,8 @@ enum err_code graph_input(struct checker *c, uint32_t place, const char *name,
     if (i == t->n_inputs) {
         if (i >= c->env->max_inputs)
             return expr_err(c->x, place, c->e, ERR_EXPRESSION_TOO_LARGE,
-                            "the expression reads more than %u arrays", c->env->max_inputs);
+                            "the expression reads more than %u arrays (max-inputs)",
+                            c->env->max_inputs);
         if (arena_grow(c->arena, (void **)&t->inputs, &c->cap_inputs, i, sizeof *t->inputs))
             return err_oom(c->e);
         t->cap_inputs = (uint32_t)c->cap_inputs;

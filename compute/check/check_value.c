@@ -172,6 +172,14 @@ static enum err_code list_value(struct checker *c, uint32_t node, struct cval *r
     return ERR_OK;
 }
 
+static bool is_boundary(const char *text)
+{
+    int mode = BOUNDARY_SELF;
+    while (mode <= BOUNDARY_GHOST && strcmp(boundary_name(mode), text) != 0)
+        mode++;
+    return mode <= BOUNDARY_GHOST;
+}
+
 enum err_code check_value(struct checker *c, uint32_t node, struct cval *ret)
 {
     const struct expr_node *n = &c->x->nodes[node];
@@ -194,6 +202,11 @@ enum err_code check_value(struct checker *c, uint32_t node, struct cval *ret)
     case EXPR_STRING:
         if (n->offset < 0) /* in a tree, strings are names */
             return resolve(c, node, ret);
+        if (is_boundary(n->name))
+            return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
+                            "the text '%s' stands where a value is wanted: a boundary is given by "
+                            "name, boundary='%s'",
+                            n->name, n->name);
         return expr_err(c->x, node, c->e, ERR_BAD_EXPRESSION,
                         "the text '%s' stands where a value is wanted", n->name);
     case EXPR_LIST:

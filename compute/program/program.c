@@ -78,22 +78,6 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
 
 /* --- statements --- */
 
-static enum err_code placed(struct err *e, enum err_code code, const char *place)
-{
-    if (code != ERR_OK && !*e->pointer)
-        strncpy(e->pointer, place, sizeof e->pointer - 1);
-    return code;
-}
-
-enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a)
-{
-    if (code != ERR_OK && (!*e->pointer || !strcmp(e->pointer, "/out"))) {
-        *e->pointer = 0;
-        e->offset = a->at;
-    }
-    return placed(e, code, a->place);
-}
-
 /* An expression that is one name, or 0, without a place. It may grow to what a statement's may, for
  * a name can stand for temporaries that are written out. */
 static bool expr_of_name(const struct program *p, const char *name, struct expr *ret)
@@ -324,7 +308,7 @@ static enum err_code watch(struct program *p, struct watched *w, const struct ex
     if (code == ERR_OK)
         code = check_statement(p, &w->expr, NULL, NULL, dtype, true, &n, e);
     if (code != ERR_OK)
-        return placed(e, code, place);
+        return program_placed(e, code, place);
     if (n.rank)
         return err_field(e, ERR_SHAPE_MISMATCH, place, "this must be one number, not an array");
     if (dtype_is_complex(n.dtype))

@@ -1,8 +1,29 @@
 /* What became of a slice: once all callbacks have come, why it failed, or what is published. */
+#include <stdio.h>
 #include <string.h>
 
 #include "compute/engine/engine_int.h"
 #include "compute/program/program_int.h"
+
+enum err_code program_placed(struct err *e, enum err_code code, const char *place)
+{
+    if (code != ERR_OK && !*e->pointer)
+        strncpy(e->pointer, place, sizeof e->pointer - 1);
+    return code;
+}
+
+enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a)
+{
+    const bool out = code != ERR_OK && !strcmp(e->pointer, "/out");
+    if (out && !a->index && (code == ERR_SHAPE_MISMATCH || code == ERR_DTYPE_MISMATCH))
+        snprintf(e->message + strlen(e->message), sizeof e->message - strlen(e->message),
+                 "; \"%s\" is an array: a temporary needs another name", a->target);
+    if (out || (code != ERR_OK && !*e->pointer)) {
+        *e->pointer = 0;
+        e->offset = a->at;
+    }
+    return program_placed(e, code, a->place);
+}
 
 static bool all_told(struct program *p)
 {

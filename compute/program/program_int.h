@@ -187,8 +187,10 @@ enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struc
 enum err_code program_watch(struct program *p, struct watched *w, int64_t at,
                             int64_t step) must_check;
 
-/* The mistake is the statement's: one without a place, or about `out`, is one about what stands
+/* program_placed: an error without a place has this one, a JSON pointer. program_of_target: it is
+ * the statement's: one without a place, or about `out`, is one about what stands
  * before the equals sign. */
+enum err_code program_placed(struct err *e, enum err_code code, const char *place);
 enum err_code program_of_target(struct err *e, enum err_code code, const struct program_assign *a);
 
 /* The check_env of a step: temporaries and targets as they are at this moment. */

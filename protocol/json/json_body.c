@@ -55,7 +55,9 @@ void json_body_free(struct json_body *b)
 static enum err_code add_text(struct json_body *b, const char *p, size_t n, struct err *e)
 {
     if (n > b->limits.max_text - b->text.len)
-        return err_set(e, ERR_TOO_LARGE, "the JSON text (array data aside) exceeds %zu bytes",
+        return err_set(e, ERR_TOO_LARGE,
+                       "the JSON text (array data aside) exceeds %zu bytes: send large data as "
+                       "application/octet-stream or application/x-npy",
                        b->limits.max_text);
     strb_addn(&b->text, p, n);
     return b->text.failed ? err_oom(e) : ERR_OK;

@@ -32,7 +32,7 @@ static enum err_code read_lease(const struct request *req, struct json body, boo
         return ERR_OK;
     TRY(json_get_double(ttl, ret_ttl, e));
     if (!(*ret_ttl > 0) || *ret_ttl > max)
-        return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %g", max);
+        return json_err(ttl, e, ERR_BAD_FIELD, "ttl_s must be seconds above 0, up to %.15g", max);
     return ERR_OK;
 }
 

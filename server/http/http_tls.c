@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "compute/base/log.h"
@@ -22,6 +23,7 @@
 #include "server/http/http_impl.h"
 
 #define CHAIN_MAX 16
+#define FILE_MOST (1 << 20)
 #define SOON_S    (14 * 86400) /* a certificate that ends so soon is worth a warning */
 
 const char http_tls_versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
@@ -120,17 +122,25 @@ static enum err_code parse(const struct http_config *c, const gnutls_datum_t *ce
                   : ERR_OK;
 }
 
+/* GnuTLS reads to the end of whatever it is given, and a device or a pipe need not have one. */
+static enum err_code load_file(const char *option, const char *path, gnutls_datum_t *ret,
+                               struct err *e)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size > FILE_MOST))
+        return err_set(e, ERR_BAD_FIELD, "%s %s: %s", option, path,
+                       S_ISREG(st.st_mode) ? "this is too large" : "this is not a file");
+    int rc = gnutls_load_file(path, ret);
+    return rc < 0 ? err_set(e, ERR_BAD_FIELD, "%s %s: %s", option, path, gnutls_strerror(rc))
+                  : ERR_OK;
+}
+
 static enum err_code load(const struct http_config *c, struct identity *id, struct err *e)
 {
     gnutls_datum_t cert = {0}, key = {0};
-    enum err_code r;
-    int rc = gnutls_load_file(c->tls_cert, &cert);
-    if (rc < 0)
-        return err_set(e, ERR_BAD_FIELD, "tls-cert %s: %s", c->tls_cert, gnutls_strerror(rc));
-    rc = gnutls_load_file(c->tls_key, &key);
-    if (rc < 0)
-        r = err_set(e, ERR_BAD_FIELD, "tls-key %s: %s", c->tls_key, gnutls_strerror(rc));
-    else
+    TRY(load_file("tls-cert", c->tls_cert, &cert, e));
+    enum err_code r = load_file("tls-key", c->tls_key, &key, e);
+    if (r == ERR_OK)
         r = parse(c, &cert, &key, id, e);
     if (r == ERR_OK)
         tell_end(c->tls_cert, &cert);

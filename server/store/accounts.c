@@ -288,12 +288,11 @@ void accounts_free(struct accounts *a)
 static enum err_code check_file(int fd, const char *path, struct err *e)
 {
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", path);
-    if (st.st_mode & S_IWOTH)
+    if (fstat(fd, &st) != 0)
+        return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
+    if (S_ISREG(st.st_mode) && st.st_mode & S_IWOTH)
         return err_set(e, ERR_BAD_FIELD,
-                       "%s: everybody may write to it and so give himself an account: chmod o-w",
-                       path);
+                       "%s: everybody may write to it and so make an account: chmod o-w", path);
     return ERR_OK;
 }
 

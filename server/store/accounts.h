@@ -8,9 +8,8 @@
  *     device-memory = 8GiB     # quotas; what is not named has no bound but the daemon's own
  *     token = 9f86d0…          # SHA-256 of a token, in hexadecimal; several may be given
  *
- * auth.c reads it at the start and on SIGHUP, token_cmd.c (`arrayd token`, `arrayd account`) changes
- * it. Everything
- * here is owned by the caller and free of shared state. */
+ * auth.c reads it at the start and on SIGHUP, token_cmd.c (`arrayd token`, `arrayd account`)
+ * changes it. Everything here is owned by the caller and free of shared state. */
 #ifndef ARRAYD_SERVER_ACCOUNTS_H
 #define ARRAYD_SERVER_ACCOUNTS_H
 

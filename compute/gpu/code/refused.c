@@ -218,10 +218,12 @@ static bool write_file(struct refused *r)
     /* what made the device fault may take the machine along */
     bool ok = fflush(f) == 0 && fsync(fd) == 0 && fstat(fd, &st) == 0;
     ok = fclose(f) == 0 && ok && renameat(r->dir, TEMPORARY, r->dir, FAULTED_FILE) == 0;
-    if (ok)
+    if (ok) {
+        fsync(r->dir); /* the name, too; where that fails the file is there all the same */
         remember_file(r, &st);
-    else
+    } else {
         unlinkat(r->dir, TEMPORARY, 0);
+    }
     return ok;
 }
 
