@@ -43,9 +43,13 @@ static bool reads_what_is_written(const struct ir_kernel *k, uint32_t node,
     return !by_point && !apart(lo * size, hi * size, out_lo * out_size, out_hi * out_size);
 }
 
-/* What ir_verify cannot see: the memory that the slots stand for. */
+/* What ir_verify cannot see: the memory that the slots stand for. A kernel over no point reads
+ * nothing, whatever lies where. */
 static const char *wrong_memory(const struct ir_kernel *k, void *const *slots)
 {
+    bool reads = true;
+    for (int a = 0; a < k->rank; a++)
+        reads = reads && k->shape[a] > 0;
     for (uint32_t i = 0; i < k->n_inputs; i++)
         if (!slots[k->inputs[i].slot])
             return "an input without memory";
@@ -58,7 +62,7 @@ static const char *wrong_memory(const struct ir_kernel *k, void *const *slots)
                 return "two outputs in one memory";
         for (uint32_t j = 0; j < k->n_nodes; j++) {
             const struct ir_node *n = &k->nodes[j];
-            if ((n->kind != IR_LOAD && n->kind != IR_GATHER) ||
+            if ((n->kind != IR_LOAD && n->kind != IR_GATHER) || !reads ||
                 slots[k->inputs[n->input].slot] != slots[out->slot])
                 continue;
             if (k->n_outputs > 1 || k->steps > 1 || out->kind == OUT_SCAN ||

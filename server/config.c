@@ -406,7 +406,7 @@ static enum err_code read_text(struct config *c, const struct strb *text, const 
 static enum err_code read_file(struct config *c, const char *path, struct err *e)
 {
     _cleanup_strb_ struct strb text = {0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
     enum err_code code = ini_read(fd, path, &text, e);

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define TEXT_MAX (4u << 20)
@@ -92,9 +91,6 @@ bool ini_is(struct ini_part p, const char *text)
 enum err_code ini_read(int fd, const char *name, struct strb *ret, struct err *e)
 {
     char block[4096];
-    struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) /* what need not end */
-        return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", name);
     for (;;) {
         ssize_t n = read(fd, block, sizeof block);
         if (n == 0)

@@ -290,7 +290,9 @@ static enum err_code check_file(int fd, const char *path, struct err *e)
     struct stat st;
     if (fstat(fd, &st) != 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", path, strerror(errno));
-    if (S_ISREG(st.st_mode) && st.st_mode & S_IWOTH)
+    if (!S_ISREG(st.st_mode)) /* it is read again on SIGHUP */
+        return err_set(e, ERR_BAD_FIELD, "%s: this is not a file", path);
+    if (st.st_mode & S_IWOTH)
         return err_set(e, ERR_BAD_FIELD,
                        "%s: everybody may write to it and so make an account: chmod o-w", path);
     return ERR_OK;

@@ -11,8 +11,10 @@ from table import name_of, put_array, put_error, put_expr, rng, wide, whole
 
 AXES = [None, 0, 1, -1, (0, 2), (1, 2), (0, 1, -1), ()]
 NAMES = "sum prod mean min max any all count_nonzero var std norm argmax argmin".split()
-ORDERED = ("min", "max", "argmin", "argmax")
-ULPS = {"sum": 2, "mean": 2, "prod": 24, "var": 16, "std": 16, "norm": 4}
+NAN_NAMES = "nansum nanmean nanmin nanmax nanvar nanstd".split()
+ORDERED = ("min", "max", "argmin", "argmax", "nanmin", "nanmax")
+REAL = ORDERED + ("logsumexp",)
+ULPS = {"sum": 2, "mean": 2, "prod": 24, "var": 16, "std": 16, "norm": 4, "logsumexp": 16}  # which is cancelled where it is near 0
 
 
 def sum_type(t):
@@ -32,22 +34,49 @@ def as_float(x):
     return wide(x.astype(float_type(x.dtype)))
 
 
-def order(f, x, axis, keepdims):
-    """argmin and argmax over several axes: those as one, in C order; bfloat16 by its float32."""
-    x = x.astype("float32") if x.dtype == DT["bfloat16"] else x
+def as_rows(x, axis):
+    """The reduced axes as one, the last, in C order."""
     axes = range(x.ndim) if axis is None else np.atleast_1d(np.array(axis, int)) % x.ndim
     kept = [k for k in range(x.ndim) if k not in axes]
     rows = x.transpose(kept + sorted(axes)).reshape([x.shape[k] for k in kept] + [math.prod(x.shape[k] for k in axes)])
+    return rows, [1 if k in axes else n for k, n in enumerate(x.shape)]
+
+
+def order(f, x, axis, keepdims):
+    """argmin and argmax over several axes: those as one, in C order; bfloat16 by its float32."""
+    rows, shape = as_rows(x.astype("float32") if x.dtype == DT["bfloat16"] else x, axis)
     got = f(rows, axis=-1)
-    return got.reshape([1 if k in axes else n for k, n in enumerate(x.shape)]) if keepdims else got
+    return got.reshape(shape) if keepdims else got
 
 
 def count(x, axis):
     return x.size if axis is None else math.prod(x.shape[k] for k in np.atleast_1d(np.array(axis, int)))
 
 
+def without_nan(name, x, axis, keepdims, correction):
+    """Each row without its NaN; of one that has nothing else what is not a number, but the sum 0."""
+    rows, shape = as_rows(x, axis)
+    flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
+    flat = [row[~np.isnan(row.astype("float32") if row.dtype == DT["bfloat16"] else row)] for row in flat]
+    got = [np.array(np.nan, x.dtype) if row.size == 0 and name in ORDERED else reduced(name, row, correction=correction) for row in flat]
+    dtype = reduced(name, np.ones(1, x.dtype)).dtype
+    return np.array(got, dtype).reshape(shape if keepdims else rows.shape[:-1])
+
+
+def logsumexp(x, axis, keepdims):
+    x = as_float(x)
+    top = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis)
+
+
 def reduced(name, x, axis=None, keepdims=False, correction=0):
     t, kw = x.dtype, {"axis": axis, "keepdims": keepdims}
+    if name == "logsumexp":
+        return np.asarray(logsumexp(x, axis, keepdims)).astype(float_type(t))
+    if name in NAN_NAMES:
+        return without_nan(name[3:], x, axis, keepdims, correction)
     if name in ("sum", "prod"):
         f, r = getattr(np, name), sum_type(t)
         return f(x, dtype=r, **kw) if r.kind in "iu" else np.asarray(f(wide(x), **kw)).astype(t)
@@ -82,15 +111,16 @@ def put_reduced(name, operand, x, axis=None, keepdims=False, correction=0):
     """operand: the array's name or an expression of it that has the elements x."""
     text = f"{name}({operand}" + (f", axis={spelled(axis)}" if axis is not None else "")
     text += (", keepdims=True" if keepdims else "") + (f", correction={correction}" if correction else "") + ")"
-    if name in ORDERED and x.dtype.kind == "c":
+    if name in REAL and x.dtype.kind == "c":
         return put_error(text, "dtype_mismatch")
     axes = range(x.ndim) if axis is None else np.atleast_1d(np.array(axis, int))
     empty = any(x.shape[k] == 0 for k in axes) and 0 not in [n for k, n in enumerate(x.shape) if k not in axes]
     if empty and name in ORDERED:
         return put_error(text, "empty_reduction")
     want = np.asarray(reduced(name, x, axis, keepdims, correction))
-    exact = want.dtype.kind in "biu" or name in ("min", "max")
-    return put_expr(text, name_of(want.dtype), want, 0 if exact else ULPS[name])
+    plain = name.removeprefix("nan")
+    exact = want.dtype.kind in "biu" or plain in ("min", "max")
+    return put_expr(text, name_of(want.dtype), want, 0 if exact else ULPS[plain])
 
 
 def spread(dtype, *shape):
@@ -165,19 +195,23 @@ def put_reductions(dtype):
     x, e = spread(dtype, 3, 3, 5), rows(dtype)
     put_array("r", dtype, x)
     put_array("e", dtype, e)
-    for name in NAMES:
+    for name in NAMES + NAN_NAMES + ["logsumexp"]:
         for axis in AXES:
             put_reduced(name, "r", x, axis)
         for axis in (None, 1, (0, 2)):
             put_reduced(name, "r", x, axis, keepdims=True)
         put_reduced(name, "e", e, 1)
+        if name not in NAMES:
+            put_reduced(name, "e", e, 0)
+            if dtype not in INTS:  # whose greatest and least, in float64, leave nothing of the rest
+                put_reduced(name, "e", e, keepdims=True)
         put_reduced(name, "r[:0]", x[:0])
         put_reduced(name, "r[:, :0]", x[:, :0], 1)
         put_reduced(name, "r[:, :0]", x[:, :0], 0, keepdims=True)
         put_reduced(name, "r[:, 1:2, 2:3]", x[:, 1:2, 2:3], 1)
         put_reduced(name, "r[:, 1:2, 2:3]", x[:, 1:2, 2:3], (1, 2))
         put_reduced(name, "r[1, 2, 3]", np.asarray(x[1, 2, 3]))
-        if name in ("var", "std"):
+        if name in ("var", "std", "nanvar", "nanstd"):
             for axis, correction in ((None, 1), (2, 1), ((0, 1), 0.5), (0, 3), (1, 7)):
                 put_reduced(name, "r", x, axis, correction=correction)
     put_scans(dtype, x, e)

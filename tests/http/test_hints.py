@@ -36,7 +36,7 @@ def test_large_json_says_what_to_send_instead(daemon_with):
     c.close()
 
 
-@pytest.mark.parametrize("args", (["--config", "FIFO"], ["--tls-cert=/dev/zero", "--tls-key=/dev/zero"], ["--tls-cert=FIFO", "--tls-key=FIFO"]))
+@pytest.mark.parametrize("args", (["--tls-cert=/dev/zero", "--tls-key=/dev/zero"], ["--tls-cert=FIFO", "--tls-key=FIFO"]))
 def test_what_is_no_file_is_not_waited_for(tmp_path, args):
     os.mkfifo(tmp_path / "fifo")
     args = [a.replace("FIFO", str(tmp_path / "fifo")) for a in args]

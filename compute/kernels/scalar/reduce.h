@@ -21,20 +21,24 @@ AR_FN struct ar_NANMEAN ar_NANMEAN_begin(void)
     const struct ar_NANMEAN s = {0, 0, 0};
     return s;
 }
-AR_FN struct ar_NANMEAN ar_NANMEAN_take(struct ar_NANMEAN s, ar_f64 x)
+AR_FN struct ar_NANMEAN ar_NANMEAN_add(struct ar_NANMEAN s, ar_f64 number)
 {
-    const ar_f64 number = x == x ? x : 0, t = s.sum + number, b = t - s.sum;
+    const ar_f64 t = s.sum + number, b = t - s.sum;
     s.error += (s.sum - (t - b)) + (number - b);
     s.sum = t;
+    return s;
+}
+AR_FN struct ar_NANMEAN ar_NANMEAN_take(struct ar_NANMEAN s, ar_f64 x)
+{
+    s = ar_NANMEAN_add(s, x == x ? x : 0);
     s.n += x == x ? 1 : 0;
     return s;
 }
 AR_FN struct ar_NANMEAN ar_NANMEAN_merge(struct ar_NANMEAN a, struct ar_NANMEAN b)
 {
-    const ar_f64 n = a.n + b.n;
-    a = ar_NANMEAN_take(a, b.sum);
+    a = ar_NANMEAN_add(a, b.sum); /* NaN where infinities of both signs met */
     a.error += b.error;
-    a.n = n;
+    a.n += b.n;
     return a;
 }
 AR_FN ar_f64 ar_NANMEAN_end(struct ar_NANMEAN s, ar_f64 number)
