@@ -13,13 +13,14 @@ def hunks(text):
 
 
 def misfits(text, root):
-    """What of a page's changes does not apply: each hunk's old text must be in its file exactly once."""
+    """What of a page's changes does not apply: each hunk's old text must be in its file exactly once, or its new text,
+    where the change has been made."""
     files = {}
     for path, old, new in hunks(text):
         file = root / path
         files.setdefault(path, file.read_text(encoding="utf-8") if file.exists() else "")
         n = files[path].count(old) if old else int(not file.exists())
-        if n != 1:
+        if n != 1 and files[path].count(new) != 1:
             yield f"a hunk for {path} applies {n} times: {old[:60]!r}"
         files[path] = files[path].replace(old, new) if old else new
 
