@@ -3,7 +3,7 @@
 
 #include "compute/check/check_graph.h"
 
-/* By node: 1 where the root needs it. */
+/* By node: 1 if the root needs it. */
 static uint32_t *needed(struct checker *c, const struct typed *t)
 {
     uint32_t *ret = arena_alloc_array(c->arena, t->n_nodes, sizeof *ret);

@@ -1,5 +1,5 @@
-/* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counts
- * alone: charging and letting go happen on any thread, completion callbacks among them. */
+/* Accounts: bytes in use against limits, a session's and, behind it, its owner's. Atomic counters
+ * only: charges and discharges happen on any thread, including completion callbacks. */
 
 #include "compute/base/mem.h"
 
@@ -12,9 +12,9 @@
 struct account {
     _Atomic uint32_t refs;
     _Atomic int64_t used, limit;
-    _Atomic int64_t host, host_limit; /* of an owner: what of it is in host memory */
+    _Atomic int64_t host, host_limit; /* of an owner: its bytes in host memory */
     _Atomic uint64_t device_ns;
-    struct account *owner; /* NULL: it is one itself, or has none */
+    struct account *owner; /* NULL: it is an owner itself, or has none */
 };
 
 struct account *account_new(int64_t limit)
@@ -55,7 +55,7 @@ void account_unref(struct account *a)
     if (refs > 1)
         return;
     assert(atomic_load(&a->used) == 0 && atomic_load(&a->host) == 0);
-    account_unref(a->owner); /* which has no owner: no deeper than this */
+    account_unref(a->owner); /* the owner has no owner: one level of recursion */
     mem_free(a);
 }
 
@@ -85,7 +85,7 @@ int64_t account_host_used(const struct account *a)
     return atomic_load(&a->host);
 }
 
-/* Adds to a count, if what it may be allows. */
+/* Adds to a count unless the sum would exceed `most`. */
 static enum err_code book(_Atomic int64_t *count, int64_t most, int64_t size, const char *what,
                           struct err *e)
 {
@@ -130,7 +130,7 @@ enum err_code account_check(const struct account *a, struct err *e)
     return ERR_OK;
 }
 
-/* What was added; never more. */
+/* Subtracts what book added; never more. */
 static void unbook(_Atomic int64_t *count, int64_t size)
 {
     const int64_t used = atomic_fetch_sub(count, size);

@@ -1,6 +1,5 @@
-/* Arrays and buffers: who looks at which storage, and in which order they were used last. Letting
- * go of an array needs no more than a list's lock, so that completion callbacks may do it from any
- * thread. */
+/* Arrays and buffers: which storage an array uses, and the order of last use. Dropping an array
+ * takes no lock but a list's, so completion callbacks may do it on any thread. */
 #include "compute/engine/engine_int.h"
 
 #include <assert.h>
@@ -9,7 +8,8 @@
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 
-/* Whoever looks puts it right: nobody else knows which buffer has the storage by now. */
+/* Every lookup restores a failed write's old storage: only here is it known which buffer has the
+ * storage now. */
 struct storage *buffer_storage(struct buffer *b)
 {
     lock_held(&b->engine->lock);
@@ -99,7 +99,7 @@ static void buffer_free(struct buffer *b)
     assert(b->held == 0 && atomic_load(&b->exports) == 0);
     if (atomic_load(&b->storage->pins) > 0)
         storage_replaced(b->storage, true);
-    storage_unref(b->storage); /* last user of the buffer: nobody else can look at it */
+    storage_unref(b->storage); /* last reference to the buffer: no other thread can see it */
     mem_free(b);
 }
 
@@ -138,7 +138,7 @@ void array_unref(struct array *a)
     buffer_unref(b);
 }
 
-/* References that arrays have. */
+/* References held by arrays. */
 static uint32_t buffer_arrays(const struct buffer *b)
 {
     pthread_mutex_lock(&b->engine->buffers_lock);
@@ -187,7 +187,7 @@ int64_t array_buffer_nbytes(const struct array *a)
 
 bool array_is_whole(const struct array *a)
 {
-    if (a->grid && a->grid->is_padded) /* no part of an array has that */
+    if (a->grid && a->grid->is_padded) /* no element of an array is padding */
         return true;
     return array_nbytes(a) == a->buffer->nbytes && !view_self_overlaps(&a->view);
 }
@@ -222,7 +222,7 @@ uint64_t array_memory_id(const struct array *a)
 
 void array_take_place(struct array *a, const struct array *of)
 {
-    if (a->buffer != of->buffer) /* else others look at it already */
+    if (a->buffer != of->buffer) /* else the memory is already visible to others */
         a->buffer->id = of->buffer->id;
 }
 

@@ -1,8 +1,8 @@
-/* Typed graph → plan: lowering, as the engine asks for it, and what the plan costs. Plan → bound to
+/* Typed graph → plan: lowering, as the engine needs it, and the plan's cost. Plan → bound to
  * memory.
  *
- * Writing to an existing array must look as if the whole right side were read first. There are five
- * ways, chosen here:
+ * Writing to an existing array must look as if the whole right side were read first. One of five
+ * ways is chosen here:
  *
  *   - direct: no operand shares the target's buffer, or each reads just the element being written;
  *   - fresh: the target covers its buffer: the buffer takes over new storage with the result;
@@ -81,7 +81,7 @@ enum err_code plan_make(struct arena *arena, const struct engine *g, const struc
     return ERR_OK;
 }
 
-/* What it costs. */
+/* Its cost. */
 
 static int64_t times(int64_t a, int64_t b)
 {
@@ -95,7 +95,7 @@ int64_t cost_sum(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &ret) ? INT64_MAX : ret;
 }
 
-/* An extent of 0 makes it 0, whatever the others come to. */
+/* An extent of 0 makes it 0, even if the product of the others overflows. */
 static int64_t points(const struct ir_kernel *k)
 {
     int64_t n = 1;
@@ -129,7 +129,7 @@ enum err_code cost_check(const struct engine *g, const struct expr *x, const cha
 
 /* --- its memory --- */
 
-/* Byte ranges of two views of one buffer are apart. */
+/* Whether the byte ranges of two views of one buffer are disjoint. */
 static bool disjoint(const struct view *a, size_t size_a, const struct view *b, size_t size_b)
 {
     int64_t alo, ahi, blo, bhi;
@@ -139,7 +139,7 @@ static bool disjoint(const struct view *a, size_t size_a, const struct view *b, 
            bhi * (int64_t)size_b <= alo * (int64_t)size_a;
 }
 
-/* Where an operand may be read: its ghosts too. */
+/* All that an operand may read: its ghosts, too. */
 static struct view readable(const struct typed_input *in)
 {
     struct view v = in->view;
@@ -165,8 +165,8 @@ static bool same_elements(const struct ir_kernel *k, uint32_t input)
 }
 
 /* Whether a kernel reads elements of the target's buffer that it, or one before it, may have
- * overwritten. The first ones only write temporaries; those that write the result's pieces each
- * write elements of their own. */
+ * overwritten. The first kernels only write temporaries; those that write pieces of the result
+ * write disjoint elements. */
 static bool conflicts(const struct run *r)
 {
     const struct ir_plan *p = r->plan;
@@ -237,7 +237,7 @@ static bool insert_kernel(struct arena *arena, struct ir_plan *p, uint32_t at, s
     return true;
 }
 
-/* Storage of one slot, owned by the task from here on. */
+/* Storage for a slot, from now on owned by the task. */
 static enum err_code bind_storage(struct run *r, uint32_t slot, struct storage *take_st,
                                   struct err *e)
 {
@@ -258,8 +258,8 @@ static enum err_code bind_new(struct run *r, uint32_t slot, int64_t size, enum s
     return bind_storage(r, slot, st, e);
 }
 
-/* What the target has instead of its old storage; what others' downloads hold is for them to pay.
- */
+/* New storage in place of the target's old one. If others' downloads hold the old one, they pay for
+ * it. */
 static enum err_code bind_renamed(struct run *r, struct storage *old, struct err *e)
 {
     struct storage *st;
@@ -271,7 +271,7 @@ static enum err_code bind_renamed(struct run *r, struct storage *old, struct err
     return bind_storage(r, slot, st, e);
 }
 
-/* The same, of those that are kept. */
+/* The same, from the temporaries that are kept. */
 static enum err_code bind_kept(struct run *r, uint32_t slot, int64_t size, struct err *e)
 {
     struct run_temporaries *t = r->temporaries;
@@ -306,7 +306,7 @@ static bool alloc_slots(struct run *r)
     return r->slots && r->storages;
 }
 
-/* Temporaries, sharing storage where their lives do not meet. */
+/* Temporaries; two whose lifetimes do not overlap share storage. */
 enum err_code run_bind_temps(struct run *r, struct err *e)
 {
     struct ir_plan *p = r->plan;
@@ -337,7 +337,7 @@ enum err_code run_bind_temps(struct run *r, struct err *e)
     return ERR_OK;
 }
 
-/* A fresh write of an array whose storage has to stay: it gets what was made elsewhere. */
+/* A fresh write of an array whose storage has to stay: the result is made elsewhere and copied. */
 static enum err_code bind_copied_back(struct run *r, struct storage *old, struct err *e)
 {
     struct ir_plan *p = r->plan;
@@ -413,8 +413,8 @@ static enum err_code bind_arrays(struct run *r, enum write_mode mode, struct sto
 }
 
 #ifndef NDEBUG
-/* No load reads outside of its storage, and nothing is written there: sizes are known here, not
- * where kernels are verified. What a temporary handed on is the next one's to look at. */
+/* Whether no load or store is outside its storage: sizes are known here, not when kernels are
+ * verified. A storage handed on to another temporary is checked for that one. */
 static bool all_is_inside(const struct run *r)
 {
     for (uint32_t i = 0; i < r->plan->n_kernels; i++) {

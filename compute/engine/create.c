@@ -1,7 +1,7 @@
 /* Creators are expressions too: an iota and ordinary operations, lowered and run like any other, so
- * that every backend has them at once and large ones run at the memory's speed. The random ones add
- * a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
- */
+ * that every backend has them without extra code and large ones run at memory speed. The random
+ * ones add a node for Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
+ * SC 2011). */
 #include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
 
@@ -56,7 +56,7 @@ static uint32_t f64(struct draft *d, double v)
     return constant(d, (struct scalar){.dtype = DT_F64, .v.f64 = v});
 }
 
-/* A node over the draft's whole shape. */
+/* Gives a node the draft's whole shape. */
 static uint32_t shaped(struct draft *d, struct typed_node n)
 {
     n.rank = d->rank;
@@ -134,7 +134,7 @@ static enum err_code new_array(struct engine_stream *s, struct account *account,
 enum err_code engine_zeros(struct engine_stream *s, struct account *account, enum dtype dtype,
                            int rank, const int64_t *shape, struct array **ret, struct err *e)
 {
-    /* Clearing memory behind a bus is work, and queued like any other. */
+    /* Clearing memory behind a bus is queued like any other work. */
     return s->engine->backend->ops->upload_new
                ? engine_full(s, account, (struct scalar){.dtype = dtype}, rank, shape, ret, e)
                : new_array(s, account, dtype, rank, shape, true, ret, e);
@@ -167,7 +167,7 @@ static bool literal_integral(const struct literal *l)
     return l->kind == LIT_INT || l->kind == LIT_BOOL;
 }
 
-/* Number of elements of arange. Past what an array can hold: -1. */
+/* Number of elements of arange; -1 if an array cannot hold that many. */
 static int64_t arange_count(const struct literal *start, const struct literal *stop,
                             const struct literal *step)
 {
@@ -244,8 +244,8 @@ enum err_code engine_arange(struct engine_stream *s, struct account *account, en
     uint32_t i = iota(&d, 0), x;
     bool integral = literal_integral(start) && literal_integral(step);
     if (dtype_is_integer(dtype) || (dtype == DT_BOOL && integral)) {
-        /* modulo 2^64, so that a uint64 range is right too; a float start truncates, as NumPy's. Of
-         * values that are not there nothing is known, not even that they are integers. */
+        /* modulo 2^64, so that a uint64 range is right too; a float start truncates, as in NumPy.
+         * Values of an empty range are not checked, so they may not even be integers. */
         uint64_t a = 0, b = 0;
         if (n > 0)
             a = (uint64_t)(literal_integral(start) ? start->i : (__int128)start->re);

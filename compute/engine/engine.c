@@ -1,4 +1,4 @@
-/* The engine's frame: opening and closing it, and what it says of itself. */
+/* Opening and closing the engine, and its reports about itself. */
 #include "compute/engine/engine_int.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include "compute/engine/reclaim.h"
 #include "compute/engine/transfer.h"
 
-/* Plans of the cache: plan_release. */
+/* plan_release for the plans of the cache. */
 static void release_plan(void *user, struct ir_plan *plan)
 {
     kernels_release(user, plan->kernels, plan->n_kernels);
@@ -62,7 +62,7 @@ enum err_code engine_open(const struct engine_config *config, struct engine **re
     g->mover = mover_new(g);
     g->reclaim = reclaim_new(g);
     g->host_limit = config->device.host_memory > 0 ? config->device.host_memory : mem_machine() / 2;
-    pthread_mutex_init(&g->lock, NULL); /* none can fail here */
+    pthread_mutex_init(&g->lock, NULL); /* these cannot fail here */
     pthread_mutex_init(&g->buffers_lock, NULL);
     pthread_mutex_init(&g->flight.lock, NULL);
     pthread_mutex_init(&g->pins_lock, NULL);
@@ -80,12 +80,12 @@ bool engine_close(struct engine *g)
         return true;
     mover_stop(g->mover);
     reclaim_stop(g->reclaim);
-    /* the last copies of transfers let go of their memory by themselves, in a moment */
+    /* the last copies of transfers release their memory by themselves, shortly */
     double until = clock_ms() + g->config.close_wait_ms;
     while (atomic_load(&g->jobs) > 0 && clock_ms() < until)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     if (atomic_load(&g->jobs) > 0)
-        return false; /* a kernel may use any of it */
+        return false; /* a kernel may still use any of it */
     for (int i = 0; i < engine_device_count(g); i++)
         engine_stream_unref(atomic_load(&g->visitors[i]));
     stream_reap(g);
@@ -146,7 +146,7 @@ void engine_report(const struct engine *g, struct backend_report *ret)
 
 /* --- the figures as Prometheus text --- */
 
-/* What clients have is the server's to tell. */
+/* Sharing alone: what clients hold is reported by the server. */
 static void sharing_metrics(struct engine *g, struct strb *out)
 {
     struct export_figures f;

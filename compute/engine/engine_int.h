@@ -1,5 +1,5 @@
-/* The engine itself, for its own files and for the rooms above that work on it (program/). What its
- * locks protect and in which order they are taken: storage.h, task.h. */
+/* The engine itself, for its own files and for program/, which builds on it. What its locks protect
+ * and their order: storage.h, task.h. */
 #ifndef ARRAYD_ENGINE_INT_H
 #define ARRAYD_ENGINE_INT_H
 
@@ -14,21 +14,22 @@
 /* See struct export_figures. */
 struct export_counts {
     _Atomic int64_t readers, writers, bytes, shareable;
-    _Atomic int64_t small; /* blocks for less than shareable_least, moved there for an export */
+    _Atomic int64_t small; /* blocks smaller than shareable_least, moved there for an export */
     _Atomic uint64_t total, moved;
 };
 
 /* Tasks in flight (task.c), in the order of their submission. */
 struct flight {
-    pthread_mutex_t lock; /* takes none of the others */
+    pthread_mutex_t lock; /* a leaf: no other lock is taken under it */
     struct task *oldest, *newest;
     _Atomic uint64_t looked_ns;
 };
 
-/* What a device keeps with a kernel, about: its text, the form of its parameters. */
+/* Approximate memory that a device keeps for a kernel: its text, the layout of its parameters. */
 #define PREPARED_BYTES ((size_t)24 << 10)
 
-/* What a room above keeps with the engine: it goes with it, before the backend is closed. */
+/* State that a layer above keeps with the engine: released with it, before the backend is closed.
+ */
 struct kept {
     void (*free)(struct kept *k);
 };
@@ -38,9 +39,9 @@ struct engine {
     char note[512];
     struct engine_config config;
     struct fuse_limits fuse;
-    size_t kernel_bytes; /* that a backend keeps with a kernel, about */
+    size_t kernel_bytes; /* approximate memory that a backend keeps for a kernel */
     struct plan_cache *plans;
-    struct kept *_Atomic loops; /* what program/ keeps of loops, made when first needed */
+    struct kept *_Atomic loops; /* program/'s kept loops, made when first needed */
     pthread_mutex_t lock;
     _Atomic uint64_t submissions;
     struct flight flight;
@@ -48,7 +49,7 @@ struct engine {
     pthread_mutex_t buffers_lock;            /* taken after `lock` */
     pthread_mutex_t pins_lock;               /* after both */
     struct buffer *oldest, *newest;
-    _Atomic uint64_t clock; /* of uses */
+    _Atomic uint64_t clock; /* counts uses of arrays */
     struct mover *mover;
     struct reclaim *reclaim;                 /* reclaim.h */
     int64_t host_limit;                      /* bytes */
@@ -57,7 +58,7 @@ struct engine {
     _Atomic uint64_t evicted, evicted_bytes, fetched;
     struct export_counts exports;
     struct engine_stream
-        *_Atomic dead; /* released by whoever submits next: never from a callback */
+        *_Atomic dead; /* freed by the next thread that submits: never in a callback */
 };
 
 static inline uint64_t engine_next_version(struct engine *g)

@@ -1,5 +1,5 @@
-/* Evaluating: an untyped tree becomes a plan, found again where the same was asked before
- * (plan_cache.h), and runs (run.c). Also what is made of arrays as they are: copies, exchanges. */
+/* Evaluating: an untyped tree becomes a plan, or finds the plan of an equal earlier request
+ * (plan_cache.h), and runs (run.c). Also operations on whole arrays: copies, exchanges. */
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -10,14 +10,14 @@
 #include "compute/engine/run.h"
 #include "compute/engine/transfer.h"
 
-#define KEY_ROOM 1000 /* bytes that most keys have */
+#define KEY_ROOM 1000 /* bytes, enough for most keys */
 
 static bool loose_target(const struct eval_request *req)
 {
     return req->out->dtype == DT_BOOL && atomic_load(&req->out->buffer->loose_bool);
 }
 
-/* A node on top of the root. */
+/* Adds a node above the root. */
 static bool on_top(struct arena *arena, struct typed *t, struct typed_node n)
 {
     uint32_t id = typed_add(arena, t, &n);
@@ -26,7 +26,7 @@ static bool on_top(struct arena *arena, struct typed *t, struct typed_node n)
     return id != EXPR_NOWHERE;
 }
 
-/* The root as another type. */
+/* Casts the root to another type. */
 static bool cast_root(struct arena *arena, struct typed *t, enum dtype dtype)
 {
     const struct typed_node *root = &t->nodes[t->root];
@@ -39,7 +39,7 @@ static bool cast_root(struct arena *arena, struct typed *t, enum dtype dtype)
                                                               .args = {t->root}});
 }
 
-/* What the target has, as an operand: byte for byte. */
+/* The target's current contents as an operand, byte for byte. */
 static uint32_t add_target(struct arena *arena, struct typed *t, const struct eval_request *req,
                            enum dtype dtype)
 {
@@ -59,8 +59,8 @@ static uint32_t add_target(struct arena *arena, struct typed *t, const struct ev
                                           .input = t->n_inputs - 1});
 }
 
-/* Where the answer of the guards is a fault, the target keeps what it has: the work that looks and
- * the work that writes are one, so nothing comes between them. */
+/* If the guards find a fault the target keeps its contents: the kernels that check and the kernels
+ * that write are one piece of work, so nothing comes between them. */
 static bool keep_target(struct arena *arena, struct typed *t, const struct eval_request *req,
                         uint32_t fault)
 {
@@ -73,7 +73,7 @@ static bool keep_target(struct arena *arena, struct typed *t, const struct eval_
         same->src[k] = (int8_t)k;
         same->step[k] = 1;
     }
-    /* index() in it means its own axes, not the target's */
+    /* its index() refers to its own axes, not the target's */
     if (!on_top(arena, t,
                 (struct typed_node){.kind = T_VIEW,
                                     .dtype = root->dtype,
@@ -110,7 +110,7 @@ static bool keep_target(struct arena *arena, struct typed *t, const struct eval_
 static bool write_guarded(struct arena *arena, struct typed *t, const struct eval_request *req)
 {
     const struct typed_node guarded = t->nodes[t->root];
-    t->n_nodes--; /* it was the last */
+    t->n_nodes--; /* it was the last node */
     t->root = guarded.args[0];
     if (!cast_root(arena, t, req->out->dtype) || !keep_target(arena, t, req, guarded.args[1]))
         return false;
@@ -124,8 +124,8 @@ static bool write_guarded(struct arena *arena, struct typed *t, const struct eva
                                       .args = {t->root, guarded.args[1]}});
 }
 
-/* A literal is as weak before a target as it is beside an operand: it takes the target's dtype and
- * must fit it. */
+/* A literal is as weak with a target as with an operand: it takes the target's dtype and must fit
+ * it. */
 static enum err_code fit_literal(struct typed *t, const struct eval_request *req, struct err *e)
 {
     struct typed_node *root = &t->nodes[t->root];
@@ -169,7 +169,7 @@ static enum err_code fit_target(struct arena *arena, struct typed *t,
     return done ? ERR_OK : err_oom(e);
 }
 
-/* What the target says to the plan's key. */
+/* The target's part of the plan's key. */
 static void put_target(struct strb *key, int device, const struct eval_request *req)
 {
     int64_t head[6] = {device,
@@ -262,7 +262,7 @@ static enum err_code plan_for(struct engine *g, int device, struct arena *arena,
     return code;
 }
 
-/* The entry's graph over today's arrays. */
+/* The entry's graph over the current arrays. */
 static const struct typed *graph_over(struct arena *arena, const struct plan_entry *en,
                                       struct array *const *arrays, struct array *out)
 {
@@ -282,10 +282,10 @@ struct eval_guards {
     struct array *out;        /* a reference, or NULL */
     struct answer answer;
     size_t have;
-    unsigned char says[]; /* one byte a guard */
+    unsigned char says[]; /* one byte per guard */
 };
 
-/* Where there are guards and somebody asks: how the task will tell. */
+/* If there are guards and the caller wants their result: how the task delivers it. */
 static bool watch(struct task *t, const struct eval_request *req, struct eval_guards **ret)
 {
     *ret = NULL;
@@ -382,8 +382,8 @@ int eval_guards_pull(struct eval_guards *g)
     return 1;
 }
 
-/* The target has been written what it had: unless it has something else by now, it is what it was.
- */
+/* The target's old contents were written back: restores its version, unless it has been written
+ * again. */
 static void as_it_was(const struct eval_guards *g)
 {
     struct engine *engine = g->out->buffer->engine;
@@ -470,8 +470,8 @@ static bool same_layout(const struct array *a, const struct array *b)
     return same;
 }
 
-/* With the lock held: whether somebody may have had the array's memory mapped, and have it still.
- * It is to be no other array's. */
+/* With the lock held: whether another process may have the array's memory mapped. If so, another
+ * array must not get it. */
 static bool was_exported(const struct array *a)
 {
     lock_held(&a->buffer->engine->lock);
@@ -487,7 +487,8 @@ bool array_exchanges(const struct array *a, const struct array *b)
     return !kept && same_layout(a, b);
 }
 
-/* With the lock held. Who gives a version has looked before: he is to look again. */
+/* With the lock held. A caller that gives a version has checked this before, and is told to check
+ * again. */
 static enum err_code require_unexported(const struct exchange *x, struct err *e)
 {
     lock_held(&x->a->buffer->engine->lock);
@@ -507,14 +508,14 @@ static enum err_code may_exchange(const struct exchange *x, struct err *e)
 }
 
 /* With the lock held. Work already queued holds the storage it was bound to; only later work sees
- * the exchange. Returns the version of what `a` has now. */
+ * the exchange. Returns the new version of `a`. */
 static uint64_t exchange(struct engine *g, struct array *a, struct array *b)
 {
     lock_held(&g->lock);
     struct storage *st = buffer_storage(a->buffer), *other = buffer_storage(b->buffer);
     a->buffer->storage = other;
     b->buffer->storage = st;
-    /* of one size: each session goes on paying for what its own array has */
+    /* of one size: each session keeps paying for its own array's contents */
     storage_swap_charges(st, other);
     if (atomic_load(&a->buffer->loose_bool) || atomic_load(&b->buffer->loose_bool)) {
         atomic_store(&a->buffer->loose_bool, true);

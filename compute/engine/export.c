@@ -1,10 +1,10 @@
-/* Exports: the wait for the device's work, the move where there is one, and the pin.
+/* Exports: waiting for the device's work, moving the array if necessary, and the pin.
  *
- * An export is a piece of work without kernels that reads the array's storage, behind its writer
- * and, for writing, behind its readers; where the memory cannot be mapped by others it is a copy to
- * memory that can, by the same means as in move.c. The descriptor is made meanwhile; whoever of the
- * two is over last tells. What keeps the memory in its place is counted in the buffer: bind.c,
- * upload.c, evaluate.c and move.c look there, with the engine's lock held. */
+ * An export is a task without kernels that reads the array's storage, ordered behind its writer
+ * and, for writing, behind its readers; if other processes cannot map the memory it is a copy to
+ * memory that they can, done as in move.c. The descriptor is made in the meantime; whichever of the
+ * two is over last calls done(). The buffer counts the exports that keep its memory in place:
+ * bind.c, upload.c, evaluate.c and move.c check them, with the engine's lock held. */
 #include "compute/engine/export.h"
 
 #include <string.h>
@@ -15,14 +15,14 @@
 #include "compute/engine/engine_int.h"
 #include "compute/engine/transfer.h"
 
-/* Blocks for less than config.device.shareable_least: with more, arrays leave them as exports end.
- */
+/* Blocks smaller than config.device.shareable_least: beyond this many, arrays leave them as exports
+ * end. */
 #define SMALL_MOST 64
 
 struct export
 {
     struct array *array;     /* a reference */
-    struct storage *storage; /* a reference: it is in use, so that nobody evicts it */
+    struct storage *storage; /* a reference: marks it as in use, so that it is not evicted */
     bool write, sealed;
 };
 
@@ -51,8 +51,8 @@ void engine_export_figures(const struct engine *g, struct export_figures *ret)
 
 /* --- the pin --- */
 
-/* With the lock held. The version moves on at both ends of an export for writing: nobody takes what
- * he read before for what is there. */
+/* With the lock held. The version changes at both ends of an export for writing, so that earlier
+ * reads are not taken for the current contents. */
 static void pin(struct export *p, struct storage *st)
 {
     lock_held(&p->array->buffer->engine->lock);
@@ -66,7 +66,7 @@ static void pin(struct export *p, struct storage *st)
     atomic_fetch_add(&b->exports_sealed, p->sealed);
     if (!p->write)
         return;
-    if (p->array->dtype == DT_BOOL) /* who writes from outside may write any byte */
+    if (p->array->dtype == DT_BOOL) /* an external writer may write any byte */
         atomic_store(&b->loose_bool, true);
     atomic_fetch_add(&b->exports_write, 1);
     atomic_store(&b->version, engine_next_version(b->engine));
@@ -136,8 +136,7 @@ static enum share_mode mode_of(const struct exporting *x)
     return x->write ? SHARE_WRITE : x->sealed ? SHARE_SEALED : SHARE_READ;
 }
 
-/* With the lock held: it is exported in a way that its memory cannot be handed out in beside this.
- */
+/* With the lock held: an existing export rules out this one in the same memory. */
 static bool is_opposed(const struct exporting *x)
 {
     lock_held(&x->engine->lock);
@@ -147,8 +146,8 @@ static bool is_opposed(const struct exporting *x)
             (x->sealed && atomic_load(&b->exports_write) > 0));
 }
 
-/* With the lock held: whether it cannot be exported as it is. Who writes from outside must not
- * write what a download reads. */
+/* With the lock held: whether it cannot be exported in place. An external writer must not write
+ * what a download reads. */
 static bool has_to_move(const struct exporting *x, const struct storage *st)
 {
     lock_held(&x->engine->lock);
@@ -167,7 +166,7 @@ static enum err_code cannot_move(const struct exporting *x, struct err *e)
                    "writing has sealed it: that has to end first");
 }
 
-/* With the lock held: the task that is to be waited for. `to`, where it has to move, is taken. */
+/* With the lock held: builds the task to wait for. Takes `to` if the array has to move. */
 static enum err_code order(struct exporting *x, struct task *t, struct storage **to, struct err *e)
 {
     lock_held(&x->engine->lock);
@@ -186,8 +185,8 @@ static enum err_code order(struct exporting *x, struct task *t, struct storage *
     return task_reserve(t) ? ERR_OK : err_oom(e);
 }
 
-/* Everything but the descriptor, in the order of submission. *ret_moves: with memory to move to it
- * may be tried again, nothing has happened. */
+/* Everything but the descriptor, in the order of submission. *ret_moves: nothing has happened; try
+ * again with memory to move to. */
 static enum err_code submit(struct exporting *x, struct task *take_t, struct storage **to,
                             bool *ret_moves, struct err *e)
 {
@@ -224,7 +223,7 @@ static enum err_code submit(struct exporting *x, struct task *take_t, struct sto
                                        : err_set(e, code, "the array could not be exported");
 }
 
-/* Memory to move to, where that is needed. */
+/* Memory to move to, if needed. */
 static enum err_code make_room(struct exporting *x, struct storage **ret, struct err *e)
 {
     struct engine *g = x->engine;
@@ -239,7 +238,8 @@ static enum err_code make_room(struct exporting *x, struct storage **ret, struct
     return moves ? storage_shareable(st, payer, ret, e) : ERR_OK;
 }
 
-/* With the lock held: memory that an export has ended for, which somebody may still have mapped. */
+/* With the lock held: memory whose exports have ended, but which another process may still have
+ * mapped. */
 static bool may_be_mapped(struct buffer *b)
 {
     lock_held(&b->engine->lock);
@@ -281,8 +281,8 @@ bool array_crowds_exports(const struct array *a)
            atomic_load(&g->exports.small) > SMALL_MOST && array_may_be_mapped(a);
 }
 
-/* Its contents go to memory that nobody has seen, in the order of the stream, unless somebody has
- * exported it meanwhile. */
+/* Moves its contents to memory that was never exported, in the stream's order, unless it has been
+ * exported again in the meantime. */
 static enum err_code leave(struct task *take_t, struct buffer *b, struct storage *take_to,
                            struct err *e)
 {

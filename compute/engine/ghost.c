@@ -1,20 +1,20 @@
 /* Arrays with ghost cells: made, copied, filled.
  *
- * Their memory is an ordinary one-dimensional array's, zeroed as any; the array is a view of it.
- * Creators fill a contiguous array first, which a kernel then copies into the interior: so all of
- * them, uploads too, have padded arrays at once.
+ * Their memory is an ordinary one-dimensional array's, zeroed like any; the array is a view of it.
+ * Creators fill a contiguous array first, which a kernel then copies into the interior: so padded
+ * arrays work with every creator, and with uploads.
  *
- * Filling is a kernel a face. Each is a typed graph over the mirrored cells (a view with step −1)
- * and the distance k from the face, lowered with the ghost cells as its target. The kernels are put
- * behind one another in a plan with one slot that they both read and write: an axis sees what those
- * before it wrote, and a kernel's own cells are never among those that it reads. One task runs them
- * all, so that a request that fails has changed nothing. */
+ * Filling is one kernel per face. Each is a typed graph over the mirrored cells (a view with step
+ * −1) and the distance k from the face, lowered with the ghost cells as its target. The kernels are
+ * concatenated into a plan with one slot that they both read and write: an axis sees what those
+ * before it wrote, and no kernel reads the cells that it writes. One task runs them all, so that a
+ * request that fails has changed nothing. */
 #include <string.h>
 
 #include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
 
-#define FILL_KEY -1 /* no expression's key begins so: theirs with the device */
+#define FILL_KEY -1 /* distinguishes fill keys: an expression's begins with the device */
 
 static enum err_code checked_view(enum dtype dtype, int rank, const int64_t *shape,
                                   const struct grid *grid, struct grid *desc, struct view *ret,
@@ -74,7 +74,7 @@ enum err_code engine_zeros_grid(struct engine_stream *s, struct account *account
     return code == ERR_OK ? with_grid(flat, &v, &desc, ret, e) : code;
 }
 
-/* The elements of `from` to those of `to` at v, of one shape. */
+/* Copies the elements of `from` to the view `v` of `to`, of the same shape. */
 static enum err_code copy_to(struct engine_stream *s, struct account *account, struct array *from,
                              struct array *to, const struct view *v, struct err *e)
 {
@@ -149,7 +149,7 @@ enum err_code engine_alike(struct engine_stream *s, struct account *account, str
                            struct array **ret, struct err *e)
 {
     if (a->grid && needs_padding(a->grid) && !a->grid->whole)
-        return engine_copy(s, account, a, ret, e); /* its ghosts are not for anybody to write */
+        return engine_copy(s, account, a, ret, e); /* its ghosts must not be written */
     _cleanup_array_ struct array *b = NULL;
     enum err_code code = engine_empty(s, account, a->dtype, a->view.rank, a->view.shape, &b, e);
     if (code == ERR_OK && a->grid) {
@@ -208,7 +208,7 @@ static uint32_t constant(struct face_graph *g, struct scalar v)
     return add_node(g, (struct typed_node){.kind = T_CONST, .dtype = v.dtype, .value = v}, true);
 }
 
-/* The ghosts of a face from `phi`, the mirrored cells: see grid.h. */
+/* The ghosts of a face, computed from `phi`, the mirrored cells: see grid.h. */
 static uint32_t face_value(struct face_graph *g, const struct grid *grid, int axis, int side,
                            uint32_t phi)
 {
@@ -235,7 +235,7 @@ static uint32_t face_value(struct face_graph *g, const struct grid *grid, int ax
     return cast(g, x, own);
 }
 
-/* Where a face's ghosts lie and what they are made from. `in`: the interior. */
+/* The ghosts of a face and the cells they are computed from. `in`: the interior. */
 static void face_views(const struct grid *grid, const struct view *in, int axis, int side,
                        struct view *ret_to, struct view *ret_from)
 {
@@ -272,7 +272,7 @@ static enum err_code face_plan(struct arena *arena, struct engine *g, struct arr
 {
     struct view to, from;
     face_views(a->grid, in, axis, side, &to, &from);
-    struct array *source = arena_dup(arena, a, sizeof *a); /* looked at by plan_make only */
+    struct array *source = arena_dup(arena, a, sizeof *a); /* only plan_make reads it */
     struct typed *t = arena_alloc(arena, sizeof *t);
     if (!source || !t)
         return err_oom(e);
@@ -288,7 +288,7 @@ static enum err_code face_plan(struct arena *arena, struct engine *g, struct arr
     return plan_make(arena, g, t, false, &to, a->buffer->nbytes, ret, e);
 }
 
-/* Puts the kernels of `p` behind those of `all`, whose slot 0 is the array. */
+/* Appends the kernels of `p` to those of `all`, whose slot 0 is the array. */
 static bool append_plan(struct arena *arena, struct ir_plan *all, const struct ir_plan *p)
 {
     uint32_t *slot = arena_alloc_array(arena, p->n_slots, sizeof *slot);
@@ -347,7 +347,7 @@ static enum err_code fill_plan(struct arena *arena, struct engine *g, struct arr
     return ERR_OK;
 }
 
-/* The entry that has the plan: found, or made and entered. It has none where nothing is filled. */
+/* The entry with the plan: found, or made and added. It has no plan if there is nothing to fill. */
 static enum err_code fill_entry(struct engine_stream *s, struct array *a, struct plan_entry **ret,
                                 struct err *e)
 {

@@ -1,17 +1,17 @@
-/* Where arrays live: in a device's memory, or in host memory while nobody computes with them.
+/* Where arrays live: in a device's memory, or in host memory while no work uses them.
  *
- * A move is new storage of the other kind, a copy by the device in the order of a stream, and the
- * buffer's storage exchanged when that is submitted, as a write of the whole array is (run.c): who
- * was there before keeps the old storage, who comes later waits for the copy, and where it fails
- * the buffer has the old storage again (buffer_storage). Contents and version stay as they are. The
- * new storage is charged for in the old one's place, so that nobody pays twice.
+ * A move allocates storage of the other kind, queues a copy by the device in a stream's order, and
+ * exchanges the buffer's storage at submission, like a write of the whole array (run.c): earlier
+ * work keeps the old storage, later work waits for the copy, and if the copy fails the buffer gets
+ * the old storage back (buffer_storage). Contents and version do not change. The new storage takes
+ * over the old one's charge, so that nobody pays twice.
  *
- * What is to be computed with is fetched by the very piece of work that needs it, copies first: the
- * room for it is found, or not, together with the room for the result.
+ * Arrays that work needs are fetched by that work itself, copies first: room for them is allocated
+ * together with room for the result, or the whole fails.
  *
- * Making room: the arrays that were used longest ago go to host memory until what is lacking would
- * fit. Host memory is pinned, which takes its time: a thread of its own does it, started when first
- * needed. */
+ * Making room: the least recently used arrays move to host memory until the missing bytes would
+ * fit. Pinning host memory takes long, so a thread of its own does it, started when first needed.
+ */
 #include "compute/engine/engine_int.h"
 #include "compute/engine/transfer.h"
 
@@ -21,9 +21,9 @@
 #include "compute/base/mem.h"
 #include "compute/base/worker.h"
 
-#define SMALL_PART 1024    /* of what is lacking: smaller arrays are left where they are at first */
-#define LATER_NS   4000000 /* until what is in use now may have become free, */
-#define LATER_MOST 8       /* or so many times that, where no work is over before */
+#define SMALL_PART 1024    /* of the missing bytes: the first pass skips smaller arrays */
+#define LATER_NS   4000000 /* time in which memory in use may become free, */
+#define LATER_MOST 8       /* or at most this many times that, if no work ends before */
 
 struct mover {
     struct engine *engine;
@@ -51,8 +51,8 @@ static bool add_copy(struct task *t, const struct storage *to, const struct stor
     return true;
 }
 
-/* With the lock held: the task writes `take_to`, which becomes the buffer's storage; false: without
- * memory, nothing has happened and `take_to` is gone. */
+/* With the lock held: the task writes `take_to`, which becomes the buffer's storage; false: no
+ * memory, nothing has happened and `take_to` is released. */
 static bool add_move(struct task *t, struct buffer *b, struct storage *take_to, bool contents)
 {
     lock_held(&b->engine->lock);
@@ -100,12 +100,12 @@ enum err_code fetch_add(struct task *t, struct buffer *b, bool contents, struct 
     return add_move(t, b, to, contents) ? ERR_OK : err_oom(e);
 }
 
-/* What the task alone was to move. */
+/* Undoes the moves of this task alone. */
 static void undo(struct task *t)
 {
     while (t->n_fetched) {
         struct buffer *b = t->fetched[--t->n_fetched];
-        atomic_store(&b->storage->failed, ERR_OUT_OF_MEMORY); /* it goes, whatever it says */
+        atomic_store(&b->storage->failed, ERR_OUT_OF_MEMORY); /* discarded, whatever the code */
         (void)buffer_storage(b);
     }
 }
@@ -122,7 +122,7 @@ enum err_code fetch_submit(struct task *t, struct err *e)
     if (code != ERR_OK)
         return err_set(e, code, "an array could not be brought back to the device");
     atomic_fetch_add(&f->stream->engine->fetched, f->n_fetched);
-    f->n_fetched = 0; /* there is nothing to be undone any more */
+    f->n_fetched = 0; /* nothing to undo any more */
     return ERR_OK;
 }
 
@@ -134,13 +134,13 @@ void fetch_undo(struct task *t)
 
 /* --- moving --- */
 
-/* Nobody is at the contents but the buffer itself. */
+/* Nothing but the buffer itself refers to the contents. */
 static bool is_idle(struct storage *st)
 {
     return atomic_load(&st->refs) == 1 && !atomic_load(&st->before);
 }
 
-/* Queues the move that the task has been made for. `take_to` is the storage it goes to. */
+/* Queues the move that the task was made for, to the storage `take_to`. */
 static enum err_code submit_move(struct task *take_t, struct buffer *b, struct storage *take_to,
                                  bool idle, bool *ret_moved, struct err *e)
 {
@@ -166,7 +166,7 @@ static enum err_code submit_move(struct task *take_t, struct buffer *b, struct s
     enum err_code code = task_submit(take_t);
     if (code != ERR_OK) {
         fetch_undo(take_t);
-        take_t->done = NULL; /* the caller hears of it from us */
+        take_t->done = NULL; /* the return value reports it */
     }
     task_unlock(take_t);
     *ret_moved = code == ERR_OK;
@@ -175,8 +175,8 @@ static enum err_code submit_move(struct task *take_t, struct buffer *b, struct s
                                        : err_set(e, code, "the array could not be moved");
 }
 
-/* Moves to the host, or back. *ret_moved false: it was there, or (`idle`) somebody is using it;
- * done is not told then. */
+/* Moves to the host, or back. *ret_moved false: it was there already, or (`idle`) it is in use;
+ * done is not called then. */
 static enum err_code move_buffer(struct engine_stream *s, struct buffer *b, bool host, bool idle,
                                  engine_done *done, void *user, bool *ret_moved, struct err *e)
 {
@@ -212,15 +212,15 @@ enum err_code engine_move(struct engine_stream *s, struct array *a, bool host, e
     if (code == ERR_OK)
         code = move_buffer(s, a->buffer, host, false, done, user, &moved, e);
     if (code == ERR_OK && !moved)
-        engine_sync(s, done, user); /* it may be under way */
+        engine_sync(s, done, user); /* an earlier move may still be running */
     return code;
 }
 
 /* --- making room --- */
 
-/* The next buffer in the order of use that was used by v->until, nobody is using and has at least
- * `least` bytes on the device; a reference. *after: how far has been looked (a time of use).
- * v->others is set where there are others that may be free later. */
+/* The next idle buffer in the order of use that was last used by v->until and has at least `least`
+ * bytes on the device; a reference. *after: how far the search has come (a time of use). Sets
+ * v->others if there are others that may become free later. */
 static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t least,
                                   uint64_t *after)
 {
@@ -245,11 +245,11 @@ static struct buffer *oldest_idle(struct engine *g, struct eviction *v, int64_t 
     return found;
 }
 
-/* The eviction's own part is over, or a move: the last of them tells. */
+/* Called for each move, and for the eviction's own part: the last call reports. */
 static void moved_out(void *user, enum err_code result, double device_ms)
 {
     struct eviction *v = user;
-    (void)result, (void)device_ms; /* what failed is where it was: the next try will show */
+    (void)result, (void)device_ms; /* on failure the array stayed: the next try will show it */
     if (atomic_fetch_sub(&v->pending, 1) == 1)
         v->done(v->user, v->out > 0 ? ERR_OK : v->others ? ERR_OVERLOADED : ERR_OUT_OF_MEMORY, 0);
 }
@@ -276,12 +276,12 @@ static void move_out(struct engine_stream *s, struct eviction *v, int64_t bytes,
             atomic_fetch_sub(&v->pending, 1);
         }
         if (code == ERR_QUOTA)
-            code = ERR_OK; /* whose host memory is used up keeps his arrays on the device */
+            code = ERR_OK; /* an owner without host memory keeps arrays on the device */
         buffer_release(b);
     }
 }
 
-/* What has to go for the bytes to fit: where it did not help the last time, all of it. */
+/* Bytes to move so that the request fits: all of them if the last eviction did not help. */
 static int64_t lacking(const struct engine *g, const struct eviction *v)
 {
     struct backend_device d;
@@ -290,7 +290,7 @@ static int64_t lacking(const struct engine *g, const struct eviction *v)
                                                                       : v->bytes;
 }
 
-/* Until a piece of work is over; somebody else who wants room is not kept waiting. */
+/* Waits until some work is over, but not while another eviction is queued. */
 static void wait_a_little(struct engine *g)
 {
     struct mover *m = g->mover;

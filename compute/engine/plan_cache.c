@@ -1,19 +1,18 @@
-/* A table of entries by their keys. The key says all that a plan depends on: the expression
- * and the target (plan_key_expr, the caller) and what each name means at this moment
- * (plan_key_names), so that one look finds the entry or none. Names are resolved before the look,
- * outside of the lock: the callback is the server's and takes locks of its own. Checking then goes
- * by the same answers, so that a plan is what its key says. An entry is put in only when it is
- * complete, so that nobody waits for another's compilation; of two who miss at once the first
- * enters his.
+/* A table of entries by their keys. The key has everything that a plan depends on: the expression
+ * and the target (plan_key_expr, the caller) and the current meaning of each name (plan_key_names),
+ * so that one lookup decides. Names are resolved before the lookup, outside the lock: the callback
+ * is the server's and takes locks of its own. The checker then gets the same meanings, so that a
+ * plan matches its key. An entry is added only when it is complete, so that no request waits for
+ * another's compilation; if two miss at once, the first to finish adds its entry.
  *
  * Values of literals and bound scalars are part of the key, so `u + 0.1*v` after `u + 0.2*v` is a
- * miss. Measured with arrays of 16 elements, in time of the asking thread: 2 µs become 7 on the CPU
- * backend (stencils with a sum: 7 and 21), 14 become 28 on a device (with three kernels 14 and 67:
- * code generation and its hash; nothing is compiled, kernels take values as parameters). Plans by
- * structure alone would save that, but values decide too much on the way: whether a literal fits
- * its dtype, what is folded, x**2 and its like, which equal constants become one; each stage would
- * have to know which values it may look at. Who sweeps a value in a tight loop can keep it in a 0-d
- * array, which is an operand. */
+ * miss. Measured with arrays of 16 elements, in time of the requesting thread: 2 µs become 7 on the
+ * CPU backend (stencils with a sum: 7 and 21), 14 become 28 on a device (with three kernels 14 and
+ * 67: code generation and its hash; nothing is compiled, kernels take values as parameters). Plans
+ * by structure alone would save that, but values decide too much on the way: whether a literal fits
+ * its dtype, what is folded, x**2 and the like, which equal constants are merged; each stage would
+ * have to know which values it may use. A client that sweeps a value in a tight loop can keep it in
+ * a 0-d array, which is an operand. */
 #include "compute/engine/plan_cache.h"
 #include "compute/engine/storage.h"
 
@@ -26,7 +25,7 @@
 
 #define LONGEST_KEY 16384u
 
-/* What a name means. */
+/* The meaning of a name. */
 struct plan_name {
     const char *name;
     struct binding binding;
@@ -68,7 +67,7 @@ static void link_newest(struct plan_cache *c, struct plan_entry *en)
     c->newest = en;
 }
 
-/* What is kept counts for no request (meter.h); with the lock held. */
+/* Entries in the cache count for no request (meter.h); with the lock held. */
 static void keep(struct plan_entry *en)
 {
     lock_held(&en->cache->lock);
@@ -88,7 +87,7 @@ static void unkeep(struct plan_entry *en)
         arena_exempt(en->staged_arena, false);
 }
 
-/* Takes an entry out; the cache's reference is the caller's. */
+/* Takes an entry out; the caller gets the cache's reference. */
 static void take_out(struct plan_cache *c, struct plan_entry *en)
 {
     HASH_DEL(c->table, en);
@@ -107,7 +106,7 @@ static struct plan_entry *take_one(struct plan_cache *c, struct plan_entry *en,
     return en;
 }
 
-/* The oldest go until both limits are kept; they are returned by their chains. */
+/* Takes out the least recently used until both limits hold; returns them, linked by `chain`. */
 static struct plan_entry *take_surplus(struct plan_cache *c)
 {
     struct plan_entry *out = NULL;
@@ -261,9 +260,9 @@ struct plan_entry *plan_entry_new(struct plan_cache *c)
     return en;
 }
 
-/* --- what a request says --- */
+/* --- the request's part of a key --- */
 
-/* Very many, of very few bytes: inline. (No NUL follows; a key is no text.) */
+/* Called very often with few bytes: inline. (No terminating NUL: a key is not text.) */
 static inline void put(struct strb *key, const void *p, size_t n)
 {
     if (key->cap - key->len <= n && !strb_reserve(key, n))
@@ -367,7 +366,7 @@ static unsigned hash_of(const char *key, size_t n)
     return (unsigned)(h ^ h >> 32);
 }
 
-/* --- what its names mean --- */
+/* --- the part of its names --- */
 
 static struct plan_name *name_of(const struct plan_names *l, const char *name)
 {
@@ -377,7 +376,7 @@ static struct plan_name *name_of(const struct plan_names *l, const char *name)
     return NULL;
 }
 
-/* As check_expr asks. */
+/* A callback for check_expr. */
 static enum err_code answer(void *user, const char *name, struct binding *ret, struct err *e)
 {
     struct plan_names *l = user;
@@ -403,7 +402,7 @@ enum err_code plan_names_resolve(struct plan_names *l, struct arena *arena, cons
         if (!expr_is_name(&x->nodes[i]) || name_of(l, name))
             continue;
         if (env->resolve(env->user, name, &n.binding, NULL) != ERR_OK) {
-            l->complete = false; /* if the name is used at all, the checker says what is wrong */
+            l->complete = false; /* if the name is used at all, the checker reports the error */
             continue;
         }
         if (arena_grow(arena, (void **)&l->names, &l->cap, l->n, sizeof *l->names) < 0)
@@ -413,7 +412,7 @@ enum err_code plan_names_resolve(struct plan_names *l, struct arena *arena, cons
     return ERR_OK;
 }
 
-/* The first name of the same array. */
+/* The index of the first name of the same array. */
 static uint32_t first_of(const struct plan_names *l, const struct array *a)
 {
     uint32_t i = 0;
@@ -422,7 +421,7 @@ static uint32_t first_of(const struct plan_names *l, const struct array *a)
     return i;
 }
 
-/* What a stencil asks of a grid: widths, faces and spacing. */
+/* The properties of a grid that stencils depend on: widths, faces and spacing. */
 static void put_grid(struct strb *key, const struct grid *g)
 {
     put_flag(key, g != NULL);
@@ -508,9 +507,9 @@ struct array **plan_entry_arrays(const struct plan_entry *en, const struct plan_
     return ret;
 }
 
-/* --- entering --- */
+/* --- adding --- */
 
-/* Takes the arrays out of the graph: they are found again by their names. */
+/* Replaces the graph's arrays by their names, by which they are found again. */
 static bool name_inputs(struct plan_entry *en, const struct plan_names *l)
 {
     struct typed *t = &en->typed;
@@ -519,7 +518,7 @@ static bool name_inputs(struct plan_entry *en, const struct plan_names *l)
         if (t->inputs[i].target)
             continue;
         at[i] = first_of(l, t->inputs[i].array);
-        const char *name = l->names[at[i]].name; /* the request's, and goes with it */
+        const char *name = l->names[at[i]].name; /* the request's, and freed with it */
         t->inputs[i].name = arena_strndup(en->arena, name, strlen(name));
         if (!t->inputs[i].name)
             return false;

@@ -1,5 +1,6 @@
-/* Lists by next_dead: what is dead goes back, what is kept may be used again. Who gives back takes
- * a list as a whole; `grave` makes him who lacks memory wait for what another is giving back. */
+/* Lists by next_dead: dead storage is released, kept storage may be reused. A thread that releases
+ * takes a list as a whole; `grave` makes a thread that needs memory wait for what another is
+ * releasing. */
 #include "compute/engine/reclaim.h"
 
 #include <pthread.h>
@@ -11,9 +12,9 @@
 #include "compute/base/worker.h"
 #include "compute/engine/engine_int.h"
 
-#define KEPT_PART 8                  /* of a device's memory at most is kept, */
-#define KEPT_HOST (INT64_C(2) << 30) /* but where that is the machine's no more than this; */
-#define KEPT_MOST 64                 /* so many blocks, each of which may have a descriptor */
+#define KEPT_PART 8                  /* at most this part of a device's memory is kept, */
+#define KEPT_HOST (INT64_C(2) << 30) /* but on a CPU no more than this; */
+#define KEPT_MOST 64 /* and at most this many blocks, each of which may have a descriptor */
 
 struct grave {
     struct storage *dead;
@@ -27,12 +28,12 @@ struct reclaim {
     pthread_mutex_t lock;
     struct worker worker;
     struct grave host, shares;
-    _Atomic uint64_t shares_back; /* given back so far */
-    struct storage *kept;         /* the newest first */
+    _Atomic uint64_t shares_back; /* released so far */
+    struct storage *kept;         /* newest first */
     int n_kept;
 };
 
-/* --- what is kept; with the lock held --- */
+/* --- the pool; with the lock held --- */
 
 static void push(struct storage **list, struct storage *st)
 {
@@ -58,7 +59,7 @@ static int64_t kept_bytes(struct reclaim *r, int device)
     return bytes;
 }
 
-/* The oldest, of any device or of this one. */
+/* The oldest, of all devices or of the given one. */
 static struct storage **oldest(struct reclaim *r, const int *device)
 {
     struct storage **found = NULL;
@@ -86,7 +87,8 @@ static void keep(struct reclaim *r, struct storage *take_st)
         keep_one_less(r, NULL);
 }
 
-/* Those that were kept long enough go; seconds until the next will go, or WORKER_RESTS. */
+/* Expires blocks that were kept long enough; returns the seconds until the next expires, or
+ * WORKER_RESTS. */
 static double keep_no_longer(struct reclaim *r)
 {
     lock_held(&r->lock);
@@ -97,7 +99,7 @@ static double keep_no_longer(struct reclaim *r)
     return at ? (double)(r->keep_ns - (now - (*at)->kept_ns)) * 1e-9 : WORKER_RESTS;
 }
 
-/* --- giving back --- */
+/* --- releasing --- */
 
 void reclaim_bury(struct reclaim *r, struct storage *take_st)
 {
@@ -174,7 +176,7 @@ bool reclaim_dig_shares(struct reclaim *r, uint64_t since)
     return reclaim_shares_back(r) != since;
 }
 
-/* --- using again --- */
+/* --- reuse --- */
 
 bool reclaim_reuse(struct reclaim *r, int device, int64_t size, struct shared_block *ret)
 {

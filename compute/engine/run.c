@@ -34,7 +34,7 @@ enum err_code run_refused(struct task *t, enum err_code code, struct err *e)
 {
     lock_held(&t->stream->engine->lock);
     char why[ENGINE_REASON];
-    t->done = NULL; /* the caller hears of it from us */
+    t->done = NULL; /* the return value reports it */
     if (code == ERR_INTERNAL || code == ERR_FAULTED) {
         engine_reason(t->stream->engine, code, t->job.refusal, why);
         return err_set(e, code, "%s", why);
@@ -57,18 +57,18 @@ static bool reads_target(const struct run *r)
     return i < r->typed->n_inputs;
 }
 
-/* With the lock held, after the submission: what became of the target. The storage it had before is
- * the caller's to release. */
+/* With the lock held, after the submission: applies its effect on the target. The caller releases
+ * the storage that it had before. */
 static struct storage *take_effect(const struct run *r, struct storage *renamed, enum err_code code)
 {
     lock_held(&r->g->lock);
     struct buffer *b = r->out->buffer;
     if (code != ERR_OK && (renamed || r->out_remade || r->task->job.untouched))
-        return NULL; /* as if nothing had been asked */
+        return NULL; /* as if it had not been submitted */
     atomic_store(&b->version, engine_next_version(r->g));
     if (!renamed) {
-        /* or what was before would come back in its place; where that is read, this fails with it
-         */
+        /* else the failure of an earlier write would bring back the storage before it; work that
+         * reads the target fails with that write instead */
         if (r->covers && !r->out_remade && !reads_target(r))
             storage_forget(b->storage);
         return NULL;
@@ -81,7 +81,7 @@ static struct storage *take_effect(const struct run *r, struct storage *renamed,
     return old;
 }
 
-/* With the lock held: how the answer of the guards will be read. */
+/* With the lock held: the download by which the guards' result will be read. */
 static enum err_code open_answer(struct run *r, struct err *e)
 {
     lock_held(&r->g->lock);
@@ -121,7 +121,7 @@ static enum err_code run_now(struct run *r, enum write_mode mode, struct array *
         code = fetch_submit(r->task, e);
     if (code == ERR_OK && answer)
         code = open_answer(r, e);
-    /* the task lets go of what was prepared, also where it comes to nothing */
+    /* the task releases the prepared kernels, even if it fails */
     r->task->job.kernels = r->plan->kernels;
     r->task->job.n_kernels = r->plan->n_kernels;
     if (code != ERR_OK) {

@@ -1,6 +1,5 @@
-/* Storage: where its memory comes from, and when it goes. That is atomic reference counting; the
- * engine's lock is not needed to let go of something, so that completion callbacks may do it from
- * any thread. */
+/* Storage: allocating and releasing its memory. Releasing is atomic reference counting without the
+ * engine's lock, so completion callbacks may do it on any thread. */
 #include "compute/engine/engine_int.h"
 
 #include <assert.h>
@@ -17,11 +16,11 @@ static enum err_code alloc_once(struct storage *st, bool zero, struct err *e)
     return b->ops->alloc(b, st->device, st->size, zero, &st->data, e);
 }
 
-/* `must`: it is to be exported, and not only may be one day. */
+/* `must`: it is about to be exported, not merely exportable. */
 static enum err_code share_once(struct storage *st, bool zero, bool must, struct err *e)
 {
     struct backend *b = st->engine->backend;
-    if (!reclaim_start(st->engine->reclaim)) /* which gives it back */
+    if (!reclaim_start(st->engine->reclaim)) /* its thread releases this memory */
         return err_oom(e);
     bool kept = !zero && reclaim_reuse(st->engine->reclaim, st->device, st->size, &st->share);
     enum err_code code =
@@ -41,7 +40,7 @@ static enum err_code lacking(const struct storage *st, enum err_code code, struc
     return code;
 }
 
-/* Where there is no memory, what was let go of may not be back yet. */
+/* If there is no memory, dead storage may still have to be released. */
 static enum err_code device_alloc(struct storage *st, bool zero, struct err *e)
 {
     uint64_t back = reclaim_shares_back(st->engine->reclaim);
@@ -61,7 +60,7 @@ static enum err_code share_alloc(struct storage *st, bool zero, bool must, struc
     return lacking(st, code, e);
 }
 
-/* A new array's: such that it can be exported where it is, where that is worth it and can be. */
+/* Memory of a new array: exportable in place if it is large enough and the device can. */
 static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
 {
     const struct backend_config *c = &st->engine->config.device;
@@ -74,14 +73,14 @@ static enum err_code array_alloc(struct storage *st, bool zero, struct err *e)
     return device_alloc(st, zero, e);
 }
 
-/* One that has no memory yet. */
+/* A storage without memory yet. */
 static struct storage *storage_begin(struct engine *g, int device, int64_t size)
 {
     struct storage *st = mem_calloc(1, sizeof *st);
     if (!st)
         return NULL;
     if (size == 0)
-        st->data = st; /* an address that nobody follows */
+        st->data = st; /* an address that is never dereferenced */
     atomic_init(&st->refs, 1);
     st->engine = g;
     st->device = device;
@@ -89,7 +88,7 @@ static struct storage *storage_begin(struct engine *g, int device, int64_t size)
     return st;
 }
 
-/* What a block that can be mapped is larger than what it is for. */
+/* How much larger a mappable block is than the array that it is for. */
 static int64_t padding(const struct storage *st)
 {
     return st->share.data ? st->share.size - st->size : 0;
@@ -100,8 +99,8 @@ static bool is_small(const struct storage *st)
     return st->size < st->engine->config.device.shareable_least;
 }
 
-/* It is whole, and counts; the account pays for its padding, for the rest the caller has charged.
- * ERR_QUOTA: it is gone. */
+/* Completes it and counts it; its padding is charged to the account, the rest by the caller.
+ * ERR_QUOTA: it is released. */
 static enum err_code storage_end(struct storage *take_st, struct account *account, struct err *e)
 {
     struct engine *g = take_st->engine;
@@ -152,7 +151,7 @@ enum err_code storage_new(struct engine *g, struct account *account, int device,
     return ERR_OK;
 }
 
-/* Room for `size` bytes in the books, if the limit allows. */
+/* Counts `size` bytes of host memory, if the limit allows. */
 static bool host_book(struct engine *g, int64_t size)
 {
     int64_t used = atomic_load(&g->host_bytes);
@@ -214,7 +213,7 @@ enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
     return ERR_OK;
 }
 
-/* Uncharged but for the padding, in memory by `alloc`. */
+/* Uncharged but for the padding, with memory from `alloc`. */
 static enum err_code storage_beside(const struct storage *of, struct account *payer,
                                     enum err_code (*alloc)(struct storage *st, struct err *e),
                                     struct storage **ret, struct err *e)
@@ -257,13 +256,13 @@ enum err_code storage_renewed(const struct storage *of, struct account *payer, s
     return storage_beside(of, payer, alloc_as_new, ret, e);
 }
 
-/* --- who holds what an array had ---
+/* --- who pays for replaced storage ---
  *
- * A download pins the storage that it reads.
- * Where the array is written meanwhile it gets other storage, and the old one is there for its
- * readers' sake alone: it counts for one of them from then on, unless its owner is another. That is
- * not theirs to refuse, for it is the owner's write: a reader may come past a limit by it, and then
- * begins no more downloads of what is others' before it is over. */
+ * A download pins the storage that it reads. If the array is written in the meantime it gets other
+ * storage, and the old one remains for its readers only: from then on it is charged to one of them,
+ * unless its owner is also reading it. They cannot refuse, because the write is the owner's: this
+ * may push a reader past a limit, and then it cannot begin more downloads of others' arrays until
+ * the surplus is gone. */
 
 static const struct account *principal(const struct account *a)
 {
@@ -276,7 +275,7 @@ static bool is_owners(const struct storage *st, const struct account *reader)
     return principal(st->account) == principal(reader);
 }
 
-/* With pins_lock held, which all here is under. */
+/* With pins_lock held, as in all functions here. */
 static bool owner_reads(const struct storage *st)
 {
     lock_held(&st->engine->pins_lock);
@@ -286,7 +285,7 @@ static bool owner_reads(const struct storage *st)
     return p;
 }
 
-/* The same: who pays for storage that is no array's any more. */
+/* The same: charges storage that no array uses any more. */
 static void settle(struct storage *st)
 {
     lock_held(&st->engine->pins_lock);
@@ -295,7 +294,7 @@ static void settle(struct storage *st)
     struct account *payer = st->account, *reader = st->pinned_by->reader;
     account_discharge(payer, st->charged);
     st->charged = 0;
-    if (!reader) /* nobody's: the daemon reads it */
+    if (!reader) /* the daemon reads it: nobody is charged */
         return;
     account_charge_anyway(reader, st->size);
     st->charged = st->size;
@@ -369,7 +368,7 @@ void storage_swap_charges(struct storage *a, struct storage *b)
 struct storage *storage_ref(struct storage *st)
 {
     const uint32_t refs = atomic_fetch_add_explicit(&st->refs, 1, memory_order_relaxed);
-    assert(refs > 0); /* whoever makes one has one */
+    assert(refs > 0); /* taking a reference requires one */
     (void)refs;
     return st;
 }
@@ -406,7 +405,7 @@ static void storage_free(struct storage *st)
         mem_free(st);
 }
 
-/* A loop: many may have failed one after the other, each before the next. */
+/* A loop, not recursion: there may be a long chain of failed writes. */
 void storage_unref(struct storage *st)
 {
     while (st) {

@@ -1,10 +1,10 @@
 /* Storage, one allocation at a fixed address; buffers, the contents that an array and its views
- * share; and who pays for them.
+ * share; and the accounts that are charged for them.
  *
- * For the engine's own files and the rooms above that bind memory (program/). Reference counts are
- * atomic and need no lock: what is let go of may be let go of in any callback. engine->lock
- * protects buffer->storage and the marks of a storage; pins_lock who reads a storage and what it is
- * charged for; buffers_lock the order of use. They are taken in this order. */
+ * For the engine's own files and for program/, which binds memory. Reference counts are atomic and
+ * need no lock: any callback may drop a reference. engine->lock protects buffer->storage and the
+ * marks of a storage; pins_lock the readers of a storage and its charge; buffers_lock the order of
+ * use. They are taken in this order. */
 #ifndef ARRAYD_STORAGE_H
 #define ARRAYD_STORAGE_H
 
@@ -12,81 +12,84 @@
 
 #include "compute/engine/engine.h"
 
-/* A place in a stream's order that a storage was used at. */
+/* The place in a stream's order of a use of the storage. */
 struct mark {
     struct engine_stream *stream; /* holds a reference; NULL: none */
     uint64_t ticket;
 };
 
-/* A download that reads a storage, and for whom. */
+/* A download that reads a storage, and its account. */
 struct pin {
-    struct account *reader; /* a reference, or NULL: nobody's */
+    struct account *reader; /* a reference, or NULL: none */
     struct pin *next;
 };
 
 /* One allocation at a fixed address. */
 struct storage {
     _Atomic uint32_t refs;
-    _Atomic uint32_t pins;     /* downloads reading it: writers go elsewhere */
+    _Atomic uint32_t pins;     /* downloads reading it: writers get other storage */
     struct pin *pinned_by;     /* these; under pins_lock, as is: */
-    bool replaced;             /* no array has it any more */
-    _Atomic double written_ms; /* device time of the work that wrote it last */
-    _Atomic double compile_ms; /* and what compiling its kernels took */
-    _Atomic int failed;        /* enum err_code: why its contents are not what was asked for */
-    _Atomic uint64_t refusal;  /* of that work, or of what was missed: the job's */
-    /* work that was to write here failed and left it as it was: what was submitted until then
-     * (task.number) counted on the new contents, what comes later gets the old ones */
+    bool replaced;             /* no array uses it any more */
+    _Atomic double written_ms; /* device time of the work that last wrote it */
+    _Atomic double compile_ms; /* and the time to compile its kernels */
+    _Atomic int failed;        /* enum err_code: why the contents are not as requested */
+    _Atomic uint64_t refusal;  /* job.refusal of that work, or of the work behind `missed` */
+    /* work that should have written here failed and left the contents unchanged: tasks submitted
+     * before that (up to this task.number) relied on the new contents, later ones get the old */
     _Atomic int missed; /* enum err_code */
     _Atomic uint64_t missed_until;
-    /* What the buffer held before this, a reference, until this is written: where that fails, the
-     * buffer has it again (buffer_storage). */
+    /* The buffer's previous storage, a reference, until this one is written: if that fails, the
+     * buffer gets it back (buffer_storage). */
     struct storage *_Atomic before;
     struct engine *engine;
     struct account *account;
-    struct account *host_payer; /* in host memory: whose quota it counts for; NULL: nobody's */
-    int64_t charged; /* to it: the size, or 0 for one that another stands in for (move.c) */
+    struct account *host_payer; /* in host memory: charged for it; NULL: none */
+    int64_t charged; /* to the account: the size, or 0 if another storage is charged in its place
+                        (move.c) */
     struct shared_block share; /* data: NULL, or what another process can map (export.h) */
-    struct account *padded_by; /* who pays for what that takes beyond the size; or NULL */
-    _Atomic bool exported;     /* somebody may have it mapped */
-    bool outstayed;            /* who may not any more; under the engine's lock */
+    struct account *padded_by; /* pays for the block's bytes beyond the size; or NULL */
+    _Atomic bool exported;     /* another process may have it mapped */
+    bool outstayed; /* by a process that has lost its permission; under the engine's lock */
     int device;
-    bool host; /* in host memory that the device copies from and to, not in the device's */
+    bool host; /* in host memory that the device copies to and from, not in device memory */
     struct storage *next_dead; /* reclaim.c's own, */
-    uint64_t kept_ns;          /* as is this: when it was kept */
-    void *data;                /* never NULL; not to be followed when size is 0 */
+    uint64_t kept_ns;          /* as is this: the time it was put in the pool */
+    void *data;                /* never NULL; not to be dereferenced if size is 0 */
     int64_t size;
     struct mark writer;
-    struct mark *readers; /* since the last write, one a stream */
+    struct mark *readers; /* since the last write, one per stream */
     uint32_t n_readers, cap_readers;
     bool scratch;       /* STORAGE_SCRATCH */
-    bool awaited;       /* by work that is wanted; this and below as task_unwanted last saw it */
-    uint32_t in_flight; /* references that are of tasks in flight */
+    bool awaited;       /* by wanted work; this and the next as task_unwanted last counted */
+    uint32_t in_flight; /* references held by tasks in flight */
 };
 
-/* Identity of contents: what views share. */
+/* Identity of contents, shared by views. */
 struct buffer {
-    _Atomic uint32_t refs; /* arrays, and: */
-    uint32_t held;         /* by who moves it, under engine->buffers_lock */
+    _Atomic uint32_t refs; /* held by arrays and by `held` */
+    uint32_t held;         /* by the mover, under engine->buffers_lock */
     struct engine *engine;
     struct storage *storage;
     int64_t nbytes;
     int device;
     uint64_t id, made; /* array_buffer_id, array_memory_id */
     _Atomic uint64_t version;
-    /* not ended; with the lock held while the first comes: the storage stays until the last goes */
+    /* not yet ended; the first is added with the lock held: the storage stays until the last ends
+     */
     _Atomic uint32_t exports, exports_write, exports_sealed;
-    /* seen both as bool and as something else: its bools may be other bytes than 0 and 1 */
+    /* viewed both as bool and as another dtype: its bools may have bytes other than 0 and 1 */
     _Atomic bool loose_bool;
-    /* in the order of their last use, under engine->buffers_lock */
+    /* in order of last use, under engine->buffers_lock */
     struct buffer *older, *newer;
-    _Atomic uint64_t used; /* engine->clock at that */
+    _Atomic uint64_t used; /* engine->clock at the last use */
 };
 
-/* --- who pays (account.c) --- */
+/* --- accounts (account.c) --- */
 
-/* A session's bytes, and so its owner's; of an owner, those in host memory. ERR_QUOTA. */
+/* Charges a session's account, and so its owner's; the _host ones charge an owner's bytes in host
+ * memory. ERR_QUOTA. */
 enum err_code account_charge(struct account *a, int64_t size, struct err *e) must_check;
-/* Whatever the limits say; account_check: ERR_QUOTA where it is past one. */
+/* Charges regardless of limits; account_check: ERR_QUOTA if the account is past one. */
 void account_charge_anyway(struct account *a, int64_t size);
 enum err_code account_check(const struct account *a, struct err *e) must_check;
 void account_discharge(struct account *a, int64_t size);
@@ -104,35 +107,35 @@ static inline void account_unrefp(struct account **a)
 
 /* --- storage.c --- */
 
-/* Storage with one reference, charged to `account`. Where that is asked for (config) and it is
- * large enough, other processes can map it, but for STORAGE_SCRATCH, which never becomes an
- * array's. ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+/* Storage with one reference, charged to `account`. If configured and large enough, it can be
+ * mapped by other processes, except STORAGE_SCRATCH, which never becomes an array's. ERR_QUOTA,
+ * ERR_OUT_OF_MEMORY. */
 enum storage_how { STORAGE_PLAIN = 0, STORAGE_ZERO = 1, STORAGE_SCRATCH = 2 };
 enum err_code storage_new(struct engine *g, struct account *account, int device, int64_t size,
                           enum storage_how how, struct storage **ret, struct err *e) must_check;
-/* For what `of` has, in the other kind of memory (not with the lock held where that is the host's:
- * it may take long), uncharged. ERR_OUT_OF_MEMORY; ERR_QUOTA: the payer's owner has no more host
- * memory. */
+/* Storage for the contents of `of` in the other kind of memory, uncharged (not with the lock held
+ * if that is host memory: it may take long). ERR_OUT_OF_MEMORY; ERR_QUOTA: the payer's owner is at
+ * its limit of host memory. */
 enum err_code storage_elsewhere(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
-/* For what `of` has, in device memory that another process can map; uncharged but for the padding,
- * which the payer pays. ERR_OUT_OF_MEMORY, ERR_QUOTA, ERR_FORBIDDEN, ERR_OVERLOADED. */
+/* Storage for the contents of `of` in device memory that another process can map; uncharged but for
+ * the padding, which is charged to the payer. ERR_OUT_OF_MEMORY, ERR_QUOTA, ERR_FORBIDDEN,
+ * ERR_OVERLOADED. */
 enum err_code storage_shareable(const struct storage *of, struct account *payer,
                                 struct storage **ret, struct err *e) must_check;
-/* The same in memory as a new array's would be. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
+/* The same in memory as for a new array. ERR_OUT_OF_MEMORY, ERR_QUOTA. */
 enum err_code storage_renewed(const struct storage *of, struct account *payer, struct storage **ret,
                               struct err *e) must_check;
-/* The download `p`, which is to be undone by storage_unpin, reads the storage for `reader`.
- * ERR_QUOTA where that is somebody else's and the reader holds more of others' than its limits
- * allow. */
+/* The download `p`, to be undone by storage_unpin, reads the storage for `reader`. ERR_QUOTA if the
+ * storage is another owner's and the reader is past its limits because of storage that it holds. */
 enum err_code storage_pin(struct storage *st, struct pin *p, struct account *reader,
                           struct err *e) must_check;
 void storage_unpin(struct storage *st, struct pin *p);
-/* Pinned, and not for its owner: it may become theirs. */
+/* Pinned, and not by its owner: it may become the readers'. */
 bool storage_is_held_by_others(struct storage *st);
-/* The buffer has got other storage, or (false) has this one again; with the lock held. */
+/* The buffer got other storage, or (false) this one back; with the lock held. */
 void storage_replaced(struct storage *st, bool replaced);
-/* Exchanges what two storages of one size are charged for; with the lock held. */
+/* Exchanges the charges of two storages of one size; with the lock held. */
 void storage_swap_charges(struct storage *a, struct storage *b);
 struct storage *storage_ref(struct storage *st);
 void storage_unref(struct storage *st);
@@ -141,18 +144,19 @@ static inline void storage_unrefp(struct storage **st)
     storage_unref(*st);
 }
 #define _cleanup_storage_ __attribute__((cleanup(storage_unrefp)))
-/* It is written: what was before it is not needed any more. */
+/* The storage was written: the previous one is no longer needed. */
 void storage_forget(struct storage *st);
 /* Whether its bytes go through the backend's transfers. */
 bool storage_is_remote(const struct storage *st);
 
 /* --- buffers (array.c) --- */
 
-/* With the lock held: where the buffer's contents are, borrowed. */
+/* With the lock held: the storage with the buffer's contents, borrowed. */
 struct storage *buffer_storage(struct buffer *b);
-/* It is used now. */
+/* Marks the buffer as just used. */
 void buffer_touch(struct buffer *b);
-/* A reference that is no array's, unless the last one is gone; with buffers_lock held. */
+/* A reference that belongs to no array, unless the last one has been dropped; with buffers_lock
+ * held. */
 bool buffer_hold(struct buffer *b);
 void buffer_release(struct buffer *b);
 

@@ -1,7 +1,7 @@
-/* Devices, and streams, which work is ordered by.
+/* Devices, and streams, which order work.
  *
- * A stream goes with its last reference, which may go in a callback of the stream itself: it is put
- * on a list then, and freed by the thread that submits next. */
+ * A stream is freed with its last reference, which may be dropped in a callback of the stream
+ * itself: it is put on a list then, and freed by the next thread that submits. */
 #include "compute/engine/engine_int.h"
 
 #include "compute/base/mem.h"
@@ -49,7 +49,7 @@ const char *engine_export_problem(const struct engine *g, int device)
                             : "this backend has no memory that others could map";
 }
 
-/* Streams whose last reference went, possibly inside one of their own callbacks. */
+/* Streams whose last reference was dropped, possibly inside one of their own callbacks. */
 void stream_reap(struct engine *g)
 {
     struct engine_stream *s = atomic_exchange(&g->dead, NULL);
@@ -146,7 +146,7 @@ enum err_code engine_visitor(struct engine *g, int device, struct engine_stream 
     return ERR_OK;
 }
 
-/* A session may read what another one has on another device; a stream there does the waiting. */
+/* A session may read another session's array on another device; a stream there does the waiting. */
 enum err_code engine_visit(struct engine_stream **s, int device, struct err *e)
 {
     return (*s)->device == device ? ERR_OK : engine_visitor((*s)->engine, device, s, e);

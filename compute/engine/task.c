@@ -2,23 +2,23 @@
  *
  * A task lists the storages it reads and writes. Submitting it under the engine's lock turns them
  * into fences: a reader waits for the last writer, a writer for the last writer and all readers
- * since, where those are on other streams and have not passed yet. Because submissions are totally
+ * since, if those are on other streams and have not passed yet. Because submissions are totally
  * ordered by the lock, fences only point backwards and no cycle can arise.
  *
  * A backend may finish a small job inside submit(), under the lock; the caller's callback is then
- * told after unlocking, so that callbacks are free to call the engine.
+ * called after unlocking, so that callbacks are free to call the engine.
  *
- * Work may become work that nobody wants: the client that asked for it has gone, and with it all
- * that led to the result. Nobody need report that. What a task writes can be read only through
- * references that others than tasks have on its storage: a buffer's, a download's. Where there are
- * none, and no task that is wanted itself comes behind it to read, nobody will ever see what the
- * task makes. So those in flight are looked through from the newest to the oldest, and a reference
- * is one of somebody else's when there are more of them than tasks in flight hold. Such references
- * cannot come back once they have gone, since whoever makes one has one; what is counted too high
- * for a moment (a task that is just coming or going) is found the next time.
+ * Work may become unwanted: the client that submitted it is gone, and with it all references to the
+ * result. Nobody need report that. What a task writes can be read only through references to its
+ * storage that other owners than tasks hold: a buffer, a download. If there are none, and no wanted
+ * task behind it reads the storage, nobody will ever see the result. So tasks in flight are
+ * examined from the newest to the oldest, and a storage has such a reference if its count exceeds
+ * the references of tasks in flight. Such references cannot reappear, since taking one requires
+ * one; a count that is briefly too high (a task just starting or ending) is corrected the next
+ * time.
  *
- * A backend asks while work is running (job.unwanted), not before some milliseconds have gone since
- * the last time, so that small work is not burdened with any of this. */
+ * A backend asks while work is running (job.unwanted), and the tasks are examined again only some
+ * milliseconds after the last time, so that small work does not pay for this. */
 #include "compute/engine/engine_int.h"
 
 #include <assert.h>
@@ -54,7 +54,7 @@ struct task *task_new(struct engine_stream *s)
     return t;
 }
 
-/* Kernels that no entry of the plan cache has: the task's own. */
+/* Kernels of no entry of the plan cache: the task's own. */
 static void release_own_kernels(struct task *t)
 {
     for (uint32_t i = 0; i < t->job.n_kernels && !t->loan; i++)
@@ -120,7 +120,7 @@ static void flight_remove(struct task *t)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Lets go of everything, then tells the caller: bytes are back when it hears of it. */
+/* Releases everything, then calls done: the memory is free when the caller learns of it. */
 static void task_deliver(struct task *t)
 {
     struct engine *g = t->stream->engine;
@@ -140,7 +140,7 @@ static void task_deliver(struct task *t)
         done(user, result, ms);
 }
 
-/* Why an operand is not what the task was to read, or ERR_OK. */
+/* The error of an operand that lacks the contents the task was to read, or ERR_OK. */
 static enum err_code operand_failed(const struct task *t, const struct storage *st)
 {
     int failed = atomic_load(&st->failed);
@@ -149,8 +149,8 @@ static enum err_code operand_failed(const struct task *t, const struct storage *
     return (enum err_code)failed;
 }
 
-/* What work that is over has made of a storage it was to write. Old contents that it left alone
- * stand; who counted on the new ones hears of it (in_submit: nobody did). */
+/* Records a finished job's effect on a storage that it was to write. Old contents that it did not
+ * touch remain valid; tasks that relied on the new ones fail (in_submit: there are none). */
 static void job_wrote(const struct job *job, const struct storage_use *u)
 {
     struct storage *st = u->storage;
@@ -174,15 +174,15 @@ static void job_wrote(const struct job *job, const struct storage_use *u)
     }
 }
 
-/* A part written to contents that never came: the buffer falls back behind both, see
+/* A write to part of contents that were never produced: the buffer reverts past both, see
  * buffer_storage. */
 static enum err_code rest_failed(const struct storage_use *u)
 {
     return u->whole || u->fresh ? ERR_OK : (enum err_code)atomic_load(&u->storage->failed);
 }
 
-/* Whoever waits for what was written can tell how long it took, and whether it is there: work that
- * failed, or read what failed work should have written, leaves nothing that may be shown. */
+/* Records in each written storage how long the work took, and whether it succeeded: work that
+ * failed, or read what failed work should have written, leaves no readable contents. */
 static void job_measured(struct job *job)
 {
     struct task *t = job->user;
@@ -229,7 +229,7 @@ static bool mark_pending(const struct task *t, const struct mark *m)
            !g->backend->ops->passed((struct fence){m->stream->stream, m->ticket});
 }
 
-/* Adds the fence unless a later one of its stream is there. */
+/* Adds the fence unless a later one of its stream is in the list. */
 static void add_wait(struct fence *waits, uint32_t *n, const struct mark *m)
 {
     for (uint32_t i = 0; i < *n; i++)
@@ -254,7 +254,7 @@ static bool reserve_reader(struct storage *st)
     return true;
 }
 
-/* Forgets marks that have passed, so that a long-lived array does not keep old streams alive. */
+/* Removes marks that have passed, so that a long-lived array does not keep old streams alive. */
 static void prune(struct storage *st, const struct task *t)
 {
     const struct backend_ops *ops = t->stream->engine->backend->ops;
@@ -339,9 +339,9 @@ enum err_code task_submit(struct task *t)
     if (t->stream->watch)
         t->stream->watch->begun(t->stream->watcher);
     uint64_t ticket = backend_submit(g->backend, t->stream->stream, &t->job);
-    /* what another thread tells in this moment is work that failed later */
+    /* a failure that another thread reports just now counts as a later one */
     if (atomic_load(&t->state) == TASK_DONE && t->job.in_submit && t->result != ERR_OK)
-        return t->result; /* who comes next waits for what this would have waited for */
+        return t->result; /* the next task waits for what this one would have waited for */
     /* Not delivered before task_unlock, so the uses are still there. */
     for (uint32_t i = 0; i < t->n_uses; i++)
         record(&t->uses[i], t->stream, ticket);
@@ -390,11 +390,11 @@ void engine_sync(struct engine_stream *s, engine_done *done, void *user)
         done(user, ERR_OUT_OF_MEMORY, 0);
         return;
     }
-    (void)task_submit(t); /* told by done */
+    (void)task_submit(t); /* done reports it */
     task_unlock(t);
 }
 
-/* --- what nobody wants --- */
+/* --- unwanted work --- */
 
 static void count_references(const struct flight *f)
 {
@@ -407,11 +407,11 @@ static void count_references(const struct flight *f)
         for (uint32_t i = 0; i < t->n_uses; i++)
             t->uses[i].storage->in_flight++;
         if (t->reader && atomic_load(&t->reader->left))
-            t->reader->storage->in_flight++; /* held, although nobody reads it any more */
+            t->reader->storage->in_flight++; /* a reference that nobody reads through any more */
     }
 }
 
-/* All that the task is for is a download that nobody wants any more. */
+/* Whether the task serves only a download that nobody wants any more. */
 static bool is_idle_download(const struct task *t)
 {
     if (!t->reader || t->n_uses != 1 || t->uses[0].write)
@@ -420,7 +420,7 @@ static bool is_idle_download(const struct task *t)
     return atomic_load(&t->reader->left) || (given_up && atomic_load(given_up));
 }
 
-/* Those behind it are known. */
+/* Whether the task is wanted; the tasks behind it have been examined. */
 static bool is_wanted(const struct task *t)
 {
     if (!t->job.unwanted)
@@ -434,7 +434,7 @@ static bool is_wanted(const struct task *t)
             return true;
         writes = true;
     }
-    return held && !writes; /* it is no more than a step of what comes behind it */
+    return held && !writes; /* merely an intermediate step of the tasks behind it */
 }
 
 static void look(struct flight *f)
@@ -447,7 +447,7 @@ static void look(struct flight *f)
             if (wanted)
                 t->uses[i].storage->awaited = true;
             else if (t->uses[i].write)
-                storage_forget(t->uses[i].storage); /* which nobody wants in its place either */
+                storage_forget(t->uses[i].storage); /* the old contents are unwanted, too */
         atomic_store(&t->unwanted, !wanted);
     }
     pthread_mutex_unlock(&f->lock);

@@ -1,14 +1,12 @@
-/* Bytes in and out of arrays.
+/* Bytes out of arrays.
  *
- * A download is a snapshot: it pins the storage the array has at that moment, and writers that come
- * later go to new storage (run.c). An upload is staged in storage of its own; when the target
- * is a whole buffer, the staging simply becomes the buffer's storage, else a kernel copies it in.
+ * A download is a snapshot: it pins the array's current storage, and later writers get new storage
+ * (run.c). Uploads: upload.c.
  *
- * Where the host reaches the memory, the caller's thread copies bytes itself. Else the backend's
- * transfers do: a download whose contents are still being made travels as the `fetch` of the job
- * that waits for them, and an upload's storage is "written" by an empty job behind the backend's
- * copies, so that everything later is ordered by marks as always. A storage is let go only when the
- * backend says that no copy uses it any more; until then it counts as a job in flight. */
+ * If the host can access the memory, the caller's thread copies the bytes itself. Else the
+ * backend's transfers do: a download whose contents are still being computed is the `fetch` of the
+ * job that waits for them. A storage is released only when the backend says that no copy uses it
+ * any more; until then it counts as a job in flight. */
 #include "compute/engine/transfer.h"
 #include "compute/engine/engine_int.h"
 
@@ -22,18 +20,18 @@
 
 struct download {
     struct reader reader; /* of the storage, a reference */
-    struct pin pin;       /* on that */
-    const char *bytes;    /* of the storage, for the host; or: */
+    struct pin pin;       /* on that storage */
+    const char *bytes;    /* the storage's, if the host can access it; or: */
     struct transfer *transfer;
     bool loose_bool;
     struct packing packing;
     uint64_t version;
-    struct wake wake;  /* of the owner, until it frees the download */
-    bool waited;       /* the contents were not there when it began */
-    engine_done *then; /* download_of_task: the task's own */
+    struct wake wake;  /* the owner's, until it frees the download */
+    bool waited;       /* the contents were not ready when it began */
+    engine_done *then; /* download_of_task: the task's own done */
     void *then_user;
     _Atomic int state;     /* see below */
-    _Atomic uint32_t refs; /* the owner and the job in flight */
+    _Atomic uint32_t refs; /* held by the owner and the job in flight */
     _Atomic bool unpinned;
     enum err_code result;
 };
@@ -58,9 +56,9 @@ void transfer_end(struct transfer *t, struct storage *take_st)
     g->backend->ops->transfer_free(t, transfer_released, take_st);
 }
 
-/* Writers need not go elsewhere any more. Told as soon as nobody wants the bytes: who has seen the
- * last of them and writes to the array then finds its memory free, although the work that they came
- * from may still be about to let go. */
+/* Writers can use the storage again. Called as soon as the bytes are no longer wanted: a client
+ * that has received the last of them and then writes to the array finds its memory free, although
+ * the work behind the download may not have released it yet. */
 static void download_unpin(struct download *d)
 {
     if (!atomic_exchange(&d->unpinned, true))
@@ -103,7 +101,7 @@ void download_given_up(struct download *d, const _Atomic bool *given_up)
     atomic_store(&d->reader.given_up, given_up);
 }
 
-/* The task tells the download when it is over. */
+/* The task reports its end to the download. */
 static void attach(struct task *t, struct download *d)
 {
     t->job.fetch = d->transfer;
@@ -128,7 +126,7 @@ bool array_is_settled(const struct array *a)
     return is;
 }
 
-/* With the lock held: what the storage's contents are read through. */
+/* With the lock held: opens the access to the storage's contents. */
 static enum err_code open_storage(struct download *d, struct storage *st, struct account *reader,
                                   struct err *e)
 {
@@ -151,7 +149,8 @@ static enum err_code open_storage(struct download *d, struct storage *st, struct
     return ERR_OK;
 }
 
-/* With the lock held: the job behind everything the storage waits for. NULL without memory. */
+/* With the lock held: a job ordered behind all work that the storage waits for. NULL without
+ * memory. */
 static struct task *waiting_task(struct engine_stream *s, struct download *d)
 {
     lock_held(&s->engine->lock);
@@ -177,7 +176,7 @@ static struct download *allocate(const struct view *v, size_t itemsize, void (*w
     return d;
 }
 
-/* One that has no storage yet. */
+/* Frees a download that has no storage yet. */
 static void deallocate(struct download *d)
 {
     wake_destroy(&d->wake);
@@ -252,8 +251,8 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     *ret = d;
     if (t) {
         atomic_fetch_add(&d->refs, 1);
-        atomic_fetch_add(&g->jobs, 1); /* until download_done has let go of the storage */
-        (void)task_submit(t);          /* told by done */
+        atomic_fetch_add(&g->jobs, 1); /* until download_done has released the storage */
+        (void)task_submit(t);          /* done reports it */
         task_unlock(t);
         return ERR_OK;
     }
@@ -267,7 +266,7 @@ enum err_code download_new(struct engine_stream *s, struct array *a, void (*wake
     return ERR_OK;
 }
 
-/* The bytes are only read, so this view is none that the buffer need know of: it lives here. */
+/* The bytes are only read, so the buffer need not know of this view: it lives here. */
 enum err_code download_buffer(struct engine_stream *s, struct array *a, void (*wake)(void *user),
                               void *user, struct download **ret, struct err *e)
 {

@@ -1,7 +1,7 @@
-/* Bytes into arrays. An upload is staged in storage of its own; when the target is a whole buffer,
+/* Bytes into arrays. An upload is staged in storage of its own; if the target is a whole buffer,
  * the staging simply becomes the buffer's storage, else a kernel copies it in.
  *
- * Where the host reaches the memory, the caller's thread writes the bytes itself. Else they pass
+ * If the host can access the memory, the caller's thread writes the bytes itself. Else they pass
  * through the backend's transfers, and the storage is "written" by an empty job behind the copies,
  * so that everything later is ordered by marks as always. */
 #include "compute/engine/engine_int.h"
@@ -20,7 +20,7 @@ struct upload {
     struct storage *target;
     int64_t nbytes, filled;
     uint64_t if_version;  /* upload_expect */
-    struct array *staged; /* the bytes as an array of their own, once they are one */
+    struct array *staged; /* the bytes as an array of their own, once made */
     bool keep;            /* upload_keep */
 };
 
@@ -110,7 +110,7 @@ void upload_expect(struct upload *u, uint64_t version)
     u->if_version = version;
 }
 
-/* The job that ends the bytes under way: whoever is ordered after it sees them. */
+/* The job that ends the transfer: work ordered after it sees the bytes. */
 static enum err_code landing(struct upload *u, struct task **ret, struct err *e)
 {
     struct task *t = task_new(u->stream);
@@ -123,8 +123,8 @@ static enum err_code landing(struct upload *u, struct task **ret, struct err *e)
     return ERR_OK;
 }
 
-/* Makes the staged bytes the contents of their storage and, where `b` is not NULL, that the
- * buffer's; but for a buffer whose storage is exported (*ret_kept): nothing has happened then. */
+/* Makes the staged bytes the contents of their storage and, if `b` is not NULL, that the buffer's;
+ * if the buffer's storage is exported, does nothing (*ret_kept). */
 static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, struct err *e)
 {
     struct engine *g = u->stream->engine;
@@ -173,7 +173,7 @@ static enum err_code land(struct upload *u, struct buffer *b, bool *ret_kept, st
     return ERR_OK;
 }
 
-/* Whether all of the bytes are there, and how they lie. */
+/* Whether all of the bytes have arrived, and their layout. */
 static enum err_code staged_view(const struct upload *u, enum dtype dtype, int rank,
                                  const int64_t *shape, bool fortran, struct view *ret,
                                  struct err *e)
@@ -199,7 +199,7 @@ void upload_keep(struct upload *u)
     u->keep = true;
 }
 
-/* It is over, unless it failed so that it may be tried again. */
+/* Ends the upload, unless it failed in a way that allows another try. */
 static void finished(struct upload *take_u, enum err_code code, const struct err *e)
 {
     if (!take_u->keep || code != ERR_OUT_OF_MEMORY || !e || !e->wanted)

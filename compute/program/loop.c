@@ -1,9 +1,9 @@
 /* Recording and submitting loops.
  *
  * An evaluation is bound to memory as run.c would bind it, and kept as a task that is never
- * submitted. What cannot be bound once for all times (a target that gets new storage, memory that a
- * download holds, arrays in host memory, guards that somebody asks) refuses the loop: the caller
- * evaluates step by step then. Temporaries of a pass are those of the pass before. */
+ * submitted. Anything that cannot be bound once for all passes (a target that gets new storage,
+ * memory that a download holds, arrays in host memory, guards whose result is wanted) makes the
+ * loop refuse: the caller then evaluates step by step. All passes share their temporaries. */
 #include "compute/program/loop.h"
 
 #include <string.h>
@@ -18,11 +18,11 @@ struct loop {
     struct account *account;
     struct arena *arena;
     struct loop_pass passes[LOOP_PASSES];
-    int n_passes; /* begun */
+    int n_passes; /* passes begun */
     struct run_temporaries temporaries;
     const char *refusal;
     bool for_now;
-    const _Atomic bool *given_up; /* the evaluations' */
+    const _Atomic bool *given_up; /* taken from the evaluations */
 };
 
 struct loop *loop_new(struct engine_stream *s, struct account *account)
@@ -43,7 +43,7 @@ void loop_free(struct loop *l)
     for (int i = 0; i < l->n_passes; i++) {
         struct loop_pass *p = &l->passes[i];
         for (size_t k = 0; k < p->n_tasks; k++) {
-            p->tasks[k]->job.n_kernels = 0; /* the entries' own */
+            p->tasks[k]->job.n_kernels = 0; /* these belong to the entries */
             task_free(p->tasks[k]);
         }
         loop_kernels_unref(p->kernels);
@@ -138,7 +138,7 @@ static const char *moves(const struct run *r)
                                          : NULL;
 }
 
-/* Binds the plan, which writes to the target as it is. */
+/* Binds the plan so that it writes to the target in place. */
 static enum err_code bind_plan(struct loop *l, struct run *r, struct err *e)
 {
     struct storage *renamed = NULL;
@@ -239,8 +239,8 @@ enum err_code loop_fill_ghost(struct loop *l, struct array *a, struct err *e)
 
 /* --- submitting --- */
 
-/* What the passes use, each storage once, as they come to it: one that is written whole before it
- * is read needs nothing of what it had. */
+/* The storages that the passes use, each once, in order of use: one that is written whole before it
+ * is read does not need its old contents. */
 static bool collect_uses(struct task *t, const struct loop *l)
 {
     for (int i = 0; i < l->n_passes; i++)
@@ -278,13 +278,14 @@ struct launches {
     uint32_t n;
 };
 
-/* How many steps the kernel of several makes, number `i`; 0: there is none. */
+/* Steps done by the kernel for several steps at index `i`; 0: there is none. */
 static int64_t steps_of(const struct loop_kernels *k, int i)
 {
     return i < SEVERAL && k->several[i] ? k->several[i]->steps : 0;
 }
 
-/* Pass number `pass`: a step, or those of the kernel of several, number `several`. */
+/* Adds pass number `pass`: a single step, or those of the kernel for several steps at index
+ * `several`. */
 static void add_pass(struct launches *to, const struct loop *l, void **const *slots, int pass,
                      int several)
 {
@@ -296,14 +297,14 @@ static void add_pass(struct launches *to, const struct loop *l, void **const *sl
     }
 }
 
-/* Which of the passes comes as number i. */
+/* Index of the recorded pass that runs as number i. */
 static int pass_at(int64_t i)
 {
     return i == 0 ? 0 : i % 2 ? 1 : 2;
 }
 
-/* How many passes of the first kernel of several there are (without such a one, single steps), then
- * of the second, and so on; the last are single steps. */
+/* Divides the steps: passes of the first kernel for several steps (without one, single steps), then
+ * of the second, and so on; single steps last. */
 static void divide(const struct loop *l, int64_t steps, int64_t ret_counts[SEVERAL + 1])
 {
     const struct loop_kernels *k = l->passes[l->n_passes - 1].kernels;
@@ -317,14 +318,14 @@ static void divide(const struct loop *l, int64_t steps, int64_t ret_counts[SEVER
     }
 }
 
-/* The steps as launches: the first pass, the other two in a loop, then what is left. */
+/* The steps as launches: the first pass, the other two in a loop, then the remainder. */
 static bool lay_out(struct task *t, const struct loop *l, int64_t steps, int64_t *ret_passes)
 {
     int64_t counts[SEVERAL + 1], at = 0, rest = 0;
     uint32_t n = 1;
     void **slots[LOOP_PASSES];
     divide(l, steps, counts);
-    int most = 0; /* what there is a loop of */
+    int most = 0; /* the index of the kernel that is looped */
     for (int i = 0; i <= SEVERAL; i++)
         most = counts[i] > counts[most] ? i : most;
     for (int i = 0; i <= SEVERAL; i++)
@@ -458,7 +459,7 @@ enum err_code loop_submit(struct loop *take_l, int64_t steps, engine_done *done,
     if (!t)
         return err_oom(e);
     if (!collect_uses(t, l) || !lay_out(t, l, steps, ret_passes) || !lend(t, l, steps)) {
-        t->job.n_kernels = 0; /* the loop's */
+        t->job.n_kernels = 0; /* these belong to the loop */
         task_free(t);
         return err_oom(e);
     }

@@ -1,4 +1,4 @@
-/* Between loop.c, which records and submits, and loop_kernels.c, which makes kernels. */
+/* Shared by loop.c, which records and submits, and loop_kernels.c, which makes kernels. */
 #ifndef ARRAYD_LOOP_INT_H
 #define ARRAYD_LOOP_INT_H
 
@@ -6,15 +6,15 @@
 #include "compute/program/loop.h"
 
 #define NO_SLOT UINT32_MAX
-#define SEVERAL 4 /* kernels of several steps: so many, half, a quarter and so on */
+#define SEVERAL 4 /* kernels for several steps: so many, half, a quarter and so on */
 
-/* A recorded pass: kernels as they were lowered, and the memory they are bound to. */
+/* A recorded pass: kernels as lowered, and the memory they are bound to. */
 struct loop_pass {
-    struct task **tasks; /* unsubmitted, one an evaluation; job.kernels and job.slots are set */
+    struct task **tasks; /* unsubmitted, one per evaluation; job.kernels and job.slots are set */
     size_t n_tasks, cap_tasks;
-    struct loop_slot *slots; /* the memory, in the order of its first use */
+    struct loop_slot *slots; /* the memory, in order of first use */
     size_t n_slots, cap_slots;
-    struct loop_kernels *kernels; /* a reference; once they are made */
+    struct loop_kernels *kernels; /* a reference; set once they are made */
 };
 struct loop_slot {
     void *data;
@@ -23,29 +23,29 @@ struct loop_slot {
     bool dead;
 };
 
-/* What a pass's kernels became; slots are numbered as the pass numbers them. */
+/* The kernels made from a pass; slots are numbered as in the pass. */
 struct loop_kernels {
     _Atomic uint32_t refs;
     struct engine *engine;
-    struct arena *arena; /* all of it lives here */
+    struct arena *arena; /* holds all of it */
     const void *key;
     size_t key_len;
-    struct plan_entry **entries; /* whose kernels the key names, a reference each */
+    struct plan_entry **entries; /* owners of the kernels that the key names, a reference each */
     size_t n_entries;
-    struct ir_kernel **kernels; /* of one step */
+    struct ir_kernel **kernels; /* for one step */
     uint32_t n_kernels;
-    struct ir_kernel *several[SEVERAL]; /* of several steps at once, falling; the first NULL ends */
-    size_t bytes;                       /* that it takes, those entries aside */
-    const char *why;                    /* not more than the first, or than one */
-    _Atomic float step_ms;              /* a step took on the device, the last time; 0: none has */
+    struct ir_kernel *several[SEVERAL]; /* for several steps, falling; the first NULL ends */
+    size_t bytes;                       /* used by this, without those entries */
+    const char *why;       /* why several[0] does not do more steps, or why there is none */
+    _Atomic float step_ms; /* device time of a step in the last run; 0: none yet */
 };
 
-/* The pass's kernels, found or made, a reference. */
+/* The pass's kernels, found or made; a reference. */
 enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *pass,
                                struct loop_kernels **ret, struct err *e) must_check;
 struct loop_kernels *loop_kernels_ref(struct loop_kernels *k); /* returns k */
 void loop_kernels_unref(struct loop_kernels *k);               /* NULL allowed */
-/* What so many steps took on the device. */
+/* Records the device time of that many steps. */
 void loop_kernels_took(struct loop_kernels *k, double device_ms, int64_t steps);
 
 #endif

@@ -1,9 +1,9 @@
-/* What a recorded pass's kernels become: one list of kernels over one numbering of the memory,
- * fused (ir_fuse.h), and, where that leaves one kernel that carries each array from one memory to
- * another, that kernel for several steps at once.
+/* Making kernels from a recorded pass: one list of kernels over one numbering of the memory, fused
+ * (ir_fuse.h), and, if that leaves one kernel that carries each array from one memory to another,
+ * that kernel for several steps at once.
  *
- * The passes of one loop, and of the next, are the same kernels over other memory: what was made is
- * found again by which kernels they are and which memory is the same, not by where it is. */
+ * The passes of a loop, and of the next loop, are the same kernels over other memory: the result is
+ * cached by the identity of the kernels and by which slots share memory, not by its addresses. */
 #include <string.h>
 
 #include "compute/base/lock.h"
@@ -16,7 +16,7 @@
 struct loop_kept {
     struct kept kept_by_engine;
     pthread_mutex_t lock;
-    struct loop_kernels *kept[KEPT]; /* a reference each; the last used first */
+    struct loop_kernels *kept[KEPT]; /* a reference each; most recently used first */
     size_t n, bytes, most_bytes;
 };
 
@@ -43,7 +43,7 @@ void loop_kernels_unref(struct loop_kernels *k)
     arena_free(k->arena);
 }
 
-/* What is kept counts for no request (meter.h), as do the plans whose kernels its key names; with
+/* Kept kernels count for no request (meter.h), nor do the plans whose kernels the key names; with
  * the lock held. */
 static void begin_keeping(struct loop_kept *kept, struct loop_kernels *k)
 {
@@ -54,7 +54,7 @@ static void begin_keeping(struct loop_kept *kept, struct loop_kernels *k)
         kept->bytes += plan_entry_keep(k->entries[i]);
 }
 
-/* The reference is the caller's. */
+/* The caller gets the reference. */
 static void end_keeping(struct loop_kept *kept, struct loop_kernels *k)
 {
     arena_exempt(k->arena, false);
@@ -74,7 +74,7 @@ static void kept_free(struct kept *k)
     mem_free(kept);
 }
 
-/* Made when it is first asked for; NULL without memory. */
+/* Made on first use; NULL without memory. */
 static struct loop_kept *kept_of(struct engine *g)
 {
     struct kept *there = atomic_load(&g->loops);
@@ -137,7 +137,7 @@ static void put_key(struct strb *key, const struct loop_pass *p)
 
 /* --- making --- */
 
-/* The kernel over the pass's numbers. */
+/* The kernel with the pass's slot numbers. */
 static struct ir_kernel *renumber(struct arena *arena, const struct loop_pass *p,
                                   const struct job *job, uint32_t i)
 {
@@ -210,7 +210,7 @@ static bool same_view(const struct view *a, const struct view *b)
     return true;
 }
 
-/* Number + 1 of the only input that is the memory which the pass carries on to the output's. */
+/* 1 + the number of the only input whose memory the pass carries on to the output's. */
 static uint32_t fed_input(const struct ir_kernel *k, const struct loop_pass *p,
                           const struct ir_output *out)
 {
@@ -226,7 +226,7 @@ static uint32_t fed_input(const struct ir_kernel *k, const struct loop_pass *p,
     return found;
 }
 
-/* The kernels for several steps at once, where there are any. */
+/* The kernels for several steps at once, if any. */
 static bool make_several(struct loop_kernels *k, int device, const struct loop_pass *p)
 {
     const struct backend_ops *ops = k->engine->backend->ops;
@@ -259,7 +259,7 @@ static bool make_several(struct loop_kernels *k, int device, const struct loop_p
     return true;
 }
 
-/* What it takes, with what is kept elsewhere for its kernels. */
+/* Memory that it takes, including what is kept elsewhere for its kernels. */
 static bool measure(struct loop_kernels *k)
 {
     size_t n = k->n_kernels;
@@ -293,13 +293,13 @@ static enum err_code make(struct engine_stream *s, const struct loop_pass *p,
     return code;
 }
 
-/* Steps in which nothing is to be done have an empty one. */
+/* A pass without kernels has an empty key. */
 static bool has_key(const struct loop_kernels *k, const struct strb *key)
 {
     return k->key_len == key->len && (!key->len || !memcmp(k->key, key->data, key->len));
 }
 
-/* With the lock held: the one for the key, now the first, a reference; or NULL. */
+/* With the lock held: the kernels for the key, moved to the front, a reference; or NULL. */
 static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
 {
     lock_held(&kept->lock);
@@ -314,9 +314,9 @@ static struct loop_kernels *find(struct loop_kept *kept, const struct strb *key)
     return loop_kernels_ref(k);
 }
 
-/* With the lock held. Takes a reference of its own; returns how many give way, itself where it is
- * too large to be kept, whose references are the caller's. What it shares with others counts for it
- * alone once they have given way. */
+/* With the lock held. Takes a reference of its own; returns how many are evicted, including `k`
+ * itself if it is too large to be kept: their references are the caller's. Memory that it shares
+ * with others counts for it alone once they are evicted. */
 static size_t keep(struct loop_kept *kept, struct loop_kernels *k,
                    struct loop_kernels *gone[KEPT + 1])
 {
@@ -354,7 +354,7 @@ enum err_code loop_kernels_get(struct engine_stream *s, const struct loop_pass *
     if (*ret)
         return ERR_OK;
     TRY(make(s, pass, &key, ret, e));
-    pthread_mutex_lock(&kept->lock); /* another may have made the same: both are kept for a while */
+    pthread_mutex_lock(&kept->lock); /* two threads may make the same: both are kept for a while */
     size_t n = keep(kept, *ret, gone);
     pthread_mutex_unlock(&kept->lock);
     while (n)

@@ -1,5 +1,5 @@
 /* Making a program: every statement is checked as evaluate would check it, with the names as they
- * are when its turn comes, and what it will write to is there before it first runs. */
+ * are at that point, and its target's memory is allocated before it first runs. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -56,7 +56,7 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
         return ERR_OK;
     }
     struct known *k = find_known(p, name);
-    if (!k) { /* only while the program is made: all that is named is known then */
+    if (!k) { /* only while the program is made: afterwards all names are known */
         struct binding b = {.kind = BINDING_NONE};
         enum err_code code =
             p->spec.env ? p->spec.env->resolve(p->spec.env->user, name, &b, e) : ERR_OK;
@@ -78,8 +78,8 @@ enum err_code program_resolve(void *user, const char *name, struct binding *ret,
 
 /* --- statements --- */
 
-/* An expression that is one name, or 0, without a place. It may grow to what a statement's may, for
- * a name can stand for temporaries that are written out. */
+/* An expression of a single name, or of 0, without a place. It may grow to a statement's limit,
+ * because a name can stand for temporaries that are inlined. */
 static bool expr_of_name(const struct program *p, const char *name, struct expr *ret)
 {
     const struct expr *like = &p->spec.body[0].expr;
@@ -125,7 +125,7 @@ static enum err_code add_target(struct program *p, const char *name, struct arra
     return take_spares(p, t, e);
 }
 
-/* Which names are arrays to be written, before anything is computed with them. */
+/* Finds the names that are arrays to be written, before anything is computed from them. */
 static enum err_code find_targets(struct program *p, struct err *e)
 {
     for (uint32_t i = 0; i < p->n_statements; i++) {
@@ -150,7 +150,8 @@ static bool has_ghosts(const struct target *t)
     return grid_has_ghosts(t->home->grid) && !t->home->grid->whole;
 }
 
-/* Which targets' ghosts are written, and how many copies of them a step may make. */
+/* Finds the targets whose ghosts are written, and the most copies of ghosts that a step may make.
+ */
 static void find_filled(struct program *p)
 {
     for (uint32_t i = 0; i < p->n_statements; i++)
@@ -166,14 +167,14 @@ static void find_filled(struct program *p)
 }
 
 struct outline {
-    bool guarded; /* where it fails its target keeps what it had, which is read for that */
+    bool guarded; /* on a fault its target keeps its contents, which are read for that */
     enum dtype dtype;
     int rank;
     int64_t shape[MAX_RANK];
 };
 
-/* Types what is assigned, with the checks of what it is assigned to. `runs`: it is part of a step
- * as it is, not written out in others. */
+/* Types the assigned expression and checks it against its target. `runs`: it is part of a step
+ * itself, not inlined into others. */
 static enum err_code check_statement(struct program *p, const struct expr *x, struct array *out,
                                      const struct view *region, int dtype, bool runs,
                                      struct outline *ret, struct err *e)
@@ -216,7 +217,7 @@ static bool is_result(const struct program *p, const struct step *s)
     return s - p->steps >= p->n_statements;
 }
 
-/* A name that is no array: the whole of it is assigned first, parts after that. */
+/* A name that is no array: its first assignment is of the whole, later ones may be of parts. */
 static enum err_code add_temporary(struct program *p, struct step *s, struct err *e)
 {
     const char *name = s->assign->target;
@@ -291,7 +292,7 @@ static enum err_code add_statement(struct program *p, struct step *s, struct err
     return code;
 }
 
-/* --- what is looked at --- */
+/* --- watched values --- */
 
 static enum err_code watch(struct program *p, struct watched *w, const struct expr *x, int dtype,
                            int64_t room, const char *place, struct err *e)
@@ -358,7 +359,7 @@ static enum err_code watch_all(struct program *p, struct err *e)
     return code;
 }
 
-/* Where the target is assigned first. */
+/* The first assignment to the target. */
 static const struct program_assign *first_of(const struct program *p, const struct target *t)
 {
     uint32_t i = 0;
@@ -367,7 +368,7 @@ static const struct program_assign *first_of(const struct program *p, const stru
     return p->steps[i].assign;
 }
 
-/* A target's memory is exchanged: nobody else in the program may look at it under another name. */
+/* A target's memory is exchanged: the program must not use it under another name. */
 static enum err_code no_aliases(const struct program *p, struct err *e)
 {
     for (uint32_t i = 0; i < p->n_targets; i++) {
@@ -414,7 +415,8 @@ static enum err_code make(struct program *p, struct err *e)
     return code == ERR_OK ? no_aliases(p, e) : code;
 }
 
-/* The results are statements, too, behind the others: they assign names that no expression has. */
+/* The results are statements too, after the others: they assign to names that no expression can
+ * have. */
 static bool add_results(struct program *p)
 {
     const struct program_spec *spec = &p->spec;
@@ -457,12 +459,12 @@ enum err_code program_new(struct engine_stream *s, struct account *account,
     there = there && expr_of_name(p, NULL, &p->zero) && p->targets && p->steps && p->series &&
             p->results && p->checks && p->exchanges;
     enum err_code code = there ? make(p, e) : err_oom(e);
-    p->spec.env = NULL; /* the caller's, while the program was made */
+    p->spec.env = NULL; /* the caller's, only valid while the program was made */
     if (code == ERR_OK) {
         *ret = p;
         return ERR_OK;
     }
-    p->arena = NULL; /* the caller's still */
+    p->arena = NULL; /* still the caller's */
     program_free(p);
     return code;
 }
@@ -542,7 +544,8 @@ enum err_code program_wake(struct program *p, struct err *e)
     enum err_code code = ERR_OK;
     for (uint32_t i = 0; i < p->n_targets && code == ERR_OK; i++) {
         struct target *t = &p->targets[i];
-        /* no statement writes ghost cells, but others do: what they wrote is exchanged, too */
+        /* no statement of ours writes ghost cells, but other clients may: the spares need their
+         * values, too */
         if (program_keeps_ghosts(t) && array_version(t->home) != t->ghosts)
             drop_spares(t);
         code = take_spares(p, t, e);

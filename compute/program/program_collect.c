@@ -1,4 +1,4 @@
-/* What became of a slice: once all callbacks have come, why it failed, or what is published. */
+/* The outcome of a slice: once all callbacks have come, why it failed, or what is published. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static bool all_told(struct program *p)
     return all;
 }
 
-/* 1: all bytes are there, 0: not yet, −1: they never will be. */
+/* 1: all bytes have arrived, 0: not yet, −1: they never will. */
 static int pull(struct watched *w)
 {
     while (w->download && w->have < w->want) {
@@ -46,7 +46,7 @@ static int pull(struct watched *w)
     return 1;
 }
 
-/* The same of all that was asked; *ret_why: where it is −1. */
+/* The same for all downloads; *ret_why: the reason for −1. */
 static int pull_all(struct program *p, enum err_code *ret_why)
 {
     int all = 1;
@@ -76,7 +76,7 @@ static void forget_answers(struct program *p)
     p->n_guards = 0;
 }
 
-/* The device's own failures are told by code alone. */
+/* The device's own failures have no message but the code. */
 static enum err_code say_why(struct program *p, enum err_code code)
 {
     char why[ENGINE_REASON] = "the device failed during the work";
@@ -87,7 +87,7 @@ static enum err_code say_why(struct program *p, enum err_code code)
     return err_set(&p->err, code, "%s", why);
 }
 
-/* What stopped the slice, the first of all. */
+/* The earliest failure that stopped the slice. */
 static enum err_code find_failure(struct program *p, enum err_code pulled)
 {
     uint64_t first = atomic_load(&p->first_failure);
@@ -130,9 +130,9 @@ static enum err_code copy_home(struct program *p, struct target *t)
     return code;
 }
 
-/* The arrays get what the slice has made: by exchange of memory, or where they are laid out
- * otherwise by copying. ERR_PRECONDITION_FAILED where somebody else has written to one meanwhile:
- * what was written is not in what the slice has made. */
+/* The arrays take over the slice's results: by exchange of memory, or by copying if their layouts
+ * differ. ERR_PRECONDITION_FAILED if another client has written to one in the meantime: the slice's
+ * results lack that write. */
 static enum err_code publish(struct program *p)
 {
     uint32_t n = 0;
@@ -157,7 +157,7 @@ static enum err_code publish(struct program *p)
     return code;
 }
 
-/* The steps after which `until` was true first; INT64_MAX: it was not. */
+/* The number of steps after which `until` was first true; INT64_MAX: never. */
 static int64_t true_after(const struct program *p)
 {
     const int64_t every = p->spec.until_every;
@@ -175,8 +175,8 @@ static bool has_nan(const struct program *p)
     return false;
 }
 
-/* What a slice that succeeded comes to. One that went too far is as nothing, since the arrays have
- * none of it yet; shorter ones are to follow. */
+/* The outcome of a slice that succeeded. One that overran is discarded, since the arrays have none
+ * of it yet; shorter ones follow. */
 static enum program_state verdict(struct program *p)
 {
     const int64_t until = true_after(p);
@@ -192,7 +192,7 @@ static enum program_state verdict(struct program *p)
     return PROGRAM_AGAIN;
 }
 
-/* What a slice that succeeded is for. */
+/* Delivers the results of a slice that succeeded. */
 static enum err_code conclude(struct program *p)
 {
     if (p->discards)
@@ -205,9 +205,9 @@ static enum err_code conclude(struct program *p)
     return code;
 }
 
-/* After a failure: whether there are steps before it that can be had by themselves. Steps that
- * failed for want of memory may fail anywhere the next time, but where it was the host's, which is
- * taken while they are queued. */
+/* After a failure: whether the steps before it can be run by themselves. Steps that failed for lack
+ * of memory may fail anywhere the next time, except for host memory, which is allocated while they
+ * are queued. */
 static bool can_stop_before(struct program *p, enum err_code code)
 {
     bool of_host = code == p->at_once && p->err.wanted <= 0;

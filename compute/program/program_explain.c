@@ -1,6 +1,6 @@
-/* What a program would do: its statements go the way of a step, but what would be queued is looked
- * at. As a loop they are recorded and never submitted; where they cannot be one, each statement's
- * plan is made for itself. */
+/* What a program would do: its statements are processed like a step, but reported instead of
+ * queued. As a loop they are recorded and never submitted; if they cannot be one, each statement is
+ * planned by itself. */
 #include "compute/engine/engine_int.h"
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
@@ -11,7 +11,7 @@ struct explaining {
     void *user;
 };
 
-/* What the program calls the array behind a slot of the loop's kernels. */
+/* The program's name for the array behind a slot of the loop's kernels. */
 static const char *name_of_slot(const struct program *p, const struct loop *l, uint32_t slot)
 {
     for (uint32_t i = 0; i < p->n_targets; i++) {
@@ -60,7 +60,7 @@ static enum err_code explain_put(struct program *p, struct eval_request *req, in
     if (!arena)
         return err_oom(&p->err);
     if (statement >= (int32_t)p->n_statements)
-        statement = -1; /* a result's */
+        statement = -1; /* a result */
     enum err_code code = engine_explain(p->stream->engine, req, arena, &all, &p->err);
     for (uint32_t n = 0; code == ERR_OK && n < all.plan->n_kernels; n++) {
         const struct ir_kernel *k = all.plan->kernels[n];

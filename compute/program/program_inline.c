@@ -1,9 +1,9 @@
-/* Temporaries that are written out where they are used, instead of being stored.
+/* Inlining temporaries into the expressions that use them, instead of storing them.
  *
- * What is made of numbers alone is a number wherever it is used, as weak as if it stood there. Any
- * other temporary is written out where one statement alone uses it and nothing that it is computed
- * from is assigned in between: then both become one pass over memory. One that has an index() keeps
- * its memory, since that counts along the axes of the whole expression. */
+ * A temporary computed from numbers alone is a number wherever it is used, as weak as a literal
+ * there. Any other temporary is inlined if only one statement uses it and nothing that it is
+ * computed from is assigned in between: then both become one pass over memory. One with an index()
+ * stays in memory, since index() counts along the axes of the whole expression. */
 #include <string.h>
 
 #include "compute/program/program_int.h"
@@ -34,7 +34,7 @@ static int64_t last_before(const struct program *p, const char *name, uint32_t a
     return -1;
 }
 
-/* Nothing in it is an array. */
+/* Whether it contains no array. */
 static enum err_code is_number(struct program *p, const struct expr *x, uint32_t at, bool *ret,
                                struct err *e)
 {
@@ -60,7 +60,7 @@ static enum err_code is_number(struct program *p, const struct expr *x, uint32_t
     return ERR_OK;
 }
 
-/* Whether a statement assigns a part of it, for which it must be in memory. */
+/* Whether a statement assigns to a part of it, which requires memory. */
 static bool has_parts(const struct program *p, const char *name)
 {
     for (uint32_t i = 0; i < p->spec.n_body; i++)
@@ -69,8 +69,8 @@ static bool has_parts(const struct program *p, const char *name)
     return false;
 }
 
-/* Statement i, which assigns a temporary, is used by one statement alone, which could as well have
- * computed it itself. */
+/* Whether statement i, which assigns a temporary, is used by one statement only, which could
+ * compute it itself. */
 static bool may_move(struct program *p, uint32_t i)
 {
     const char *name = p->steps[i].assign->target;
@@ -100,7 +100,7 @@ static bool may_move(struct program *p, uint32_t i)
     return true;
 }
 
-/* `x` with the temporaries that it names written out, as it would read before statement `at`. */
+/* `x` with its temporaries inlined, as of before statement `at`. */
 static enum err_code write_out(struct program *p, const struct expr *x, uint32_t at,
                                struct expr *ret, struct err *e)
 {

@@ -1,10 +1,10 @@
-/* Before a program begins: what a slice of it takes of the host, and how many steps the first is to
- * have.
+/* Before a program begins: the host memory that a slice takes, and the number of steps of the first
+ * slice.
  *
- * While a slice is queued all plans of a step are there at once, as are those of what is looked at
- * after it; they count for the job (meter.h). So that a program is refused rather than fails in its
- * first step, a step goes its way here: as a loop it is recorded and its kernels are made; else
- * each evaluation is begun, and let go only when all have been. */
+ * While a slice is queued all plans of a step exist at once, as do those of the watched values;
+ * they count for the job (meter.h). So that a program is refused rather than fails in its first
+ * step, a step is tried out here: as a loop it is recorded and its kernels are made; else each
+ * evaluation is begun, and released only when all have been. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #include "compute/engine/run.h"
 #include "compute/program/program_int.h"
 
-/* What a step surely does not exceed by much: seconds a statement, bytes a second. */
+/* Speeds that a step does not exceed by much: seconds per statement, bytes per second. */
 #define STATEMENT_S 2e-6
 #define HOST_RATE   2e9
 #define DEVICE_RATE 2e12
@@ -20,7 +20,7 @@
 struct rehearsal {
     struct sink sink;
     struct arena *arena;
-    struct task **tasks; /* begun */
+    struct task **tasks; /* tasks begun */
     size_t n, cap;
 };
 
@@ -65,7 +65,7 @@ static enum err_code look_at_each(struct program *p, int64_t step)
     return p->until ? program_watch(p, p->until, 0, step) : ERR_OK;
 }
 
-/* What a loop is not made of. */
+/* The evaluations that are not part of a loop. */
 static enum err_code rehearse_rest(struct program *p, int64_t step, bool loops)
 {
     struct rehearsal r = {.sink = {rehearse_put, rehearse_fill}, .arena = arena_new(0)};
@@ -84,7 +84,7 @@ static enum err_code rehearse_rest(struct program *p, int64_t step, bool loops)
     return code;
 }
 
-/* A statement's is the place of all of a step up to it. */
+/* Which statements the error refers to: all of a step up to this one. */
 static void say_where(struct program *p)
 {
     struct err *e = &p->err;
@@ -120,7 +120,7 @@ enum err_code program_rehearse(struct program *p, int64_t step, int64_t n, struc
     return code;
 }
 
-/* What a step takes by what it writes, in seconds. */
+/* The estimated time of a step by the bytes it writes, in seconds. */
 static double guess(const struct program *p)
 {
     double bytes = 0, rate = engine_in_host_memory(p->stream->engine) ? HOST_RATE : DEVICE_RATE;
@@ -129,7 +129,7 @@ static double guess(const struct program *p)
     return p->spec.n_body * STATEMENT_S + bytes / rate;
 }
 
-/* For memory of the device a slice can wait. */
+/* A slice can wait for device memory. */
 enum err_code program_first_slice(struct program *p, int64_t step, int64_t most, double seconds,
                                   int64_t *ret, struct err *e)
 {

@@ -1,5 +1,5 @@
-/* Queueing a slice of a program (program.c's opening says how), which is answered by callbacks,
- * each of which only notes what it has to say (program_collect.c). */
+/* Queueing a slice of a program (program.h explains slices); callbacks report its progress, and
+ * each only records what it reports (program_collect.c). */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -12,7 +12,7 @@ static bool is_due(int64_t step, int64_t every)
     return step % every == 0;
 }
 
-/* At most, where each statement runs by itself. */
+/* The most, if each statement runs by itself. */
 static size_t tickets_of_step(const struct program *p)
 {
     return 2 * (size_t)p->spec.n_body + p->n_carried + p->spec.n_series + (p->until != NULL);
@@ -23,7 +23,7 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* How many steps come after `step` until a value has no room. */
+/* Steps after `step` until there is no room for another value. */
 static int64_t room(int64_t step, int64_t every)
 {
     return every > INT64_MAX / (2 * VALUES_ROOM) ? INT64_MAX
@@ -59,10 +59,10 @@ struct loop_report program_report(const struct program *p)
     return program_report_on(p, p->report);
 }
 
-/* --- what is asked of the engine --- */
+/* --- requests to the engine --- */
 
-/* Any thread. The last to be told wakes; whoever is woken may free the program, and its user, but
- * not before the lock is given back. */
+/* Any thread. The last callback wakes; the thread that it wakes may free the program, and its user,
+ * but not before the lock is released. */
 static void over(struct program *p)
 {
     pthread_mutex_lock(&p->told);
@@ -115,7 +115,7 @@ static void woken(void *user)
     p->wake(p->user);
 }
 
-/* Of work that is going to be told. */
+/* For work that will report. */
 static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statement)
 {
     struct ticket *t = &p->tickets[p->n_tickets++];
@@ -124,7 +124,7 @@ static struct ticket *add_ticket(struct program *p, int64_t step, int32_t statem
     return t;
 }
 
-/* --- where it goes --- */
+/* --- sinks --- */
 
 static enum err_code queue_put(struct program *p, struct eval_request *req, int64_t step,
                                int32_t statement)
@@ -136,7 +136,7 @@ static enum err_code queue_put(struct program *p, struct eval_request *req, int6
     enum err_code code =
         engine_evaluate(p->stream, p->account, req, &ret, NULL, evaluated, t, &p->err);
     if (code != ERR_OK) {
-        expect(p, -1); /* program_submit's own is still there */
+        expect(p, -1); /* program_submit's own count remains */
         return code;
     }
     array_unref(ret);
@@ -174,9 +174,9 @@ static enum err_code record_fill(struct program *p, const struct target *t, int6
 
 static const struct sink recording = {record_put, record_fill};
 
-/* --- what a step asks for --- */
+/* --- a step's work --- */
 
-/* Evaluates into `out`, all of it or a region `at` elements further on. */
+/* Evaluates into `out`, the whole or a region moved by `at` elements. */
 static enum err_code put_at(struct program *p, const struct expr *x, int dtype, struct array *out,
                             const struct view *region, int64_t at, int64_t step, int32_t statement)
 {
@@ -197,12 +197,12 @@ static enum err_code put(struct program *p, const struct expr *x, int dtype, str
     return put_at(p, x, dtype, out, region, 0, step, statement);
 }
 
-/* A part of what the target has now, to the same part of `to`. */
+/* Copies a part of the target's current contents to the same part of `to`. */
 static enum err_code copy_part(struct program *p, struct target *t, const struct view *part,
                                struct array *to, const struct view *region, int64_t step,
                                int32_t statement)
 {
-    t->part = part; /* the name is what is evaluated */
+    t->part = part; /* the name denotes the part here */
     enum err_code code = put(p, &t->itself, -1, to, region, step, statement);
     t->part = NULL;
     return code;
@@ -235,7 +235,7 @@ static enum err_code copy_ghosts(struct program *p, struct target *t, struct arr
     return code;
 }
 
-/* All of the target's ghosts are filled after statement i, before anything looks at them. */
+/* Whether all of the target's ghosts are filled after statement i, before anything reads them. */
 static bool fills_next(const struct program *p, const struct target *t, uint32_t i)
 {
     const struct grid *g = t->home->grid;
@@ -251,8 +251,8 @@ static bool fills_next(const struct program *p, const struct target *t, uint32_t
     return true;
 }
 
-/* The array itself is left alone, so the first of a slice is filled as a copy: what is assigned
- * next goes to the other spare then, as if the step had begun with that copy. */
+/* The array itself must not be written, so the first fill of a slice is done on a copy: the next
+ * assignment then goes to the other spare, as if the step had begun with that copy. */
 static enum err_code run_fill(struct program *p, struct target *t, int64_t number, int32_t i)
 {
     enum err_code code = ERR_OK;
@@ -318,7 +318,7 @@ enum err_code program_run_step(struct program *p, int64_t number)
 
 /* --- steps as a loop --- */
 
-/* The first steps of n, as passes of the loop. */
+/* Records the first of n steps as passes of the loop. */
 static enum err_code record(struct program *p, int64_t step, int64_t n)
 {
     enum err_code code = ERR_OK;
@@ -360,8 +360,7 @@ enum err_code program_record(struct program *p, int64_t step, int64_t n, struct 
     return code;
 }
 
-/* The steps from `step` on, n of them, as one piece of work; where they cannot be that, p->plain
- * says so. */
+/* The n steps from `step` on as one piece of work; if they cannot be, p->plain says so. */
 static enum err_code run_loop(struct program *p, int64_t step, int64_t n)
 {
     int64_t passes;
@@ -390,7 +389,7 @@ static enum err_code run_steps(struct program *p, int64_t step, int64_t end)
     return code;
 }
 
-/* What is fetched of the last slice may still be under way when that came to nothing. */
+/* Downloads of the last slice may still be running if it was discarded. */
 static enum err_code let_go(struct program *p, struct watched *w)
 {
     struct array *another;
@@ -403,7 +402,7 @@ static enum err_code let_go(struct program *p, struct watched *w)
     return ERR_OK;
 }
 
-/* One number, into an element of the array that is fetched later. */
+/* One value, into an element of the array that is downloaded later. */
 enum err_code program_watch(struct program *p, struct watched *w, int64_t at, int64_t step)
 {
     struct view element = {.offset = w->array->view.offset};
@@ -449,7 +448,7 @@ static enum err_code look_at_all(struct program *p)
     return code;
 }
 
-/* An element cannot be written to contents that failed. */
+/* An element cannot be written into contents that failed. */
 static enum err_code clear(struct program *p)
 {
     enum err_code code = ERR_OK;
@@ -462,7 +461,7 @@ static enum err_code clear(struct program *p)
     return code;
 }
 
-/* What is due after `step`. */
+/* The values that are due after `step`. */
 static enum err_code look_at_due(struct program *p, int64_t step)
 {
     enum err_code code = ERR_OK;
@@ -489,7 +488,7 @@ static enum err_code queue(struct program *p)
     return code == ERR_OK ? look_at_all(p) : code;
 }
 
-/* Room for what the slice asks for: its callbacks' places must not move. */
+/* Room for all of the slice's tickets: callbacks point to them, so they must not move. */
 static bool reserve(struct program *p, int64_t n)
 {
     size_t all = (size_t)n * tickets_of_step(p) + p->n_checks + 1 + n_watched(p);
@@ -532,7 +531,7 @@ void program_submit(struct program *p, int64_t step, int64_t n, void (*wake)(voi
     p->sink = &queueing;
     atomic_store(&p->first_failure, PROGRAM_NEVER);
     atomic_store(&p->failure, ERR_OK);
-    expect(p, 2); /* until everything is asked for, and engine_sync's */
+    expect(p, 2); /* one until everything is queued, one for engine_sync */
     p->at_once = reserve(p, n) ? queue(p) : err_oom(&p->err);
     engine_sync(p->stream, synchronised, p);
     over(p);

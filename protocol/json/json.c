@@ -1,6 +1,6 @@
 /* One pass over the text: the grammar is checked, nodes are appended, strings decoded in place in
  * the document's own copy. Open containers are kept on an explicit stack, so nesting costs no C
- * stack. Members are looked for linearly (request objects have a dozen) but duplicates are found by
+ * stack. Members are looked up linearly (request objects have a dozen) but duplicates are found by
  * sorting in large objects, so that hostile ones cost n log n. */
 #include "protocol/json/json.h"
 
@@ -25,11 +25,11 @@ struct scan {
     struct json_limits limits;
     struct frame *stack;
     uint32_t depth;
-    size_t hole_at, hole_len; /* bytes the client sent that were left out of the text */
+    size_t hole_at, hole_len; /* bytes sent by the client but left out of the text */
     struct err *e;
 };
 
-/* A position as the client counts it. */
+/* A position in the text as sent by the client. */
 static size_t shown(const struct scan *c, size_t at)
 {
     return at >= c->hole_at ? at + c->hole_len : at;
@@ -201,7 +201,7 @@ static enum err_code scan_name(struct scan *c)
     return ERR_OK;
 }
 
-/* One value; *ret_opened tells that it is a container with something in it, still open. */
+/* One value; *ret_opened: it is a non-empty container, still open. */
 static enum err_code scan_value(struct scan *c, bool *ret_opened)
 {
     int flags = c->depth > 0 && c->doc->nodes[c->stack[c->depth - 1].node].kind == JSON_OBJECT
@@ -241,7 +241,7 @@ static enum err_code scan_text(struct scan *c)
         TRY(scan_value(c, &opened));
         if (opened)
             continue;
-        /* behind a value: a comma and the next one, or the ends of containers */
+        /* after a value: a comma and the next one, or the ends of containers */
         for (;;) {
             if (c->depth == 0) {
                 skip_space(c);
@@ -331,7 +331,7 @@ void json_pointer(const struct json_doc *doc, uint32_t node, char *buf)
         uint32_t child = cur + 1;
         size_t index = 0;
         if (object && node == child)
-            return; /* a name: its object is the place */
+            return; /* a name: the error's place is its object */
         for (;;) {
             uint32_t value = object ? child + 1 : child;
             if (object && node == child)

@@ -33,8 +33,8 @@ enum json_kind {
 
 struct json_doc;
 
-/* One value of a document. A zeroed struct is "absent": what a lookup that found nothing returns;
- * every function here takes it. */
+/* One value of a document. A zeroed struct is "absent", the result of a failed lookup; every
+ * function here accepts it. */
 struct json {
     const struct json_doc *doc;
     uint32_t node;
@@ -63,8 +63,8 @@ size_t json_count(struct json v); /* elements of a list, members of an object, e
 /* Member of an object by its exact name; absent when there is none or v is no object. */
 struct json json_member(struct json v, const char *name);
 
-/* Walking: for (struct json c = json_first(v); json_present(c); c = json_next(c)). For objects the
- * values are visited; json_key is the member's name there, NULL elsewhere. */
+/* Iteration: for (struct json c = json_first(v); json_present(c); c = json_next(c)). For objects it
+ * visits the values; json_key is the member's name there, NULL elsewhere. */
 struct json json_first(struct json v);
 struct json json_next(struct json v);
 const char *json_key(struct json v);
@@ -95,8 +95,8 @@ enum err_code json_require(struct json v, const char *name, struct json *ret,
                            struct err *e) must_check;
 
 /* Typed getters. ERR_BAD_FIELD when v (absent included) is of another kind or out of range. An
- * integer written as a JSON number beyond ±2^53 is ERR_INEXACT_NUMBER; the way out that the message
- * names, the same integer as a string, is accepted. 2.0 and 2e3 count as integers. */
+ * integer written as a JSON number beyond ±2^53 is ERR_INEXACT_NUMBER; its message suggests the
+ * same integer as a string, which is accepted. 2.0 and 2e3 count as integers. */
 enum err_code json_get_string(struct json v, const char **ret, size_t *ret_len,
                               struct err *e) must_check; /* ret_len may be NULL */
 enum err_code json_get_bool(struct json v, bool *ret, struct err *e) must_check;

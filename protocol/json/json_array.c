@@ -1,11 +1,10 @@
 /* A push parser: the state between two calls is a small struct, a token cut in two by the end of a
- * chunk waits in `carry`. Numbers are read where they lie in the chunk, which is what makes it
- * fast.
+ * chunk waits in `carry`. Numbers are parsed in place in the chunk, which is what makes it fast.
  *
  * Shape: the first list closed at a level fixes the extent of its axis, the first scalar (or empty
- * list) fixes the rank; everything after must agree. count[] holds, for each open list, how many
- * elements it has so far, and so is also the path to the current one. Complex numbers are one more
- * axis of extent 2 that is taken off at the end. */
+ * list) fixes the rank; everything after must agree. count[] holds the number of elements so far of
+ * each open list, and so is also the path to the current one. Complex numbers are one more axis of
+ * extent 2 that is taken off at the end. */
 #include "protocol/json/json_array.h"
 
 #include <math.h>
@@ -21,9 +20,9 @@
 #define TOKEN_MAX  65536
 
 enum state {
-    WANT_VALUE,          /* at the start, behind a comma */
-    WANT_VALUE_OR_CLOSE, /* behind an opening bracket */
-    WANT_SEPARATOR,      /* behind a value */
+    WANT_VALUE,          /* at the start, after a comma */
+    WANT_VALUE_OR_CLOSE, /* after an opening bracket */
+    WANT_SEPARATOR,      /* after a value */
     COMPLETE
 };
 
@@ -31,10 +30,10 @@ enum carried { CARRY_NOTHING, CARRY_NUMBER, CARRY_STRING, CARRY_WORD };
 
 struct json_array {
     struct json_elems elems;
-    int dtype; /* asked for, or -1 */
+    int dtype; /* the caller's, or -1 */
     enum state state;
     enum carried carried;
-    bool escaped; /* within a carried string, behind a backslash */
+    bool escaped; /* in a carried string, after a backslash */
     struct strb carry;
     uint64_t position;                             /* of the chunk's first byte */
     int level, rank;                               /* lists open; -1 until known */
@@ -93,7 +92,7 @@ static enum err_code ragged(const struct json_array *r, const char *why, struct 
     return ERR_BAD_SHAPE;
 }
 
-/* Behind a complete value: counts it in its list. */
+/* After a complete value: counts it in its list. */
 static enum err_code finish_value(struct json_array *r, struct err *e)
 {
     if (r->level == 0) {
@@ -108,7 +107,7 @@ static enum err_code finish_value(struct json_array *r, struct err *e)
     return ERR_OK;
 }
 
-/* A scalar stands here. */
+/* Checks that a scalar may stand here. */
 static enum err_code at_scalar(struct json_array *r, struct err *e)
 {
     if (r->rank < 0)
@@ -118,7 +117,7 @@ static enum err_code at_scalar(struct json_array *r, struct err *e)
     return ERR_OK;
 }
 
-/* Ends a scalar: its error gets its place, or it is counted. */
+/* Ends a scalar: adds the place to its error, or counts it. */
 static enum err_code after_scalar(struct json_array *r, enum err_code code, struct err *e)
 {
     if (code == ERR_OK)
@@ -181,7 +180,7 @@ static enum err_code word(struct json_array *r, size_t at, struct err *e)
     return code ? code : after_scalar(r, json_elems_bool(&r->elems, yes, e), e);
 }
 
-/* carry holds what stands between the quotes, then the closing quote. */
+/* carry holds the text between the quotes, then the closing quote. */
 static enum err_code string(struct json_array *r, size_t at, struct err *e)
 {
     size_t used, len;
@@ -223,7 +222,7 @@ static enum err_code carry(struct json_array *r, enum carried kind, const char *
     return r->carry.failed ? err_oom(e) : ERR_OK;
 }
 
-/* Goes on with a token begun earlier: as much of it as there is at p. */
+/* Continues a carried token with as much of it as p has. */
 static enum err_code resume(struct json_array *r, const char *p, size_t n, size_t at,
                             size_t *ret_used, struct err *e)
 {
@@ -274,7 +273,7 @@ static enum err_code value(struct json_array *r, const char *p, size_t n, size_t
         size_t bad = 0, len;
         const char *why;
         len = json_lex_number(p, n, &bad, &why);
-        if (len == n || (len == 0 && bad == n)) { /* it may go on in the next chunk */
+        if (len == n || (len == 0 && bad == n)) { /* it may continue in the next chunk */
             *ret_used = n;
             return carry(r, CARRY_NUMBER, p, n, e);
         }
@@ -399,7 +398,7 @@ enum err_code json_array_take(struct json_array *r, int dtype, struct json_array
             placed_element(r, at, e);
         return code;
     }
-    if (!r->elems.data) { /* nothing in it: still something to release */
+    if (!r->elems.data) { /* no elements: the receiver still expects memory to release */
         r->elems.data = mem_alloc(1);
         if (!r->elems.data)
             return err_oom(e);

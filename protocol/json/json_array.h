@@ -6,12 +6,12 @@
  *
  * Elements: numbers, true/false, "NaN", "Infinity", "-Infinity"; complex as [re, im]. A scalar
  * alone is rank 0. With a dtype, values are converted to it exactly as they are read (correctly
- * rounded once; what a narrow float does not hold is an infinity; ERR_LITERAL_RANGE for what does
- * not fit an integer, or is beyond float64). Without one the dtype is found by content: all bools
- * bool; integers int64, uint64 where only that holds them; anything else float64; nothing at all
- * float64. Errors carry the element's JSON pointer ("/1/2"): ERR_BAD_SHAPE for ragged or too deeply
- * nested lists, ERR_BAD_FIELD for null, objects and other strings, ERR_BAD_JSON for malformed text,
- * ERR_QUOTA past max_bytes. */
+ * rounded once; a value beyond a narrow float becomes an infinity; ERR_LITERAL_RANGE for one that
+ * does not fit an integer, or is beyond float64). Without one the dtype follows from the content:
+ * all bools bool; integers int64, uint64 if only that holds them; anything else float64; no
+ * elements float64. Errors carry the element's JSON pointer ("/1/2"): ERR_BAD_SHAPE for ragged or
+ * too deeply nested lists, ERR_BAD_FIELD for null, objects and other strings, ERR_BAD_JSON for
+ * malformed text, ERR_QUOTA past max_bytes. */
 #ifndef ARRAYD_JSON_ARRAY_H
 #define ARRAYD_JSON_ARRAY_H
 
@@ -25,16 +25,16 @@
 
 struct json_array;
 
-/* `dtype` -1: by content. `max_bytes` of elements (0: no limit). NULL without memory. */
+/* `dtype` -1: from the content. `max_bytes` of elements (0: no limit). NULL without memory. */
 struct json_array *json_array_new(int dtype, int64_t max_bytes);
 void json_array_free(struct json_array *r); /* NULL is allowed */
 
-/* The value begins at this byte of the body (messages tell positions); 0 unless set. */
+/* The value begins at this byte of the body (messages give positions); 0 unless set. */
 void json_array_start_at(struct json_array *r, uint64_t position);
 
-/* Takes the next n bytes. Stops behind the value's end: *ret_used < n (white space behind it is
- * not consumed); *ret_done tells that the value is complete. A number at the outermost level ends
- * only with the byte after it. */
+/* Takes the next n bytes. Stops after the value's end: *ret_used < n (white space after it is not
+ * consumed); *ret_done: the value is complete. A number at the outermost level ends only with the
+ * byte after it. */
 enum err_code json_array_feed(struct json_array *r, const char *p, size_t n, size_t *ret_used,
                               bool *ret_done, struct err *e) must_check;
 
@@ -54,9 +54,9 @@ struct json_array_data {
     void *data;   /* C order, dtype's layout; the receiver releases it with mem_free */
 };
 
-/* After json_array_finish: hands over the elements. `dtype` ≥ 0 converts what was read by content
- * (as exactly as if it had been known from the start); it must be the reader's own when that was
- * given one, or -1. */
+/* After json_array_finish: hands over the elements. `dtype` ≥ 0 converts elements that were read
+ * without a dtype (as exactly as if it had been known from the start); if the reader was given a
+ * dtype it must be that one, or -1. */
 enum err_code json_array_take(struct json_array *r, int dtype, struct json_array_data *ret,
                               struct err *e) must_check;
 

@@ -1,7 +1,7 @@
-/* The splitter knows just enough of JSON to see where a member of the outermost object begins:
- * strings, escapes and nesting depth. All it passes on is checked by json_parse at the end, where
- * `null` stands in the place of the streamed value (so a second "data" is found as a duplicate),
- * and positions in messages are corrected by what was taken out. */
+/* The splitter parses just enough JSON to find where a member of the outermost object begins:
+ * strings, escapes and nesting depth. The text it passes on is checked by json_parse at the end,
+ * with `null` in place of the streamed value (so a second "data" is found as a duplicate), and
+ * positions in messages are corrected for the removed bytes. */
 #include "protocol/json/json_body.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ struct json_body {
     int64_t depth;
     bool object; /* the outermost value is an object */
     bool in_string, escaped, streaming;
-    size_t name_at, name_len; /* the last string read at depth 1: its place in text */
+    size_t name_at, name_len; /* the last string read at depth 1: its position in text */
     struct json_array *data;
     uint64_t data_at;
     size_t hole_at, hole_len;
@@ -63,7 +63,7 @@ static enum err_code add_text(struct json_body *b, const char *p, size_t n, stru
     return b->text.failed ? err_oom(e) : ERR_OK;
 }
 
-/* Whether the last string at depth 1 says "data", escapes or not. */
+/* Whether the last string at depth 1 is "data", with or without escapes. */
 static bool names_data(const struct json_body *b)
 {
     char name[32];
@@ -77,7 +77,7 @@ static bool names_data(const struct json_body *b)
            strcmp(name, "data") == 0;
 }
 
-/* The dtype among the members before `data`, -1 when there is none yet. */
+/* The dtype if its member came before `data`, else -1. */
 static enum err_code dtype_so_far(struct json_body *b, int *ret, struct err *e)
 {
     size_t n = b->name_at - 1; /* up to the quote */
@@ -104,7 +104,7 @@ static enum err_code dtype_so_far(struct json_body *b, int *ret, struct err *e)
     return code;
 }
 
-/* Behind the colon of `data`. */
+/* After the colon of `data`. */
 static enum err_code begin_data(struct json_body *b, struct err *e)
 {
     int dtype = -1;
@@ -127,7 +127,7 @@ static enum err_code end_data(struct json_body *b, struct err *e)
     return code;
 }
 
-/* Text outside of `data`: up to the end or to the colon behind its name. */
+/* Text outside `data`: up to the end or to the colon after its name. */
 static enum err_code split(struct json_body *b, const char *p, size_t n, size_t *ret_used,
                            struct err *e)
 {
@@ -189,7 +189,7 @@ enum err_code json_body_feed(struct json_body *b, const char *p, size_t n, struc
 enum err_code json_body_finish(struct json_body *b, struct arena *arena, struct json *ret,
                                struct json_array **ret_data, struct err *e)
 {
-    if (b->streaming) /* the array or, behind a number, the object does not end */
+    if (b->streaming) /* the array or, after a number, the object does not end */
         return err_set(e, ERR_BAD_JSON, "malformed JSON at byte %llu: the text ends early",
                        (unsigned long long)b->position);
     enum err_code code = json_parse_around(arena, b->text.data ? b->text.data : "", b->text.len,

@@ -1,9 +1,9 @@
 /* With a dtype, text is converted to it at once, rounded once. Without one, values are kept as the
  * narrowest of bool, int64, uint64, float64 that holds everything so far, and widened in place when
- * something larger turns up. A float64 forgets what a later conversion may need in three cases: an
- * integer beyond 2^53, and a value that lies on a midpoint of float32 or a half, or on an integer,
- * only because it was rounded there; an int64 forgets the sign of "-0". All are rare; the text of
- * such elements is kept and read again when the dtype turns out to want it. */
+ * a larger one comes. A float64 loses information that a later conversion may need in three cases:
+ * an integer beyond 2^53, and a value that was rounded onto a midpoint of float32 or a half, or
+ * onto an integer; an int64 loses the sign of "-0". All are rare; the text of such elements is kept
+ * and parsed again if the dtype turns out to need it. */
 #include "protocol/json/json_elems.h"
 
 #include <float.h>
@@ -30,7 +30,7 @@ void json_elems_free(struct json_elems *x)
     *x = (struct json_elems){0};
 }
 
-/* That the data takes so much; a little is not counted. */
+/* Counts the data's bytes (small amounts are not counted). */
 static bool count(struct json_elems *x, size_t data)
 {
     size_t bytes = data + x->cap_kept * sizeof *x->kept;
@@ -137,7 +137,7 @@ static void store_float(enum dtype t, double v, void *p)
     }
 }
 
-/* Infinity is meant where it is said. */
+/* An infinity must be written as one. */
 static enum err_code require_finite(double v, const char *p, size_t n, struct err *e)
 {
     if (!isinf(v))
@@ -158,7 +158,7 @@ static enum err_code store_text(enum dtype t, const char *text, size_t n, void *
     }
     __int128 i = 0;
     if (has_fraction(text, n)) {
-        double d = numtext_parse_odd(text, n); /* 2.0 and 1e3 are integers all the same */
+        double d = numtext_parse_odd(text, n); /* 2.0 and 1e3 count as integers */
         if (d != trunc(d) || fabs(d) > 0x1p53)
             return out_of_range(t, text, n, e);
         i = (__int128)d;
@@ -172,7 +172,7 @@ static enum err_code store_text(enum dtype t, const char *text, size_t n, void *
 
 static enum err_code widen_bools(struct json_elems *x, enum dtype to, struct err *e)
 {
-    if (x->n > 0) { /* `cap` counts elements of the old size: the room is made anew */
+    if (x->n > 0) { /* `cap` counts elements of the old size: allocate anew */
         TRY(reserve(x, x->n, sizeof(int64_t), e));
     } else {
         x->cap = 0;
@@ -260,7 +260,7 @@ static enum err_code infer_number(struct json_elems *x, const char *p, size_t n,
     if (code != ERR_OK)
         return code;
     if (fits && i > INT64_MAX && !x->negative)
-        x->store = DT_U64; /* what there is so far is not negative: the same bits */
+        x->store = DT_U64; /* all values so far are non-negative: the same bits */
     if (fits && (x->store == DT_U64 ? i >= 0 : i <= INT64_MAX)) {
         uint64_t v = (uint64_t)i;
         if (i == 0 && p[0] == '-')
@@ -317,7 +317,7 @@ enum err_code json_elems_special(struct json_elems *x, double v, struct err *e)
 
 /* ---- conversion at the end ---- */
 
-/* Element i of what was read by content, as type t at p. */
+/* Element i of the values read without a dtype, as type t at p. */
 static enum err_code convert_one(const struct json_elems *x, size_t i, enum dtype t, void *p,
                                  struct err *e)
 {

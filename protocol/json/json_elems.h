@@ -1,6 +1,6 @@
-/* The elements json_array.c reads: a growing typed buffer, the dtype found by content, exact
+/* The elements json_array.c reads: a growing typed buffer, the dtype found from the content, exact
  * conversion afterwards. Private to protocol/json/json_array.c and json_elems.c. Errors have no
- * pointer yet: the reader knows where it is. */
+ * pointer yet: the reader knows the place. */
 #ifndef ARRAYD_JSON_ELEMS_H
 #define ARRAYD_JSON_ELEMS_H
 
@@ -12,24 +12,24 @@
 #include "compute/base/strb.h"
 #include "compute/type/dtype.h"
 
-/* An element whose double does not tell all a later conversion needs: its text is kept. */
+/* An element whose double lacks information that a later conversion needs: its text is kept. */
 struct json_elem_text {
     size_t index, pos, len;
 };
 
 struct json_elems {
     enum dtype store; /* what `data` holds; complex types are read as their parts */
-    bool infer;       /* store follows the content */
+    bool infer;       /* store is chosen by the content */
     bool any;         /* infer: something was read */
-    bool fractions;   /* infer: a float was among it */
-    bool negative;    /* infer: a negative integer was among it */
-    bool too_big;     /* infer: an integer that no integer type holds beside the others */
+    bool fractions;   /* infer: including a float */
+    bool negative;    /* infer: including a negative integer */
+    bool too_big;     /* infer: including an integer that no type holds together with the others */
     size_t too_big_at;
     void *data;
     size_t n, cap;
     size_t max_bytes;
     struct strb texts;
-    struct metered counted; /* the data and what is kept, but for the texts */
+    struct metered counted; /* the data and the kept elements, without their texts */
     struct json_elem_text *kept;
     size_t n_kept, cap_kept;
 };
@@ -43,7 +43,7 @@ enum err_code json_elems_number(struct json_elems *x, const char *p, size_t n,
 enum err_code json_elems_bool(struct json_elems *x, bool v, struct err *e) must_check;
 enum err_code json_elems_special(struct json_elems *x, double v, struct err *e) must_check;
 
-/* Converts what was read to `dtype` (a part's, for complex; -1: the dtype by content). On an error
+/* Converts the elements to `dtype` (a part's, for complex; -1: the dtype by content). On an error
  * *ret_at is the element's number. */
 enum err_code json_elems_convert(struct json_elems *x, int dtype, size_t *ret_at,
                                  struct err *e) must_check;

@@ -1,5 +1,5 @@
-/* The reading side of the document. Every getter answers an absent value like one of the wrong
- * kind, so that a handler may chain lookups and look at one error. */
+/* The getters of the document. Every getter treats an absent value like one of the wrong kind, so
+ * that a handler may chain lookups and check one error. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -276,7 +276,7 @@ static bool special(struct json v, double *ret)
     return true;
 }
 
-/* A number with a point or an exponent. Infinity is meant where it is said. */
+/* A number with a point or an exponent. An infinity must be written as one. */
 static enum err_code get_float(struct json v, double *ret, struct err *e)
 {
     size_t n;

@@ -1,5 +1,5 @@
-/* Strings are decoded where they stand: an escape is never shorter than the UTF-8 it stands for, so
- * the writing end cannot overtake the reading end. */
+/* Strings are decoded in place: an escape is never shorter than its UTF-8, so the write position
+ * cannot overtake the read position. */
 #include "protocol/json/json_lex.h"
 
 #include <stdint.h>

@@ -9,11 +9,12 @@
 enum json_lex {
     JSON_LEX_OK,
     JSON_LEX_MALFORMED, /* not JSON: 400 */
-    JSON_LEX_UNUSABLE   /* JSON, but no text we can hold (U+0000, half a surrogate pair): 422 */
+    JSON_LEX_UNUSABLE   /* JSON, but text that cannot be stored (U+0000, half a surrogate pair): 422
+                         */
 };
 
-/* Length of the number at p, or 0 with *ret_why and *ret_bad (offset of the offending byte). What
- * follows the number is the caller's to check. */
+/* Length of the number at p, or 0 with *ret_why and *ret_bad (offset of the offending byte). The
+ * caller checks what follows the number. */
 size_t json_lex_number(const char *p, size_t n, size_t *ret_bad, const char **ret_why);
 
 /* Decodes the string whose first byte after the opening quote is s[0], in place: the decoded text

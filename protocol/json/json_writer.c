@@ -1,5 +1,5 @@
-/* One flag is all the state: whether a value stands before. A key clears it, a value and a closing
- * bracket set it. */
+/* The state is one flag: whether a value precedes. A key clears it, a value and a closing bracket
+ * set it. */
 #include "protocol/json/json_writer.h"
 
 #include <math.h>

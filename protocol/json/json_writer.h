@@ -1,7 +1,7 @@
-/* Append-only JSON output: commas and escapes are the writer's business, nesting is the caller's.
+/* Append-only JSON output: the writer handles commas and escapes, the caller handles nesting.
  *
  * Called wherever a reply is made. The text grows in a strb that the caller owns, whose sticky
- * error is looked at once at the end. Not thread-safe. cJSON is not used for printing either: its
+ * error is checked once at the end. Not thread-safe. cJSON is not used for printing either: its
  * doubles are rounded to 15 or 17 digits, it prints NaN as null and has no 64-bit integers. */
 #ifndef ARRAYD_JSON_WRITER_H
 #define ARRAYD_JSON_WRITER_H
@@ -15,7 +15,7 @@
 
 struct json_writer {
     struct strb *out;
-    bool comma; /* a value stands before: the next one needs a comma */
+    bool comma; /* a value precedes: the next one needs a comma */
 };
 #define JSON_WRITER(strb_) ((struct json_writer){.out = (strb_)})
 
@@ -34,7 +34,7 @@ void json_put_double(struct json_writer *w, double v);
 /* UTF-8 text; bytes that are not UTF-8 become U+FFFD. NULL writes null. */
 void json_put_string(struct json_writer *w, const char *s);
 void json_put_stringn(struct json_writer *w, const char *s, size_t n);
-/* One element as the contract has it: complex as [re, im], integers exact. */
+/* One element as the API specifies: complex as [re, im], integers exact. */
 void json_put_scalar(struct json_writer *w, const struct scalar *s);
 void json_put_i64_list(struct json_writer *w, size_t n, const int64_t *v);
 /* Text that is JSON already, as one value. */

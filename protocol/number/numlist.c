@@ -20,8 +20,8 @@ void numlist_init(struct numlist *l, enum dtype dtype, const struct view *view, 
     *l = (struct numlist){.dtype = dtype, .view = *view, .base = base};
 }
 
-/* An empty array's lists: every axis before the first extent of 0 is written out; what lies below
- * has nothing in it. There may be many of them, so this too goes piece by piece: `index` counts the
+/* An empty array's lists: every axis before the first extent of 0 is written out; nothing lies
+ * below it. There may be many of them, so this too goes piece by piece: `index` counts the
  * innermost lists, those of the first empty axis. */
 static size_t next_empty(struct numlist *l, char *buf, size_t cap)
 {

@@ -1,5 +1,5 @@
-/* An array's elements as nested JSON lists, piece by piece: what `GET …/data` as JSON streams and
- * what inline results are made of.
+/* An array's elements as nested JSON lists, piece by piece: for `GET …/data` as JSON and for inline
+ * results.
  *
  * Called by the handlers. The cursor is a plain struct without memory of its own; the elements must
  * stay until it is done. Not thread-safe. */
@@ -28,10 +28,10 @@ struct numlist {
 /* Starts at the first element. `base` is the host address of element 0 of the view's buffer. */
 void numlist_init(struct numlist *l, enum dtype dtype, const struct view *view, const void *base);
 
-/* Writes the next piece, at most cap (≥ NUMLIST_MIN) bytes, and returns its length; 0: all said. */
+/* Writes the next piece, at most cap (≥ NUMLIST_MIN) bytes, and returns its length; 0: complete. */
 size_t numlist_next(struct numlist *l, char *buf, size_t cap);
 
-/* Length of the whole text, without keeping it. */
+/* Length of the whole text, without storing it. */
 uint64_t numlist_length(enum dtype dtype, const struct view *view, const void *base);
 
 /* The whole text, for small arrays. One without elements but with more than NUMLIST_EMPTY_MAX bytes

@@ -1,4 +1,4 @@
-/* The reading half of numtext.h; numtext.c says how and why. */
+/* The reading half of numtext.h; numtext.c describes the algorithms. */
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -17,7 +17,7 @@ static const double exact_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  
 
 struct number {
     uint64_t w;       /* the first 19 significant digits */
-    int64_t exponent; /* value = w · 10^exponent, but for digits dropped */
+    int64_t exponent; /* value = w · 10^exponent, ignoring dropped digits */
     bool negative, dropped;
 };
 
@@ -68,8 +68,8 @@ static void make_locale(void)
     c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* A double has at most 767 significant decimal digits at a rounding boundary: what follows only
- * matters as "not zero". So the text is rewritten to a bounded length for strtod. */
+/* A double has at most 767 significant decimal digits at a rounding boundary: beyond that only "not
+ * zero" matters. So the text is rewritten to a bounded length for strtod. */
 #define SLOW_DIGITS 800
 
 static double slow(const char *p, size_t n)
@@ -140,7 +140,7 @@ static double slow_odd(const char *p, size_t n)
 
 /* ---- the fast ways ---- */
 
-/* |value| of w · 10^exponent to nearest, or to odd; false when it cannot be told from 128 bits. */
+/* |value| of w · 10^exponent to nearest, or to odd; false when 128 bits cannot decide. */
 static bool from_product(const struct number *r, bool odd, double *ret)
 {
     int64_t k = r->exponent;
@@ -155,8 +155,8 @@ static bool from_product(const struct number *r, bool odd, double *ret)
     high <<= shift;
     if (shift)
         high |= (uint64_t)low >> 63;
-    /* high · 2^e with 53 bits kept; the power is at most one unit too large, so `high` is too, and
-     * truncation takes less than another */
+    /* high · 2^e with 53 bits kept; the power is at most one unit too large, and so is `high`;
+     * truncation takes off less than another unit */
     int e = 64 - lz + (int)((k * 1741647) >> 19) + 1 - 128 - shift + 75;
     uint64_t m = (uint64_t)(high >> 75);
     unsigned __int128 rest = high & (((unsigned __int128)1 << 75) - 1);
@@ -234,7 +234,7 @@ static uint16_t round_narrow(double v, int fraction_bits, int min_exponent, uint
         return sign;
     uint64_t kept = m >> drop, rest = m & ((1ull << drop) - 1), half = 1ull << (drop - 1);
     kept += rest > half || (rest == half && kept & 1);
-    /* the carry runs into the exponent field as it should */
+    /* a carry goes into the exponent field, as it should */
     int biased = exponent + drop - min_exponent; /* 0: subnormal or the first normal binade */
     uint64_t out = kept + ((uint64_t)biased << fraction_bits);
     return sign | (out >= inf ? inf : (uint16_t)out);

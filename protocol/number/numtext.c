@@ -1,14 +1,14 @@
 /* Printing is Schubfach (Raffaello Giulietti, "The Schubfach way to render doubles", 2020): with
- * 4c±2 · 2^q scaled by a 128-bit power of ten, the shortest decimal in the rounding interval falls
- * out of three multiplications, no loop, no big numbers. float32, float16 and bfloat16 share the
+ * 4c±2 · 2^q scaled by a 128-bit power of ten, three multiplications give the shortest decimal in
+ * the rounding interval, without loops or big numbers. float32, float16 and bfloat16 share the
  * narrow variant with the upper 64 bits of the power.
  *
- * Reading takes up to 19 digits as an integer w. Where w and 10^|e| are exact doubles one operation
- * is correctly rounded (Clinger, "How to read floating point numbers accurately", 1990). Otherwise
- * w is multiplied with the same 128-bit power, whose error is below one unit of the product's last
- * place kept; unless that could change the rounding, the leading bits are the answer (the idea of
- * Lemire, "Number parsing at a gigabyte per second", 2021). What remains goes to libc's strtod in
- * the C locale, which is exact. */
+ * Reading takes up to 19 digits as an integer w. If w and 10^|e| are exact doubles one operation is
+ * correctly rounded (Clinger, "How to read floating point numbers accurately", 1990). Otherwise w
+ * is multiplied by the same 128-bit power, whose error is below one unit of the product's last kept
+ * place; unless that could change the rounding, the leading bits are the answer (the idea of
+ * Lemire, "Number parsing at a gigabyte per second", 2021). The rest goes to libc's strtod in the C
+ * locale, which is exact. */
 #include "protocol/number/numtext.h"
 
 #include <string.h>
@@ -99,8 +99,8 @@ struct decimal {
     int exponent;
 };
 
-/* v < 10^8 as eight digits (0 to 9, not text), the first in the lowest byte: halves, quarters and
- * eighths of the number side by side in one word. */
+/* v < 10^8 as eight digits (0 to 9, not text), the first in the lowest byte: computes halves,
+ * quarters and eighths of the number side by side in one word. */
 static inline uint64_t eight_digits(uint32_t v)
 {
     uint64_t x = (uint64_t)(v % 10000) << 32 | v / 10000;
@@ -113,9 +113,9 @@ static inline uint64_t eight_digits(uint32_t v)
 #define ZEROS 0x3030303030303030u
 
 /* digits · 10^exponent as text, of at most 17 digits, or 9 unless `wide`. Fixed notation from 1e-4
- * up to below 1e16, as Python has it. All digits are made at once, left-aligned with zeros behind,
- * in registers, so that nothing depends on how many there are; whole words are stored, past the
- * text's end too, but within NUMTEXT_MAX. */
+ * up to below 1e16, as in Python. All digits are computed at once in registers, left-aligned with
+ * trailing zeros, so that nothing depends on their number; whole words are stored, possibly past
+ * the text's end, but within NUMTEXT_MAX. */
 static inline __attribute__((always_inline)) size_t put_decimal(char *buf, struct decimal d,
                                                                 bool wide)
 {
@@ -130,7 +130,7 @@ static inline __attribute__((always_inline)) size_t put_decimal(char *buf, struc
         first = v / 100000000;
         upper = eight_digits((uint32_t)(v % 100000000));
     }
-    /* digits without the zeros behind them */
+    /* digits without trailing zeros */
     n = lower ? 17 - __builtin_clzll(lower) / 8 : upper ? 9 - __builtin_clzll(upper) / 8 : 1;
     upper |= ZEROS;
     lower |= ZEROS;
@@ -203,7 +203,8 @@ static inline __attribute__((always_inline)) struct decimal shortest(uint64_t c,
         vb = round_to_odd_64(g1, cb << h);
         vbr = round_to_odd_64(g1, cbr << h);
     }
-    /* Both answers are worked out and one is taken: which it is follows no pattern. */
+    /* Both candidates are computed and one is selected, because the choice is unpredictable for a
+     * branch. */
     uint64_t lower = vbl + !even, upper = vbr - !even, s = vb / 4, sp = s / 10, mid = 4 * s + 2;
     bool up = lower <= 40 * sp, wp = 40 * sp + 40 <= upper, shorter = (s >= 10) & (up != wp);
     bool u = lower <= 4 * s, w = 4 * s + 4 <= upper;
@@ -220,7 +221,7 @@ static size_t put_word(char *buf, const char *word)
     return n;
 }
 
-/* What has no digits: NaN, infinities and zeros. */
+/* Values without digits: NaN, infinities and zeros. */
 static size_t put_special(char *buf, bool negative, bool zero, bool zero_fraction)
 {
     if (!zero && !zero_fraction)
@@ -298,7 +299,7 @@ size_t numtext_elem(enum dtype t, const void *p, char *buf)
 {
     union value v;
     size_t n;
-    if (t == DT_F32) { /* the common ones without a call for their size */
+    if (t == DT_F32) { /* the common types avoid a call for their size */
         memcpy(&v.f32, p, sizeof v.f32);
         return quoted(buf, numtext_f32(v.f32, buf));
     }

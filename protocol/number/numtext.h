@@ -1,5 +1,5 @@
-/* Numbers as text and back, exactly: shortest round-trip printing, correctly rounded reading. The
- * locale plays no part.
+/* Numbers as text and back, exactly: shortest round-trip printing, correctly rounded reading.
+ * Independent of the locale.
  *
  * Called by the JSON reader and writer, the infix parser and the list formatter. Pure functions;
  * thread-safe. */
@@ -12,12 +12,12 @@
 
 #include "compute/type/dtype.h"
 
-#define NUMTEXT_MAX 32 /* room any one number needs */
+#define NUMTEXT_MAX 32 /* room for any one number */
 
 /* Each writes at most NUMTEXT_MAX bytes (no NUL) and returns how many. Floats: the shortest digits
- * that read back as the same value of that type, the nearest among those, always with a point or
- * an exponent ("1.0", "1e22", "-0.0", "1.5e-7"); NaN, Infinity, -Infinity (no quotes). Halves are
- * raw bits. */
+ * that read back as the same value of that type, the nearest among those, always with a point or an
+ * exponent ("1.0", "1e22", "-0.0", "1.5e-7"); NaN, Infinity, -Infinity (no quotes). Halves are raw
+ * bits. */
 size_t numtext_f64(double v, char *buf);
 size_t numtext_f32(float v, char *buf);
 size_t numtext_f16(uint16_t bits, char *buf);
@@ -30,8 +30,8 @@ size_t numtext_u64(uint64_t v, char *buf);
 #define NUMTEXT_ELEM_MAX (2 * NUMTEXT_MAX + 3)
 size_t numtext_elem(enum dtype t, const void *p, char *buf);
 
-/* n float32 elements as numtext_elem writes them, commas between, at buf; returns the length. Needs
- * room for NUMTEXT_RUN_ELEM bytes an element and NUMTEXT_ELEM_MAX more. */
+/* n float32 elements as numtext_elem writes them, separated by commas, at buf; returns the length.
+ * Needs room for NUMTEXT_RUN_ELEM bytes an element and NUMTEXT_ELEM_MAX more. */
 #define NUMTEXT_RUN_ELEM 18
 size_t numtext_f32_run(const float *v, size_t n, char *buf);
 
@@ -39,8 +39,8 @@ size_t numtext_f32_run(const float *v, size_t n, char *buf);
  * sign, digits, at most one point (".5" and "5." included), an optional exponent. */
 double numtext_parse_f64(const char *p, size_t n);
 
-/* As numtext_parse_f64, but never on a midpoint of a narrower type unless exactly (rounded to odd
- * where that matters), so that rounding on to float32 or a half is right. */
+/* As numtext_parse_f64, but returns a midpoint of a narrower type only if the value is exactly that
+ * (rounded to odd where that matters), so that rounding on to float32 or a half is right. */
 double numtext_parse_odd(const char *p, size_t n);
 
 /* Rounds v (from numtext_parse_odd, or exact) to f16, bf16 or f32 bits, half to even. */

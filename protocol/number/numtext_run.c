@@ -1,16 +1,15 @@
-/* Many float32 at once, for the lists of inline results: about a quarter of the time that one by
- * one takes.
+/* Many float32 at once, for the lists of inline results: about a quarter of the time of one by one.
  *
  * Between 1e-4 and 1e9 a float32 has 24 bits and is scaled to nine digits before the point by at
  * most 10^12, whose odd factor 5^12 has 28: so the value, and the two ends of its rounding interval
- * with one bit more, scaled, are exact doubles. What Schubfach (numtext.c) decides with integers of
- * 128 bits is then a handful of exact operations on doubles that a compiler vectorises: is there a
- * multiple of the next power of ten above the interval's width in the interval? It is the answer;
- * else the nearest multiple of the power below is. Rare values (zeros, powers of two, whose
- * interval is lopsided, very large, very small ones, NaN) are left to numtext.c.
+ * with one bit more, scaled, are exact doubles. The decisions that Schubfach (numtext.c) makes with
+ * 128-bit integers then take a few exact operations on doubles that a compiler vectorises: does the
+ * interval contain a multiple of the smallest power of ten above its width? If so that is the
+ * answer; else the nearest multiple of the next lower power is. Rare values (zeros, powers of two,
+ * whose interval is lopsided, very large, very small ones, NaN) are left to numtext.c.
  *
- * Work goes by blocks, stage by stage, so that each loop is simple enough to vectorise; only the
- * last stage, which knows where the text goes, is scalar. The result does not depend on the
+ * Blocks are processed stage by stage, so that each loop is simple enough to vectorise; only the
+ * last stage, which depends on the text's position, is scalar. The result does not depend on the
  * instruction set. */
 #include <string.h>
 
@@ -19,26 +18,26 @@
 
 #define BLOCK 64
 
-/* Built into a function for each instruction set (isa.h). */
+/* Inlined into a function for each instruction set (isa.h). */
 #define STAGE static inline __attribute__((always_inline))
 
 struct block {
     uint32_t bits[BLOCK];
     int32_t power[BLOCK]; /* of ten, to scale by */
     double scaling[BLOCK];
-    int32_t odd[BLOCK];                                /* the interval's ends do not count */
+    int32_t odd[BLOCK];                                /* the interval excludes its ends */
     double scaled[BLOCK], half[BLOCK];                 /* the value, half its interval's width */
     double digits[BLOCK];                              /* the answer, 10^8 … 10^9 */
-    int32_t other[BLOCK];                              /* not for us */
+    int32_t other[BLOCK];                              /* left to numtext.c */
     uint32_t first[BLOCK], upper[BLOCK], lower[BLOCK]; /* digits: one, four, four */
 };
 
-/* The last is only for the estimate. */
+/* The last entry is only for the estimate. */
 static const double powers[14] = {1e0, 1e1, 1e2, 1e3,  1e4,  1e5,  1e6,
                                   1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13};
 
 /* Scales by the power of ten that leaves nine digits. Gathers from the table have loops of their
- * own: where they depend on a comparison, gcc does not vectorise them. */
+ * own: gcc does not vectorise them if they depend on a comparison. */
 STAGE void scale(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
@@ -53,7 +52,7 @@ STAGE void scale(struct block *b)
         top.bits = u.bits & 0x7F800000;     /* the power of two below */
         b->other[i] = out;
         b->odd[i] = (int32_t)(u.bits & 1);
-        /* 8 less floor(log10), or one more */
+        /* 8 minus floor(log10), or one more */
         b->power[i] = 8 - (((int32_t)(u.bits >> 23) - 127) * 1233 >> 12);
         b->scaled[i] = (double)u.f;
         b->half[i] = (double)top.f * 0x1p-24;
@@ -70,18 +69,18 @@ STAGE void scale(struct block *b)
     }
 }
 
-/* The shortest digits that lie in the interval, of those the nearest. */
+/* The shortest digits within the interval, and the nearest of those. */
 STAGE void shorten(struct block *b)
 {
     for (int i = 0; i < BLOCK; i++) {
         double s = b->scaled[i], h = b->half[i], low = s - h, high = s + h, width = 2 * h;
         double fine = width >= 100 ? 100 : width >= 10 ? 10 : 1, coarse = fine * 10;
         double per_fine = width >= 100 ? 0.01 : width >= 10 ? 0.1 : 1;
-        /* the last multiple of `coarse` not above the interval; quotients may be one off */
+        /* the last multiple of `coarse` not above the interval; quotients may be off by one */
         double m = (double)(int32_t)(high * (per_fine * 0.1)) * coarse;
         m = m > high ? m - coarse : m;
         m = m + coarse <= high ? m + coarse : m;
-        /* an end that does not count */
+        /* an excluded end */
         m = (b->odd[i] != 0 && m == high) ? m - coarse : m;
         bool in = (m > low) | ((m == low) & (b->odd[i] == 0));
         double f = (double)(int32_t)(s * per_fine);

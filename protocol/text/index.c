@@ -1,6 +1,6 @@
-/* One scanner for both callers: `?index=` gives it a whole text, infix.c the rest of an expression
- * behind '['. Bytes are looked at one by one; offsets are told in characters, so continuation bytes
- * of UTF-8 are left out when counting. */
+/* One scanner for both callers: `?index=` passes a whole text, infix.c the rest of an expression
+ * after '['. The scanner works on bytes; offsets are in characters, so it does not count
+ * continuation bytes of UTF-8. */
 #include "protocol/text/index.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Index strings, "1:-1, ::2, 3, None, ...": NumPy's basic indexing as text.
  *
- * Called by the handlers (`?index=`, `"index"`) and by infix.c for what stands in brackets. Pure;
- * thread-safe. The meaning is layout.h's (view_index). */
+ * Called by the handlers (`?index=`, `"index"`) and by infix.c for text in brackets. Pure;
+ * thread-safe. layout.h (view_index) defines the meaning. */
 #ifndef ARRAYD_INDEX_H
 #define ARRAYD_INDEX_H
 
@@ -16,8 +16,8 @@
 enum err_code index_parse(const char *text, size_t n, struct index_spec *ret,
                           struct err *e) must_check;
 
-/* The same inside a longer text: reads up to (not including) the closing ']' and tells in *ret_used
- * how many bytes that was. Nothing at all is an error here. Offsets count from `text`. */
+/* The same inside a longer text: reads up to (not including) the closing ']' and returns in
+ * *ret_used how many bytes that was. An empty index is an error here. Offsets count from `text`. */
 enum err_code index_scan(const char *text, size_t n, struct index_spec *ret, size_t *ret_used,
                          struct err *e) must_check;
 

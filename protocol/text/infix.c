@@ -1,7 +1,7 @@
 /* Precedence climbing over infix_lex.c's tokens. Left-associative chains are loops, so 10,000
- * additions cost no stack; what nests (brackets, calls, indexing, unary operators, **) recurses and
- * is counted against x->max_nesting. Arguments of the calls being read lie on one stack of links,
- * each call's on top of its caller's. */
+ * additions cost no stack; nested constructs (brackets, calls, indexing, unary operators, **)
+ * recurse and count against x->max_nesting. Arguments of the calls being read are on one stack of
+ * links, each call's on top of its caller's. */
 #include "protocol/text/infix.h"
 
 #include <stdbool.h>
@@ -68,7 +68,7 @@ static bool is_word(const struct parser *p, const char *text)
            memcmp(p->tok.start, text, p->tok.len) == 0;
 }
 
-/* The first byte that is not white space behind the current token. */
+/* The first byte that is not white space after the current token. */
 static const char *behind(const struct parser *p)
 {
     const char *q = p->lex.p;
@@ -89,7 +89,7 @@ static enum err_code bad(struct parser *p, const char *why)
     return err_at(p->e, ERR_BAD_EXPRESSION, p->tok.offset, "%s", why);
 }
 
-/* The current token has no place here: say why, as well as can be guessed. */
+/* The current token is not allowed here: gives the likeliest reason. */
 static enum err_code unexpected(struct parser *p, const char *wanted)
 {
     static const struct {
@@ -167,7 +167,7 @@ static enum err_code add_literal(struct parser *p, struct literal lit, long offs
                p->n_links, 0, ret);
 }
 
-/* Behind "name(": the arguments and the closing bracket. */
+/* After "name(": the arguments and the closing bracket. */
 static enum err_code call(struct parser *p, const char *name, long offset, uint32_t *ret)
 {
     size_t base = p->n_links, n_keywords = 0;
@@ -179,7 +179,7 @@ static enum err_code call(struct parser *p, const char *name, long offset, uint3
             if (!keyword)
                 return err_oom(p->e);
             if (strcmp(keyword, "op") == 0 || strcmp(keyword, "args") == 0)
-                return bad(p, "no parameter has this name"); /* trees use it for themselves */
+                return bad(p, "no parameter has this name"); /* reserved for trees */
             for (size_t i = base; i < p->n_links; i++)
                 if (p->links[i].keyword && strcmp(p->links[i].keyword, keyword) == 0)
                     return bad(p, "the keyword argument is given twice");
@@ -294,7 +294,7 @@ static enum err_code primary(struct parser *p, uint32_t *ret)
     return unexpected(p, "a number, a name or a bracket was expected");
 }
 
-/* At '[' behind an operand. */
+/* At '[' after an operand. */
 static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint32_t *ret)
 {
     long offset = p->tok.offset;
@@ -306,7 +306,7 @@ static __attribute__((noinline)) enum err_code subscript(struct parser *p, uint3
             p->e->offset += p->lex.offset;
         return code;
     }
-    /* an index that was read is ASCII throughout: bytes are characters */
+    /* a valid index is ASCII throughout: bytes are characters */
     p->lex.p += used + 1;
     p->lex.offset += (long)used + 1;
     struct index_spec *kept = arena_dup(p->x->arena, &spec, sizeof spec);

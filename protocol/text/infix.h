@@ -1,4 +1,4 @@
-/* Infix text → untyped expression: Python's syntax and precedence as api.md section 5 has it.
+/* Infix text → untyped expression: Python's syntax and precedence, see section 5 of api.md.
  *
  * Called by the handlers of evaluate and explain. Nodes go into the caller's struct expr (arena
  * memory). Re-entrant. */

@@ -1,6 +1,6 @@
-/* The lexer follows Python's: numbers with underscores and prefixes, strings in either quote. What
- * people paste that is not Python's (typographic minus signs, && and ||, ...) gets a message that
- * says what to write instead. Outside of strings everything is ASCII, so bytes are characters. */
+/* The lexer follows Python's: numbers with underscores and prefixes, strings in either quote.
+ * Common pasted text that is not Python (typographic minus signs, && and ||, ...) gets a message
+ * that says what to write instead. Outside strings everything is ASCII, so bytes are characters. */
 #include "protocol/text/infix_lex.h"
 
 #include <math.h>
@@ -166,7 +166,7 @@ static enum err_code string(struct infix_lex *l, struct token *t)
     return ERR_OK;
 }
 
-/* What is not Python, and what to write instead. */
+/* Text that is not Python, and what to write instead. */
 static enum err_code foreign(struct infix_lex *l)
 {
     static const struct {

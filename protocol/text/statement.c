@@ -1,6 +1,6 @@
-/* The equals sign is looked for outside of brackets and quotes; what is left of it is read here,
- * what is right of it is an expression. That one is parsed in its place, behind as many blanks as
- * there are characters before it, so that its nodes and errors have the statement's offsets. */
+/* Finds the equals sign outside brackets and quotes; reads the left side here, and the right side
+ * as an expression. The expression is parsed after as many blanks as there are characters before
+ * it, so that its nodes and errors have the statement's offsets. */
 #include "protocol/text/statement.h"
 
 #include <string.h>
@@ -22,10 +22,10 @@ struct left {
     const char *text;
     size_t n;                     /* up to the operator */
     const struct augmented *with; /* or NULL */
-    size_t end;                   /* behind the equals sign */
+    size_t end;                   /* after the equals sign */
 };
 
-/* Where the assignment is; n: nowhere. */
+/* Position of the assignment; n: none. */
 static size_t find_equals(const char *s, size_t n)
 {
     int depth = 0;
@@ -97,7 +97,7 @@ static enum err_code split(struct expr *x, uint32_t source, const char *text, si
     return ERR_OK;
 }
 
-/* The text after the name that begins here; `begin` where no name does. */
+/* The position after the name that begins here; `begin` if none does. */
 static size_t skip_name(const struct left *l, size_t begin)
 {
     size_t i = begin;
@@ -107,7 +107,7 @@ static size_t skip_name(const struct left *l, size_t begin)
     return i;
 }
 
-/* The name and the index, whose place is told for their nodes. */
+/* Reads the name and the index, with their offsets for their nodes. */
 static enum err_code read_target(struct expr *x, uint32_t source, const struct left *l,
                                  struct statement *ret, struct err *e)
 {
@@ -145,7 +145,7 @@ static enum err_code add(struct expr *x, struct expr_node n, const uint32_t *arg
     return expr_add(x, &n, links, n_args, 0, ret, e);
 }
 
-/* What the target has now, and the operator between it and what was written. */
+/* Adds the target's current value, and the operator that joins it with the right side. */
 static enum err_code add_operator(struct expr *x, const struct left *l, struct expr_node n,
                                   struct statement *s, struct err *e)
 {
@@ -168,7 +168,7 @@ static enum err_code add_operator(struct expr *x, const struct left *l, struct e
     return add(x, n, args, 2, &s->root, e);
 }
 
-/* Behind `fill_ghost(`; 0: the statement is another. */
+/* Position after `fill_ghost(`; 0: another statement. */
 static size_t skip_fill(const struct left *l)
 {
     static const char fill[] = "fill_ghost";
@@ -219,7 +219,7 @@ enum err_code statement_parse(struct expr *x, uint32_t source, const char *text,
     char *right = arena_alloc(x->arena, n + 1);
     if (!right)
         return err_oom(e);
-    memset(right, ' ', l.end); /* it is ASCII: a name, an index, an operator */
+    memset(right, ' ', l.end); /* the left side is ASCII: a name, an index, an operator */
     memcpy(right + l.end, text + l.end, n - l.end);
     right[n] = 0;
     code = infix_parse(x, source, right, n, &ret->root, e);

@@ -2,8 +2,8 @@
  * before the equals sign (`u += 0.1*lap`), which stands for `name = name + (expression)`; or
  * `fill_ghost(name)`.
  *
- * Called by the handler of programs. Nodes go into the caller's struct expr (arena memory), whose
- * memory holds the rest, too. Re-entrant. */
+ * Called by the handler of programs. Nodes go into the caller's struct expr, whose arena also holds
+ * everything else. Re-entrant. */
 #ifndef ARRAYD_STATEMENT_H
 #define ARRAYD_STATEMENT_H
 
@@ -17,13 +17,13 @@
 struct statement {
     const char *target;             /* NUL-terminated */
     long at;                        /* its character offset */
-    const struct index_spec *index; /* the elements of it that are assigned, NULL: all */
-    uint32_t root;                  /* what they become */
+    const struct index_spec *index; /* the assigned elements, NULL: all */
+    uint32_t root;                  /* the assigned expression */
     bool fills;                     /* fill_ghost(target): `root` is its name */
 };
 
-/* Parses n bytes of UTF-8. `source` as in infix_parse, whose errors these are: all with the
- * character offset in the statement. */
+/* Parses n bytes of UTF-8. `source` as in infix_parse, and the same errors: all with the character
+ * offset in the statement. */
 enum err_code statement_parse(struct expr *x, uint32_t source, const char *text, size_t n,
                               struct statement *ret, struct err *e) must_check;
 

@@ -1,8 +1,8 @@
 /* Reading recurses, bounded by the nesting limit of the expression (every level of a tree counts).
- * Writing walks with its own stack, since an infix chain of 10,000 subtractions is as many levels.
+ * Writing uses its own stack, since an infix chain of 10,000 subtractions is as many levels deep.
  *
- * Which strings are text and which are names follows from the parameter they are given for: its
- * name is the attribute's, or stands in the function's signature (func.def). */
+ * Whether a string is text or a name depends on its parameter: the attribute's name, or the one in
+ * the function's signature (func.def). */
 #include "protocol/text/tree.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static enum err_code push_link(struct reader *r, uint32_t node, const char *keyw
     return ERR_OK;
 }
 
-/* Adds a node with the links above `base`; the place of v goes with its errors. */
+/* Adds a node with the links above `base`; its errors point to v. */
 static enum err_code add(struct reader *r, struct json v, struct expr_node node, const char *step,
                          size_t base, size_t n_keywords, uint32_t *ret)
 {
@@ -64,7 +64,7 @@ static enum err_code add(struct reader *r, struct json v, struct expr_node node,
     return code;
 }
 
-/* "args/3" or an attribute's name, escaped as JSON pointers want it. */
+/* "args/3" or an attribute's name, escaped for a JSON pointer. */
 static const char *step_of(struct reader *r, const char *prefix, size_t index, const char *name)
 {
     if (!name)
@@ -165,8 +165,8 @@ static enum err_code getitem(struct reader *r, struct json v, const char *step, 
     return add(r, v, (struct expr_node){.kind = EXPR_GETITEM, .index = spec}, step, base, 0, ret);
 }
 
-/* Whether the operation has a parameter of that name. Of unknown operations anything is taken: the
- * checker says which operation it is that nobody knows. */
+/* Whether the operation has a parameter of that name. Unknown operations accept any: the checker
+ * reports them. */
 static bool has_parameter(int func, int op, const char *name)
 {
     if (func >= 0) {

@@ -12,7 +12,7 @@
 #include "protocol/json/json.h"
 #include "protocol/json/json_writer.h"
 
-/* Reads a tree node and all below. Strings are names, except where the parameter is text
+/* Reads a tree node and its descendants. Strings are names, except where the parameter is text
  * (boundary, dtype, method, mode, spacing), which become EXPR_STRING; attributes become keyword
  * arguments. `source` is the tree's number in x->sources. Errors carry the pointer from the body's
  * root: ERR_BAD_EXPRESSION, ERR_UNKNOWN_FIELD, ERR_INEXACT_NUMBER, ERR_BAD_DTYPE,

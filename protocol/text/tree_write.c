@@ -1,4 +1,4 @@
-/* The writing half of tree.h; tree.c says how. */
+/* The writing half of tree.h; see tree.c. */
 #include <math.h>
 #include <string.h>
 

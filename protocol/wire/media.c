@@ -1,6 +1,7 @@
 /* A small cursor over the header's text reads RFC 9110's grammar: tokens, quoted strings, optional
- * white space. Content-Type is strict (it says what the bytes are); Accept is lenient (an element
- * that makes no sense wishes for nothing), since old clients send oddities such as "*; q=.2". */
+ * white space. Content-Type is strict (it determines how the bytes are read); Accept is lenient (a
+ * meaningless element expresses no preference), since old clients send oddities such as "*; q=.2".
+ */
 #include "protocol/wire/media.h"
 
 #include <string.h>
@@ -68,8 +69,7 @@ static bool type(const char **p, struct span *ret_type, struct span *ret_sub)
     return token(p, ret_sub);
 }
 
-/* The next *( OWS ";" OWS [ name "=" value ] ); false at the end of them, *ret_bad when malformed.
- */
+/* The next *( OWS ";" OWS [ name "=" value ] ); false at their end, *ret_bad when malformed. */
 static bool parameter(const char **p, struct span *ret_name, struct span *ret_value, bool *ret_bad)
 {
     for (;;) {
@@ -90,7 +90,8 @@ static bool parameter(const char **p, struct span *ret_name, struct span *ret_va
     }
 }
 
-/* A weight in thousandths; -1 when malformed. ".5" is taken although the grammar wants a zero. */
+/* A weight in thousandths; -1 when malformed. ".5" is accepted although the grammar requires a
+ * zero. */
 static int weight(struct span v)
 {
     size_t i = 0;
@@ -170,7 +171,7 @@ struct wish {
     int q, specificity; /* 3: the type, 2: type/..., 1: anything; 0: no range matched */
 };
 
-/* What the header says about one offered type: its most specific range counts. */
+/* The header's preference for one offered type: its most specific range counts. */
 static struct wish wish_for(const char *accept, enum media offer)
 {
     struct wish best = {0};

@@ -33,8 +33,8 @@ enum err_code media_content_type(const char *value, enum media *ret, struct err 
 enum err_code media_require_json(const char *content_type, struct err *e) must_check;
 
 /* Chooses among the n types a route offers, its default first: the highest q wins, then the more
- * specific range, then the earlier offer. No header, or an empty one, accepts anything; elements
- * that are not media ranges are skipped. ERR_NOT_ACCEPTABLE naming what there is. */
+ * specific range, then the earlier offer. A missing or empty header accepts anything; elements that
+ * are not media ranges are skipped. ERR_NOT_ACCEPTABLE with the available types. */
 enum err_code media_negotiate(const char *accept, const enum media *offers, size_t n,
                               enum media *ret, struct err *e) must_check;
 

@@ -1,6 +1,6 @@
 /* The header is a Python dictionary literal, but only {'descr': '…', 'fortran_order': True|False,
- * 'shape': (…)} in any order counts; it is read by a small cursor, never evaluated. It is collected
- * whole first (it is short, and NPY_HEADER_MAX bounds it). */
+ * 'shape': (…)} in any order is accepted; a small cursor reads it, nothing is evaluated. It is
+ * collected whole first (it is short, and NPY_HEADER_MAX bounds it). */
 #include "protocol/wire/npy.h"
 
 #include <stdio.h>
@@ -204,7 +204,7 @@ static enum err_code read_text(const struct npy_reader *r, struct npy_header *re
     return ERR_OK;
 }
 
-/* The fixed part is complete as far as `have` says: what comes next. */
+/* The fixed part is complete up to `have`: determines what to read next. */
 static enum err_code plan_next(struct npy_reader *r, struct err *e)
 {
     size_t lengths = r->fixed[6] == 1 ? 2 : 4;

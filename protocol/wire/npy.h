@@ -15,7 +15,7 @@
 
 #define NPY_MAGIC      "\x93NUMPY"
 #define NPY_MAGIC_LEN  6
-#define NPY_HEADER_MAX 65536 /* longest header text taken */
+#define NPY_HEADER_MAX 65536 /* longest header text accepted */
 
 struct npy_header {
     enum dtype dtype;
@@ -37,9 +37,9 @@ struct npy_reader {
 /* A zeroed struct (want_bfloat16 set as needed) is a fresh reader. */
 void npy_reader_free(struct npy_reader *r);
 
-/* Takes bytes up to the header's end: *ret_used ≤ n are consumed; *ret_done tells that *ret_header
- * is filled and data follows. ERR_BAD_NPY: malformed, an object or structured dtype, byte sizes
- * that overflow. */
+/* Takes bytes up to the header's end: *ret_used ≤ n are consumed; *ret_done: *ret_header is filled
+ * and data follows. ERR_BAD_NPY: malformed, an object or structured dtype, byte sizes that
+ * overflow. */
 enum err_code npy_feed(struct npy_reader *r, const void *p, size_t n, size_t *ret_used,
                        bool *ret_done, struct npy_header *ret_header, struct err *e) must_check;
 

@@ -1,9 +1,9 @@
-/* A list of preferences, each a token with a value and parameters that may be left out:
+/* A list of preferences, each a token with an optional value and parameters:
  *
  *     respond-async, wait=10; x="a, b"
  *
- * It is read from comma to comma outside of quotes, and of each element only as much as tells
- * which preference it is. */
+ * It is split at commas outside quotes, and each element is read only as far as needed to identify
+ * the preference. */
 #include "protocol/wire/prefer.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static const char *element_end(const char *p)
     return p;
 }
 
-/* The seconds of "=10" or "=\"10\"", whatever parameters follow; -1 where it is something else. */
+/* The seconds of "=10" or "=\"10\"", whatever parameters follow; -1 if it is anything else. */
 static int64_t seconds(const char *p)
 {
     p = blanks(p);
@@ -49,7 +49,7 @@ static int64_t seconds(const char *p)
     return *p == '\0' || *p == ',' || *p == ';' ? n : -1;
 }
 
-/* The text after the first preference of that name; NULL where there is none. */
+/* The text after the first preference of that name; NULL if there is none. */
 static const char *find(const char *value, const char *name)
 {
     const size_t n = strlen(name);

@@ -1,4 +1,4 @@
-/* The type is a URN made of the code: stable, and no promise of a page behind it. */
+/* The type is a URN made from the code: stable, without promising a page. */
 #include "protocol/wire/problem.h"
 
 #include <string.h>
