@@ -54,7 +54,7 @@ static const struct setting settings[] = {
     {"config", SET_TEXT, false, AT(file), NULL, 0, 0, "FILE",
      "configuration file: lines of 'name = value', the names are these options'"},
     {"accounts", SET_TEXT, false, AT(accounts), NULL, 0, 0, "FILE",
-     "who may use the daemon, by token: see 'arrayd token'; unset: everybody who can reach it, on "
+     "file of accounts and their tokens: see 'arrayd token'; unset: every client is served, on "
      "loopback addresses and Unix sockets only"},
     {"threads", SET_COUNT, false, AT(threads), "0", 0, 4096, "N",
      "threads of the CPU backend; 0: one a core"},
@@ -116,8 +116,8 @@ static const struct setting settings[] = {
     {"job-retention", SET_SECONDS, true, AT(job_retention), "3600", 0, 1e9, "SECONDS",
      "that a job is kept after its end"},
     {"device-window", SET_SECONDS, true, AT(device_window), "0.01", 0, 3600, "SECONDS",
-     "work, as it is expected to take, that a session has on a device at once, and a user who is "
-     "not alone there; the rest waits for its turn"},
+     "expected device time of the work that a session, and a user who shares the device, may have "
+     "on it at once; the rest is queued"},
     {"max-waiting", SET_COUNT, true, AT(max_waiting), "1000", 0, 1e9, "N",
      "pieces of a user's work that wait for a device; past them requests are answered 429"},
     {"max-waiting-all", SET_COUNT, true, AT(max_waiting_all), "10000", 0, 1e9, "N",

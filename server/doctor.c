@@ -229,7 +229,7 @@ static void say_address(struct doctor *d, const char *what, const char *address,
         doctor_say(d, FINDING_OK, what, address, "");
     else if (taken(e))
         doctor_say(d, FINDING_WARN, what, e->message,
-                   "right where arrayd is running; else see who has it: ss -ltnp");
+                   "right where arrayd is running; else find the process that has it: ss -ltnp");
     else
         doctor_say(d, FINDING_FAIL, what, e->message, "change listen, or what is in its way");
 }
@@ -256,7 +256,7 @@ static void look_at_exports(struct doctor *d, const struct config *c)
     }
     if (c->allow_export && !n)
         doctor_say(d, FINDING_WARN, "export", "allow-export, but no Unix socket",
-                   "nobody can export memory: add listen = unix:PATH");
+                   "no client can export memory: add listen = unix:PATH");
 }
 
 static void look_at_addresses(struct doctor *d, const struct config *c)
@@ -283,7 +283,8 @@ static void look_at_addresses(struct doctor *d, const struct config *c)
 static void look_at_accounts(struct doctor *d, const struct config *c)
 {
     if (!c->accounts) {
-        doctor_say(d, FINDING_OK, "accounts", "none: whoever reaches the addresses is served", "");
+        doctor_say(d, FINDING_OK, "accounts",
+                   "none: every client that reaches the addresses is served", "");
         return;
     }
     struct accounts a = {0};
@@ -300,7 +301,7 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
     snprintf(text, sizeof text, "%zu accounts, %zu of operators, %zu tokens", a.n_users, operators,
              a.n_tokens);
     doctor_say(d, a.n_tokens ? FINDING_OK : FINDING_WARN, "accounts", text,
-               "nobody can use it: arrayd token add makes a token");
+               "no client can use it: arrayd token add makes a token");
     accounts_free(&a);
 }
 

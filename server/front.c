@@ -27,7 +27,7 @@ static enum err_code identify(struct request *req, struct principal **whose, str
 
 static enum err_code refuse(struct request *req, struct err *e)
 {
-    return auth_refuse(req, "the token that the request came with is nobody's any more", e);
+    return auth_refuse(req, "the token that the request came with was revoked", e);
 }
 
 static void ended(struct request *req, int status, double seconds, int64_t in, int64_t out)

@@ -250,7 +250,8 @@ static void reload_accounts(const struct server *s)
     enum err_code code = accounts_read(path, &accounts, &e);
     /* an editor that is about to write empties a file first */
     if (code == ERR_OK && accounts.n_users == 0)
-        code = err_set(&e, ERR_BAD_FIELD, "%s has no account: nobody would keep anything", path);
+        code = err_set(&e, ERR_BAD_FIELD, "%s has no account: every session and array would end",
+                       path);
     if (code == ERR_OK)
         code = auth_apply(s->auth, &accounts, &e);
     if (code != ERR_OK)

@@ -189,7 +189,7 @@ static enum err_code seal(int fd, struct err *e)
     if ((seals & F_SEAL_FUTURE_WRITE) ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) == 0 || errno == EINVAL)
         return ERR_OK; /* EINVAL: the kernel has no such seal */
-    return err_set(e, ERR_CONFLICT, "the array's memory has been sealed by who had it for writing");
+    return err_set(e, ERR_CONFLICT, "the array's memory was sealed by a holder with write access");
 }
 
 enum err_code cpu_share_export(const struct shared_block *share, enum share_mode mode, int *ret_fd,

@@ -178,7 +178,7 @@ void engine_metrics(struct engine *g, struct strb *out)
               "# HELP arrayd_kernels_total Kernels queued.\n"
               "# TYPE arrayd_kernels_total counter\n"
               "arrayd_kernels_total %llu\n"
-              "# HELP arrayd_plan_cache_hits_total Expressions whose plan was there already.\n"
+              "# HELP arrayd_plan_cache_hits_total Expressions whose plan was in the cache.\n"
               "# TYPE arrayd_plan_cache_hits_total counter\n"
               "arrayd_plan_cache_hits_total %llu\n"
               "# HELP arrayd_plan_cache_misses_total Expressions that were checked and lowered.\n"

@@ -162,8 +162,8 @@ static enum err_code cannot_move(const struct exporting *x, struct err *e)
         return err_set(e, ERR_CONFLICT, "the array is exported for %s: not for both at once",
                        x->write ? "reading" : "writing");
     return err_set(e, ERR_CONFLICT,
-                   "the array is exported already, and a download is reading it, or who had it for "
-                   "writing has sealed it: that has to end first");
+                   "the array is exported already, and a download is reading it, or a holder with "
+                   "write access has sealed it: that has to end first");
 }
 
 /* With the lock held: builds the task to wait for. Takes `to` if the array has to move. */

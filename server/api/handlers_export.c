@@ -60,15 +60,17 @@ static enum err_code may_export(const struct request *req, const struct handle *
                                 struct err *e)
 {
     if (h->shared && !array_is_whole(h->array))
-        return err_set(e, ERR_FORBIDDEN,
-                       "only a part of its memory is shared: who has that has all of it; a copy "
-                       "can be shared");
+        return err_set(
+            e, ERR_FORBIDDEN,
+            "only a part of its memory is shared, and an export gives access to all of it; "
+            "a copy can be shared");
     if (write)
         return handle_writable(h, e);
     if (h->read_only && !engine_in_host_memory(req->server->engine))
-        return err_set(e, ERR_FORBIDDEN,
-                       "who has a GPU's memory can write to it: only an array that may be written "
-                       "to can be exported there");
+        return err_set(
+            e, ERR_FORBIDDEN,
+            "exported GPU memory can be written to: only an array that may be written to "
+            "can be exported there");
     return ERR_OK;
 }
 

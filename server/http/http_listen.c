@@ -101,11 +101,12 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
     enum err_code code = ERR_OK;
     l->loopback = loopback(found->ai_addr);
     if (!accounts && !l->loopback) {
-        code = err_set(e, ERR_BAD_FIELD,
-                       "%s is not a loopback address, and without accounts anybody who can reach "
-                       "it could use it: make some with 'arrayd token add' and name their file "
-                       "with --accounts, or listen on 127.0.0.1 or unix:PATH",
-                       host);
+        code = err_set(
+            e, ERR_BAD_FIELD,
+            "%s is not a loopback address, and without accounts every client that "
+            "reaches it could use it: make some with 'arrayd token add' and name their file "
+            "with --accounts, or listen on 127.0.0.1 or unix:PATH",
+            host);
     } else {
         int on = 1;
         l->fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

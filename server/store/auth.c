@@ -273,7 +273,7 @@ static void tell_rest(struct auth *a)
     uint64_t n = atomic_load(&a->refused);
     snprintf(count, sizeof count, "%llu", (unsigned long long)n);
     if (n)
-        log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, NULL);
+        log_event(LOG_INFO, "unknown tokens were refused", "count", count, NULL);
 }
 
 void auth_free(struct auth *a)
@@ -302,8 +302,7 @@ static void note_refused(struct auth *a, const struct request *req)
         return;
     snprintf(count, sizeof count, "%llu", (unsigned long long)atomic_exchange(&a->refused, 0));
     http_peer_name(req, address);
-    log_event(LOG_INFO, "tokens that nobody has were refused", "count", count, "last_from", address,
-              NULL);
+    log_event(LOG_INFO, "unknown tokens were refused", "count", count, "last_from", address, NULL);
 }
 
 /* The token of "Bearer TOKEN"; NULL: it is none. */
@@ -343,7 +342,7 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     pthread_rwlock_unlock(&a->lock);
     if (!p) {
         note_refused(a, req);
-        return auth_refuse(req, "nobody has this token", e);
+        return auth_refuse(req, "no account has this token", e);
     }
     *ret = p;
     return ERR_OK;
@@ -387,7 +386,7 @@ enum err_code auth_identify(struct request *req, struct err *e)
         TRY(find_bearer(a, req, &p, e));
     enum err_code code = open_principal(a, p, e);
     if (code != ERR_OK)
-        return code == ERR_NOT_FOUND ? auth_refuse(req, "nobody has this token", e) : code;
+        return code == ERR_NOT_FOUND ? auth_refuse(req, "no account has this token", e) : code;
     TRY(count(&p->requests, atomic_load(&p->max_requests), "requests are in flight", "requests",
               e));
     req->principal = p;

@@ -158,8 +158,10 @@ void exports_forget(struct exports *t, struct array *a)
     struct err e = ERR_INIT;
     array_let_see_no_more(a);
     if (array_outstays_exports(a) && leave(t, a, &e) != ERR_OK)
-        log_event(LOG_WARN, "an array stays in memory that somebody who may not may have mapped",
-                  "reason", e.message, NULL);
+        log_event(
+            LOG_WARN,
+            "an array could not be moved out of memory that a former holder may still have mapped",
+            "reason", e.message, NULL);
 }
 
 /* An export of it is over, and it lives on. */
@@ -310,7 +312,8 @@ static void settled(struct lease_settling *s)
     bool unwanted = o->unwanted;
     pthread_mutex_unlock(&t->lock);
     if (unwanted) {
-        o->asked.code = err_set(&o->asked.err, ERR_CONFLICT, "nobody waits for the export");
+        o->asked.code =
+            err_set(&o->asked.err, ERR_CONFLICT, "no client waits for the export any more");
         answered(&o->asked);
         return;
     }

@@ -566,7 +566,8 @@ enum err_code handle_writable(const struct handle *h, struct err *e)
     if (!h->read_only)
         return ERR_OK;
     if (h->reads_of)
-        return err_set(e, ERR_FORBIDDEN, "the array is %s's, who shares it with you for reading",
+        return err_set(e, ERR_FORBIDDEN,
+                       "the array belongs to %s and is shared with you for reading only",
                        h->reads_of);
     return err_set(e, ERR_READ_ONLY, "the array '%s' is read-only", h->name[0] ? h->name : h->id);
 }

@@ -79,7 +79,7 @@ def test_read(two):
                   bob.post("/v1/evaluate", {"expr": "1", "out": u}), bob.post(f"/v1/arrays/{u}/lease", {"mode": "write"}),
                   bob.post(f"/v1/arrays/{u}/fill_ghost"), bob.post("/v1/programs", {"body": ["x += 1"], "bind": {"x": u}}),
                   bob.post("/v1/evaluate", {"statements": ["x += 1"], "bind": {"x": u}})):
-        assert "ann's, who shares it with you for reading" in bob.fails(403, "forbidden", write)["detail"]
+        assert "belongs to ann and is shared with you for reading only" in bob.fails(403, "forbidden", write)["detail"]
     np.testing.assert_array_equal(ann.download("u"), DATA)
     share(ann, "u", "write", status=200)
     bob.expect(204, bob.request("PUT", f"/v1/arrays/{u}/data", (DATA + 1).tobytes(), content_type=OCTETS))
