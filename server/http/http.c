@@ -1,18 +1,19 @@
 /* The HTTP front: libmicrohttpd's callbacks, start and stop.
  *
- * One daemon with its own epoll thread a listener; nothing on that thread blocks. A request goes
- * through its places (http_state.h) in calls of on_access: a first one with the header, one for
- * each piece of the body, a last one. A reply can be handed over only in the last call (in the
- * first it would cost the connection), so it waits in the request until then; where libmicrohttpd
- * must be overridden, it is written by hand (http_raw_reply).
+ * Each listener is one libmicrohttpd daemon with its own epoll thread, which never blocks. A
+ * request moves through its places (http_state.h) in calls of on_access: a first one with the
+ * header, one for each piece of the body, a last one. A reply can be queued only in the last call
+ * (in the first it would cost the connection), so it is kept in the request until then; where
+ * libmicrohttpd must be bypassed, the reply is written by hand (http_raw_reply).
  *
- * Connections past max_connections are accepted up to a reserve, in which health and metrics are
- * answered and everything else gets 503; past the reserve accepting pauses.
+ * Past max_connections, connections are accepted up to a reserve, in which health and metrics are
+ * answered and everything else gets 503; past the reserve, accepting pauses.
  *
- * The neighbours, each of which calls only those below it: http_workers.c; http_watch.c
+ * The files, each of which calls only those listed after it: http_workers.c; http_watch.c
  * (deadlines), http_body.c (bodies in), http_send.c (replies out); http_wait.c (suspension),
- * http_queue.c (for workers); http_check.c (first look), http_route.c, http_cors.c; http_reply.c,
- * http_peers.c; http_raw.c (replies by hand), http_request.c, http_listen.c, http_tls.c. */
+ * http_queue.c (the workers' queues); http_check.c (first checks), http_route.c, http_cors.c;
+ * http_reply.c, http_peers.c; http_raw.c (replies by hand), http_request.c, http_listen.c,
+ * http_tls.c. */
 #include <microhttpd.h>
 
 #include <netinet/in.h>
@@ -30,32 +31,32 @@
 #include "compute/engine/engine.h"
 #include "server/http/http_impl.h"
 
-/* A connection's memory: what its header may take, half of which bodies are read into, and beside
- * it the header's table (of some 300 fields, where it is as large as it may be) and the reply's
- * header. All of it is zeroed with every request, and where there are many connections it comes
- * from far away: at 128 KiB a tiny evaluation among 64 took a quarter longer. */
+/* A connection's memory: room for its header, half of which is used for reading bodies, and beside
+ * it the header's table (about 300 fields at the largest setting) and the reply's header. All of it
+ * is zeroed with every request, and with many connections it is out of cache: at 128 KiB a tiny
+ * evaluation among 64 took a quarter longer. */
 #define LEAST_HEADER  (64u << 10)
 #define BESIDE_HEADER (16u << 10)
-/* Of a reply, beyond what is on its way: who does not read would else cost megabytes. */
+/* reply bytes buffered unsent: a client that does not read would else cost megabytes */
 #define UNSENT    (512 << 10)
 #define LONG_BODY (128u << 10) /* parsing more is long work */
 
-/* --- a request's way --- */
+/* --- a request's path --- */
 
-/* The first of all: what is served even when nothing else is. */
+/* Served even when nothing else is. */
 static bool vital(const struct rq *q)
 {
     const char *p = q->r.path;
     return !strcmp(p, "/healthz") || !strcmp(p, "/readyz") || !strcmp(p, "/metrics");
 }
 
-/* A reply is there and the body has not been read. */
+/* There is a reply and the body has not been read. */
 static bool reply_early(struct rq *q)
 {
     if (q->expect || (q->must_close && !q->has_body)) {
         return http_queue(q); /* the client waits, or there is nothing to drain */
     }
-    /* Where this message ends is not known, or it is too long to be read to its end. */
+    /* The message's end is unknown, or too far away to read up to it. */
     if (q->must_close || q->r.content_length > q->http->config.max_unread_body) {
         http_raw_reply(q);
         state_go(&q->state, PLACE_CUT);
@@ -79,7 +80,7 @@ static bool after_stream_handler(struct rq *q)
     return true;
 }
 
-/* Finds the caller, and whether the route serves it. */
+/* Authenticates the caller, and checks that the route serves it. */
 static enum err_code identify(struct rq *q, struct err *e)
 {
     const struct http_calls *calls = &q->http->calls;
@@ -96,7 +97,7 @@ static enum err_code identify(struct rq *q, struct err *e)
     return calls->authorize(&q->r, e);
 }
 
-/* What can be refused on sight of the header. */
+/* Refuses what the header alone rules out. */
 static enum err_code admit(struct rq *q, struct err *e)
 {
     struct http *h = q->http;
@@ -122,7 +123,7 @@ static enum err_code admit(struct rq *q, struct err *e)
     enum body_policy body = q->r.route->body;
     bool lacks_body = !q->framed && (body == BODY_BUFFERED || body == BODY_STREAM);
     if (lacks_body)
-        q->must_close = true; /* what follows may be the body all the same */
+        q->must_close = true; /* what follows may be a body nevertheless */
     TRY(identify(q, e));
     int64_t limit = body == BODY_NONE     ? h->config.max_ignored_body
                     : body == BODY_STREAM ? INT64_MAX
@@ -142,7 +143,8 @@ static enum err_code admit(struct rq *q, struct err *e)
     return ERR_OK;
 }
 
-/* Its body, its turn or a worker may have been long in coming. */
+/* The request may have waited long for its body, its turn or a worker: checks its credentials
+ * again. */
 static void call_handler(struct request *r)
 {
     if (rq_still_may(r))
@@ -172,7 +174,7 @@ static bool start(struct rq *q, const char *method, const char *version)
 {
     struct err e = ERR_INIT;
     if (!state_move(&q->state, PLACE_HEADER, PLACE_CHECK))
-        return false; /* too late */
+        return false; /* cut meanwhile */
     enum err_code code = http_check(q, method, version, &e);
     if (code == ERR_OK) {
         http_route(q);
@@ -246,7 +248,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const ch
     (void)cls, (void)mhd, (void)url;
     struct rq *q = *con_cls;
     if (!q)
-        return MHD_NO; /* no memory for it */
+        return MHD_NO; /* rq_new had no memory */
     struct http *h = q->http;
     bool ok, was = http_enter(q, &ok);
     if (ok && state_place(&q->state) == PLACE_HEADER)
@@ -257,7 +259,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const ch
     return ok ? MHD_YES : MHD_NO;
 }
 
-/* The request line has arrived, still as it was sent. */
+/* The request line has arrived; `uri` is still as sent. */
 static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
     struct listener *l = cls;
@@ -268,7 +270,7 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     struct rq *q = c ? rq_new(h, c, mhd, uri ? uri : "") : NULL;
     if (!q) {
         if (c)
-            c->refused = true; /* closed for want of memory: no mistake of the client's */
+            c->refused = true; /* closed for lack of memory, not for a mistake of the client's */
         return NULL;
     }
     atomic_fetch_add_explicit(&h->in_flight, 1, memory_order_relaxed);
@@ -306,8 +308,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     http_leave(h, was);
 }
 
-/* libmicrohttpd closes a connection without a word when its first line has no blank (another
- * protocol, a mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
+/* libmicrohttpd closes a connection silently when its first line has no blank (another protocol, a
+ * mistyped command). MHD_USE_TURBO below leaves the socket writable until here. */
 static void refuse_noise(struct conn *c)
 {
     if (c->used || c->refused || c->excess || c->turned_away || c->tls ||
@@ -507,8 +509,8 @@ void http_gauges(struct http *h, struct http_gauges *ret)
     pthread_mutex_unlock(&h->work_lock);
 }
 
-/* Cuts suspended uploads and downloads. Requests that wait for work are left: who works for them
- * holds them, and they are resumed when it is done. */
+/* Cuts suspended uploads and downloads. Requests that wait for work stay: the code that works for
+ * them holds pointers to them, and resumes them when it is done. */
 static void cut_transfers(struct http *h)
 {
     pthread_mutex_lock(&h->lock);
@@ -524,7 +526,8 @@ static void cut_transfers(struct http *h)
 bool http_stop(struct http *h)
 {
     atomic_store(&h->stopping, true);
-    /* Still listening while open requests end: probes are told why, the rest is sent away. */
+    /* Still listening while open requests end: probes get the reason, other requests are
+     * refused. */
     double until = clock_s() + h->config.drain_timeout_s;
     while (atomic_load(&h->in_flight) > 0 && clock_s() < until && !atomic_load(&h->server->hurry))
         usleep(2000);
@@ -532,7 +535,7 @@ bool http_stop(struct http *h)
         if (h->listeners[i].mhd)
             MHD_quiesce_daemon(h->listeners[i].mhd);
     http_listen_close(h);
-    /* libmicrohttpd ends the process when it is stopped while a connection is suspended. */
+    /* libmicrohttpd aborts the process if it is stopped while a connection is suspended. */
     atomic_store(&h->cutting, true);
     until = clock_s() + h->config.stuck_s;
     while (atomic_load(&h->inside) > 0 && clock_s() < until)

@@ -1,9 +1,8 @@
-/* Bodies on their way in.
+/* Request bodies.
  *
- * libmicrohttpd hands over whatever lies in the connection's buffer; what is not taken is offered
- * again after the connection was resumed. So back pressure costs nothing: leave the bytes, suspend,
- * and let the one that makes room resume. Nothing here ever holds more of a streamed body than that
- * buffer. */
+ * libmicrohttpd passes whatever the connection's buffer holds; bytes not taken are offered again
+ * after the connection was resumed. So back pressure costs nothing: leave the bytes, suspend, and
+ * resume when space is free. No more of a streamed body than that buffer is ever held here. */
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -35,8 +34,8 @@ static enum err_code check_quota(const struct rq *q, size_t n, struct err *e)
                                                                         : ERR_OK;
 }
 
-/* Grows by doubling, but never past what was announced: a client that claims much and sends little
- * costs little. */
+/* Grows by doubling, but never past the announced length: a client that announces much and sends
+ * little costs little. */
 static bool buffer(struct rq *q, const char *bytes, size_t n)
 {
     size_t limit = q->http->config.max_json_body, need = q->r.body_len + n;
@@ -90,7 +89,7 @@ enum run_result http_sink_end(struct rq *q)
     return http_run(q, q->in.sink->works && !failed ? call_end_in_turn : call_end);
 }
 
-/* After a failed sink's end(): the reply is there, the rest of the body is not wanted. */
+/* After a failed sink's end(): the reply is given, the rest of the body is dropped. */
 static void sink_ended(struct rq *q)
 {
     state_go(&q->state, PLACE_DRAIN);
@@ -159,7 +158,7 @@ bool http_body_bytes(struct rq *q, const char *bytes, size_t *n)
             return true;
         }
     }
-    /* Nobody wants it. */
+    /* The rest is dropped. */
     q->in.drained += (int64_t)*n;
     *n = 0;
     if (q->in.drained > q->http->config.max_unread_body) {

@@ -1,16 +1,16 @@
-/* The first look at a request, before anything is done for it.
+/* The first checks of a request, before anything is done for it.
  *
- * libmicrohttpd 0.9.75 lets through what request smuggling lives on (two Content-Length headers,
+ * libmicrohttpd 0.9.75 lets through what request smuggling relies on (two Content-Length headers,
  * Content-Length beside Transfer-Encoding, "gzip, chunked", blanks in header names, no Host) and
- * decodes the target before the application sees it, so that %00 cuts it. All of it is checked
- * here, on the raw target and on every header, once; no later code needs to doubt them.
+ * decodes the target before the application sees it, so that %00 truncates it. All of this is
+ * checked here once, on the raw target and on every header; no later code needs to doubt them.
  *
- * Some of a header it does not show at all before version 1.0: what follows a NUL on a line, a line
- * that begins with NUL or has no name (which ends the header), and a continuation line, which it
- * joins to the name of the header before. But it says how long the whole header was. One
- * that is longer than the lines shown, written in the usual way (one blank after each colon, CR
- * LF), may hide something. With a body it is refused, since what is hidden may say where the body
- * ends; without one it is the last of its connection. docs/security.md says what that leaves. */
+ * Before version 1.0 it hides parts of a header: what follows a NUL on a line, a line that begins
+ * with NUL or has no name (which ends the header), and a continuation line, which it joins to the
+ * name of the header before. But it reports the length of the whole header. A header longer than
+ * the lines shown, written in the usual way (one blank after each colon, CR LF), may hide
+ * something. With a body the request is refused, since the hidden part may say where the body ends;
+ * without one it is the last of its connection. docs/security.md describes the remaining risk. */
 #include <microhttpd.h>
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@
 #include "compute/base/strb.h"
 #include "server/http/http_impl.h"
 
-#define SHOWS_LESS (MHD_VERSION < 0x00097701) /* than the header has */
+#define SHOWS_LESS (MHD_VERSION < 0x00097701) /* than the header contains */
 
 static bool is_token_char(unsigned char c)
 {
@@ -43,14 +43,14 @@ struct collect {
     size_t shown; /* bytes of the lines, each as "name: value" and CR LF */
 };
 
-/* Whether the header may have more than was shown. */
+/* Whether the header may contain more than was shown. */
 static bool hides(const struct collect *c, size_t header_bytes)
 {
     return SHOWS_LESS && header_bytes > c->shown;
 }
 
-/* No header is called so: a continuation line was joined to one that decides where the message
- * ends, which it would then do no more. */
+/* No real header has such a name: a continuation line was joined to a header that frames the
+ * message, which would then be ignored. */
 static bool is_joined(const char *name, size_t n)
 {
     static const char *const framing[] = {"Content-Length", "Transfer-Encoding"};
@@ -66,7 +66,7 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     (void)kind;
     struct collect *c = cls;
     struct rq *q = c->q;
-    /* Copies: a continuation may outlive the connection, whose memory these lie in. */
+    /* Copies: a continuation may outlive the connection's memory, where the originals are. */
     if (!value)
         value_size = 0;
     c->shown += key_size + value_size + 4;
@@ -80,8 +80,8 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     memcpy(copy, key, key_size);
     if (value_size)
         memcpy(copy + key_size + 1, value, value_size);
-    /* Blanks at the end belong to no value. But where the message ends is libmicrohttpd's to say,
-     * which keeps them, so these two must please us both. */
+    /* Trailing blanks are not part of a value. But libmicrohttpd frames the message and keeps them,
+     * so these two headers must be valid for both of us. */
     if (strcasecmp(copy, "Content-Length") != 0 && strcasecmp(copy, "Transfer-Encoding") != 0)
         for (char *end = copy + key_size + 1 + value_size;
              end > copy + key_size + 1 && (end[-1] == ' ' || end[-1] == '\t');)
@@ -95,7 +95,7 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     return MHD_YES;
 }
 
-/* --- the lines that decide where the message ends --- */
+/* --- the headers that frame the message --- */
 
 struct known {
     const char *host, *length, *coding, *expect, *origin, *id, *traceparent;
@@ -149,7 +149,7 @@ static void find_known(const struct rq *q, struct known *k)
     }
 }
 
-/* Whether it is a Content-Length; huge: of 10^18 or more. */
+/* Whether it is a valid Content-Length; huge: 10^18 or more. */
 static bool is_length(const char *value, bool *ret_huge)
 {
     size_t n = strspn(value, "0123456789");
@@ -209,7 +209,7 @@ static enum err_code check_line(struct rq *q, const char *method, const char *ve
     return err_set(e, ERR_UNSUPPORTED_CODING, "unknown method");
 }
 
-/* --- who may ask from where --- */
+/* --- Host and Origin --- */
 
 /* Splits host[:port]; false when malformed. */
 static bool split_host(const char *s, size_t n, const char **ret_port, size_t *ret_host_len)
@@ -249,9 +249,9 @@ static bool host_allowed(const struct http *h, const char *name, size_t n)
     return false;
 }
 
-/* A name can be made to lead here by a page that is up to no good, which is why Host is looked at;
- * an address leads where it leads. Where others than this machine can reach, it may be one of many
- * of ours (a probe's, a container's), which are not all known. */
+/* A malicious page can make a name resolve to this daemon, which is why Host is checked; an IP
+ * address cannot be redirected. A daemon reachable from other machines may have many addresses (a
+ * probe's, a container's), and does not know them all. */
 static bool is_address(const char *host, size_t n)
 {
     char text[INET_ADDRSTRLEN];
@@ -285,7 +285,7 @@ static enum err_code check_origin(struct rq *q, const struct known *k, struct er
 {
     const char *port = "", *origin_port;
     size_t n = 0;
-    bool local = q->conn->listener->unix_path != NULL; /* no browser gets there */
+    bool local = q->conn->listener->unix_path != NULL; /* browsers cannot use Unix sockets */
     if (k->host) {
         (void)split_host(k->host, strlen(k->host), &port, &n);
         if (!local && !host_allowed(q->http, k->host, n) &&
@@ -401,9 +401,8 @@ static enum err_code check_target(struct rq *q, struct err *e)
     return q->uri[n] ? parse_query(q, q->uri + n + 1, e) : ERR_OK;
 }
 
-/* As W3C's Trace Context has it: version, trace, parent, flags in lower-case hexadecimal; a trace
- * or parent of zeros is none, a later version may say more. Whatever else comes is as if it had
- * not. */
+/* W3C Trace Context: version, trace, parent, flags in lower-case hexadecimal. A trace or parent of
+ * zeros is invalid; a later version may add fields. An invalid header is ignored. */
 static bool is_traceparent(const char *s)
 {
     static const char zeros[] = "00000000000000000000000000000000";
@@ -422,7 +421,7 @@ static bool is_traceparent(const char *s)
     return strncmp(s, "ff", 2) != 0 && (!*p || (!first && *p == '-'));
 }
 
-/* What leaves in doubt where the message ends where it fails. */
+/* The checks whose failure leaves the end of the message in doubt. */
 static enum err_code check_framing(struct rq *q, const char *method, const char *version,
                                    const struct known *k, const struct collect *c,
                                    size_t header_bytes, struct err *e)
@@ -450,13 +449,13 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
 {
     struct collect c = {.q = q, .shown = strlen(method) + strlen(q->uri) + strlen(version) + 6};
     struct known k = {0};
-    q->must_close = true; /* until it is clear where the message ends */
+    q->must_close = true; /* until the end of the message is known */
     MHD_get_connection_values_n(q->mhd, MHD_HEADER_KIND, collect_header, &c);
     if (c.failed)
         return err_oom(e);
     find_known(q, &k);
     q->traceparent = k.traceparent && is_traceparent(k.traceparent) ? k.traceparent : NULL;
-    if (k.id) { /* the client's own, where it is fit to be logged and sent back */
+    if (k.id) { /* the client's own, if safe to log and send back */
         size_t n = strlen(k.id);
         if (n < sizeof q->r.id && is_token(k.id, n))
             memcpy(q->r.id, k.id, n + 1);
@@ -471,7 +470,7 @@ enum err_code http_check(struct rq *q, const char *method, const char *version, 
 
     if (k.n_expect && strcmp(version, "HTTP/1.0") != 0) {
         if (k.n_expect > 1 || strcasecmp(k.expect, "100-continue") != 0) {
-            q->must_close = true; /* it waits for an answer before it sends the body, if ever */
+            q->must_close = true; /* the client may wait for an answer before it sends the body */
             return err_set(e, ERR_EXPECTATION_FAILED,
                            "the only expectation understood is '100-continue'");
         }

@@ -1,9 +1,9 @@
-/* Pages of other origins that may ask: those that were named, each in full.
+/* CORS: pages of other origins that may send requests, each origin configured in full.
  *
- * A browser lets a page read replies from elsewhere only where they say that they are meant for it,
- * and asks beforehand (OPTIONS) about everything but plain reads. Origins are named one by one:
- * with '*' any page that somebody at this machine looks at could use the daemon. Credentials are a
- * header that the page sets, never the browser's own, so Allow-Credentials is not sent. */
+ * A browser shows a page a reply from another origin only if the reply allows it, and asks
+ * beforehand (OPTIONS) about everything but plain reads. Origins are listed one by one: with '*'
+ * any page open in a browser on this machine could use the daemon. Credentials are a header that
+ * the page sets, never the browser's own, so Allow-Credentials is not sent. */
 #include <string.h>
 #include <strings.h>
 

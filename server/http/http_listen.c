@@ -1,7 +1,8 @@
-/* Sockets to listen on, and the names under which a browser may know them.
+/* Sockets to listen on, and the host names that a browser may use for them.
  *
- * The sockets are bound here and handed to libmicrohttpd: so a port of 0, Unix sockets and their
- * permissions, and the refusal of addresses that others could reach are all in one place. */
+ * The sockets are bound here and handed to libmicrohttpd, so port 0, Unix sockets and their
+ * permissions, and the refusal of addresses that other machines could reach are all in one
+ * place. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -126,7 +127,7 @@ static enum err_code listen_tcp(struct listener *l, const char *text, bool accou
     return code ? code : bound_address(l, e);
 }
 
-/* --- all of them --- */
+/* --- all listeners --- */
 
 enum err_code http_listen(struct http *h, struct err *e)
 {
@@ -151,7 +152,7 @@ enum err_code http_listen(struct http *h, struct err *e)
     return ERR_OK;
 }
 
-/* A path is removed while its socket is there, and once: afterwards it may be another daemon's. */
+/* A path is removed only once, while its socket is open: later it may belong to another daemon. */
 void http_listen_close(struct http *h)
 {
     for (size_t i = 0; i < h->n_listeners; i++) {

@@ -1,10 +1,10 @@
 /* Connections from one address.
  *
- * Past max_connections_per_address they are accepted all the same, up to a reserve, and told:
- * health and metrics are answered, everything else gets 429. Past the reserve they get the 429 at
- * once, before they have asked, so that one address cannot take what the others are to have. An
- * IPv6 client usually has a whole network of 2^64 addresses, which counts as one. Unix sockets have
- * no address, and admin listeners no limit. */
+ * Past max_connections_per_address, connections are still accepted, up to a reserve: health and
+ * metrics are answered, everything else gets 429. Past the reserve they get the 429 at once, before
+ * any request, so that one address cannot use up the connections of the others. An IPv6 client
+ * usually has a whole network of 2^64 addresses, which counts as one. Unix sockets have no address,
+ * and admin listeners no limit. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 struct peer {
     UT_hash_handle hh;
-    unsigned char key[9]; /* family, and what counts of the address */
+    unsigned char key[9]; /* family, and the part of the address that counts */
     int64_t n;
 };
 
@@ -46,7 +46,7 @@ void http_peer_enter(struct http *h, struct conn *c, const struct sockaddr *addr
     if (!p) {
         p = mem_calloc(1, sizeof *p);
         if (!p)
-            return; /* rather one too many than one who is not served */
+            return; /* rather exceed the limit than refuse a client */
         memcpy(p->key, key, sizeof key);
         HASH_ADD(hh, h->peers, key, sizeof p->key, p);
         if (!p->hh.tbl) {

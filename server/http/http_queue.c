@@ -1,15 +1,15 @@
-/* Requests that wait for a worker thread.
+/* The queues of requests for worker threads.
  *
- * Workers serve two queues. Short work goes first; long work, which tells so or has run a slice and
- * comes back, never takes the last worker, so that no number of long jobs keeps a short one waiting
- * for more than what it costs itself. It has its turn every few short jobs, so it cannot starve.
- * Within a queue it is the turn of the user for whom workers have done least, by its weight
- * (start-time fair queueing, as in scheduler.c): one that sends large bodies without end keeps
- * another waiting for one slice of its own at most. */
+ * Workers serve two queues. Short work goes first; long work (declared so, or requeued after a
+ * slice) never takes the last worker, so a short job never waits for a long one longer than its own
+ * cost. One long job runs after every few short ones, so long work cannot starve. Within a queue
+ * the next job is that of the user with the least worker time, divided by its weight (start-time
+ * fair queueing, as in scheduler.c): a user who sends large bodies without end delays another by
+ * one of its own slices at most. */
 #include "compute/base/lock.h"
 #include "server/http/http_impl.h"
 
-#define SHORT_IN_A_ROW 8 /* then one long job where one waits */
+#define SHORT_IN_A_ROW 8 /* then one long job, if one waits */
 
 void http_enqueue(struct rq *q)
 {
@@ -20,7 +20,7 @@ void http_enqueue(struct rq *q)
     q->next_work = NULL;
     q->queued = true;
     if (u->worked && *u->worked < h->worked)
-        *u->worked = h->worked; /* time that the user left is nobody's */
+        *u->worked = h->worked; /* idle time earns a user no credit */
     if (w->tail)
         w->tail->next_work = q;
     else
@@ -36,7 +36,7 @@ static double worked(const struct rq *q)
     return q->user.worked ? *q->user.worked : 0;
 }
 
-/* That of the user for whom least was done; of his, the first. */
+/* The first job of the user with the least worker time. */
 static struct rq *take_first(struct http *h, struct work_queue *w)
 {
     struct rq *before = NULL, *best_before = NULL, *best = w->head;
@@ -56,7 +56,7 @@ static struct rq *take_first(struct http *h, struct work_queue *w)
     return best;
 }
 
-/* The next job, or NULL where none may begin now. */
+/* The next job, or NULL if none may begin now. */
 struct rq *http_take_work(struct http *h)
 {
     lock_held(&h->work_lock);

@@ -1,5 +1,5 @@
-/* Replies by hand: written to the socket where libmicrohttpd takes none, before a request has
- * become one, in the midst of a body, or past a deadline. */
+/* Replies by hand: written to the socket where libmicrohttpd accepts none: before there is a
+ * request, in the middle of a body, or past a deadline. */
 #include <microhttpd.h>
 
 #include <errno.h>

@@ -1,19 +1,19 @@
-/* What a handler replies. It is kept in the request (status, headers, body or source) until
- * http_send.c hands it over. Where that moment never comes (a body that is refused and keeps
+/* The handler's reply. It is kept in the request (status, headers, body or source) until
+ * http_send.c hands it to libmicrohttpd. Where that never happens (a refused body that keeps
  * coming, a deadline), http_raw.c writes the same reply to the socket. */
 #include <string.h>
 
 #include "protocol/wire/problem.h"
 #include "server/http/http_impl.h"
 
-#define STREAM_BLOCK 4096 /* of a body whose length nobody knows */
+#define STREAM_BLOCK 4096 /* of a body of unknown length */
 #define SOURCE_BLOCK (1u << 20)
 
 void rq_refuse(struct request *r)
 {
     struct err e = ERR_INIT;
     rq_let_go(rq_of(r));
-    r->late = NULL; /* it does not matter any more */
+    r->late = NULL; /* no longer matters */
     if (rq_of(r)->http->calls.refuse(r, &e) != ERR_OK)
         http_reply_error(r, &e);
 }
@@ -41,7 +41,7 @@ void http_add_header(struct request *req, const char *name, const char *value)
     char *n = arena_strndup(req->arena, name, strlen(name));
     char *v = arena_strndup(req->arena, value, strlen(value));
     if (!h || !n || !v)
-        return; /* the reply is worth more than one of its headers */
+        return; /* better a reply without this header than none */
     *h = (struct out_header){NULL, n, v};
     if (q->reply.last)
         q->reply.last->next = h;
@@ -91,7 +91,7 @@ void http_reply_empty(struct request *req, int status)
     take_reply(rq_of(req), status, NULL);
 }
 
-/* Whether it is the route's handler that speaks, and has not taken anything of a body yet. */
+/* Whether the route's handler is the caller, and has not taken anything of a body yet. */
 static bool may_repeat(const struct rq *q)
 {
     enum place p = state_place(&q->state);
@@ -124,7 +124,7 @@ void http_reply_error(struct request *req, const struct err *e)
     }
 }
 
-/* That libmicrohttpd has of it at once. */
+/* The bytes of it that libmicrohttpd buffers at once. */
 size_t http_source_block(const struct rq *q, int64_t length)
 {
     if (length < 0)

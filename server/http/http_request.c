@@ -1,5 +1,4 @@
-/* Requests as objects: their begin, what they let go of and when, and their end with its line in
- * the log. */
+/* Requests as objects: creation, what they release and when, and their end with its log line. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -9,8 +8,9 @@
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
-#define ARENA_PER_BODY 64  /* what a request may use, beside its largest body: a tree is some 40 */
-#define PATH_LOGGED    200 /* bytes of a path in the log */
+#define ARENA_PER_BODY                                                                             \
+    64 /* memory of a request, relative to its largest body: a parse tree takes about 40 */
+#define PATH_LOGGED 200 /* bytes of a path in the log */
 
 /* xoshiro256++: identifiers for logs need to be different, not secret. */
 static uint64_t random_u64(void)
@@ -90,8 +90,8 @@ void rq_drop_body(struct rq *q)
     q->r.body = NULL;
 }
 
-/* The reply has been handed over: of a request that has taken much, only what will be logged stays
- * while the client reads it. */
+/* After the reply has been handed over: frees a large request's memory except what will be logged,
+ * so that it is not held while the client reads. */
 void rq_lighten(struct rq *q)
 {
     if (q->reply.src || arena_bytes(q->r.arena) + q->in.cap <= METERED_LEAST)
@@ -113,7 +113,7 @@ void rq_lighten(struct rq *q)
     q->traceparent = trace;
     q->r.query = NULL;
     q->r.n_query = 0;
-    q->r.device_turn = NULL; /* it left it with the reply */
+    q->r.device_turn = NULL; /* released with the reply */
     q->headers = NULL;
     q->n_headers = q->cap_headers = 0;
     q->reply.headers = q->reply.last = NULL;
@@ -151,7 +151,7 @@ void rq_end(struct rq *q)
         snprintf(i, sizeof i, "%lld", (long long)in);
         snprintf(o, sizeof o, "%lld", (long long)out);
         snprintf(ms, sizeof ms, "%.3f", seconds * 1e3);
-        /* shortened: a client that may do nothing else can still send long ones */
+        /* shortened: even a client without any rights can send long ones */
         char path[PATH_LOGGED + 4];
         if (snprintf(path, sizeof path, "%s", q->r.path) > PATH_LOGGED)
             memcpy(path + PATH_LOGGED, "\xe2\x80\xa6", 4);

@@ -1,11 +1,11 @@
-/* From method and raw path to a row of the table. The table is short and the segments are compared
- * in place, so a walk over it costs less than a hash would. */
+/* Routing: finds the table row for a method and raw path. The table is short and the segments are
+ * compared in place, so a linear search costs less than a hash. */
 #include <stdio.h>
 #include <string.h>
 
 #include "server/http/http_impl.h"
 
-/* Matches "/v1/arrays/{ref}/data"; fills the places of up to MAX_PATH_PARAMS segments. */
+/* Matches patterns such as "/v1/arrays/{ref}/data"; stores up to MAX_PATH_PARAMS segments. */
 static bool match(const char *pattern, const char *path, const char **ret_at, size_t *ret_len,
                   int *ret_n)
 {

@@ -1,8 +1,8 @@
-/* Replies on their way: what the handler has said is handed to libmicrohttpd, and a source is read
- * as the client takes it.
+/* Sends replies: hands the handler's reply to libmicrohttpd, and reads a source as fast as the
+ * client takes it.
  *
- * A reply is kept in the request until libmicrohttpd will take it: inside its callback, with the
- * body of the request read. */
+ * A reply is kept in the request until libmicrohttpd accepts it: inside its callback, with the body
+ * of the request read. */
 #include <microhttpd.h>
 
 #include <stdio.h>
@@ -12,10 +12,11 @@
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
-#define BLOCK_SHARED (128u << 10) /* of a download while others are served: their tail latency */
-#define SHARED_NS    100000000ull /* how long after another connection's request that holds */
+#define BLOCK_SHARED                                                                               \
+    (128u << 10) /* of a download while others are served: protects their tail latency */
+#define SHARED_NS 100000000ull /* how long after another connection's request that applies */
 
-/* Whether somebody else has asked for something lately, or is being served. */
+/* Whether another client has sent a request lately, or is being served. */
 static bool others_active(const struct rq *q)
 {
     struct http *h = q->http;
@@ -53,16 +54,16 @@ static int64_t pull(struct rq *q, uint64_t pos, char *buf, size_t max)
     }
 }
 
-/* Ends the connection in the midst of a reply. An error, libmicrohttpd would take for the end of
- * the request alone: it marks the connection as closed and looks at it again when its socket says
- * something, which after a suspension is in no epoll set, or when no older connection is idle. Of a
- * write that fails it lets go at once. */
+/* Ends the connection in the middle of a reply. Reporting an error is not enough: libmicrohttpd
+ * then ends only the request. It marks the connection as closed but acts on that only at the
+ * socket's next event (after a suspension the socket is in no epoll set) or when no older
+ * connection is idle. After a failed write it closes the connection at once. */
 static int64_t hang_up(struct rq *q, char *buf)
 {
     if (!q->conn)
         return (int64_t)MHD_CONTENT_READER_END_WITH_ERROR;
     shutdown(q->conn->fd, SHUT_RDWR);
-    *buf = 0; /* goes nowhere */
+    *buf = 0; /* never arrives */
     return 1;
 }
 
@@ -73,7 +74,7 @@ static int64_t pull_source(void *cls, uint64_t pos, char *buf, size_t max)
     bool ok, was = http_enter(q, &ok);
     bool lasts = http_source_lasts(q);
     int64_t k = ok && lasts ? pull(q, pos, buf, max) : -1;
-    if (k > 0 && !(lasts = http_source_lasts(q))) /* it ended meanwhile: nothing tells of that */
+    if (k > 0 && !(lasts = http_source_lasts(q))) /* expired meanwhile: none of it may be sent */
         k = -1;
     if (!lasts && q->conn)
         http_reset(q->conn);
@@ -93,10 +94,10 @@ static bool bodiless(int status)
 bool http_queue(struct rq *q)
 {
     struct MHD_Response *m;
-    if (q->reply.src && q->reply.length < 0) { /* it ends when it ends */
+    if (q->reply.src && q->reply.length < 0) { /* of unknown length */
         m = MHD_create_response_from_callback(
             MHD_SIZE_UNKNOWN, http_source_block(q, q->reply.length), pull_source, q, NULL);
-        if (m && q->head) /* of chunks, libmicrohttpd would send the last one */
+        if (m && q->head) /* for HEAD libmicrohttpd would send the last chunk */
             MHD_set_response_options(m, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     } else if (q->reply.src && q->reply.length > 0) {
         m = MHD_create_response_from_callback(
@@ -107,7 +108,7 @@ bool http_queue(struct rq *q)
         m = MHD_create_response_from_buffer_with_free_callback(q->reply.body.len,
                                                                q->reply.body.data, mem_free);
         if (m)
-            q->reply.body.data = NULL; /* it counts until the request ends */
+            q->reply.body.data = NULL; /* stays counted until the request ends */
     } else {
         m = MHD_create_response_from_buffer_with_free_callback(0, (void *)"", NULL);
     }

@@ -1,36 +1,36 @@
-/* The state of a request: its place on its way, and how it waits there. One atomic word holds both,
- * so every step is one compare-and-swap, which one party wins.
+/* The state of a request: its place in processing, and how it waits there. One atomic word holds
+ * both, so every step is one compare-and-swap, which one party wins.
  *
- *     place       what happens there                                  it goes on to
- *     HEADER      the header arrives                                  CHECK, CUT
- *     CHECK       the header is looked at, a route is found           STREAM, BODY, DRAIN, REPLY,
- * CUT STREAM      a streaming route's handler, before the body        BODY, DRAIN, REPLY, CUT BODY
- * the body goes into the buffer or the sink           HANDLER, SINK_END, DRAIN, CUT SINK_END    the
- * sink failed: its end() replies, the rest waits  DRAIN DRAIN       the reply is there, the body's
- * rest is dropped      REPLY, CUT HANDLER     the body is whole: the handler, or the sink's end()
- * REPLY REPLY       libmicrohttpd has the reply, and reads its source   (the end) CUT         a
- * last reply was written by hand, all else dropped  (the end)
+ *   place     what happens there                                   next
+ *   HEADER    the header arrives                                   CHECK, CUT
+ *   CHECK     the header is checked, a route is found              STREAM, BODY, DRAIN, REPLY, CUT
+ *   STREAM    a streaming route's handler, before the body         BODY, DRAIN, REPLY, CUT
+ *   BODY      the body goes into the buffer or the sink            HANDLER, SINK_END, DRAIN, CUT
+ *   SINK_END  the sink failed: its end() replies, the rest waits   DRAIN
+ *   DRAIN     there is a reply, the rest of the body is dropped    REPLY, CUT
+ *   HANDLER   the body is whole: the handler, or the sink's end()  REPLY
+ *   REPLY     libmicrohttpd has the reply, and reads its source    (the end)
+ *   CUT       a last reply was written by hand, the rest dropped   (the end)
  *
- * The listener's thread moves it on, inside libmicrohttpd's callbacks. The watch thread may move it
- * from HEADER, BODY and DRAIN to CUT, where it does not wait; so steps from these may fail
- * (state_move), and the others cannot (state_go). After CUT nobody else writes to the socket.
+ * The listener's thread advances it, inside libmicrohttpd's callbacks. The watch thread may move it
+ * from HEADER, BODY and DRAIN to CUT unless it waits; so steps from these may fail (state_move),
+ * and the others cannot (state_go). After CUT nothing else writes to the socket.
  *
- * To wait is to have the connection suspended, which only the listener's thread may do, inside a
- * callback; anybody may resume it. Between the wish to wait and the suspension the wake may already
- * have come, so both are steps of their own:
+ * Waiting means that the connection is suspended, which only the listener's thread may do, inside a
+ * callback; any thread may resume it. The wake may come between the decision to wait and the
+ * suspension, so both are steps of their own:
  *
  *   - in STREAM, SINK_END and HANDLER a continuation waits for http_wake:
  *       RUNS → ARMED (http_wait) → PARKED (suspended, or its worker has left it) → WOKEN → RUNS
  *                 └─────────────────────── the wake came first: no suspension ──────┘
- *       PARKED → HELD (the watch thread looks at the client) → PARKED, or WOKEN
+ *       PARKED → HELD (the watch thread checks the client) → PARKED, or WOKEN
  *   - in BODY and REPLY the sink or the source waits for its wake:
  *       RUNS → PARKED (suspended) → RUNS (the wake);  RUNS → WOKEN (the wake came first) → RUNS
  *
- * A wake of the one kind does nothing in the places of the other: it comes late, and nobody waits
- * for it. It writes the word even so, which orders what its caller wrote before the next step.
- * The party that takes a request out of PARKED resumes the connection, and that party alone, so a
- * connection is never resumed twice and never after it has gone: while it is suspended nobody can
- * free it. */
+ * A wake of one kind does nothing in the places of the other: it is late, and nothing waits for it.
+ * It writes the word even so, which orders its caller's earlier writes before the next step. Only
+ * the party that takes a request out of PARKED resumes the connection. So a connection is never
+ * resumed twice and never after it was freed: a suspended connection cannot be freed. */
 #ifndef ARRAYD_SERVER_HTTP_STATE_H
 #define ARRAYD_SERVER_HTTP_STATE_H
 
@@ -76,18 +76,18 @@ static inline enum waits state_waits(const struct http_state *s)
     return word_waits(atomic_load(&s->word));
 }
 
-/* Where a handler, or what follows it, is at work. */
+/* Where a handler or its continuation runs. */
 static inline bool place_works(enum place p)
 {
     return p == PLACE_CHECK || p == PLACE_STREAM || p == PLACE_SINK_END || p == PLACE_HANDLER;
 }
-/* Where bytes come in or go out. */
+/* Where bytes arrive or leave. */
 static inline bool place_flows(enum place p)
 {
     return p == PLACE_BODY || p == PLACE_REPLY;
 }
 
-/* From a place that the watch thread cuts nothing in. */
+/* From a place where the watch thread never cuts. */
 static inline void state_go(struct http_state *s, enum place to)
 {
     int was = atomic_exchange(&s->word, state_word(to, RUNS));
@@ -95,7 +95,7 @@ static inline void state_go(struct http_state *s, enum place to)
     (void)was;
 }
 
-/* False: it is not in `from` any more, or waits there. */
+/* False: it is no longer in `from`, or waits there. */
 static inline bool state_move(struct http_state *s, enum place from, enum place to)
 {
     int word = atomic_load(&s->word);
@@ -106,7 +106,7 @@ static inline bool state_move(struct http_state *s, enum place from, enum place 
     return true;
 }
 
-/* A continuation's wait goes on; false: it is not as `from` says. */
+/* One step of a continuation's wait; false: it does not wait as `from`. */
 static inline bool state_step(struct http_state *s, enum waits from, enum waits to)
 {
     int word = atomic_load(&s->word);
@@ -117,7 +117,7 @@ static inline bool state_step(struct http_state *s, enum waits from, enum waits 
     return true;
 }
 
-/* The same of a sink's or a source's. */
+/* The same for a sink or a source. */
 static inline bool state_step_flow(struct http_state *s, enum waits from, enum waits to)
 {
     int word = atomic_load(&s->word);
@@ -128,8 +128,7 @@ static inline bool state_step_flow(struct http_state *s, enum waits from, enum w
     return true;
 }
 
-/* What waits from now on, however it was: RUNS or ARMED, by the thread that works on the request.
- */
+/* Sets RUNS or ARMED whatever it was; by the thread that works on the request. */
 static inline void state_set(struct http_state *s, enum waits to)
 {
     int word = atomic_load(&s->word);
@@ -138,7 +137,7 @@ static inline void state_set(struct http_state *s, enum waits to)
         ;
 }
 
-/* A continuation is woken; what it waited as is returned, RUNS where none waits. */
+/* Wakes a continuation; returns how it waited, RUNS if none waits. */
 static inline enum waits state_wake(struct http_state *s)
 {
     int word = atomic_load(&s->word), woken;
@@ -150,8 +149,7 @@ static inline enum waits state_wake(struct http_state *s)
     return woken == word ? RUNS : word_waits(word);
 }
 
-/* A sink or a source is woken; true: it was parked, and its connection is the caller's to resume.
- */
+/* Wakes a sink or a source; true: it was parked, and the caller resumes the connection. */
 static inline bool state_wake_flow(struct http_state *s)
 {
     int word = atomic_load(&s->word), woken;
@@ -163,7 +161,7 @@ static inline bool state_wake_flow(struct http_state *s)
     return place_flows(word_place(word)) && word_waits(word) == PARKED;
 }
 
-/* It waits, as a flow does. */
+/* Whether a sink or a source waits. */
 static inline bool state_flow_parked(const struct http_state *s)
 {
     int word = atomic_load(&s->word);

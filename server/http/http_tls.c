@@ -1,13 +1,13 @@
-/* TLS, which libmicrohttpd does by GnuTLS: this file has the certificate.
+/* TLS: libmicrohttpd does it with GnuTLS; this file holds the certificate.
  *
- * libmicrohttpd asks for it at every handshake by a callback that is given nothing of ours, so the
- * present one is found through a variable of the process. A new one takes its place for
- * connections from then on; the ones before stay until the end, since a handshake may be using
- * them, and they are small and rarely replaced. (SIGHUP comes more often, for the accounts: the
- * same one again is not kept.)
+ * libmicrohttpd gets the certificate at every handshake from a callback without a user pointer, so
+ * the current one is a variable of the process. A new one replaces it for later connections. Older
+ * ones are kept until the end, since a handshake may be using them; they are small and rarely
+ * replaced. (SIGHUP comes more often, for the accounts: an unchanged certificate is not kept
+ * twice.)
  *
- * Files are read and held against each other (does the key fit, is it a certificate at all) before
- * anything is replaced. */
+ * The files are read and checked against each other (does the key fit, is it a certificate at all)
+ * before anything is replaced. */
 #include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -24,7 +24,7 @@
 
 #define CHAIN_MAX 16
 #define FILE_MOST (1 << 20)
-#define SOON_S    (14 * 86400) /* a certificate that ends so soon is worth a warning */
+#define SOON_S    (14 * 86400) /* warn about a certificate that expires sooner */
 
 const char http_tls_versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
 
@@ -64,14 +64,14 @@ void *http_tls_callback(void)
 {
     union {
         gnutls_certificate_retrieve_function2 *function;
-        void *pointer; /* as MHD_OPTION_ARRAY wants it */
+        void *pointer; /* the type that MHD_OPTION_ARRAY wants */
     } u = {.function = retrieve};
     return u.pointer;
 }
 
 /* --- files --- */
 
-/* A key that fits the certificate. GnuTLS says so only where both go into one of these. */
+/* Whether the key fits the certificate. GnuTLS checks that only when both go into one of these. */
 static int fit(const gnutls_datum_t *cert, const gnutls_datum_t *key)
 {
     gnutls_certificate_credentials_t both;
@@ -122,7 +122,7 @@ static enum err_code parse(const struct http_config *c, const gnutls_datum_t *ce
                   : ERR_OK;
 }
 
-/* GnuTLS reads to the end of whatever it is given, and a device or a pipe need not have one. */
+/* GnuTLS reads its input to the end, and a device or a pipe need not have one. */
 static enum err_code load_file(const char *option, const char *path, gnutls_datum_t *ret,
                                struct err *e)
 {
@@ -151,7 +151,7 @@ static enum err_code load(const struct http_config *c, struct identity *id, stru
     return r;
 }
 
-/* The key is then the same, too, since it fits. */
+/* The keys are then the same too, since each fits its certificate. */
 static bool same_chain(const struct identity *a, const struct identity *b)
 {
     bool same = a && a->n == b->n;
@@ -203,7 +203,7 @@ void http_tls_send(struct conn *c, const char *p, size_t n)
         if (k == GNUTLS_E_INTERRUPTED)
             continue;
         if (k <= 0)
-            return; /* a client that does not read its last reply has none */
+            return; /* a client that does not read its last reply loses it */
         p += k;
         n -= (size_t)k;
     }

@@ -1,9 +1,8 @@
-/* Requests that wait: for the device, for a worker, for room in a sink, for bytes of a source. How,
- * and who takes which step, http_state.h says.
+/* Waiting requests: for the device, for a worker, for space in a sink, for bytes from a source.
+ * http_state.h says how, and which thread takes which step.
  *
- * libmicrohttpd may close a resumed connection before it calls us again, when the socket has failed
- * meanwhile. The continuation still has to run: the request becomes an orphan, which workers bring
- * to its end. */
+ * When a socket fails, libmicrohttpd may close a resumed connection before it calls us again. The
+ * continuation still has to run: the request becomes an orphan, which workers finish. */
 #include <microhttpd.h>
 
 #include "protocol/wire/prefer.h"
@@ -19,7 +18,7 @@ bool http_is_revoked(struct rq *q)
     return q->r.abandon && !q->http->calls.lasts(&q->r);
 }
 
-/* Few requests find it at rest: after one it stays awake for a tick or more. */
+/* Few requests find the watch thread resting: after one it stays awake for a tick or more. */
 static void wake_watch(struct http *h)
 {
     if (!atomic_load(&h->watch_rests) || !atomic_exchange(&h->watch_rests, false))
@@ -39,9 +38,9 @@ static void suspend(struct rq *q)
     MHD_suspend_connection(q->mhd);
 }
 
-/* Stopping needs to know that no connection is suspended and none will be. So the count falls only
- * after a callback has ended, when it has risen again if the callback suspended; and `inside` tells
- * when every callback that may not have seen `cutting` is over. */
+/* http_stop must know that no connection is suspended and none will be. So the count falls only
+ * after a callback has ended; if the callback suspended, the count has risen again by then.
+ * `inside` tells when every callback that may not have seen `cutting` has ended. */
 bool http_enter(struct rq *q, bool *ret_ok)
 {
     struct http *h = q->http;
@@ -89,7 +88,7 @@ handler_fn *http_take_then(struct rq *q)
     return then;
 }
 
-/* fn(&q->r), with the request as the cause of what it begins. */
+/* fn(&q->r), with the request as the cause of the memory it takes. */
 void http_work(struct rq *q, handler_fn *fn)
 {
     void (*works_for)(struct request * req) = q->http->calls.works_for;
@@ -107,7 +106,7 @@ void http_forgot(struct rq *q)
     http_reply_error(&q->r, &e);
 }
 
-/* --- what handlers call --- */
+/* --- called by handlers --- */
 
 static void reply_late(struct request *req)
 {
@@ -150,7 +149,7 @@ void http_wake(struct request *req)
 {
     struct rq *q = rq_of(req);
     if (state_wake(&q->state) != PARKED)
-        return; /* the one that is about to park sees it; the request is no longer ours to touch */
+        return; /* the thread about to park sees it; the request is no longer ours to touch */
     if (q->orphan)
         http_enqueue(q);
     else
@@ -166,7 +165,7 @@ void http_unhold(struct rq *q, bool end)
 {
     if (state_step(&q->state, HELD, end ? WOKEN : PARKED) && !end)
         return;
-    MHD_resume_connection(q->mhd); /* it was woken, now or meanwhile */
+    MHD_resume_connection(q->mhd); /* woken by `end`, or by http_wake while held */
 }
 
 void http_offload(struct request *req, handler_fn *work)
@@ -208,7 +207,7 @@ void http_source_wake(struct http_source *src)
     wake_flow(rq_of(src->req));
 }
 
-/* --- what the front calls --- */
+/* --- called by the front --- */
 
 bool http_io_park(struct rq *q)
 {
@@ -228,7 +227,7 @@ void http_io_drop(struct rq *q)
     wake_flow(q);
 }
 
-/* What comes after a handler or a continuation has returned. */
+/* Continues after a handler or a continuation has returned. */
 enum run_result http_continue(struct rq *q)
 {
     for (;;) {

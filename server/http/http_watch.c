@@ -1,24 +1,23 @@
 /* Deadlines and abandoned connections.
  *
- * libmicrohttpd knows one timeout, of idleness, which a slow drip of bytes keeps at bay and which
- * does not run while a connection is suspended. So one thread looks at every connection a few times
- * a second, and oftener at those whose requests wait, since work is done for them: has the header
- * come in time, does the body come at all and fast enough, is the reply taken fast enough, is the
- * socket of a suspended upload or download still connected. A request that misses
- * its deadline gets the 408 by hand, once this thread has won the step to CUT (http_state.h), and
- * the socket is shut down, which libmicrohttpd then sees as a close.
+ * libmicrohttpd has only an idle timeout, which a slow drip of bytes defeats and which does not run
+ * while a connection is suspended. So one thread checks every connection a few times a second, and
+ * those with waiting requests more often, since work is done for them: has the header arrived in
+ * time, does the body arrive fast enough, does the client read the reply fast enough, is the socket
+ * of a suspended upload or download still connected. A request that misses its deadline gets a 408
+ * by hand, once this thread has won the step to CUT (http_state.h), and the socket is shut down,
+ * which libmicrohttpd then sees as a close.
  *
- * A request that waits goes on waiting until its client has gone, its time is over, or the token
- * that let it in is nobody's any more. libmicrohttpd does not look at a connection that is
- * suspended, so this thread wakes those that have come to an end; it holds a request meanwhile, so
- * that nobody wakes it and changes what is looked at.
+ * A waiting request waits until its client has disconnected, its time is over, or its token is
+ * revoked. libmicrohttpd does not watch a suspended connection, so this thread wakes requests that
+ * must end. It holds a request while it checks, so that nothing resumes and changes it meanwhile.
  *
- * A client that has closed its connection and one that has only ended its sending side look alike
- * over TCP: a FIN came. A client that waits is taken for gone then, as by nginx and Go's net/http:
- * the first is common, and libmicrohttpd closes the connection of the second as soon as it goes on,
- * since it reads before it writes. (The second gets its reply where that comes at once.) A stream
- * of events, which libmicrohttpd only writes to, is woken instead: its source sends a comment,
- * which a client that has closed answers with a reset. */
+ * Over TCP, a client that has closed its connection and one that has only closed its sending side
+ * look alike: a FIN arrived. A waiting client is then taken for disconnected, as by nginx and Go's
+ * net/http: the first case is common, and in the second libmicrohttpd closes the connection anyway
+ * as soon as it continues, since it reads before it writes. (The second gets its reply if that
+ * comes at once.) A stream of events, which libmicrohttpd only writes to, is woken instead: its
+ * source sends a comment, which a client that has closed answers with a reset. */
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -33,7 +32,7 @@
 #define TICK_S 0.2
 #define WAIT_S 0.02 /* for requests that wait */
 
-/* Over TLS it is only cut: the session is the listener's thread's. */
+/* Over TLS the connection is only cut: the session belongs to the listener's thread. */
 static void timeout_reply(struct conn *c, const char *id, const char *detail)
 {
     if (c->tls) {
@@ -50,16 +49,16 @@ static void timeout_reply(struct conn *c, const char *id, const char *detail)
     http_raw_error(c, id, &e);
 }
 
-/* A half-closed socket is not gone: its owner may be waiting for the reply. */
+/* A half-closed socket is not gone: its client may be waiting for the reply. */
 static bool gone(int fd)
 {
     struct pollfd p = {.fd = fd};
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLERR | POLLHUP | POLLNVAL));
 }
 
-/* The client has closed its side, and everything it had sent has been read. libmicrohttpd, on its
- * edge-triggered epoll, often does not notice: it forgets the socket after a read that did not fill
- * its buffer, and the close that came with those bytes is not told again. */
+/* The client has closed its side, and everything it sent has been read. libmicrohttpd, on its
+ * edge-triggered epoll, often misses this: it forgets the socket after a read that did not fill its
+ * buffer, and epoll does not report again the close that came with those bytes. */
 static bool closed(struct conn *c)
 {
     struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
@@ -69,10 +68,10 @@ static bool closed(struct conn *c)
         c->n_closed++;
     else
         c->n_closed = 0;
-    return c->n_closed > 1; /* what was read last may be on its way to a handler just now */
+    return c->n_closed > 1; /* a handler may be about to get the last bytes read */
 }
 
-/* Bytes ever received on a TCP connection; 0 where that is not known. */
+/* Bytes ever received on a TCP connection; 0 if unknown. */
 static uint64_t received(int fd)
 {
     struct tcp_info info;
@@ -82,8 +81,8 @@ static uint64_t received(int fd)
     return info.tcpi_bytes_received;
 }
 
-/* Between requests. Bytes of a next one are in libmicrohttpd's hands and invisible until its first
- * line is complete, so the kernel's count tells that it has begun. */
+/* Between requests. libmicrohttpd hides the bytes of the next request until its first line is
+ * complete, so the kernel's count tells that it has begun. */
 static void watch_idle(struct conn *c, const struct http_config *cfg, double now)
 {
     if (closed(c)) {
@@ -140,7 +139,7 @@ static bool too_slow(struct rq *q, int64_t count, double window, const struct ht
     return (double)(count - q->pace.samples[RATE_SAMPLES]) < (double)cfg->min_body_rate * window;
 }
 
-/* Why a body comes too slowly, or NULL. */
+/* Why a body counts as too slow, or NULL. */
 static const char *sent_slowly(struct rq *q, const struct http_config *cfg, double now)
 {
     int64_t idle_ms =
@@ -152,8 +151,8 @@ static const char *sent_slowly(struct rq *q, const struct http_config *cfg, doub
                                                                     : NULL;
 }
 
-/* A reply counts as read when the client's kernel has taken it. Only where it keeps us waiting
- * (what has been sent is not all taken) does time run. Unix sockets do not tell. */
+/* Bytes count as read when the client's kernel has acknowledged them. Time runs only while sent
+ * bytes are unacknowledged. Unix sockets do not report this. */
 static bool read_slowly(const struct conn *c, struct rq *q, const struct http_config *cfg,
                         double now)
 {
@@ -178,7 +177,7 @@ static enum presence presence(const struct conn *c)
     return p.revents & (POLLERR | POLLHUP | POLLNVAL) ? GONE : SILENT;
 }
 
-/* One that a worker has not come to yet. */
+/* A request that no worker has begun. */
 static void watch_queued(const struct conn *c, struct rq *q)
 {
     struct http *h = q->http;
@@ -232,7 +231,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
         restart_rate(q);
     }
     if (!place_works(place) && place != PLACE_REPLY && !parked && closed(c)) {
-        shutdown(c->fd, SHUT_RDWR); /* a request that will never be complete */
+        shutdown(c->fd, SHUT_RDWR); /* the request will never be complete */
         return;
     }
     const char *why = NULL;
@@ -242,7 +241,7 @@ static void watch_request(struct conn *c, struct rq *q, const struct http_config
             why = "the request's header did not come in time";
         break;
     case PLACE_BODY:
-        if (parked) { /* it is we who keep the client waiting */
+        if (parked) { /* the client waits for us */
             restart_rate(q);
             atomic_store_explicit(&q->in.last_byte, clock_coarse_ms(), memory_order_relaxed);
             if (gone(c->fd) || !q->http->calls.lasts(&q->r))
@@ -307,11 +306,11 @@ static void look_at_waiting(struct http *h)
     }
 }
 
-/* Until the next look: at all of them where none waits. */
+/* Seconds until the next look; a quiet watch skips the looks at waiting requests. */
 static double rest(struct http *h, bool quiet)
 {
     atomic_store(&h->watch_rests, quiet);
-    if (quiet && atomic_load(&h->suspended)) /* since it was looked at */
+    if (quiet && atomic_load(&h->suspended)) /* since it was last read */
         atomic_store(&h->watch_rests, quiet = false);
     double left = h->next_look - clock_s();
     return quiet && left > WAIT_S ? left : WAIT_S;

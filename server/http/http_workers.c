@@ -1,11 +1,10 @@
-/* The worker threads, which do what would hold up a listener's thread, and bring orphans to their
- * end. */
+/* The worker threads: they run what would block a listener's thread, and finish orphans. */
 #include <microhttpd.h>
 
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
-/* One request on a worker: until it replied or waits. */
+/* Runs one request until it has its reply or waits. */
 static void work_on(struct rq *q)
 {
     meter_enter(&q->cause);
@@ -21,7 +20,7 @@ static void work_on(struct rq *q)
             fn = rq_refuse;
         http_work(q, fn);
         if (q->work && !http_done(q)) {
-            http_enqueue(q); /* others have their turn */
+            http_enqueue(q); /* let others run */
             return;
         }
         if (!http_done(q) && state_waits(&q->state) == RUNS)

@@ -1,5 +1,5 @@
-/* A path that nobody listens at is what a daemon left behind that was killed: a connection is
- * refused there, and the new socket takes its place. */
+/* Listening Unix sockets. If a killed daemon has left its socket behind, connecting to it is
+ * refused, and the new socket replaces it. */
 #include "server/http/unix_socket.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #define BACKLOG 1024
 
-/* Removes a socket that a daemon which is no more left behind. */
+/* Removes a socket that a dead daemon left behind. */
 static enum err_code clear_stale(const char *path, const struct sockaddr_un *addr, struct err *e)
 {
     struct stat st;
@@ -43,8 +43,8 @@ enum err_code unix_listen(const char *path, int mode, int *ret_fd, struct err *e
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_set(e, ERR_INTERNAL, "unix:%s: %s", path, strerror(errno));
-    /* Bound for nobody first, so that there is no moment with other permissions. The umask is the
-     * whole process's, but no other thread makes files yet. */
+    /* Bound without permissions first, so that it never has others than `mode`. The umask belongs
+     * to the whole process, but no other thread creates files yet. */
     mode_t old = umask(0777);
     int failed = bind(fd, (struct sockaddr *)&addr, sizeof addr);
     int why = errno;

@@ -1,13 +1,12 @@
-/* Joins "somebody will wake me" with http_wait: a wake that may come at any time, from any thread,
- * once or several times, becomes exactly one http_wake for each http_wait.
+/* Connects engine callbacks to http_wait: a wake that may come at any time, from any thread, once
+ * or several times, becomes exactly one http_wake for each http_wait.
  *
  * Used wherever a handler waits for the engine. A wakeup lives as long as its request and belongs
- * to it; wakeup_ring may be called from any thread, the rest by whoever works on the request.
+ * to it; any thread may call wakeup_ring, and only the thread that works on the request the rest.
  *
  *     wakeup_arm(w);
  *     if (!try_to_go_on())
- *         wakeup_wait(w, then);   // the last thing the caller does
- */
+ *         wakeup_wait(w, then);   // the caller's last action */
 #ifndef ARRAYD_SERVER_WAKEUP_H
 #define ARRAYD_SERVER_WAKEUP_H
 
@@ -31,13 +30,13 @@ static inline void wakeup_init(struct wakeup *w, struct request *req)
     atomic_init(&w->state, WAKEUP_IDLE);
 }
 
-/* Before looking whether what is waited for is there: wakes from here on are remembered. */
+/* To be called before checking the awaited condition: wakes from here on are remembered. */
 static inline void wakeup_arm(struct wakeup *w)
 {
     atomic_store(&w->state, WAKEUP_IDLE);
 }
 
-/* The callback to give away (user = the wakeup). */
+/* The callback to register (user = the wakeup). */
 static inline void wakeup_ring(void *user)
 {
     struct wakeup *w = user;
@@ -46,8 +45,8 @@ static inline void wakeup_ring(void *user)
         http_wake(req);
 }
 
-/* Whether the wake came within the configured time (microseconds): where work is done by a device,
- * the first wait for a small result is mostly shorter than a suspension costs. */
+/* Whether the wake comes within the configured time (microseconds): on a device, the first wait for
+ * a small result is usually shorter than a suspension. */
 static inline bool wakeup_soon(struct wakeup *w)
 {
     const struct server *s = w->req->server;
@@ -60,7 +59,7 @@ static inline bool wakeup_soon(struct wakeup *w)
     return true;
 }
 
-/* The request goes on in `then` after the first wake since wakeup_arm. */
+/* The request continues in `then` at the first wake since wakeup_arm. */
 static inline void wakeup_wait(struct wakeup *w, handler_fn *then)
 {
     struct request *req = w->req;
