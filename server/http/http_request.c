@@ -8,9 +8,8 @@
 #include "compute/base/mem.h"
 #include "server/http/http_impl.h"
 
-#define ARENA_PER_BODY                                                                             \
-    64 /* memory of a request, relative to its largest body: a parse tree takes about 40 */
-#define PATH_LOGGED 200 /* bytes of a path in the log */
+#define ARENA_PER_BODY 64  /* per byte of the largest body: a parse tree takes about 40 */
+#define PATH_LOGGED    200 /* bytes of a path in the log */
 
 /* xoshiro256++: identifiers for logs need to be different, not secret. */
 static uint64_t random_u64(void)

@@ -1,5 +1,5 @@
-/* A body is not parsed for this: most are never looked at again. What begins with the member is cut
- * out as it stands. */
+/* The body is not parsed, since most are never looked at again: the text from the member on is
+ * copied as it stands. */
 #include "server/work/asker.h"
 
 #include <stdint.h>
@@ -9,10 +9,10 @@
 #include "compute/base/mem.h"
 #include "server/http/http.h"
 
-#define MOST_LOOKED 4096 /* bytes: array data may follow, without end */
+#define MOST_LOOKED 4096 /* bytes: array data of any length may follow */
 
 static _Thread_local struct request *request; /* what the thread works for: one of these, */
-static _Thread_local struct asker *job;       /* or NULL both */
+static _Thread_local struct asker *job;       /* or neither */
 
 void asker_request(struct request *req)
 {
@@ -95,7 +95,7 @@ void asker_put_body(struct asker *to, const char *body, size_t n)
     if (!from)
         return;
     n -= (size_t)(from - body);
-    size_t at = strlen(to->text), room = sizeof to->text - 4; /* for what follows what is cut */
+    size_t at = strlen(to->text), room = sizeof to->text - 4; /* for "..." */
     if (at < room)
         to->text[at++] = ' ';
     bool blank = false;

@@ -1,4 +1,4 @@
-/* One a request, in its arena, from its first turn on. */
+/* One per request, in its arena, from its first turn on. */
 #include "server/work/device_turn.h"
 
 #include "server/http/wakeup.h"
@@ -20,7 +20,7 @@ bool device_turn_asked(const struct request *req)
 static void turn_came(struct request *req)
 {
     struct device_turn *t = req->device_turn;
-    req->abandon = false; /* from here on it is the handler's to say */
+    req->abandon = false; /* from here on the handler decides */
     req->late = NULL;
     t->then(req);
 }

@@ -1,12 +1,12 @@
-/* It is made with the first lack and stays with its request. The engine's answer may come after
- * the request has gone (its client has hung up in the middle of a body): the room then lives until
- * that, held by a second reference, and tells nobody.
+/* Created at the first failure, and lives as long as its request. The engine may answer after the
+ * request has ended (its client disconnected in the middle of a body): the struct then lives until
+ * that answer, kept by a second reference, and wakes nobody.
  *
- * A request may lack room several times: for each of its arrays, or because others were quicker.
- * The number of tries is bounded so that two large requests cannot chase each other for ever. Work
- * under way is waited for longer: its temporaries, and what is deleted meanwhile, come back with
- * it, and clients that queue their work without a wait for each piece would else be told 507 for
- * memory that is free a moment later. */
+ * A request may run out of memory several times: once for each of its arrays, or because other
+ * requests were quicker. The number of tries is bounded so that two large requests cannot compete
+ * for ever. While the device has work in flight the wait is longer: its temporaries, and arrays
+ * deleted meanwhile, come back when it ends. Clients that queue work without waiting for each piece
+ * would otherwise get 507 for memory that is free a moment later. */
 #include "server/work/memory_pressure.h"
 
 #include <pthread.h>
@@ -17,17 +17,17 @@
 #include "server/http/wakeup.h"
 
 #define MOST_TRIES     100
-#define MOST_FRUITLESS 25           /* while others use all there is: some milliseconds each */
-#define MOST_NS        10000000000u /* and while there is work under way */
+#define MOST_FRUITLESS 25           /* while others use all memory: some milliseconds each */
+#define MOST_NS        10000000000u /* and while work is in flight */
 
 struct memory_pressure {
     _Atomic uint32_t refs;
     const struct engine *engine;
-    uint64_t until; /* clock_ns: after that nothing is waited for */
+    uint64_t until; /* clock_ns: no waiting after that */
     struct eviction eviction;
     _Atomic bool answered;
-    pthread_mutex_t wake_lock; /* held while the asker is woken */
-    void (*wake)(void *user);  /* NULL: gone */
+    pthread_mutex_t wake_lock; /* held while `wake` runs */
+    void (*wake)(void *user);  /* NULL: the request has ended */
     void *user;
     struct wakeup wakeup;
     int tries, fruitless;
@@ -91,7 +91,7 @@ bool memory_pressure_ask(struct request *req, const struct err *e, void (*wake)(
     struct memory_pressure *p = lacks_room(e) ? pressure_of(req) : NULL;
     if (!p || p->tries >= MOST_TRIES)
         return false;
-    /* the last answer may have been seen while it is still being told */
+    /* the caller may see the last answer before answered() has returned */
     pthread_mutex_lock(&p->wake_lock);
     p->wake = wake;
     p->user = user;

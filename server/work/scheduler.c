@@ -1,27 +1,27 @@
 /* The discipline is start-time fair queueing with several turns out at once (Goyal et al. 1996; Jin
  * et al., SFQ(D), 2004; Hedayati et al., MQFQ, 2019). A user on a device is a flow. Its virtual
- * time `start` rises by what its work took, divided by its weight; that of the device, `now`, is
- * the least of those flows that are active, and a flow that becomes active begins there: nobody
- * saves up time, and nobody has to make up for having been alone. Turns go to the flow that is
- * farthest behind; one that is ahead of the least by more than `window` waits for the others.
+ * time `start` rises by what its work took, divided by its weight. The device's virtual time `now`
+ * is the least `start` of the active flows, and a flow that becomes active begins there: an idle
+ * flow earns no credit, and a flow that ran alone owes nothing. Turns go to the flow that is
+ * farthest behind; a flow ahead of the least by more than `window` waits for the others.
  *
- * A flow that has just been served stays active for a moment: its next turn is asked for only when
- * the last one's result is there, and if it counted as gone meanwhile, a user with one job would
- * lose what his weight is worth to a crowd. The moment is short beside what the work took, or the
- * device would stand idle for somebody who wants little of it; who comes back later, but soon,
- * begins where he was, by two `window`s behind the others at most, and they wait for him. A turn
- * that is held and has not given the device anything for that long (its request is still being
- * read, or waits for memory) keeps nobody back either, nor do turns that wait behind such.
+ * A flow that has just been served stays active for a grace period. Its next request comes only
+ * after the last result, and if the flow counted as idle meanwhile, a user with one job would lose
+ * its weight's worth to a crowd. The grace is short relative to the work, or the device would idle
+ * for a user who wants little of it. A flow that returns later, but soon, continues from its old
+ * `start`, at most two `window`s behind the others, and they wait for it. A held turn that has
+ * given the device nothing for that long (its request is still being read, or waits for memory)
+ * does not hold others back, nor do turns that wait behind it.
  *
- * What a turn costs is known afterwards only. Until then it counts as what its lane's work took
- * lately, and a lane has turns out for at most `window` (two at least: the device must not run dry
- * while the next is being asked for). So has the whole flow where there are other users, and some
- * times as much where there are none: what is on the device when somebody comes is little.
+ * The cost of a turn is known only afterwards. Until then it counts as what its lane's work took
+ * lately. A lane has turns out for at most `window`, but at least two: the device must not run dry
+ * before the next request arrives. The same limit applies to the whole flow when there are other
+ * users, and a multiple of it when there are none: a new user finds little work on the device.
  *
- * Long turns of several flows are not out together on a device whose threads are all in each piece
- * of work (the CPU): they would only take its caches from each other.
+ * On a device whose threads all take part in each piece of work (the CPU), long turns of several
+ * flows are not out together: they would only evict each other's cache lines.
  *
- * One lock for all, held for some hundred nanoseconds; the engine's may be held around it. */
+ * One lock for everything, held for some hundred nanoseconds; the caller may hold the engine's. */
 #include "server/work/scheduler_int.h"
 
 #include <pthread.h>
@@ -31,18 +31,18 @@
 #include "compute/base/clock.h"
 #include "compute/base/mem.h"
 
-#define GRACE_MS   2.0       /* after its last work a flow still counts as active, at most */
-#define GRACE_PART 0.25      /* and of what such work takes */
-#define RECENT_NS  200000000 /* and as somebody whom the others leave room, and who is owed it */
-#define OWED       2         /* times the window, at most */
-#define FIRST_MS   0.05      /* a lane's work, before anything is known of it */
+#define GRACE_MS   2.0       /* a flow stays active this long after its last work, at most */
+#define GRACE_PART 0.25      /* and at most this part of what its work takes */
+#define RECENT_NS  200000000 /* so long the others leave it room, and it keeps what it is owed */
+#define OWED       2         /* windows, at most */
+#define FIRST_MS   0.05      /* a lane's work, before any was measured */
 #define AT_LEAST   2         /* turns, whatever they cost */
-#define AT_MOST    16    /* of a flow: they may cost more than it seems; a lane's come in order */
-#define ALONE      8     /* times as much, and as many, of who is alone, in all his lanes */
-#define LONG_MS    2.0   /* a turn that others' long ones wait for, where they cannot both run */
-#define TICK_S     0.001 /* a look at those who wait: graces end without an event */
+#define AT_MOST    16        /* of a flow: estimates may be low; a lane's turns run in order */
+#define ALONE      8         /* times the cost and number for a flow alone on the device */
+#define LONG_MS    2.0       /* long turns of several flows run together only if side_by_side */
+#define TICK_S     0.001     /* between looks at waiting turns: a grace ends without an event */
 
-/* --- what is known of work --- */
+/* --- estimates --- */
 
 static double out_ms(const struct out *o)
 {
@@ -60,12 +60,12 @@ static void add_turn(struct out *o, int n, double ms)
 {
     o->n_turns += n;
     o->n_long += ms >= LONG_MS ? n : 0;
-    o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* no errors add up */
+    o->turn_ms = o->n_turns ? o->turn_ms + n * ms : 0; /* rounding errors must not add up */
 }
 
 /* --- flows --- */
 
-/* Whether the device could have work of its at once, but for other flows. */
+/* Whether the flow has a turn that could run now but for other flows. */
 static bool wants(const struct sched *s, const struct flow *f)
 {
     for (const struct sched_turn *t = f->waiting; t; t = t->next)
@@ -74,7 +74,7 @@ static bool wants(const struct sched *s, const struct flow *f)
     return false;
 }
 
-/* Work that should long have ended is waiting, for a compiler say: nobody waits for that. */
+/* Overdue work is waiting, perhaps for a compiler: other flows do not wait for it. */
 static bool works(const struct flow *f, uint64_t now_ns)
 {
     for (const struct sched_lane *l = f->device->busy; l && f->out.n_tasks; l = l->next)
@@ -130,7 +130,7 @@ static bool others_have_long(const struct sched *s, const struct flow *f, uint64
     return false;
 }
 
-/* Where a flow is, with what it has out. */
+/* A flow's virtual time, including what it has out. */
 static double tag(const struct flow *f)
 {
     return f->start + out_ms(&f->out) / f->weight;
@@ -145,7 +145,7 @@ static bool may_have(const struct sched *s, const struct flow *f, uint64_t now_n
     return tag(f) <= f->device->now + s->config.window && has_room(s, &f->out, 1, ms);
 }
 
-/* The first of those who wait whose lane has room, or NULL. */
+/* The first waiting turn whose lane has room, or NULL. */
 static struct sched_turn *first_of(const struct sched *s, const struct flow *f, uint64_t now_ns)
 {
     for (struct sched_turn *t = f->waiting; t; t = t->next)
@@ -253,8 +253,7 @@ enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, b
             f->counts.waiting++;
             if (s->counts.waiting++ == 0)
                 worker_wake(&s->worker);
-            sched_serve(
-                s, f->device); /* another lane of its flow may be what those before it wait for */
+            sched_serve(s, f->device); /* turns before it may wait for other lanes */
         }
         *ret_now = now;
     }
@@ -381,7 +380,7 @@ void sched_lane_unref(struct sched_lane *l)
     unlock_or_free(s);
 }
 
-/* --- the whole --- */
+/* --- the scheduler --- */
 
 enum err_code sched_new(const struct sched_config *config, struct sched **ret, struct err *e)
 {

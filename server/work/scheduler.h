@@ -1,13 +1,14 @@
-/* Fair time on a device: who may give it work now, and who waits for his turn.
+/* Fair sharing of a device's time: which work may be submitted now, and which waits for its turn.
  *
- * Weighted fair queueing over measured device time. Whoever has work for a device asks for a turn,
- * holds it until the work has been submitted or is done, and leaves it; what the work then took is
- * charged to its user. Users who want more than there is get it in the proportion of their weights;
- * one who asks seldom finds his turn at once, however much others have waiting.
+ * Weighted fair queueing over measured device time. A client with work for a device asks for a
+ * turn, holds it until the work has been submitted or is done, and leaves it; the device time of
+ * the work is charged to its user. Users who together want more than the device can do share it in
+ * proportion to their weights; a user who asks seldom gets a turn at once, however much work of
+ * others waits.
  *
- * handlers ask through server/work/device_turn.h, jobs.c for each slice; session.c makes a lane for
- * each stream, through which the engine tells what its work took. Thread-safe. Times are
- * milliseconds of device time unless they say otherwise. */
+ * Called by handlers through server/work/device_turn.h and by jobs_slice.c for each slice;
+ * session_sides.c creates a lane for each stream, through which the engine reports what its work
+ * took. Thread-safe. Times are milliseconds of device time unless noted otherwise. */
 #ifndef ARRAYD_SERVER_SCHEDULER_H
 #define ARRAYD_SERVER_SCHEDULER_H
 
@@ -23,39 +24,40 @@ struct sched_lane; /* of one stream: reference-counted */
 
 struct sched_config {
     int n_devices;
-    bool side_by_side;   /* work of several streams runs so: a device has room for more than one */
-    double window;       /* work that a session may have on a device; see scheduler.c */
-    int64_t max_waiting; /* turns of a user that wait */
-    int64_t max_waiting_all;    /* of all users */
+    bool side_by_side;       /* streams run in parallel: a device can run more than one at once */
+    double window;           /* work of a session out on a device at once; see scheduler.c */
+    int64_t max_waiting;     /* waiting turns per user */
+    int64_t max_waiting_all; /* of all users */
     uint64_t (*clock_ns)(void); /* NULL: the monotonic clock; else see sched_look */
 };
 
 enum err_code sched_new(const struct sched_config *config, struct sched **ret,
                         struct err *e) must_check;
-/* From now on every turn comes at once, and so do those that are waited for. */
+/* From now on every turn comes at once; waiting ones come now. */
 void sched_open(struct sched *s);
-/* Gives turns that have become due as time went by. Who has a clock of his own calls it as that
- * goes on; else the scheduler does, each millisecond. */
+/* Gives turns that have become due as time passed. A caller with its own clock calls it as that
+ * clock advances; otherwise the scheduler does, each millisecond. */
 void sched_look(struct sched *s);
-void sched_free(struct sched *s); /* NULL allowed; lanes may still be there, asks may not */
+void sched_free(struct sched *s); /* NULL allowed; lanes may outlive it, but must not be asked */
 
-/* weight: of the user, who is known by its address; read while somebody asks. ERR_OUT_OF_MEMORY. */
+/* weight: the user's, whose address identifies the user; read by each sched_ask.
+ * ERR_OUT_OF_MEMORY. */
 enum err_code sched_lane_new(struct sched *s, const _Atomic uint32_t *weight, int device,
                              struct sched_lane **ret, struct err *e) must_check;
-/* For engine_stream_watch, with the lane's reference that goes with the stream as its user: what
- * the stream's work takes. */
+/* For engine_stream_watch: reports what the stream's work takes. Its user is a lane, with a
+ * reference that the stream owns. */
 extern const struct work_watch sched_watch;
 struct sched_lane *sched_lane_ref(struct sched_lane *l); /* returns l */
 void sched_lane_unref(struct sched_lane *l);             /* NULL allowed */
-/* Turns of it are out, or waited for, or its stream has work that is not done. */
+/* A turn of the lane is held or waited for, or its stream has unfinished work. */
 bool sched_lane_is_busy(const struct sched_lane *l);
 
-/* Belongs to who asks: zeroed, with come and user set, before the first ask. */
+/* Owned by the caller: zeroed, with come and user set, before the first sched_ask. */
 struct sched_turn {
-    /* The turn has come: any thread; must neither block nor call this module. */
+    /* The turn has come. Called by any thread; must neither block nor call this module. */
     void (*come)(void *user);
     void *user;
-    bool sure; /* it is never refused */
+    bool sure; /* never refused */
     /* the scheduler's own */
     struct sched_lane *lane; /* a reference; NULL: neither asked for nor held */
     bool held;
@@ -64,21 +66,21 @@ struct sched_turn {
     struct sched_turn *prev, *next;
 };
 
-/* *ret_now: whether the turn is there; else come() tells, once. ms: what the work is going to take;
- * 0: as the lane's did lately. ERR_QUOTA: too many of the user's wait already; ERR_OVERLOADED: too
- * many of all; the turn is as it was then. */
+/* *ret_now: the turn is held now; otherwise come() is called once, later. ms: expected cost of the
+ * work; 0: as the lane's lately. ERR_QUOTA: too many of the user's turns wait already;
+ * ERR_OVERLOADED: too many of all users'; after an error the turn is unchanged. */
 enum err_code sched_ask(struct sched_lane *l, double ms, struct sched_turn *t, bool *ret_now,
                         struct err *e) must_check;
 bool sched_held(struct sched *s, const struct sched_turn *t);
-/* Neither waits nor holds: come() is not told from here on. No harm where it never asked. */
+/* Stops waiting or holding: come() is not called from here on. Does nothing if it never asked. */
 void sched_leave(struct sched *s, struct sched_turn *t);
 
 struct sched_counts {
-    int64_t waiting;        /* turns waited for now */
-    uint64_t turns, waited; /* that came, and those among them that had to be waited for */
-    double waited_s;        /* seconds that these waited in all */
+    int64_t waiting;        /* turns that wait now */
+    uint64_t turns, waited; /* turns given, and those of them that had to wait */
+    double waited_s;        /* total waiting time, in seconds */
 };
-/* Of all users; weight: of the one (NULL: all of them). */
+/* weight: of that user; NULL: of all users. */
 void sched_count(struct sched *s, const _Atomic uint32_t *weight, struct sched_counts *ret);
 
 #endif

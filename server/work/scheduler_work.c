@@ -1,20 +1,20 @@
-/* Streams of a device run side by side, so the time between the begin and the end of a piece of
- * work is not its own alone. Each lane that has work on the device is charged an equal part of the
- * time that passes, and never more than the device says that its work took: all charges together
- * are the time in which the device was busy. A lane whose work does not end when it might have is
- * waiting for something else, a compiler or another's work, and does not count beside those that
- * work: or a user could have his work charged to sessions of his that do nothing. Where the device
- * says in the end that it did work, it is charged what was `withheld` as well. */
+/* Streams of a device run in parallel, so the time between begin and end of a piece of work is not
+ * its own alone. Each lane with work on the device is charged an equal part of the elapsed time,
+ * and never more than the device reports for its work: all charges together are the time the device
+ * was busy. A lane whose work is overdue is waiting for something else, a compiler or another
+ * lane's work, and is not counted among the lanes that work: otherwise a user could shift its
+ * charges to idle sessions of its own. If the device finally reports that the lane did work, it is
+ * also charged what was `withheld`. */
 #include "server/work/scheduler_int.h"
 
 #include <utlist.h>
 
-#define KEEPS      0.875   /* of what was known, with each piece of work */
-#define LINGERS    0.96875 /* and of the longest */
-#define OVERDUE    4       /* times what a lane's work takes; and */
-#define OVERDUE_MS 1.0     /* besides: then it does not work, it waits */
+#define KEEPS      0.875   /* weight of the old mean when a piece ends */
+#define LINGERS    0.96875 /* and of the old expectation, if it was longer */
+#define OVERDUE    4       /* times what a lane's work takes, */
+#define OVERDUE_MS 1.0     /* plus this: then the lane waits */
 
-/* n pieces of work more, or less, of a lane, and what is known of its pieces by now. */
+/* Adds n pieces of work to a lane (n < 0: removes), and sets the mean of its pieces. */
 static void add_tasks(struct sched_lane *l, int n, double mean)
 {
     struct out *o = &l->out, *of = &l->flow->out;
@@ -31,7 +31,7 @@ static double learn(double mean, double ms)
     return KEEPS * mean + (1 - KEEPS) * ms;
 }
 
-/* Up at once and down slowly: what takes long may come again. */
+/* Rises at once and falls slowly: long work may come again. */
 static double expect(double took, double ms)
 {
     return ms > took ? ms : LINGERS * took + (1 - LINGERS) * ms;
@@ -42,8 +42,8 @@ bool sched_is_working(const struct sched_lane *l, uint64_t since_ns)
     return l->waits_ns > since_ns;
 }
 
-/* With the lock held: gives the lanes their parts of the time up to now; where all seem to wait, of
- * all of them. */
+/* With the lock held: gives the working lanes their parts of the time up to now; if all seem to
+ * wait, gives all of them parts. */
 static void pass_time(struct device *d, uint64_t now_ns)
 {
     int64_t working = 0, all = 0;
@@ -90,7 +90,7 @@ static double work_ended(void *user, double device_ms)
     pthread_mutex_lock(&s->lock);
     uint64_t now_ns = s->config.clock_ns();
     pass_time(d, now_ns);
-    double most = l->part + l->withheld; /* it did work, if the device says so */
+    double most = l->part + l->withheld; /* withheld: charged if the device says it worked */
     double ms = device_ms < most ? device_ms : most;
     l->part = l->withheld = 0;
     l->took = expect(l->took, device_ms);
