@@ -1,13 +1,13 @@
 /* The accounts file, read and rewritten.
  *
- * Every mistake is told with its line, because the answer to one is that the old accounts go on.
- * The walk over lines (ini.c) that reads the file also serves the command that adds and removes
- * tokens, so whatever an operator has written in the file stays as it is.
+ * Every mistake is reported with its line, because after one the old accounts stay in force. The
+ * line parser (ini.c) that reads the file also serves the commands that add and remove tokens, so
+ * everything else an operator has written in the file stays as it is.
  *
- * Tokens are kept as plain SHA-256: they are 192 bits from the kernel's generator, not something a
- * person made up, so there is no dictionary to try and a slow, salted hash would guard nothing but
- * cost every request. A presented token is hashed and its hash compared with every one there is,
- * each in constant time: the time tells neither how much of one was right nor whose it is. */
+ * Tokens are kept as plain SHA-256: they are 192 bits from the kernel's generator, not chosen by a
+ * person, so there is no dictionary to try, and a slow, salted hash would protect nothing but cost
+ * every request. A presented token is hashed and its hash compared with every known one, each in
+ * constant time: the time reveals neither how much of a token was right nor whose it is. */
 #include "server/store/accounts.h"
 
 #include <errno.h>
@@ -154,7 +154,7 @@ static enum err_code parse_bytes(const char *text, int64_t *ret, struct err *e)
 
 struct parse {
     struct accounts a;
-    uint32_t seen; /* by the present user: role, weight, quotas from the third bit on */
+    uint32_t seen; /* by the current user: role, weight, quotas from the third bit on */
 };
 
 static enum err_code once(struct parse *p, unsigned bit, struct err *e)
@@ -284,7 +284,7 @@ void accounts_free(struct accounts *a)
 
 /* --- files --- */
 
-/* Whether a file is what accounts may be read from. */
+/* Whether accounts may be read from the file. */
 static enum err_code check_file(int fd, const char *path, struct err *e)
 {
     struct stat st;
@@ -336,7 +336,7 @@ enum err_code accounts_add(const char *text, const char *name, enum role role,
     while (ini_next(end, &l)) {
         bool begin = l.kind == INI_SECTION && ini_is(l.name, name);
         strb_addn(&out, l.at, l.n);
-        if (begin) { /* on the line behind it */
+        if (begin) { /* the token goes on the next line */
             found = true;
             strb_addf(&out, "%stoken = %s\n", l.at[l.n - 1] == '\n' ? "" : "\n", digits);
         }
@@ -388,7 +388,7 @@ enum err_code accounts_end(const char *text, const char *name, struct strb *ret,
     const char *end = text + strlen(text);
     struct ini_line l = {.at = text};
     struct strb out = {0};
-    const char *remarks = NULL; /* in its section, behind its last value */
+    const char *remarks = NULL; /* in its section, after its last value */
     bool inside = false;
     while (ini_next(end, &l)) {
         if (l.kind == INI_SECTION) {

@@ -1,15 +1,15 @@
-/* The accounts file: who may use the daemon, as what, how much, and by which tokens.
+/* The accounts file: who may use the daemon, with which role, quotas and tokens.
  *
- * Text, one [section] a principal and lines of 'name = value' in it; '#' and ';' begin comments.
+ * Text, one [section] per principal with lines of 'name = value'; '#' and ';' begin comments.
  *
  *     [ann]
- *     role = operator          # or user, which it is without this line
- *     weight = 3               # her share of the device's time, beside others'
- *     device-memory = 8GiB     # quotas; what is not named has no bound but the daemon's own
+ *     role = operator          # or user, the default
+ *     weight = 3               # ann's share of the device's time, relative to other users
+ *     device-memory = 8GiB     # quotas; without one only the daemon's own limit applies
  *     token = 9f86d0…          # SHA-256 of a token, in hexadecimal; several may be given
  *
  * auth.c reads it at the start and on SIGHUP, token_cmd.c (`arrayd token`, `arrayd account`)
- * changes it. Everything here is owned by the caller and free of shared state. */
+ * changes it. The caller owns everything here; there is no shared state. */
 #ifndef ARRAYD_SERVER_ACCOUNTS_H
 #define ARRAYD_SERVER_ACCOUNTS_H
 
@@ -23,7 +23,7 @@
 
 #define TOKEN_SIZE      40 /* "arrayd_" and 32 characters, NUL */
 #define TOKEN_HASH_SIZE 32
-#define TOKEN_ID_LEN    12 /* digits of the hash, by which a token is called */
+#define TOKEN_ID_LEN    12 /* digits of the hash that identify a token */
 #define ACCOUNTS_MAX    1000
 #define TOKENS_MAX      1000 /* of all accounts */
 #define WEIGHT_MAX      1000
@@ -31,16 +31,16 @@
 enum role { ROLE_USER, ROLE_OPERATOR };
 const char *role_name(enum role role);
 
-/* What a principal may have at once. 0: no bound but the daemon's own. */
+/* What a principal may have at once. 0: only the daemon's own limit applies. */
 struct quotas {
     int64_t device_memory;  /* bytes of arrays and of work on them */
     int64_t host_memory;    /* bytes of arrays that were moved to host memory */
-    int64_t request_memory; /* bytes of the host that requests, jobs and functions take */
+    int64_t request_memory; /* host memory that requests, jobs and functions take, bytes */
     int64_t arrays;         /* handles */
     int64_t sessions;       /* besides the default one */
     int64_t requests;       /* in flight */
-    int64_t connections;    /* each is whose who asked last on it */
-    int64_t body;           /* bytes of a request's */
+    int64_t connections;    /* each counts for the principal of its last request */
+    int64_t body;           /* bytes of a request's body */
 };
 
 /* The quotas by name ("device_memory"), for lists of them. */
@@ -71,14 +71,14 @@ struct accounts {
     size_t n_tokens;
 };
 
-/* ERR_BAD_FIELD with the line of the first mistake, after `name`, which the text goes by. */
+/* ERR_BAD_FIELD with the line of the first mistake, after `name`, the text's name. */
 enum err_code accounts_parse(const char *text, size_t n, const char *name, struct accounts *ret,
                              struct err *e) must_check;
-/* The same of a file; besides ERR_BAD_FIELD when it cannot be read or anybody may write to it. */
+/* The same for a file; also ERR_BAD_FIELD if it cannot be read or anybody may write to it. */
 enum err_code accounts_read(const char *path, struct accounts *ret, struct err *e) must_check;
 void accounts_free(struct accounts *a);
 
-/* The text of a file up to a size no accounts need. ERR_BAD_FIELD. */
+/* The text of a file, up to a size that no accounts need. ERR_BAD_FIELD. */
 enum err_code accounts_text(const char *path, struct strb *ret, struct err *e) must_check;
 
 /* ERR_BAD_FIELD unless 1 to 64 of A-Z a-z 0-9 _ - . @, of which the first is a letter, digit or _.
@@ -90,20 +90,20 @@ enum err_code role_parse(const char *text, enum role *ret, struct err *e) must_c
 void token_make(char ret[TOKEN_SIZE]);
 void token_hash(const char *token, size_t n, uint8_t ret[TOKEN_HASH_SIZE]);
 void token_hash_text(const uint8_t hash[TOKEN_HASH_SIZE], char ret[2 * TOKEN_HASH_SIZE + 1]);
-/* Which of the tokens this is; SIZE_MAX: none. Takes as long whichever it is and however much of it
- * is right. */
+/* Which of the tokens this is; SIZE_MAX: none. The time depends neither on which one it is nor on
+ * how much of it is right. */
 size_t token_find(const struct token *tokens, size_t n, const char *token, size_t len);
 
-/* The text with another token of user `name`, who is added at the end (with the role) where he is
- * not there yet. The text parses before and afterwards. */
+/* The text with another token for user `name`; a new user is added at the end, with the role. The
+ * text parses before and afterwards. */
 enum err_code accounts_add(const char *text, const char *name, enum role role,
                            const uint8_t hash[TOKEN_HASH_SIZE], struct strb *ret,
                            struct err *e) must_check;
-/* The text without the tokens of `name` whose hash begins with `id` ("": all of them); how many
- * these are. */
+/* The text without the tokens of `name` whose hash begins with `id` ("": all of them), and their
+ * number. */
 enum err_code accounts_remove(const char *text, const char *name, const char *id, struct strb *ret,
                               size_t *ret_n, struct err *e) must_check;
-/* The text without the section of `name`; comments in front of the next one stay. */
+/* The text without the section of `name`; comments before the next section stay. */
 enum err_code accounts_end(const char *text, const char *name, struct strb *ret,
                            struct err *e) must_check;
 

@@ -1,11 +1,11 @@
-/* Principals, in a list that only grows, and the tokens that name them.
+/* Principals, in a list that only grows, and their tokens.
  *
- * The tokens are looked through whole for every request (accounts.c says why); there are at most a
- * thousand, a few in practice, and hashing the one presented costs more than comparing a dozen.
- * Requests read under a read-write lock that only a new accounts file takes for writing.
+ * Every request compares with all tokens (accounts.c says why); there are at most a thousand, a few
+ * in practice, and hashing the presented one costs more than comparing a dozen. Requests take a
+ * read-write lock for reading; only a new accounts file takes it for writing.
  *
- * A principal's tables are made when he first comes: each costs a thread and a device stream, and a
- * file may name many who never do. */
+ * A principal's tables are created when it first appears: each costs a thread and a device stream,
+ * and a file may list many principals who never use the daemon. */
 #include "server/store/auth.h"
 
 #include <pthread.h>
@@ -19,19 +19,19 @@
 #include "server/http/http.h"
 #include "server/server.h"
 
-#define REFUSED_NS 60000000000u /* between lines about tokens that were refused */
+#define REFUSED_NS 60000000000u /* between log lines about refused tokens */
 
 struct auth {
     struct engine *engine;
     struct session_limits limits;
-    _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and when it was */
-    struct principal *local;           /* NULL: there are accounts */
-    pthread_mutex_t opening;           /* of a principal, and its end; taken before the other */
-    _Atomic uint64_t edition; /* of the accounts: how often they were put in the place of others */
+    _Atomic uint64_t refused, told_ns; /* tokens since the last line about them, and its time */
+    struct principal *local;           /* NULL: accounts are configured */
+    pthread_mutex_t opening;  /* guards opening and closing a principal; taken before `lock` */
+    _Atomic uint64_t edition; /* of the accounts: how often they were replaced */
 
     pthread_rwlock_t lock; /* all below */
     struct principal *list;
-    struct token *tokens;     /* of `user`s that are */
+    struct token *tokens;     /* `user` is an index into users */
     struct principal **users; /* by number */
     size_t n_tokens;
 };
@@ -143,7 +143,7 @@ static enum err_code open_principal(struct auth *a, struct principal *p, struct 
     return code;
 }
 
-/* Of one that is gone: what it had goes, and nothing can be added any more. */
+/* Of a removed principal: deletes everything it has, and nothing can be added any more. */
 static void close_principal(struct auth *a, struct principal *p)
 {
     pthread_mutex_lock(&a->opening);
@@ -156,7 +156,7 @@ static void close_principal(struct auth *a, struct principal *p)
 
 /* --- the accounts --- */
 
-/* Principals for those who have none, chained in *ret_made. */
+/* Creates principals for new accounts, chained in *ret_made. */
 static bool make_principals(struct auth *a, const struct accounts *accounts,
                             struct principal **users, struct principal **ret_made)
 {
@@ -195,7 +195,7 @@ static bool is_among(const struct principal *p, struct principal *const *users, 
 
 enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e)
 {
-    /* one more than there are, so that none is no failure */
+    /* one more than needed, so that NULL always means no memory */
     struct principal **users = mem_calloc(accounts->n_users + 1, sizeof(struct principal *));
     struct principal *made = NULL;
     struct token *tokens = mem_calloc(accounts->n_tokens + 1, sizeof *tokens);
@@ -229,7 +229,7 @@ enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct
     atomic_fetch_add(&a->edition, 1);
     pthread_rwlock_unlock(&a->lock);
 
-    for (struct principal *p = before; p; p = p->next) /* nobody else changes the list */
+    for (struct principal *p = before; p; p = p->next) /* no other thread changes the list */
         if (atomic_load(&p->gone))
             close_principal(a, p);
     mem_free(old_tokens);
@@ -291,7 +291,7 @@ void auth_free(struct auth *a)
 
 /* --- requests --- */
 
-/* A line at once, then one a minute at most, which says how many there were since. */
+/* Logs a line at once, then one a minute at most, with the number since. */
 static void note_refused(struct auth *a, const struct request *req)
 {
     char count[24], address[HTTP_PEER_SIZE];
@@ -305,7 +305,7 @@ static void note_refused(struct auth *a, const struct request *req)
     log_event(LOG_INFO, "unknown tokens were refused", "count", count, "last_from", address, NULL);
 }
 
-/* The token of "Bearer TOKEN"; NULL: it is none. */
+/* The token of "Bearer TOKEN"; NULL: no such value. */
 static const char *bearer(const char *value)
 {
     if (strncasecmp(value, "Bearer ", 7) != 0)
@@ -348,7 +348,7 @@ static enum err_code find_bearer(struct auth *a, struct request *req, struct pri
     return ERR_OK;
 }
 
-/* Most requests end in the edition that let them in. */
+/* Most requests end in the edition that accepted them. */
 bool auth_lasts(struct request *req)
 {
     struct auth *a = req->server->auth;
@@ -366,7 +366,7 @@ bool auth_lasts(struct request *req)
     return lasts;
 }
 
-/* One more of what the quota bounds; 0: there is none. */
+/* Counts one more of what the quota limits; 0: no limit. */
 static enum err_code count(_Atomic int64_t *n, int64_t most, const char *what, const char *quota,
                            struct err *e)
 {
@@ -432,7 +432,7 @@ int64_t auth_max_body(const struct principal *p)
     return atomic_load(&p->max_body);
 }
 
-/* --- asked by others --- */
+/* --- for other modules --- */
 
 struct principal *auth_find(struct auth *a, const char *name)
 {

@@ -1,13 +1,13 @@
-/* Principals: who asks, what he may and how much of it.
+/* Principals: the authenticated callers, with their roles and quotas.
  *
- * Without accounts there is one, "local", an operator, whom everybody is who can reach the daemon;
- * with accounts (server/store/accounts.h) those of the file, and a request is whose token it
- * carries. http.c calls auth_identify before the handler runs and auth_leave when the request has
- * ended; handlers read req->principal. main.c makes the table and gives it the file's accounts, at
- * the start and again on SIGHUP. The table owns its principals, which live as long as it does: one
- * that is no more in the file is gone for good, with its tokens, its sessions and all that they
- * had. An account of that name which is added later is another principal: nothing that was let in
- * for the first can reach it. Thread-safe. */
+ * Without accounts there is one, "local", an operator: every client that can reach the daemon. With
+ * accounts (server/store/accounts.h) there are those of the file, and a request belongs to the
+ * principal whose token it carries. front.c calls auth_identify before the handler runs and
+ * auth_leave when the request has ended; handlers read req->principal. main.c creates the table and
+ * applies the file's accounts, at the start and again on SIGHUP. The table owns its principals,
+ * which live as long as it does: one no longer in the file is gone for good, with its tokens, its
+ * sessions and everything they had. An account of the same name added later is another principal,
+ * out of reach for any request accepted for the first. Thread-safe. */
 #ifndef ARRAYD_SERVER_AUTH_H
 #define ARRAYD_SERVER_AUTH_H
 
@@ -22,22 +22,21 @@
 struct auth;
 struct request;
 
-/* What others than auth.c may read. The tables are there once a principal has been identified or
- * opened. */
+/* What other modules may read. The tables exist once a principal has been identified or opened. */
 struct principal {
     char name[PRINCIPAL_SIZE]; /* "local" */
     struct handles *handles;
     struct sessions *sessions;
     struct functions *functions;
-    struct account *account; /* what all his sessions have is charged to it too */
-    struct meter *memory;    /* of the host, that his requests, jobs and functions take */
-    _Atomic uint32_t weight; /* of his work beside others' */
+    struct account *account; /* charged for everything its sessions have */
+    struct meter *memory;    /* host memory that its requests, jobs and functions take */
+    _Atomic uint32_t weight; /* its share of the device, relative to other users */
     _Atomic int role;        /* enum role */
-    _Atomic uint64_t n_requests, bytes_in, bytes_out; /* metrics.c's: of all that have ended */
-    _Atomic bool gone;                                /* for good: what others granted it is void */
+    _Atomic uint64_t n_requests, bytes_in, bytes_out; /* for metrics.c: of all ended requests */
+    _Atomic bool gone;                                /* for good: grants to it are void */
     double worked;                                    /* for struct http_user */
-    /* auth.c's own */
-    _Atomic bool open;        /* the tables are there */
+    /* private to auth.c */
+    _Atomic bool open;        /* the tables exist */
     struct quotas quotas;     /* under the table's lock */
     _Atomic int64_t requests; /* in flight */
     _Atomic int64_t connections;
@@ -45,45 +44,46 @@ struct principal {
     struct principal *next;
 };
 
-/* accounts: NULL for the one local user, else borrowed for the call. */
+/* accounts: NULL for the one local user; otherwise borrowed for the call. */
 enum err_code auth_new(struct engine *engine, const struct session_limits *limits,
                        const struct accounts *accounts, struct auth **ret,
                        struct err *e) must_check;
-void auth_free(struct auth *a); /* releases every session and handle; no request is left */
+void auth_free(struct auth *a); /* releases every session and handle; no request may be left */
 
-/* Puts these accounts in the place of those before. ERR_OUT_OF_MEMORY: those stay. */
+/* Replaces the accounts. ERR_OUT_OF_MEMORY: the old ones stay. */
 enum err_code auth_apply(struct auth *a, const struct accounts *accounts, struct err *e) must_check;
 
-/* Sets req->principal, who has one request more in flight then. ERR_UNAUTHORIZED (the reply gets
- * WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
+/* Sets req->principal and counts the request among those in flight. ERR_UNAUTHORIZED (the reply
+ * gets WWW-Authenticate), ERR_QUOTA, ERR_OUT_OF_MEMORY. */
 enum err_code auth_identify(struct request *req, struct err *e) must_check;
 void auth_leave(struct principal *p);
-/* Whether what let the request in, its token and the account, still does. From any thread, once it
- * has been identified (true of one that need not be). */
+/* Whether the request's token and account are still valid. From any thread, once it has been
+ * identified (true if it need not be). */
 bool auth_lasts(struct request *req);
-/* ERR_UNAUTHORIZED for a token that is not valid, or no more. */
+/* ERR_UNAUTHORIZED for a token that is not valid, or no longer. */
 enum err_code auth_refuse(struct request *req, const char *why, struct err *e);
-/* The connection is req->principal's from now on: *whose is whose it was before. ERR_QUOTA: he has
- * too many; then it is nobody's. */
+/* The connection belongs to req->principal from now on: *whose is its previous owner. ERR_QUOTA:
+ * the principal has too many; the connection then has no owner. */
 enum err_code auth_connect(const struct request *req, struct principal **whose,
                            struct err *e) must_check;
 void auth_disconnect(struct principal *whose); /* NULL allowed */
-/* ERR_FORBIDDEN where the route is for operators and req->principal is none, or no more. */
+/* ERR_FORBIDDEN if the route is for operators and req->principal is not one, or no longer. */
 enum err_code auth_role(const struct request *req, struct err *e) must_check;
-/* Bytes a body of his may have; 0: no quota. */
+/* The most bytes a body of the principal may have; 0: no quota. */
 int64_t auth_max_body(const struct principal *p);
 
-/* The principal of that name; NULL where there is no such account. */
+/* The principal of that name; NULL: no such account. */
 struct principal *auth_find(struct auth *a, const char *name);
-/* The same with his tables there. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
+/* The same with its tables created. ERR_NOT_FOUND, ERR_OUT_OF_MEMORY. */
 enum err_code auth_open(struct auth *a, const char *name, struct principal **ret,
                         struct err *e) must_check;
 
-/* What he may have (0: as much as there is) and what he has. */
+/* The principal's quotas (0: unlimited) and its current use. */
 void auth_quotas(struct auth *a, struct principal *p, struct quotas *ret_may,
                  struct quotas *ret_has);
 
-/* Those who have been here; none goes meanwhile, and visit must not call this module. */
+/* Visits the principals that have used the daemon; none is removed meanwhile, and visit must not
+ * call this module. */
 void auth_each(struct auth *a, void (*visit)(void *user, struct principal *p), void *user);
 
 /* Sums over all principals, for metrics. */

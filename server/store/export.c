@@ -1,14 +1,14 @@
-/* A list of offers, few enough to be walked. A state says who may act:
+/* A short list of offers, searched linearly. An offer's state says who may act:
  *
- *     NEW → ASKED (the engine has it, or gets it when others' work is sent) → TOLD (it answered) →
- * OPEN (a token) → HELD (a connection)
+ *   NEW → ASKED (the engine has it, or gets it once earlier work has been sent)
+ *     → TOLD (it answered) → OPEN (a token) → HELD (a connection)
  *
- * and any but ASKED → ENDING → OVER, which exactly one party brings about: in ENDING it gives pin
- * and lease back without the lock. What is to end while it is ASKED is unwanted: the sweep ends it
- * when the engine has answered, since who answers must not be held up.
+ * and any but ASKED → ENDING → OVER, which exactly one party performs: in ENDING it releases pin
+ * and lease without the lock. An offer that must end while ASKED is marked unwanted: the sweep ends
+ * it after the engine has answered, since the engine's callback must not be delayed.
  *
- * References: the list's until it is over, the request's, the connection's; and the engine's, until
- * it has answered. */
+ * References: the list's until the offer is over, the request's, the connection's; and the
+ * engine's, until it has answered. */
 #include "server/store/export.h"
 
 #include <nettle/memops.h>
@@ -26,8 +26,8 @@
 #include "server/store/lease_use.h"
 #include "server/store/share.h"
 
-#define TICK_S  1.0  /* how often it is looked whether a principal is still there */
-#define STUCK_S 30.0 /* at the end, for the engine's answers */
+#define TICK_S  1.0  /* how often to check whether a principal still exists */
+#define STUCK_S 30.0 /* at the end, to wait for the engine's answers */
 
 enum offer_state { NEW, ASKED, TOLD, OPEN, HELD, ENDING, OVER };
 
@@ -40,7 +40,7 @@ struct offer {
     enum offer_state state;
     bool unwanted;
     char token[ID_SIZE], lease[ID_SIZE];
-    char shared[ID_SIZE]; /* another's array: its id */
+    char shared[ID_SIZE]; /* another principal's array: its id */
     bool write;
     uint64_t buffer;
     uid_t uid;
@@ -53,10 +53,10 @@ struct offer {
 struct exports {
     struct exports_config config;
     pthread_mutex_t lock;
-    pthread_cond_t fewer; /* or one has come further */
+    pthread_cond_t fewer; /* or one has advanced */
     struct offer *first;
     _Atomic bool stopped;
-    bool deaf; /* whom `changed` tells has gone */
+    bool deaf; /* the recipient of `changed` is gone */
     uint64_t opened, ended[OFFER_ENDS];
 };
 
@@ -73,7 +73,7 @@ struct exports *exports_new(const struct exports_config *config)
 
 void exports_free(struct exports *t)
 {
-    if (!t || t->first) /* what the engine has not answered is left to it */
+    if (!t || t->first) /* not freed while the engine may still answer */
         return;
     pthread_cond_destroy(&t->fewer);
     pthread_mutex_destroy(&t->lock);
@@ -130,7 +130,7 @@ static bool orphaned(const struct offer *o)
     return o->who && atomic_load(&o->who->gone);
 }
 
-/* --- ends --- */
+/* --- ending --- */
 
 static void close_descriptor(struct offer *o)
 {
@@ -164,7 +164,7 @@ void exports_forget(struct exports *t, struct array *a)
             "reason", e.message, NULL);
 }
 
-/* An export of it is over, and it lives on. */
+/* After the end of an export of an array that lives on. */
 static void tidy_up(struct exports *t, struct array *a, bool revoked)
 {
     struct err e = ERR_INIT;
@@ -209,14 +209,14 @@ void offer_end(struct offer *o, enum offer_end how)
         o->state = ENDING;
     else if (o->state == ASKED)
         o->unwanted = true;
-    while (!mine && o->state == ENDING) /* somebody else's, soon done */
+    while (!mine && o->state == ENDING) /* another thread ends it and will soon be done */
         pthread_cond_wait(&t->fewer, &t->lock);
     pthread_mutex_unlock(&t->lock);
     if (mine)
         finish(o, how);
 }
 
-/* Ends all that `which` picks; how many it would have to come back for. */
+/* Ends all that `which` selects; returns how many must be waited for. */
 static size_t end_those(struct exports *t, bool (*which)(const struct offer *o, const void *arg),
                         const void *arg, enum offer_end how)
 {
@@ -303,7 +303,7 @@ static void answered(struct exporting *x)
         tell(t);
 }
 
-/* Nobody sends anything more to the memory. */
+/* No more work that uses the memory will be sent. */
 static void settled(struct lease_settling *s)
 {
     struct offer *o = (struct offer *)((char *)s - offsetof(struct offer, settling));
@@ -317,7 +317,7 @@ static void settled(struct lease_settling *s)
         answered(&o->asked);
         return;
     }
-    struct engine_stream *own = NULL; /* only what uses the memory is waited for */
+    struct engine_stream *own = NULL; /* waits only for work that uses the memory */
     o->asked.code =
         engine_stream_new(t->config.engine, array_device(o->asked.array), &own, &o->asked.err);
     if (own)
@@ -433,7 +433,7 @@ struct offer *exports_take(struct exports *t, const char *token, uid_t uid, stru
         memset(found->token, 0, sizeof found->token);
         found->state = HELD;
         found->refs++;
-        *ret = found->asked.exported; /* with the descriptor: whoever ends the offer closes none */
+        *ret = found->asked.exported; /* the descriptor too: the offer's end closes none */
         found->asked.exported.fd = -1;
     }
     pthread_mutex_unlock(&t->lock);
@@ -464,7 +464,7 @@ static bool is_orphaned(const struct offer *o, const void *arg)
     return orphaned(o);
 }
 
-/* Its owner's session may expire. */
+/* The share may end silently: its owner's session can expire. */
 static bool is_unshared(const struct offer *o, const void *arg)
 {
     (void)arg;
@@ -534,11 +534,11 @@ void exports_stop_all(struct exports *t)
         pthread_mutex_unlock(&t->lock);
     }
     pthread_mutex_lock(&t->lock);
-    t->deaf = true; /* what the engine has not answered by now it may answer later */
+    t->deaf = true; /* the engine may answer later what it has not answered by now */
     pthread_mutex_unlock(&t->lock);
 }
 
-/* --- figures --- */
+/* --- metrics --- */
 
 size_t exports_count(struct exports *t, const struct principal *who)
 {

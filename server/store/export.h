@@ -1,14 +1,14 @@
 /* Exports: arrays whose memory clients on this host use in place.
  *
- * An offer is one export, from the request on: while the engine makes the memory ready, until its
- * token is presented, as long as the connection lives on which that was. It pins the array's memory
+ * An offer is one export from the request on: while the engine prepares the memory, until its token
+ * is presented, and as long as the connection that presented it lives. It pins the array's memory
  * (engine_export) and holds a lease on it (lease_pin), so that others keep off and the memory
- * outlives handle and session. Both have gone when the offer is over, before its connection is
- * closed or whoever ended it is answered.
+ * outlives handle and session. Pin and lease are released when the offer is over, before its
+ * connection is closed or a request to end it is answered.
  *
- * handlers_export.c asks for offers, export_socket.c takes them for connections, handlers_shares.c
- * and main.c end what may not be any more. Thread-safe; one short lock, under which nothing is
- * asked of the engine. */
+ * Called by handlers_export.c, which creates offers; export_socket.c, which opens them for
+ * connections; handlers_shares.c and main.c, which end those no longer allowed. Thread-safe; one
+ * short lock, under which the engine is never called. */
 #ifndef ARRAYD_SERVER_EXPORT_H
 #define ARRAYD_SERVER_EXPORT_H
 
@@ -29,9 +29,9 @@ struct exports_config {
     struct lease_uses *uses;
     struct shares *shares;
     double timeout; /* seconds until a token must have been presented */
-    uint32_t max;   /* offers of a principal */
-    /* by any thread, not after exports_stop_all: there may be something to sweep, or an offer that
-     * somebody holds is over; must not block */
+    uint32_t max;   /* offers per principal */
+    /* called by any thread, not after exports_stop_all: there may be something to sweep, or an
+     * offer that is still referenced is over; must not block */
     void (*changed)(void *user);
     void *user;
 };
@@ -41,61 +41,61 @@ void exports_free(struct exports *t); /* after exports_stop_all; NULL allowed */
 
 /* --- for requests --- */
 
-/* `shared`: the id of somebody else's array, which he shares; NULL: it is the claim's. The offer
- * ends when he has it no more. `sealed`: as in struct exporting. The lease is taken. Every offer
- * goes back with offer_close. ERR_LOCKED, ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
+/* `shared`: the id of another principal's shared array; NULL: the array is the claim's. The offer
+ * ends when the share does. `sealed`: as in struct exporting. The lease is taken. Every offer must
+ * be given to offer_close. ERR_LOCKED, ERR_QUOTA, ERR_DRAINING, ERR_OUT_OF_MEMORY. */
 enum err_code offer_new(struct exports *t, const struct lease_claim *claim, struct array *a,
                         const char *shared, bool write, bool sealed, uid_t uid, struct offer **ret,
                         struct err *e) must_check;
-/* When everybody who was before the lease has sent his work the engine makes the memory ready,
- * behind what uses it and nothing else: wake(user) is told once, by any thread, perhaps at once,
- * but not after offer_close. */
+/* Once every request that preceded the lease has sent its work, the engine prepares the memory,
+ * behind the work that uses it and nothing else. wake(user) is called once, by any thread, perhaps
+ * at once, but not after offer_close. */
 void offer_ask(struct offer *o, void (*wake)(void *user), void *user);
-/* After that: from now on the token can be presented, by processes of the user `uid`. Or why not.
- */
+/* After that: from now on processes of the user `uid` can present the token. Or an error says why
+ * not. */
 struct offered {
-    const char *token, *lease; /* x-…, l-…: until offer_close */
-    struct exported memory;    /* but for the descriptor */
+    const char *token, *lease; /* x-…, l-…: valid until offer_close */
+    struct exported memory;    /* without the descriptor */
 };
 enum err_code offer_open(struct offer *o, struct offered *ret, struct err *e) must_check;
-/* The caller's reference goes; what has not been opened is over. NULL allowed. */
+/* Releases the caller's reference and ends an offer that was not opened. NULL allowed. */
 void offer_close(struct offer *o);
 
-/* Ends the one with that lease. */
+/* Ends the offer with that lease. */
 void exports_end(struct exports *t, const char *lease);
-/* As lease_end, for what the principal has exported of this memory. */
+/* As lease_end, for the principal's exports of this memory. */
 void exports_revoke(struct exports *t, const struct array *a, const struct principal *who,
                     bool reading);
-/* What clients may still have mapped of it they will not see any more, nor change: the array gets
- * other memory, at the end of the last export where it is exported now. Without room for that it
- * stays, which is logged, until the end of another export. */
+/* Clients can no longer read or write the array through memory they may still have mapped: the
+ * array moves to other memory, at the end of the last export if it is exported now. If there is no
+ * memory for that, it stays (which is logged) until another export ends. */
 void exports_forget(struct exports *t, struct array *a);
 
 /* --- for the socket --- */
 
-/* The offer that the token opens, for a process of `uid`: a new reference, and the last time that
- * the token opens anything. NULL: there is none. The descriptor in *ret is the caller's to close:
- * the offer may end, and its number be another's, before it is sent. */
+/* The offer that the token opens, for a process of `uid`: a new reference; the token opens nothing
+ * afterwards. NULL: no such offer. The caller closes the descriptor in *ret: otherwise the offer
+ * might end, and the descriptor's number be reused, before it is sent. */
 struct offer *exports_take(struct exports *t, const char *token, uid_t uid, struct exported *ret);
 bool offer_writes(const struct offer *o);
 bool offer_is_over(struct offer *o);
 enum offer_end {
-    OFFER_RELEASED, /* orderly */
-    OFFER_LOST,     /* its client has gone */
-    OFFER_EXPIRED,  /* the token never came */
+    OFFER_RELEASED, /* properly */
+    OFFER_LOST,     /* its client disappeared */
+    OFFER_EXPIRED,  /* the token was never presented */
     OFFER_REVOKED,  /* taken back by the daemon or the array's owner */
     OFFER_ENDS
 };
-/* It is over, for the reason given where it was not before; the reference stays the caller's. */
+/* Ends the offer, with that reason unless it is over already; the caller keeps its reference. */
 void offer_end(struct offer *o, enum offer_end how);
-/* Ends those that nobody came for, and of principals or shared arrays that have gone. Returns after
- * how many seconds to ask again; -1: when told. */
+/* Ends offers whose token expired, and those of principals or shared arrays that no longer exist.
+ * Returns after how many seconds to call again; -1: at the next `changed`. */
 double exports_sweep(struct exports *t);
 
 /* --- for main --- */
 
-/* There are no new ones, and those end that need no time: all but what a client has for writing.
- * Returns how many are left. */
+/* Refuses new offers and ends all that can end at once: all except those held for writing. Returns
+ * how many are left. */
 size_t exports_stop(struct exports *t);
 void exports_stop_all(struct exports *t);
 

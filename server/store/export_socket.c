@@ -1,16 +1,15 @@
 /* One thread with poll: connections are few, each sends one short line and then nothing.
  *
- *     SILENT (no token yet, for a bounded time) → HELD (an export) → LINGERING → closed
+ *   SILENT (no token yet, for a bounded time) → HELD (an export) → LINGERING → closed
  *
  * A client that ends its sending side has finished with the memory, on its device too: the export
- * is over before our side ends. One whose socket has gone altogether may have been killed; its
- * kernels may then still run while the system takes its files away one by one. So where a GPU's
- * memory was exported for writing the export lingers until that process has ended, for a bounded
- * time.
+ * is over before our side ends. A client whose socket is closed altogether may have been killed;
+ * its kernels may still run while the system closes its files one by one. So an export of a GPU's
+ * memory for writing lingers until that process has ended, for a bounded time.
  *
- * Nobody is trusted to read or to send: nothing here blocks, the few bytes of an answer fit
- * into any socket buffer, and what comes after the token ends the connection. Past the bound a
- * connection without a token gives way to a new one, the oldest first. */
+ * No client is trusted to read or to send: nothing here blocks, the few bytes of an answer fit into
+ * any socket buffer, and input after the token ends the connection. Past the limit, a new
+ * connection replaces the oldest one without a token. */
 #include "server/store/export_socket.h"
 
 #include <errno.h>
@@ -39,7 +38,7 @@
 #endif
 
 #define LINGER_S       5.0
-#define ACCEPT_PAUSE_S 0.1 /* without descriptors */
+#define ACCEPT_PAUSE_S 0.1 /* when out of descriptors */
 #define LINE_MAX_BYTES 64
 
 enum conn_state { SILENT, HELD, LINGERING };
@@ -51,9 +50,9 @@ struct conn {
     char line[LINE_MAX_BYTES];
     size_t n;
     struct offer *offer;
-    bool cuda_writer; /* has a GPU's memory for writing */
-    int process;      /* his, a pidfd; -1 */
-    bool told;        /* that it is to finish */
+    bool cuda_writer; /* holds a GPU's memory for writing */
+    int process;      /* the client's pidfd, or -1 */
+    bool told;        /* the client was sent ERR_DRAINING */
 };
 
 struct listening {
@@ -70,15 +69,15 @@ struct export_socket {
     pthread_t thread;
     bool started;
     _Atomic bool draining, stopping;
-    /* the thread's own */
+    /* private to the thread */
     struct conn *conns;
     struct pollfd *polled;
     size_t n_conns, cap_conns;
     double accept_after;
-    bool starved; /* the last accept failed, which has been said */
+    bool starved; /* the last accept failed, which was logged */
 };
 
-/* --- the start --- */
+/* --- start --- */
 
 static enum err_code add_listener(struct export_socket *s, const char *beside, struct err *e)
 {
@@ -104,7 +103,7 @@ static void unlink_all(struct export_socket *s)
             unlink(s->listeners[i].path);
 }
 
-/* Nobody need be known to connect here: the descriptors are for those who speak HTTP, too. */
+/* Connections here need no authentication, so most descriptors are reserved for HTTP. */
 static size_t at_most(size_t wanted)
 {
     struct rlimit r;
@@ -155,12 +154,13 @@ void export_socket_wake(void *user)
     struct export_socket *s = user;
     uint64_t one = 1;
     while (write(s->wake, &one, sizeof one) < 0 && errno == EINTR)
-        ; /* full: it is awake */
+        ; /* full: the thread wakes anyway */
 }
 
 /* --- connections --- */
 
-/* The message is short and the first on its socket: what does not take it has no reader. */
+/* The message is short and the first on its socket: if it does not fit, the client does not
+ * read. */
 static bool send_line(int fd, struct strb *line, int descriptor)
 {
     strb_addc(line, '\n');
@@ -216,12 +216,12 @@ static void close_conn(struct export_socket *s, struct conn *c)
     if (c->process >= 0)
         close(c->process);
     offer_close(c->offer);
-    if (c->fd >= 0) /* last: who hears the end finds nothing left */
+    if (c->fd >= 0) /* last: a client that sees the close finds nothing left */
         close(c->fd);
     *c = s->conns[--s->n_conns];
 }
 
-/* Its token opens an export, or the connection ends. */
+/* The token opens an export, or the connection ends. */
 static void present(struct export_socket *s, struct conn *c)
 {
     struct exported memory;
@@ -252,7 +252,7 @@ static void present(struct export_socket *s, struct conn *c)
     }
 }
 
-/* What has come of the token's line. */
+/* Reads what has arrived of the token's line. */
 static void listen_to(struct export_socket *s, struct conn *c)
 {
     ssize_t got = recv(c->fd, c->line + c->n, sizeof c->line - c->n, MSG_DONTWAIT);
@@ -328,12 +328,12 @@ static void take_conn(struct export_socket *s, int fd)
     }
     struct conn *c = &s->conns[s->n_conns++];
     *c = (struct conn){.fd = fd, .until = clock_s() + s->config.timeout, .process = -1};
-    listen_to(s, c); /* mostly the token is here */
+    listen_to(s, c); /* usually the token has arrived already */
 }
 
 static void accept_all(struct export_socket *s, int listener)
 {
-    for (int i = 0; i < 64; i++) { /* then the others have their turn */
+    for (int i = 0; i < 64; i++) { /* then let the other sockets be served */
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             s->starved = false;
@@ -353,7 +353,7 @@ static void accept_all(struct export_socket *s, int listener)
 
 /* --- the thread --- */
 
-/* What is to happen to a connection without its doing; false: it has been closed. */
+/* Handles a connection's timeouts, ended offer and draining; false: it has been closed. */
 static bool look_at(struct export_socket *s, struct conn *c, double now)
 {
     if (c->state == SILENT && c->until <= now) {
@@ -373,7 +373,7 @@ static bool look_at(struct export_socket *s, struct conn *c, double now)
     return true;
 }
 
-/* Milliseconds until somebody's time is over; -1: nobody's will be. */
+/* Milliseconds until the next timeout: the argument of poll. */
 static int patience(const struct export_socket *s, double sweep, double now)
 {
     double least = sweep < 0 ? 3600 : sweep;
@@ -388,7 +388,7 @@ static int patience(const struct export_socket *s, double sweep, double now)
 static void serve_ready(struct export_socket *s, size_t n_polled)
 {
     const struct pollfd *of_conns = s->polled + 1 + s->n_listeners;
-    for (size_t i = n_polled; i-- > 0;) { /* who closes is replaced by the last */
+    for (size_t i = n_polled; i-- > 0;) { /* a closed one is replaced by the last */
         struct conn *c = &s->conns[i];
         if (!of_conns[i].revents)
             continue;
@@ -447,7 +447,7 @@ enum err_code export_socket_start(struct export_socket *s, struct exports *expor
     return ERR_OK;
 }
 
-/* --- the end --- */
+/* --- end --- */
 
 void export_socket_drain(struct export_socket *s)
 {

@@ -1,7 +1,6 @@
-/* A hash table and a list in the order of definition, under one lock. Which functions call each
- * other is found by going over the definitions from call to call; the nodes carry the marks of that
- * (`visit`, `from`, `pending`), so it needs no memory and a chain of calls of any length no stack.
- */
+/* A hash table and a list in the order of definition, under one lock. The calls between functions
+ * are followed from definition to definition; the nodes carry the marks for this (`visit`, `from`,
+ * `pending`), so it needs no memory and a chain of calls of any length needs no stack. */
 #include "server/store/functions.h"
 
 #include <pthread.h>
@@ -14,13 +13,13 @@
 #include "compute/base/strb.h"
 #include "compute/base/table.h"
 
-#define CIRCLE_SAID 6 /* functions of a circle that the error names */
+#define CIRCLE_SAID 6 /* functions of a cycle that the error names */
 
 struct node {
     struct definition *d;
     struct node *prev, *next;
     UT_hash_handle hh;
-    /* going over calls: */
+    /* for following calls: */
     uint64_t visit;
     const struct node *from;
     struct node *pending;
@@ -66,7 +65,7 @@ static void take_out(struct functions *t, struct node *n)
     atomic_fetch_sub(&t->n, 1);
 }
 
-/* Functions reached from one of them, each once, in a queue. */
+/* Functions reached so far, each once, in a queue. */
 struct walk {
     struct functions *t;
     struct node *first, *last;
@@ -99,7 +98,7 @@ static const char *name_of(const struct node *n)
     return n->d->function->name;
 }
 
-/* `at`, reached from d's own calls, calls d: an error at the call that begins the circle. */
+/* `at`, reached from d's own calls, calls d: an error at the call that begins the cycle. */
 static enum err_code circle(const struct definition *d, const struct node *at, struct err *e)
 {
     _cleanup_strb_ struct strb text = {0};
@@ -186,13 +185,13 @@ static enum err_code define(struct functions *t, struct definition *d, struct no
     if (!old && atomic_load(&t->n) >= t->max)
         return err_set(e, ERR_QUOTA, "there are %u functions already, the most allowed", t->max);
     fresh->d = d;
-    if (old) { /* its place in the list stays; the table's key is the new one's */
+    if (old) { /* its position in the list stays; the table's key is the new one's */
         d->seq = old->d->seq;
         HASH_DEL(t->by_name, old);
     }
     HASH_ADD_KEYPTR(hh, t->by_name, d->function->name, strlen(d->function->name), fresh);
     if (!fresh->hh.tbl) {
-        /* there is room for the old one, which has just gone */
+        /* there is room for the old one, which was just removed */
         if (old)
             HASH_ADD_KEYPTR(hh, t->by_name, name_of(old), strlen(name_of(old)), old);
         return err_oom(e);

@@ -1,13 +1,13 @@
-/* Handles. Two hash tables a principal, ids and (session, name), and in each session the handles in
- * the order they were made.
+/* Handles. Two hash tables per principal, of ids and of (session, name), and in each session the
+ * handles in order of creation.
  *
- * A name is a node of its own that points at its entry: replacing an array under a name is then one
- * store that cannot fail, and renaming adds the new node before it drops the old one, so a failed
- * request leaves everything as it was. Order is a vector sorted by sequence number, with holes
- * where handles went (compacted when more than half are holes): pages begin by binary search, and a
- * page's cursor stays good when its handle is gone.
+ * A name is a node of its own that points at its entry. So replacing an array under a name is one
+ * store that cannot fail, and renaming adds the new node before it drops the old one: a failed
+ * request leaves everything as it was. The order is a vector sorted by sequence number, with holes
+ * where handles were removed (compacted when more than half are holes): pages begin with a binary
+ * search, and a page's cursor stays valid when its handle is gone.
  *
- * Arrays are released after the lock is: dropping the last reference may free device memory. */
+ * Arrays are released after the lock: dropping the last reference may free device memory. */
 #include "server/store/handles.h"
 
 #include <assert.h>
@@ -19,7 +19,7 @@
 #include "compute/base/mem.h"
 #include "server/store/handles_int.h"
 
-/* --- tables; all of these are called with the lock held --- */
+/* --- tables; all of these functions are called with the lock held --- */
 
 struct entry *handles_find(struct handles *t, const char *id)
 {
@@ -65,7 +65,8 @@ static enum err_code find_or_fail(struct handle_space *s, const char *ref, struc
     return *ret ? ERR_OK : err_set(e, ERR_NOT_FOUND, "there is no array '%.80s'", ref);
 }
 
-/* Marked itself, or a view of what is: the mark would protect nothing if a view could undo it. */
+/* Marked itself, or a view of a marked array: the mark would protect nothing if a view bypassed
+ * it. */
 static bool is_protected(const struct entry *x)
 {
     if (x->read_only || !x->view_of[0])
@@ -351,7 +352,7 @@ enum err_code handle_check_name(struct handle_space *s, const char *name, enum n
     return code;
 }
 
-/* With the lock held: whether there may be one more, unless it takes another's place. */
+/* With the lock held: whether one more handle fits, unless it replaces another. */
 static enum err_code check_room(struct handle_space *s, const char *name, struct err *e)
 {
     lock_held(&s->table->lock);
@@ -554,7 +555,7 @@ size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct 
     return n;
 }
 
-/* --- what may be done with one --- */
+/* --- permissions --- */
 
 enum err_code handle_owned(const struct handle *h, struct err *e)
 {

@@ -1,12 +1,12 @@
 /* Handles: the ids and names under which clients know arrays.
  *
- * One `struct handles` a principal: the table of ids. One `struct handle_space` a session: its
- * names, and its handles in the order they were made. An id is found from every session of its
- * principal, a name only from its own.
+ * One `struct handles` per principal: the table of ids. One `struct handle_space` per session: its
+ * names, and its handles in order of creation. An id is found from every session of its principal,
+ * a name only from its own.
  *
  * Called by the handlers and by session.c. A handle holds one reference to its array; readers get a
- * copy of the entry (`struct handle`) with a reference of their own, so that nothing they hold
- * changes or goes away under them. Thread-safe; one short lock a principal, never held over work on
+ * copy of the entry (`struct handle`) with a reference of their own, so that it cannot change or
+ * disappear under them. Thread-safe; one short lock per principal, never held during work on
  * arrays. */
 #ifndef ARRAYD_SERVER_HANDLES_H
 #define ARRAYD_SERVER_HANDLES_H
@@ -28,40 +28,40 @@
 struct handles;
 struct handle_space;
 
-/* What a handle was when it was asked for. */
+/* A snapshot of a handle at the time of the call. */
 struct handle {
     char id[ID_SIZE];
-    char name[NAME_SIZE];  /* "" when it has none */
+    char name[NAME_SIZE];  /* "" if it has none */
     char session[ID_SIZE]; /* the session that owns it */
-    char view_of[ID_SIZE]; /* the array it was made from, while that exists; else "" */
-    bool read_only;        /* no writes: it is marked, or what it is a view of is */
-    bool shared;           /* another principal's, who shares it (share.h), */
-    const char *reads_of;  /* for reading only: whose it is; else NULL */
+    char view_of[ID_SIZE]; /* the array it is a view of, while that exists; otherwise "" */
+    bool read_only;        /* no writes: the handle is marked, or it is a view of a marked one */
+    bool shared;           /* another principal's, shared with this one (share.h) */
+    const char *reads_of;  /* shared for reading only: the owner's name; otherwise NULL */
     int64_t created_us;    /* microseconds since 1970 */
-    int64_t restored_us;   /* 0, or: it came back from a snapshot of that time (state.h) */
+    int64_t restored_us;   /* time of the snapshot it was restored from (state.h), or 0 */
     uint64_t seq;          /* order of creation */
-    struct array *array;   /* a reference of the holder's */
+    struct array *array;   /* a reference owned by the struct */
 };
-void handle_clear(struct handle *h); /* gives the reference back */
+void handle_clear(struct handle *h); /* releases the reference */
 #define _cleanup_handle_ __attribute__((cleanup(handle_clear)))
 
-/* ERR_READ_ONLY; ERR_FORBIDDEN where another principal shares it for reading. */
+/* ERR_READ_ONLY; ERR_FORBIDDEN if another principal shares it for reading. */
 enum err_code handle_writable(const struct handle *h, struct err *e) must_check;
-/* ERR_FORBIDDEN: it is another principal's, who shares it. */
+/* ERR_FORBIDDEN: it is another principal's shared array. */
 enum err_code handle_owned(const struct handle *h, struct err *e) must_check;
 
-/* A client's condition on what is about to change, asked under the table's lock, so that no change
- * of a handle comes between the answer and the change. `now`: the array it would happen to, NULL
- * when there is none yet. check() must not call this module; its error is passed on. */
+/* A client's condition on a change, checked under the table's lock, so that no other change of a
+ * handle comes between check and change. `now`: the affected array, NULL if there is none yet.
+ * check() must not call this module; its error is passed on. */
 struct handle_guard {
     enum err_code (*check)(void *user, const struct array *now, struct err *e);
     void *user;
 };
 
-/* What happens when a name is taken. */
+/* What to do if a name is taken. */
 enum name_policy {
     NAME_NEW,    /* ERR_CONFLICT */
-    NAME_REPLACE /* the old handle is released; ERR_READ_ONLY when it is read-only */
+    NAME_REPLACE /* the old handle is released; ERR_READ_ONLY if it is read-only */
 };
 
 struct handle_spec {
@@ -73,17 +73,17 @@ struct handle_spec {
 
 struct handles *handles_new(uint32_t max_handles);             /* NULL without memory */
 void handles_free(struct handles *t);                          /* after its spaces */
-void handles_set_max(struct handles *t, uint32_t max_handles); /* what there is already stays */
+void handles_set_max(struct handles *t, uint32_t max_handles); /* existing handles stay */
 int64_t handles_count(struct handles *t);
 
 /* The handles of session `session` (copied). NULL without memory. */
 struct handle_space *handle_space_new(struct handles *t, const char *session);
 /* Releases every handle; adding to the space is ERR_NOT_FOUND from now on. */
 void handle_space_close(struct handle_space *s);
-/* What the guard says of its arrays, up to the first that it does not agree to lose. */
+/* Calls the guard for each of its arrays, up to the first one it refuses to lose. */
 enum err_code handle_space_ask(struct handle_space *s, const struct handle_guard *guard,
                                struct err *e) must_check;
-void handle_space_free(struct handle_space *s); /* closed, nobody uses it */
+void handle_space_free(struct handle_space *s); /* closed and unused */
 int64_t handle_space_count(struct handle_space *s);
 
 /* "a-" or "s-" and 128 random bits. */
@@ -94,73 +94,72 @@ bool id_is(char prefix, const char *s);
 /* ERR_BAD_NAME unless [A-Za-z_][A-Za-z0-9_]{0,63}. */
 enum err_code name_check(const char *name, struct err *e) must_check;
 
-/* The array that `ref` (an id or a name) means in a session. ERR_NOT_FOUND. */
+/* The array that `ref` (an id or a name) refers to in a session. ERR_NOT_FOUND. */
 enum err_code handle_get(struct handle_space *s, const char *ref, struct handle *ret,
                          struct err *e) must_check;
 
-/* The same of an id, in whichever session. */
+/* The same for an id, in any session. */
 enum err_code handle_get_id(struct handles *t, const char *id, struct handle *ret,
                             struct err *e) must_check;
 
-/* Whether there is one. */
+/* Whether a handle with that id exists. */
 bool handle_exists(struct handles *t, const char *id);
 
-/* Whether handle_add with this name and policy would go through now: asked before costly work. */
+/* Whether handle_add with this name and policy would succeed now: called before costly work. */
 enum err_code handle_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                 struct err *e) must_check;
 
-/* A new handle for `array` (a reference of its own is taken). *ret_replaced (may be NULL): a handle
- * of that name was released. ERR_BAD_NAME, ERR_CONFLICT, ERR_READ_ONLY, ERR_QUOTA,
- * ERR_OUT_OF_MEMORY, ERR_NOT_FOUND (the session is gone). */
+/* A new handle for `array`, which takes a reference of its own. *ret_replaced (may be NULL): a
+ * handle of that name was released. ERR_BAD_NAME, ERR_CONFLICT, ERR_READ_ONLY, ERR_QUOTA,
+ * ERR_OUT_OF_MEMORY, ERR_NOT_FOUND (the session was deleted). */
 enum err_code handle_add(struct handle_space *s, struct array *array,
                          const struct handle_spec *spec, struct handle *ret, bool *ret_replaced,
                          struct err *e) must_check;
 
-/* Changes of a handle. ERR_CONFLICT for a name that another handle has, or when `array` is to take
- * the place of another array than the handle's. *ret is the handle afterwards. The name is one of
- * the session that owns the handle. guard: NULL, or what must agree. */
+/* Changes a handle. ERR_CONFLICT if another handle has the name, or if the handle's array is not
+ * `old`. *ret is the handle afterwards. The name belongs to the session that owns the handle.
+ * guard: NULL, or it must agree. */
 struct handle_change {
-    const char *name;        /* NULL: leaves it; "": takes it away */
-    int read_only;           /* 0, 1; -1 leaves it */
-    const struct array *old; /* for which `array`, */
-    struct array *array;     /* the same memory under another description, comes; NULL: stays */
+    const char *name;        /* NULL: unchanged; "": removed */
+    int read_only;           /* 0, 1; -1: unchanged */
+    const struct array *old; /* the array that `array` replaces */
+    struct array *array;     /* the same memory under another description; NULL: unchanged */
 };
 enum err_code handle_update(struct handle_space *s, const char *ref,
                             const struct handle_change *change, const struct handle_guard *guard,
                             struct handle *ret, struct err *e) must_check;
 
-/* Puts `array` (a reference is taken) in the place of `old` under the id `id`. ERR_CONFLICT when
- * the handle has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, or what the guard says. */
+/* Replaces `old` by `array` (a reference is taken) under the id `id`. ERR_CONFLICT if the handle
+ * has another array by now, ERR_READ_ONLY, ERR_NOT_FOUND, or the guard's error. */
 enum err_code handle_set_array(struct handle_space *s, const char *id, const struct array *old,
                                struct array *array, const struct handle_guard *guard,
                                struct handle *ret, struct err *e) must_check;
 
 /* Releases a handle. ERR_NOT_FOUND, ERR_READ_ONLY (marked itself: a view of a read-only array can
- * go). guard: NULL, or what must agree. */
+ * be removed). guard: NULL, or it must agree. */
 enum err_code handle_remove(struct handle_space *s, const char *ref,
                             const struct handle_guard *guard, struct err *e) must_check;
 
-/* A handle as the table has it: what it needs to be there again in another process (state.h). */
+/* A handle as the table stores it: everything needed to restore it in another process (state.h). */
 struct handle_image {
     char id[ID_SIZE], name[NAME_SIZE], session[ID_SIZE];
-    char view_of[ID_SIZE], base[ID_SIZE]; /* whether these exist or not; "": no view */
+    char view_of[ID_SIZE], base[ID_SIZE]; /* whether or not these exist; "": not a view */
     bool read_only;                       /* marked itself */
     int64_t created_us;
     uint64_t seq;
-    struct array *array; /* a reference of the holder's */
+    struct array *array; /* a reference owned by the struct */
 };
-/* All handles of the principal, in the order they were made (mem_free). ERR_OUT_OF_MEMORY. */
+/* All handles of the principal, in order of creation (mem_free). ERR_OUT_OF_MEMORY. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
                              struct err *e) must_check;
-/* One of them, in the table of a process that has just begun: in their order (one that comes later
- * is younger), whatever number is allowed. A reference to the array is taken. ERR_CONFLICT for a
- * taken id or name. */
+/* Restores one handle in the table of a new process: to be called in their order (later ones are
+ * younger); the maximum number does not apply. Takes a reference to the array. ERR_CONFLICT if the
+ * id or name is in use. */
 enum err_code handle_restore(struct handle_space *s, const struct handle_image *image,
                              int64_t restored_us, struct err *e) must_check;
 
-/* Up to `limit` handles of the session that were made after the one numbered `after`
- * (LIST_FROM_TOP: from the first), in order, into ret[0…]; returns how many. *ret_more: there are
- * further ones. */
+/* Up to `limit` handles of the session created after the one numbered `after` (LIST_FROM_TOP: from
+ * the first), in order, into ret[0…]; returns how many. *ret_more: there are more. */
 size_t handle_list(struct handle_space *s, uint64_t after, size_t limit, struct handle *ret,
                    bool *ret_more);
 

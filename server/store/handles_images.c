@@ -1,10 +1,10 @@
-/* Handles as they are written down and come back. */
+/* Saving and restoring handles. */
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "server/store/handles_int.h"
 
-/* The table of ids is gone over in the order of insertion. */
+/* The table of ids iterates in the order of insertion. */
 enum err_code handles_images(struct handles *t, struct handle_image **ret, size_t *ret_n,
                              struct err *e)
 {

@@ -1,5 +1,5 @@
-/* What handles.c and handles_images.c share: the tables behind the handles. Everything is under the
- * lock of struct handles, which who calls these functions holds. */
+/* What handles.c and handles_images.c share: the tables behind the handles. The lock of struct
+ * handles guards everything; the callers of these functions hold it. */
 #ifndef ARRAYD_SERVER_HANDLES_INT_H
 #define ARRAYD_SERVER_HANDLES_INT_H
 
@@ -21,8 +21,8 @@ struct name_node {
 
 struct entry {
     char id[ID_SIZE];
-    char view_of[ID_SIZE]; /* "" when it was not made as a view */
-    char base[ID_SIZE];    /* where the chain of views begins */
+    char view_of[ID_SIZE]; /* "" if not created as a view */
+    char base[ID_SIZE];    /* the array at the start of the chain of views */
     bool read_only;
     int64_t created_us, restored_us;
     uint64_t seq;
@@ -55,11 +55,11 @@ struct handle_space {
     size_t n_order, cap_order, holes;
 };
 
-struct entry *handles_find(struct handles *t, const char *id); /* NULL: there is none */
-/* ERR_NOT_FOUND for a closed space, and what the policy says of a taken name (NULL: none). */
+struct entry *handles_find(struct handles *t, const char *id); /* NULL: no such handle */
+/* ERR_NOT_FOUND for a closed space, and the policy's error for a name in use (NULL: none). */
 enum err_code handles_check_name(struct handle_space *s, const char *name, enum name_policy policy,
                                  struct err *e) must_check;
-/* x into all tables, in the place of the entry that has the name, which is *ret_old then. */
+/* Adds x to all tables, in place of the entry with that name, which *ret_old returns. */
 enum err_code handles_insert(struct handle_space *s, struct entry *x, const char *name,
                              struct entry **ret_old, struct err *e) must_check;
 void handles_entry_free(struct entry *x); /* without the lock; NULL allowed */

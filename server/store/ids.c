@@ -1,4 +1,4 @@
-/* Ids and names: how they are made, and what they look like. */
+/* Ids and names: their creation and their syntax. */
 #include <sys/random.h>
 
 #include "server/store/handles.h"

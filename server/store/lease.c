@@ -1,8 +1,7 @@
-/* A hash table by buffer; of each buffer a list of leases: one for writing, or any number for
- * reading (a holder may have exports beside it). What has expired, or is somebody's who has lost
- * his account since, is taken out when its buffer is asked for, and everywhere when somebody has as
- * many as he may. Time is the monotonic clock's; what is told is the wall clock's.
- */
+/* A hash table by buffer; for each buffer a list of leases: one for writing, or any number for
+ * reading (a holder may have exports beside it). Leases that have expired, or whose principal's
+ * account was removed, are dropped when their buffer is looked up, and everywhere when a principal
+ * has reached its maximum. Expiry uses the monotonic clock; reported times are the wall clock's. */
 #include "server/store/lease.h"
 
 #include <nettle/memops.h>
@@ -17,7 +16,7 @@
 
 struct holder {
     struct lease lease;
-    bool pinned;  /* an export's: over when that says so */
+    bool pinned;  /* an export's: ends only with the export */
     double until; /* monotonic seconds */
     const struct principal *who;
     struct holder *next;
@@ -51,7 +50,7 @@ struct leases *leases_new(uint32_t max)
 
 /* --- with the lock held --- */
 
-/* Who is in nobody's way any more. */
+/* Whether the lease no longer binds anybody. */
 static bool over(const struct holder *h, double now)
 {
     if (h->pinned)
@@ -59,7 +58,8 @@ static bool over(const struct holder *h, double now)
     return h->until <= now || (h->who && atomic_load(&h->who->gone));
 }
 
-/* Takes out who is over at `now`; the entry goes with its last holder. NULL then. */
+/* Drops the leases that are over at `now`; the entry is freed with its last one, and NULL
+ * returned. */
 static struct leased *expire(struct leases *t, struct leased *l, double now)
 {
     lock_held(&t->lock);
@@ -109,8 +109,7 @@ static bool has_token(const char *tokens, const char *token)
     return false;
 }
 
-/* The claim's own lease, one that is not an export's if it has several; *ret_others: there are
- * those of others. */
+/* The claim's own lease, preferably not an export's; *ret_others: others hold leases. */
 static struct holder *own(const struct lease_claim *c, const struct leased *l, bool *ret_others)
 {
     struct holder *mine = NULL;
@@ -189,7 +188,7 @@ enum err_code lease_guard(void *user, const struct array *now, struct err *e)
     return now ? lease_check(&c, now, LEASE_UNDO, e) : ERR_OK;
 }
 
-/* Whether he has as many as he may; looked at closely only where that can be. */
+/* Whether the principal has its maximum; counts only if that is possible. */
 static bool is_full(struct leases *t, const struct principal *who)
 {
     struct leased *l, *tmp;
@@ -203,7 +202,7 @@ static bool is_full(struct leases *t, const struct principal *who)
     return n >= t->max;
 }
 
-/* Room for one more; what has expired gives it. */
+/* Makes room for one more, dropping expired leases if necessary. */
 static enum err_code find_room(struct leases *t, const struct lease_claim *c, uint64_t buffer,
                                struct leased **l, struct err *e)
 {
@@ -250,7 +249,7 @@ static struct holder *hold(struct leases *t, struct leased *l, uint64_t buffer,
     return h;
 }
 
-/* With the lock held. `l` is the array's, NULL: nobody has leased it yet. */
+/* With the lock held. `l` is the array's; NULL: not leased yet. */
 static enum err_code new_holder(struct leases *t, const struct lease_claim *c, uint64_t buffer,
                                 struct leased *l, struct holder **ret, struct err *e)
 {

@@ -1,9 +1,9 @@
-/* Two counters, of which uses open on one side: a settling turns to the other side and waits for
- * the first to become empty; who comes meanwhile waits for the turn after it. (As sleepable RCU in
- * Linux counts its readers.)
+/* Two counters; uses open on one side. A settling switches to the other side and waits for the
+ * first to become empty; settlings that arrive meanwhile wait for the next switch. (Linux's
+ * sleepable RCU counts its readers like this.)
  *
- * A use counts itself and then looks whether the side is still the one: if so, what it looks at
- * next, the leases, is newer than every lease whose settling does not wait for it. */
+ * A use counts itself and then checks that its side is still current. If so, the leases it reads
+ * next are newer than every lease whose settling does not wait for it. */
 #include "server/store/lease_use.h"
 
 #include <pthread.h>
@@ -17,7 +17,7 @@ struct lease_uses {
     _Atomic uint32_t open[2];
     _Atomic unsigned turn; /* its lowest bit is the side */
     pthread_mutex_t lock;
-    struct lease_settling *now, *then; /* that wait for the other side, and for the turn after */
+    struct lease_settling *now, *then; /* waiting for the other side, and for the next switch */
 };
 
 struct lease_uses *lease_uses_new(void)
@@ -36,7 +36,7 @@ void lease_uses_free(struct lease_uses *t)
     mem_free(t);
 }
 
-/* Tells those that are settled, and turns for the next. */
+/* Calls done() of settled ones, and switches sides for the next. */
 static void settle(struct lease_uses *t)
 {
     for (;;) {

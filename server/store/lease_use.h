@@ -1,10 +1,10 @@
-/* Who has been told that he may use an array's memory and has not given his work to the engine yet.
+/* Uses: requests that passed lease_check but have not yet sent their work to the engine.
  *
- * Who is given a lease, or an export, has the array as it is behind all work that was sent; so
- * first everybody who had looked before the lease was there (lease_check) must have sent his.
- * Handlers open a use before they look and close it when the engine has their work: some
- * microseconds later, or as long as a large expression is planned. Uses are of no memory in
- * particular. Thread-safe; without a table it does nothing. */
+ * The holder of a new lease or export gets the array as it is after all work already sent. So every
+ * request that checked before the lease existed (lease_check) must have sent its work first.
+ * Handlers open a use before they check and close it when the engine has their work: some
+ * microseconds later, or as long as planning a large expression takes. A use is not tied to
+ * particular memory. Thread-safe; without a table it does nothing. */
 #ifndef ARRAYD_SERVER_LEASE_USE_H
 #define ARRAYD_SERVER_LEASE_USE_H
 
@@ -13,21 +13,21 @@
 struct lease_uses;
 
 struct lease_uses *lease_uses_new(void);    /* NULL without memory */
-void lease_uses_free(struct lease_uses *t); /* without uses; NULL allowed */
+void lease_uses_free(struct lease_uses *t); /* when no use is open; NULL allowed */
 
 struct lease_use {
-    struct lease_uses *table; /* NULL: closed, or of no table */
+    struct lease_uses *table; /* NULL: closed, or without a table */
     unsigned side;
 };
 struct lease_use lease_use_open(struct lease_uses *t); /* NULL allowed */
-void lease_use_close(struct lease_use *u);             /* once more does nothing */
+void lease_use_close(struct lease_use *u);             /* idempotent */
 #define _cleanup_use_ __attribute__((cleanup(lease_use_close)))
 
-/* done() is told once, when all uses that are open now have been closed: by any thread, perhaps at
- * once. The struct is the caller's until then. */
+/* done() is called once, when all uses open now have been closed: by any thread, perhaps at once.
+ * The struct must stay valid until then. */
 struct lease_settling {
     void (*done)(struct lease_settling *s);
-    struct lease_settling *next; /* own */
+    struct lease_settling *next; /* private */
 };
 void lease_uses_settle(struct lease_uses *t, struct lease_settling *s);
 

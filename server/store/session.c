@@ -1,9 +1,9 @@
-/* Sessions. A table by id and a list in the order of creation, both under one lock that is held for
- * look-ups only; streams, accounts and arrays are made and released outside of it.
+/* Sessions. A table by id and a list in order of creation, both under one lock that is held for
+ * look-ups only; streams, accounts and arrays are created and released outside of it.
  *
- * Expiry: a session with a time to live dies when nobody holds it and its last request lies that
- * long back. A thread of the table's own sleeps until the earliest such moment; look-ups check too,
- * so that an expired session is never served, however late the thread is. */
+ * Expiry: a session with a time to live ends when no request holds it and its last request was that
+ * long ago. The table's own thread sleeps until the earliest such moment; look-ups check too, so
+ * that an expired session is never served, however late the thread is. */
 #include "server/store/session_int.h"
 
 #include <assert.h>
@@ -84,7 +84,7 @@ enum err_code session_background(struct session *s, struct session_stream **ret,
         if (atomic_compare_exchange_strong(&s->background, &b, made))
             b = made;
         else
-            session_stream_free(made); /* another was quicker */
+            session_stream_free(made); /* another thread was quicker */
     }
     *ret = b;
     return ERR_OK;
@@ -153,14 +153,15 @@ static enum err_code node_new(struct sessions *t, const struct session_spec *spe
     return node_new_as(t, spec, NULL, ret, e);
 }
 
-/* Releases what the session has and the table's reference; the session is in no table any more. */
+/* Releases the session's resources and the table's reference; no table contains the session any
+ * more. */
 static void node_retire(struct node *n)
 {
     handle_space_close(n->s.handles);
     session_unref(&n->s);
 }
 
-/* --- the table; these are called with the lock held --- */
+/* --- the table; these functions are called with the lock held --- */
 
 static bool table_add(struct sessions *t, struct node *n)
 {
@@ -180,7 +181,7 @@ static void table_remove(struct sessions *t, struct node *n)
     DL_DELETE(t->list, n);
 }
 
-/* Besides the table's reference, and those that rest. */
+/* Not counting the table's reference, and resting ones. */
 static bool is_held(const struct node *n)
 {
     return atomic_load(&n->refs) > 1 + atomic_load(&n->resting);
@@ -221,7 +222,7 @@ double sessions_sweep(struct sessions *t)
             DL_APPEND(dead, n);
             continue;
         }
-        if (is_held(n)) /* a request is at work in it */
+        if (is_held(n)) /* a request is using it */
             n->last_used = now;
         double left = n->last_used + n->s.ttl_s - now;
         if (next < 0 || left < next)
@@ -241,8 +242,8 @@ static double sweep_step(void *user)
     pthread_mutex_unlock(&t->lock);
     double wait = sessions_sweep(t);
     pthread_mutex_lock(&t->lock);
-    /* The bounds keep a request that just began from spinning the loop, and a session made between
-     * sweep and wait from being overlooked for long. */
+    /* The minimum keeps a request that has just begun from making this loop spin; the maximum keeps
+     * a session created between sweep and wait from being overlooked for long. */
     return worker_is_stopped(&t->sweeper) ? WORKER_RESTS
            : wait < 0 || wait > 5         ? 5
            : wait < 0.01                  ? 0.01
@@ -251,7 +252,7 @@ static double sweep_step(void *user)
 
 /* --- the module's functions --- */
 
-/* The default session, and the thread that ends what expires. */
+/* Creates the default session, and the thread that ends expired sessions. */
 static enum err_code begin(struct sessions *t, struct err *e)
 {
     struct session_spec spec = {.name = SESSION_DEFAULT, .device = SESSION_ANY_DEVICE};
@@ -331,7 +332,7 @@ void sessions_free(struct sessions *t)
 void sessions_clear(struct sessions *t)
 {
     pthread_mutex_lock(&t->lock);
-    uint64_t last = 0, end = t->next_seq; /* the default one's successor comes behind it */
+    uint64_t last = 0, end = t->next_seq; /* the new default session comes after it */
     pthread_mutex_unlock(&t->lock);
     struct session *s;
     bool more;
@@ -339,7 +340,7 @@ void sessions_clear(struct sessions *t)
         last = s->seq;
         bool gone = last >= end || session_delete(t, s->id, NULL, NULL) == ERR_OK;
         session_unref(s);
-        if (!gone) /* no memory for a default one: the rest stays until the next time */
+        if (!gone) /* no memory for a default session: the rest stays until the next call */
             return;
     }
 }
@@ -418,12 +419,12 @@ enum err_code session_delete(struct sessions *t, const char *id, const struct ha
     pthread_mutex_lock(&t->lock);
     struct node *n = lookup(t, id);
     if (n && n == t->dflt) {
-        /* its successor first, so that a failure changes nothing */
+        /* the successor first, so that a failure changes nothing */
         pthread_mutex_unlock(&t->lock);
         TRY(node_new(t, &spec, &fresh, e));
         fresh->s.is_default = true;
         pthread_mutex_lock(&t->lock);
-        n = lookup(t, id); /* another request may have been faster */
+        n = lookup(t, id); /* another request may have been quicker */
         if (!n || n != t->dflt) {
             pthread_mutex_unlock(&t->lock);
             node_retire(fresh);

@@ -1,9 +1,9 @@
-/* Sessions: who owns handles, in which order work runs, what memory it may take.
+/* Sessions: they own handles, order work, and limit memory.
  *
- * One `struct sessions` a principal. A session is a handle space, an engine stream and an account;
- * it is reference-counted: the table holds one reference, every request that works in it another,
- * so a session that is deleted or expires under a request stays usable until the request ends (its
- * handles are gone, though). Called by the handlers. Thread-safe. */
+ * One `struct sessions` per principal. A session is a handle space, an engine stream and an
+ * account; it is reference-counted: the table holds one reference, and so does every request that
+ * works in it. So a session that is deleted or expires under a request stays usable until the
+ * request ends (but its handles are gone). Called by the handlers. Thread-safe. */
 #ifndef ARRAYD_SERVER_SESSION_H
 #define ARRAYD_SERVER_SESSION_H
 
@@ -21,34 +21,33 @@ struct sched;
 struct sched_lane;
 struct sessions;
 
-/* Name of the session that every principal has; in paths and in Arrayd-Session it stands for that
- * session's id. */
+/* Every principal's session; in paths and in Arrayd-Session it stands for that session's id. */
 #define SESSION_DEFAULT "default"
 
 struct session_limits {
-    uint32_t max_sessions;  /* a principal, the default one not counted */
-    uint32_t max_arrays;    /* handles of a principal */
-    uint32_t max_functions; /* that a principal has defined */
-    int64_t session_memory; /* bytes a session may use unless it says less; 0: no limit */
-    int64_t request_memory; /* bytes of the host that a principal's requests take; 0: no limit */
-    struct meter *memory;   /* in which those of all principals count; NULL: in none */
-    struct sched *sched;    /* by which sessions share devices (scheduler.h); NULL: by none */
+    uint32_t max_sessions;  /* per principal, not counting the default one */
+    uint32_t max_arrays;    /* handles per principal */
+    uint32_t max_functions; /* functions per principal */
+    int64_t session_memory; /* default limit of a session's memory, bytes; 0: no limit */
+    int64_t request_memory; /* host memory for a principal's requests, bytes; 0: no limit */
+    struct meter *memory;   /* counts those of all principals together; NULL: none */
+    struct sched *sched;    /* shares devices among sessions (scheduler.h); NULL: none */
 };
 #define SESSION_LIMITS_DEFAULT                                                                     \
     {                                                                                              \
         .max_sessions = 1000, .max_arrays = 100000, .max_functions = 1000                          \
     }
 
-/* Read-only for everybody but session.c.
+/* Read-only outside session.c.
  *
- * The default session, which clients share that know nothing of sessions, has several streams, so
- * that they do not wait for each other: to a request it is the one that works on its connection's
- * (session_of), the rest of which is that of `whole`. What such streams do is ordered by the arrays
- * they touch, as the work of different sessions is. */
+ * Clients that know nothing of sessions share the default session. It has several streams, so that
+ * they do not wait for each other: a request sees it as the session with its connection's stream
+ * (session_of), whose other parts are those of `whole`. Work on such streams is ordered by the
+ * arrays it touches, like the work of different sessions. */
 struct session {
-    struct session *whole; /* itself, but for those */
+    struct session *whole; /* itself, except for those */
     char id[ID_SIZE];      /* s-… */
-    char name[NAME_SIZE];  /* "" when it has none */
+    char name[NAME_SIZE];  /* "" if it has none */
     bool is_default;
     uint64_t seq;
     int64_t created_us;
@@ -59,7 +58,7 @@ struct session {
     struct session_stream *_Atomic background; /* session_background's */
     struct account *account;
     struct handle_space *handles;
-    struct sched_lane *lane; /* the stream's; NULL: its work goes to the device at once */
+    struct sched_lane *lane; /* the stream's; NULL: its work goes to the device unscheduled */
 };
 
 struct session *session_ref(struct session *s); /* returns s */
@@ -70,15 +69,16 @@ static inline void session_unrefp(struct session **s)
 }
 #define _cleanup_session_ __attribute__((cleanup(session_unrefp)))
 
-/* A reference of the caller's no longer keeps the session from expiring, or does so again: that of
- * somebody who has no work for it. */
+/* rests: the caller's reference no longer keeps the session from expiring, because the caller has
+ * no work for it; otherwise it does again. */
 void session_rest(struct session *s, bool rests);
 
-/* The streams that its requests work on; borrowed. Returns how many, at most SESSION_STREAMS. */
+/* The streams that the session's requests work on; borrowed. Returns how many, at most
+ * SESSION_STREAMS. */
 #define SESSION_STREAMS 4
 size_t session_streams(const struct session *s, struct engine_stream **ret);
 
-/* Of the session's programs, made when first asked for: borrowed. ERR_OUT_OF_MEMORY. */
+/* The stream of the session's programs, created at the first call: borrowed. ERR_OUT_OF_MEMORY. */
 struct session_stream {
     struct engine_stream *stream;
     struct sched_lane *lane; /* NULL: as above */
@@ -86,21 +86,21 @@ struct session_stream {
 enum err_code session_background(struct session *s, struct session_stream **ret,
                                  struct err *e) must_check;
 
-/* The table, with its default session. What its sessions have is charged to `owner` too; weight:
- * his, see sched_lane_new. */
+/* The table, with its default session. Its sessions' memory is also charged to `owner`; weight: the
+ * owner's, see sched_lane_new. */
 enum err_code sessions_new(struct engine *engine, const struct session_limits *limits,
                            struct handles *handles, struct account *owner,
                            const _Atomic uint32_t *weight, struct sessions **ret,
                            struct err *e) must_check;
-void sessions_free(struct sessions *t);  /* as sessions_close; no request is left */
-void sessions_close(struct sessions *t); /* deletes every session; there will be none any more */
-void sessions_clear(struct sessions *t); /* the same, but for a default session without arrays */
-void sessions_set_max(struct sessions *t, uint32_t max_sessions); /* those there are stay */
+void sessions_free(struct sessions *t);  /* as sessions_close; no request may be left */
+void sessions_close(struct sessions *t); /* deletes all sessions; no new ones afterwards */
+void sessions_clear(struct sessions *t); /* the same, but leaves an empty default session */
+void sessions_set_max(struct sessions *t, uint32_t max_sessions); /* existing ones stay */
 int64_t sessions_count(struct sessions *t);
 
-/* The session a request works in: Arrayd-Session's, else the default one, with the stream that the
- * request's connection has there: the one it had last, unless others have come upon that meanwhile,
- * else one that has nothing to do. A new reference; the session is touched. ERR_NOT_FOUND. */
+/* The session a request works in: Arrayd-Session's, or the default one with the stream of the
+ * request's connection: the connection's last stream, unless another connection has taken it over,
+ * otherwise an idle one. A new reference; the session is touched. ERR_NOT_FOUND. */
 enum err_code session_of(struct request *req, struct session **ret, struct err *e) must_check;
 
 /* By id or SESSION_DEFAULT; a new reference. `touch` restarts the time to live. ERR_NOT_FOUND. */
@@ -111,7 +111,7 @@ struct session_spec {
     const char *name; /* NULL: none */
     double ttl_s;
     int64_t memory_limit;
-    int device; /* SESSION_ANY_DEVICE: that with most free memory */
+    int device; /* SESSION_ANY_DEVICE: the one with most free memory */
 };
 #define SESSION_ANY_DEVICE (-1)
 /* A new session, a new reference. ERR_QUOTA (too many), ERR_BAD_FIELD (no such device),
@@ -119,25 +119,25 @@ struct session_spec {
 enum err_code session_new(struct sessions *t, const struct session_spec *spec, struct session **ret,
                           struct err *e) must_check;
 
-/* Releases its handles and forgets it; the default session is followed by a new, empty one. guard:
- * NULL, or what must agree for each of its arrays. ERR_NOT_FOUND. */
+/* Releases its handles and removes it; a new, empty default session replaces the default one.
+ * guard: NULL, or it must agree for each of its arrays. ERR_NOT_FOUND. */
 enum err_code session_delete(struct sessions *t, const char *id, const struct handle_guard *guard,
                              struct err *e) must_check;
 
-/* A session of an earlier process (state.h), in the table of one that has just begun: `image` says
- * id, name, is_default, created_us, ttl_s, memory_limit and device; there may be more than are
- * allowed. Its time to live begins now. It has no memory_limit before session_limit: what it had,
- * it may have. The default one takes the place of the new one. A reference is the caller's. */
+/* Restores a session of an earlier process (state.h) in a new table: `image` gives id, name,
+ * is_default, created_us, ttl_s, memory_limit and device; the maximum number does not apply. Its
+ * time to live begins now. Its memory_limit applies from session_limit on, so that it can keep what
+ * it had. A default session replaces the new one. The caller owns a reference. */
 enum err_code session_restore(struct sessions *t, const struct session *image, struct session **ret,
                               struct err *e) must_check;
 void session_limit(struct session *s);
 
-/* As handle_list: references to up to `limit` sessions made after number `after`. */
+/* As handle_list: references to up to `limit` sessions created after number `after`. */
 size_t session_list(struct sessions *t, uint64_t after, size_t limit, struct session **ret,
                     bool *ret_more);
 
-/* Deletes what expired by now; returns the seconds until the next may expire (-1: none can). Also
- * done by a thread of the table's own. */
+/* Deletes expired sessions; returns the seconds until the next may expire (-1: none can). The
+ * table's own thread does this too. */
 double sessions_sweep(struct sessions *t);
 
 #endif

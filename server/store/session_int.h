@@ -11,11 +11,11 @@
 
 struct node {
     struct session s;                       /* first: a session is its node */
-    struct session *sides[SESSION_STREAMS]; /* itself, and those on other streams; */
-    _Atomic uint32_t n_sides;               /* they come under the table's lock, and stay */
-    uint64_t users[SESSION_STREAMS];        /* the connection that had it last; under the lock */
+    struct session *sides[SESSION_STREAMS]; /* itself, and its sides on other streams; */
+    _Atomic uint32_t n_sides;               /* added under the table's lock, never removed */
+    uint64_t users[SESSION_STREAMS];        /* the connection that last used it; under the lock */
     _Atomic uint32_t refs;
-    _Atomic uint32_t resting; /* references among them that do not keep it from expiring */
+    _Atomic uint32_t resting; /* references that do not keep it from expiring */
     struct sched *sched;      /* the table's */
     const _Atomic uint32_t *weight;
     double last_used; /* seconds, monotonic; under the table's lock */
@@ -30,13 +30,13 @@ struct sessions {
     struct account *owner;
     const _Atomic uint32_t *weight;
 
-    pthread_mutex_t lock; /* all below, and the most of sessions */
+    pthread_mutex_t lock; /* everything below, and most of sessions */
     struct node *by_id;
     struct node *list;
     struct node *dflt;
     uint64_t next_seq;
-    struct worker sweeper; /* woken when a session comes that may expire */
-    bool closed;           /* nothing is added any more; the sweeper has ended, or is about to */
+    struct worker sweeper; /* woken by a new session that may expire */
+    bool closed;           /* nothing is added any more; the sweeper has ended, or will soon */
 };
 
 static inline struct node *node_of(const struct session *s)
@@ -44,7 +44,7 @@ static inline struct node *node_of(const struct session *s)
     return (struct node *)s->whole;
 }
 
-/* A stream's lane, which watches it; *ret: untouched without a scheduler. */
+/* Creates a lane that watches the stream; without a scheduler *ret is untouched. */
 enum err_code session_make_lane(struct sched *sched, const _Atomic uint32_t *weight,
                                 struct engine_stream *stream, int device, struct sched_lane **ret,
                                 struct err *e) must_check;

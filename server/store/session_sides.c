@@ -1,11 +1,11 @@
 /* The streams of the default session.
  *
- * A connection keeps the stream that it had last, so that what one client sends one thing after the
- * other goes on in order without a word between streams; unless another connection has come upon
- * that stream while it had nothing to do. One that comes new, or back, takes a stream that has
- * nothing to do, and where all have, another one is made, up to SESSION_STREAMS; beyond that they
- * are shared. So nobody waits for another's work unless there is much of it, and a single client
- * works on the first stream as if there were no others. */
+ * A connection keeps its last stream, so that what one client sends in sequence runs in order
+ * without synchronization between streams; unless another connection took that stream while it was
+ * idle. A new or displaced connection takes an idle stream. If all are busy, another one is
+ * created, up to SESSION_STREAMS; beyond that they are shared. So clients wait for each other's
+ * work only under heavy load, and a single client works on the first stream as if there were no
+ * others. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -64,8 +64,8 @@ static struct session *side_new(const struct sessions *t, const struct node *n)
     return s;
 }
 
-/* The first that has nothing to do; SESSION_STREAMS: none. Without the table's lock: scheduler and
- * jobs tell each other of what ends with theirs held, and jobs look sessions up. */
+/* The first idle one; SESSION_STREAMS: none. Without the table's lock: scheduler and jobs call each
+ * other with their locks held when work ends, and jobs look sessions up. */
 static uint32_t idle_side(const struct node *n)
 {
     uint32_t count = atomic_load(&n->n_sides);
@@ -75,7 +75,7 @@ static uint32_t idle_side(const struct node *n)
     return SESSION_STREAMS;
 }
 
-/* With the lock held: the one that this connection had last; SESSION_STREAMS: none. */
+/* With the lock held: the one this connection had last; SESSION_STREAMS: none. */
 static uint32_t kept_side(const struct node *n, uint64_t user)
 {
     uint32_t count = atomic_load(&n->n_sides), i = 0;
@@ -105,7 +105,7 @@ struct session *session_side_for(struct sessions *t, struct node *n, uint64_t us
     }
     n->users[i] = user;
     pthread_mutex_unlock(&t->lock);
-    if (made) /* others were quicker */
+    if (made) /* another thread was quicker */
         session_side_free(made);
     return n->sides[i];
 }

@@ -1,6 +1,6 @@
-/* A hash table by array and principal, in the order of giving. Shares of arrays that are gone are
- * void, as are those with a principal who has lost his account since, and taken out when an owner
- * has too many. The structs of principals live as long as the daemon. */
+/* A hash table by array and principal, in order of creation. Shares of arrays that no longer exist,
+ * or with principals whose account was removed, are void; they are dropped when an owner has
+ * reached its maximum. The structs of principals live as long as the daemon. */
 #include "server/store/share.h"
 
 #include <pthread.h>
@@ -77,7 +77,7 @@ static void drop(struct shares *t, struct share *s)
     mem_free(s);
 }
 
-/* Takes out the shares of arrays and with principals that are gone. */
+/* Drops the shares of arrays and with principals that no longer exist. */
 static void sweep(struct shares *t)
 {
     lock_held(&t->lock);
@@ -100,7 +100,7 @@ static struct share *find(struct shares *t, const struct share_key *key)
     return s;
 }
 
-/* Whether the owner has as many as he may; looked at closely only where that can be. */
+/* Whether the owner has its maximum; counts only if that is possible. */
 static bool is_full(struct shares *t, const struct principal *owner)
 {
     lock_held(&t->lock);
@@ -194,7 +194,7 @@ void share_each_of_all(struct shares *t,
     pthread_mutex_unlock(&t->lock);
 }
 
-/* The owner of what is shared with `who`; NULL: it is not. */
+/* The owner of an array shared with `who`; NULL: not shared. */
 static const struct principal *look_up(struct shares *t, const char *id,
                                        const struct principal *who, bool *ret_write)
 {
@@ -221,7 +221,7 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
                         struct err *e)
 {
     struct shares *t = in->shares;
-    struct err own = ERR_INIT; /* *e is told what comes of it in the end, no more */
+    struct err own = ERR_INIT; /* *e is set only on the final failure */
     enum err_code code = handle_get(in->space, ref, ret, &own);
     if (code == ERR_OK)
         return ERR_OK;
@@ -231,7 +231,7 @@ enum err_code share_get(const struct array_scope *in, const char *ref, struct ha
     if (!owner || handle_get_id(owner->handles, ref, ret, NULL) != ERR_OK) {
         if (e)
             *e = own;
-        return code; /* as if it had never been */
+        return code; /* as if there were no share */
     }
     ret->shared = true;
     ret->read_only |= !write;
