@@ -1,9 +1,8 @@
 /* Options and the configuration file from one table.
  *
- * A row says where a setting lives, how its text is read, what it is without being set and what
- * --help says. The names are the same on the command line and in the file. The file is read before
- * the command line is applied, so the latter wins; a list given on the command line replaces the
- * file's. */
+ * A row says where a setting is stored, how its text is parsed, its default and its --help text.
+ * The names are the same on the command line and in the file. The file is read before the command
+ * line is applied, so the command line wins; a list given there replaces the file's. */
 #include "server/config.h"
 
 #include <errno.h>
@@ -220,7 +219,7 @@ static const struct setting settings[] = {
      "for open requests to end after SIGTERM"},
 };
 
-/* What no setting changes: the contract's own, or what keeps the reading of a header simple. */
+/* Limits that no setting changes: the contract's own, and those that keep header parsing simple. */
 static const struct {
     const char *name;
     double value;
@@ -238,7 +237,8 @@ static const struct {
 };
 
 #define N_SETTINGS (sizeof settings / sizeof *settings)
-/* What getopt_long answers: past every character, for ':' and '?' are answers of its own. */
+/* The values getopt_long returns. They start past every character: it returns ':' and '?'
+ * itself. */
 enum { OPT_HELP = 1000, OPT_VERSION, OPT_SETTING };
 
 /* --- values --- */
@@ -467,7 +467,7 @@ static enum err_code command_line(int argc, char *const *argv, struct config *c,
     return ERR_OK;
 }
 
-/* Where kernels are kept when nobody says: as the XDG specification has it. */
+/* The default folder for compiled kernels, by the XDG base directory specification. */
 static enum err_code default_kernel_cache(struct config *c, struct err *e)
 {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -550,7 +550,7 @@ void config_free(struct config *c)
     *c = (struct config){0};
 }
 
-/* --- what there is --- */
+/* --- listings --- */
 
 void config_help(struct strb *out)
 {

@@ -1,8 +1,8 @@
-/* What the daemon is told at its start: options, configuration file, defaults.
+/* The daemon's settings: options, configuration file, defaults.
  *
- * One table (config.c) drives all of it: parsing of --options and of the file, --help, and what
- * /v1/info lists. main.c makes the struct, everybody else reads it. It owns its strings. Constant
- * after the start, so free of locks. */
+ * One table (config.c) drives all of it: parsing of --options and of the file, --help, and the
+ * limits in /v1/info. main.c makes the struct, all others read it. It owns its strings. Constant
+ * after the start, so it needs no locks. */
 #ifndef ARRAYD_SERVER_CONFIG_H
 #define ARRAYD_SERVER_CONFIG_H
 
@@ -19,7 +19,7 @@ struct config_list {
     size_t n;
 };
 
-/* Of max-function-size, max-nodes and max-nesting. */
+/* The upper bound of max-function-size, max-nodes and max-nesting. */
 #define MOST_FUNCTION_SIZE 16777216
 #define MOST_NODES         10000000
 #define MOST_NESTING       4000
@@ -34,12 +34,12 @@ struct config {
     bool log_requests;
 
     /* device */
-    int64_t threads;      /* 0: one a core */
-    int64_t memory_limit; /* bytes on each device, 0: what it has */
+    int64_t threads;      /* 0: one per core */
+    int64_t memory_limit; /* bytes on each device, 0: all it has */
     int64_t host_memory;  /* bytes of arrays in host memory, 0: half of the machine's */
     int64_t request_memory, max_request_memory, total_request_memory; /* bytes */
-    bool evict;              /* the least recently used go there when a device is full */
-    int64_t inline_elements; /* CPU: smaller work runs in the asking thread */
+    bool evict;              /* a full device's least recently used arrays move to host memory */
+    int64_t inline_elements; /* CPU: smaller work runs in the calling thread */
     int64_t spin;            /* µs, see wakeup_soon */
     char *kernel_cache;      /* CUDA: folder of compiled kernels; NULL: none on disk */
     int64_t kernel_cache_size, kernel_cache_entries;
@@ -47,8 +47,8 @@ struct config {
     double lost_exit_delay; /* seconds */
 
     /* state */
-    char *state_dir;      /* NULL: nothing is kept */
-    double state_timeout; /* seconds, 0: as long as it takes */
+    char *state_dir;      /* NULL: nothing is saved */
+    double state_timeout; /* seconds, 0: no limit */
     double state_wait;    /* seconds */
     bool state_ignore;
 
@@ -84,21 +84,22 @@ struct config {
         unread_body_timeout, max_wait;
     int64_t min_body_rate, offload_body, max_ignored_body, max_unread_body;
 
-    /* Calls visit for every number that limits what a client may do, set or fixed, as /v1/info
-     * lists them; `name` is the option's with underscores ("max_json_body"). Sizes are bytes, times
-     * are seconds. By pointer: the table is main's, and those who ask lie below it. */
+    /* Calls visit for every number that limits what a client may do, configurable or fixed, as
+     * listed in /v1/info; `name` is the option's with underscores ("max_json_body"). Sizes are
+     * bytes, times are seconds. A pointer because the table is main's and the callers are in lower
+     * layers. */
     void (*each_limit)(const struct config *c,
                        void (*visit)(void *user, const char *name, double value), void *user);
 };
 
 enum config_action { CONFIG_RUN, CONFIG_HELP, CONFIG_VERSION };
 
-/* Defaults, then the file, then the command line. ERR_BAD_FIELD with a sentence for a person:
- * unknown option or key, malformed value, unreadable file. On failure nothing needs release. */
+/* Defaults, then the file, then the command line. ERR_BAD_FIELD with a readable sentence: unknown
+ * option or key, malformed value, unreadable file. On failure nothing needs to be released. */
 enum err_code config_load(int argc, char *const *argv, struct config *ret,
                           enum config_action *ret_action, struct err *e) must_check;
 void config_free(struct config *c);
-/* The bounds that depend on the machine's memory and are not set. */
+/* Fills in the bounds that were not set and depend on the machine's memory. */
 void config_fill(struct config *c);
 
 /* The text of --help. */

@@ -1,10 +1,10 @@
-/* Bounds by the machine: a fixed share of its memory for arrays that were moved to it, and one for
- * work, of which no user has more than half, and a request not all that its user has: where it is
- * too large by itself it is to be told so. */
+/* Default bounds that depend on the machine: a fixed share of its memory for arrays in host memory,
+ * and one for work. No user gets more than half of the work memory, and no request all of its
+ * user's, so that a request too large by itself is told so. */
 #include "compute/base/mem.h"
 #include "server/config.h"
 
-/* On a machine that is not small: */
+/* The bounds, unless the machine is small: */
 #define USER_WORK    (320 << 20)
 #define REQUEST_WORK (256 << 20)
 

@@ -1,8 +1,8 @@
-/* The report, what is read of the configuration, and the self-test.
+/* The report, the checks of the configuration, and the self-test.
  *
- * A missing GPU is judged by what was asked for: it fails `--backend cuda`, is worth a warning
- * where one seems to be in the machine, and is nothing on a machine without. The self-test goes the
- * way of a request: text, plan, kernels, the device, and the bytes back. */
+ * A missing GPU is judged by the configuration: it fails `--backend cuda`, is a warning where the
+ * machine seems to have one, and is fine on a machine without. The self-test takes a request's
+ * path: text, plan, kernels, the device, and the bytes back. */
 #include "server/doctor.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ void doctor_say(void *user, enum finding level, const char *what, const char *te
     json_close_object(&w);
 }
 
-/* What backend_diagnose finds, as bad as it is here. */
+/* Reports a finding of backend_diagnose; a missing GPU is as bad as without_gpu says. */
 static void say_gpu(void *user, enum finding level, const char *what, const char *text,
                     const char *advice)
 {
@@ -114,7 +114,7 @@ static enum err_code compute(struct engine_stream *s, struct account *account, s
     return engine_evaluate(s, account, &q, ret, &times, NULL, NULL, e);
 }
 
-/* Waits for what a download has next; 0: nothing came in time. */
+/* Waits for the next bytes of a download; 0: none came in time. */
 static int64_t pull(struct download *d, sem_t *more, int64_t at, void *buf, size_t n)
 {
     const struct timespec until = clock_after(PATIENCE);
@@ -216,7 +216,7 @@ void doctor_self_test(struct doctor *d, const struct config *c, const char *back
 
 /* --- the configuration --- */
 
-/* A daemon that runs has its addresses: that is no fault of the machine's. */
+/* A running daemon holds its own addresses: that is no fault of the machine. */
 static bool taken(const struct err *e)
 {
     return strstr(e->message, strerror(EADDRINUSE)) || strstr(e->message, "another daemon");
@@ -234,7 +234,7 @@ static void say_address(struct doctor *d, const char *what, const char *address,
         doctor_say(d, FINDING_FAIL, what, e->message, "change listen, or what is in its way");
 }
 
-/* PATH.fd beside each Unix socket. */
+/* The export socket PATH.fd beside each Unix socket. */
 static void look_at_exports(struct doctor *d, const struct config *c)
 {
     size_t n = 0;
@@ -305,7 +305,7 @@ static void look_at_accounts(struct doctor *d, const struct config *c)
     accounts_free(&a);
 }
 
-/* Kernels that are not run any more. */
+/* Kernels that the daemon refuses to run again. */
 static void look_at_faulted(struct doctor *d, const struct config *c)
 {
     char text[600];

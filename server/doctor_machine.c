@@ -1,7 +1,7 @@
-/* What the machine, or the container, lets a process have.
+/* What the machine, or the container, allows a process.
  *
- * Everything is read from the files the kernel shows, never from tools: a container of ours has
- * none. What cannot be read is left out, not guessed. */
+ * Everything is read from the kernel's files, never from tools: our containers have none. What
+ * cannot be read is left out, not guessed. */
 #include "server/doctor.h"
 
 #include <dirent.h>
@@ -33,7 +33,7 @@ static bool exists(const char *root, const char *path)
     return join(full, root, path) && access(full, F_OK) == 0;
 }
 
-/* The beginning of a file, without what follows its first line; false: it cannot be read. */
+/* The first line of a file, cut to the buffer; false: it cannot be read. */
 static bool first_line(const char *path, char *out, size_t n)
 {
     FILE *f = fopen(path, "re");
@@ -56,7 +56,7 @@ static bool is_gpu_file(const char *name)
            (*rest && strspn(rest, "0123456789") == strlen(rest));
 }
 
-/* A display controller of NVIDIA's on the PCI bus. */
+/* A display controller by NVIDIA on the PCI bus. */
 static bool gpu_on_the_bus(const char *root)
 {
     char folder[PATH_ROOM], path[PATH_ROOM + 300], vendor[32], class[32];
@@ -94,7 +94,7 @@ static const char *container_kind(const char *root)
     return told && *told ? "a container" : NULL;
 }
 
-/* Adds to `out` the files that may not be used; returns how many there are. */
+/* Adds to `out` the device files that this process may not use; returns how many exist. */
 static int look_at_files(const char *root, struct strb *out)
 {
     char folder[PATH_ROOM], path[PATH_ROOM + 300];
@@ -215,7 +215,7 @@ void doctor_memory(struct doctor *d, const struct config *c, const char *root)
                         "ends the daemon");
 }
 
-/* A bound within another that is smaller is never come to: the other's error is told instead. */
+/* A bound larger than the one around it has no effect: requests would see the other's error. */
 void doctor_request_memory(struct doctor *d, const struct config *c)
 {
     const struct {
@@ -236,7 +236,7 @@ void doctor_request_memory(struct doctor *d, const struct config *c)
 
 /* --- folders --- */
 
-/* The nearest folder above `path` that is there. */
+/* The nearest existing folder above `path`. */
 static void existing_parent(const char *path, char out[PATH_ROOM])
 {
     snprintf(out, PATH_ROOM, "%s", path);

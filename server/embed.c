@@ -1,5 +1,5 @@
-/* Build tool: writes a file's bytes as a C array, `embed INPUT OUTPUT NAME` gives
- * `const char NAME[]` (NUL-terminated) and `const unsigned long NAME_len`. Run by Meson. */
+/* Build tool, run by Meson: writes a file's bytes as a C array. `embed INPUT OUTPUT NAME` gives
+ * `const char NAME[]` (NUL-terminated) and `const unsigned long NAME_len`. */
 #include <stdio.h>
 
 int main(int argc, char **argv)

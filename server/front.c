@@ -1,4 +1,4 @@
-/* One short function for each question. None keeps anything of its own. */
+/* One short function for each call. None has state of its own. */
 #include "server/front.h"
 
 #include "server/api/handlers.h"
@@ -10,7 +10,7 @@
 #include "server/work/device_turn.h"
 #include "server/work/memory_pressure.h"
 
-#define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be stopped */
+#define STUCK_S 30.0 /* at the end: how long to wait for work that cannot be cancelled */
 
 static enum err_code identify(struct request *req, struct principal **whose, struct http_user *ret,
                               struct err *e)
@@ -41,7 +41,7 @@ static void release(struct request *req)
 {
     if (req->pressure)
         memory_pressure_free(req->pressure);
-    device_turn_leave(req); /* where there was no reply */
+    device_turn_leave(req); /* for requests that ended without a reply */
     asker_unref(req->asker);
 }
 
@@ -55,8 +55,8 @@ static void session_release(void *session)
     session_unref(session);
 }
 
-/* The turn is that of the session's stream, and the session does not expire while the request
- * waits. Without a session the request goes on, and its handler says what is wrong. */
+/* Queues for the turn of the session's stream; the session does not expire while the request waits.
+ * Without a session the request proceeds, and its handler reports the error. */
 static bool turn_take(struct request *req, handler_fn *then)
 {
     struct session *s = NULL;

@@ -1,5 +1,5 @@
-/* The HTTP front as the daemon starts it: its settings from the configuration, and what it asks of
- * the rooms above it (server/http/http.h: struct http_calls), which are answered here. */
+/* The HTTP front as the daemon starts it: its settings from the configuration, and the functions it
+ * calls in the layers above it (server/http/http.h: struct http_calls). */
 #ifndef ARRAYD_SERVER_FRONT_H
 #define ARRAYD_SERVER_FRONT_H
 

@@ -1,7 +1,7 @@
-/* A thread sleeps until it is told, then paces the end: the delay, in which health checks and
- * clients see what happened; then HTTP is stopped in a hurry by the main thread; and if that hangs,
- * the process ends all the same. It never touches the device. Where the main thread is on its way
- * out already it may be the first to say what happened: that is said once, and always. */
+/* A thread sleeps until the device is lost, then paces the exit: first the delay, in which health
+ * checks and clients see what happened; then the main thread stops HTTP in a hurry; and if that
+ * hangs, the process exits all the same. The thread never touches the device. If the main thread is
+ * already on its way out, it may be the first to log the loss: that is logged exactly once. */
 #include "server/lost.h"
 
 #include <errno.h>
@@ -21,31 +21,31 @@
 #include "server/work/asker.h"
 
 #define STOP_S    1.0
-#define NAMED_S   0.25 /* after the loss: by then it is known who had work on the device, */
-#define WRITTEN_S 5.0  /* or that it is being written down, for which the end waits so long */
+#define NAMED_S   0.25 /* after the loss: by then the askers with work on the device are known, */
+#define WRITTEN_S 5.0  /* or being written to disk, for which the exit waits this long */
 
 /* An asker whose work was on the device. */
 struct named {
     struct asker *asker; /* a reference; NULL: the daemon itself */
     struct strb kernels; /* "steps 1f3a… refused, flat 77ab…" */
-    bool refused;        /* one of them is */
+    bool refused;        /* one of the kernels is refused */
 };
 
 struct lost {
     struct server *server;
     double delay_s;
     sem_t told;
-    pthread_mutex_t lock; /* a loss is told before the end is decided, or not at all */
+    pthread_mutex_t lock; /* a loss is reported before the exit is decided, or not at all */
     bool closed;
     char why[160];
-    struct timespec told_until; /* when who had work on the device is told at the latest */
+    struct timespec told_until; /* deadline for naming the askers */
     pthread_cond_t named_changed;
-    bool is_noted;  /* lost_fault follows */
-    bool is_named;  /* what follows is there, and stays, and is in the log */
+    bool is_noted;  /* lost_fault will be called */
+    bool is_named;  /* the members below are set, will not change, and are in the log */
     bool launching; /* backend_fault's */
     struct named *named;
     size_t n_named;
-    pthread_mutex_t saying; /* held while it is said */
+    pthread_mutex_t saying; /* held while the loss is logged */
     bool said;
 };
 
@@ -82,7 +82,7 @@ void lost_told(void *lost, const char *why)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* --- who had work on it --- */
+/* --- the askers with work on the device --- */
 
 static struct named *find_named(const struct lost *l, const struct asker *asker)
 {
@@ -101,7 +101,7 @@ static void add_kernel(struct named *n, const struct fault_kernel *k)
     n->refused |= k->refused;
 }
 
-/* Each once, with the kernels of all their work. */
+/* Lists each asker once, with the kernels of all its work. */
 static void name_all(struct lost *l, const struct backend_fault *f)
 {
     l->named = mem_calloc(f->n_work + 1, sizeof *l->named);
@@ -178,7 +178,8 @@ static bool wait_for_names(struct lost *l)
     return there;
 }
 
-/* What the next process is to refuse is in its file by then, and in the log who had work there. */
+/* After this the kernels that the next process refuses are in their file, and the log names the
+ * askers. */
 static void wait_for_writing(struct lost *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -211,7 +212,7 @@ void lost_say(struct lost *l, const struct asker *asker, struct err *e)
                 n->refused ? "; what is refused is not run any more" : "");
 }
 
-/* --- the end --- */
+/* --- the exit --- */
 
 static bool is_closed(struct lost *l)
 {

@@ -1,8 +1,8 @@
 /* The daemon: configuration, parts in order, ready, signals, parts in reverse order.
  *
- * Signals are taken by sigwait in the main thread and blocked in all others, so no handler ever
+ * The main thread takes signals by sigwait and all other threads block them, so no handler ever
  * interrupts anything. SIGHUP reads accounts and certificate again. The first SIGTERM or SIGINT
- * drains, a second one cuts what is still open, a third ends the process at once. */
+ * drains, a second one cuts open connections, a third ends the process at once. */
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static int complain(const struct err *e, int status)
     return status;
 }
 
-/* Over a Unix socket alone. */
+/* Exports need a Unix socket. */
 static bool exports_memory(const struct config *c)
 {
     bool local = false;
@@ -125,15 +125,15 @@ static enum err_code open_auth(const struct config *c, struct server *s, struct 
     return code != ERR_OK ? code : jobs_new(&jobs, &s->jobs, e);
 }
 
-/* Before anybody can ask for anything. */
+/* Before the first request. */
 static enum err_code open_state(struct server *s, struct err *e)
 {
     enum err_code code = state_open(s, &s->state, e);
     return code == ERR_OK && s->state ? state_restore(s->state, e) : code;
 }
 
-/* With no request and no job left, or none but those that do not end. False where not all is there
- * as it is now: the log says what. */
+/* Called when no request and no job is left, or only those that do not end. False where the
+ * snapshot is not complete and current: the log has the details. */
 static bool save_state(struct server *s)
 {
     struct state_report report;
@@ -147,7 +147,7 @@ static bool save_state(struct server *s)
     return !s->state || report.missing + report.earlier == 0;
 }
 
-/* Before HTTP: requests look for it. */
+/* Before HTTP starts: requests read it. */
 static enum err_code open_exports(const struct config *c, struct server *s, struct err *e)
 {
     struct export_socket_config socket = {
@@ -183,8 +183,8 @@ static enum err_code open_exports(const struct config *c, struct server *s, stru
     return export_socket_start(s->export_socket, s->exports, e);
 }
 
-/* With no request left: what clients still have for writing may go on until then, unless there is
- * a second signal. */
+/* Called when no request is left: write exports that clients still hold may continue until then,
+ * unless a second signal comes. */
 static void stop_exports(struct server *s, uint64_t until_ns)
 {
     if (s->export_socket)
@@ -209,7 +209,7 @@ static void log_ready(const struct server *s)
               "note", engine_note(s->engine), "version", ARRAYD_VERSION, NULL);
 }
 
-/* What is not as it was asked for, and where the time of the start went. */
+/* Logs the backend's warning, if any, and how long opening the device took. */
 static void log_report(const struct engine *g)
 {
     struct backend_report r;
@@ -220,10 +220,10 @@ static void log_report(const struct engine *g)
         log_event(LOG_DEBUG, "the device was opened", "took", r.timings, NULL);
 }
 
-/* What libc keeps of each thread's heap when it is free, which mem_trim cannot give back. NVRTC
- * takes and frees megabytes with every compilation; a heap that gives its top back to the system
- * each time spends a tenth of the compilation's time on faulting the pages in again. Being set,
- * this keeps pieces from 128 KiB on out of the heaps, too. */
+/* How much free memory libc keeps at the top of each thread's heap, which mem_trim cannot give
+ * back. NVRTC takes and frees megabytes with every compilation; a heap that returns its top to the
+ * system each time spends a tenth of the compilation's time on faulting the pages in again. Setting
+ * this also fixes the mmap threshold, which keeps blocks from 128 KiB on out of the heaps. */
 static void keep_heap(int bytes)
 {
 #ifdef M_TRIM_THRESHOLD
@@ -231,7 +231,7 @@ static void keep_heap(int bytes)
 #endif
 }
 
-/* A connection is a descriptor. */
+/* Each connection needs a descriptor. */
 static void raise_descriptors(void)
 {
     struct rlimit r;
@@ -241,14 +241,14 @@ static void raise_descriptors(void)
     }
 }
 
-/* SIGHUP. What cannot be read leaves what was read before as it is. */
+/* SIGHUP. If a file cannot be read, the previous contents stay in force. */
 static void reload_accounts(const struct server *s)
 {
     const char *path = s->config->accounts;
     struct accounts accounts = {0};
     struct err e = ERR_INIT;
     enum err_code code = accounts_read(path, &accounts, &e);
-    /* an editor that is about to write empties a file first */
+    /* an editor may empty a file just before it writes it */
     if (code == ERR_OK && accounts.n_users == 0)
         code = err_set(&e, ERR_BAD_FIELD, "%s has no account: every session and array would end",
                        path);
@@ -281,8 +281,8 @@ struct impatience {
     struct server *server;
 };
 
-/* The next one that ends something: the signal by which a lost device is told counts only where one
- * is lost; SIGHUP reads files again, unless the end has begun. */
+/* The next signal that ends the daemon. LOST_SIGNAL counts only if the device is lost; SIGHUP reads
+ * files again, unless the daemon is already ending. */
 static int next_end(const struct server *s, const sigset_t *signals, bool ending)
 {
     for (;;) {
@@ -295,7 +295,8 @@ static int next_end(const struct server *s, const sigset_t *signals, bool ending
     }
 }
 
-/* Signals while the first one's work is under way: the second cuts short, the third ends it. */
+/* Takes signals while the daemon drains: the second cuts connections, the third ends the
+ * process. */
 static void *impatient(void *arg)
 {
     struct impatience *i = arg;
@@ -311,7 +312,7 @@ static void wait_for_signal(struct server *s, sigset_t *signals)
     atomic_store(&s->draining, true);
     if (sig != LOST_SIGNAL)
         log_event(LOG_INFO, "stopping", "signal", sig == SIGTERM ? "SIGTERM" : "SIGINT", NULL);
-    /* static: the thread may outlive everything but the process */
+    /* static: the thread may live as long as the process */
     static struct impatience i;
     i = (struct impatience){signals, s};
     pthread_t t;
@@ -341,8 +342,8 @@ static int run(struct config *config)
     if (code == ERR_OK)
         code = open_engine(config, s.lost, &s.engine, &e);
     if (code == ERR_OK)
-        config->max_cost = engine_max_cost(s.engine); /* where it is for the backend to say */
-    /* What a machine lacks is no wrong option. */
+        config->max_cost = engine_max_cost(s.engine); /* if unset, the backend has decided */
+    /* A resource the machine lacks is not a wrong option. */
     int failed =
         code == ERR_BAD_FIELD && !strcmp(config->backend, "cuda") ? EXIT_FAILED : EXIT_USAGE;
     if (code == ERR_OK && engine_compiles(s.engine))
@@ -366,7 +367,7 @@ static int run(struct config *config)
         uint64_t until_ns = gone ? 0 : clock_ns() + (uint64_t)(config->drain_timeout * 1e9);
         if (s.export_socket)
             export_socket_drain(s.export_socket);
-        sched_open(s.sched); /* what waits for a turn is to end within drain-timeout */
+        sched_open(s.sched); /* requests waiting for a turn must end within drain-timeout */
         jobs_stop(s.jobs);
         state_stop(s.state);
         bool ended = http_stop(s.http);
@@ -404,7 +405,7 @@ static int run(struct config *config)
     return status;
 }
 
-/* What the first argument may be instead of an option. */
+/* The commands that the first argument may name instead of an option. */
 static const struct {
     const char *name;
     int (*main)(int argc, char **argv);
@@ -436,7 +437,7 @@ int main(int argc, char **argv)
         log_set_level(config.log_level);
         log_set_json(config.log_json);
         raise_descriptors();
-        signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error like a full disk */
+        signal(SIGXFSZ, SIG_IGN); /* a file over the size limit is an error, like a full disk */
         keep_heap(4 << 20);
         status = run(&config);
     }

@@ -1,4 +1,4 @@
-/* Everything the daemon has, in one place: main.c makes it, every request points at it.
+/* All parts of the daemon in one struct: main.c makes it, every request points at it.
  *
  * The parts are made before the first request and outlive the last one; each is thread-safe by
  * itself. */
@@ -31,23 +31,23 @@ struct metrics;
 struct server {
     const struct config *config; /* server/config.h */
     struct engine *engine;
-    struct meter *memory;  /* of the host, that all requests take */
+    struct meter *memory;  /* host memory taken by all requests */
     struct auth *auth;     /* principals, their sessions and handles */
-    struct leases *leases; /* of all principals, since they bind each other */
+    struct leases *leases; /* of all principals, since they bind one another */
     struct shares *shares;
-    struct exports *exports; /* NULL: nothing can be exported */
+    struct exports *exports; /* NULL: exports are off */
     struct lease_uses *uses;
     struct export_socket *export_socket;
-    struct sched *sched; /* whose turn it is on the devices */
-    struct jobs *jobs;   /* programs under way (server/jobs/jobs.h) */
-    struct state *state; /* on disk; NULL: nothing is kept (server/state/state.h) */
-    struct lost *lost;   /* what becomes of it when the device is (server/lost.h) */
+    struct sched *sched; /* the devices' scheduler */
+    struct jobs *jobs;   /* running programs (server/jobs/jobs.h) */
+    struct state *state; /* on disk; NULL: nothing is saved (server/state/state.h) */
+    struct lost *lost;   /* handles the loss of the device (server/lost.h) */
     struct http *http;
     struct metrics *metrics;           /* server/api/metrics.h */
     _Atomic bool draining;             /* SIGTERM came: /readyz says 503 */
-    _Atomic bool hurry;                /* a second signal: what is still open is cut, not drained */
-    _Atomic bool device_lost;          /* nothing but health and metrics is served any more */
-    _Atomic(const char *) lost_reason; /* of that, for a person; NULL while nobody has said it */
+    _Atomic bool hurry;                /* a second signal: open connections are cut, not drained */
+    _Atomic bool device_lost;          /* only health and metrics are served */
+    _Atomic(const char *) lost_reason; /* readable reason for it; NULL until it is known */
     int64_t started_us;                /* microseconds since 1970 */
 };
 

@@ -1,11 +1,11 @@
-/* `arrayd token`: makes and takes away tokens; `arrayd account`: ends accounts.
+/* `arrayd token`: makes and revokes tokens; `arrayd account`: removes accounts.
  *
- * A token is printed once, alone on standard output, and only its hash is kept. The file is
- * replaced in one step (a new one beside it, fsync, rename), so that the daemon and a crash find
- * the old one or the new one; a lock on the folder keeps two such commands from losing each other's
- * work. A file that was not there is for its owner alone; else the new one keeps the old one's
- * owner and readers, since the daemon may be another user than who runs this. The daemon takes
- * notice on SIGHUP. */
+ * A token is printed once, alone on standard output, and only its hash is stored. The file is
+ * replaced in one step (a new one beside it, fsync, rename), so the daemon, or a restart after a
+ * crash, finds either the old one or the new one. A lock on the folder keeps two such commands from
+ * losing each other's changes. A newly created file is readable by its owner alone; a replacement
+ * keeps the old file's owner and readers, since the daemon may run as another user than this
+ * command. The daemon reads the file again on SIGHUP. */
 #include "server/token_cmd.h"
 
 #include <errno.h>
@@ -56,11 +56,11 @@ struct command {
     const char *name, *id;
     enum role role;
     bool role_given;
-    int first;        /* argument that is no option */
-    struct strb text; /* what is in the file */
+    int first;        /* index of the first argument that is no option */
+    struct strb text; /* the file's contents */
     struct accounts accounts;
     bool exists;
-    struct stat st; /* where it does */
+    struct stat st; /* valid if exists */
 };
 
 static enum err_code sys_error(const struct command *c, struct err *e)
@@ -82,7 +82,7 @@ static enum err_code lock_folder(struct command *c, struct err *e)
     int fd = open(c->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return err_set(e, ERR_BAD_FIELD, "%s: %s", c->folder, strerror(errno));
-    if (flock(fd, LOCK_EX) != 0) { /* kept: the lock goes with it */
+    if (flock(fd, LOCK_EX) != 0) { /* kept open: closing it would release the lock */
         close(fd);
         return err_set(e, ERR_BAD_FIELD, "%s cannot be locked: %s", c->folder, strerror(errno));
     }
@@ -116,7 +116,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* Who might read the old one may read the new one: the daemon, mostly. */
+/* Whoever could read the old file can read the new one: mainly the daemon. */
 static bool keep_access(int fd, const struct stat *old)
 {
     bool ours = old->st_uid == geteuid() && old->st_gid == getegid();
@@ -133,7 +133,7 @@ static enum err_code write_accounts(struct command *c, const struct strb *text, 
     strb_addf(&fresh, "%s.XXXXXX", c->path);
     if (fresh.failed)
         return err_oom(e);
-    int fd = mkostemp(fresh.data, O_CLOEXEC); /* for its owner alone: 0600 */
+    int fd = mkostemp(fresh.data, O_CLOEXEC); /* readable by its owner alone: 0600 */
     if (fd < 0)
         return sys_error(c, e);
     bool ok = write_all(fd, text->data, text->len) && (!c->exists || keep_access(fd, &c->st)) &&
@@ -211,7 +211,7 @@ static enum err_code list(struct command *c, struct err *e)
     return ERR_OK;
 }
 
-/* As the file was when it was read. */
+/* The number of tokens when the file was read. */
 static size_t tokens_of(const struct command *c, const struct user *u)
 {
     size_t n = 0;
@@ -263,7 +263,7 @@ static enum err_code remove_account(struct command *c, struct err *e)
 
 /* --- the command line --- */
 
-/* Where the accounts are: as the daemon with these options would say. */
+/* The path of the accounts file, as the daemon with these options would find it. */
 static enum err_code find_path(struct command *c, char *accounts, char *config, struct err *e)
 {
     char *argv[] = {"arrayd",
@@ -278,13 +278,13 @@ static enum err_code find_path(struct command *c, char *accounts, char *config, 
     enum err_code code = config_load(argc, argv, &cfg, &action, e);
     if (code != ERR_OK)
         return code;
-    char *real = cfg.accounts ? realpath(cfg.accounts, NULL) : NULL; /* a link stays one */
+    char *real = cfg.accounts ? realpath(cfg.accounts, NULL) : NULL; /* a link stays a link */
     c->path = cfg.accounts ? mem_strdup(real ? real : cfg.accounts) : NULL;
     if (!cfg.accounts)
         code = err_set(e, ERR_BAD_FIELD, "which accounts? Say --accounts FILE, or --config FILE");
     else if (!c->path)
         code = err_oom(e);
-    (free)(real); /* libc's own memory */
+    (free)(real); /* allocated by libc */
     config_free(&cfg);
     return code;
 }
@@ -310,7 +310,7 @@ static enum err_code command_line(int argc, char *const *argv, struct command *c
             return err_set(e, ERR_BAD_FIELD, "an unknown option, or one without a value");
         }
     }
-    c->first = optind; /* which the other command line will change */
+    c->first = optind; /* parsing the other command line will change it */
     return find_path(c, accounts, config, e);
 }
 
@@ -341,7 +341,7 @@ static int run(int argc, char **argv, const struct verb *verbs, const char *help
     } else {
         char *const *arg = argv + 1 + c.first;
         c.name = v->most > 0 ? arg[0] : NULL;
-        c.id = c.name ? arg[1] : NULL; /* or the NULL behind the last */
+        c.id = c.name ? arg[1] : NULL; /* or the NULL after the last */
         if (v->run(&c, &e) != ERR_OK)
             status = FAILED;
     }

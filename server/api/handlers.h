@@ -1,8 +1,7 @@
 /* The handlers that routes.c names.
  *
  * A handler checks in this order: query, Accept, session and {ref}, body; it changes something only
- * when nothing can fail any more. What all of them do with a request is in server/body/request.h.
- */
+ * after everything that can fail. What they have in common is in server/body/request.h. */
 #ifndef ARRAYD_SERVER_HANDLERS_H
 #define ARRAYD_SERVER_HANDLERS_H
 
@@ -44,7 +43,7 @@ handler_fn function_post, function_put, function_list_get, function_get, functio
 
 /* handlers_evaluate.c, handlers_explain.c */
 handler_fn evaluate_post, explain_post;
-/* evaluate_post's half of a body with "statements" (handlers_statements.c). */
+/* The part of evaluate_post for a body with "statements" (handlers_statements.c). */
 void evaluate_statements(struct request *req, struct json body);
 
 /* handlers_jobs.c, handlers_events.c */

@@ -1,4 +1,4 @@
-/* /v1/arrays: lists, metadata, names, and what happens to whole arrays (resize, copy, swap). */
+/* /v1/arrays: lists, metadata, names, and operations on whole arrays (resize, copy, swap). */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static enum err_code remove_array(struct request *req, struct err *e)
     struct handle h = {0};
     TRY(http_query_only(req, none, e));
     TRY(request_own_array(req, LEASE_WRITE, &s, &h, e));
-    handle_clear(&h); /* its memory is to go with the handle */
+    handle_clear(&h); /* its memory is freed with the handle */
     TRY(handle_remove(s->handles, req->param[0], &guard, e));
     http_reply_empty(req, 204);
     return ERR_OK;
@@ -78,8 +78,8 @@ void array_delete(struct request *req)
 
 /* --- resize --- */
 
-/* The array that takes the old one's place: the same elements where there are as many, else zeros.
- * Ghosts, boundary and spacing stay; what padding there is, is the new shape's own. */
+/* The array that replaces the old one: the same elements as far as there are any, then zeros.
+ * Ghosts, boundary and spacing stay; padding is the new shape's own. */
 static enum err_code resized(struct session *s, struct array *a, const struct view *shape,
                              struct array **ret, struct err *e)
 {
@@ -120,7 +120,7 @@ static enum err_code check_shape(const struct array *a, int rank, const int64_t 
     if (g && g->whole)
         return err_set(e, ERR_SHAPE_MISMATCH, "a view of interior and ghosts cannot be resized");
     if (g && grid_check_ghosts(g, shape, e) != ERR_OK) {
-        e->pointer[0] = '\0'; /* it is the shape that does not fit */
+        e->pointer[0] = '\0'; /* the error is about the shape, not about a member */
         return e->code;
     }
     return ERR_OK;
@@ -138,7 +138,7 @@ static enum err_code read_resize(struct json body, const struct array *a, struct
     return check_shape(a, rank, shape, ret, e) == ERR_OK ? ERR_OK : err_prefix(e, "/shape");
 }
 
-/* Whoever has a lease since we looked keeps his memory; a handle_guard's check. */
+/* Refuses if another client has leased the array since it was found; a handle_guard's check. */
 static enum err_code may_take_place(void *user, const struct array *now, struct err *e)
 {
     return lease_check(user, now, LEASE_PLACE, e);
@@ -166,7 +166,7 @@ static enum err_code resize(struct request *req, struct err *e)
     TRY(resized(s, h.array, &shape, &fresh, e));
     array_take_place(fresh, h.array);
     TRY(handle_set_array(s->handles, h.id, h.array, fresh, &guard, &after, e));
-    /* let go of the old memory before the reply tells the number of references */
+    /* free the old memory before the reply reports the number of references */
     handle_clear(&h);
     meta_reply_reserved(req, 200, &after, false, &meta);
     return ERR_OK;
@@ -219,7 +219,7 @@ void array_copy(struct request *req)
 
 /* --- swap --- */
 
-/* The other array; errors are of what "with" says. */
+/* Finds the other array; errors are at "with". */
 static enum err_code find_other(struct request *req, struct session *s, const char *ref,
                                 struct handle *ret, struct err *e)
 {

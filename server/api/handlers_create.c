@@ -1,10 +1,10 @@
 /* POST /v1/arrays and PUT /v1/arrays/{name}: three kinds of body, one new array.
  *
- * Bytes (octet-stream, .npy) are data.c's. A JSON body may hold a nested list larger than memory
- * should see twice, so it is streamed too: the splitter (json_body.h) turns the list into elements
- * as it comes and keeps only the small members as text. When the whole body is right, elements are
- * copied into the engine's staging memory, waiting for it where it is short, and the array gets its
- * handle last. */
+ * data_*.c take bytes (octet-stream, .npy). A JSON body may hold a nested list that is too large to
+ * be in memory twice, so it is streamed too: the splitter (json_body.h) turns the list into
+ * elements as it arrives and keeps only the small members as text. When the whole body has proved
+ * valid, the elements are copied into the engine's staging memory, waiting for it if it is short,
+ * and the array gets its handle last. */
 #include <string.h>
 
 #include "compute/base/mem.h"
@@ -22,19 +22,19 @@
 
 #define OFFLOAD_BYTES (128 << 10) /* bodies longer than this are finished on a worker */
 
-/* --- where the new handle goes --- */
+/* --- the new handle's place --- */
 
 /* POST /v1/arrays takes the name from the body or ?name=, refuses a taken one and answers 201;
  * PUT /v1/arrays/{name} takes it from the path, replaces, and answers 201 or 200. */
 struct target {
-    struct session *session; /* a reference, target_clear gives it back */
+    struct session *session; /* a reference, target_clear releases it */
     bool put;
     char name[NAME_SIZE];       /* "" when the array gets none */
     struct condition condition; /* PUT: on the array that has the name now */
-    struct leases *leases;      /* on which there must be no lease */
+    struct leases *leases;      /* none may be on it */
 };
 
-/* The array that has the name now may be replaced; a handle_guard's check. */
+/* Whether the array that has the name now may be replaced; a handle_guard's check. */
 static enum err_code may_replace(void *user, const struct array *now, struct err *e)
 {
     struct target *t = user;
@@ -42,7 +42,7 @@ static enum err_code may_replace(void *user, const struct array *now, struct err
     return condition_guard(&t->condition, now, e);
 }
 
-/* Before the body is taken: who cannot win need not send it. */
+/* Before the body is read: a request that must fail need not send it. */
 static enum err_code check_replace(struct target *t, struct err *e)
 {
     _cleanup_handle_ struct handle now = {0};
@@ -50,7 +50,7 @@ static enum err_code check_replace(struct target *t, struct err *e)
     return may_replace(t, there ? now.array : NULL, e);
 }
 
-/* The name of the path, of ?name= or of a JSON body (POST only). The pointer in `e` is "/name". */
+/* The name in the path, in ?name= or in a JSON body (POST only). The pointer in `e` is "/name". */
 static enum err_code target_name(struct target *t, const char *name, struct err *e)
 {
     if (t->put && t->name[0]) {
@@ -81,9 +81,9 @@ static enum err_code find_target(struct request *req, struct target *t, const ch
     return check_replace(t, e);
 }
 
-/* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name can be had and,
- * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED, ERR_LOCKED); both are asked
- * again when the array gets its handle. On failure nothing needs clearing. */
+/* Reads session, path and ?name= (ERR_BAD_FIELD on PUT) and checks that the name is available and,
+ * for PUT, that the request's conditions hold (ERR_PRECONDITION_FAILED, ERR_LOCKED); both are
+ * checked again when the array gets its handle. On failure nothing needs clearing. */
 static enum err_code target_init(struct request *req, struct target *ret, struct err *e)
 {
     struct target t = {.put = strcmp(req->method, "PUT") == 0};
@@ -136,11 +136,11 @@ struct create {
     bool failed;
     struct err err;
     struct create_spec spec;
-    struct json_array_data data; /* .data is ours until it is uploaded */
+    struct json_array_data data; /* .data is the creation's until it is uploaded */
     struct data_staging staging;
     struct upload *upload;
-    struct array *made; /* of the data, before it gets its ghosts; what moves to host memory */
-    int host;           /* it is to: 1 */
+    struct array *made; /* without ghosts at first; then what moves to host memory */
+    int host;           /* 1: it moves there */
     _Atomic int moved;  /* enum err_code */
     struct wakeup wakeup;
 };
@@ -156,7 +156,7 @@ static void create_free(void *state)
     target_clear(&c->target);
 }
 
-/* --- an array that is to be in host memory: made as any, then moved, before it has a handle --- */
+/* --- an array for host memory: made on the device, then moved, before it has a handle --- */
 
 static void move_done(void *user, enum err_code result, double device_ms)
 {
@@ -192,19 +192,19 @@ static void begin_move(struct request *req)
         wakeup_wait(&c->wakeup, moved);
 }
 
-/* Also told by data.c, when bytes have become an array. */
+/* Also called by data_publish.c, when bytes have become an array. */
 static void finish(struct request *req, struct array *take_array)
 {
     struct create *c = req->state;
     if (c->host > 0) {
         c->made = take_array;
-        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+        http_offload_long(req, begin_move); /* slow: the move pins memory */
         return;
     }
     reply(req, &c->target, take_array);
 }
 
-/* The elements get the ghosts that the body asks for. */
+/* Gives the elements the ghosts that the body specifies. */
 static void embed(struct request *req)
 {
     struct create *c = req->state;
@@ -219,7 +219,7 @@ static void embed(struct request *req)
     }
 }
 
-/* Copies what the staging memory has room for; goes on when there is more room. */
+/* Copies what the staging memory has room for; continues when there is more room. */
 static void push_data(struct request *req)
 {
     struct create *c = req->state;
@@ -277,7 +277,7 @@ static void begin_upload(struct request *req)
     push_data(req);
 }
 
-/* Anything but data. */
+/* Runs any creator but data. */
 static void run_creator(struct request *req)
 {
     struct create *c = req->state;
@@ -346,10 +346,10 @@ static void sink_end(struct http_sink *sink, struct request *req)
 
 static void sink_abort(struct http_sink *sink)
 {
-    (void)sink; /* nothing has happened; the state goes with the request */
+    (void)sink; /* nothing has changed yet; the state is released with the request */
 }
 
-/* What the session may still take, as a bound for elements that are not an array yet. */
+/* The memory that the session may still take, as a limit for elements that are not an array yet. */
 static int64_t data_room(const struct request *req, const struct session *s)
 {
     struct backend_device d;
@@ -358,10 +358,10 @@ static int64_t data_room(const struct request *req, const struct session *s)
     int64_t room = there > 0 ? there : 1, limit = account_limit(s->account);
     if (limit && limit - account_used(s->account) < room)
         room = limit - account_used(s->account);
-    return room > 0 ? room : 1; /* 0 would mean no bound */
+    return room > 0 ? room : 1; /* 0 would mean no limit */
 }
 
-/* ?location= of bytes. */
+/* ?location= of a body of bytes. */
 static enum err_code read_location(const struct request *req, int *ret_host, struct err *e)
 {
     const char *location = http_query(req, "location");

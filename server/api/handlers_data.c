@@ -1,4 +1,5 @@
-/* GET and PUT /v1/arrays/{ref}/data: which elements, in which form; the bytes are data_*.c's. */
+/* GET and PUT /v1/arrays/{ref}/data: selects the elements and the format; data_*.c transfer the
+ * bytes. */
 #include <string.h>
 
 #include "protocol/text/index.h"
@@ -8,7 +9,7 @@
 #include "server/body/data.h"
 #include "server/body/request.h"
 
-/* Whether ?ghost= asks for ghost cells too. */
+/* Whether ?ghost= includes ghost cells. */
 static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
 {
     const char *text = http_query(req, "ghost");
@@ -18,7 +19,7 @@ static enum err_code wants_ghosts(struct request *req, bool *ret, struct err *e)
     return ERR_OK;
 }
 
-/* The elements that ?index= and ?ghost= mean. */
+/* The elements that ?index= and ?ghost= select. */
 static enum err_code region_of(struct request *req, const struct array *a, struct view *ret,
                                struct err *e)
 {
@@ -60,7 +61,7 @@ static enum err_code only_region(struct request *req, struct err *e)
     return http_query_only(req, allowed, e);
 }
 
-/* *ret_a: the elements that are wanted of *ret_h. */
+/* *ret_a: the selected elements of *ret_h. */
 static enum err_code prepare_get(struct request *req, enum media *ret_type, struct session **ret_s,
                                  struct handle *ret_h, struct array **ret_a, struct err *e)
 {
@@ -105,7 +106,7 @@ static enum err_code put(struct request *req, struct err *e)
     TRY(region_of(req, h.array, &region, e));
     TRY(condition_check(&condition, h.array, &region, e));
     data_accept_into(req, s, &h, &region, format);
-    s = NULL; /* taken, both */
+    s = NULL; /* data_reply has taken both */
     h.array = NULL;
     return ERR_OK;
 }

@@ -1,14 +1,14 @@
 /* POST /v1/evaluate: computes an expression into a new array, an existing one, or the reply.
  *
- * Nothing here waits unless a value is asked for, or the arrays' contents are looked at for
- * mistakes (eval_watch): the array's handle is made while its contents are still being computed.
- * What is looked at is looked at by the work itself, in the session's order like all work, and
- * where it finds a mistake `out` keeps its contents; only the reply, and a result's handle and
- * name, wait for the answer. A plan that is still to be made of more than a few nodes is a
- * worker's: a body of twenty bytes may call functions of thousands, and its listener has others to
- * serve. What is found in the plan cache, or small, stays where it is. A small evaluation on the
- * CPU is over when engine_evaluate returns, and then a reply with the value goes out from here
- * without a suspension. */
+ * A request waits only if its reply has a value, or if array contents are checked for mistakes
+ * (eval_watch); otherwise the array gets its handle while its contents are still being computed.
+ * The work itself checks the contents, in the session's order like all work, and if it finds a
+ * mistake `out` keeps its contents; only the reply, and a result's handle and name, wait for the
+ * outcome. A worker makes plans of more than a few nodes: a body of twenty bytes may call functions
+ * of thousands, and its listener has other requests to serve. Plans that are in the plan cache, or
+ * small, stay on the listener's thread. A small evaluation on the CPU is finished when
+ * engine_evaluate returns, and then the reply with the value is sent at once, without a
+ * suspension. */
 #include "server/api/handlers.h"
 #include "server/body/data.h"
 #include "server/body/encode.h"
@@ -23,13 +23,13 @@ struct evaluation {
     struct eval_body body;
     struct strb meta;
     struct wakeup wakeup;
-    struct array *result; /* a reference, while it waits for the guards' answer */
+    struct array *result; /* a reference, while it waits for the guards' result */
     struct eval_watch watch;
     struct lease_use use; /* until the engine has the work */
     bool waited;
 };
 
-/* What the result is to take the name from: who comes later than the request has precedence. */
+/* For the name that the result takes: whoever took it during the request has precedence. */
 struct succession {
     struct leases *leases;
     const struct evaluation *evaluation;
@@ -45,14 +45,14 @@ static enum err_code may_succeed(void *user, const struct array *now, struct err
     return lease_guard(s->leases, now, e);
 }
 
-/* For Server-Timing of a reply that waited for the guards' answer, and reads no contents. */
+/* For Server-Timing of a reply that waited for the guards' result, and reads no contents. */
 static void guards_took(struct request *req, const struct evaluation *v)
 {
     if (v->watch.guards)
         data_times(req, eval_guards_download(v->watch.guards), true);
 }
 
-/* A handle for the result, and its metadata. */
+/* Gives the result a handle and replies with its metadata. */
 static enum err_code reply_handle(struct request *req, struct evaluation *v, struct array *a,
                                   struct err *e)
 {
@@ -66,8 +66,7 @@ static enum err_code reply_handle(struct request *req, struct evaluation *v, str
     return ERR_OK;
 }
 
-/* What the client gets for the result. v->meta has room for metadata where they may be asked for.
- */
+/* Replies with the result. v->meta has room for metadata if the reply may have any. */
 static enum err_code reply_result(struct request *req, struct evaluation *v, struct array *take_a,
                                   struct err *e)
 {
@@ -116,7 +115,7 @@ static void fail(struct request *req, struct evaluation *v, const struct err *e)
     http_reply_error(req, e);
 }
 
-/* From here on there is nothing to wait for but the contents, which the reply sees to. */
+/* From here on only the contents are outstanding, and the reply waits for them itself. */
 static void reply(struct request *req, struct evaluation *v)
 {
     struct err e = ERR_INIT;
@@ -160,8 +159,8 @@ static void look_at_guards(struct request *req)
         reply(req, v);
 }
 
-/* Queues the work; nothing that can fail with something changed comes after. v->result NULL: put
- * off, as nothing had been asked. */
+/* Queues the work; nothing that can fail comes after something has changed. v->result NULL: the
+ * plan is too large for this thread, and nothing has been queued. */
 static enum err_code evaluate(struct request *req, struct evaluation *v, struct err *e)
 {
     struct eval_body *b = &v->body;
@@ -184,7 +183,7 @@ static enum err_code evaluate(struct request *req, struct evaluation *v, struct 
 
 static void go_on(struct request *req);
 
-/* On a worker, for whom it has waited. */
+/* On a worker; array access may have changed during the wait for it. */
 static void go_on_later(struct request *req)
 {
     struct evaluation *v = req->state;
@@ -210,7 +209,7 @@ static void go_on(struct request *req)
         reply(req, v);
     } else {
         if (v->body.name)
-            req->abandon = false; /* it was asked for, and is still to be given its name */
+            req->abandon = false; /* the result must still get its name */
         look_at_guards(req);
     }
 }

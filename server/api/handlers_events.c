@@ -1,16 +1,16 @@
-/* GET /v1/jobs/{id}/events: a job as it goes on, as Server-Sent Events (WHATWG HTML, section 9.2).
+/* GET /v1/jobs/{id}/events: a job's progress as Server-Sent Events (WHATWG HTML, section 9.2).
  *
  * Each event is the job's JSON with the values recorded since the event before, or the first of
- * them where they are many: the rest follows at once. Else EVENT_MS at least pass between two
- * events, unless the job ends; where nothing has changed for the time of a tick of the job table, a
- * comment keeps the connection from being taken for dead. The last event is named "end", the others
- * "progress": it is the last if the very state it tells is one that has ended, and all values have
- * been told; a job that was resumed before anybody looked goes on.
+ * them if they are many: the rest follows at once. Otherwise at least EVENT_MS pass between two
+ * events, unless the job ends; if nothing changes for a tick of the job table, a comment keeps the
+ * connection from being considered dead. The last event is named "end", the others "progress". An
+ * event is the last if the state it reports is an end state and all values have been sent; a job
+ * that was resumed before the next event continues.
  *
- * An event's id is how often the job has ended and how many values have been told up to it. Whoever
- * comes back with it (browsers do by themselves when the reply ends, with Last-Event-ID) is told
- * what has come since, and 204, at which a browser stays away, when that is nothing and nothing
- * will come. */
+ * An event's id is how often the job has ended and how many values have been sent up to it. A
+ * client that reconnects with it (browsers do so by themselves when the reply ends, with
+ * Last-Event-ID) gets the events since then, or, if there are none and will be none, 204, after
+ * which a browser does not reconnect. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +29,13 @@ struct events {
     struct http_source source;
     struct user_job *job; /* a reference */
     struct job_watch watch;
-    struct strb text; /* what is being sent */
+    struct strb text; /* the text being sent */
     struct strb data; /* the job in it */
     size_t sent;
-    uint64_t revision;                /* of what was sent last */
+    uint64_t revision;                /* of the event sent last */
     int64_t values;                   /* sent so far */
     double at;                        /* clock_ms of the last event or comment */
-    bool begun, more, over, watching; /* more: values that the last event had no room for */
+    bool begun, more, over, watching; /* more: values did not fit in the last event */
 };
 
 static void wake(void *user)
@@ -84,7 +84,7 @@ static int64_t pull(struct http_source *source, int64_t offset, char *buf, size_
 {
     struct events *s = (struct events *)source;
     (void)offset;
-    if (!s->watching) { /* from here on the source is there to be woken */
+    if (!s->watching) { /* from here on the source can be woken */
         s->watching = true;
         job_watch(s->job, &s->watch);
     }
@@ -121,8 +121,8 @@ static const char *read_number(const char *text, uint64_t *ret)
     return end;
 }
 
-/* Goes on behind the event that the client had last, if it is one of this job's. Whether that was
- * all there is to tell. */
+/* Continues after the last event that the client received, if it is this job's. Returns whether
+ * there is nothing more to send. */
 static bool go_on(struct events *s, const char *last_id)
 {
     uint64_t ends, values;

@@ -1,8 +1,8 @@
 /* POST /v1/explain: what evaluate, or a program, would do with the same body, without doing it.
  *
- * "tree" is the typed expression, nested. It is a graph: a node that has been written once, or that
- * lies deeper than a JSON reader should have to go, appears as {"ref": id}; "nodes" lists every
- * node once, children first. */
+ * "tree" is the typed expression, nested. It is a graph: a node that has been printed before, or is
+ * nested too deeply for a JSON reader, appears as {"ref": id}; "nodes" lists every node once,
+ * children first. */
 #include <string.h>
 
 #include "compute/base/clock.h"
@@ -84,7 +84,7 @@ static void put_reduce(struct json_writer *w, const struct typed_node *n, int ra
     json_put_member_bool(w, "keepdims", n->reduce.keepdims);
 }
 
-/* Everything of a node but its arguments. */
+/* All members of a node but its arguments. */
 static void put_node(struct json_writer *w, const struct typed *t, uint32_t id)
 {
     const struct typed_node *n = &t->nodes[id];
@@ -165,7 +165,7 @@ static void put_nodes(struct json_writer *w, const struct typed *t)
     json_close_list(w);
 }
 
-/* names: an array's name for each input, NULL for the temporary of a kernel before. */
+/* names: an array's name for each input, NULL for an earlier kernel's temporary. */
 static void put_inputs(struct json_writer *w, const struct ir_kernel *k, const char *const *names)
 {
     json_put_key(w, "inputs");
@@ -372,7 +372,7 @@ static void explain_program(struct request *req)
     http_reply_error(req, &e);
 }
 
-/* Reading it plans its statements and fuses them, which takes its time: a worker's. */
+/* On a worker: reading the program plans and fuses its statements, which takes long. */
 static enum err_code ask_for_program(struct request *req, struct json body, bool statements,
                                      struct err *e)
 {
@@ -414,7 +414,7 @@ void explain_post(struct request *req)
         code = request_body(req, false, &body, &e);
     bool statements = code == ERR_OK && json_present(json_member(body, "statements"));
     bool program = statements || (code == ERR_OK && json_present(json_member(body, "body")));
-    req->abandon = true; /* nothing changes by it */
+    req->abandon = true; /* it changes nothing */
     if (code == ERR_OK && !program)
         code = read_expression(req, body, &nodes, &e);
     http_took(&req->t_parse, begun);

@@ -1,8 +1,8 @@
 /* POST /v1/arrays/{ref}/export: a token for an array's memory, for a client on this host.
  *
- * The lease is taken first, so that nothing more is sent to the memory; then those are waited for
- * who had looked before (lease_use.h), and the engine: the reply comes when what had been sent is
- * done. The client then goes to PATH.fd (export_socket.h). */
+ * The lease is taken first, so that no new work reaches the memory. Then the request waits for the
+ * uses that began before it (lease_use.h) and for the engine: the reply is sent when all earlier
+ * work is done. The client then connects to PATH.fd (export_socket.h). */
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/request.h"
@@ -88,8 +88,8 @@ static enum err_code find_socket(struct request *req, struct export_request *x, 
                : err_set(e, ERR_FORBIDDEN, "memory is exported to clients on a Unix socket only");
 }
 
-/* Who takes a share back, or gives the array other memory, has ended the export, or sees its lease,
- * whoever comes first. */
+/* A request that revokes a share, or gives the array other memory, has either ended the export or
+ * sees its lease, whichever comes first. */
 static enum err_code still_there(struct request *req, const struct export_request *x, struct err *e)
 {
     _cleanup_session_ struct session *s = NULL;

@@ -1,7 +1,7 @@
 /* /v1/functions: defining, listing, deleting the functions that expressions may call.
  *
  * A definition is read like an expression and kept with its text in memory of its own. The reply is
- * written before the definition is entered, so that what is done is never followed by an error. */
+ * written before the definition is entered, so that a change is never followed by an error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ static void functionp_unref(struct function **f)
 }
 #define _cleanup_function_ __attribute__((cleanup(functionp_unref)))
 
-/* Everything but the calls of other functions is checked here. The function's reference is the
- * caller's; the definition lives with it. */
+/* Checks everything but the calls of other functions. The caller gets the function's reference; the
+ * definition lives with it. */
 static enum err_code read_definition(struct request *req, const char *in_path,
                                      struct definition **ret, struct err *e)
 {
@@ -44,7 +44,7 @@ static enum err_code define(struct request *req, const char *in_path, struct err
     if (out.failed)
         return err_oom(e);
     TRY(functions_define(req->principal->functions, d, in_path != NULL, &replaced, e));
-    f = NULL; /* the table's */
+    f = NULL; /* the table has it */
     if (!replaced)
         http_add_header(req, "Location", location);
     http_reply_json(req, replaced ? 200 : 201, &out);
@@ -71,9 +71,9 @@ void function_put(struct request *req)
     request_try(req, put);
 }
 
-/* --- what there is --- */
+/* --- lists --- */
 
-#define PAGE_BYTES (256u << 10) /* of the expressions on a page; one is there in any case */
+#define PAGE_BYTES (256u << 10) /* of the expressions on a page, which has one in any case */
 
 static enum err_code get_page(struct request *req, struct page *page, void *ret, struct err *e)
 {

@@ -10,7 +10,7 @@
 
 struct layout {
     size_t n; /* arrays */
-    int rank; /* theirs */
+    int rank; /* of each */
     int64_t (*shape)[MAX_RANK];
     int64_t (*ghost)[MAX_RANK];
     int64_t padded[MAX_RANK];

@@ -1,8 +1,8 @@
-/* /v1/programs and /v1/jobs: beginning a program, looking at it, ending it.
+/* /v1/programs and /v1/jobs: starting programs, reading and ending jobs.
  *
- * Who waits for a job's end (`?wait=1`, DELETE) is woken when the job changes and looks again; the
- * watch is given back with the request, whatever becomes of it. Many values are printed by a
- * worker. */
+ * A request that waits for a job's end (`?wait=1`, DELETE) is woken when the job changes and checks
+ * again; the watch is released with the request in any case. A worker prints replies with many
+ * values. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,12 +14,12 @@
 #include "server/http/wakeup.h"
 #include "server/jobs/jobs.h"
 
-/* --- a job as the reply --- */
+/* --- a job in the reply --- */
 
 struct answer {
     struct user_job *job; /* a reference */
-    int status, late;     /* while it goes on */
-    bool watching;        /* for the end, the next after so many, with */
+    int status, late;     /* late: while the job is running */
+    bool watching;        /* for the end after the first `ends`: */
     uint64_t ends;
     struct job_watch watch;
     struct wakeup wakeup;
@@ -62,7 +62,7 @@ static void look(struct request *req)
         reply(req);
 }
 
-/* The client's time is over: the job as it is. */
+/* The client's waiting time is over: replies with the job as it is. */
 static void look_late(struct request *req)
 {
     struct answer *a = req->state;
@@ -71,9 +71,9 @@ static void look_late(struct request *req)
     reply(req);
 }
 
-/* The job as it is now, or when it has ended more often than `ends`: it may be resumed at once.
- * late: the status where it has not in the time there was; 0: it is waited for all the same. The
- * job itself goes on, whatever becomes of the request. Takes the reference. */
+/* Replies with the job as it is now, or (`at_end`) when it has ended more often than `ends`: it may
+ * be resumed at once. late: the status if it has not ended in time; 0: there is no time limit. The
+ * job itself continues, whatever happens to the request. Takes the reference. */
 static void reply_job(struct request *req, int status, int late, struct user_job *take_j,
                       bool at_end, uint64_t ends)
 {
@@ -133,7 +133,8 @@ static enum err_code read_and_start(struct request *req, struct user_job **ret, 
     return code;
 }
 
-/* On a worker: statements that functions make long take long to check, and to make kernels of. */
+/* On a worker: checking statements that call long functions, and making their kernels, takes
+ * long. */
 static void begin(struct request *req)
 {
     struct err e = ERR_INIT;
@@ -188,7 +189,7 @@ void job_list_get(struct request *req)
     list_reply(req, &list);
 }
 
-/* ret_wait: NULL where there is nothing to wait for. */
+/* ret_wait: NULL if the request cannot wait. */
 static struct user_job *find(struct request *req, bool *ret_wait)
 {
     struct err e = ERR_INIT;

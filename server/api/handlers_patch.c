@@ -1,9 +1,9 @@
-/* PATCH /v1/arrays/{ref}: names, marks and descriptions, and where an array lives.
+/* PATCH /v1/arrays/{ref}: names, marks and descriptions, and where an array is stored.
  *
- * A move to host memory or back is waited for, so that memory is free, or the failure known, when
- * the reply comes; but with `Prefer: respond-async`, once there is room where it goes. It comes
- * after everything that can be refused has been looked at, and before the rest is done, which needs
- * nothing any more. */
+ * The reply waits for a move to host memory or back, so that the memory is free, or the failure
+ * known; with `Prefer: respond-async` it waits only until the destination has room. The move comes
+ * after every check that can refuse the request, and before all other changes, which cannot
+ * fail. */
 #include <string.h>
 
 #include "compute/engine/export.h"
@@ -37,7 +37,7 @@ static enum err_code read_grid(struct json body, struct array *a, struct array *
     return ERR_OK;
 }
 
-/* ret_read_only, ret_host: 0, 1, or as they were. */
+/* ret_read_only, ret_host: 0, 1, or unchanged. */
 static enum err_code read_patch(struct json body, const char **ret_name, int *ret_read_only,
                                 int *ret_host, struct err *e)
 {
@@ -57,7 +57,7 @@ static enum err_code read_patch(struct json body, const char **ret_name, int *re
     return meta_location(body, ret_host, e);
 }
 
-/* A name is the session's business; all else is felt by who uses the array. */
+/* Renaming concerns the session alone; everything else affects the users of the array. */
 static enum lease_access access_of(struct json body)
 {
     if (json_present(json_member(body, "location")))
@@ -66,18 +66,18 @@ static enum lease_access access_of(struct json body)
                                                                                 : LEASE_LOOK;
 }
 
-/* What is to be done, once it is known that it can be. */
+/* The changes to make once all checks have passed. */
 struct patch {
     struct session *session;
-    struct handle handle; /* as it was */
+    struct handle handle; /* before the change */
     const char *name;
-    int read_only, host; /* 0, 1; -1: not asked for */
+    int read_only, host; /* 0, 1; -1: unchanged */
     struct array *changed;
     struct strb meta;
     struct wakeup wakeup;
-    double device_ms;   /* that the move took; set before its result */
+    double device_ms;   /* of the move; set before its result */
     _Atomic int result; /* enum err_code, of the move */
-    bool leaves;        /* before the move is done */
+    bool leaves;        /* the reply does not wait for the end of the move */
 };
 
 static void patch_free(void *state)
@@ -106,7 +106,7 @@ struct terms {
     bool protects; /* makes it read-only */
 };
 
-/* A lease may have come since we looked; a handle_guard's check. */
+/* The array may have been leased since it was found; a handle_guard's check. */
 static enum err_code agree(void *user, const struct array *now, struct err *e)
 {
     struct terms *t = user;
@@ -140,7 +140,7 @@ static void apply(struct request *req)
     }
     if (p->read_only == 1)
         jobs_settle(req->server->jobs);
-    /* what it was is no reference to the buffer any more */
+    /* drop the old reference to the buffer */
     handle_clear(&p->handle);
     array_unref(p->changed);
     p->changed = NULL;
@@ -193,7 +193,7 @@ static void begin_move(struct request *req)
 
 /* --- the request --- */
 
-/* What handle_update would say, which comes after a move. */
+/* The errors of handle_update, which runs only after a move. */
 static enum err_code may_rename(struct session *s, const struct handle *h, const char *name,
                                 struct err *e)
 {
@@ -229,7 +229,7 @@ void array_patch(struct request *req)
     if (check(req, p, &e) != ERR_OK)
         patch_failed(req, &e);
     else if (p->host >= 0 && array_in_host_memory(p->handle.array) != p->host)
-        http_offload_long(req, begin_move); /* memory is pinned for it, which takes long */
+        http_offload_long(req, begin_move); /* slow: the move pins memory */
     else
         apply(req);
 }

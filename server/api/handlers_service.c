@@ -1,7 +1,7 @@
 /* /healthz, /readyz, /v1/info and /openapi.json: what the daemon is and what it can do.
  *
- * The contract is compiled in (embed.c), so that the daemon serves the very text its tests were
- * held against. The lists of operations come from the tables that the compiler works with. */
+ * The contract is compiled in (embed.c), so that the daemon serves the same text its tests checked.
+ * The lists of operations come from the compiler's tables. */
 #include <string.h>
 
 #include "compute/engine/engine.h"
@@ -29,7 +29,7 @@ static void reply_status(struct request *req, const char *status)
     http_reply_json(req, 200, &out);
 }
 
-/* Probes send whatever Accept they like and look at the status. */
+/* Probes send any Accept header and only look at the status. */
 static enum err_code no_query(struct request *req, struct err *e)
 {
     static const char *const none[] = {NULL};
@@ -135,7 +135,7 @@ static int64_t quota_of(const struct quotas *q, size_t i)
     return *(const int64_t *)((const char *)q + quota_table[i].offset);
 }
 
-/* Who asks. A quota that is none: null. */
+/* The principal of the request. No quota: null. */
 static void put_principal(struct json_writer *w, struct request *req)
 {
     struct principal *p = req->principal;

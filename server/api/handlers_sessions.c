@@ -40,7 +40,7 @@ static void put_session(struct json_writer *w, const struct session *s)
 
 #define SESSION_MAX 1024 /* bytes of a session's JSON */
 
-/* `take` may have room already, so that this cannot fail any more. */
+/* `take` may have its room reserved, so that this cannot fail. */
 static void reply_session(struct request *req, int status, const struct session *s,
                           struct strb *take)
 {
@@ -144,7 +144,7 @@ void session_one_get(struct request *req)
         reply_session(req, 200, s, &(struct strb){0});
 }
 
-/* Nobody loses what he has leased; a handle_guard's check. */
+/* Nobody loses an array it has leased; a handle_guard's check. */
 static enum err_code may_go(void *user, const struct array *now, struct err *e)
 {
     if (lease_check(user, now, LEASE_WRITE, e) == ERR_OK)
@@ -168,14 +168,14 @@ void session_one_delete(struct request *req)
 
 /* --- sync --- */
 
-/* The engine's answer comes in any case, perhaps after the request has ended: whoever is last
- * releases it. */
+/* The engine calls back in any case, perhaps after the request has ended: the last
+ * reference releases it. */
 struct sync {
     _Atomic int refs;
     pthread_mutex_t lock;    /* held while the request is woken */
-    struct request *req;     /* NULL: it has ended */
+    struct request *req;     /* NULL: the request has ended */
     struct session *session; /* the request's reference */
-    size_t left;             /* streams that have work; under the lock, like */
+    size_t left;             /* streams that still have work; under the lock, like the next two */
     enum err_code result;
     double device_ms;
 };

@@ -1,4 +1,5 @@
-/* /v1/arrays/{ref}/shares and /lease: who else may use an array, and who alone for some time. */
+/* /v1/arrays/{ref}/shares and /lease: which other principals may use an array, and exclusive use
+ * for some time. */
 #include <stddef.h>
 
 #include "protocol/json/json_writer.h"
@@ -15,7 +16,7 @@
 #include "server/store/lease_use.h"
 #include "server/store/share.h"
 
-#define LEASE_TTL 60 /* seconds, unless the request says */
+#define LEASE_TTL 60 /* seconds, unless the request gives another */
 
 static enum err_code read_lease(const struct request *req, struct json body, bool *ret_write,
                                 double *ret_ttl, struct err *e)
@@ -47,9 +48,9 @@ static void put_lease(struct json_writer *w, const struct lease *l)
 
 #define LEASE_JSON_MAX 256
 
-/* What he may not do with the memory any more he has no lease for and no export: outside host
- * memory who has it for reading could write.
- * What he has mapped still is not the array's any more. */
+/* Ends the principal's leases and exports that its rights no longer cover. Outside host memory that
+ * includes exports for reading, since their holder could write. Memory that it has mapped stays
+ * mapped, but is no longer the array's. */
 static void end_leases(struct request *req, struct array *a, const struct principal *who,
                        bool reading)
 {
@@ -61,8 +62,8 @@ static void end_leases(struct request *req, struct array *a, const struct princi
     exports_forget(req->server->exports, a);
 }
 
-/* What is taken back, or replaced, while a lease on it is taken ends the lease, whoever comes
- * first. */
+/* If the share is revoked, or the array replaced, while a lease on it is taken, the lease ends,
+ * whichever comes first. */
 static enum err_code still_there(struct request *req, const struct handle *had,
                                  const struct lease *taken, bool *ret_reads, struct err *e)
 {
@@ -82,7 +83,7 @@ static void give_back(struct request *req, const struct handle *had, const struc
                       bool reads)
 {
     struct lease_claim claim = {req->server->leases, taken->token, req->principal};
-    struct err none = ERR_INIT; /* it may have ended by now */
+    struct err none = ERR_INIT; /* it may have ended already */
     char export[ID_SIZE];
     if (had->shared)
         end_leases(req, had->array, req->principal, !reads);
@@ -90,7 +91,7 @@ static void give_back(struct request *req, const struct handle *had, const struc
         (void)!lease_give(&claim, had->array, export, &none);
 }
 
-/* A lease that has been taken, while those are waited for who looked before. */
+/* A lease that has been taken, while the request waits for uses that began before it. */
 struct lease_request {
     struct wakeup wakeup;
     struct lease_settling settling;
@@ -155,9 +156,9 @@ void array_lease_post(struct request *req)
         http_reply_error(req, &e);
         return;
     }
-    jobs_settle(req->server->jobs); /* programs write nothing from here on */
+    jobs_settle(req->server->jobs); /* programs do not write from here on */
     wakeup_arm(&x->wakeup);
-    lease_uses_settle(req->server->uses, &x->settling); /* nor those who looked before */
+    lease_uses_settle(req->server->uses, &x->settling); /* nor do uses that began before */
     wakeup_wait(&x->wakeup, lease_taken);
 }
 

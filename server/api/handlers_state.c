@@ -1,4 +1,4 @@
-/* POST /v1/snapshot: what clients have made, to disk, now. */
+/* POST /v1/snapshot: saves everything clients have made to disk now. */
 #include "protocol/json/json_writer.h"
 #include "server/api/handlers.h"
 #include "server/body/meta.h"

@@ -1,11 +1,11 @@
-/* POST /v1/evaluate with "statements": a program of one step, on the request itself.
+/* POST /v1/evaluate with "statements": a program of one step, run by the request itself.
  *
- * The step is one slice of the program (program.h), so the arrays that are assigned get what it
- * made all at once or keep what they had, and the reply waits for that. The results' handles, and
- * the whole reply, are made when the step has succeeded and nothing is to be seen of it yet: what
- * can fail fails before the arrays change, and handles go again where the step has to be made anew
- * because somebody else wrote to an array meanwhile. Statements of more than a few nodes, those of
- * the functions they call counted, are planned by a worker, as expressions are. */
+ * The step is one slice of the program (program.h), so the assigned arrays get its results all at
+ * once or keep what they had, and the reply waits for that. The results' handles, and the whole
+ * reply, are made when the step has succeeded but is not yet visible: so anything that can fail
+ * does so before the arrays change. The handles are deleted if the step must be repeated because
+ * another client wrote to an array meanwhile. A worker plans statements of more than a few nodes,
+ * counting the functions they call, as it does for expressions. */
 #include "compute/base/clock.h"
 #include "server/api/handlers.h"
 #include "server/body/data.h"
@@ -19,8 +19,8 @@
 #include "server/jobs/jobs.h"
 #include "server/server.h"
 
-#define OFFLOAD_ITEMS    8192 /* results of so many elements are printed by a worker */
-#define LARGE_AGAIN_MOST 10   /* times that a step is made anew whose plan takes a worker's time */
+#define OFFLOAD_ITEMS    8192 /* a worker prints more result elements than this */
+#define LARGE_AGAIN_MOST 10   /* repetitions of a step that a worker has to plan */
 
 struct statements {
     struct json given;
@@ -29,10 +29,10 @@ struct statements {
     struct strb reply;
     struct handle *made; /* a reference each */
     uint32_t n_made;
-    int64_t items; /* that the reply has */
+    int64_t items; /* in the reply */
     int again;
-    struct lease_use use; /* while it is to be made anew: until the engine has the work */
-    bool large;           /* to plan */
+    struct lease_use use; /* while the step is repeated: until the engine has the work */
+    bool large;           /* a worker makes the plan */
     bool waited;
 };
 
@@ -43,11 +43,11 @@ static void forget_handles(struct statements *s)
     s->n_made = 0;
 }
 
-/* As if nothing had been made. */
+/* Deletes the handles and the reply. */
 static void take_back(struct statements *s)
 {
     for (uint32_t i = 0; i < s->n_made; i++) {
-        struct err e = ERR_INIT; /* who has found it may have deleted it already */
+        struct err e = ERR_INIT; /* a client may have found and deleted it already */
         enum err_code code = handle_remove(s->body.session->handles, s->made[i].id, NULL, &e);
         (void)code;
     }
@@ -73,7 +73,7 @@ static void fail(struct request *req, struct statements *s, const struct err *e)
     http_reply_error(req, e);
 }
 
-/* program_ready: the handles and the reply. */
+/* program_ready: makes the handles and the reply. */
 static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, struct err *e)
 {
     (void)steps, (void)n_values;
@@ -102,7 +102,7 @@ static enum err_code make_reply(void *user, int64_t steps, uint32_t n_values, st
     return s->reply.failed ? err_oom(e) : ERR_OK;
 }
 
-/* Numbers are in the reply, with "inline" the elements of all. */
+/* Scalars are always in the reply; with "inline" the elements of all results are. */
 static enum err_code choose_inline(struct request *req, struct statements *s, struct err *e)
 {
     int64_t max = req->server->config->max_inline;
@@ -129,7 +129,7 @@ static void submit(struct request *req, struct statements *s)
     http_took(&req->t_plan, begun);
 }
 
-/* False: the step is made anew. */
+/* Ends the request; false: the step must be repeated. */
 static bool conclude(struct request *req, struct statements *s, struct program_progress *g,
                      const struct err *refusal)
 {
@@ -181,7 +181,7 @@ static void look_now(struct request *req)
         jobs_publish_end(req->server->jobs);
         if (g.state != PROGRAM_WAITING && conclude(req, s, &g, &refusal))
             return;
-        if (g.state != PROGRAM_WAITING && s->large) { /* it is planned once more */
+        if (g.state != PROGRAM_WAITING && s->large) { /* the plan is made again */
             s->use = use;
             use.table = NULL;
             http_offload_long(req, make_anew);
@@ -227,7 +227,7 @@ static void start_any(struct request *req)
     start(req, 0);
 }
 
-/* most_nodes: past these a worker goes on; 0: any number. */
+/* most_nodes: a worker continues with more than these; 0: any number. */
 static void start(struct request *req, size_t most_nodes)
 {
     _cleanup_use_ struct lease_use use = lease_use_open(req->server->uses);
@@ -241,7 +241,7 @@ static void start(struct request *req, size_t most_nodes)
     } else if (!s->body.program) {
         http_offload_long(req, start_any);
     } else {
-        req->abandon = false; /* what the step makes is published by who waits for it */
+        req->abandon = false; /* this request publishes the step's results */
         req->late = NULL;
         submit(req, s);
         look(req);

@@ -1,5 +1,5 @@
-/* POST /v1/arrays/{ref}/views: other shapes of the same memory. The steps are layout.h's; here
- * they are put in the contract's order and their errors get a place. */
+/* POST /v1/arrays/{ref}/views: other shapes of the same memory. layout.h has the steps; here they
+ * are put in the contract's order and their errors get a place. */
 #include <string.h>
 
 #include "protocol/text/index.h"
@@ -17,7 +17,7 @@ static enum err_code step_index(struct json v, struct view *view, struct err *e)
     if (n == strspn(text, " \t\n\r"))
         return json_err(v, e, ERR_BAD_INDEX, "the index is empty; '...' is the whole array");
     if (index_parse(text, n, ix, e) != ERR_OK || view_index(view, ix, &out, e) != ERR_OK) {
-        if (e->code == ERR_BAD_SHAPE) /* more axes than an array can have, by way of None */
+        if (e->code == ERR_BAD_SHAPE) /* None can add more axes than an array may have */
             e->code = ERR_BAD_INDEX;
         return err_prefix(e, "/index");
     }
@@ -56,7 +56,7 @@ static enum err_code step_broadcast(struct json v, enum dtype dtype, struct view
     int64_t shape[MAX_RANK];
     struct view out, fits;
     TRY(json_get_shape(v, 0, &rank, shape, e));
-    /* the size of what does not exist in memory must still be a size */
+    /* the size of a view that is not all in memory must still be representable */
     if (view_contiguous(rank, shape, dtype_size(dtype), &fits, e) != ERR_OK ||
         view_broadcast_to(view, rank, shape, &out, e) != ERR_OK)
         return err_prefix(e, "/broadcast_to");
@@ -76,7 +76,7 @@ static enum err_code step_dtype(struct json v, enum dtype *dtype, struct view *v
     return ERR_OK;
 }
 
-/* What the view is of: the array's elements, or with "ghost" its interior and ghosts. */
+/* The elements the view starts from: the array's, or with "ghost" its interior and ghosts. */
 static enum err_code step_ghost(struct json v, const struct array *a, struct view *view,
                                 bool *ret_whole, struct err *e)
 {
@@ -113,7 +113,7 @@ static bool changes_nothing(struct json body)
     return true;
 }
 
-/* The array that the view is; ghosts, boundary and spacing stay where the axes are the array's. */
+/* Makes the view's array; ghosts, boundary and spacing stay where the axes are the array's. */
 static enum err_code make_view(struct json body, struct array *a, struct array **ret, struct err *e)
 {
     enum dtype dtype = a->dtype;

@@ -1,5 +1,5 @@
-/* The entries are got at once and printed one after the other; a page ends with "next", the number
- * of its last entry, where there are more. */
+/* A page's entries are fetched at once and printed one after the other; if there are more, the page
+ * ends with "next", the number of its last entry. */
 #include "server/api/list.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #include "server/body/request.h"
 
-/* All of `s` as a decimal number up to `max`. */
+/* Parses all of `s` as a decimal number up to `max`. */
 static bool decimal(const char *s, uint64_t max, uint64_t *ret)
 {
     uint64_t v = 0;

@@ -1,7 +1,7 @@
 /* Lists with pages: GET /v1/arrays, /v1/sessions, /v1/jobs and /v1/functions.
  *
- * A handler says what its entries are and how they are printed; the rest is the same for all.
- * Entries live in the request's arena. For the thread that works on the request. */
+ * A handler says what its entries are and how they are printed; the rest is shared. Entries live in
+ * the request's arena. Used by the thread that works on the request. */
 #ifndef ARRAYD_SERVER_LIST_H
 #define ARRAYD_SERVER_LIST_H
 
@@ -9,14 +9,14 @@
 #include "server/http/http.h"
 
 struct page {
-    uint64_t after; /* the number of the last entry of the page before */
+    uint64_t after; /* the number of the previous page's last entry */
     size_t limit;
-    size_t n;  /* what there is: this many, */
-    bool more; /* and further ones */
+    size_t n;  /* entries on this page */
+    bool more; /* more follow */
 };
 
 struct list {
-    const char *member; /* of the reply, "arrays" */
+    const char *member; /* of the reply, for example "arrays" */
     size_t entry_size;
     /* Up to page->limit entries after page->after, oldest first. */
     enum err_code (*get)(struct request *req, struct page *page, void *ret, struct err *e);

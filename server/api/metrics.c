@@ -1,4 +1,4 @@
-/* Counters are kept a route: a matrix of status codes and a histogram of latencies, all relaxed
+/* Each route has counters: a matrix of status codes and a histogram of latencies, all relaxed
  * atomics in one allocation. Any status not listed counts as "other". */
 #include "server/api/metrics.h"
 
@@ -35,7 +35,7 @@ struct metrics {
     _Atomic uint64_t bytes_in, bytes_out;
     const struct route *table;
     size_t n_table;
-    struct route_metrics routes[]; /* of the table's, and of what matched none */
+    struct route_metrics routes[]; /* of the table, and of requests that matched none */
 };
 
 struct metrics *metrics_new(const struct route *table, size_t n)

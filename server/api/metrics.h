@@ -17,8 +17,8 @@ struct principal;
 struct metrics *metrics_new(const struct route *table, size_t n);
 void metrics_free(struct metrics *m);
 
-/* One request has ended. `route` NULL: none matched; `who` NULL: it was not asked. Status 0: no
- * reply could be sent. */
+/* Counts a request that has ended. `route` NULL: none matched; `who` NULL: it was not
+ * authenticated. Status 0: no reply could be sent. */
 void metrics_request(struct metrics *m, const struct route *route, struct principal *who,
                      int status, double seconds, int64_t bytes_in, int64_t bytes_out);
 

@@ -1,8 +1,7 @@
-/* Turns on the devices, and what each principal has used so far and has now, for /metrics: one
- * family after the other, as the text format wants it, hence a walk over the principals for each.
- * Counted is what has ended (metrics_request); the time on the device is the account's, to which
- * the engine adds whatever piece of work ends, also that of requests whose reply did not wait and
- * of programs. */
+/* The scheduler's turns, and each principal's use so far and at present, for /metrics: the text
+ * format wants one family after the other, so each family visits all principals. Requests are
+ * counted when they end (metrics_request). Device time is the account's: the engine adds every
+ * piece of work that ends, including that of programs and of requests whose reply did not wait. */
 #include <stdio.h>
 
 #include "server/api/metrics.h"
@@ -48,7 +47,7 @@ struct principal_line {
     size_t which;
 };
 
-/* A name has no character that would have to be escaped (accounts.h). */
+/* A name has no character that needs escaping (accounts.h). */
 static void write_principal(void *user, struct principal *p)
 {
     const struct principal_line *l = user;
@@ -104,7 +103,7 @@ static void write_memory(const struct server *server, struct strb *out)
               (long long)meter_used(server->memory));
 }
 
-/* Of all together. */
+/* The totals. */
 static void write_turns(struct server *server, struct strb *out)
 {
     struct sched_counts n;

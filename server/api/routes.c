@@ -1,5 +1,5 @@
-/* The table of routes: method, path, what happens to the body, handler, name in metrics, who
- * may ask. */
+/* The table of routes: method, path, how the body is read, handler, name in metrics, required
+ * role. */
 #include "server/api/handlers.h"
 #include "server/http/http.h"
 

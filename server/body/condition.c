@@ -2,11 +2,11 @@
  *
  * A tag is strong: the process's random mark, the contents' version (which never repeats in a
  * process), a hash of dtype and geometry (a name may come to mean another view of the same memory)
- * and the representation. A condition on a write does not ask which representation the client had
- * read, only whether the contents are still those it read.
+ * and the representation. A condition on a write does not depend on the representation that the
+ * client had read, only on whether the contents are still those it read.
  *
- * While an array is exported for writing its contents change without its version: it has no tags
- * then. With the export's end the version is another. */
+ * While an array is exported for writing, its contents change without a new version, so it has no
+ * tags then. When the export ends, the version changes. */
 #include "server/body/condition.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static uint32_t process_mark;
 
 static void make_mark(void)
 {
-    /* interrupted only before the kernel's pool is ready */
+    /* fails only if interrupted before the kernel's pool is ready */
     while (getrandom(&process_mark, sizeof process_mark, 0) != sizeof process_mark)
         ;
 }

@@ -1,5 +1,5 @@
-/* Reading create bodies. The engine's creators say what is wrong with values; here stands what the
- * fields may be, what goes with what, and which dtype a body without one means. */
+/* Reading create bodies. The engine's creators check the values; this file checks the fields' forms
+ * and combinations, and chooses the dtype of a body without one. */
 #include "server/body/create_json.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 static const char *const creator_names[] = {"fill", "data",   "arange", "linspace",
                                             "eye",  "random", "like"};
 
-/* The one creator's name, or NULL. */
+/* The name of the one creator in the body, or NULL. */
 static enum err_code find_creator(struct json body, const char **ret, struct err *e)
 {
     const char *found = NULL;
@@ -201,7 +201,7 @@ static enum err_code read_like(struct json v, const struct array_scope *from, st
         s->has_grid = true;
         s->grid = *h.array->grid;
         s->grid.whole = false;
-        /* for another shape, or more ghosts, the padding is its own */
+        /* for another shape, or more ghosts, it gets padding of its own */
         s->grid.is_padded &= !h.array->grid->whole &&
                              !json_present(json_member(s->body, "ghost")) &&
                              !memcmp(s->shape, like->shape, sizeof *s->shape * (size_t)s->rank);
@@ -271,7 +271,7 @@ enum err_code create_spec_grid(struct create_spec *s, enum dtype t, int rank,
     return s->congruent ? read_congruent(congruent, from, &s->grid, e) : ERR_OK;
 }
 
-/* Padding that does not fit is the fault of the member it came from. */
+/* An error about padding that does not fit is at the member it came from. */
 static enum err_code place_padding(const struct create_spec *s, enum err_code code, struct err *e)
 {
     if (code != ERR_OK && s->congruent && strcmp(e->pointer, "/padded") == 0)
@@ -291,7 +291,7 @@ enum err_code create_spec_embed(const struct create_spec *spec, struct session *
     return place_padding(spec, code, e);
 }
 
-/* What goes with the creator; without one, zeros. */
+/* Reads the creator's members; without a creator, zeros. */
 static enum err_code read_creator(const char *creator, const struct array_scope *from,
                                   struct create_spec *s, struct err *e)
 {
@@ -371,7 +371,7 @@ enum err_code create_spec_run(const struct create_spec *p, struct session *s, st
     enum dtype t = (enum dtype)p->dtype;
     struct array *a = NULL;
     enum err_code code = ERR_OK;
-    const char *place = "/shape"; /* of errors that say none */
+    const char *place = "/shape"; /* for errors without a place */
     switch (p->creator) {
     case CREATE_ZEROS:
         code = engine_zeros_grid(s->stream, s->account, t, p->rank, p->shape,

@@ -1,6 +1,6 @@
-/* The JSON body of a create request, without the array data: which creator, with what.
+/* The JSON body of a create request, without the array data: the creator and its parameters.
  *
- * Called by handlers_create.c. Memory is the request's arena; pure but for looking up `like`. */
+ * Called by handlers_create.c. Memory is the request's arena; pure but for looking up arrays. */
 #ifndef ARRAYD_SERVER_CREATE_JSON_H
 #define ARRAYD_SERVER_CREATE_JSON_H
 
@@ -34,23 +34,23 @@ struct create_spec {
     bool endpoint;
     int64_t n, m, k; /* eye */
     struct random_spec random;
-    int64_t alignment; /* bytes; 0: none is given */
+    int64_t alignment; /* bytes; 0: not given */
     bool has_grid;
     struct grid grid;
-    bool congruent; /* grid.padded is another array's */
+    bool congruent; /* grid.padded is copied from another array */
     struct json body;
 };
 
-/* Checks the whole body and resolves defaults. `from`: where `like` and `congruent_to` find theirs.
- * `has_data`: there was a "data" member. Every error
- * has its place. */
+/* Checks the whole body and resolves defaults. `from`: where `like` and `congruent_to` find their
+ * array. `has_data`: there was a "data" member. Every error has its place. */
 enum err_code create_spec_read(struct json body, bool has_data, const struct array_scope *from,
                                struct create_spec *ret, struct err *e) must_check;
 
-/* For CREATE_DATA, when shape and dtype are known: what create_spec_read does for others. */
+/* For CREATE_DATA, when shape and dtype are known: the checks of the grid that create_spec_read
+ * makes for other creators. */
 enum err_code create_spec_grid(struct create_spec *spec, enum dtype t, int rank,
                                const struct array_scope *from, struct err *e) must_check;
-/* The array with the grid that the body asks for; takes the caller's reference. */
+/* Gives the array the grid that the body specifies; takes the caller's reference. */
 enum err_code create_spec_embed(const struct create_spec *spec, struct session *session,
                                 struct array *take_a, struct array **ret, struct err *e) must_check;
 

@@ -1,14 +1,14 @@
 /* Downloads: an array's contents as octet-stream, .npy or JSON, from a snapshot taken when the
  * reply is decided.
  *
- * The first block is fetched before the reply begins. So a device that fails is an error with a
- * status, Server-Timing knows what the work took, and what fits one block is answered from memory
- * without a source. Larger binary contents are pulled block by block as the connection takes them.
+ * The first block is fetched before the reply begins. So a device that fails gives an error with a
+ * status, Server-Timing has the time of the work, and contents that fit in one block are sent from
+ * memory without a source. Larger binary contents are pulled block by block as the connection takes
+ * them.
  *
  * JSON needs its exact length before the first byte, so the text is made twice: counted on a worker
- * thread, then made again as it is sent. Both passes read a small window of elements after another,
- * so memory does not grow with the array.
- */
+ * thread, then made again as it is sent. Both passes read the elements through a small window, so
+ * memory does not grow with the array. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +24,13 @@
 #include "server/server.h"
 #include "server/store/share.h"
 
-#define FIRST_BLOCK 65536 /* contents up to this are answered from memory */
+#define FIRST_BLOCK 65536 /* contents up to this are sent from memory */
 #define TEXT_BLOCK  32768 /* JSON text made at a time */
 #define PULL_MAX    (1 << 17)
 
 const enum media data_offers[3] = {MEDIA_OCTETS, MEDIA_NPY, MEDIA_JSON};
 
-/* JSON text of an array in C order, made from a window that slides over the download. */
+/* Makes the JSON text of an array in C order from a window that slides over the download. */
 struct text_maker {
     struct numlist list;
     int64_t strides[MAX_RANK]; /* of the contiguous view, to find the cursor's element */
@@ -39,7 +39,7 @@ struct text_maker {
     unsigned char *window; /* bytes [from, from + have) of the contents */
     size_t cap, have;
     int64_t from;
-    char *text; /* [pos, len) is made and not yet taken */
+    char *text; /* [pos, len) is made but not yet taken */
     size_t pos, len;
 };
 
@@ -48,7 +48,7 @@ struct data_source {
     struct request *req;
     struct wakeup wakeup;
     bool resource;          /* an array's own data, not a fresh result */
-    char shared[ID_SIZE];   /* of another's: its id; else "" */
+    char shared[ID_SIZE];   /* of another principal's array: its id; else "" */
     bool written_outside;   /* it is exported for writing */
     _Atomic bool streaming; /* wakes go to the source, else to the request */
     struct download *download;
@@ -57,7 +57,7 @@ struct data_source {
     enum media type;
     int status;
     int64_t nbytes;       /* of the contents */
-    int64_t skip, count;  /* the range of them that is sent */
+    int64_t skip, count;  /* the range that is sent */
     unsigned char *first; /* the first block */
     size_t first_want, first_have;
     bool waited; /* for the first block, beyond wakeup_soon */
@@ -67,7 +67,8 @@ struct data_source {
     int64_t text_len;
 };
 
-/* As soon as all is read: a client that has seen the end of it may write to the array. */
+/* Called as soon as everything is read: a client that has received all of it may write to the
+ * array. */
 static void end_download(struct data_source *s)
 {
     if (s->download)
@@ -138,7 +139,7 @@ void data_times(struct request *req, const struct download *d, bool own)
         req->t_compile = (req->t_compile > 0 ? req->t_compile : 0) + compile;
 }
 
-/* Whether its owner lets it be read still. */
+/* Whether the principal may still read the array. */
 static bool lasts(const struct http_source *src)
 {
     const struct data_source *s = (const struct data_source *)src;
@@ -146,7 +147,7 @@ static bool lasts(const struct http_source *src)
     return !s->shared[0] || share_lasts(req->server->shares, s->shared, req->principal);
 }
 
-/* Before the reply began: true where it has been taken back, which is the reply then. */
+/* Before the reply begins: replies with an error and returns true if the share has been revoked. */
 static bool taken_back(struct data_source *s)
 {
     if (lasts(&s->source))
@@ -157,7 +158,7 @@ static bool taken_back(struct data_source *s)
     return true;
 }
 
-/* pull() said -1 before the reply began. */
+/* pull() returned -1 before the reply began. */
 static void device_failed(struct data_source *s)
 {
     struct err e = ERR_INIT;
@@ -185,7 +186,7 @@ static bool digits(const char **p, int64_t *ret)
     return true;
 }
 
-/* One byte range of `length` bytes. What is malformed, of another unit or several ranges at once is
+/* One byte range of `length` bytes. A malformed range, another unit, and several ranges are
  * ignored, as RFC 9110 (14.2) allows: the whole is sent. */
 static enum range_kind parse_range(const char *h, int64_t length, int64_t *ret_from,
                                    int64_t *ret_count)
@@ -222,7 +223,7 @@ static enum range_kind parse_range(const char *h, int64_t length, int64_t *ret_f
     return RANGE_PART;
 }
 
-/* In the middle of a reply its connection is all that can be cut; /readyz tells why. */
+/* After the reply has begun, only its connection can be cut; /readyz gives the reason. */
 static void note_loss(const struct data_source *s)
 {
     if (download_result(s->download) == ERR_DEVICE_LOST)
@@ -374,7 +375,7 @@ static void json_count(struct request *req)
     stream(s, s->text_len);
 }
 
-/* --- bytes --- */
+/* --- binary contents --- */
 
 static int64_t bytes_pull(struct http_source *src, int64_t offset, char *buf, size_t n)
 {
@@ -479,7 +480,7 @@ static void first_block(struct request *req)
     }
 }
 
-/* The conditions of GET …/data; true when the reply is given. */
+/* Checks the conditions of GET …/data; true if they ended the request. */
 static bool conditions(struct data_source *s, const struct array *a)
 {
     struct request *req = s->req;
@@ -487,7 +488,7 @@ static bool conditions(struct data_source *s, const struct array *a)
     uint64_t version = s->download ? download_version(s->download) : array_version(a);
     etag_make(a->dtype, &a->view, version, s->type, etag);
     if (s->written_outside)
-        etag[0] = '\0'; /* as no tag */
+        etag[0] = '\0'; /* no tag */
     else
         http_add_header(req, "ETag", etag);
     http_add_header(req, "Vary", "Accept");

@@ -1,4 +1,4 @@
-/* The end of an upload: the whole body is there, and becomes the contents of an array. See
+/* The end of an upload: the body is complete and becomes the contents of an array. See
  * data_upload.c. */
 #include "server/body/data_sink.h"
 #include "server/body/request.h"
@@ -27,13 +27,13 @@ void sink_release(struct upload_sink *s)
 
 void sink_reply_failed(struct upload_sink *s, const struct err *e)
 {
-    struct err copy = *e; /* it may be the sink's */
+    struct err copy = *e; /* it may be in the sink */
     sink_release(s);
     http_reply_error(s->req, &copy);
 }
 
-/* Writes the staged bytes, if the request's condition holds: where it names tags, the version they
- * were compared with goes along to the write itself. */
+/* Writes the staged bytes, if the request's condition holds. If it names tags, the write itself
+ * checks the version that they were compared with. */
 static enum err_code publish(struct upload_sink *s, struct upload *take_u, struct array *a,
                              struct err *e)
 {
@@ -51,7 +51,7 @@ static enum err_code publish(struct upload_sink *s, struct upload *take_u, struc
     return upload_finish_into(take_u, a, &s->region, s->fortran, request_work_done, NULL, e);
 }
 
-/* The request waits in our name: its state is ours until finish. */
+/* Lets the request wait for the sink: its state is the sink until return_state. */
 static void borrow_state(struct upload_sink *s)
 {
     struct request *req = s->req;
@@ -78,7 +78,7 @@ static enum err_code create(struct upload_sink *s, struct upload *take_u, struct
 
 static enum err_code overwrite(struct upload_sink *s, struct upload *take_u, struct err *e)
 {
-    /* The handle may have changed while the body was on its way. */
+    /* The handle may have changed during the upload. */
     _cleanup_handle_ struct handle now = {0};
     enum err_code code = request_find(s->req, s->session, s->target.id, &now, e);
     if (code == ERR_OK)
@@ -110,7 +110,7 @@ static void finish(struct upload_sink *s)
     enum err_code code = s->created ? create(s, u, &a, &e) : overwrite(s, u, &e);
     http_took(&req->t_copy, begun);
     if (code == ERR_OUT_OF_MEMORY && e.wanted)
-        s->upload = u; /* it was kept */
+        s->upload = u; /* not consumed */
     if (s->upload && memory_pressure_retry(req, &e, finish_again)) {
         borrow_state(s);
         return;
@@ -149,7 +149,7 @@ bool data_stage(struct data_staging *s, handler_fn *again)
     return s->pushed == s->n;
 }
 
-/* Pushes the elements that JSON brought; the request goes on here after a wait. */
+/* Pushes the JSON's elements; the request continues here after a wait. */
 static void push_elements(struct request *req)
 {
     struct upload_sink *s = req->state;
@@ -159,7 +159,7 @@ static void push_elements(struct request *req)
     finish(s);
 }
 
-/* The stage's rest may still have to wait for room. */
+/* The rest of the stage may have to wait for room. */
 static void push_stage(struct request *req)
 {
     struct upload_sink *s = req->state;
@@ -185,7 +185,7 @@ static bool json_shape_fits(const struct upload_sink *s)
     return true;
 }
 
-/* What the JSON brought, when all of it is there. */
+/* Takes the JSON's elements when the body is complete. */
 static enum err_code read_elements(struct upload_sink *s, struct err *e)
 {
     char have[SHAPE_TEXT_MAX], want[SHAPE_TEXT_MAX];
@@ -222,7 +222,7 @@ static enum err_code check_end(const struct upload_sink *s, struct err *e)
     return ERR_OK;
 }
 
-/* The request waits in the sink's name from here on: for room on the device, for staging memory. */
+/* From here on the request waits for the sink: for room on the device, for staging memory. */
 static void end_body(struct request *req)
 {
     struct upload_sink *s = req->state;

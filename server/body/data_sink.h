@@ -1,6 +1,6 @@
-/* The sink of an upload, shared by its two files: data_upload.c takes what arrives, data_publish.c
- * makes it the contents of an array when the body has ended. A sink lives in its request's arena
- * and is worked on by one thread at a time. */
+/* The sink of an upload, shared by its two files: data_upload.c takes the body's bytes,
+ * data_publish.c makes them the contents of an array when the body has ended. A sink lives in its
+ * request's arena, and one thread at a time works on it. */
 #ifndef ARRAYD_SERVER_DATA_SINK_H
 #define ARRAYD_SERVER_DATA_SINK_H
 
@@ -13,7 +13,7 @@ struct upload_sink {
     struct http_sink sink; /* first: http.c knows the object by it */
     struct request *req;
     struct wakeup wakeup;
-    void *caller_state; /* req->state while we wait in its place */
+    void *caller_state; /* req->state while the sink waits in its place */
     void (*caller_state_free)(void *state);
     struct engine_stream *stream;
     struct account *account;
@@ -33,15 +33,15 @@ struct upload_sink {
     struct npy_reader npy;
     struct npy_header header;
     struct json_array *json;
-    struct json_array_data elements; /* what the JSON said; data is ours until pushed */
+    struct json_array_data elements; /* from JSON; the sink owns the data until they are pushed */
     struct data_staging staging;
 
-    struct upload *upload;  /* once the length is known, and there is room: */
-    bool waits;             /* for that; see sink_begin */
+    struct upload *upload;  /* once the length is known and there is room */
+    bool waits;             /* for that room; see sink_begin */
     int64_t before;         /* bytes of the body before the data */
     int64_t taken;          /* bytes of the body so far */
     int64_t nbytes, got;    /* of the data */
-    unsigned char *stage;   /* [pos, ready) wants to be pushed, [ready, len) is half an element */
+    unsigned char *stage;   /* [pos, ready) is to be pushed, [ready, len) is part of an element */
     size_t pos, ready, len; /* into stage */
     _Atomic bool ending;
     bool failed;
@@ -50,14 +50,14 @@ struct upload_sink {
 
 /* --- data_upload.c --- */
 
-/* dtype and shape are settled: `before` bytes of the body came before the data. Where the device is
- * full and room can be made for it, the sink waits. */
+/* Called when dtype and shape are known, and `before` bytes of the body came before the data. If
+ * the device is full and room can be made for it, the sink waits. */
 enum err_code sink_begin(struct upload_sink *s, int64_t before, struct err *e) must_check;
-/* Whether it need not wait any more: there is room, or it has failed. */
+/* Whether the sink need not wait any more: there is room, or it has failed. */
 bool sink_has_room(struct upload_sink *s);
-/* The first bytes make no .npy: they are data. */
+/* The first bytes are not a .npy header: takes them as data. */
 void sink_take_head(struct upload_sink *s);
-/* Pushes what the stage holds ready; false when the engine has no room now. */
+/* Pushes the stage's complete elements; false if the engine has no room now. */
 bool sink_flush(struct upload_sink *s);
 void sink_fail(struct upload_sink *s, const struct err *e);
 enum err_code sink_length_error(const struct upload_sink *s, int64_t is, bool at_least,
@@ -66,7 +66,7 @@ enum err_code sink_length_error(const struct upload_sink *s, int64_t is, bool at
 /* --- data_publish.c --- */
 
 void sink_end(struct http_sink *sink, struct request *req);
-/* Lets go of all it has; the sink may be used again by nobody. */
+/* Releases everything it has; the sink must not be used afterwards. */
 void sink_release(struct upload_sink *s);
 void sink_reply_failed(struct upload_sink *s, const struct err *e);
 

@@ -1,15 +1,15 @@
 /* Uploads: one sink for the three formats and both destinations (a new array, a region of one).
  *
- * The bytes go straight from the network buffer into the engine's staging memory. Only what has to
- * be changed on the way (big-endian numbers, bools that are not 0 or 1) passes through a small
- * buffer of the sink's own, which also carries an element that a chunk's edge has cut. Nothing of
- * the array is touched before the last byte has come and every check has passed: then the upload is
- * published whole. A chunk is never waited for: without staging memory the sink takes nothing and
- * wakes the request when there is some.
+ * The bytes go straight from the network buffer into the engine's staging memory. Only data that
+ * need conversion (big-endian numbers, bools that are not 0 or 1) pass through a small buffer of
+ * the sink's own, which also carries an element that is split between chunks. The array is not
+ * touched before the last byte has arrived and every check has passed: then the upload is published
+ * whole. The sink never waits within a chunk: without staging memory it takes nothing, and wakes
+ * the request when there is some.
  *
- * Lengths are checked as early as they can be: from Content-Length before the body, from a .npy
- * header when it is complete, else at the end. JSON is read into elements first, because only its
- * end tells whether the shape is right; that costs one copy of the region. */
+ * Lengths are checked as early as possible: from Content-Length before the body, from a .npy header
+ * when it is complete, else at the end. JSON is read into elements first, because only its end
+ * tells whether the shape is right; that costs one copy of the region. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static size_t put_direct(struct upload_sink *s, const unsigned char *p, size_t n
     return k;
 }
 
-/* Bytes of the data itself; how many were taken. Too many is a failure. */
+/* Takes bytes of the data itself and returns how many. Too many is a failure. */
 static size_t put_data(struct upload_sink *s, const unsigned char *p, size_t n)
 {
     struct err e = ERR_INIT;
@@ -156,7 +156,7 @@ static enum err_code missing_query(struct upload_sink *s, struct err *e)
                    s->typed ? "shape" : "dtype");
 }
 
-/* The .npy header is complete: does it fit what was announced? */
+/* The .npy header is complete: checks it against what is expected. */
 static enum err_code npy_begin(struct upload_sink *s, int64_t before, struct err *e)
 {
     const struct npy_header *h = &s->header;
@@ -190,7 +190,7 @@ static size_t put_npy(struct upload_sink *s, const unsigned char *p, size_t n)
     return used;
 }
 
-/* What the body is, is known from its first bytes: they are fed on. */
+/* The first bytes have told the format: they are passed on. */
 static void sniffed(struct upload_sink *s, enum data_format format)
 {
     struct err e = ERR_INIT;
@@ -210,7 +210,7 @@ static void sniffed(struct upload_sink *s, enum data_format format)
         sink_fail(s, &e);
         return;
     }
-    /* by way of the stage: the engine may have no room, and these bytes are taken already */
+    /* through the stage: the engine may have no room, and these bytes have been taken */
     put_staged(s, s->head, s->n_head);
     s->got = (int64_t)s->n_head;
 }
@@ -313,7 +313,7 @@ enum err_code data_format_of(struct request *req, enum data_format *ret, struct 
     }
 }
 
-/* "2,3" of ?shape=, room for MAX_RANK; empty is rank 0. ERR_BAD_SHAPE. */
+/* The "2,3" of ?shape=; ret_shape has room for MAX_RANK; empty is rank 0. ERR_BAD_SHAPE. */
 static enum err_code read_extents(const char *text, int *ret_rank, int64_t *ret_shape,
                                   struct err *e)
 {

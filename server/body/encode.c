@@ -1,6 +1,6 @@
 /* The elements are fetched whole into the request's memory, then printed. For a small result of
- * small work both happen at once, on the thread that asked: no wait, no second buffer. Only a large
- * list is printed by a worker, so that it holds nobody up. */
+ * small work both happen at once, on the request's thread: no wait, no second buffer. A worker
+ * prints large lists only, so that they do not delay other requests. */
 #include "server/body/encode.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The members are read in the order in which mistakes should be told: the form of the body first,
- * then its expression, then what the session has to say (names, the target). */
+/* Members are read in the order in which errors should be reported: first the form of the body,
+ * then its expression, then everything that depends on the session (names, the target). */
 #include "server/body/eval_body.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static int by_let_name(const void *a, const void *b)
     return r ? r : (p->at > q->at) - (p->at < q->at);
 }
 
-/* A name that is defined twice is a mistake more likely than an intention. */
+/* A name that is defined twice is more likely a mistake than intended. */
 static enum err_code unique_lets(struct expr *x, struct err *e)
 {
     struct let_name *names = arena_alloc_array(x->arena, x->n_lets, sizeof *names);
@@ -125,7 +125,7 @@ static enum err_code read_region(struct eval_body *b, struct json index, struct 
     return ERR_OK;
 }
 
-/* "out" and "index": the array and the elements to write. */
+/* Reads "out" and "index": the array and the elements to write. */
 static enum err_code read_target(struct eval_body *b, struct json body, struct err *e)
 {
     struct json out = json_member(body, "out"), index = json_member(body, "index");
@@ -169,12 +169,12 @@ static enum err_code read_reply(struct eval_body *b, struct err *e)
     const bool explain = b->reader.explain;
     b->reply = MEDIA_JSON;
     if (!explain && (b->name || b->has_out))
-        return ERR_OK; /* metadata, whatever Accept says */
+        return ERR_OK; /* metadata, whatever Accept is */
     return media_negotiate(http_header(b->reader.req, "Accept"), offers, explain ? 1 : 3, &b->reply,
                            e);
 }
 
-/* The array that has the name may be replaced. */
+/* Checks that the array that has the name may be replaced. */
 static enum err_code check_name(struct eval_body *b, struct err *e)
 {
     struct handle_space *handles = b->reader.session->handles;

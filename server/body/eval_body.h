@@ -1,4 +1,4 @@
-/* The body of evaluate and explain, read and checked as far as that goes without typing the
+/* The body of evaluate and explain, read and checked as far as possible without typing the
  * expression.
  *
  * Called by handlers_evaluate.c and handlers_explain.c. Text and trees live in the request's arena;
@@ -15,22 +15,22 @@
 #include "server/store/handles.h"
 #include "server/store/session.h"
 
-/* Plans of so many nodes are made by who is asked, and by a worker as short work. A node takes from
- * one to 20 µs. */
+/* Up to the first number of nodes the listener's thread makes the plan, up to the second a worker
+ * as short work. A node takes from one to 20 µs. */
 #define EVAL_NODES_HERE  64
 #define EVAL_NODES_SHORT 512
 
 struct eval_body {
     struct reader reader; /* with the session */
     struct expr expr;
-    struct function_set functions; /* that it called; written out in expr, which names their text */
+    struct function_set functions; /* called; written out in expr, which points to their text */
     const char *name;              /* or NULL */
-    uint64_t replaces;             /* array_buffer_id of what has the name now, 0: nothing */
+    uint64_t replaces;             /* array_buffer_id of the array that has the name now, 0: none */
     bool has_out;                  /* then: */
-    struct handle out;             /* where to write, */
+    struct handle out;             /* the array to write, */
     struct view region;
     bool inline_data;
-    enum media reply;            /* MEDIA_JSON, or how the data itself is wanted */
+    enum media reply;            /* MEDIA_JSON, or the type of the data itself */
     struct eval_request request; /* points into this struct */
 };
 
@@ -39,8 +39,7 @@ struct eval_body {
 enum err_code eval_body_read(struct request *req, struct json body, bool explain,
                              struct eval_body *ret, struct err *e) must_check;
 void eval_body_clear(struct eval_body *b);
-/* Whether others' arrays in it may still be used as they may have been when it was read: errors as
- * share_again. */
+/* Whether the other principals' arrays in it may still be used: errors as share_again. */
 enum err_code eval_body_ask_again(const struct eval_body *b, struct err *e) must_check;
 
 #endif

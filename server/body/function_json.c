@@ -1,4 +1,5 @@
-/* A function's text is kept as it was sent; a tree's as we write it, which is what is shown. */
+/* A function's text is kept as it was sent; for a tree, text is printed from it, and shown
+ * later. */
 #include "server/body/function_json.h"
 
 #include <string.h>
@@ -31,7 +32,7 @@ void function_json_put(struct json_writer *w, const struct definition *d)
 
 /* --- reading a definition --- */
 
-/* What the expression syntaxes keep for themselves. */
+/* Names that the expression syntaxes reserve. */
 static bool is_reserved(const char *name)
 {
     static const char *const words[] = {"and", "or",   "not",   "in",     "is",    "if",
@@ -54,8 +55,8 @@ static enum err_code check_name(const char *name, struct err *e)
     return ERR_OK;
 }
 
-/* The function's name: a member of the body, or in the path (and then again in the body, so that
- * what GET gives can be sent back). */
+/* The function's name: a member of the body, or in the path (and then optionally in the body too,
+ * so that a client can send back what it got). */
 static enum err_code read_name(struct json body, const char *in_path, const char **ret,
                                struct err *e)
 {
@@ -101,7 +102,7 @@ static enum err_code read_params(struct json body, const char **params, uint32_t
     return ERR_OK;
 }
 
-/* The text as it was sent; of a tree, as we write it. */
+/* Keeps the text as it was sent; for a tree, as it is printed. */
 static enum err_code keep_text(struct definition *d, struct json text, const struct expr *x,
                                struct err *e)
 {
@@ -163,7 +164,7 @@ enum err_code function_json_read(const struct config *config, struct json body, 
     expr_init(&x, arena, (size_t)config->max_nodes, (int)config->max_nesting);
     TRY(read_expression(config, body, d, &x, e));
     TRY(function_new(arena, &x, name, params, n_params, &d->function, e));
-    arena = NULL; /* the function's now */
+    arena = NULL; /* the function owns it now */
     d->created_us = clock_date_us();
     *ret = d;
     return ERR_OK;

@@ -1,7 +1,7 @@
-/* Definitions of functions as JSON: the body of POST /v1/functions, and what GET shows.
+/* Definitions of functions as JSON: the body of POST /v1/functions, and the reply of GET.
  *
- * Called by handlers_functions.c and by state_load.c and state_save.c, which write functions
- * down in the same words. Pure; thread-safe. */
+ * Called by handlers_functions.c, and by state_load.c and state_save.c, which store functions in
+ * the same form. Pure; thread-safe. */
 #ifndef ARRAYD_SERVER_FUNCTION_JSON_H
 #define ARRAYD_SERVER_FUNCTION_JSON_H
 
@@ -10,13 +10,13 @@
 #include "server/config.h"
 #include "server/store/functions.h"
 
-/* Reads name (or in_path, where it is not NULL), params and expr or tree. All but the calls of
- * other functions is checked. The function's reference is the caller's; the definition lives with
+/* Reads name (or in_path, if it is not NULL), params and expr or tree. Checks everything but the
+ * calls of other functions. The caller gets the function's reference; the definition lives with
  * it. */
 enum err_code function_json_read(const struct config *config, struct json body, const char *in_path,
                                  struct definition **ret, struct err *e) must_check;
 
-/* The definition as one value. */
+/* Writes the definition as one value. */
 void function_json_put(struct json_writer *w, const struct definition *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lists of one entry an axis, each with its place in the errors. A face's value is kept as two
+/* Lists with one entry per axis; errors have the entry's place. A face's value is stored as two
  * doubles: ghosts are computed in floating point whatever the array's type. */
 #include "server/body/grid_json.h"
 

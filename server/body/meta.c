@@ -48,7 +48,7 @@ void meta_put(struct json_writer *w, const struct handle *h)
     json_close_object(w);
 }
 
-#define META_MAX 16384 /* of any array: 64 faces with complex values */
+#define META_MAX 16384 /* enough for any array: 64 faces with complex values */
 
 enum err_code meta_reserve(struct strb *ret, struct err *e)
 {
@@ -74,7 +74,7 @@ void meta_reply(struct request *req, int status, const struct handle *h)
     meta_reply_reserved(req, status, h, status == 201, &out);
 }
 
-/* --- in --- */
+/* --- reading --- */
 
 enum err_code meta_name(struct json body, const char **ret, struct err *e)
 {

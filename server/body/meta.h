@@ -1,5 +1,5 @@
-/* Metadata as JSON: how an array, and a moment, look in replies, and the members of a body that say
- * what an array is to have.
+/* Metadata as JSON: arrays and times in replies, and the members of a body that set an array's
+ * properties.
  *
  * Called by the handlers and by the readers of bodies. Pure but for reference counts read from the
  * array; thread-safe. */
@@ -13,13 +13,13 @@
 #include "server/http/http.h"
 #include "server/store/handles.h"
 
-/* The metadata object of GET /v1/arrays/{ref}, as one value. */
+/* Writes the metadata object of GET /v1/arrays/{ref} as one value. */
 void meta_put(struct json_writer *w, const struct handle *h);
 
-/* Replies with it; 201 gets `Location: /v1/arrays/{id}`. */
+/* Replies with this object; 201 adds `Location: /v1/arrays/{id}`. */
 void meta_reply(struct request *req, int status, const struct handle *h);
 
-/* For requests that change something: the room is got before, so that what has been done is never
+/* For requests that change something: reserves the memory before, so that a change is never
  * followed by an error for want of memory. `located`: with Location. */
 enum err_code meta_reserve(struct strb *ret, struct err *e) must_check;
 void meta_reply_reserved(struct request *req, int status, const struct handle *h, bool located,
@@ -28,10 +28,9 @@ void meta_reply_reserved(struct request *req, int status, const struct handle *h
 /* A member "key": "2026-01-31T12:00:00.123Z". */
 void meta_put_time(struct json_writer *w, const char *key, int64_t us);
 
-/* The optional member "name": NULL when there is none, else checked. ERR_BAD_NAME with a place. */
+/* The optional member "name": NULL if absent, else checked. ERR_BAD_NAME with a place. */
 enum err_code meta_name(struct json body, const char **ret, struct err *e) must_check;
-/* The optional member "location": 1 for the host, 0 for the device, untouched when there is none.
- */
+/* The optional member "location": 1 for the host, 0 for the device, unchanged if absent. */
 enum err_code meta_location(struct json body, int *ret_host, struct err *e) must_check;
 
 #endif

@@ -1,4 +1,5 @@
-/* The form of the body first, then its statements, then what the session has to say. */
+/* First the form of the body is checked, then its statements, then everything that depends on the
+ * session. */
 #include "server/body/program_body.h"
 
 #include <inttypes.h>
@@ -13,24 +14,24 @@
 #include "server/server.h"
 #include "server/store/functions.h"
 
-#define STEPS_MOST ((int64_t)1 << 53) /* what JSON numbers hold */
+#define STEPS_MOST ((int64_t)1 << 53) /* JSON numbers are exact up to this */
 
 struct reading {
     struct reader reader;
     const struct config *config;
-    bool statements;     /* an evaluate's, else a program */
-    size_t most_nodes;   /* of the statements, that it is gone on with; 0: any number */
-    int64_t n_nodes;     /* of all that has been read */
-    struct arena *arena; /* until it is the program's */
+    bool statements;     /* an evaluate's, otherwise a program */
+    size_t most_nodes;   /* stop reading if the statements have more; 0: no limit */
+    int64_t n_nodes;     /* read so far */
+    struct arena *arena; /* until the program owns it */
     struct program_spec spec;
     struct program_body *to;
-    /* what `to` and `spec` point at, to be filled in: */
+    /* `to` and `spec` point at these; they are filled in later: */
     struct body_target *targets;
     struct program_result *results;
     uint32_t n_targets;
 };
 
-/* Calls of the principal's functions are written out; what they name is kept with the program. */
+/* Writes out the calls of the principal's functions; the program keeps the functions. */
 static enum err_code write_out(struct reading *r, struct expr *x, const char *place, struct err *e)
 {
     TRY(reader_write_out(&r->reader, x, &r->to->functions[r->to->n_functions++], e));
@@ -93,7 +94,7 @@ static enum err_code read_statements(struct reading *r, struct err *e)
         snprintf(place, sizeof place, "/%s/%" PRIu32, member(r), i);
         enum err_code code = read_statement(r, v, place, &body[i], e);
         if (code != ERR_OK)
-            return *e->pointer ? code : err_prefix(e, place); /* no memory */
+            return *e->pointer ? code : err_prefix(e, place); /* out of memory */
     }
     return ERR_OK;
 }
@@ -110,7 +111,7 @@ static enum err_code read_series(struct reading *r, struct json v, const char *n
     return write_out(r, &ret->expr, place, e);
 }
 
-/* "record_every", "until_every": 1 where it is not given. */
+/* "record_every", "until_every": 1 if absent. */
 static enum err_code read_every(const struct reading *r, const char *key, int64_t *ret,
                                 struct err *e)
 {
@@ -169,7 +170,7 @@ static enum err_code read_until(struct reading *r, struct err *e)
     return read_series(r, until, NULL, "/until", s, e);
 }
 
-/* --- an evaluate's results --- */
+/* --- results of an evaluate --- */
 
 static enum err_code add_result(struct reading *r, const char *name, const char *place,
                                 struct err *e)
@@ -210,14 +211,14 @@ static enum err_code read_results(struct reading *r, struct json list, struct er
     return ERR_OK;
 }
 
-/* Every name that is assigned and is no array, in the order of the first assignments. */
+/* Every assigned name that is not an array, in the order of the first assignments. */
 static enum err_code assume_results(struct reading *r, struct err *e)
 {
     for (uint32_t i = 0; i < r->spec.n_body; i++) {
         const struct program_assign *a = &r->spec.body[i];
         struct binding b = {.kind = BINDING_NONE};
         if (a->fills)
-            continue; /* it makes nothing */
+            continue; /* it creates nothing */
         if (reader_resolve(&r->reader, a->target, &b, e) != ERR_OK) {
             e->offset = a->at;
             return err_prefix(e, a->place);
@@ -228,7 +229,7 @@ static enum err_code assume_results(struct reading *r, struct err *e)
     return ERR_OK;
 }
 
-/* What the reply is to have: where nothing is said, the names are taken from the statements. */
+/* The results in the reply: by default the names are taken from the statements. */
 static enum err_code find_results(struct reading *r, struct err *e)
 {
     struct json list = json_member(r->reader.body, "results");
@@ -244,9 +245,9 @@ static enum err_code find_results(struct reading *r, struct err *e)
     return json_present(list) ? read_results(r, list, e) : assume_results(r, e);
 }
 
-/* --- what the session has to say --- */
+/* --- checks that depend on the session --- */
 
-/* The array that a statement assigns: program_spec.target. */
+/* program_spec.target: the array that a statement assigns. */
 static enum err_code find_target(void *user, const char *name, struct array **ret, struct err *e)
 {
     struct reading *r = user;
@@ -265,7 +266,7 @@ static enum err_code find_target(void *user, const char *name, struct array **re
     return ERR_OK;
 }
 
-/* Which of the arrays that are read are others', who may take them back. */
+/* Finds the arrays that are only read and belong to other principals, who may revoke the share. */
 static enum err_code find_reads(struct reading *r, struct arena *arena, struct err *e)
 {
     const uint32_t n = program_inputs(r->to->program);
@@ -285,7 +286,7 @@ static enum err_code find_reads(struct reading *r, struct arena *arena, struct e
     return ERR_OK;
 }
 
-/* A job's work goes on a stream of its own; an evaluate's on the session's. */
+/* A job's work uses a stream of its own; an evaluate's uses the session's. */
 static enum err_code make_program(struct reading *r, struct err *e)
 {
     struct session *session = r->reader.session;
@@ -300,7 +301,7 @@ static enum err_code make_program(struct reading *r, struct err *e)
         stream = background->stream;
     }
     TRY(program_new(stream, session->account, &r->spec, &r->to->program, e));
-    r->arena = NULL; /* the program's now */
+    r->arena = NULL; /* the program owns it now */
     return ERR_OK;
 }
 
@@ -332,7 +333,7 @@ static enum err_code read_snapshots(struct reading *r, struct arena *arena, stru
     return ERR_OK;
 }
 
-/* The lease tokens outlive the request. */
+/* Copies the lease tokens, since they outlive the request. */
 static enum err_code read_claim(struct reading *r, struct arena *arena, struct err *e)
 {
     const char *tokens = http_header(r->reader.req, "Arrayd-Lease");
@@ -421,7 +422,7 @@ static enum err_code read_body(struct request *req, struct json body, bool expla
         r->reader.session = NULL;
     } else {
         program_body_clear(ret);
-        arena_free(r->arena); /* where it has not become the program's */
+        arena_free(r->arena); /* if the program does not own it */
     }
     reader_clear(&r->reader);
     return code;

@@ -1,9 +1,9 @@
-/* A program that a request asks for, with all it needs to be run: the body of POST /v1/programs,
- * read; and an evaluate's with `statements`, which is a program of one step.
+/* The program in a request, with everything needed to run it: the parsed body of POST /v1/programs,
+ * or an evaluate's with `statements`, which is a program of one step.
  *
- * Called by handlers_jobs.c, handlers_explain.c and handlers_statements.c; a job is made of one
- * (jobs_start). What is read is kept in an arena of its own, which is the program's from then on;
- * references are the struct's until they are a job's or program_body_clear gives them back. */
+ * Called by handlers_jobs.c, handlers_explain.c and handlers_statements.c; jobs_start makes a job
+ * of one. The parsed body is in an arena of its own, which the program then owns; references are
+ * the struct's until a job takes them or program_body_clear releases them. */
 #ifndef ARRAYD_SERVER_PROGRAM_BODY_H
 #define ARRAYD_SERVER_PROGRAM_BODY_H
 
@@ -21,13 +21,13 @@ struct body_snapshot {
     int64_t every;   /* steps */
 };
 
-/* Under which handle an array is written: asked for again before each slice and after it. */
+/* The handle under which an array is written: checked before each slice and after it. */
 struct body_target {
     char id[ID_SIZE];
-    bool shared; /* another principal's, who may take it back */
+    bool shared; /* another principal's, who may revoke the share */
 };
 
-/* An array of another principal's that is only read. */
+/* Another principal's array that is only read. */
 struct body_read {
     char id[ID_SIZE];
     uint32_t input; /* of the program */
@@ -37,9 +37,9 @@ struct program_body {
     const struct principal *principal;
     struct session *session;
     struct program *program;
-    struct function_set *functions; /* that the program's text names */
+    struct function_set *functions; /* named in the program's text */
     size_t n_functions;
-    struct lease_claim claim; /* under which its arrays are read and written */
+    struct lease_claim claim; /* the claim for reading and writing its arrays */
     struct shares *shares;
     const struct body_target *targets; /* as many as the program has, in its order */
     const struct body_read *reads;
@@ -51,32 +51,33 @@ struct program_body {
     const struct body_snapshot *snapshots;
     uint32_t n_snapshots;
     /* of statements: */
-    const struct program_result *results; /* what the reply has, */
+    const struct program_result *results; /* the results in the reply */
     uint32_t n_results;
-    bool inline_data; /* and whether with its contents */
+    bool inline_data; /* with their contents */
 };
 
-/* On failure nothing needs clearing. `explain`: nothing will be written, whoever has leased it. */
+/* On failure nothing needs clearing. `explain`: nothing will be written, so leases do not
+ * matter. */
 enum err_code program_body_read(struct request *req, struct json body, bool explain,
                                 struct program_body *ret, struct err *e) must_check;
-/* The same of statements: no job is to be made of it. Where they have more than most_nodes nodes
- * (0: any number), ret->program is NULL, nothing has been asked of the session, and nothing needs
+/* The same for statements, from which no job will be made. If they have more than most_nodes nodes
+ * (0: any number), ret->program is NULL, the session has not been used, and nothing needs
  * clearing. */
 enum err_code statements_body_read(struct request *req, struct json body, bool explain,
                                    size_t most_nodes, struct program_body *ret,
                                    struct err *e) must_check;
-/* Lets go of the program, and of the functions that its text names. */
+/* Releases the program, and the functions that its text names. */
 void program_body_drop(struct program_body *b);
-/* The same, and of the session. */
+/* The same, and the session. */
 void program_body_clear(struct program_body *b);
 
 /* --- program_use.c --- */
 
-/* Whether the program may read what it reads and write to all of its arrays at this moment:
- * ERR_NOT_FOUND where the session is gone, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for one that was
- * resized, or what share_get says. */
+/* Whether the program may read and write all of its arrays at this moment: ERR_NOT_FOUND if the
+ * session is closed, ERR_LOCKED, ERR_READ_ONLY, ERR_CONFLICT for an array that was resized, or the
+ * errors of share_get. */
 enum err_code program_may_use(const struct program_body *b, struct err *e) must_check;
-/* Whether an array of another principal's that it uses is not there for it any more. */
+/* Whether it has lost access to another principal's array that it uses. */
 bool program_has_lost(const struct program_body *b);
 
 #endif

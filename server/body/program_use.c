@@ -1,5 +1,5 @@
-/* Whether a program may read and write its arrays: asked before each slice, and before what it made
- * becomes theirs. */
+/* Whether a program may read and write its arrays: checked before each slice, and before its
+ * results are published. */
 #include "server/body/program_body.h"
 
 #include "server/store/auth.h"
@@ -10,7 +10,7 @@ static struct array_scope scope_of(const struct program_body *b)
     return (struct array_scope){b->shares, b->principal, b->session->handles};
 }
 
-/* An array of its own that was deleted has nobody to mind. */
+/* If the principal's own array was deleted, writing it harms nobody. */
 static enum err_code may_write(const struct program_body *b, uint32_t target, struct err *e)
 {
     const struct body_target *t = &b->targets[target];

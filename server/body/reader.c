@@ -1,5 +1,5 @@
-/* Each step is its caller's to order: a body's form is told before its expressions, and these
- * before what the session has to say. */
+/* The caller orders the steps: errors in a body's form come first, then those in its expressions,
+ * then those that depend on the session. */
 #include "server/body/reader.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ enum err_code reader_write_out(const struct reader *r, struct expr *x, struct fu
     return ret->n ? function_inline(x, ret, x, e) : ERR_OK;
 }
 
-/* --- what names mean --- */
+/* --- the meaning of names --- */
 
 static void bind_array(struct resolved *to, const struct handle *h)
 {
@@ -60,7 +60,7 @@ static enum err_code get_array(struct reader *r, const char *ref, struct resolve
     return code;
 }
 
-/* {"op":"const","value":…,"dtype":…}: the tree's reader knows how. */
+/* {"op":"const","value":…,"dtype":…}: the tree's parser reads it. */
 static enum err_code bind_const(struct reader *r, struct json v, struct binding *ret, struct err *e)
 {
     struct expr x;
@@ -83,7 +83,7 @@ static enum err_code bind_const(struct reader *r, struct json v, struct binding 
     return ERR_OK;
 }
 
-/* Whether a string is a number by another spelling: NaN, the infinities, digits. */
+/* Whether a string is another spelling of a number: NaN, the infinities, digits. */
 static bool is_number(const char *s)
 {
     return (*s >= '0' && *s <= '9') || *s == '-' || *s == '+' || !strcmp(s, "NaN") ||
@@ -193,7 +193,7 @@ enum err_code reader_resolve(void *user, const char *name, struct binding *ret, 
     return ERR_OK;
 }
 
-/* --- what the session has to say --- */
+/* --- checks that depend on the session --- */
 
 enum err_code reader_open(struct reader *r, struct err *e)
 {

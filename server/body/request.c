@@ -1,4 +1,4 @@
-/* Negotiation, bodies, references: each some lines, for some twenty handlers. */
+/* Negotiation, bodies, references: a few lines each, for some twenty handlers. */
 #include "server/body/request.h"
 
 #include "compute/base/log.h"
@@ -66,7 +66,7 @@ enum err_code request_body(struct request *req, bool optional, struct json *ret,
     return ERR_OK;
 }
 
-/* A lost device is told once, by lost.c; and work that was given up has no array any more. */
+/* lost.c logs a lost device, once; and work that was given up has no array any more. */
 void request_work_done(void *user, enum err_code result, double device_ms)
 {
     (void)user, (void)device_ms;

@@ -1,8 +1,8 @@
-/* What the handlers and the readers of bodies do with a request: its query and Accept, its JSON
- * body, the session and the arrays that it names, and what it may do with them.
+/* What the handlers and the readers of bodies need from a request: its query and Accept, its JSON
+ * body, its session and arrays, and the rights to them.
  *
- * What is returned belongs to the request's arena, but for the references to sessions and handles,
- * which are the caller's. For the thread that works on the request. */
+ * Results belong to the request's arena, except references to sessions and handles, which are the
+ * caller's. Used by the thread that works on the request. */
 #ifndef ARRAYD_SERVER_REQUEST_H
 #define ARRAYD_SERVER_REQUEST_H
 
@@ -13,48 +13,50 @@
 #include "server/store/session.h"
 #include "server/store/share.h"
 
-/* No query parameters at all, and a client that takes JSON: ERR_BAD_QUERY, ERR_NOT_ACCEPTABLE. */
+/* No query parameters at all, and the client accepts JSON: ERR_BAD_QUERY, ERR_NOT_ACCEPTABLE. */
 enum err_code request_plain(struct request *req, struct err *e) must_check;
-/* The Accept half of it. */
+/* Only the check of Accept. */
 enum err_code request_accepts_json(struct request *req, struct err *e) must_check;
 
-/* Replies with the error of `f` where it has one; else it has replied, or goes on later. */
+/* Replies with the error of `f`, if any; otherwise `f` has replied, or the request continues
+ * later. */
 void request_try(struct request *req, enum err_code (*f)(struct request *req, struct err *e));
 
-/* The request's state: `size` zeroed bytes, which `release` is called with when the request has
- * been answered. NULL: there is no memory, and it has been answered so (ERR_OUT_OF_MEMORY). */
+/* The request's state: `size` zeroed bytes, passed to `release` after the reply. NULL: there is no
+ * memory, and the reply has been sent (ERR_OUT_OF_MEMORY). */
 void *request_begin(struct request *req, size_t size, void (*release)(void *state));
 
 /* The buffered body as an object; `optional`: an empty body is an absent value. Errors as
- * media_require_json and json_parse; ERR_BAD_FIELD when it is not an object. */
+ * media_require_json and json_parse; ERR_BAD_FIELD if it is not an object. */
 enum err_code request_body(struct request *req, bool optional, struct json *ret,
                            struct err *e) must_check;
 
 /* The configured limits of JSON bodies. */
 struct json_limits request_json_limits(const struct request *req);
 
-/* The session of the request and the handle that path parameter 0 names, whose memory is going to
- * be used as `access` says (ERR_LOCKED). On failure neither needs releasing. */
+/* The session of the request and the handle that path parameter 0 names, whose memory will be used
+ * as `access` says (ERR_LOCKED). On failure neither needs releasing. */
 enum err_code request_array(struct request *req, enum lease_access access, struct session **ret_s,
                             struct handle *ret_h, struct err *e) must_check;
-/* The same of an array that is the principal's own: what is done with it is not the business of
- * those it is shared with (ERR_FORBIDDEN). */
+/* The same for an array of the principal's own: principals it is shared with may not do this
+ * (ERR_FORBIDDEN). */
 enum err_code request_own_array(struct request *req, enum lease_access access,
                                 struct session **ret_s, struct handle *ret_h,
                                 struct err *e) must_check;
 
-/* Whose arrays the request may name, in a session. */
+/* The arrays that the request may name, in a session. */
 struct array_scope request_scope(const struct request *req, const struct session *s);
-/* What `ref` means to the request in a session, others' shared arrays included. */
+/* The array that `ref` names for the request in a session, including other principals' shared
+ * arrays. */
 enum err_code request_find(struct request *req, struct session *s, const char *ref,
                            struct handle *ret, struct err *e) must_check;
-/* What the request may do with leased arrays. */
+/* The request's claim to leased arrays. */
 struct lease_claim request_claim(struct request *req);
 enum err_code request_leased(struct request *req, const struct array *a, enum lease_access access,
                              struct err *e) must_check;
 
-/* For work that writes to an array and is not waited for (engine_done; user: NULL): what fails
- * after its reply is logged, nobody else hears of it. */
+/* For work that writes to an array after the reply (engine_done; user: NULL): failures are only
+ * logged. */
 void request_work_done(void *user, enum err_code result, double device_ms);
 
 #endif

@@ -1,6 +1,6 @@
-/* What is told of a job. A series may have a million values: they are printed without the lock,
- * from copies of some at a time, since values that are there stay as they are. Watchers are woken
- * under the lock, so that none is woken after it has left. */
+/* How jobs are reported. A series may have a million values: they are printed without the lock,
+ * from copies of a few at a time, which is safe because recorded values never change. Watchers are
+ * woken under the lock, so that none is woken after it was removed. */
 #include <string.h>
 
 #include "compute/base/clock.h"

@@ -1,6 +1,6 @@
 /* Making, starting, resuming and ending jobs.
  *
- * One lock for the table, the queue and what is told of jobs. Nothing of the engine's is called
+ * One lock for the table, the queue and the reported state of jobs. The engine is never called
  * under it. */
 #include "server/jobs/jobs_int.h"
 
@@ -70,13 +70,13 @@ void jobs_free(struct jobs *t)
     mem_free(t);
 }
 
-/* Bytes of all the values that such a job may come to have. */
+/* Bytes of all the values that such a job may record. */
 static int64_t record_bytes(const struct program_body *b)
 {
     return b->n_series ? b->steps / b->record_every * b->n_series * RECORD_SIZE : 0;
 }
 
-/* What a job takes of a principal's allowance: its end leaves it what it has. */
+/* What a job counts against a principal's allowance; an ended one counts what it holds. */
 static int64_t held_bytes(const struct user_job *j)
 {
     return job_is_over(j) ? (int64_t)j->n_values * j->body.n_series * RECORD_SIZE
@@ -106,8 +106,9 @@ static struct held held_by(struct jobs *t, const struct principal *p, bool ended
     return h;
 }
 
-/* With the lock held: makes room for one more job. Those that ended first give way where they must;
- * they are chained in *ret_old, the table's references with them. */
+/* With the lock held: makes room for one more job. Where needed, ended jobs are removed, those that
+ * ended first before others; they are chained in *ret_old, which takes over the table's
+ * references. */
 static enum err_code make_way(struct jobs *t, const struct program_body *body,
                               struct user_job **ret_old, struct err *e)
 {
@@ -128,7 +129,7 @@ static enum err_code make_way(struct jobs *t, const struct program_body *body,
         h = held_by(t, p, true, &oldest);
         if (h.jobs < t->config.max_jobs && (!most || bytes <= most - h.bytes))
             return ERR_OK;
-        job_forget(oldest); /* there is one: without those that ended there was room */
+        job_forget(oldest); /* not NULL: without ended jobs there was room */
         oldest->next = *ret_old;
         *ret_old = oldest;
     }
@@ -193,7 +194,7 @@ void job_cancel(struct user_job *j)
 {
     pthread_mutex_lock(&j->table->lock);
     j->cancel = !job_is_over(j);
-    if (j->cancel) /* it may be waiting, for its turn or for another job */
+    if (j->cancel) /* it may be waiting for its turn or for another job */
         job_make_ready(j);
     pthread_mutex_unlock(&j->table->lock);
 }
@@ -217,7 +218,7 @@ enum err_code job_resume(struct user_job *j, struct err *e)
 {
     enum err_code code = ERR_OK;
     pthread_mutex_lock(&j->table->lock);
-    if (j->table->stopping) /* the thread may have gone */
+    if (j->table->stopping) /* the thread may have ended */
         code = err_draining(e);
     else if ((j->state != JOB_FAILED && j->state != JOB_CANCELLED) || j->forgotten)
         code = err_set(e, ERR_CONFLICT,

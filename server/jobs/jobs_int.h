@@ -1,5 +1,5 @@
-/* What the files of the jobs share: jobs_table.c (the table, below the others), job_put.c (what is
- * told of jobs), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends). */
+/* Shared by the files of the jobs: jobs_table.c (the table, below the others), job_put.c (how jobs
+ * are reported), jobs_slice.c and jobs_run.c (the thread), jobs.c (beginnings and ends). */
 #ifndef ARRAYD_SERVER_JOBS_INT_H
 #define ARRAYD_SERVER_JOBS_INT_H
 
@@ -22,7 +22,7 @@ struct series_values {
 };
 
 struct snapshot_made {
-    char name[NAME_SIZE]; /* of the array it is of */
+    char name[NAME_SIZE]; /* of the copied array */
     int64_t step;
     char id[ID_SIZE];
 };
@@ -33,16 +33,16 @@ struct user_job {
     char id[ID_SIZE];
     uint64_t seq;
     struct program_body body; /* body.program: NULL once the job is done */
-    struct cause cause;       /* where it counts what it takes of the host */
+    struct cause cause;       /* counts the host memory it takes */
     struct user_job *next;    /* of the table */
     struct user_job *next_ready;
     bool ready, forgotten;
     enum job_state state;
     bool cancel;
     bool blocked;    /* until another job's slice on the same arrays is over */
-    bool makes_room; /* until the engine has */
-    int lacks;       /* how often since its last good slice */
-    bool resting;    /* while somebody's lease, or writing, is in its way: what `err` says */
+    bool makes_room; /* while the engine makes room */
+    int lacks;       /* failures for want of memory since its last good slice */
+    bool resting;    /* while another's lease, or writes, block it: see `err` */
     uint64_t revision, ends;
     int64_t created_us, ended_us;
     double ended;        /* clock_ms */
@@ -60,29 +60,30 @@ struct user_job {
     const char *stopped; /* why it ended before its last step: "until"; or NULL */
     struct job_watch *watches;
 
-    /* the thread's own */
+    /* used by the thread only */
     struct asker *asker;
     struct sched_turn turn; /* of the next slice, or of the one under way */
     double step_ms;         /* a step's time, by the last slice; 0: not known */
     bool in_slice;
-    int64_t slice_steps; /* of the next one; 0: to be guessed */
+    int64_t slice_steps; /* of the next one; 0: to be estimated */
     struct eviction eviction;
-    int again; /* slices before it that came to nothing, others having written to the arrays */
+    int again; /* slices in a row discarded because others had written to the arrays */
 };
 
 struct jobs {
     struct jobs_config config;
     pthread_mutex_t lock;
     struct worker worker;
-    double alive, sweep, look;      /* clock_s: when watchers are woken and jobs looked at next */
-    double leave;                   /* when slices are not waited for any longer; 0: not stopping */
-    bool gave_up;                   /* it was then */
+    double alive, sweep, look;      /* clock_s: when watchers are woken and jobs checked next */
+    double leave;                   /* when jobs_step gives up on slices; 0: not stopping */
+    bool gave_up;                   /* it has */
     struct user_job *first, **last; /* oldest first */
     struct user_job *ready, **last_ready;
     uint64_t seq;
     bool stopping;
     size_t in_slice, n_resting;
-    /* from the question whether arrays may be written until they are; before the other lock */
+    /* held from the check whether arrays may be written until they are written; taken before
+     * `lock` */
     pthread_mutex_t publishing;
 };
 
@@ -96,7 +97,7 @@ extern const char *const job_state_names[]; /* by enum job_state */
 /* With the lock held: */
 void job_changed(struct user_job *j);
 void job_make_ready(struct user_job *j);
-/* Takes it out of the table; the table's reference is the caller's then. */
+/* Removes it from the table; the caller gets the table's reference. */
 void job_forget(struct user_job *j);
 struct job_end {
     enum job_state state;
@@ -105,24 +106,24 @@ struct job_end {
     int64_t failed_in;
     int32_t statement;
 };
-/* Writes down that it has ended, and how. */
+/* Records that the job has ended, and how. */
 void job_write_end(struct user_job *j, const struct job_end *o);
-/* Whether its session is there no more. */
+/* Whether its session is closed. */
 bool job_is_orphan(const struct user_job *j);
-/* What it cannot go on without: its program, and the functions that the program's text names. Taken
- * from one that will not go on, by the thread, and let go of (program_body_drop) without the lock.
- */
+/* What the job needs to be resumed: its program, and the functions that the program's text names.
+ * The thread takes it from a job that will not be resumed, and releases it (program_body_drop)
+ * without the lock. */
 struct program_body job_take_program(struct user_job *j);
 
 /* jobs_slice.c, for the thread alone: begins a slice, or ends the job. */
 void job_begin_slice(struct user_job *j);
-/* Takes what came of a slice. False while it is still to come to something, or when the job has
- * ended with it, or rests: j->in_slice says whether it is the first. */
+/* Takes the outcome of a slice. False while the slice is unfinished (j->in_slice), and when the job
+ * ended with it or rests. */
 bool job_take_slice(struct user_job *j);
-/* jobs_room.c: whether room is being made for what the error says is wanted; the job is made ready
- * when there is an answer. */
+/* jobs_room.c: whether the engine is making the room that the error asks for; the job is made ready
+ * when the engine answers. */
 bool job_make_room(struct user_job *j, const struct err *e);
-/* Of its program, program_ready: room for the values, and the copies that are due. */
+/* The program's program_ready: reserves room for the values and makes the copies that are due. */
 enum err_code job_ready(void *job, int64_t steps, uint32_t n_values, struct err *e);
 
 double jobs_step(void *jobs); /* the thread's */

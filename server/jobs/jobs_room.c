@@ -1,10 +1,10 @@
-/* A slice that found no memory is begun again once the engine has made room, as a request is
- * repeated (room.c): arrays that nobody has used for long are moved out, or work under way is
- * waited for. No thread waits; the job counts as in a slice until the engine has answered. */
+/* A slice that found no memory begins again once the engine has made room, as a request is repeated
+ * (memory_pressure.c): the engine moves out arrays that were not used for long, or waits for work
+ * under way. No thread waits; the job counts as in a slice until the engine has answered. */
 #include "server/jobs/jobs_int.h"
 
 #define MOST_TRIES 100
-#define FRUITLESS  4 /* an answer without room counts as so many: some milliseconds each */
+#define FRUITLESS  4 /* tries that an answer without room counts as: it takes milliseconds */
 
 static void answered(void *user, enum err_code result, double device_ms)
 {

@@ -1,15 +1,15 @@
-/* The thread takes jobs from a queue: those that have just begun, and those whose slice has
- * something to say. A job is in it once at most, so one thread at a time works on a program. */
+/* The thread takes jobs from a queue: new jobs, and those whose slice has made progress. A job is
+ * queued once at most, so one thread at a time works on a program. */
 #include "compute/base/clock.h"
 #include "compute/base/lock.h"
 #include "compute/base/mem.h"
 #include "server/jobs/jobs_int.h"
 
-#define PATIENCE 1.0  /* seconds, at least: slices take some milliseconds */
-#define SWEEP    1.0  /* seconds after which ended jobs are looked at, whether they are kept, */
-#define LOOK     0.02 /* and those that others are in the way of, or that have lost their session */
+#define PATIENCE 1.0  /* minimum, in seconds: slices take some milliseconds */
+#define SWEEP    1.0  /* seconds between checks for ended jobs that need not be kept, */
+#define LOOK     0.02 /* and for jobs that are blocked by others or have lost their session */
 
-/* Those whose turn it is, now that a slice is over; whether there are any. */
+/* Queues the jobs that were blocked by the slice that has ended; whether there are any. */
 static bool unblock(struct jobs *t)
 {
     bool any = false;
@@ -33,7 +33,7 @@ static void work_on(struct user_job *j)
             unblock(t);
         return;
     }
-    if (was_in_slice && unblock(t)) { /* and then its own again */
+    if (was_in_slice && unblock(t)) { /* they go first */
         pthread_mutex_lock(&t->lock);
         job_make_ready(j);
         pthread_mutex_unlock(&t->lock);
@@ -42,7 +42,8 @@ static void work_on(struct user_job *j)
     job_begin_slice(j);
 }
 
-/* With the lock held: ended jobs whose time or whose session is over go; a reference each. */
+/* With the lock held: removes an ended job whose retention or session is over; the caller gets the
+ * reference. NULL: none is left. */
 static struct user_job *take_old(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -77,7 +78,7 @@ static struct user_job *next_ready(struct jobs *t)
     return j;
 }
 
-/* With the lock held, which is let go of meanwhile. */
+/* With the lock held, which is released meanwhile. */
 static void forget_old(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -88,8 +89,8 @@ static void forget_old(struct jobs *t)
     }
 }
 
-/* With the lock held: one that has ended and cannot go on, as an array of somebody else's is not
- * there for it any more. */
+/* With the lock held: an ended job that cannot be resumed because it has lost another principal's
+ * array. */
 static struct user_job *find_lost(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -99,7 +100,7 @@ static struct user_job *find_lost(struct jobs *t)
     return j;
 }
 
-/* The same: it keeps nobody's memory. */
+/* The same: such a job must not hold that memory. */
 static void let_go_of_lost(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -111,7 +112,7 @@ static void let_go_of_lost(struct jobs *t)
     }
 }
 
-/* With the lock held: nobody waits any longer for slices that do not end. */
+/* With the lock held: marks jobs as cancelled whose slices do not end. */
 static void give_up(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -121,7 +122,7 @@ static void give_up(struct jobs *t)
             job_write_end(j, &end);
 }
 
-/* With the lock held: where a job's session is gone, nobody will see what its slice makes. */
+/* With the lock held: if a job's session is closed, nobody will see the results of its slice. */
 static void give_up_orphans(struct jobs *t)
 {
     lock_held(&t->lock);
@@ -139,7 +140,7 @@ static void look_at_resting(struct jobs *t)
             job_make_ready(j);
 }
 
-/* While the daemon stops, until no slice is under way, or nobody waits for one any longer. */
+/* When the daemon stops, runs until no slice is under way or the time for them is over. */
 double jobs_step(void *user)
 {
     struct jobs *t = user;
@@ -154,7 +155,7 @@ double jobs_step(void *user)
     }
     if (t->gave_up || (t->stopping && !t->in_slice && !t->ready && !t->n_resting))
         return WORKER_RESTS;
-    if (now >= t->alive) { /* also while there is always a job that is ready */
+    if (now >= t->alive) { /* first, so that it happens even if a job is always ready */
         keep_watchers_awake(t);
         t->alive = now + t->config.keep_alive;
     } else if (now >= t->sweep) {
@@ -163,7 +164,7 @@ double jobs_step(void *user)
         pthread_mutex_unlock(&t->lock);
         if (t->config.engine)
             engine_tidy(t->config.engine);
-        mem_trim(); /* here, where nobody waits for it but slices */
+        mem_trim(); /* here, where it delays nothing but slices */
         pthread_mutex_lock(&t->lock);
         t->sweep = clock_s() + SWEEP;
     } else if (now >= t->look) {

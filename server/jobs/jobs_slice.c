@@ -1,6 +1,6 @@
-/* What a slice is, and what comes of it. How many steps it has follows from how long the last one
- * took. What a job needs besides the arrays, room for values and the copies that are due, it has
- * before they get what the slice made: where that fails the slice has not been. */
+/* What a slice is, and how its outcome is handled. The number of its steps follows from the time
+ * the last slice took. Room for recorded values, and the copies that are due, are made before the
+ * arrays get the slice's results: if that fails, the slice is discarded. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "server/jobs/jobs_int.h"
 #include "server/store/lease_use.h"
 
-#define GROW_MOST 16 /* times the steps of the slice before */
+#define GROW_MOST 16 /* how many times the steps of the last slice */
 
 static void wake_job(void *user)
 {
@@ -45,7 +45,7 @@ static bool reserve_values(struct user_job *j, uint32_t n)
     return true;
 }
 
-/* With the lock held: the values that the slice made. */
+/* With the lock held: appends the values that the slice recorded. */
 static void keep_values(struct user_job *j, uint32_t n)
 {
     lock_held(&j->table->lock);
@@ -75,7 +75,7 @@ static struct snapshot_made *add_snapshot(struct user_job *j)
     return s;
 }
 
-/* Unless somebody else has, in the moment since it was made. */
+/* A client may have deleted it in the moment since it was made. */
 static void remove_copy(const struct session *s, const char *id)
 {
     struct err e = ERR_INIT;
@@ -83,7 +83,7 @@ static void remove_copy(const struct session *s, const char *id)
         log_event(LOG_DEBUG, "a copy was gone already", "id", id, NULL);
 }
 
-/* A copy of what an array is going to be after `step`, under a handle of the session's. */
+/* A copy of an array as it will be after `step`, under a handle in the session. */
 static enum err_code take_snapshot(struct user_job *j, const struct body_snapshot *s, int64_t step,
                                    struct err *e)
 {
@@ -110,7 +110,7 @@ static enum err_code take_snapshot(struct user_job *j, const struct body_snapsho
     return ERR_OK;
 }
 
-/* The slice has not been: nor have its copies. */
+/* Removes the copies of a discarded slice. */
 static void drop_snapshots(struct user_job *j)
 {
     for (; j->n_taken > j->n_snapshots; j->n_taken--)
@@ -160,8 +160,8 @@ void job_write_end(struct user_job *j, const struct job_end *o)
     job_changed(j);
 }
 
-/* Memory that it has no use for any more, or can get again, goes before anybody hears of the end.
- */
+/* Memory that an ended job does not need, or can allocate again, is released before the end is
+ * reported. */
 static void finish(struct user_job *j, const struct job_end *o)
 {
     struct jobs *t = j->table;
@@ -176,7 +176,7 @@ static void finish(struct user_job *j, const struct job_end *o)
         t->config.say_lost(t->config.lost, j->asker, &end.err);
     pthread_mutex_lock(&t->lock);
     go_on(j);
-    session_rest(j->body.session, true); /* with what has ended a session may expire */
+    session_rest(j->body.session, true); /* the session may expire now */
     job_write_end(j, &end);
     bool orphan = !j->forgotten && job_is_orphan(j);
     if (orphan)
@@ -194,7 +194,7 @@ static void leave_turn(struct user_job *j)
         sched_leave(j->table->config.sched, &j->turn);
 }
 
-/* Whether a slice may begin now; if not, the job is made ready when it may. */
+/* Whether a slice may begin now; if not, the job is made ready when its turn comes. */
 static bool has_turn(struct user_job *j)
 {
     struct sched *s = j->table->config.sched;
@@ -209,14 +209,14 @@ static bool has_turn(struct user_job *j)
     j->turn = (struct sched_turn){.come = wake_job, .user = j, .sure = true};
     enum err_code code =
         sched_ask(stream->lane, ms > 0 && ms < most ? ms : most, &j->turn, &now, &e);
-    return code != ERR_OK || now; /* it is sure: it cannot be refused */
+    return code != ERR_OK || now; /* `sure`: it cannot be refused */
 }
 
-/* How many steps the next one has. */
+/* Computes how many steps the next slice has. */
 static void adapt(struct user_job *j, const struct program_progress *g)
 {
     const bool again = g->state == PROGRAM_AGAIN;
-    double took = g->device_ms; /* without what compiling took */
+    double took = g->device_ms; /* without compilation */
     j->step_ms = j->slice_steps > 0 ? took / (double)j->slice_steps : 0;
     double more = j->table->config.slice * 1e3 / (took > 1e-3 ? took : 1e-3);
     more = again ? 0.5 : more > GROW_MOST ? GROW_MOST : more;
@@ -225,8 +225,8 @@ static void adapt(struct user_job *j, const struct program_progress *g)
     j->again = again ? j->again + 1 : 0;
 }
 
-/* The statement that an error is in: the one of its place, which may have been written out in the
- * one that was run. */
+/* The statement that an error is in: the one its place names, which may have been written out in
+ * the statement that ran. */
 static int32_t statement_of(const struct err *e, int32_t run)
 {
     int k, end = 0;
@@ -235,7 +235,7 @@ static int32_t statement_of(const struct err *e, int32_t run)
     return known ? k : run;
 }
 
-/* What the slice was, as far as it ends the job; false: it goes on. */
+/* Whether the slice ends the job, and how. */
 static bool is_end(struct user_job *j, const struct program_progress *g, struct job_end *ret)
 {
     *ret = (struct job_end){.state = JOB_FAILED,
@@ -261,8 +261,8 @@ static bool is_end(struct user_job *j, const struct program_progress *g, struct 
     return ret->stopped || g->steps >= j->body.steps;
 }
 
-/* Somebody else is in its way: it waits, and looks again from time to time, unless it is to end
- * itself. */
+/* Another client's lease or writes block the job: it rests and tries again from time to time,
+ * unless it has been cancelled. */
 static bool rests(struct user_job *j, const struct err *why)
 {
     struct jobs *t = j->table;
@@ -283,8 +283,8 @@ static bool rests(struct user_job *j, const struct err *why)
     return !cancelled;
 }
 
-/* Where others write to the arrays more often than a step ends, nobody's steps may end the job: it
- * tries less often, with one step at a time, until one falls between two of theirs. */
+/* Other clients write to the arrays more often than a step ends. That must not end the job: it
+ * tries less often, one step at a time, until a step falls between two of their writes. */
 static bool is_crowded_out(struct user_job *j)
 {
     struct err why = ERR_INIT;
@@ -308,7 +308,7 @@ bool job_take_slice(struct user_job *j)
     jobs_publish_end(t);
     if (g.state == PROGRAM_WAITING)
         return false;
-    const bool leased = g.state == PROGRAM_AGAIN && refusal.code == ERR_LOCKED; /* it will wait */
+    const bool leased = g.state == PROGRAM_AGAIN && refusal.code == ERR_LOCKED; /* will rest */
     const bool given_up = g.state == PROGRAM_FAILED && g.err.code == ERR_NOT_FOUND;
     if ((g.state == PROGRAM_AGAIN || given_up) && refusal.code != ERR_OK && !leased) {
         g.state = PROGRAM_FAILED;
@@ -359,8 +359,8 @@ static bool assign_the_same(const struct program *a, const struct program *b)
     return false;
 }
 
-/* With the lock held: one of two slices on the same arrays would come to nothing, and always that
- * of the slower program. */
+/* With the lock held: of two slices on the same arrays one would be discarded, and always that of
+ * the slower program. */
 static bool must_wait(const struct user_job *j)
 {
     lock_held(&j->table->lock);
@@ -382,7 +382,7 @@ static enum beginning may_begin(struct user_job *j)
     if (cancelled)
         return BEGIN_NEVER;
     if (j->blocked)
-        leave_turn(j); /* which others can use meanwhile */
+        leave_turn(j); /* others can use it meanwhile */
     if (j->blocked || !has_turn(j))
         return BEGIN_LATER;
     pthread_mutex_lock(&t->lock);
@@ -397,20 +397,20 @@ static enum beginning may_begin(struct user_job *j)
     return BEGIN_NOW;
 }
 
-/* How many steps it is to have. */
+/* How many steps the next slice has. */
 static int64_t next_steps(struct user_job *j)
 {
     struct err e = ERR_INIT;
     if (!j->slice_steps &&
         program_first_slice(j->body.program, j->step, j->body.steps - j->step,
                             j->table->config.slice, &j->slice_steps, &e) != ERR_OK)
-        j->slice_steps = 1; /* which will say why */
+        j->slice_steps = 1; /* the slice will report the error */
     int64_t n = j->slice_steps;
     const int64_t at_once = program_report(j->body.program).steps;
     if (n > j->body.steps - j->step)
         n = j->body.steps - j->step;
     else if (at_once > 0 && n > at_once)
-        n -= n % at_once; /* those over would be passes of fewer steps */
+        n -= n % at_once; /* the rest would be passes of fewer steps */
     for (uint32_t i = 0; i < j->body.n_snapshots; i++) {
         int64_t every = j->body.snapshots[i].every, left = every - j->step % every;
         n = n < left ? n : left;
@@ -432,13 +432,13 @@ void job_begin_slice(struct user_job *j)
     o.err = (struct err)ERR_INIT;
     if (makes_room(j))
         return;
-    /* until the engine has all of it: an export is behind what it reads */
+    /* until the engine has all of the slice: an export waits for uses that began before it */
     _cleanup_use_ struct lease_use use = lease_use_open(j->table->config.uses);
     enum err_code code = program_may_use(&j->body, &o.err);
     if (code == ERR_LOCKED) {
         if (rests(j, &o.err))
             return;
-        code = ERR_OK; /* it is cancelled */
+        code = ERR_OK; /* the job is cancelled */
     }
     if (code == ERR_OK)
         code = program_wake(j->body.program, &o.err);

@@ -12,7 +12,7 @@ struct program_body job_take_program(struct user_job *j)
     struct program_body b = {.program = j->body.program,
                              .functions = j->body.functions,
                              .n_functions = j->body.n_functions};
-    j->body.program = NULL; /* whose memory has the text of all of the body */
+    j->body.program = NULL; /* its memory has the text of the whole body */
     j->body.n_functions = 0;
     return b;
 }
@@ -132,7 +132,7 @@ size_t jobs_list(struct jobs *t, const struct principal *p, uint64_t after_seq, 
     return n;
 }
 
-/* --- what is asked before writing --- */
+/* --- publishing --- */
 
 void jobs_publish_begin(struct jobs *t)
 {

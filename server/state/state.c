@@ -1,8 +1,7 @@
-/* When snapshots are taken and by whom; what is in them is state_save.c's and state_load.c's.
+/* When snapshots are taken and by which thread; state_save.c and state_load.c have the contents.
  *
  * One at a time. A snapshot on demand has a thread of its own, since it waits for the device and
- * for the disk; the one at the end is main.c's. A second process is kept out by the folder's lock.
- */
+ * for the disk; main.c takes the last one. The folder's lock keeps out a second process. */
 #include "server/state/state.h"
 
 #include <stdio.h>
@@ -21,8 +20,8 @@ struct state {
     struct server *server;
     struct state_dir *dir;
     int64_t restored_us;
-    struct state_kept *kept;    /* main's, then of who takes a snapshot, */
-    struct state_passed passed; /* as is this */
+    struct state_kept *kept;    /* main's, later the thread's that takes a snapshot; */
+    struct state_passed passed; /* and so is this */
     _Atomic bool stop;
     pthread_mutex_t lock;
     pthread_cond_t idle;
@@ -90,7 +89,7 @@ static void log_report(const char *what, const struct state_report *r)
 
 /* --- restoring --- */
 
-/* What a restore that failed half-way has made goes again. */
+/* Removes what a failed restore has made so far. */
 static void forget(void *user, struct principal *p)
 {
     (void)user;
@@ -184,7 +183,7 @@ static void rest(struct state *t)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Who has been told may ask for the next one; and the state may be gone by then. */
+/* The caller that `done` informs may ask for the next snapshot, and may free the state. */
 static void *on_demand(void *arg)
 {
     struct order o = *(struct order *)arg;

@@ -1,4 +1,4 @@
-/* A bell is rung from any thread, under its lock; rings before a wait count for it. */
+/* The bell is a flag and a condition variable: a ring before the wait is not lost. */
 #include "server/state/state_bell.h"
 
 #include "compute/base/clock.h"

@@ -1,7 +1,7 @@
-/* Where a thread that may sleep waits for the engine, or for other threads.
+/* An event on which a thread that may block waits for the engine, or for other threads.
  *
  * Called by state_blobs.c and state_load.c; struct state_bell is the user of state_bell_ring and
- * state_bell_done. Rung by any thread, waited for by one; belongs to that one. */
+ * state_bell_done. Any thread rings it, one waits for it; it belongs to that one. */
 #ifndef ARRAYD_SERVER_STATE_BELL_H
 #define ARRAYD_SERVER_STATE_BELL_H
 
@@ -20,8 +20,7 @@ enum err_code state_bell_init(struct state_bell *b, struct err *e) must_check;
 void state_bell_free(struct state_bell *b);
 void state_bell_ring(void *user);
 void state_bell_done(void *user, enum err_code result, double device_ms); /* an engine_done */
-/* Until it rings, or some hundredths of a second have gone: true where it rang since the last
- * time. */
+/* Waits for a ring, some hundredths of a second at most: true if it rang since the last wait. */
 bool state_bell_wait(struct state_bell *b);
 
 #endif

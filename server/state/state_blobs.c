@@ -1,19 +1,20 @@
 /* Memories are read by the engine's downloads: a download is a snapshot of its memory, and writers
- * go on meanwhile, in new memory.
+ * continue meanwhile, in new memory.
  *
- * What has not changed since the last snapshot is linked from there, which takes no time. Then come
- * the others, and principals take turns by what they cost, each with the smallest first: where time
- * runs out, each has most of what is theirs, and nobody's many arrays keep others' out.
+ * Files that have not changed since the last snapshot are linked from it, which takes no time. The
+ * others follow in the order of what their owners will have cost, each owner's smallest first: if
+ * time runs out, each principal has most of its arrays, and one with many arrays does not keep
+ * others out.
  *
- * No memory is waited for while another could be written. What work is still writing to is put off;
- * when all the rest is there, it is waited for, --state-wait seconds in all: by turns, since the
- * work on one may never end, and mostly by looking whether it has. But where somebody writes all
- * the time no look may ever find a pause, so that for each new version a download waits in its
- * line, for a moment that gets longer. Where that is in vain, the stream on which it waits is left
- * behind, with it, and others have a new one.
+ * The thread does not wait for a memory while it could write another. Memories that work is still
+ * writing to are put off. When all others are written, it waits for these, --state-wait seconds in
+ * all: for each in turn, since the work on one may never end, and mostly by polling whether it has
+ * ended. A client that writes all the time may leave no pause for polling to find, so for each new
+ * version a download waits in that client's queue, for a time that doubles. If that is in vain, the
+ * stream it waits on is abandoned together with the download, and others get a new one.
  *
- * What cannot be had in the end is in the snapshot with the bytes of the last one, where that has
- * the very memory; else it is left out. */
+ * A memory that cannot be read in the end has the bytes of the last snapshot, if that has the same
+ * memory; otherwise it is left out. */
 #include "server/state/state_blobs.h"
 
 #include <stdlib.h>
@@ -22,10 +23,10 @@
 #include "compute/base/clock.h"
 #include "compute/engine/export.h"
 
-#define PIECE      (1 << 20)  /* bytes that are pulled at once */
-#define APART      (1 << 20)  /* memories from this size on have files of their own */
-#define EACH       (64 << 10) /* what a memory costs beside its bytes: its files, its download */
-#define ATTEMPTS   3          /* at what cannot be read: it may have been for want of memory */
+#define PIECE      (1 << 20)  /* bytes per pull */
+#define APART      (1 << 20)  /* memories of at least this size have files of their own */
+#define EACH       (64 << 10) /* a memory's cost besides its bytes: its files, its download */
+#define ATTEMPTS   3          /* at a memory that cannot be read: memory may have been short */
 #define FIRST_WAIT 250000000  /* nanoseconds */
 
 static const char NO_TIME[] = "no time", BUSY[] = "work is still writing to it",
@@ -92,12 +93,12 @@ enum err_code blobs_stopped(const struct blobs *t)
                                 : ERR_OK;
 }
 
-/* --- one that is read --- */
+/* --- reading one --- */
 
 enum outcome { READ, NOT_READY, FAILED, LATE };
 
-/* As long as that takes, but without a byte for `patience_ns` at most. *ret_idle_ns: how long there
- * was none in all. */
+/* Reads all bytes, but waits `patience_ns` at most for each piece. *ret_idle_ns: the time without
+ * any in all. */
 static enum err_code pull(struct blobs *t, const struct blob *b, struct download *d,
                           uint64_t patience_ns, enum outcome *ret, uint64_t *ret_idle_ns)
 {
@@ -122,7 +123,7 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
             *ret = got ? FAILED : NOT_READY;
             return ERR_OK;
         }
-        *ret_idle_ns += at ? 0 : clock_ns() - since; /* until the first came: then it went on */
+        *ret_idle_ns += at ? 0 : clock_ns() - since; /* for the first piece only */
         TRY(state_write(t->writer, t->piece, (size_t)got, t->e));
         at += got;
         since = clock_ns();
@@ -130,8 +131,8 @@ static enum err_code pull(struct blobs *t, const struct blob *b, struct download
     return ERR_OK;
 }
 
-/* What is ready is not waited for: its bytes are on their way, and have the time for that however
- * long others were waited for. */
+/* For a memory that is ready, the time already spent on others does not count: its bytes are on
+ * their way. */
 static uint64_t patience(const struct blobs *t, const struct blob *b, bool ready)
 {
     uint64_t left = t->wait_ns > t->waited_ns ? t->wait_ns - t->waited_ns : 0;
@@ -180,7 +181,7 @@ static enum err_code read_once(struct blobs *t, struct blob *b, enum outcome *re
     return code;
 }
 
-/* The snapshot has it; or it has been given up. */
+/* The memory is in the snapshot, or has been given up. */
 static void finish(struct blobs *t, struct blob *b, bool there)
 {
     b->there = there;
@@ -190,9 +191,10 @@ static void finish(struct blobs *t, struct blob *b, bool there)
     b->array = NULL;
 }
 
-/* --- what the last snapshot has --- */
+/* --- contents of the last snapshot --- */
 
-/* It has not changed since; but what is written outside changes without its version. */
+/* Links the last snapshot's file if the memory is unchanged. The version does not tell for memory
+ * that is written from outside. */
 static void reuse(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
@@ -205,7 +207,7 @@ static void reuse(struct blobs *t, struct blob *b)
     finish(t, b, true);
 }
 
-/* What could not be read: as the last snapshot has it, where it does. */
+/* For a memory that could not be read: takes the last snapshot's contents, if it has any. */
 static enum err_code stand_in(struct blobs *t, struct blob *b)
 {
     const struct state_kept_file *file = state_kept_find(t->kept, b->memory);
@@ -216,7 +218,7 @@ static enum err_code stand_in(struct blobs *t, struct blob *b)
     if (linked)
         t->report->reused += b->nbytes;
     if (there) {
-        b->file.version = 0; /* of no contents that it has now */
+        b->file.version = 0; /* not the present contents */
         b->dtype = file->dtype;
     }
     finish(t, b, code == ERR_OK && there);
@@ -243,7 +245,7 @@ static int by_cost(const void *a, const void *b)
     return x->number < y->number ? -1 : 1;
 }
 
-/* What its owner will have cost with it is when a memory comes. */
+/* Orders memories by what their owner will have cost including each. */
 static void take_turns(struct blob **order, size_t n)
 {
     int64_t cost = 0;
@@ -262,7 +264,7 @@ static bool may_try(const struct blobs *t, const struct blob *b, bool wait)
            (wait && t->waited_ns < t->wait_ns && array_version(b->array) != b->given_up);
 }
 
-/* *ret_off: it is put off. */
+/* *ret_off: the memory is put off. */
 static enum err_code try_blob(struct blobs *t, struct blob *b, bool wait, bool *ret_off)
 {
     enum outcome outcome = NOT_READY;
@@ -290,7 +292,7 @@ static enum err_code try_blob(struct blobs *t, struct blob *b, bool wait, bool *
     return ERR_OK;
 }
 
-/* The first *n once each; those that are put off come to the front. */
+/* Tries the first *n once each; those that are put off move to the front. */
 static enum err_code go_over(struct blobs *t, struct blob **order, size_t *n, bool wait)
 {
     size_t off = 0;

@@ -1,7 +1,7 @@
 /* The memories of a snapshot: each is written once, however many views it has.
  *
- * state_save.c adds those of all handles, has them written, and names them in the manifest. Its
- * thread only. */
+ * state_save.c adds the memory of each handle, has them written, and names them in the manifest.
+ * Used on its thread only. */
 #ifndef ARRAYD_SERVER_STATE_BLOBS_H
 #define ARRAYD_SERVER_STATE_BLOBS_H
 
@@ -13,21 +13,21 @@
 /* A memory. */
 struct blob {
     uint64_t memory;     /* array_memory_id: the key */
-    struct array *array; /* one on it, a reference until it is written or given up */
+    struct array *array; /* one array on it, a reference until it is written or given up */
     size_t number;       /* in the manifest */
-    size_t owner;        /* whose turn it takes */
+    size_t owner;        /* principal by number */
     int64_t nbytes, cost;
     int device;
     enum dtype dtype;
     bool host;
-    bool there;      /* the snapshot has contents of it: */
-    const char *why; /* they are earlier ones, or there are none, and that is why; or NULL */
-    bool unreadable; /* that is because nobody can read it */
+    bool there;      /* the snapshot has contents of it */
+    const char *why; /* why they are earlier ones or missing; or NULL */
+    bool unreadable; /* the reason: it cannot be read */
     struct state_kept_file file;
-    /* being put off: */
+    /* while it is put off: */
     int failures;
     uint64_t patience_ns;
-    uint64_t given_up; /* the version that was waited for in vain; 0: none */
+    uint64_t given_up; /* the version whose wait timed out; 0: none */
     UT_hash_handle hh;
 };
 
@@ -36,7 +36,7 @@ struct blobs {
     struct state_writer *writer;
     struct state_kept *const *kept; /* of the last snapshot */
     uint64_t deadline_ns;           /* clock_ns; 0: none */
-    uint64_t wait_ns, waited_ns;    /* for what is not ready: at most, and so far */
+    uint64_t wait_ns, waited_ns;    /* for memories that are not ready: limit, and used so far */
     const _Atomic bool *stop;
     struct state_report *report;
     struct err *e;
@@ -46,15 +46,16 @@ struct blobs {
     char *piece;
 };
 
-/* What is not set is zero; blobs_free in any case. */
+/* Members that are not set are zero; call blobs_free in any case. */
 enum err_code blobs_init(struct blobs *t) must_check;
 void blobs_free(struct blobs *t);
-/* The array's memory, which may be there; NULL without memory. `owner`: principals by number. */
+/* The entry of the array's memory, new or existing; NULL without memory. `owner`: principal by
+ * number. */
 struct blob *blobs_add(struct blobs *t, struct array *a, size_t owner);
-/* Writes them all, or says why not. Errors are those of the disk, of a lost device and of `stop`
+/* Writes them all, or sets `why`. Errors are those of the disk, of a lost device and of `stop`
  * (ERR_DRAINING). */
 enum err_code blobs_write(struct blobs *t) must_check;
-/* What the next snapshot may have again. */
+/* Records what the next snapshot may reuse. */
 void blobs_keep(const struct blobs *t, struct state_kept **ret);
 
 enum err_code blobs_stopped(const struct blobs *t) must_check; /* ERR_DRAINING */

@@ -1,23 +1,23 @@
 /* A snapshot is a folder of its own. It is written and synced first, files, then the folder; then
- * the pointer `current` is replaced by rename, which is atomic, and the folder above synced; only
- * then do older snapshots go. So at every moment `current` names a whole snapshot, or, before the
- * first, is not there. Each has a copy of its pointer, for the case that it is lost.
+ * rename replaces the pointer `current` atomically, and the folder above is synced; only then are
+ * older snapshots removed. So at every moment `current` names a complete snapshot, or, before the
+ * first, does not exist. Each snapshot has a copy of its pointer, in case `current` is lost.
  *
- * Where a snapshot leaves out what it should have, the one before stays beside it, until there is
- * one that leaves nothing out.
+ * If a snapshot leaves out something it should have, the one before is kept beside it until a
+ * snapshot leaves nothing out.
  *
- * The pointer has the sum of the manifest, the manifest has the sums of the data: whatever is torn,
- * exchanged or flipped anywhere is seen. The sum is SHA-256 because nettle is linked already, it
- * runs at 1 to 2 GB/s on processors with instructions for it, which is what a disk takes, and
- * nobody has to ask what it does not find.
+ * The pointer has the sum of the manifest, the manifest has the sums of the data: any torn,
+ * exchanged or flipped byte is detected. The sum is SHA-256 because nettle is linked already,
+ * because it runs at 1 to 2 GB/s on processors with instructions for it, which is about a disk's
+ * rate, and because its strength needs no argument.
  *
- * A large memory has a file of its own. Where nothing was written to it since the last snapshot,
- * its file is linked into the new folder, and no byte of it is moved: files are never changed once
- * a snapshot has them.
+ * A large memory has a file of its own. If nothing was written to it since the last snapshot, its
+ * file is linked into the new folder and none of its bytes are copied: the files of a snapshot are
+ * never changed.
  *
- * The disk is told to write while data still come, FLUSH bytes at a time: then the time that a
- * snapshot takes shows while it is taken (--state-timeout), and memory does not fill with pages
- * that wait. */
+ * The disk starts writing while data still arrive, FLUSH bytes at a time: so the time of writing
+ * counts while the snapshot is taken (--state-timeout), and memory does not fill with dirty pages.
+ */
 #include "server/state/state_dir_int.h"
 
 #include <dirent.h>
@@ -41,9 +41,9 @@ struct state_writer {
     uint64_t number, files;    /* files: of their own so far */
     int folder, data, own;     /* descriptors; -1: none */
     char name[STATE_FILE];     /* of `own` */
-    int64_t size;              /* of the small memories so far */
-    int64_t at, done, flushed; /* of the memory being written: where it begins, how much of it there
-                                  is, and how much the disk has of its file */
+    int64_t size;              /* total of the small memories so far */
+    int64_t at, done, flushed; /* of the memory being written: where it begins, bytes written, and
+                                  bytes of its file flushed */
     struct sha256_ctx sum;
 };
 
@@ -129,7 +129,7 @@ void state_digest(struct sha256_ctx *sum, char ret[STATE_DIGEST])
         snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* --- folders that go --- */
+/* --- removing folders --- */
 
 DIR *state_dir_list(int folder, const char *name)
 {
@@ -151,7 +151,7 @@ static void remove_folder(struct state_dir *d, const char *name)
     unlinkat(d->fd, name, AT_REMOVEDIR);
 }
 
-/* All but the last one, and what stays beside it. */
+/* Removes all but the last snapshot and the one kept beside it. */
 static void remove_others(struct state_dir *d)
 {
     DIR *dir = state_dir_list(d->fd, ".");
@@ -253,7 +253,7 @@ enum err_code state_write_open(struct state_writer *w, bool apart, char ret[STAT
     return ERR_OK;
 }
 
-/* Of a file of its own: one part is written while the next is filled. */
+/* For a file of its own: the disk writes one part while the next is filled. */
 static void flush(struct state_writer *w)
 {
     while (w->own >= 0 && w->done - w->flushed >= 2 * FLUSH) {
@@ -299,7 +299,8 @@ enum err_code state_write_drop(struct state_writer *w, struct err *e)
     return ERR_OK;
 }
 
-/* Links are numbered, file systems without them are met: then it is written anew. */
+/* A file's number of links is limited and some file systems have none: then the caller copies
+ * it. */
 bool state_write_again(struct state_writer *w, const char *file)
 {
     char name[STATE_NAME], from[STATE_NAME + STATE_FILE];
@@ -352,7 +353,7 @@ void state_write_abort(struct state_writer *w)
 static enum err_code write_file(const struct state_dir *d, int folder, const char *name,
                                 const char *text, size_t n, struct err *e)
 {
-    unlinkat(folder, name, 0); /* what a process left that ended too early */
+    unlinkat(folder, name, 0); /* a crashed process may have left it */
     int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
         return state_dir_failed(d, name, e);
@@ -368,8 +369,7 @@ uint64_t state_write_beside(const struct state_writer *w)
     return w->dir->beside ? w->dir->beside : w->dir->current;
 }
 
-/* Where the disk does not say that it has the new pointer, it may have either: both snapshots stay.
- */
+/* If the disk does not confirm the new pointer, either may be on it: both snapshots are kept. */
 enum err_code state_write_commit(struct state_writer *w, const char *manifest, size_t n,
                                  bool complete, struct err *e)
 {

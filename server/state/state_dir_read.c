@@ -1,6 +1,6 @@
-/* What is held against which sum: state_dir.c. Where the pointer is missing, the snapshots' own
- * pointers say which of them is whole: the last of these is taken for what was current. One that
- * was never finished has none that agrees with it. */
+/* state_dir.c explains the sums. If the pointer is missing, the snapshots' own pointers tell which
+ * of them are complete, and the last of these is taken as the current one. An unfinished snapshot
+ * has no pointer that matches it. */
 #include "server/state/state_dir_int.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #define MANIFEST_MAX ((int64_t)1 << 32)
 
-/* Without waiting for whoever would write to it, were it a pipe. */
+/* Opens without blocking, should the file be a pipe. */
 static enum err_code open_file(const struct state_dir *d, int folder, const char *name, int *ret,
                                struct stat *ret_st, struct err *e)
 {
@@ -127,7 +127,7 @@ static enum err_code open_snapshot(struct state_dir *d, uint64_t number, const c
     return ERR_OK;
 }
 
-/* The highest snapshot below that number, 0: none. */
+/* The highest snapshot below that number; 0: none. */
 static uint64_t next_below(struct state_dir *d, uint64_t below)
 {
     uint64_t highest = 0;
@@ -141,7 +141,8 @@ static uint64_t next_below(struct state_dir *d, uint64_t below)
     return highest;
 }
 
-/* By its own pointer. *ret_whole is false for what a process left that ended before it counted. */
+/* Opens a snapshot by its own pointer. *ret_whole is false for one that a crashed process left
+ * unfinished. */
 static enum err_code take_up(struct state_dir *d, uint64_t number, struct state_reader *ret,
                              bool *ret_whole, struct err *e)
 {
@@ -224,7 +225,7 @@ void state_read_close(struct state_reader *r)
     r->manifest = NULL;
 }
 
-/* Under a name that nothing has yet. */
+/* Renames to a name that is not in use. */
 static enum err_code put_aside(struct state_dir *d, const char *what, struct err *e)
 {
     char name[STATE_NAME];
@@ -236,7 +237,7 @@ static enum err_code put_aside(struct state_dir *d, const char *what, struct err
                : state_dir_failed(d, what, e);
 }
 
-/* All of them: where the pointer is damaged, nobody knows which one it was. */
+/* Puts all of them aside: if the pointer is damaged, the current one is unknown. */
 enum err_code state_dir_refuse(struct state_dir *d, struct err *e)
 {
     enum err_code code = ERR_OK;

@@ -1,4 +1,4 @@
-/* Which file has which contents. */
+/* The table of the last snapshot's files and their contents. */
 #include <string.h>
 
 #include "compute/base/table.h"

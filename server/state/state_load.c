@@ -1,11 +1,11 @@
-/* The last snapshot, back into a server that nobody has used yet.
+/* Restores the last snapshot into a server that has had no request yet.
  *
- * The manifest is held against its sum before it is looked at (state_dir.c), each memory's data
- * against theirs while they are uploaded; the first thing that is wrong ends it all. Sessions come
- * first, without memory limits and quotas, since what they had they may have; then each principal's
- * handles in the order they were made, each memory with the first handle on it, to whose session it
- * is charged from now on; then functions and shares. A principal who has no account any more is
- * passed over, with a word in the log: the operator has taken him away, not the disk. */
+ * The manifest is checked against its sum before it is parsed (state_dir.c), each memory's data
+ * during the upload; the first error ends the restore. Sessions come first, without memory limits
+ * and quotas: what they had, they may have again. Then each principal's handles in the order they
+ * were made, each memory with the first handle on it, whose session is charged from now on; then
+ * functions and shares. A principal without an account is passed over and logged: the operator
+ * removed the account, so this is no damage. */
 #include <nettle/sha2.h>
 #include <string.h>
 
@@ -36,8 +36,8 @@ struct loader {
     struct state_bell bell;
     struct state_kept **kept;
     struct state_passed *passed;
-    struct passed_memory **without; /* by number: there is no room for it */
-    struct config widest;           /* what a function may have been when it was defined */
+    struct passed_memory **without; /* by number: memories that found no room */
+    struct config widest;           /* limits that a function may have been defined under */
     int64_t taken_us;
     struct state_report report;
     struct err *e;
@@ -91,7 +91,7 @@ static enum err_code get_id(struct loader *l, struct json v, const char *name, c
                : json_err_member(v, name, l->e, ERR_STATE, "this is no id");
 }
 
-/* Where a device has gone, what was on it is spread over those that are left. */
+/* If there are fewer devices now, the arrays of the missing ones are spread over the others. */
 static int device_of(const struct loader *l, int64_t was)
 {
     return (int)(was % engine_device_count(l->server->engine));
@@ -143,7 +143,7 @@ static enum err_code stream_of(struct loader *l, int device, struct engine_strea
     return ERR_OK;
 }
 
-/* From the file straight to where the bytes are wanted. */
+/* Reads straight from the file into the staging memory. */
 static enum err_code fill(struct loader *l, struct upload *u, const char *file, int64_t at,
                           int64_t nbytes, char digest[STATE_DIGEST])
 {
@@ -170,7 +170,7 @@ static enum err_code fill(struct loader *l, struct upload *u, const char *file, 
     return ERR_OK;
 }
 
-/* What had been moved there goes there again; where there is no room for it, it stays. */
+/* Moves an array to host memory if it was there; without room it stays on the device. */
 static enum err_code move_out(struct loader *l, struct engine_stream *s, struct array *a)
 {
     struct err why = ERR_INIT;
@@ -188,7 +188,7 @@ static enum err_code move_out(struct loader *l, struct engine_stream *s, struct 
     return ERR_OK;
 }
 
-/* When the contents were these: that may be an earlier snapshot's time. */
+/* The time of the contents, which may be an earlier snapshot's. */
 static enum err_code taken(struct loader *l, struct json v, int64_t *ret_us)
 {
     *ret_us = l->taken_us;
@@ -222,7 +222,7 @@ static enum err_code read_entry(struct loader *l, struct json v, struct stored *
                : json_err(v, l->e, ERR_STATE, "this memory cannot be");
 }
 
-/* *ret_room: there is any for it on its device, in one piece. */
+/* *ret_room: its device has room for it, in one piece. */
 static enum err_code load_memory(struct loader *l, size_t number, struct stored *m,
                                  struct account *account, bool *ret_room)
 {
@@ -343,7 +343,7 @@ static enum err_code enter(struct loader *l, struct principal *p, struct json v,
         return pass_array(l, p, v, h, number, &m.file);
     TRY(make_array(l, v, l->bases[number], &h->array));
     if (h->name[0] && handle_check_name(s->handles, h->name, NAME_NEW, NULL) != ERR_OK)
-        h->name[0] = '\0'; /* it was passed over before, and another has the name by now */
+        h->name[0] = '\0'; /* it was passed over before, and another array has the name now */
     enum err_code code = handle_restore(s->handles, h, m.file.taken_us, l->e);
     array_unref(h->array);
     l->report.arrays++;
@@ -370,14 +370,14 @@ static enum err_code restore_handle(struct loader *l, struct principal *p, struc
         return json_err_member(v, "memory", l->e, ERR_STATE, "there is no such memory");
     _cleanup_session_ struct session *s = NULL;
     if (session_get(p->sessions, h.session, false, &s, NULL) != ERR_OK)
-        return ERR_OK; /* deleted while the snapshot was begun */
+        return ERR_OK; /* deleted while the snapshot began */
     return enter(l, p, v, s, &h, (size_t)number);
 }
 
 /* --- functions and shares --- */
 
-/* One that this version reads otherwise than the one that took it: its name may mean an operation
- * by now. */
+/* Passes over a function that this version reads differently from the one that saved it: its name
+ * may be an operation's now. */
 static enum err_code pass_function(struct loader *l, struct principal *p, struct json v,
                                    struct json definition, const struct err *why)
 {
@@ -411,7 +411,7 @@ static enum err_code restore_function(struct loader *l, struct principal *p, str
     return code;
 }
 
-/* A share of an array that is not there any more has no effect, and goes when the table is full. */
+/* A share of an array that does not exist has no effect; the table drops it when it is full. */
 static enum err_code restore_share(struct loader *l, struct json v)
 {
     char id[ID_SIZE];
@@ -517,7 +517,7 @@ static enum err_code restore_all(struct loader *l, struct arena *arena)
     return ERR_OK;
 }
 
-/* Everything is where it belongs, not only on its way there. */
+/* Waits until all uploads and moves are done. */
 static enum err_code settle(struct loader *l)
 {
     for (int i = 0; i < engine_device_count(l->server->engine); i++) {

@@ -1,5 +1,5 @@
-/* What was passed over is kept as the text that the manifest had, but for what another snapshot has
- * in other places. Its owner's account may go, or the array's session: then it goes too. */
+/* What was passed over is stored as its text in the manifest, without the members that differ in
+ * each snapshot. It is dropped when its owner's account or the array's session is. */
 #include "server/state/state_passed.h"
 
 #include <string.h>
@@ -44,7 +44,8 @@ static void put_value(struct json_writer *w, struct json v)
     }
 }
 
-/* An object without two of its members, and still open: others are put in their place. */
+/* An object without two of its members, and still open, so that others can be added in their
+ * place. */
 static enum err_code keep_text(struct strb *text, struct json v, const char *but, const char *and,
                                struct err *e)
 {
@@ -124,7 +125,7 @@ void passed_free(struct state_passed *t)
 
 /* --- writing --- */
 
-/* It is still somebody's. */
+/* Its owner still exists. */
 static bool is_wanted(const struct passed_item *x)
 {
     if (atomic_load(&x->principal->gone))
@@ -167,7 +168,7 @@ static void drop_unused(struct state_passed *t)
     }
 }
 
-/* One that cannot be copied stays ours, and the snapshot that has it where it is. */
+/* A memory that cannot be copied stays in the list, and in the snapshot that has it. */
 enum err_code passed_write(struct state_passed *t, struct state_writer *w, size_t number,
                            int64_t *ret_missing, struct err *e)
 {

@@ -1,10 +1,10 @@
-/* Everything clients have made, to disk.
+/* Writes everything clients have made to disk.
  *
- * First what there is, as of one moment for each principal: sessions and handles under the locks of
- * their tables, printed at once, so that nothing of it is held while data are written. Then the
- * memories (state_blobs.h), while requests go on: two of them may so be some requests apart; when
- * nothing else runs, as at the end of the daemon, they are not. Last the manifest, which names only
- * what is there. */
+ * First the tables, as of one moment for each principal: sessions and handles are printed under the
+ * locks of their tables, so that no lock is held while data are written. Then the memories
+ * (state_blobs.h), while requests continue: two memories may therefore be some requests apart,
+ * except when nothing else runs, as at the end of the daemon. Last the manifest, which names only
+ * what has been written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,11 +44,11 @@ struct saver {
     struct state_report report;
     struct state_passed *passed;
     struct state_gaps *gaps; /* or NULL */
-    enum err_code code;      /* of what a visit met */
+    enum err_code code;      /* of the visit that failed */
     struct err *e;
 };
 
-/* --- what there is --- */
+/* --- the tables --- */
 
 static void put_session(struct json_writer *w, const struct session *s, int64_t usual_limit)
 {
@@ -158,7 +158,7 @@ static enum err_code add_handles(struct saver *v, struct owner *o,
     return v->text.failed ? err_oom(e) : ERR_OK;
 }
 
-/* Handles before sessions: a handle whose session is gone by then is left out by who reads it. */
+/* Handles before sessions: state_load.c leaves out a handle whose session is missing. */
 static void visit(void *user, struct principal *p)
 {
     struct saver *v = user;
@@ -207,7 +207,7 @@ static void put_blob(struct json_writer *w, const struct blob *b)
     json_close_object(w);
 }
 
-/* An array that is not there as it is now. */
+/* An array that is not saved as it is now. */
 static void put_gap(struct saver *v, const struct owner *o, const struct entry *x)
 {
     const struct blob *b = x->blob;
