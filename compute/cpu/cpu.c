@@ -1,5 +1,5 @@
-/* The CPU backend's face: backend.h's table over the pool (threads, streams), the interpreter and
- * the array memory. There is one device, the machine. */
+/* The CPU backend's vtable: backend.h's functions over the pool (threads, streams), the interpreter
+ * and the array memory. There is one device, the machine. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "compute/cpu/pool.h"
 #include "compute/cpu/share.h"
 
-#define KEPT_MS 5e3 /* freed memory that nothing uses */
+#define KEPT_MS 5e3 /* how long freed memory is kept for reuse */
 
 struct cpu {
     struct backend base;
@@ -109,7 +109,7 @@ static const char *share_problem(struct backend *b, int device)
 static enum err_code share_alloc(struct backend *b, int device, int64_t size, bool zero, bool must,
                                  struct shared_block *ret, struct err *e)
 {
-    (void)device, (void)zero; /* it always is */
+    (void)device, (void)zero; /* always zeroed */
     return cpu_share_alloc(cpu_of(b)->memory, size, must, ret, e);
 }
 
@@ -182,7 +182,7 @@ static void cpu_explain(struct backend *b, int device, const struct ir_kernel *k
         n = k->inputs[i].slot >= n ? k->inputs[i].slot + 1 : n;
     for (uint32_t i = 0; i < k->n_outputs; i++)
         n = k->outputs[i].slot >= n ? k->outputs[i].slot + 1 : n;
-    /* Addresses of nothing: preparing a run computes with them but follows none. */
+    /* Made-up addresses: preparing a run computes with them but never dereferences them. */
     void **slots = mem_reallocarray(NULL, n + 1, sizeof *slots);
     struct interp_run *run = NULL;
     if (slots) {

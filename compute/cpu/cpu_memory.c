@@ -1,14 +1,14 @@
 /* Small blocks come from mem.h with their own start remembered in front of them. Large ones are
- * mapped, the largest on 2 MiB boundaries and with huge pages asked for: a fault a 4 KiB page costs
- * more than writing the page.
+ * mapped; the largest on 2 MiB boundaries, with huge pages requested, because one fault per 4 KiB
+ * page costs more than writing the page.
  *
- * Even so the first touch of fresh memory costs about as much as computing the result, so that
- * freed large blocks are kept for a while (the most recently freed first) and given out again
- * unzeroed for results, which are overwritten in whole. Who asks for zeros gets fresh pages, which
- * the kernel clears as they are touched: nobody reads another's old data, and no thread clears
- * gigabytes. The cache counts against the limit and gives way to live memory; what is not reused
- * for some seconds goes: work that repeats itself finds its temporaries, and nothing stays behind
- * what was done once. */
+ * Even so the first touch of fresh memory costs about as much as computing the result. So freed
+ * large blocks are kept for a while and given out again (the most recently freed first), unzeroed,
+ * for results, which are overwritten in whole. A caller that wants zeros gets fresh pages, which
+ * the kernel clears as they are touched: no array ever shows another's old data, and no thread
+ * clears gigabytes. The cache counts against the limit and is trimmed when live memory needs the
+ * space. Blocks not reused for some seconds are unmapped: repeated work finds its temporaries, and
+ * one-off work leaves nothing behind. */
 #include "compute/cpu/cpu_memory.h"
 
 #include <pthread.h>
@@ -20,10 +20,10 @@
 #include "compute/base/mem.h"
 
 #define ALIGN        64
-#define LARGE        (INT64_C(512) << 10) /* mapped, not from the heap: it really goes when freed */
+#define LARGE        (INT64_C(512) << 10) /* mapped, not on the heap: free returns it */
 #define HUGE_LEAST   (INT64_C(4) << 20)   /* worth huge pages */
 #define HUGE_PAGE    (INT64_C(2) << 20)
-#define GRAIN        (INT64_C(64) << 10) /* large sizes are rounded up to this */
+#define GRAIN        (INT64_C(64) << 10) /* large sizes are rounded up to a multiple of this */
 #define CACHE_MOST   (INT64_C(2) << 30)
 #define CACHE_BLOCKS 64
 #define TIDY_MS      20
@@ -37,12 +37,12 @@ struct cached {
 
 struct cpu_memory {
     pthread_mutex_t lock;
-    int64_t most; /* bytes, of arrays moved out too */
+    int64_t most; /* bytes, including arrays moved out */
     int64_t cache_most;
-    struct cached cache[CACHE_BLOCKS]; /* the oldest first */
+    struct cached cache[CACHE_BLOCKS]; /* oldest first */
     int n_cached;
-    int64_t small, small_peak; /* bytes on the heap: now, at most since they were last looked at, */
-    int64_t small_held;        /* and as many as libc may have for them */
+    int64_t small, small_peak; /* bytes on the heap: now, and the most since the last tidy */
+    int64_t small_held;        /* how many of them libc may be holding */
     struct cpu_memory_stats stats;
 };
 
@@ -74,8 +74,8 @@ static void count_small(struct cpu_memory *m, int64_t whole, int64_t bytes)
     m->small_peak = m->small > m->small_peak ? m->small : m->small_peak;
 }
 
-/* With the lock held: how much less is on the heap than was. What comes and goes all the time
- * counts as there. */
+/* With the lock held: by how much the heap's peak has fallen since the last call. Blocks that are
+ * allocated and freed all the time count as in use. */
 static int64_t small_surplus(struct cpu_memory *m)
 {
     lock_held(&m->lock);
@@ -108,7 +108,7 @@ static void trim(struct cpu_memory *m, int64_t most)
     }
 }
 
-/* The cache gives way to live memory, and to what was moved out. */
+/* Trims the cache so that live memory and the arrays moved out fit. */
 static void make_way(struct cpu_memory *m)
 {
     lock_held(&m->lock);
@@ -158,7 +158,7 @@ static void *get_small(int64_t size, bool zero)
     return p;
 }
 
-/* A cached block of just this size, the newest. */
+/* The newest cached block of exactly this size. */
 static void *take_cached(struct cpu_memory *m, int64_t size)
 {
     lock_held(&m->lock);
@@ -278,12 +278,12 @@ void cpu_memory_tidy(struct cpu_memory *m, double ms)
         void *p = any ? uncache(m, 0) : NULL;
         pthread_mutex_unlock(&m->lock);
         if (any)
-            munmap(p, (size_t)size); /* nobody waits for it meanwhile */
+            munmap(p, (size_t)size); /* without the lock: no allocation waits for it */
     }
     pthread_mutex_lock(&m->lock);
     int64_t surplus = small_surplus(m);
     pthread_mutex_unlock(&m->lock);
-    mem_gave_back((size_t)surplus); /* mem_trim's: the heap is not ours alone */
+    mem_gave_back((size_t)surplus); /* mem_trim decides: others use the heap too */
 }
 
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size)

@@ -11,27 +11,27 @@
 struct cpu_memory;
 
 struct cpu_memory_stats {
-    int64_t limit, live, cached, blocks; /* bytes; blocks in number */
-    int64_t moved_out;                   /* bytes of cpu_memory_get_out */
+    int64_t limit, live, cached, blocks; /* bytes; blocks: a count */
+    int64_t moved_out;                   /* bytes from cpu_memory_get_out */
     int64_t hits, misses;                /* large allocations served from the cache, and not */
 };
 
-/* `limit` bytes, 0: what the machine (or its container) has. NULL without memory. */
+/* `limit` in bytes; 0: what the machine (or its container) has. NULL without memory. */
 struct cpu_memory *cpu_memory_new(int64_t limit);
 void cpu_memory_free(struct cpu_memory *m);
 
 /* size > 0; NULL when the limit or the machine's memory is exhausted. */
 void *cpu_memory_get(struct cpu_memory *m, int64_t size, bool zero);
 void cpu_memory_put(struct cpu_memory *m, void *p, int64_t size);
-/* Counts memory that somebody else gets, as live; false: the limit does not allow it. */
+/* Counts memory allocated elsewhere as live; false: the limit does not allow it. */
 bool cpu_memory_book(struct cpu_memory *m, int64_t size);
 void cpu_memory_unbook(struct cpu_memory *m, int64_t size);
-/* As get and put for arrays that have left: they do not count against the limit, but both together
- * have to fit the machine. Not zeroed. */
+/* Like get and put, for arrays moved out of the device: they do not count against the limit, but
+ * live memory and they together must fit the machine. Not zeroed. */
 void *cpu_memory_get_out(struct cpu_memory *m, int64_t size);
 void cpu_memory_put_out(struct cpu_memory *m, void *p, int64_t size);
-/* Gives back what has been in the cache for longer than `ms`, for some milliseconds, the rest the
- * next time; says to mem_trim how much of small blocks has gone since. */
+/* Unmaps blocks that have been in the cache for longer than `ms`; stops after some milliseconds and
+ * leaves the rest to the next call. Tells mem_trim how much small-block memory was freed since. */
 void cpu_memory_tidy(struct cpu_memory *m, double ms);
 void cpu_memory_get_stats(struct cpu_memory *m, struct cpu_memory_stats *ret);
 

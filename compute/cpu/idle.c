@@ -1,7 +1,7 @@
-/* A thread that sleeps takes some ten microseconds or more to wake, longer than many a kernel of a
- * loop runs, so it looks for its next work for about as long first. The core is offered to others
- * every microsecond or so: with more threads that can run than cores it would be taken from the one
- * that is waited for. */
+/* A sleeping thread takes some ten microseconds or more to wake, longer than many kernels of a loop
+ * run. So a thread first polls for its next work for about as long. It yields the core every
+ * microsecond or so: with more runnable threads than cores, polling would otherwise take the core
+ * from the very thread it waits for. */
 #include "compute/cpu/idle.h"
 
 #include <sched.h>
@@ -9,7 +9,7 @@
 #include "compute/base/clock.h"
 
 #define LOOK_NS 30000
-#define LOOKS   32 /* between two offers */
+#define LOOKS   32 /* between two yields */
 
 static void relax(void)
 {

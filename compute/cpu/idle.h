@@ -1,4 +1,4 @@
-/* Waiting for a moment, awake.
+/* Polling for a moment before sleeping.
  *
  * Called by pool.c. Thread-safe. */
 #ifndef ARRAYD_CPU_IDLE_H
@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/* Returns once *n > 0, or after some tens of microseconds. Whoever wants the core gets it. */
+/* Returns once *n > 0, or after some tens of microseconds. Yields the core to other threads. */
 void idle_look(const _Atomic int *n);
 
 #endif

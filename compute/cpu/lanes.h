@@ -1,7 +1,7 @@
-/* Units of work, dealt out to threads in as many lanes as there are: a thread takes those of its
- * own lane first, which follow each other, then helps in the others.
+/* Units of work dealt out to threads, one lane per thread: a thread first takes the units of its
+ * own lane, which are consecutive, then helps with the others.
  *
- * Called by pool.c. Dealing is for one thread while no other takes; the rest is thread-safe. */
+ * Called by pool.c. One thread deals, while no other takes; the rest is thread-safe. */
 #ifndef ARRAYD_CPU_LANES_H
 #define ARRAYD_CPU_LANES_H
 
@@ -36,7 +36,8 @@ static inline bool lanes_empty(const struct lanes *l)
     return atomic_load(&l->given) >= l->n_units;
 }
 
-/* A unit from lane *at, else from the next that has one, which *at is then; -1: all are given. */
+/* Takes a unit from lane *at, else from the next lane that has one, and sets *at to it; -1: none
+ * left. */
 static inline int64_t lanes_take(struct lanes *l, int *at)
 {
     if (atomic_load_explicit(&l->given, memory_order_relaxed) >= l->n_units)

@@ -1,36 +1,36 @@
-/* Threads that run units, and streams that say which job may run.
+/* Threads that run units, and streams that decide which job may run.
  *
- * Every stream has at most one job in work, its head, and therefore one `task`, which is part of
- * the stream. Who takes up a job opens it: everything its kernels need is laid out and reserved
- * before the first of them runs, so that from there on nothing can fail, and a job that did not get
- * its memory has written nothing. The units that a task gives run in the workers' own scratch;
- * where one cannot be made large enough, its worker borrows the task's, which is, in turn with
- * others.
+ * Every stream has at most one running job, its head, and therefore one `task`, which is part of
+ * the stream. The thread that takes up a job opens it: everything its kernels need is laid out and
+ * reserved before the first of them runs. From then on nothing can fail, and a job that did not get
+ * its memory has written nothing. A task's units run in the workers' own scratch; a worker whose
+ * scratch cannot be made large enough borrows the task's, which is large enough, one worker at a
+ * time.
  *
- * A task whose current kernel still has units to give stands in a ring; workers take tasks from the
- * ring in turn, grab units by atomic counters, and go on to the next task after each unit when
- * there are several, so that a small job does not wait for a large one. The units are dealt out in
- * as many lanes as there are threads: a worker follows its own lane, so that it meets its
- * neighbourhood's data again in its cache, and helps in the others when that is used up. Who leaves
- * a task last, with no units left, closes the kernel and opens the next one or completes the job. A
- * fresh job enters the ring as a task without a kernel.
+ * A task whose current kernel still has units to hand out stands in a ring. Workers take tasks from
+ * the ring round robin, grab units by atomic counters, and move to the next task after each unit
+ * when there are several, so that a small job does not wait for a large one. The units are dealt
+ * out in as many lanes as there are threads: a worker follows its own lane, so that it finds its
+ * neighbourhood's data in its cache, and helps with the others when its own is empty. The last
+ * worker to leave a task without units left closes the kernel and opens the next one or completes
+ * the job. A new job enters the ring as a task without a kernel.
  *
- * Nobody ever sleeps for a job: a head whose fences have not passed lies in the `blocked` list,
- * which every completion looks through. One mutex guards all of this; units are some tens of
- * microseconds of work, so it is not contended.
+ * No thread ever sleeps for a particular job: a head whose fences have not passed is in the
+ * `blocked` list, which every completion checks. One mutex guards all of this; a unit is some tens
+ * of microseconds of work, so it is not contended.
  *
- * A kernel with little to do is run by the thread that opens it: telling another takes longer. And
- * a thread that finds the ring empty while jobs are in work looks again for a moment before it
- * sleeps, as the next kernel of a loop is there in less time than a sleeper takes to wake; it gives
- * its core to whoever else wants it meanwhile.
+ * The thread that opens a small kernel runs it itself: signalling another takes longer. And a
+ * thread that finds the ring empty while jobs are running polls for a moment before it sleeps,
+ * because the next kernel of a loop arrives sooner than a sleeper wakes; it yields its core to
+ * other threads meanwhile.
  *
- * Small jobs are run by submit() itself when nothing stands before them: waking a thread costs more
- * than they do.
+ * submit() itself runs a small job when nothing is before it: waking a thread costs more than the
+ * job.
  *
- * Now and then the workers ask whether anybody still wants what a job makes. Where nobody does, no
- * more of its units are given, those under way return, and it is over.
+ * Now and then the workers ask whether a job's result is still wanted. If it is not, no more of its
+ * units are handed out, those running return early, and the job ends.
  *
- * A freed stream is kept for reuse with its tickets going on, so that a fence that outlives its
+ * A freed stream is kept for reuse and continues its tickets, so that a fence that outlives its
  * stream still reads as passed. */
 #include "compute/cpu/pool.h"
 
@@ -56,14 +56,14 @@ struct scratch_node {
 struct task {
     struct interp_run **runs; /* of the job's kernels, once it is open; kept for the next job */
     uint32_t n_runs, cap_runs;
-    uint32_t at;     /* the one in work */
-    uint32_t passes; /* of the job's loop that are over */
+    uint32_t at;     /* the running one */
+    uint32_t passes; /* passes of the job's loop completed */
     bool is_open;
-    struct scratch_node *scratch; /* fits all of them; NULL where there are none */
-    struct interp_watch watch;    /* of the job: whether anybody wants it */
+    struct scratch_node *scratch; /* large enough for all of them; NULL where there are none */
+    struct interp_watch watch;    /* of the job: whether its result is still wanted */
     bool has_begun;               /* something may have been written */
     struct lanes units;           /* the lanes are the stream's, pool->n_lanes of them */
-    int users;                    /* workers inside, under the lock */
+    int users;                    /* workers on it, under the lock */
     bool in_ring;
     struct task *next, *prev;
     double start; /* clock_ms */
@@ -72,7 +72,7 @@ struct task {
 struct stream {
     struct task task;
     struct pool *pool;
-    struct job *head, *tail; /* head is in work or blocked */
+    struct job *head, *tail; /* head is running or blocked */
     uint64_t last_ticket;
     _Atomic uint64_t passed;
     struct stream *next; /* blocked list or free list */
@@ -93,10 +93,10 @@ struct pool {
     bool stop;
     struct task *ring; /* the next to take from */
     _Atomic int n_ring;
-    int n_open; /* jobs in work */
+    int n_open; /* running jobs */
     struct stream *blocked, *free_streams, *streams;
     struct scratch_node *spare; /* for tasks */
-    pthread_mutex_t borrowing;  /* a task's scratch, by workers; never waits with `lock` held */
+    pthread_mutex_t borrowing;  /* a task's scratch, lent; never taken with `lock` held */
     int64_t inline_elements;
     struct pool_stats stats;
     int n_workers;
@@ -153,7 +153,7 @@ static bool fences_passed(const struct job *job)
     return true;
 }
 
-/* The stream's head may start, or has to wait for others (under the lock). */
+/* Queues the stream's head to run, or puts it on the blocked list (under the lock). */
 static void consider_head(struct pool *p, struct stream *s)
 {
     lock_held(&p->lock);
@@ -178,8 +178,8 @@ static bool job_unwanted(void *user)
     return job->unwanted && job->unwanted(job);
 }
 
-/* The head is done, or could not be opened: whoever waited for it may start. Ends with done(),
- * outside of the lock. */
+/* Ends the stream's head, which is done or could not be opened; heads that waited for it may start.
+ * Calls done() last, without the lock. */
 static void complete(struct pool *p, struct stream *s, bool in_line, bool opened)
 {
     struct task *t = &s->task;
@@ -247,7 +247,7 @@ static struct scratch_node *take_scratch(struct pool *p)
     return n;
 }
 
-/* Where arrays go that nobody uses is memory like any other here. */
+/* Arrays moved out of the device are ordinary memory here. */
 static void copy_blocks(const struct job *job)
 {
     for (uint32_t i = 0; i < job->n_copies; i++)
@@ -266,7 +266,8 @@ static bool reserve_runs(struct task *t, uint32_t n)
     return true;
 }
 
-/* All the memory of the head's kernels. False: there is not so much, and nothing has been done. */
+/* Takes all the memory of the head's kernels. False: there is not enough, and nothing has been
+ * done. */
 static bool open_job(struct pool *p, struct task *t, bool in_line)
 {
     struct job *job = stream_of(t)->head;
@@ -297,11 +298,12 @@ static bool open_job(struct pool *p, struct task *t, bool in_line)
     return true;
 }
 
-/* Readies the next kernel that is worth several threads; false: the job ran to its end. The others,
- * and all when `in_line`, are run on the spot. `done`: all units of the one in work have run. */
+/* Prepares the next kernel that is worth several threads; false: the job ran to its end. Smaller
+ * kernels, and all of them when `in_line`, are run at once. `done`: all units of the current one
+ * have run. */
 static bool advance(struct task *t, bool done, bool in_line)
 {
-    struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* no kernels */
+    struct interp_scratch *scratch = t->scratch ? t->scratch->scratch : NULL; /* NULL: no kernels */
     if (is_over(t))
         return false;
     t->has_begun = true;
@@ -330,7 +332,7 @@ static bool advance(struct task *t, bool done, bool in_line)
 
 /* ---- workers ---- */
 
-/* Takes units until there are none left or others wait for their turn. */
+/* Runs units until none are left or other tasks wait. */
 static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *own, int lane)
 {
     struct interp_run *run = t->runs[t->at];
@@ -350,7 +352,7 @@ static int64_t run_units(struct pool *p, struct task *t, struct interp_scratch *
     return n;
 }
 
-/* Until there is something in the ring, or all is to end (under the lock). */
+/* Waits until the ring is not empty or the pool is stopping (under the lock). */
 static void wait_for_work(struct pool *p)
 {
     lock_held(&p->lock);
@@ -400,7 +402,7 @@ static void *work(void *user)
         pthread_mutex_lock(&p->lock);
         if (goes_on) {
             ring_add(p, t);
-            p->ring = t; /* this thread goes on with it */
+            p->ring = t; /* this thread continues with it */
             pthread_cond_broadcast(&p->work);
         }
     }
@@ -467,9 +469,9 @@ bool pool_passed(struct fence f)
     return atomic_load(&f.stream->passed) >= f.ticket;
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
-/* The lanes lie behind the stream. */
+/* The lanes are allocated behind the stream. */
 static struct stream *stream_alloc(int n_lanes)
 {
     struct stream *s = mem_calloc(1, sizeof *s + (size_t)(n_lanes + 1) * sizeof(struct lane));

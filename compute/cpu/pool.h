@@ -1,8 +1,8 @@
-/* The CPU backend's threads and streams: who runs which unit of which job when.
+/* The CPU backend's threads and streams: they schedule the units of jobs.
  *
- * Called by cpu.c, which hands the calls of backend.h through; the meanings are given there. All
- * functions are thread-safe. The pool owns its threads and streams; jobs belong to the submitter
- * until done() has been called. */
+ * Called by cpu.c, which passes the calls of backend.h through; their meanings are given there. All
+ * functions are thread-safe. The pool owns its threads and streams; the submitter owns its jobs and
+ * keeps each until done() has been called. */
 #ifndef ARRAYD_CPU_POOL_H
 #define ARRAYD_CPU_POOL_H
 
@@ -19,7 +19,7 @@ struct pool_stats {
 
 /* threads ≥ 1; inline_elements as in struct backend_config. NULL without memory or threads. */
 struct pool *pool_new(int threads, int64_t inline_elements);
-void pool_free(struct pool *p); /* when every job is done and every stream freed */
+void pool_free(struct pool *p); /* call when every job is done and every stream freed */
 
 struct stream *pool_stream_new(struct pool *p); /* NULL without memory */
 void pool_stream_free(struct stream *s);

@@ -1,16 +1,17 @@
-/* A memfd's pages come into being, zeroed, when they are touched, like those of anonymous memory;
- * they are huge ones where the system allows that for shared memory (shmem_enabled). The file is
- * as long as it will ever be from the start and sealed at that, so that no client can bring a
- * SIGBUS about. Where the kernel promises no more memory than there is (overcommit_memory 2), a
- * page that cannot be had would end the process as well: there all of it is taken at once.
+/* A memfd's pages are allocated, zeroed, when they are first touched, like anonymous memory; they
+ * are huge pages where the system allows that for shared memory (shmem_enabled). The file has its
+ * final length from the start and is sealed at it, so that no client can cause a SIGBUS. Where the
+ * kernel promises no more memory than there is (overcommit_memory 2), a page that cannot be
+ * allocated would also kill the process: there all of it is allocated at once.
  *
- * Descriptors: each block keeps one, which is handed on for writing. For reading the file is opened
- * anew, read-only, by its name in /proc. Who has that descriptor, and runs as the same user, could
- * open it once more, for writing, in the same way: for who may not write the file is sealed against
- * that first. The mapping that there is goes on being written, but nobody gets another, for ever:
- * memory that was so handed out is not what can be handed out for writing. A client that has it for
- * writing can set seals himself; what he can bring about is that the array has to move. Before
- * Linux 5.1, without that seal, only the file's mode (0600) keeps other users from writing. */
+ * Descriptors: each block keeps one, which is handed out for writing. For reading, the file is
+ * reopened read-only by its name in /proc. A client with that descriptor that runs as the same user
+ * could reopen the file for writing in the same way. So before the file is handed to a client that
+ * may not write, it is sealed against new writable mappings. The existing mapping stays writable,
+ * but there can never be another: memory handed out in this way cannot be handed out for writing
+ * later. A client that may write can set seals itself; all it achieves is that the array has to
+ * move. Before Linux 5.1, without that seal, only the file's mode (0600) keeps other users from
+ * writing. */
 #include "compute/cpu/share.h"
 
 #include <errno.h>
@@ -34,10 +35,10 @@
 #define PAGE       INT64_C(4096)
 #define HUGE_PAGE  (INT64_C(2) << 20)
 #define HUGE_LEAST (INT64_C(4) << 20)
-#define PLENTY     4 /* blocks that need not be of this kind have a fourth of all descriptors, */
-#define MOST       2 /* those that must a half: the rest is for connections */
+#define PLENTY     4 /* blocks that could be ordinary memory may use a fourth of all descriptors, */
+#define MOST       2 /* those that could not, a half: the rest is for connections */
 
-static _Atomic int64_t blocks; /* each has a descriptor: of the process, whatever backend has it */
+static _Atomic int64_t blocks; /* each has one descriptor; per process, whatever backend owns it */
 
 static const char *failure(int number, char ret[64])
 {
@@ -81,7 +82,7 @@ static bool prepare(int fd, int64_t size)
            fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
 }
 
-/* Large ones on 2 MiB boundaries, so that huge pages fit. */
+/* Maps large ones on 2 MiB boundaries, so that huge pages fit. */
 static void *map(int fd, int64_t size)
 {
     int64_t slack = size < HUGE_LEAST ? 0 : HUGE_PAGE;
@@ -100,7 +101,7 @@ static void *map(int fd, int64_t size)
     if ((size_t)slack - head)
         munmap(raw + head + size, (size_t)slack - head);
     if (slack)
-        madvise(raw + head, (size_t)size, MADV_HUGEPAGE); /* not where the system has none */
+        madvise(raw + head, (size_t)size, MADV_HUGEPAGE); /* fails where the system has none */
     return raw + head;
 }
 
@@ -115,7 +116,7 @@ const char *cpu_share_problem(void)
                : "/proc is not mounted, by which a memfd is opened read-only";
 }
 
-/* Whether there may be one block more. */
+/* Whether one more block is allowed. */
 static bool count_block(bool must)
 {
     struct rlimit r;
@@ -139,7 +140,7 @@ static enum err_code make(int64_t size, struct shared_block *ret, struct err *e)
         return no_descriptor(e, "no memory can be made for sharing");
     void *p = prepare(fd, size) ? map(fd, size) : NULL;
     if (!p) {
-        bool none = errno == ENOMEM || errno == ENOSPC; /* else: not so large a file (LimitFSIZE) */
+        bool none = errno == ENOMEM || errno == ENOSPC; /* else: file too large (LimitFSIZE) */
         enum err_code code = err_set(e, none ? ERR_OUT_OF_MEMORY : ERR_OVERLOADED,
                                      "No shared memory for an array of %lld bytes: %s",
                                      (long long)size, failure(errno, why));
@@ -182,7 +183,7 @@ bool cpu_share_fits(const struct shared_block *share, enum share_mode mode)
     return mode == SHARE_READ || (seals & F_SEAL_FUTURE_WRITE) || !(seals & F_SEAL_SEAL);
 }
 
-/* For all who get a descriptor from here on. */
+/* Applies to every descriptor handed out from here on. */
 static enum err_code seal(int fd, struct err *e)
 {
     int seals = fcntl(fd, F_GET_SEALS);

@@ -1,6 +1,6 @@
-/* Array memory that other processes can map: each block a memfd of its own, sealed so that nobody
- * can make it shorter under whoever has it mapped, and once it is handed out SHARE_SEALED, so that
- * nobody else can write to it.
+/* Array memory that other processes can map. Each block is a memfd of its own, sealed so that it
+ * cannot be shortened under a process that has it mapped, and once it is handed out SHARE_SEALED,
+ * so that no other process can write to it.
  *
  * Called by cpu.c. Thread-safe; backend.h's share_… functions say what each does. */
 #ifndef ARRAYD_CPU_SHARE_H

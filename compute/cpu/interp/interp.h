@@ -1,12 +1,11 @@
 /* The blocked interpreter: runs one IR kernel over its iteration space on the CPU.
  *
- * Called by pool.c. A run is one execution of one kernel on given memory: interp_new() looks at the
+ * Called by pool.c. A run is one execution of one kernel on given memory. interp_new() analyses the
  * geometry and cuts the work into units; any number of threads run units, each unit once, each
- * thread with its own scratch that fits the run; after all of them one thread calls
- * interp_finish(). All memory is taken by interp_new() and interp_fit(): what comes after them
- * cannot fail. The kernel and the slots' memory belong to the caller and outlive the run. A run is
- * shared between threads without locks (units write disjoint places); a scratch is used by one
- * thread at a time. */
+ * thread with its own scratch fitted to the run; after all of them one thread calls
+ * interp_finish(). All memory is taken by interp_new() and interp_fit(): nothing after them can
+ * fail. The kernel and the slots' memory belong to the caller and outlive the run. Threads share a
+ * run without locks (units write disjoint places); a scratch is used by one thread at a time. */
 #ifndef ARRAYD_CPU_INTERP_H
 #define ARRAYD_CPU_INTERP_H
 
@@ -19,10 +18,10 @@
 
 struct interp_run;
 
-/* A thread's registers and bound programs; grows and is kept between runs. */
+/* A thread's registers and bound programs; it grows and is kept between runs. */
 struct interp_scratch;
 
-/* `number`: which keeper it is (interp_keep). NULL without memory. */
+/* `number`: the scratch's index for interp_keep. NULL without memory. */
 struct interp_scratch *interp_scratch_new(int number);
 void interp_scratch_free(struct interp_scratch *s);
 
@@ -31,50 +30,50 @@ void interp_scratch_free(struct interp_scratch *s);
 struct interp_run *interp_new(const struct ir_kernel *k, void *const *slots, int threads);
 void interp_free(struct interp_run *r);
 
-/* The run will be rewound many times: what each of `n` scratches, numbered from 0 on, has bound for
- * it stays with the run, as far as there is memory and it is not out of proportion. */
+/* The run will be rewound many times: the programs that each of `n` scratches, numbered from 0, has
+ * bound for it stay with the run, as far as there is memory and their size is in proportion. */
 void interp_keep(struct interp_run *r, int n);
 
-/* Whether runs are to come to nothing. `ask` is asked now and then while units run, from any of
- * their threads; from true on `is_over`, and units and what comes after them return as soon as they
- * can: what they have written is not to be read. */
+/* Whether runs should be abandoned. `ask` is called now and then while units run, from any of their
+ * threads. Once it returns true, `is_over` is set, and units and later steps return as soon as they
+ * can; what they have written must not be read. */
 struct interp_watch {
     bool (*ask)(void *user);
     void *user;
     _Atomic bool is_over;
 };
-/* To be called before the first unit; the watch is borrowed. */
+/* Call before the first unit; the watch is borrowed. */
 void interp_set_watch(struct interp_run *r, struct interp_watch *w);
 
-/* How many units there are (0: nothing to do but interp_finish). */
+/* The number of units (0: nothing to do but interp_finish). */
 int64_t interp_units(const struct interp_run *r);
 
-/* Makes the scratch large enough for the run, and keeps it so for those it was made to fit before;
+/* Makes the scratch large enough for the run, as well as for the runs it was fitted to before;
  * false without memory. */
 bool interp_fit(const struct interp_run *r, struct interp_scratch *s) must_check;
 
 /* Runs one unit. */
 void interp_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 
-/* After every unit has returned: whether all units are to run once more, in another role. */
+/* After every unit has returned: whether all units must run once more, in another role. */
 bool interp_again(struct interp_run *r, struct interp_scratch *s) must_check;
 
 /* After every unit has returned for the last time: combines partial reductions. */
 void interp_finish(struct interp_run *r, struct interp_scratch *s);
 
-/* All of it may be run once more. */
+/* Makes the whole run ready to run again. */
 void interp_rewind(struct interp_run *r);
 
-/* Whether there is so little to do that it is best done by one thread. */
+/* Whether there is so little work that one thread does it best. */
 bool interp_is_small(const struct interp_run *r);
 
 /* "flat", "rows", "tile", "stencil", "reduce-all", "reduce-inner" or "reduce-outer". */
 const char *interp_shape(const struct interp_run *r);
 
-/* Points times what its nodes cost (op_cost): what the inline decision counts. Saturates. */
+/* Points times the cost of their nodes (op_cost), for the inline decision. Saturates. */
 int64_t interp_cost(const struct ir_kernel *k);
 
-/* How the run is cut, in words, for explain. */
+/* Describes in words how the run is cut, for explain. */
 void interp_describe(const struct interp_run *r, struct strb *out);
 
 #endif

@@ -1,9 +1,9 @@
-/* argmax and argmin: the walks of interp_reduce.c, with a state that remembers where. Which of
- * equal elements comes first is a matter of the index alone, so that any order of walking and
- * merging gives the same.
+/* argmax and argmin: the loops of interp_reduce.c, with a state that remembers the position. Which
+ * of several equal elements wins depends on the index alone, so any order of visiting and merging
+ * gives the same result.
  *
  * The index is an operand like a store's address (interp_plan.c): its value at a point follows from
- * the point's coordinates, and is worked out only for elements that are to be remembered. */
+ * the point's coordinates, and is computed only for elements that must be remembered. */
 #include <string.h>
 
 #include "compute/cpu/interp/interp_eval.h"
@@ -30,7 +30,7 @@ static int64_t index_at(const struct bound *b, int64_t f)
     return interp_address(b, b->run->n_operands - 2, blk.c);
 }
 
-/* Whether a state meets its elements in the order of their indices. */
+/* Whether a state sees its elements in the order of their indices. */
 static bool in_order(const struct interp_run *r)
 {
     for (int i = 1; i < r->n_reduced; i++)
@@ -39,7 +39,7 @@ static bool in_order(const struct interp_run *r)
     return r->boxes_per_group == 1 || r->n_reduced == 1;
 }
 
-/* Takes in n values that belong to one state, the first of them point f. */
+/* Takes in n values that belong to one state, starting at point f. */
 static void take(const struct interp_run *r, const struct bound *b, struct best *s,
                  const char *values, int64_t f, int64_t n)
 {
@@ -56,11 +56,11 @@ static void take(const struct interp_run *r, const struct bound *b, struct best 
         merge(s, &(struct best){rank, index_at(b, f + i)});
         if (ordered)
             break;
-        i = ((f + i) / row + 1) * row - f; /* along a row indices rise */
+        i = ((f + i) / row + 1) * row - f; /* along a row indices increase */
     }
 }
 
-/* Points [f, end) of kept points from `from` on, each with a run of its own. */
+/* Points [f, end) of kept points from `from` on, each with its own run of reduced points. */
 static void eat(struct interp_run *r, struct bound *b, struct best *states, int64_t from, int64_t f,
                 int64_t end, int64_t run)
 {
@@ -121,7 +121,7 @@ static void add_rows(struct interp_run *r, struct bound *b, char *ranks, int64_t
 {
     uint32_t node = b->alias[r->k->outputs[0].node];
     size_t item = dtype_size(r->reduce_dtype), rank_size = item <= 4 ? 4 : 8;
-    bool whole = l1 - l0 == lanes; /* rows follow each other */
+    bool whole = l1 - l0 == lanes; /* rows are adjacent */
     struct block blk;
     blk.n = 0;
     for (int64_t row = from; row < to && !interp_over(b, 0);) {
@@ -189,7 +189,7 @@ void interp_arg_unit(struct interp_run *r, int64_t at, int64_t i, struct interp_
         outer_unit(r, at, i, s);
 }
 
-/* The partial results of one state or tile, merged in place into the first. NULL: it is over. */
+/* Merges the partial results of one state or tile into the first. NULL: the run is over. */
 static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, size_t lanes)
 {
     char *first = NULL;

@@ -1,8 +1,9 @@
-/* A box becomes a program: instructions in node order over registers, loads placed right before
- * their first use, registers given out by liveness so that a kernel of hundreds of nodes keeps to a
- * handful. In a box every IR_INSIDE is known, so its selects vanish and what only the other branch
- * needed is not computed. The registers of a program are sized so that together with the memory
- * operands' blocks they fit L1. Which program is written when is a matter of interp_keep.c. */
+/* Turns a box into a program: instructions in node order over registers. Loads stand right before
+ * their first use, and registers are assigned by liveness, so a kernel of hundreds of nodes needs
+ * only a handful. In a box every IR_INSIDE is known, so its selects vanish and nodes that only the
+ * other branch needed are not computed. The registers of a program are sized so that they fit L1
+ * together with the memory operands' blocks. interp_keep.c decides which program is written when.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -10,17 +11,17 @@
 
 #define L1_BYTES    32768
 #define BLOCK_LEAST 256
-/* Where memory is the bound, short blocks: what is prefetched between two instructions must not be
- * much more than what a core can wait for. */
+/* Short blocks where memory is the bottleneck: what is prefetched between two instructions must not
+ * be much more than a core can have in flight. */
 #define BLOCK_STREAMED 640
 #define BLOCK_TILED    1024
-/* A row at least this long is worth stopping at its end, so that operands are used in place. */
+/* For rows at least this long, blocks end at the row's end, so that operands are used in place. */
 #define CUT_ROW 192
-/* Bytes that two operands' blocks may be apart to count as one. */
+/* Two operands whose blocks are at most this many bytes apart count as one. */
 #define BESIDE     512
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
-/* Of everything that carve() deals out. */
+/* The size of everything that carve() lays out. */
 static size_t carved_size(const struct interp_run *r)
 {
     size_t nodes = r->k->n_nodes, ops = r->n_operands, words = interp_geometry_words(r);
@@ -29,7 +30,7 @@ static size_t carved_size(const struct interp_run *r)
            3 * nodes + r->n_stores;
 }
 
-/* The registers of any box: at most one a node, and bind()'s choice of the block. */
+/* The registers of any box: at most one per node, with the block size that bind() chooses. */
 static size_t registers_most(const struct interp_run *r)
 {
     size_t n = r->n_live, widest = 1, points = ((size_t)r->points + 15) & ~(size_t)15;
@@ -52,7 +53,7 @@ void interp_size_programs(struct interp_run *r)
     r->needs.registers = registers_most(r);
 }
 
-/* Room for everything; the order is by falling alignment. */
+/* Lays out all the arrays, in order of falling alignment. */
 static void carve(struct bound *b, const struct interp_run *r, bool **ret_need, uint32_t **ret_last,
                   int64_t **ret_work)
 {
@@ -117,7 +118,7 @@ static enum operand_class classify(const struct bound *b, uint32_t i)
     return b->cut && inner == 0 ? CLASS_ROWFILL : CLASS_GATHER;
 }
 
-/* Which nodes the box needs, and whose values they are. */
+/* Finds which nodes the box needs, and which node's value each one has. */
 static void fold_and_mark(struct bound *b, bool *need)
 {
     const struct interp_run *r = b->run;
@@ -213,7 +214,7 @@ static bool direct_operand(const struct bound *b, uint32_t node)
     return o != UINT32_MAX && b->class_of[o] == CLASS_DIRECT;
 }
 
-/* Gives register numbers to nodes, from 1 on; returns how many there are. */
+/* Numbers the registers of nodes from 1 on; returns how many there are. */
 static uint32_t give_registers(struct bound *b, const bool *need, uint32_t *last)
 {
     const struct ir_kernel *k = b->run->k;
@@ -292,7 +293,7 @@ static uint32_t slot_of(const struct bound *b, uint32_t operand)
     return k->inputs[k->nodes[b->run->operands[operand].node].input].slot;
 }
 
-/* Whether the operand's blocks lie where those of another one do that is read directly. */
+/* Whether the operand's blocks lie next to those of another operand that is read directly. */
 static bool beside(const struct bound *b, uint32_t operand)
 {
     for (uint32_t j = 0; j < b->n_direct; j++) {
@@ -317,9 +318,10 @@ static void choose_ahead(struct bound *b)
     }
 }
 
-/* Whose values an instruction may write to their place itself. A single output may be the memory
- * of an operand, which no instruction reads behind the last; several never are, and where two have
- * one value, it is written once and copied. */
+/* Finds the outputs that an instruction may write directly to their place. A single output may
+ * share an operand's memory, so only the last instruction may write it: nothing reads the operand
+ * after that. Several outputs never share an operand's memory; where two have the same value, it is
+ * written once and copied. */
 static void mark_computed(struct bound *b)
 {
     const struct ir_kernel *k = b->run->k;

@@ -1,5 +1,5 @@
-/* A bound program: what a box of a run is computed by, and the scratch memory it lies in. Private
- * to compute/cpu/interp. A program belongs to one thread's scratch. */
+/* A bound program: the instructions that compute a box of a run, and the scratch memory they use.
+ * Private to compute/cpu/interp. A program belongs to one thread's scratch. */
 #ifndef ARRAYD_CPU_INTERP_BIND_H
 #define ARRAYD_CPU_INTERP_BIND_H
 
@@ -8,8 +8,8 @@
 enum operand_class {
     CLASS_DEAD,
     CLASS_SPLAT,   /* one value in the whole box: register filled once */
-    CLASS_DIRECT,  /* contiguous in every block: used where it lies */
-    CLASS_ROWFILL, /* one value a row: pinned register, refilled when the row changes */
+    CLASS_DIRECT,  /* contiguous in every block: used in place */
+    CLASS_ROWFILL, /* one value per row: pinned register, refilled when the row changes */
     CLASS_GATHER   /* copied into a register */
 };
 
@@ -28,72 +28,71 @@ struct instr {
 
 struct bound {
     uint64_t run_id;
-    uint64_t pass; /* in which its pinned registers were filled */
+    uint64_t pass; /* the pass in which its pinned registers were filled */
     int64_t box;
     bool overrun;
-    bool
-        reloads; /* a pinned register holds what memory held, which may be written between passes */
+    bool reloads; /* pinned registers hold values from memory that may change between passes */
 
     const struct interp_run *run;
     struct geometry g;
     bool cut;    /* blocks never cross the ends of the fastest dimension */
-    int64_t blk; /* elements a register holds */
+    int64_t blk; /* elements per register */
     uint8_t *class_of;
-    uint32_t *alias;  /* node → the node whose value it is */
+    uint32_t *alias;  /* node → the node that has its value */
     void **ptr;       /* node → its values in the current block */
-    void **reg;       /* node → its register, NULL */
-    uint32_t *number; /* node → its register's number, 0: none; pinned ones come first */
+    void **reg;       /* node → its register, or NULL */
+    uint32_t *number; /* node → its register's number, 0: none; pinned ones first */
     uint32_t n_pinned;
-    size_t stride;   /* between registers */
-    char *shared;    /* where the others lie */
-    int64_t *filled; /* ROWFILL: operand → the address its register holds, and how far */
+    size_t stride;   /* bytes from one register to the next */
+    char *shared;    /* memory of the registers that are not pinned */
+    int64_t *filled; /* ROWFILL: operand → the address in its register, and how far it is filled */
     int64_t *filled_n;
-    uint32_t *direct; /* operands to point at in each block */
+    uint32_t *direct; /* operands whose pointers are set for each block */
     uint32_t n_direct;
-    uint32_t *ahead; /* those worth prefetching: the foremost of each slot */
+    uint32_t *ahead; /* operands worth prefetching: the foremost of each slot */
     uint32_t n_ahead;
     struct instr *code;
     uint32_t n_code;
-    uint32_t *chain;       /* node → the argument it takes in, UINT32_MAX */
+    uint32_t *chain;       /* node → the argument it absorbs, or UINT32_MAX */
     uint8_t *chain_length; /* node → operations in its chain so far, 0: not chainable */
     bool *absorbed;        /* node → computed by its only user */
-    bool *computed;        /* output → may be written by an instruction itself */
-    bool stores;           /* and all are, at once, where blocks are evaluated to their places */
+    bool *computed;        /* output → may an instruction write it directly */
+    bool stores;           /* every output is, where blocks are evaluated to their places */
     int64_t lo[MAX_RANK], box_ext[MAX_RANK];
 
-    int64_t unasked; /* cost of what was done since interp_over asked */
+    int64_t unasked; /* cost of the work done since interp_over last asked */
 
     void *memory; /* everything above */
     size_t memory_size;
-    void *registers; /* all of them, or the pinned ones of a program that is kept */
+    void *registers; /* all of them, or the pinned ones of a kept program */
     size_t registers_size;
 };
 
 #define ALIGNED(x) (((x) + 63) & ~(size_t)63)
 
-#define BLOCK_MOST  4096 /* elements of a register */
+#define BLOCK_MOST  4096 /* elements per register */
 #define BOUND_SLOTS 4
 struct interp_scratch {
     int number;
     struct bound slots[BOUND_SLOTS];
-    void *registers; /* those that are not pinned, of all programs that are kept */
+    void *registers; /* the registers, other than pinned ones, of all kept programs */
     size_t registers_size;
     char *reduce; /* accumulators */
     size_t reduce_size;
-    char *staging; /* a block of results on their way to strided memory */
+    char *staging; /* a block of results before it goes to strided memory */
     size_t staging_size;
 };
 
-/* Sizes of the run's programs; after planning. */
+/* The sizes of the run's programs; after planning. */
 void interp_size_programs(struct interp_run *r);
-/* Writes the program of the box b is for, into b->memory. What is left is where its registers lie
- * and what is in those that stay as they are (all of them, or those with what memory held). */
+/* Writes the program of b's box into b->memory. Placing its registers and filling the pinned ones
+ * (all of them, or those with values from memory) is left to the caller. */
 void interp_write_program(struct bound *b);
 void interp_place_registers(struct bound *b, char *shared);
 void interp_fill_pinned(struct bound *b, bool from_memory);
 
-void interp_forget(struct interp_run *r); /* the programs that it keeps */
-/* The program of a box: kept, from the slot's cache or made anew. */
+void interp_forget(struct interp_run *r); /* frees the programs it keeps */
+/* The program of a box: a kept one, one from the slot's cache, or a new one. */
 struct bound *interp_bind(const struct interp_run *r, int64_t box, bool overrun, int slot,
                           struct interp_scratch *s);
 

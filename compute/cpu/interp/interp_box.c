@@ -1,7 +1,7 @@
-/* The boxes of a run, which stand below everything else: which box a number means, where its
- * operands lie at its corner and how they go on from there, as few dimensions as all of them can be
- * walked in, and the tiles where the memory wants some. In a box every operand is plainly affine.
- */
+/* The boxes of a run, the lowest layer of the interpreter: which box a number means, where its
+ * operands lie at its corner and how they step from there, the fewest dimensions in which all of
+ * them can be traversed, and tiles where the memory layout calls for them. In a box every operand
+ * is affine. */
 #include "compute/cpu/interp/interp_box.h"
 
 #include <string.h>
@@ -49,8 +49,8 @@ size_t interp_geometry_words(const struct interp_run *r)
     return r->n_operands * (size_t)(r->n_order + 1) + 2 * (size_t)r->ctx.coords + inside + 1;
 }
 
-/* Puts tiles across two dimensions where some operand runs along another dimension than the
- * output, or where the fastest dimension is too short to be a row. */
+/* Puts tiles across two dimensions where some operand is contiguous along another dimension than
+ * the output, or where the fastest dimension is too short for a row. */
 static void choose_tile(const struct interp_run *r, struct geometry *g)
 {
     g->q = -1;
@@ -111,7 +111,7 @@ bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_
     if (r->pointwise) {
         memset(g->at, 0, n * sizeof *g->at);
         memset(g->st, 0, n * (size_t)nd * sizeof *g->st);
-        /* Outputs are affine in any case. */
+        /* Outputs are always affine. */
         for (uint32_t i = n - r->n_stores; i < n; i++) {
             g->at[i] = (int64_t)(intptr_t)r->operands[i].base;
             for (int d = 0; d < nd; d++)
@@ -171,7 +171,7 @@ bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_
         nd--;
     }
 
-    /* Merge neighbours that every operand walks as one; dimension d into d + 1. */
+    /* Merge dimension d into d + 1 where every operand traverses the two as one. */
     int keep[MAX_RANK], n_keep = 0;
     for (int d = 0; d < nd; d++) {
         bool merge = d + 1 < nd;

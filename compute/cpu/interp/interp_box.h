@@ -1,5 +1,5 @@
-/* Where a run is cut into boxes, and what is in one of them: see interp_run.h. Private to
- * compute/cpu/interp. Pure, but for interp_cut, which is planning's. */
+/* How a run is cut into boxes, and the geometry of one: see interp_run.h. Private to
+ * compute/cpu/interp. Pure, except interp_cut, which belongs to planning. */
 #ifndef ARRAYD_CPU_INTERP_BOX_H
 #define ARRAYD_CPU_INTERP_BOX_H
 
@@ -20,24 +20,24 @@ struct geometry {
 void interp_box(const struct interp_run *r, int64_t box, int64_t *lo, int64_t *ext);
 
 /* Fills `g` for a box; g->at and g->st have room for n_operands and n_operands · rank. `overrun`:
- * merges the two fastest axes as if the fastest had its whole extent in memory; false then means
+ * merges the two fastest axes as if the box held the whole extent of the fastest; false then means
  * that the operands do not allow it. `work` has room for run->ctx.coords · 2. */
 bool interp_geometry(const struct interp_run *r, const int64_t *lo, const int64_t *ext,
                      bool overrun, struct geometry *g, int64_t *work);
-/* int64s that at, st and work need together. */
+/* The number of int64s that at, st and work need together. */
 size_t interp_geometry_words(const struct interp_run *r);
 
-/* Coordinates in every used context for a point; false flags go to inside[ctx] when not NULL. */
+/* A point's coordinates in every used context; false flags go to inside[ctx] unless NULL. */
 void interp_coords(const struct interp_run *r, const int64_t *point, int64_t *coords,
                    bool *ret_inside);
-/* An operand's address, value or flag, given those coordinates. */
+/* An operand's address, value or flag at those coordinates. */
 int64_t interp_operand_at(const struct interp_run *r, const struct operand *o,
                           const int64_t *coords, const bool *inside);
 
-/* Normalised offsets, cuts, pointwise; false without memory. */
+/* Sets the normalised offsets, the cuts and pointwise; false without memory. */
 bool interp_cut(struct interp_run *r);
 
-/* Which of n parts, boxes or groups, a unit belongs to. */
+/* Which of n parts (boxes or groups) a unit belongs to. */
 int64_t interp_part(const struct interp_run *r, int64_t n, int64_t unit);
 
 #endif

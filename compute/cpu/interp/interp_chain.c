@@ -1,7 +1,7 @@
-/* Finds chains: an addition, subtraction or multiplication of floats whose operand is used by
- * nobody else and is such an operation itself takes that one in, up to three together, and runs as
- * one loop of fused.h. A pass over a block that is in L1 costs as much for one operation as for
- * three, so a sum of many terms runs two to three times as fast. */
+/* Finds chains. A float addition, subtraction or multiplication may have an operand that has no
+ * other user and is such an operation itself. It absorbs that operand, up to three operations
+ * together, and the chain runs as one loop of fused.h. A pass over a block in L1 costs as much for
+ * one operation as for three, so a sum of many terms runs two to three times as fast. */
 #include "compute/cpu/interp/interp_bind.h"
 #include "compute/cpu/loops/fused.h"
 

@@ -2,21 +2,21 @@
  *
  * Along each axis a context's coordinate is a piecewise affine function of one iteration axis
  * (every axis of a step comes from at most one axis of its parent, so chains never mix axes). The
- * pieces of every context are worked out in order, parents first, and every piece's ends become
+ * pieces of every context are computed in order, parents first, and the ends of every piece become
  * cuts of the iteration axis. The one mode that couples axes is SELF: whether the shift is taken
- * depends on all of them. There both possibilities are carried on as pieces over the same range;
- * within a box of the final cuts every test has one outcome, so that the coordinate is affine after
- * all, and which possibility it is comes from evaluating the chain at the box's corner.
+ * depends on all of them. There both possibilities are carried on as pieces over the same range.
+ * Within a box of the final cuts every test has one outcome, so the coordinate is affine after all;
+ * evaluating the chain at the box's corner tells which possibility applies.
  *
  * Offsets are normalised first, so that nothing overflows and no loop depends on their size:
- * clamped to ±extent for SELF, CLAMP and CONSTANT (beyond it nothing is inside in any case),
- * reduced to one period for WRAP, REFLECT and SYMMETRIC. */
+ * clamped to ±extent for SELF, CLAMP and CONSTANT (beyond it nothing is inside anyway), reduced to
+ * one period for WRAP, REFLECT and SYMMETRIC. */
 #include <string.h>
 
 #include "compute/cpu/interp/interp_box.h"
 
-#define MAX_PIECES 512  /* of one context's axis */
-#define MAX_CUTS   1024 /* of one iteration axis */
+#define MAX_PIECES 512  /* per axis of a context */
+#define MAX_CUTS   1024 /* per iteration axis */
 #define MAX_BOXES  16384
 
 /* coordinate = a + s·i for iteration indices lo ≤ i < hi */
@@ -60,7 +60,7 @@ static int64_t normalised(enum boundary_mode mode, int64_t offset, int64_t n)
         return n == 1 ? 0 : modulo(offset, 2 * n - 2);
     case BOUNDARY_SYMMETRIC:
         return modulo(offset, 2 * n);
-    case BOUNDARY_GHOST: /* no wider than the ghosts are */
+    case BOUNDARY_GHOST: /* no wider than the ghost cells */
         return offset;
     case BOUNDARY_SELF:
     case BOUNDARY_CLAMP:
@@ -70,7 +70,7 @@ static int64_t normalised(enum boundary_mode mode, int64_t offset, int64_t n)
     return clamped(offset, -n, n);
 }
 
-/* The mode's map of v = q + normalised offset, SELF excepted: sign and constant of an affine map
+/* How the mode maps v = q + normalised offset (not for SELF): sign and constant of an affine map
  * that holds for all v' between the same thresholds. */
 static void fold(enum boundary_mode mode, int64_t v, int64_t n, int64_t *ret_sign, int64_t *ret_add)
 {
@@ -189,7 +189,7 @@ static void add_piece(struct cutter *c, int axis, struct piece p)
     }
 }
 
-/* One piece of q through the shift. `coupled`: SELF may fail because of another axis. */
+/* Passes one piece of q through the shift. `coupled`: SELF may fail because of another axis. */
 static void shift_piece(struct cutter *c, int axis, struct piece q, enum boundary_mode mode,
                         int64_t o, int64_t n, bool coupled)
 {

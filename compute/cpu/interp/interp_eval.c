@@ -1,7 +1,7 @@
-/* One block through the program. A block is a range of points that lies in one row of the fastest
- * dimension (when rows are long: operands that are contiguous along it are then used where they
- * lie), or runs on over several short rows, or is a two-dimensional tile. Operands that are not
- * contiguous in it are copied into registers, whole rows at a time. */
+/* Runs the program on one block. A block is a range of points that lies in one row of the fastest
+ * dimension (when rows are long: operands contiguous along it are then used in place), spans
+ * several short rows, or is a two-dimensional tile. Operands that are not contiguous in it are
+ * copied into registers, whole rows at a time. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left)
         int64_t rest = e - f % e;
         if (rest < left)
             left = rest;
-        /* Equal parts rather than a full block and a crumb. */
+        /* Two equal parts rather than a full block and a small rest. */
         if (left > b->blk && left < 2 * b->blk)
             return (left / 2 + 15) & ~(int64_t)15;
     }
@@ -81,7 +81,7 @@ static void put(const struct operand *o, int64_t at, int64_t np, int64_t sp, int
     rows_scatter((char *)(intptr_t)at, o->itemsize, np, sp, nq, sq, src);
 }
 
-/* Walks the rows that n points from c on touch: calls fetch or put for whole groups of rows. */
+/* Visits the rows touched by n points from c on: calls fetch or put for whole groups of rows. */
 static void walk_rows(const struct bound *b, uint32_t i, const int64_t *from, int64_t n,
                       char *block, bool store)
 {
@@ -140,8 +140,8 @@ static void gather(struct bound *b, uint32_t i, const struct block *blk, void *d
     walk_rows(b, i, blk->c, blk->n, dst, false);
 }
 
-/* The slow way, for kernels with more boundary cases than points: every operand of every point by
- * following its contexts. */
+/* The slow way, for kernels with more boundary cases than points: finds every operand of every
+ * point by following its contexts. */
 static void gather_points(struct bound *b, const struct block *blk)
 {
     const struct interp_run *r = b->run;
@@ -178,11 +178,11 @@ static void gather_points(struct bound *b, const struct block *blk)
     }
 }
 
-/* A block's operands are touched in bursts, one operation after the other, which gives the
- * processor's own prefetching little to go by; it also stops at every page. So the next block's
- * operands are asked for while this one is computed, some lines before each instruction: a core can
- * wait for some 16 lines at once and stalls beyond that. Of several loads of one array, as in a
- * stencil, the foremost alone is asked for. */
+/* A block's operands are touched in bursts, one operation after the other, which gives the hardware
+ * prefetcher little to go by; it also stops at every page. So the next block's operands are
+ * prefetched while this one is computed, some lines before each instruction: a core can have some
+ * 16 lines in flight and stalls beyond that. Of several loads of one array, as in a stencil, only
+ * the foremost is prefetched. */
 static void prefetch_part(const struct bound *b, const struct block *blk, uint32_t part)
 {
     for (uint32_t j = 0; j < b->n_ahead; j++) {
@@ -300,8 +300,7 @@ static void place_tile(const struct bound *b, int64_t tile, struct block *ret)
     ret->n = ret->np * ret->nq;
 }
 
-/* A tile's rows lie far apart, where the processor foresees nothing: it has to be told, a tile
- * ahead. */
+/* A tile's rows lie far apart, which defeats the hardware prefetcher: prefetch one tile ahead. */
 static void prefetch_tile(const struct bound *b, int64_t tile)
 {
     const struct interp_run *r = b->run;

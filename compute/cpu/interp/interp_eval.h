@@ -1,4 +1,4 @@
-/* One block of a box through its program. Private to compute/cpu/interp. */
+/* Runs a box's program on one block. Private to compute/cpu/interp. */
 #ifndef ARRAYD_CPU_INTERP_EVAL_H
 #define ARRAYD_CPU_INTERP_EVAL_H
 
@@ -7,22 +7,22 @@
 struct block {
     int64_t n;
     int64_t c[MAX_RANK]; /* the first point */
-    int64_t np, nq;      /* tile's extents; nq = 0: linear */
+    int64_t np, nq;      /* the tile's extents; nq = 0: linear */
 };
 
-/* Coordinates of point f. */
+/* The coordinates of point f. */
 void interp_locate(const struct bound *b, int64_t f, struct block *ret);
-/* An operand's address (or index value) there. */
+/* An operand's address (or index value) at c. */
 int64_t interp_address(const struct bound *b, uint32_t o, const int64_t *c);
 /* Evaluates the program on a block; b->ptr[alias[node]] then holds each output's values. `direct`:
- * these are written to their places at once where they can be (CLASS_DIRECT and computed). */
+ * outputs are written straight to their places where possible (CLASS_DIRECT and computed). */
 void interp_eval(struct bound *b, const struct block *blk, bool direct);
-/* Stores a block of the only output's values from `from`, wherever they go. */
+/* Stores a block of the only output's values from `from` to their places. */
 void interp_put(const struct bound *b, const struct block *blk, char *from);
-/* Whether there is no point in going on. */
+/* Whether the run should be abandoned. */
 bool interp_ask(const struct interp_run *r);
-/* The same, `points` having been done since the last call: it asks after some tenths of a
- * millisecond's work. */
+/* The same, `points` having been done since the last call; asks only after some tenths of a
+ * millisecond of work. */
 #define ASK_COST (1 << 18)
 static inline bool interp_over(struct bound *b, int64_t points)
 {
@@ -36,12 +36,12 @@ static inline bool interp_over(struct bound *b, int64_t points)
     b->unasked = 0;
     return interp_ask(b->run);
 }
-/* Partial results that are merged between two askings. */
+/* Partial results merged between two calls of interp_ask. */
 #define ASK_PARTIALS 1024
 
 /* How many points from f the next block may take, at most `left`. */
 int64_t interp_block_size(const struct bound *b, int64_t f, int64_t left);
-/* By how many points a block had better be shorter, so that the first output's next one begins with
+/* How many points shorter the block should be, so that the next block of the first output begins on
  * a cache line, and with it most of what is read beside it. */
 int64_t interp_block_over(const struct bound *b, const struct block *blk);
 

@@ -1,18 +1,19 @@
-/* Which programs are at hand: a thread's scratch, and what a run keeps.
+/* Keeps bound programs: in a thread's scratch, and with a run.
  *
- * Binding costs some tens of nanoseconds a node; a scratch has its last few programs (units of one
- * box follow each other), each with registers of its own.
+ * Binding costs some tens of nanoseconds per node. A scratch holds its last few programs (units of
+ * one box follow each other), each with its own registers.
  *
- * In a loop of small kernels binding would cost more than they do. There the run keeps the programs
- * of each scratch; a pass only reads anew what their pinned registers took from memory. The other
- * registers hold nothing from one block to the next and are one piece of the scratch, which so
- * stays in L1 whichever program runs; it may move as it grows, and programs follow it. */
+ * In a loop of small kernels binding would cost more than running them. There the run keeps the
+ * programs of each scratch, and a pass only reloads the pinned registers filled from memory. The
+ * other registers hold nothing from one block to the next and share one piece of the scratch, which
+ * therefore stays in L1 whichever program runs. It may move as it grows; programs are updated then.
+ */
 #include <string.h>
 
 #include "compute/base/mem.h"
 #include "compute/cpu/interp/interp_bind.h"
 
-/* What a scratch may keep of a run: a few dozen boxes, or some with long blocks. */
+/* What a scratch may keep for a run: a few dozen boxes, or fewer with long blocks. */
 #define KEPT_PROGRAMS 512
 #define KEPT_BYTES    (INT64_C(256) << 10)
 
@@ -22,7 +23,7 @@ static bool reserve(void *pp, size_t *have, size_t size)
     void **p = pp;
     if (*have >= size)
         return true;
-    /* mem.h has no aligned allocation: the block's start is found again by ALIGNED. */
+    /* mem.h has no aligned allocation: ALIGNED finds the aligned start again. */
     void *q = mem_alloc(size + size / 2 + 64);
     if (!q)
         return false;
@@ -54,7 +55,7 @@ void interp_scratch_free(struct interp_scratch *s)
     mem_free(s);
 }
 
-/* How many programs a unit may have bound, one after the other in slots of their own. */
+/* How many programs a unit may have bound at a time, each in its own slot. */
 static int programs(const struct interp_run *r)
 {
     if (r->mode == MODE_GROUPED)
@@ -70,7 +71,7 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
         struct bound *b = &s->slots[i];
         if (b->memory_size >= r->needs.carved && b->registers_size >= r->needs.registers)
             continue;
-        b->run_id = 0; /* it lies in what goes now */
+        b->run_id = 0; /* it lies in the memory freed here */
         if (!reserve(&b->memory, &b->memory_size, r->needs.carved) ||
             !reserve(&b->registers, &b->registers_size, r->needs.registers))
             return false;
@@ -81,7 +82,7 @@ bool interp_fit(const struct interp_run *r, struct interp_scratch *s)
            reserve(&s->staging, &s->staging_size, r->needs.staging);
 }
 
-/* Whose box it is. */
+/* Sets which run and box the program belongs to. */
 static void address(struct bound *b, const struct interp_run *r, int64_t box, bool overrun)
 {
     b->run = r;
@@ -99,7 +100,7 @@ static void address(struct bound *b, const struct interp_run *r, int64_t box, bo
     }
 }
 
-/* ---- programs that are kept ---- */
+/* ---- kept programs ---- */
 
 void interp_keep(struct interp_run *r, int n)
 {
@@ -176,7 +177,7 @@ static struct bound *kept_program(const struct interp_run *r, int64_t box, bool 
     return b;
 }
 
-/* What memory held in the pass before. */
+/* Reloads what the pinned registers took from memory in the pass before. */
 static void reread(struct bound *b)
 {
     b->pass = b->run->kept.pass;

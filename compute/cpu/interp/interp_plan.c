@@ -1,33 +1,33 @@
-/* One look at a kernel before it runs: which nodes live, which operands they have, where the
- * iteration space is cut (interp_cuts.c), in which order the axes are walked, and how the work
- * falls into units. All of it takes a microsecond or two for a small kernel, because it is done
- * anew for every run: a plan is immutable and shared, and the addresses differ each time. What
- * depends on the box is left to interp_bind.c.
+/* Plans a kernel before it runs: which nodes are live, which operands they have, where the
+ * iteration space is cut (interp_cuts.c), the order of the axes, and how the work is divided into
+ * units. All this takes a microsecond or two for a small kernel and is done anew for every run: a
+ * plan is immutable and shared, while the addresses differ each time. interp_bind.c does what
+ * depends on the box.
  *
- * The axis order puts the output's smallest stride innermost, the inputs' strides breaking ties; a
+ * The axis order puts the output's smallest stride innermost; the inputs' strides break ties. A
  * reduction keeps its kept axes outside when the memory's fastest axis is reduced, and inside, as
- * lanes of an accumulator, when it is kept. Units depend on the shape alone for reductions (their
- * partial results are merged in unit order), and also on the number of threads for stores. */
+ * lanes of an accumulator, when it is kept. For reductions units depend on the shape alone (their
+ * partial results are merged in unit order); for stores also on the number of threads. */
 #include <stdatomic.h>
 
 #include "compute/cpu/interp/interp_box.h"
 #include "compute/cpu/interp/interp_units.h"
 
-/* Points a unit: some tens of microseconds of a cheap kernel. */
+/* Points per unit: some tens of microseconds of a cheap kernel. */
 #define UNIT_POINTS 65536
 #define UNIT_LEAST  4096
-/* From this cost a point on, units get smaller: they are what others wait for. */
+/* From this cost per point on, units get smaller, because other work waits for them. */
 #define UNIT_COST 48
 /* Rows at least this long need no grouping: their edge boxes are too few to matter. */
 #define GROUPED_ROW 32768
 #define NARROW      8
-/* From here on memory is slower than the caches' prefetchers alone can make it. */
+/* From this size on memory is slower than the hardware prefetchers can hide. */
 #define LARGE_POINTS 524288
-/* Work that one thread does before another has taken up its half: some five microseconds. */
+/* Work that one thread finishes before another could take up its half: some five microseconds. */
 #define SMALL_COST (INT64_C(1) << 17)
-/* Results that would only push other data out of the caches. */
+/* Results this large would only push other data out of the caches. */
 #define STREAM_BYTES (INT64_C(32) << 20)
-/* In the choice of the axis order a store's strides come first. */
+/* When the axis order is chosen, a store's strides come first. */
 #define OUTPUT_WEIGHT 1e6
 
 static _Atomic uint64_t next_id = 1;
@@ -86,7 +86,7 @@ static void list_operands(struct interp_run *r, void *const *slots)
             o->kind = node->kind == IR_INDEX ? OPERAND_INDEX : OPERAND_INSIDE;
         }
     }
-    if (r->arg) /* the index that is remembered: an address from 0 on */
+    if (r->arg) /* the remembered index: an address from 0 on */
         r->operands[n++] = (struct operand){
             .kind = OPERAND_STORE, .rank = k->rank, .itemsize = 1, .strides = r->arg_strides};
     for (uint32_t i = 0; i < k->n_outputs; i++) {
@@ -115,7 +115,7 @@ static int64_t magnitude(int64_t v)
 }
 
 /* Sorts the axes of extent > 1: largest stride of the outputs first, the loads' as a tie-breaker. A
- * reduction's output has no say in the fastest axis, so its weight is 0 there. */
+ * reduction's output says nothing about the fastest axis, so its weight is 0 there. */
 static void choose_order(struct interp_run *r, int64_t *words)
 {
     const struct ir_kernel *k = r->k;
@@ -264,7 +264,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
         int64_t items = 1;
         if (r->mode == MODE_TILE) {
             interp_geometry(r, lo, ext, false, &g, work);
-            /* A box without tiles is walked linearly, a tile's worth at a time. */
+            /* A box without tiles is processed linearly, a tile's worth at a time. */
             items = g.q >= 0 ? g.n_tiles : (g.points + 1023) / 1024;
         } else {
             for (int a = 0; a < k->rank; a++)
@@ -278,7 +278,7 @@ static bool plan_stores(struct interp_run *r, int threads, int64_t *words)
     return true;
 }
 
-/* Points times what one takes: more than its nodes say where it is not walked plainly. */
+/* Points times the cost of one: more than its nodes' where the traversal is not linear. */
 static int64_t cost_of(const struct interp_run *r)
 {
     int64_t cost = point_cost(r->k);

@@ -1,10 +1,10 @@
-/* Reductions. Which elements meet in which order depends on the shape alone, never on the number of
- * threads, so that a sum is the same to the bit wherever it runs.
+/* Reductions. Which elements are combined in which order depends on the shape alone, never on the
+ * number of threads, so a sum is the same to the bit wherever it runs.
  *
  * Boxes that differ only along reduced axes write the same outputs: they form a group and are
  * combined in box order. Within a group there are two ways:
  *  INNER: the fastest axes are reduced. Points are numbered [kept][reduced]; each kept point has a
- *         state that eats its run block by block.
+ *         state that takes in its run block by block.
  *  OUTER: the fastest axes are kept. Points are numbered [kept][reduced][lanes]; a tile of lanes is
  *         an accumulator to which rows are added, at most CHAIN of them, then the accumulators are
  *         merged pairwise. Few lanes are widened: several rows are added as one long row and the
@@ -22,7 +22,7 @@
 #define STATE_MAX 64
 #define LEVELS    64
 
-/* Rows a block takes at once when there are few lanes. */
+/* How many rows a block takes at once when there are few lanes. */
 static int64_t rows_at_once(int64_t lanes, int64_t reduced)
 {
     int64_t m = WIDE_LANES / lanes;
@@ -31,7 +31,7 @@ static int64_t rows_at_once(int64_t lanes, int64_t reduced)
 
 /* ---- INNER ---- */
 
-/* Eats points [f, end) of one run into a state. */
+/* Takes points [f, end) of one run into a state. */
 static void eat(struct interp_run *r, struct bound *b, void *state, int64_t f, int64_t end)
 {
     uint32_t node = b->alias[r->k->outputs[0].node];
@@ -110,16 +110,16 @@ static void inner_unit(struct interp_run *r, int64_t at, int64_t i, struct inter
 
 /* ---- OUTER ---- */
 
-/* Pairwise merging of accumulators as they come: level l holds the merge of 2^l chains. */
+/* Merges accumulators pairwise as they are completed: level l holds the merge of 2^l chains. */
 struct tower {
     const struct reduce_loops *reduce;
     size_t lanes;
     char *cur;
     char *level[LEVELS];
-    uint64_t chains; /* bit l: level l is taken */
+    uint64_t chains; /* bit l: level l is occupied */
     int64_t in_chain;
     char *spare;
-    size_t size; /* of an accumulator */
+    size_t size; /* of one accumulator */
 };
 
 static void tower_push(struct tower *t)
@@ -202,7 +202,7 @@ static void add_rows(struct interp_run *r, struct bound *b, struct tower *t, int
     }
 }
 
-/* Folds at_once rows of lanes to one. */
+/* Folds at_once rows of lanes into one. */
 static void fold_rows(const struct interp_run *r, char *acc, int64_t lanes, int64_t rows)
 {
     size_t stride = (size_t)(lanes * rows);
@@ -276,8 +276,8 @@ void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratc
 
 /* ---- merging partial results ---- */
 
-/* Visits the partial results of one state or tile in order and merges them as a tower does; they
- * are merged in place, so that no further memory is needed. NULL: it is over. */
+/* Visits the partial results of one state or tile in order and merges them as a tower does, in
+ * place, without further memory. NULL: the run is over. */
 static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, size_t lanes)
 {
     char *level[LEVELS] = {0};
@@ -317,7 +317,7 @@ static char *merge_partials(struct interp_run *r, int64_t group, int64_t cell, s
     return acc;
 }
 
-/* Every output gets the value of a reduction over nothing. */
+/* Gives every output the value of a reduction over no elements. */
 static void write_identity(struct interp_run *r)
 {
     const struct ir_kernel *k = r->k;
@@ -338,7 +338,7 @@ static void write_identity(struct interp_run *r)
 
 void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s)
 {
-    if (r->arg) { /* never of nothing */
+    if (r->arg) { /* these are never over no elements */
         interp_arg_finish(r);
         return;
     }

@@ -1,6 +1,6 @@
-/* How a reduction is cut: which axes its states and its lanes run along, which boxes meet in one
- * output, what a unit is, and what memory that takes; and where results go. The ways of running it
- * are interp_reduce.c's and interp_arg.c's. */
+/* How a reduction is cut: which axes its states and its lanes run along, which boxes share an
+ * output, what a unit is and how much memory it needs; and where results are stored.
+ * interp_reduce.c and interp_arg.c run it. */
 #include <assert.h>
 #include <string.h>
 
@@ -8,10 +8,10 @@
 #include "compute/cpu/interp/rows.h"
 
 #define UNIT_POINTS 65536
-#define MOST_STATES 1024 /* a unit's */
+#define MOST_STATES 1024 /* per unit */
 #define FEW_CELLS   64
 #define SHORT_RUN   16
-#define PARTIALS    (INT64_C(64) << 20) /* bytes of partial results, about */
+#define PARTIALS    (INT64_C(64) << 20) /* bytes of partial results, approximately */
 #define ARG_STATE   16
 
 void interp_reduce_sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer,
@@ -55,7 +55,8 @@ static void arrange_axes(struct interp_run *r)
         *(fast_reduced ? &run : &lanes) *= k->shape[r->order[i]];
     r->mode = n == 0 || (fast_reduced && (run >= SHORT_RUN || kept < SHORT_RUN)) ? MODE_INNER
                                                                                  : MODE_OUTER;
-    /* All kept axes as lanes where rows would be short: each lane strides through memory then. */
+    /* Use all kept axes as lanes where rows would be short: each lane then strides through memory.
+     */
     if (r->mode == MODE_OUTER && (fast_reduced || (lanes < SHORT_RUN && reduced < 4 * SHORT_RUN)))
         tail = 0;
     if (r->mode == MODE_INNER)
@@ -81,7 +82,7 @@ static int64_t chunk_rows(int64_t lanes)
     return 2 * UNIT_POINTS / (lanes < LANES_TILE ? lanes : LANES_TILE);
 }
 
-/* Accumulators that are merged pairwise as they come, of rows in all. */
+/* The levels of pairwise merging for that many rows. */
 static int tower_levels(const struct interp_run *r, int64_t rows)
 {
     int levels = 3;
@@ -100,8 +101,8 @@ size_t interp_tower_bytes(const struct interp_run *r, size_t lanes, int64_t rows
     return interp_tower_step(r, lanes) * (size_t)tower_levels(r, rows) + 64;
 }
 
-/* Longer stretches where there would be too many partial results, and none where one for each cell
- * is too many already. */
+/* Uses longer stretches where there would be too many partial results, and does not split at all
+ * where one per cell is too many already. */
 static void bound_partials(struct interp_run *r, int64_t cells, int64_t reduced)
 {
     while (r->split && cells * ceil_div(reduced, r->unit_size) > PARTIALS / r->partial_size) {
@@ -110,7 +111,7 @@ static void bound_partials(struct interp_run *r, int64_t cells, int64_t reduced)
     }
 }
 
-/* Of the whole shape; boxes have no more of anything. */
+/* For the whole shape; no box needs more. */
 static void plan_scratch(struct interp_run *r, int64_t reduced, int64_t lanes)
 {
     r->needs.staging = (size_t)LANES_TILE * 16;
@@ -121,7 +122,7 @@ static void plan_scratch(struct interp_run *r, int64_t reduced, int64_t lanes)
     } else {
         int64_t wide = lanes < LANES_TILE ? lanes : LANES_TILE;
         if (wide < WIDE_LANES)
-            wide = WIDE_LANES; /* few lanes are several rows of them */
+            wide = WIDE_LANES; /* few lanes are widened to several rows */
         r->needs.accumulators =
             interp_tower_bytes(r, (size_t)wide, r->split ? r->unit_size : reduced);
     }

@@ -1,5 +1,4 @@
-/* What is done with a run once it is planned: its units, by what it makes; and what there is to say
- * of it in words. */
+/* Running a planned run: its units, by what the run makes; and describing it in words. */
 #include "compute/cpu/interp/interp_units.h"
 
 int64_t interp_units(const struct interp_run *r)

@@ -1,23 +1,22 @@
-/* A run, as its planning leaves it: what the interpreter's files share. Private to
- * compute/cpu/interp.
+/* A planned run: what the interpreter's files share. Private to compute/cpu/interp.
  *
- * The idea. Along every iteration axis the index contexts of a kernel change their behaviour only
- * at a few places (where a shift leaves its array). Cut there, the iteration space falls into boxes
- * in each of which every load is plainly affine (an address and a stride an axis) and every
- * IR_INSIDE a constant. So all shift modes are dealt with once a kernel, in interp_cuts.c, and the
- * inner machinery knows strided operands only.
+ * The idea: along every iteration axis the index contexts of a kernel change their behaviour only
+ * at a few places (where a shift leaves its array). Cut there, the iteration space falls into
+ * boxes; in each of them every load is affine (an address, and a stride per axis) and every
+ * IR_INSIDE is constant. So all shift modes are handled once per kernel, in interp_cuts.c, and
+ * everything below deals with strided operands only.
  *
  * From the top down; each file calls only those below it:
  *   interp_new  interp_plan.c   operands, axis order, way of running, units
  *   interp_unit interp_run.c    units, by what the run makes
  *               interp_store.c, interp_reduce.c, interp_arg.c, interp_scan.c
- *                               walk a unit's part of a box, block by block
- *               interp_reduce_plan.c  how a reduction is cut, and where its results go
+ *                               runs a unit's part of a box, block by block
+ *               interp_reduce_plan.c  how a reduction is cut, and where its results are stored
  *               interp_eval.c   runs the program on one block
- *               interp_keep.c   the programs at hand
+ *               interp_keep.c   keeps bound programs
  *               interp_bind.c, interp_chain.c
  *                               a box → program: instructions, registers, operand classes
- *               interp_box.c    a box: where operands lie in it, and its tiles
+ *               interp_box.c    a box: where its operands lie, and its tiles
  *               interp_cuts.c   where contexts break
  *
  * Points of a box are numbered linearly, f = 0 … in the run's axis order (outermost first); blocks
@@ -31,7 +30,7 @@
 
 enum operand_kind { OPERAND_LOAD, OPERAND_INDEX, OPERAND_INSIDE, OPERAND_STORE };
 
-/* Something that depends on the point: a load, an index, an inside flag, a place to store to. */
+/* A value that depends on the point: a load, an index, an inside flag, an address to store to. */
 struct operand {
     enum operand_kind kind;
     uint8_t itemsize;
@@ -43,9 +42,9 @@ struct operand {
 };
 
 enum interp_mode {
-    MODE_LINEAR,  /* each box by itself, units are ranges of f */
-    MODE_GROUPED, /* units are ranges of rows; all intervals of the fastest axis done together */
-    MODE_TILE,    /* each box by itself, units are ranges of two-dimensional tiles */
+    MODE_LINEAR,  /* each box on its own, units are ranges of f */
+    MODE_GROUPED, /* units are ranges of rows; all intervals of the fastest axis in one unit */
+    MODE_TILE,    /* each box on its own, units are ranges of two-dimensional tiles */
     MODE_INNER,   /* reduction, fastest axes reduced: [kept][reduced] */
     MODE_OUTER,   /* reduction, fastest axes kept (lanes): [kept][reduced][lanes] */
     MODE_SCAN     /* [outer][along the axis][lanes] */
@@ -70,9 +69,9 @@ struct run_needs {
 
 /* Programs kept from one rewind to the next (interp_keep). */
 struct run_programs {
-    struct bound **at; /* [scratch][box · 2 + overrun]; NULL: none are kept */
-    int64_t *left;     /* scratch → bytes that it may still keep */
-    int64_t n;         /* of each scratch */
+    struct bound **at; /* [scratch][box · 2 + overrun]; NULL: none kept */
+    int64_t *left;     /* scratch → bytes it may still keep */
+    int64_t n;         /* programs per scratch */
     int n_keepers;     /* scratches */
     uint64_t pass;     /* rewinds so far */
 };
@@ -80,7 +79,7 @@ struct run_programs {
 struct interp_run {
     struct arena *arena;
     const struct ir_kernel *k;
-    uint64_t id; /* never the same again in this process: the key of the bound programs */
+    uint64_t id; /* unique in this process: the key of the bound programs */
 
     struct operand *operands; /* loads, indices, inside flags, then the outputs */
     uint32_t n_operands, n_stores;
@@ -94,9 +93,9 @@ struct interp_run {
     int64_t *cuts[MAX_RANK];    /* n_cuts + 1 boundaries */
     int32_t n_cuts[MAX_RANK];   /* intervals along an axis, ≥ 1 */
     int32_t main_cut[MAX_RANK]; /* the longest */
-    bool pointwise;             /* too many boxes: every element's place is computed by itself */
+    bool pointwise;             /* too many boxes: every element's address is computed separately */
 
-    /* walking */
+    /* traversal */
     enum interp_mode mode;
     int order[MAX_RANK]; /* iteration axes of extent > 1, slowest first */
     int n_order;
@@ -108,33 +107,33 @@ struct interp_run {
     int box_axes[MAX_RANK]; /* mixed radix of a box's number, most significant first */
     int n_box_axes;
     int64_t *first_unit; /* n_boxes + 1; reductions: of the groups or boxes, see there */
-    int64_t unit_size;   /* f's, rows or tiles a unit */
+    int64_t unit_size;   /* f's, rows or tiles per unit */
     int64_t n_units;
-    bool in_place; /* an input is the output's memory */
-    bool large;    /* more memory than the caches hold: prefetch */
-    bool stream;   /* LINEAR: and the output, which is not an input, goes past them */
+    bool in_place; /* the output's memory is an input's */
+    bool large;    /* exceeds the caches: prefetch */
+    bool stream;   /* LINEAR, and the output, which is not an input, is written past the caches */
     bool flat;     /* STORE: one box, everything contiguous */
 
     /* reductions */
     bool reduces;
     const struct reduce_loops *reduce; /* NULL for argmax and argmin */
-    const struct arg_loops *arg;       /* those two; the index is the last operand but one */
+    const struct arg_loops *arg;       /* for those two; the index is the second-to-last operand */
     int64_t *arg_strides;              /* of that index, by iteration axis */
     enum dtype reduce_dtype;           /* of the elements */
-    double divisor;                    /* of what is summed: 1, or a mean's */
+    double divisor;                    /* what a sum is divided by: 1, or a mean's count */
     int64_t n_groups, boxes_per_group; /* box = group · boxes_per_group + part */
     bool split;                        /* partial results, combined by interp_finish */
     const struct scan_loops *scan;     /* scans */
-    int rounds, round; /* of the units: there is another one while round + 1 < rounds */
+    int rounds, round;                 /* of the units: another follows while round + 1 < rounds */
     char *partials;
     int64_t partial_size;
 
     struct run_needs needs;
     struct run_programs kept;
-    struct interp_watch *watch; /* NULL: it is never over */
+    struct interp_watch *watch; /* NULL: the run is never abandoned */
 };
 
-/* Points of the axes at these positions in the order, of a box of extents `ext`. */
+/* Points along the axes at these positions of the order, in a box of extents `ext`. */
 static inline int64_t product(const struct interp_run *r, const int64_t *ext, int from, int to)
 {
     int64_t n = 1;

@@ -1,10 +1,11 @@
 /* Scans: every point gets the sum or product of the points up to it along one axis.
  *
- * Points are walked in the order of the memory, [outer][along the axis][lanes]. A cell is one outer
- * point and a tile of lanes: a state for each lane goes through its rows. Units are some cells,
- * or, where there are few cells with long ways (`split`), stretches of them: a first round of units
- * finds each stretch's total, which become totals of all before it, and a second round goes from
- * there. How a way is cut depends on the shape alone, so that the bits do not depend on threads. */
+ * Points are visited in memory order, [outer][along the axis][lanes]. A cell is one outer point and
+ * a tile of lanes: one state per lane runs through the cell's rows. A unit is some cells or, where
+ * there are few cells and many rows (`split`), stretches of them: a first round of units finds each
+ * stretch's total, these become the totals of all stretches before it, and a second round starts
+ * from them. How a cell is cut depends on the shape alone, so the bits do not depend on the number
+ * of threads. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #define UNIT_POINTS 65536
 #define FEW_CELLS   64
 
-/* Of a box of these extents. An axis of extent 1 is not walked: all points are lanes then. */
+/* For a box of these extents. An axis of extent 1 is not iterated: all points are lanes then. */
 static void sizes(const struct interp_run *r, const int64_t *ext, int64_t *outer, int64_t *length,
                   int64_t *lanes)
 {
@@ -77,7 +78,7 @@ bool interp_scan_plan(struct interp_run *r)
     r->first_unit[n] = r->n_units;
     r->rounds = r->split ? 2 : 1;
     r->needs.accumulators =
-        (size_t)r->partial_size * (r->split ? 2 : 1); /* interp_scan_again: two */
+        (size_t)r->partial_size * (r->split ? 2 : 1); /* interp_scan_again needs two */
     r->needs.staging = (size_t)(r->points < BLOCK_MOST ? r->points + 15 : BLOCK_MOST) *
                        r->operands[r->n_operands - 1].itemsize;
     if (r->split) {
@@ -88,25 +89,25 @@ bool interp_scan_plan(struct interp_run *r)
     return true;
 }
 
-/* Where a walk is. */
+/* The state of a scan through some cells. */
 struct walk {
     struct interp_run *r;
     struct bound *b;
     int64_t length, lanes;
     int64_t l0, l1; /* the tile */
     char *state;
-    bool fresh; /* every way begins within the walk: states are set back at its first row */
+    bool fresh; /* every cell begins within the range: its states are reset at its first row */
     bool write;
-    char *staging; /* a block's results, on their way to memory that is not contiguous */
+    char *staging; /* a block's results before they go to memory that is not contiguous */
 };
 
-/* One block: n values from point f on, row by row or a piece of a row. */
+/* Takes in one block: n values from point f on, row by row or a piece of a row. */
 static void take(struct walk *w, const char *values, char *to, int64_t f, int64_t n)
 {
     const struct scan_loops *scan = w->r->scan;
     size_t item = w->r->operands[w->r->n_operands - 1].itemsize;
     size_t stride = (size_t)(w->l1 - w->l0);
-    /* states of one lane lie apart by what a sum of it is: half a state where errors are kept */
+    /* the distance between lanes is the size of their sum: half a state where errors are kept */
     size_t step = scan->state_size == 8 || w->r->k->outputs[0].reduce == REDUCE_PROD
                       ? scan->state_size
                       : scan->state_size / 2;
@@ -150,7 +151,7 @@ static void walk_range(struct walk *w, int64_t f, int64_t end)
     }
 }
 
-/* Rows [from, to) of a cell. */
+/* Scans rows [from, to) of a cell. */
 static void walk_cell(struct walk *w, int64_t outer, int64_t from, int64_t to)
 {
     int64_t first = (outer * w->length + from) * w->lanes;
@@ -222,7 +223,7 @@ void interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch 
         cells(r, at, unit - r->first_unit[at], s);
 }
 
-/* Each stretch's total becomes that of all stretches before it. */
+/* Turns each stretch's total into the total of all stretches before it. */
 bool interp_scan_again(struct interp_run *r, struct interp_scratch *s)
 {
     if (r->round + 1 >= r->rounds)

@@ -1,14 +1,14 @@
 /* Units of storing kernels.
  *
- * A stencil's unit is a group of rows: the middle of the rows, where every load is inside, and the
- * columns at either end. When the rows follow each other in memory for every operand, the middle is
- * run as one long row that overruns the row ends: what it computes in the end columns is nonsense
- * (read from the neighbouring rows, always inside the operand). The columns are written over it
- * afterwards. But where the output is an input's memory, or goes past the caches, memory is to see
- * each element once and in order: there the columns are computed first and put in the nonsense's
- * place block by block, before the block is written. Of several outputs, one
- * that no instruction computes here (an operand as it is, a constant) is patched in its place, or,
- * on its way past the caches, in a block of the staging memory. */
+ * A stencil's unit is a group of rows: their middle, where every load is inside, and the columns at
+ * either end. When the rows are adjacent in memory for every operand, the middle is run as one long
+ * row that overruns the row ends. What it computes in the end columns is garbage (read from the
+ * neighbouring rows, always inside the operand), and the columns are written over it afterwards.
+ * But where the output is an input's memory, or is written past the caches, each element must be
+ * written once and in order: there the columns are computed first and replace the garbage block by
+ * block, before the block is written. Where there are several outputs, one that no instruction
+ * computes here (a copied operand, a constant) is patched in place or, when written past the
+ * caches, in a block of the staging memory. */
 #include <string.h>
 
 #include "compute/cpu/interp/interp_eval.h"
@@ -30,8 +30,9 @@ static void copy_item(char *to, const char *from, size_t size)
     }
 }
 
-/* The end columns of rows [from, to), as they follow the middle of a row in memory: first those
- * right of it, then those left of the next row's. Each output's follow the one's before it. */
+/* The end columns of rows [from, to), in the order in which they follow a row's middle in memory:
+ * first those to its right, then those to the left of the next row's middle. The outputs' columns
+ * follow one another. */
 struct ends {
     char *values; /* column · rows + row − from */
     int64_t rows, from, columns, right;
@@ -43,7 +44,7 @@ static const char *end_value(const struct ends *e, int64_t column, int64_t row)
     return e->values + (size_t)(column * e->rows + row - e->from) * e->item;
 }
 
-/* To output j: its own item size, its own values. */
+/* Moves on to output j: its item size, its values. */
 static void next_ends(const struct interp_run *r, struct ends *e, uint32_t j)
 {
     if (j)
@@ -123,7 +124,7 @@ static void patch(const struct ends *e, char *block, int64_t at, int64_t n, int6
         }
 }
 
-/* A block of output j, with its end columns, to its place. */
+/* Stores a block of output j, with its end columns. */
 static void put_overrun(const struct bound *b, const struct ends *e, uint32_t j,
                         const struct block *blk, int64_t at, int64_t row, int64_t full, char *spare)
 {
@@ -141,7 +142,7 @@ static void put_overrun(const struct bound *b, const struct ends *e, uint32_t j,
         memcpy(to, block, bytes);
 }
 
-/* Rows [row, row + rows), which follow each other in memory; f: the first one's middle. */
+/* Rows [row, row + rows), adjacent in memory; f: the middle of the first. */
 static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64_t row,
                          int64_t rows, int64_t full, char *spare)
 {
@@ -164,7 +165,7 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
             put_overrun(b, &own, j, &blk, at, row, full, spare);
         }
     }
-    /* Before the first middle and after the last. */
+    /* Before the first row's middle and after the last one's. */
     interp_locate(b, f, &blk);
     own = *e;
     for (uint32_t j = 0; j < r->n_stores; j++) {
@@ -179,7 +180,7 @@ static void overrun_rows(struct bound *b, const struct ends *e, int64_t f, int64
     }
 }
 
-/* Whether the middle can overrun: what is computed is patched where it lies. */
+/* Whether the middle can overrun: results are patched where they lie. */
 static bool overruns(const struct bound *b)
 {
     const struct interp_run *r = b->run;

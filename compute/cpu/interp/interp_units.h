@@ -1,17 +1,18 @@
 /* The units of a run, by what it makes: planned before the first one runs, run by any thread, and
- * finished by one. Private to compute/cpu/interp: called by interp_plan.c and interp_run.c. */
+ * finished by one thread. Private to compute/cpu/interp: called by interp_plan.c and interp_run.c.
+ */
 #ifndef ARRAYD_CPU_INTERP_UNITS_H
 #define ARRAYD_CPU_INTERP_UNITS_H
 
 #include "compute/cpu/interp/interp_bind.h"
 
-/* Lanes, of a reduction or a scan, that are dealt with together, at most. */
+/* The most lanes of a reduction or a scan handled together. */
 #define LANES_TILE 1024
 
 /* Storing kernels (interp_store.c). */
 void interp_store_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
-int64_t interp_item_bytes(const struct interp_run *r); /* of a point, of all outputs */
-/* MODE_GROUPED: what the end columns of so many rows take, of all outputs. */
+int64_t interp_item_bytes(const struct interp_run *r); /* bytes of a point in all outputs */
+/* MODE_GROUPED: bytes of the end columns of `rows` rows, in all outputs. */
 size_t interp_ends_bytes(const struct interp_run *r, int64_t rows);
 
 /* Reductions (interp_reduce_plan.c, interp_reduce.c). */
@@ -20,7 +21,8 @@ bool interp_reduce_plan(struct interp_run *r);
 void interp_reduce_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);
 void interp_reduce_finish(struct interp_run *r, struct interp_scratch *s);
 
-/* Scans (interp_scan.c). interp_scan_again: between two rounds of units; false: there is none. */
+/* Scans (interp_scan.c). Call interp_scan_again between two rounds of units; false: no more rounds.
+ */
 void interp_scan_open(struct interp_run *r);
 bool interp_scan_plan(struct interp_run *r);
 void interp_scan_unit(struct interp_run *r, int64_t unit, struct interp_scratch *s);

@@ -1,6 +1,6 @@
-/* One loop nest a size, generated. What matters is which axis the memory is walked along: always
- * the one with the smaller stride, so that every cache line fetched is used up at once; the packed
- * side is in L1 either way. */
+/* One generated loop nest per element size. What matters is the axis along which memory is read or
+ * written: always the one with the smaller stride, so that every cache line fetched is used up at
+ * once; the packed side is in L1 either way. */
 #include "compute/cpu/interp/rows.h"
 
 #include <string.h>
@@ -58,8 +58,8 @@ ROWS(uint32_t, 4)
 ROWS(uint64_t, 8)
 ROWS(struct item16, 16)
 
-/* What moves elements begins with a cache line: where its loops lie in one makes a fourth of their
- * speed, and is not to change with whatever is linked before. */
+/* Copying functions are aligned to a cache line: whether their loops fit in one makes up to a
+ * fourth of their speed, which must not change with whatever is linked before them. */
 #define AT_A_LINE __attribute__((aligned(64)))
 
 AT_A_LINE void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_t sp,

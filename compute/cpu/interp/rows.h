@@ -1,6 +1,6 @@
-/* Moving small two-dimensional pieces between strided memory and packed blocks.
+/* Copies small two-dimensional pieces between strided memory and packed blocks.
  *
- * Called by the interpreter. Pure functions, thread-safe. Strides are in bytes, may be 0 or
+ * Called by the interpreter. Pure functions, thread-safe. Strides are in bytes and may be 0 or
  * negative; elements have 1, 2, 4, 8 or 16 bytes and are naturally aligned. */
 #ifndef ARRAYD_CPU_ROWS_H
 #define ARRAYD_CPU_ROWS_H
@@ -17,12 +17,12 @@ void rows_gather(void *dst, const char *src, size_t itemsize, int64_t np, int64_
 void rows_scatter(char *dst, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
                   const void *src);
 
-/* Asks the cache for those np × nq elements, to be read or written soon. */
+/* Prefetches those np × nq elements, to be read or written soon. */
 void rows_prefetch(const char *at, size_t itemsize, int64_t np, int64_t sp, int64_t nq, int64_t sq,
                    bool write);
 
 /* memcpy past the caches, for results larger than they are: the lines written are not read first.
- * rows_stream_end() must follow before another thread is told. */
+ * Call rows_stream_end() before signalling another thread. */
 void rows_stream(char *dst, const char *src, size_t bytes);
 void rows_stream_end(void);
 

@@ -1,4 +1,4 @@
-/* Chooses the table of the instruction set that the other loops use. */
+/* Chooses the table of the same instruction set as the other loops. */
 #include "compute/cpu/loops/fused.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* Two or three additions, subtractions and multiplications (and one division, first) of one float
- * type in one pass: what the interpreter makes of chains, so that the values between stay in
- * registers of the processor. No contraction: the bits are those of the single loops.
+ * type in one pass, which the interpreter uses for chains: the values in between stay in processor
+ * registers. No contraction: the bits are those of the single loops.
  *
  * Called by interp_chain.c. Constant tables; thread-safe. */
 #ifndef ARRAYD_CPU_FUSED_H

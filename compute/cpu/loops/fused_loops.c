@@ -1,5 +1,5 @@
-/* The loops of fused.h, generated; compiled once for each instruction set with ISA defined to its
- * name, as the other loops are. */
+/* The loops of fused.h, generated; compiled once per instruction set with ISA defined to its name,
+ * like the other loops. */
 #include "compute/cpu/loops/fused.h"
 
 #define FIRST_ADD(a, b) (a) + (b)

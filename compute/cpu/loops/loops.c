@@ -1,5 +1,5 @@
-/* Chooses the instruction set and fills the table; gather, scatter and fill, which move bytes and
- * gain nothing from wider instructions. See loops_table.h for how the loops are made. */
+/* Chooses the instruction set and fills the table. Also gather, scatter and fill, which move bytes
+ * and gain nothing from wider instructions. See loops_table.h for how the loops are made. */
 #include "compute/cpu/loops/loops.h"
 
 #include <pthread.h>
@@ -52,7 +52,7 @@ static void choose(void)
         fill_baseline(&table);
         break;
     }
-    for (int op = 0; op < REDUCE_COUNT; op++) /* those that have another's */
+    for (int op = 0; op < REDUCE_COUNT; op++) /* operations that share another's loops */
         for (int t = 0; t < DT_COUNT; t++)
             if (reduce_defined(op, t))
                 table.reduce[op][t] = table.reduce[reduce_table[op].states][t];
@@ -117,7 +117,7 @@ struct pair {
     uint64_t lo, hi;
 };
 
-/* The value repeated in 16 bytes, stored as often as it fits; a multiplication repeats. */
+/* Stores the value repeated in 16 bytes as often as it fits. */
 void loop_fill(void *out, const union value *v, size_t itemsize, size_t n)
 {
     struct pair x;

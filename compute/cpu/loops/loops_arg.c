@@ -1,7 +1,7 @@
-/* Where the greatest and the least elements are. The order is that of whole numbers made of the
- * elements (kernels/scalar/rank.h), so that finding the greatest vectorises; where in a block it
- * lies is looked for only when it beats what was found before, which happens seldom. Ranks go
- * through a buffer, as in loops_reduce.c. */
+/* Finds where the greatest and the least elements are. Elements are compared as integers made from
+ * them (kernels/scalar/rank.h), so that finding the greatest vectorises. Its place in a block is
+ * searched for only when it beats the best so far, which happens seldom. Ranks go through a buffer,
+ * as in loops_reduce.c. */
 #include "compute/cpu/loops/loops_table.h"
 #include "compute/kernels/scalar/rank.h"
 
@@ -27,7 +27,7 @@ enum { RANKS = 512, FOUND = 64 };
     {                                                                                              \
         const R *x = in;                                                                           \
         size_t i = 0;                                                                              \
-        for (int hit = 0; i + FOUND <= n; i += FOUND) { /* whole vectors, then the one it is in */ \
+        for (int hit = 0; i + FOUND <= n; i += FOUND) { /* whole vectors, then the hit's */        \
             for (int j = 0; j < FOUND; j++)                                                        \
                 hit |= ar_##NAME##_##T(x[i + j]) == (K)rank;                                       \
             if (hit)                                                                               \

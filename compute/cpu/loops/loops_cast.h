@@ -1,5 +1,5 @@
-/* Text shared by loops_cast.c (from floats and complex) and loops_cast_int.c (from integers), two
- * files only so that they compile in parallel. */
+/* Text shared by loops_cast.c (from floats and complex) and loops_cast_int.c (from integers), which
+ * are two files only so that they compile in parallel. */
 #ifndef ARRAYD_CPU_LOOPS_CAST_H
 #define ARRAYD_CPU_LOOPS_CAST_H
 

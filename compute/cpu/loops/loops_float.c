@@ -1,6 +1,6 @@
-/* Loops of float32 and float64, out of op.def and scalar.h. What is a few instructions an element
- * is vectorised by the compiler; what is a call of the C library is replaced by loops_math.c
- * wherever that has a vector form. */
+/* Loops of float32 and float64, out of op.def and scalar.h. The compiler vectorises operations of a
+ * few instructions per element; loops_math.c replaces calls of the C library wherever it has a
+ * vector form. */
 #include "compute/cpu/loops/loops_table.h"
 #include "compute/kernels/scalar/scalar.h"
 

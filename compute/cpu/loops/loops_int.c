@@ -1,5 +1,5 @@
 /* Loops of the 32 and 64 bit integers, out of op.def and scalar.h; vectorised by the compiler.
- * loops_small.c is a file of its own only so that they compile in parallel. */
+ * loops_small.c is a separate file only so that the two compile in parallel. */
 #include "compute/cpu/loops/loops_table.h"
 #include "compute/kernels/scalar/scalar.h"
 

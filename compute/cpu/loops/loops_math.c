@@ -1,13 +1,13 @@
 /* Vector loops of the elementary functions of float32 and float64, put into the table over those of
  * loops_float.c.
  *
- * Two ways: with FMA vecmath.h's functions, vectorised by the compiler, and for the others SLEEF's
- * vector functions if the build has it; else it stays with scalar.h's meaning, the C library
- * (without FMA SLEEF is slower than that). The vector ways hold for arguments in [low, high] only,
- * per function: SLEEF is wrong or takes another path for all lanes at once beyond (found with the
- * golden tables). A chunk is looked through first; the rare arguments outside are computed by
- * scalar.h, and the vector function gets 1 in their place, so that no element's result depends on
- * its neighbours. Tails go through a padded copy for the same reason. */
+ * With FMA these are vecmath.h's functions, vectorised by the compiler, and for the others SLEEF's
+ * vector functions if the build has it. Otherwise scalar.h's meaning, the C library, stays (without
+ * FMA SLEEF is slower than that). Each vector function is valid only for arguments in its range
+ * [low, high]: beyond it SLEEF is wrong or takes another path for all lanes at once (found with the
+ * golden tables). A chunk is checked first; scalar.h computes the rare arguments outside, and the
+ * vector function gets 1 in their place, so that no element's result depends on its neighbours.
+ * Tails go through a padded copy for the same reason. */
 #include <string.h>
 
 #include "compute/cpu/loops/loops_math.h"

@@ -1,5 +1,5 @@
 /* How loops_math.c runs a vector function over a block: chunks, arguments outside its range, tails.
- * Private to loops_math.c; compiled once for each instruction set. */
+ * Private to loops_math.c; compiled once per instruction set. */
 #ifndef ARRAYD_CPU_LOOPS_MATH_H
 #define ARRAYD_CPU_LOOPS_MATH_H
 

@@ -1,10 +1,10 @@
-/* Reductions whose loops are made of the functions of kernels/scalar/reduce.h (a PAIR in
+/* Reductions whose loops are made from the functions of kernels/scalar/reduce.h (a PAIR in
  * reduce.def), so that a new one needs no loops of its own.
  *
- * A state is a few doubles, so lanes of states lie in planes, all first numbers, then all second
- * ones: that much the compiler vectorises, as long as taking an element in has no branch. A run of
- * one state goes through a fixed number of lanes that are merged as a tree, so that the result is
- * the same on every instruction set. */
+ * A state is a few doubles, and lanes of states are stored in planes: all first numbers, then all
+ * second ones. The compiler vectorises that as long as taking in an element has no branch. A run of
+ * one state goes through a fixed number of lanes that are merged as a tree, so the result is the
+ * same on every instruction set. */
 #include "compute/cpu/loops/loops_table.h"
 #if defined(__FMA__)
 #include "compute/cpu/loops/vecmath.h"
@@ -23,7 +23,7 @@ enum { LANES = 32, FEW = 4 };
     static inline                                                                                  \
         __attribute__((always_inline)) struct ar_##ID ID##_get(const double *acc, size_t stride)   \
     {                                                                                              \
-        union ID u; /* a memcpy of 16 bytes would be one load, and no vectors */                   \
+        union ID u; /* a memcpy of 16 bytes would become one load, and prevent vectors */          \
         for (size_t k = 0; k < PLANES(ID); k++)                                                    \
             u.v[k] = acc[k * stride];                                                              \
         return u.s;                                                                                \
@@ -123,7 +123,7 @@ enum { LANES = 32, FEW = 4 };
 
 void LOOPS_FILL(pair)(struct loop_table *t)
 {
-    (void)t; /* where there are none */
+    (void)t; /* unused where there are none */
 #define REDUCE(id, name, b, i, f, c, identity, result, number, rounding, made, states) made(id)
 #include "compute/type/reduce.def"
 }

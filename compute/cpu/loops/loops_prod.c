@@ -1,8 +1,8 @@
-/* Products of floats and complex numbers, in a fixed number of lanes folded as a tree, as the sums
- * are (loops_reduce.c, which has those of integers). Real ones are kept as a fraction and a power
- * of two (product.h), in two planes of an accumulator. complex64 multiplies in double, so that
- * neither rounding nor the range of an intermediate product shows in the result; complex128 may
- * leave its range on the way. Complex products are built without fused multiply-adds, see
+/* Products of floats and complex numbers, in a fixed number of lanes folded as a tree, like the
+ * sums (loops_reduce.c, which also has the products of integers). Real ones are kept as a fraction
+ * and a power of two (product.h), in two planes of an accumulator. complex64 multiplies in double,
+ * so that neither rounding nor the range of an intermediate product shows in the result; complex128
+ * may overflow or underflow on the way. Complex products are built without fused multiply-adds, see
  * meson.build. */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 
 enum { LANES = 32, FEW = 8, PAIRS = 16, CHUNK = 64 };
 
-/* vectors are never handed to a function that is not inlined */
+/* vectors are never passed to a function that is not inlined */
 #pragma GCC diagnostic ignored "-Wpsabi"
 #define INLINE static inline __attribute__((always_inline))
 
@@ -36,7 +36,7 @@ INLINE v4d load_F64(const double *x)
     return v;
 }
 
-/* All ones where v is not 0, not infinite, not NaN, and within `low` and its inverse. */
+/* All ones where v is not 0, infinite or NaN, and lies within `low` and its inverse. */
 INLINE v4l within(v4d v, double low, double high)
 {
     v = (v4d)((v4u)v & ~((ar_u64)1 << 63));
@@ -86,9 +86,10 @@ static inline void times_one(double *m, ar_i64 *e, double x)
     *e = s.e;
 }
 
-/* Fractions may be loose: within LEAST and its inverse, or what has no exponent. They are taken
- * apart only where they leave that. ANY: elements may do so at once (float64); what is within SMALL
- * and its inverse may be taken in ROWS times before, and so may any float32. */
+/* Fractions may be unnormalised: within LEAST and its inverse, or values without an exponent. They
+ * are normalised only when they leave that range. ANY: one element may be enough to leave it
+ * (float64); elements within SMALL and its inverse may be taken in ROWS times before, and so may
+ * any float32. */
 #define ROWS  6
 #define SMALL 0x1p-150
 #define LEAST 0x1p-500

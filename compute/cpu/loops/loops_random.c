@@ -1,7 +1,7 @@
 /* Random numbers, scalar_random.h's meaning in chunks: first the Philox words of a chunk into four
- * arrays, then the distribution over them.
- * The normal distribution's logarithm, sine and cosine are the vector loops of loops_math.c, which
- * the table holds by the time anybody asks for numbers. */
+ * arrays, then the distribution over them. The logarithm, sine and cosine of the normal
+ * distribution are the vector loops of loops_math.c, which are in the table before any loop can be
+ * called. */
 #include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -36,8 +36,8 @@ typedef ar_u64 lanes;
 #endif
 typedef ar_u64 vector __attribute__((vector_size(sizeof(lanes))));
 
-/* ar_philox4x32, a vector of counters at a time; the compiler does not find the 32 by 32 bit
- * product by itself. The tests hold it against the golden streams. n is rounded up to vectors. */
+/* ar_philox4x32, a vector of counters at a time; the compiler does not recognise the 32 by 32 bit
+ * product. The tests compare it with the golden streams. n is rounded up to vectors. */
 static void philox(struct words *r, ar_u64 seed, const int64_t *index, size_t n)
 {
     enum { N = sizeof(lanes) / 8 };

@@ -2,11 +2,11 @@
  *
  * Sums of floats run in a fixed number of lanes, folded as a tree, so that the result is the same
  * on every instruction set: float32 (and complex64) lanes are float64; float64 lanes are short
- * chains whose sums are added to the state with Knuth's two-sum and its error kept.
+ * chains whose sums are added to the state with Knuth's two-sum, keeping its error.
  *
  * Minima and maxima of floats are taken over integer keys that order as the floats do, with NaN
- * beyond the infinity that wins: integer minimum is associative, so the compiler vectorises it
- * without any leave to reorder floats, -0 < +0 holds, and NaN propagates. */
+ * beyond the winning infinity. Integer minimum is associative, so the compiler vectorises it
+ * without permission to reorder floats; -0 < +0 holds, and NaN propagates. */
 #include <string.h>
 
 #include "compute/cpu/loops/loops_table.h"
@@ -22,8 +22,8 @@ static inline void fold(double *lanes, int width)
             lanes[i] += lanes[i + w];
 }
 
-/* A plain loop over an array of its own is what the compiler keeps in registers: with vectors of 64
- * bytes, where the processor's are of 32, it goes through memory and takes four times as long. */
+/* The compiler keeps a local array in registers when the loop over it is plain. Vectors of 64
+ * bytes, on a processor whose own have 32, would go through memory and take four times as long. */
 #define LANES_OF(T, P)                                                                             \
     static void lanes_##T(const P *x, size_t n, double *ret)                                       \
     {                                                                                              \

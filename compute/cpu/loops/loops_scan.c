@@ -1,9 +1,9 @@
 /* Running sums and products of lanes side by side, row after row.
  *
  * Sums of float64 and complex128 keep the error of their additions (Knuth's two-sum); float32 and
- * complex64 add in double, which is as good. A single lane is a chain that would wait for each
- * addition: it is taken in groups whose sums within are made by vectors, log 8 additions deep, and
- * the group's sum is added to the state. Products are chains. */
+ * complex64 add in double, which is as good. A single lane would be a chain in which each addition
+ * waits for the last, so it is taken in groups: vectors make the sums within a group, log 8
+ * additions deep, and the group's sum is added to the state. Products are chains. */
 #include <string.h>
 
 #include "compute/cpu/loops/loops_table.h"
@@ -12,7 +12,7 @@
 enum { GROUP = 64 };
 typedef double v8d __attribute__((vector_size(64)));
 
-/* What the state is worth, beside its sum; the error of an infinite sum is a NaN. */
+/* What the state holds beyond its sum; the error of an infinite sum is NaN. */
 static inline double error_of(double sum, double error)
 {
     return ar_ISFINITE_F64(sum) ? error : 0;
@@ -42,8 +42,8 @@ static inline void group_sums(double *x)
     }
 }
 
-/* PARTS: 2 for complex. State: a sum of each part of each lane, then, `stride` lanes on, its error.
- * KEEP: whether the error is kept. */
+/* PARTS: 2 for complex. State: a sum for each part of each lane; its error is `stride` lanes
+ * further. KEEP: whether the error is kept. */
 #define SUM(T, P, PARTS, KEEP)                                                                     \
     static void sum_##T##_init(void *state, size_t lanes)                                          \
     {                                                                                              \
@@ -133,7 +133,7 @@ SUM(C128, ar_f64, 2, 1)
 CHAIN(F32, ar_f32)
 CHAIN(F64, ar_f64)
 
-/* Everything whose state is one number K and whose order of combining is the order of elements. */
+/* Reductions whose state is one number K and that combine elements in order. */
 #define PLAIN(name, T, R, K, IDENTITY, UP, COMBINE, DOWN)                                          \
     static void name##_##T##_init(void *state, size_t lanes)                                       \
     {                                                                                              \

@@ -1,8 +1,8 @@
 /* The table of loops and how the files that fill it are written. Private to compute/cpu/loops.
  *
- * Each loops_<group>.c is compiled once for each instruction set with ISA defined to its name, and
+ * Each loops_<group>.c is compiled once per instruction set with ISA defined to its name, and
  * exports one function, LOOPS_FILL(group), that enters its loops into a table. loops.c fills one
- * table when the first loop is asked for; from then on it is constant. */
+ * table when a loop is first requested; from then on it is constant. */
 #ifndef ARRAYD_CPU_LOOPS_TABLE_H
 #define ARRAYD_CPU_LOOPS_TABLE_H
 

@@ -1,13 +1,13 @@
 /* Variances, in one pass over memory.
  *
- * A state holds n elements as sums of their distances from a pivot: Σ(x − pivot) and Σ(x − pivot)²,
- * in double precision. Two states meet by the pairwise formula of Chan, Golub and LeVeque
- * (Algorithms for computing the sample variance, 1983). What is left has their common mean for a
- * pivot, and the sum of what rounding the pivot lost: without that a mean of 10^6 standard
- * deviations would cost as many digits. A block of one state is in the cache, so it is read twice:
- * the mean first, then the distances from it. A lane of many takes its first element as the pivot,
- * and soon the mean of what it has seen: the first element may be far from all others, and the
- * squares of a chain of n (loops.h) then n times as large as what is left of them. */
+ * A state holds n elements as sums of their distances from a pivot, Σ(x − pivot) and Σ(x − pivot)²,
+ * in double precision. Two states are merged by the pairwise formula of Chan, Golub and LeVeque
+ * (Algorithms for computing the sample variance, 1983). The merged state has their common mean as
+ * its pivot, and keeps the sum of what rounding the pivot lost: without that a mean of 10^6
+ * standard deviations would cost as many digits. A block of one state is in the cache, so it is
+ * read twice: first for the mean, then for the distances from it. A lane of many takes its first
+ * element as the pivot, and soon the mean of the elements so far: the first element may be far from
+ * all others, and the squares of a chain of n (loops.h) then n times as large as the result. */
 #include <string.h>
 
 #include "compute/cpu/loops/loops_table.h"
@@ -29,7 +29,7 @@ static void var_vinit(void *acc, size_t stride)
     memset(acc, 0, stride * sizeof(struct moments));
 }
 
-/* The same elements around a pivot that is `by` further. */
+/* The same elements around a pivot moved by `by`. */
 static inline struct moments moved(double pivot, double by, double n, double squares)
 {
     double to = pivot + by, b = to - pivot, lost = (pivot - (to - b)) + (by - b); /* two-sum */
@@ -61,7 +61,7 @@ static void var_merge(void *into, const void *from)
     merge_one(into, from);
 }
 
-/* Lanes lie apart, a number of each after that of the one before: that much is vectorised. */
+/* A lane's numbers are `stride` apart, beside those of the next lane: that vectorises. */
 static inline struct moments lane(const double *acc, size_t stride)
 {
     return (struct moments){acc[0], acc[stride], acc[2 * stride], acc[3 * stride]};
@@ -75,7 +75,7 @@ static inline void put_lane(double *acc, size_t stride, const struct moments *m)
     acc[3 * stride] = m->squares;
 }
 
-/* Of n lanes. */
+/* Moves the pivots of n lanes to their means. */
 static void centre(double *acc, size_t n, size_t stride)
 {
     for (size_t i = 0; i < n; i++) {
@@ -146,7 +146,7 @@ static double fold(double *lanes)
         double *pivot = acc, *count = pivot + stride, *sum = count + stride;                       \
         double *squares = sum + stride;                                                            \
         const R *x = in;                                                                           \
-        for (size_t i = 0; i < n && count[n - 1] == 0; i++) /* no lane has more than one before */ \
+        for (size_t i = 0; i < n && count[n - 1] == 0; i++) /* counts never rise with the lane */  \
             pivot[i] = count[i] == 0 ? (double)x[i] : pivot[i];                                    \
         _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)                                        \
         {                                                                                          \

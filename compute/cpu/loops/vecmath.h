@@ -1,9 +1,10 @@
 /* Elementary functions written so that a loop over them vectorises: straight-line, selects instead
  * of branches, fused multiply-add. Used by loops_math.c where the instruction set has FMA.
  *
- * The functions expressions use most, at a third of the cost of a library call a vector, and on the
- * same path for any mixture of arguments in a block. Within 2 ulp (tan 3.5) in the ranges stated
- * (measured: all float32 values; 10^8 float64 values); outside the caller must take another way.
+ * They are the functions that expressions use most, at a third of the cost of a library call per
+ * vector, and take the same path for any mixture of arguments in a block. Within 2 ulp (tan 3.5) in
+ * the ranges stated (measured: all float32 values; 10^8 float64 values); outside them the caller
+ * must use another function.
  *
  * Methods are the textbook ones (Cody and Waite, "Software manual for the elementary functions"):
  * reduction by a constant split into parts so that products with small integers are exact, then a
@@ -30,7 +31,7 @@ static inline double vm_pow2_F64(ar_i64 k)
 }
 
 /* All arguments. e^r on |r| ≤ ln2/2, then scaled by 2^k in two steps: k reaches -150, and the last
- * step is the only one that rounds in the subnormals. NaN runs through. */
+ * step is the only one that rounds in the subnormals. NaN propagates. */
 static inline float vm_EXP_F32(float x)
 {
     float c = x < -104.0f ? -104.0f : x;
@@ -133,7 +134,7 @@ static inline void vm_sincos_F64(double x, double *s, double *c, ar_u64 *k)
     *c = FMA(z * z, p, FMA(z, -0.5, 1.0));
 }
 
-/* |x| ≤ VM_TRIG_<T>: beyond, the quotient no longer fits the parts of π/2 kept here. */
+/* |x| ≤ VM_TRIG_<T>: beyond that, the quotient no longer fits the parts of π/2 kept here. */
 #define VM_TRIG_F32 1e5f
 #define VM_TRIG_F64 1e7
 #define VM_TRIG(T, R, U, WIDTH)                                                                    \
@@ -144,7 +145,7 @@ static inline void vm_sincos_F64(double x, double *s, double *c, ar_u64 *k)
         vm_sincos_##T(x, &s, &c, &k);                                                              \
         R r = k & 1 ? c : s;                                                                       \
         r = ar_from_bits_##T(ar_bits_##T(r) ^ (k & 2) << (WIDTH - 2));                             \
-        return x == 0 ? x : r; /* the sign of zero was lost in the reduction */                    \
+        return x == 0 ? x : r; /* the reduction lost the sign of zero */                           \
     }                                                                                              \
     static inline R vm_COS_##T(R x)                                                                \
     {                                                                                              \
@@ -174,8 +175,8 @@ VM_TRIG(F64, ar_f64, ar_u64, 64)
 VM_SIGMOID(F32, ar_f32, fabsf)
 VM_SIGMOID(F64, ar_f64, fabs)
 
-/* All arguments. Near zero an odd polynomial, else from e^2|x|, whose error the subtraction from 1
- * makes small. */
+/* All arguments. Near zero an odd polynomial, else from e^2|x|, whose error becomes small when it
+ * is subtracted from 1. */
 static inline float vm_TANH_F32(float x)
 {
     float a = fabsf(x), z = a * a;
@@ -255,8 +256,8 @@ static inline float vm_POW_F32(float x, float y)
 }
 
 /* fmod is exact, whichever way it is computed: a - q·b in one rounding is the remainder while the
- * quotient is an integer the type holds; where the division rounded it up, one divisor is added
- * back. vm_fmod_ok tells where that holds. */
+ * quotient is an integer that the type holds; where the division rounded the quotient up, one
+ * divisor is added back. vm_fmod_ok tells where that is valid. */
 #define VM_FMOD(T, R, FUSED, ABS, TRUNC, LIMIT)                                                    \
     static inline int vm_fmod_ok_##T(R a, R b)                                                     \
     {                                                                                              \
